@@ -1,0 +1,2 @@
+//! The `redlock` command.
+fn main() {}

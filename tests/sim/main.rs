@@ -1,0 +1,1 @@
+//! Simulated masters in virtual time.

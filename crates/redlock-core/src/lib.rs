@@ -1,1 +1,27 @@
-//! To be written.
+//! One resource on one Redis master: the part of a Redlock below the quorum.
+//!
+//! This crate holds the words that every other crate uses ([`Resource`], [`Token`], [`Ttl`],
+//! [`Vote`]), the seam between a quorum and a master ([`Node`]), and the real Redis behind that
+//! seam ([`RedisNode`]). Users of the lock depend on `redlock-quorum`, which shows what they need
+//! of it.
+//!
+//! What it does not give: mutual exclusion. One master that fails takes its locks with it; a
+//! majority of them is the business of `redlock-quorum`.
+
+mod clock;
+mod node;
+mod op;
+mod redis;
+mod resource;
+mod token;
+mod ttl;
+mod vote;
+
+pub use clock::{Clock, Instant};
+pub use node::{Node, NodeState};
+pub use op::{Op, Verb};
+pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Roster, Tls};
+pub use resource::{InvalidResource, Resource};
+pub use token::{InvalidLabel, InvalidToken, Label, Token};
+pub use ttl::{InvalidTtl, Ttl};
+pub use vote::{Answer, Ballot, Cause, Verdict, Vote, VoteSlot};

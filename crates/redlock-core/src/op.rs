@@ -1,0 +1,90 @@
+//! `Op`: one request to a master.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crate::Token;
+
+/// What a master is asked to do with one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Set the key to the token, for `px` milliseconds, if there is no such key.
+    Acquire {
+        /// Milliseconds until the key expires.
+        px: u64,
+    },
+    /// If the key's value is the token, let it live at least `px` milliseconds from now.
+    /// Never shortens what is left.
+    Extend {
+        /// Milliseconds until the key expires.
+        px: u64,
+    },
+    /// Delete the key if its value is the token.
+    Release,
+    /// Tell the key's value and how long it still lives.
+    Inspect,
+}
+
+/// One request, the same for every master it is sent to: cloning is cheap, and what a node has
+/// encoded once serves all of them.
+#[derive(Clone)]
+pub struct Op(Arc<Inner>);
+
+struct Inner {
+    verb: Verb,
+    key: Arc<[u8]>,
+    token: Option<Token>,
+    packed: OnceLock<Vec<u8>>,
+}
+
+impl Op {
+    /// Acquire `key` for `px` milliseconds, signed with `token`.
+    pub fn acquire(key: impl Into<Arc<[u8]>>, token: Token, px: u64) -> Self {
+        Self::new(Verb::Acquire { px }, key.into(), Some(token))
+    }
+
+    /// Extend `key` to at least `px` milliseconds if `token` signed it.
+    pub fn extend(key: impl Into<Arc<[u8]>>, token: Token, px: u64) -> Self {
+        Self::new(Verb::Extend { px }, key.into(), Some(token))
+    }
+
+    /// Release `key` if `token` signed it.
+    pub fn release(key: impl Into<Arc<[u8]>>, token: Token) -> Self {
+        Self::new(Verb::Release, key.into(), Some(token))
+    }
+
+    /// Ask who holds `key`.
+    pub fn inspect(key: impl Into<Arc<[u8]>>) -> Self {
+        Self::new(Verb::Inspect, key.into(), None)
+    }
+
+    /// What is asked.
+    pub fn verb(&self) -> Verb {
+        self.0.verb
+    }
+
+    /// The key it is asked of.
+    pub fn key(&self) -> &[u8] {
+        &self.0.key
+    }
+
+    /// The token as bytes; empty for [`Verb::Inspect`], which has none.
+    pub fn token(&self) -> &[u8] {
+        self.0.token.as_ref().map_or(&[], |token| token.as_str().as_bytes())
+    }
+
+    /// The request in the wire's form, made by `encode` the first time it is needed.
+    pub(crate) fn packed(&self, encode: impl FnOnce(&Self) -> Vec<u8>) -> &[u8] {
+        self.0.packed.get_or_init(|| encode(self))
+    }
+
+    fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
+        Self(Arc::new(Inner { verb, key, token, packed: OnceLock::new() }))
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.verb(), self.key().escape_ascii())
+    }
+}

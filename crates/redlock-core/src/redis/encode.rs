@@ -1,0 +1,99 @@
+//! How an [`Op`] looks on the wire.
+
+use std::sync::LazyLock;
+
+use redis::{Script, cmd};
+
+use crate::{Op, Verb};
+
+static EXTEND: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/extend.lua")));
+static RELEASE: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/release.lua")));
+static INSPECT: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/inspect.lua")));
+
+/// A script and the digest under which a server remembers it.
+struct Text {
+    code: &'static str,
+    digest: String,
+}
+
+impl Text {
+    fn new(code: &'static str) -> Self {
+        Self { code, digest: Script::new(code).get_hash().to_owned() }
+    }
+}
+
+/// The request, with scripts named by their digest: every master but a fresh one has them.
+pub(super) fn by_digest(op: &Op) -> Vec<u8> {
+    match script(op) {
+        None => acquire(op),
+        Some(script) => call(op, "EVALSHA", &script.digest),
+    }
+}
+
+/// The request with the script's text, for a master that answered `NOSCRIPT`; none for a request
+/// that is no script.
+pub(super) fn by_text(op: &Op) -> Option<Vec<u8>> {
+    script(op).map(|script| call(op, "EVAL", script.code))
+}
+
+fn script(op: &Op) -> Option<&'static Text> {
+    match op.verb() {
+        Verb::Acquire { .. } => None,
+        Verb::Extend { .. } => Some(&EXTEND),
+        Verb::Release => Some(&RELEASE),
+        Verb::Inspect => Some(&INSPECT),
+    }
+}
+
+/// The published protocol, literally: `SET key token NX PX milliseconds`.
+fn acquire(op: &Op) -> Vec<u8> {
+    let Verb::Acquire { px } = op.verb() else { return Vec::new() };
+    let mut set = cmd("SET");
+    set.arg(op.key()).arg(op.token()).arg("NX").arg("PX").arg(px);
+    set.get_packed_command()
+}
+
+fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
+    let mut call = cmd(command);
+    call.arg(script).arg(1).arg(op.key());
+    match op.verb() {
+        Verb::Acquire { px } | Verb::Extend { px } => call.arg(op.token()).arg(px),
+        Verb::Release => call.arg(op.token()),
+        Verb::Inspect => &mut call,
+    };
+    call.get_packed_command()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Token;
+
+    fn text(packed: &[u8]) -> String {
+        packed.escape_ascii().to_string()
+    }
+
+    #[test]
+    fn acquire_is_the_published_command() {
+        let op = Op::acquire(*b"orders:42", Token::parse("t").unwrap(), 11_000);
+        assert_eq!(
+            text(&by_digest(&op)),
+            "*6\\r\\n$3\\r\\nSET\\r\\n$9\\r\\norders:42\\r\\n$1\\r\\nt\\r\\n$2\\r\\nNX\\r\\n$2\\r\\nPX\\r\\n\
+             $5\\r\\n11000\\r\\n"
+        );
+        assert_eq!(by_text(&op), None);
+    }
+
+    #[test]
+    fn scripts_are_called_by_digest_and_by_text_with_the_same_arguments() {
+        let token = Token::parse("t").unwrap();
+        for op in
+            [Op::extend(*b"k", token.clone(), 1_000), Op::release(*b"k", token), Op::inspect(*b"k")]
+        {
+            let (digest, script) = (text(&by_digest(&op)), text(&by_text(&op).unwrap()));
+            assert!(digest.contains("EVALSHA\\r\\n$40\\r\\n"), "{digest}");
+            let arguments = digest.split_at(digest.find("$1\\r\\n1").unwrap()).1;
+            assert!(script.contains("EVAL\\r\\n") && script.ends_with(arguments), "{script}");
+        }
+    }
+}

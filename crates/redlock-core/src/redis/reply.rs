@@ -1,0 +1,209 @@
+//! Replies: where one ends in the bytes that came, and what it says.
+
+use std::time::Duration;
+
+use redis::{ServerError, Value};
+
+use crate::{Answer, Cause, Verb};
+
+/// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
+/// no use any more, because nobody can say where the next reply begins.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Garbage;
+
+/// The longest reply that is taken: `INFO` has some thousand bytes, everything else has fewer.
+const LEN_MAX: usize = 1 << 20;
+/// The longest first line of a reply: an error message, or a length.
+const LINE_MAX: usize = 1 << 16;
+
+/// How many bytes the first reply in `bytes` has; none when it is not complete yet.
+///
+/// Understands every type of RESP2 and RESP3, so that it never loses its place.
+pub(super) fn len(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
+    let (mut at, mut owed) = (0, 1_usize);
+    while owed > 0 {
+        let Some(line) = line(bytes.get(at..).unwrap_or_default())? else { return Ok(None) };
+        at += line.len() + 2;
+        owed -= 1;
+        match line[0] {
+            b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {}
+            b'$' | b'=' | b'!' => at += count(line)?.map_or(0, |len| len + 2),
+            b'*' | b'~' | b'>' => owed += count(line)?.unwrap_or(0),
+            b'%' | b'|' => owed += 2 * count(line)?.unwrap_or(0),
+            _ => return Err(Garbage),
+        }
+        if at + owed > LEN_MAX {
+            return Err(Garbage);
+        }
+    }
+    Ok((at <= bytes.len()).then_some(at))
+}
+
+/// The first line without its end; none when its end is not there yet.
+fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbage> {
+    match bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\r') {
+        Some(0) => Err(Garbage),
+        Some(end) => match bytes.get(end + 1) {
+            Some(b'\n') => Ok(Some(&bytes[..end])),
+            Some(_) => Err(Garbage),
+            None => Ok(None),
+        },
+        None if bytes.len() >= LINE_MAX || !plausible(bytes) => Err(Garbage),
+        None => Ok(None),
+    }
+}
+
+/// Whether this can still become a reply: something that is not a Redis is told at once.
+fn plausible(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|byte| b"+-:_#,($=!*~>%|".contains(byte))
+}
+
+/// The number behind the type byte; none for "there is nothing" (`-1`).
+fn count(line: &[u8]) -> Result<Option<usize>, Garbage> {
+    let digits = str::from_utf8(&line[1..]).map_err(|_| Garbage)?;
+    if digits == "-1" {
+        return Ok(None);
+    }
+    let count: usize = digits.parse().map_err(|_| Garbage)?;
+    if count > LEN_MAX { Err(Garbage) } else { Ok(Some(count)) }
+}
+
+/// What one whole reply says. The three that nearly every lock gets need no parser.
+pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
+    match reply {
+        b"+OK\r\n" => Ok(Value::Okay),
+        b"$-1\r\n" => Ok(Value::Nil),
+        b":1\r\n" => Ok(Value::Int(1)),
+        _ => redis::parse_redis_value(reply).map_err(|_| Garbage),
+    }
+}
+
+/// What a reply means as the answer to a request.
+pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
+    match (verb, reply) {
+        (_, Value::ServerError(error)) => Ok(Answer::unknown(Cause::ErrorReply(message(&error)))),
+        (Verb::Acquire { .. }, Value::Okay) => Ok(Answer::granted()),
+        (Verb::Acquire { .. }, Value::Nil) => Ok(Answer::refused()),
+        (Verb::Extend { .. } | Verb::Release, Value::Int(1)) => Ok(Answer::granted()),
+        (Verb::Extend { .. } | Verb::Release, Value::Int(0)) => Ok(Answer::refused()),
+        (Verb::Extend { .. } | Verb::Inspect, Value::Array(pair)) => held(pair),
+        _ => Err(Garbage),
+    }
+}
+
+/// `{value, PTTL}`: who holds the key and for how long.
+fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
+    match <[Value; 2]>::try_from(pair) {
+        Ok([Value::Nil, _]) => Ok(Answer::granted()),
+        // A key without expiry has a PTTL of -1: it is held, and no end of it is known.
+        Ok([Value::BulkString(holder), Value::Int(left)]) => {
+            let ttl = u64::try_from(left).ok().map(Duration::from_millis);
+            Ok(Answer::refused().held_by(holder, ttl))
+        }
+        _ => Err(Garbage),
+    }
+}
+
+/// An error reply as one line of text.
+pub(super) fn message(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXTEND: Verb = Verb::Extend { px: 1 };
+    const ACQUIRE: Verb = Verb::Acquire { px: 1 };
+
+    /// Every reply type, some nested, each exactly one reply.
+    const REPLIES: [&[u8]; 16] = [
+        b"+OK\r\n",
+        b"-ERR no\r\n",
+        b":42\r\n",
+        b"$-1\r\n",
+        b"$0\r\n\r\n",
+        b"$5\r\na\r\nbc\r\n",
+        b"*-1\r\n",
+        b"*0\r\n",
+        b"*2\r\n$1\r\na\r\n:5\r\n",
+        b"*2\r\n*1\r\n+a\r\n*2\r\n:1\r\n$-1\r\n",
+        b"_\r\n",
+        b"#t\r\n",
+        b",1.5\r\n",
+        b"%1\r\n+a\r\n:1\r\n",
+        b"~1\r\n+a\r\n",
+        b">2\r\n+a\r\n+b\r\n",
+    ];
+
+    #[test]
+    fn a_reply_split_at_any_byte_is_found_when_it_is_complete() {
+        for reply in REPLIES {
+            for end in 0..reply.len() {
+                assert_eq!(len(&reply[..end]), Ok(None), "{}", reply[..end].escape_ascii());
+            }
+            assert_eq!(len(reply), Ok(Some(reply.len())), "{}", reply.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_follows_a_reply_is_left_alone() {
+        for (first, second) in REPLIES.iter().zip(REPLIES.iter().rev()) {
+            assert_eq!(len(&[*first, *second].concat()), Ok(Some(first.len())));
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_redis_is_told_from_its_first_bytes() {
+        for garbage in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"S", b"\x15\x03", b"\r\n", b"+a\rb"]
+        {
+            assert_eq!(len(garbage), Err(Garbage), "{}", garbage.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn absurd_lengths_are_refused_before_they_are_waited_for() {
+        for huge in [&b"$1048577\r\n"[..], b"*1048577\r\n", b"$99999999999999999999\r\n", b"$x\r\n"]
+        {
+            assert_eq!(len(huge), Err(Garbage), "{}", huge.escape_ascii());
+        }
+        assert_eq!(len(&[b'+'; LINE_MAX]), Err(Garbage));
+        let nested: Vec<u8> = b"*1000000\r\n".repeat(3);
+        assert_eq!(len(&nested), Err(Garbage));
+    }
+
+    #[test]
+    fn the_fast_path_reads_what_the_parser_reads() {
+        for reply in [&b"+OK\r\n"[..], b"$-1\r\n", b":1\r\n"] {
+            assert_eq!(parse(reply), redis::parse_redis_value(reply).map_err(|_| Garbage));
+        }
+    }
+
+    #[test]
+    fn only_a_clear_yes_is_granted() {
+        let said = |verb, reply: &[u8]| answer(verb, parse(reply)?);
+        assert_eq!(said(ACQUIRE, b"+OK\r\n"), Ok(Answer::granted()));
+        assert_eq!(said(ACQUIRE, b"$-1\r\n"), Ok(Answer::refused()));
+        assert_eq!(said(ACQUIRE, b":1\r\n"), Err(Garbage));
+        assert_eq!(said(ACQUIRE, b"+QUEUED\r\n"), Err(Garbage));
+        assert_eq!(said(EXTEND, b":1\r\n"), Ok(Answer::granted()));
+        assert_eq!(said(EXTEND, b":0\r\n"), Ok(Answer::refused()));
+        assert_eq!(said(EXTEND, b":2\r\n"), Err(Garbage));
+        assert_eq!(said(Verb::Release, b"+OK\r\n"), Err(Garbage));
+        let error = said(ACQUIRE, b"-OOM command not allowed\r\n").unwrap();
+        assert_eq!(error, Answer::unknown(Cause::ErrorReply("OOM command not allowed".into())));
+    }
+
+    #[test]
+    fn who_holds_the_key_is_told_with_what_is_left() {
+        let said = |reply: &[u8]| answer(Verb::Inspect, parse(reply).unwrap()).unwrap();
+        let held = said(b"*2\r\n$1\r\na\r\n:50\r\n");
+        assert_eq!(held.holder.as_deref(), Some(&b"a"[..]));
+        assert_eq!(held.ttl, Some(Duration::from_millis(50)));
+        assert_eq!(said(b"*2\r\n$-1\r\n:-2\r\n"), Answer::granted());
+        assert_eq!(said(b"*2\r\n$1\r\na\r\n:-1\r\n").ttl, None);
+    }
+}

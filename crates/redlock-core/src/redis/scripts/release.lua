@@ -1,0 +1,4 @@
+-- KEYS 1: the lock.  ARGV 1: the token.
+-- Returns 1: it was ours and is gone; 0: it was not ours.
+if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0

@@ -1,0 +1,193 @@
+//! The byte stream to a master: TCP, TLS over TCP, or a Unix socket.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::address::Place;
+use crate::Cause;
+
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// After this long without a sign of life the kernel asks whether the peer is still there.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Bytes that nobody acknowledges for this long end the connection.
+const USER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Whom to trust, and who we are, on `rediss://` connections. `Debug` shows no key.
+#[derive(Clone, Default)]
+pub struct Tls {
+    ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Why certificates or keys cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("TLS: {0}")]
+pub struct InvalidTls(String);
+
+impl Tls {
+    /// Trust what the operating system trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` are heeded),
+    /// and show no certificate.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trust the certificates in this PEM text, and no others.
+    #[must_use]
+    pub fn ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.ca = Some(pem.into());
+        self
+    }
+
+    /// Show this certificate chain to the master, with its private key; both in PEM.
+    #[must_use]
+    pub fn identity(mut self, cert: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.identity = Some((cert.into(), key.into()));
+        self
+    }
+
+    pub(super) fn connector(&self) -> Result<TlsConnector, InvalidTls> {
+        let invalid = |error: &dyn fmt::Display| InvalidTls(error.to_string());
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| invalid(&error))?
+            .with_root_certificates(self.roots()?);
+        let config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => {
+                let key = PrivateKeyDer::from_pem_slice(key)
+                    .map_err(|error| InvalidTls(format!("the private key: {error}")))?;
+                builder
+                    .with_client_auth_cert(certificates(cert)?, key)
+                    .map_err(|error| invalid(&error))?
+            }
+        };
+        Ok(TlsConnector::from(Arc::new(config)))
+    }
+
+    fn roots(&self) -> Result<RootCertStore, InvalidTls> {
+        let trusted = match &self.ca {
+            Some(pem) => certificates(pem)?,
+            None => rustls_native_certs::load_native_certs().certs,
+        };
+        let mut roots = RootCertStore::empty();
+        // One bad certificate among a system's many must not cut off the good ones.
+        roots.add_parsable_certificates(trusted);
+        if roots.is_empty() {
+            return Err(InvalidTls("no usable CA certificate: name a CA file".into()));
+        }
+        Ok(roots)
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("ca", &self.ca.is_some())
+            .field("identity", &self.identity.is_some())
+            .finish()
+    }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidTls> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(InvalidTls("there is no certificate in the PEM text".into())),
+        Err(error) => Err(InvalidTls(format!("the certificate: {error}"))),
+    }
+}
+
+pub(super) async fn connect(
+    place: &Place,
+    tls: Option<&TlsConnector>,
+) -> Result<Box<dyn Stream>, Cause> {
+    match place {
+        Place::Unix(path) => unix(path).await,
+        Place::Tcp { host, port, .. } => {
+            let stream = tcp(host, *port).await.map_err(|error| cause(&error))?;
+            match tls {
+                None => Ok(Box::new(stream)),
+                Some(connector) => encrypted(connector, host, stream).await,
+            }
+        }
+    }
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    Ok(stream)
+}
+
+async fn unix(path: &Path) -> Result<Box<dyn Stream>, Cause> {
+    match UnixStream::connect(path).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err(error) => Err(cause(&error)),
+    }
+}
+
+async fn encrypted(
+    connector: &TlsConnector,
+    host: &str,
+    stream: TcpStream,
+) -> Result<Box<dyn Stream>, Cause> {
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| not_connected("the host name cannot be in a certificate"))?;
+    match connector.connect(name, stream).await {
+        Ok(stream) => Ok(Box::new(stream)),
+        Err(error) => Err(not_connected(format!("TLS: {error}"))),
+    }
+}
+
+/// An operating system's error in our words.
+pub(super) fn cause(error: &io::Error) -> Cause {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Cause::ConnectionRefused,
+        io::ErrorKind::TimedOut => Cause::TimedOut,
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => Cause::ConnectionClosed,
+        _ => not_connected(error.to_string()),
+    }
+}
+
+pub(super) fn not_connected(why: impl Into<Cow<'static, str>>) -> Cause {
+    Cause::NotConnected(why.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pem_without_a_certificate_is_refused() {
+        for pem in ["", "no pem", "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n"] {
+            assert!(Tls::new().ca(pem).connector().is_err(), "{pem:?}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_key() {
+        let tls = Tls::new().identity("CERT", "SESAME");
+        assert!(!format!("{tls:?}").contains("SESAME"));
+    }
+}

@@ -1,0 +1,143 @@
+//! What is on its way to a master: bytes to send, and the answers that are owed.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+use redis::Value;
+
+use super::handshake::Identity;
+use super::reply::{self, Garbage};
+use super::{encode, stream::not_connected};
+use crate::{Answer, Cause, Instant, NodeState, Op, VoteSlot};
+
+/// The state that submitters and the connection share.
+pub(super) struct Wire {
+    state: NodeState,
+    /// Encoded requests that no socket has yet.
+    out: Vec<u8>,
+    /// Requests that were handed over, in the order in which the master will answer.
+    in_flight: VecDeque<Pending>,
+    /// Wakes the connection when there is something to send.
+    waker: Option<Waker>,
+    /// Who answered on the latest connection that was up.
+    last: Option<Identity>,
+    incarnation: u64,
+}
+
+struct Pending {
+    op: Op,
+    slot: VoteSlot,
+}
+
+/// What became of one reply.
+pub(super) enum Settled {
+    /// The answer to the oldest request.
+    Vote(VoteSlot, Answer),
+    /// The master did not know the script: its text is on the way.
+    Again,
+}
+
+/// Requests that one master may owe answers to. A master that owes so many is not keeping up, and
+/// more of them would only take memory.
+const IN_FLIGHT_MAX: usize = 16_384;
+
+impl Default for Wire {
+    fn default() -> Self {
+        Self {
+            state: NodeState::Down(not_connected("")),
+            out: Vec::new(),
+            in_flight: VecDeque::new(),
+            waker: None,
+            last: None,
+            incarnation: 0,
+        }
+    }
+}
+
+impl Wire {
+    pub(super) fn state(&self) -> NodeState {
+        self.state.clone()
+    }
+
+    /// Why nothing can be sent now; none when something can.
+    pub(super) fn obstacle(&self) -> Option<Cause> {
+        match &self.state {
+            NodeState::Up { .. } if self.in_flight.len() >= IN_FLIGHT_MAX => {
+                Some(not_connected("too many requests are unanswered"))
+            }
+            NodeState::Up { .. } => None,
+            NodeState::Connecting => Some(not_connected("still connecting")),
+            NodeState::Down(cause) => Some(cause.clone()),
+        }
+    }
+
+    /// Takes a request; the waker, where there is one, must be woken once the lock is free.
+    pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
+        self.out.extend_from_slice(op.packed(encode::by_digest));
+        self.in_flight.push_back(Pending { op, slot });
+        self.waker.take()
+    }
+
+    /// Moves what is to be sent into `buffer`, and has `waker` woken when there is more.
+    /// Tells since when the oldest answer is owed.
+    pub(super) fn take(&mut self, buffer: &mut Vec<u8>, waker: &Waker) -> Option<Instant> {
+        if buffer.is_empty() {
+            std::mem::swap(buffer, &mut self.out);
+        } else {
+            buffer.append(&mut self.out);
+        }
+        if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+        }
+        self.in_flight.front().map(|oldest| oldest.slot.sent_at())
+    }
+
+    /// Counts a reply as the answer to the oldest request.
+    pub(super) fn settle(&mut self, reply: Value) -> Result<Settled, Garbage> {
+        let Pending { op, slot } = self.in_flight.pop_front().ok_or(Garbage)?;
+        if is_noscript(&reply)
+            && let Some(text) = encode::by_text(&op)
+        {
+            self.out.extend_from_slice(&text);
+            self.in_flight.push_back(Pending { op, slot });
+            return Ok(Settled::Again);
+        }
+        // A reply that makes no sense leaves its slot to `Drop`, which casts *unknown*.
+        reply::answer(op.verb(), reply).map(|answer| Settled::Vote(slot, answer))
+    }
+
+    /// A first connection is being made.
+    pub(super) fn connecting(&mut self) {
+        self.state = NodeState::Connecting;
+    }
+
+    /// The connection that `identity` answered on may be used.
+    pub(super) fn up(&mut self, identity: Identity) {
+        if self.last.as_ref().is_none_or(|last| last.run_id != identity.run_id) {
+            self.incarnation += 1;
+        }
+        self.last = Some(identity);
+        self.state = NodeState::Up { incarnation: self.incarnation };
+    }
+
+    /// There is no connection any more. The slots of all that is owed are handed back, to be
+    /// dropped, and so cast *unknown*, once the lock is free.
+    #[must_use]
+    pub(super) fn down(&mut self, cause: Cause) -> impl Sized + use<> {
+        self.state = NodeState::Down(cause);
+        self.out.clear();
+        self.waker = None;
+        std::mem::take(&mut self.in_flight)
+    }
+
+    /// The connection to the same process before this one, where there was one: it must be ended
+    /// before this one is used.
+    pub(super) fn predecessor(&self, identity: &Identity) -> Option<i64> {
+        let last = self.last.as_ref().filter(|last| last.run_id == identity.run_id);
+        last.map(|last| last.client_id)
+    }
+}
+
+fn is_noscript(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}

@@ -1,0 +1,131 @@
+//! `Ttl`: how long a key lives, and what of it the holder may count on.
+
+use std::fmt;
+use std::time::Duration;
+
+/// How long a lease lasts without extension, in whole milliseconds.
+///
+/// Two durations follow from it and must not be confused: [`Ttl::px`] is what Redis is told,
+/// [`Ttl::validity`] is what the holder may count on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ttl {
+    millis: u64,
+}
+
+/// Why a duration cannot be a [`Ttl`]. Nothing was sent to any master.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidTtl {
+    /// Shorter than [`Ttl::MIN`].
+    #[error("a TTL of {ttl:?} is too short; the least is {min:?}", min = Ttl::MIN)]
+    TooShort {
+        /// What was asked for.
+        ttl: Duration,
+    },
+    /// Longer than the namespace allows.
+    #[error(
+        "a TTL of {ttl:?} is too long; max_ttl is {max:?}: take a shorter one and let the keeper \
+         extend it, or raise max_ttl for all clients"
+    )]
+    TooLong {
+        /// What was asked for.
+        ttl: Duration,
+        /// The largest TTL in this namespace.
+        max: Duration,
+    },
+}
+
+impl Ttl {
+    /// The shortest TTL: below it, drift and a single slow reply eat most of the validity.
+    pub const MIN: Duration = Duration::from_millis(10);
+
+    /// Set aside for clock granularity: 1 ms for the precision of expiry in Redis and 1 ms for
+    /// small TTLs. The author's reference implementation takes the same two.
+    pub const GRANULARITY: Duration = Duration::from_millis(2);
+
+    /// Checks a duration against [`Ttl::MIN`] and `max`; a part of a millisecond is cut off.
+    ///
+    /// # Errors
+    /// [`InvalidTtl`] with the limit that was passed.
+    pub fn new(ttl: Duration, max: Duration) -> Result<Self, InvalidTtl> {
+        if ttl < Self::MIN {
+            return Err(InvalidTtl::TooShort { ttl });
+        }
+        match u64::try_from(ttl.as_millis()) {
+            Ok(millis) if ttl <= max => Ok(Self { millis }),
+            _ => Err(InvalidTtl::TooLong { ttl, max }),
+        }
+    }
+
+    /// The TTL itself.
+    pub fn get(self) -> Duration {
+        Duration::from_millis(self.millis)
+    }
+
+    /// What a holder may count on, from before the request was handed to the socket:
+    /// the TTL less 1 % for clocks that run at different rates, less [`Ttl::GRANULARITY`].
+    ///
+    /// The rule is step 3 of the algorithm on Redis's "Distributed Locks" page, with the drift of
+    /// the author's reference implementation.
+    pub fn validity(self) -> Duration {
+        // 10 ms less 1 % and 2 ms is 7.9 ms: the subtraction cannot pass below zero.
+        self.get() - self.get() / 100 - Self::GRANULARITY
+    }
+
+    /// What Redis is told with `PX`, in milliseconds: the TTL plus `guard`, rounded up.
+    ///
+    /// Redis expires by wall clock, and a time daemon may step or slew that clock by more than
+    /// the 1 % of [`Ttl::validity`]; the guard covers a correction of up to its own length.
+    pub fn px(self, guard: Duration) -> u64 {
+        let guard = u64::try_from(guard.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        self.millis.saturating_add(guard)
+    }
+}
+
+impl fmt::Debug for Ttl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ttl({:?})", self.get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn validity_is_the_ttl_less_one_percent_and_two_milliseconds() {
+        let ttl = |t| Ttl::new(t, ms(60_000)).unwrap().validity();
+        assert_eq!(ttl(ms(10_000)), ms(9_898));
+        assert_eq!(ttl(ms(10)), Duration::from_micros(7_900));
+    }
+
+    #[test]
+    fn the_guard_goes_to_redis_and_not_to_the_holder() {
+        let ttl = Ttl::new(ms(10_000), ms(60_000)).unwrap();
+        assert_eq!(ttl.px(ms(1_000)), 11_000);
+        assert_eq!(ttl.px(Duration::from_nanos(1)), 10_001);
+        assert_eq!(ttl.validity(), ms(9_898));
+    }
+
+    #[test]
+    fn too_short_and_too_long_are_refused_with_the_limit() {
+        for short in [Duration::ZERO, ms(9), Duration::from_micros(9_999)] {
+            let refused = Ttl::new(short, ms(60_000)).unwrap_err().to_string();
+            assert!(refused.contains("the least is 10ms"), "{refused}");
+        }
+        for long in [ms(60_001), Duration::from_nanos(60_000_000_001), Duration::MAX] {
+            let refused = Ttl::new(long, ms(60_000)).unwrap_err().to_string();
+            assert!(refused.contains("max_ttl is 60s"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_millisecond_is_cut_off_and_never_added() {
+        let ttl = Ttl::new(Duration::from_micros(10_999), ms(60_000)).unwrap();
+        assert_eq!(ttl.get(), ms(10));
+    }
+}

@@ -79,7 +79,7 @@ install_server() {
         install_with "$manager"
         return
     done
-    fail "No redis-server or valkey-server on PATH, and no package manager known here: install redis 6.2 or newer (or set REDLOCK_SERVER_BIN to a server's path), then run make again."
+    fail "No redis-server or valkey-server on PATH, and no package manager known here: install redis or valkey (or set REDLOCK_SERVER_BIN to a server's path), then run make again."
 }
 
 have_server || install_server

@@ -36,9 +36,10 @@ compose() {
     $COMPOSE "$@" </dev/null
 }
 
-# Stopped ones count: what they keep on disk comes back with them.
+# Stopped ones count: what they keep on disk comes back with them. Not to know is not to have none.
 masters_exist() {
-    [ -n "$(compose ps -a -q)" ]
+    containers=$(compose ps -a -q) || fail "compose can't say which masters there are; its message is above."
+    [ -n "$containers" ]
 }
 
 master_answers() {

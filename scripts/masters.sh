@@ -67,20 +67,9 @@ start() {
     wait_for_masters
 }
 
-# Only for masters that did not exist a moment ago: of these alone we know that no lock is alive.
-init() {
-    REDLOCK_NODES="$NODES" cargo run --quiet --locked -p redlock-cli -- init
-}
-
 up() {
     need_compose
-    if masters_exist; then
-        start
-        echo "These masters were there before, locks may be alive on them: not running \`redlock init\`." >&2
-    else
-        start
-        init
-    fi
+    start
     echo "REDLOCK_NODES=$NODES"
 }
 

@@ -199,18 +199,14 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 /// Treats one new connection as the faults of the moment ask.
 async fn admit(client: TcpStream, shared: Arc<Shared>) {
-    let faults = shared.faults.subscribe();
-    let (refuse, blackhole) = {
-        let faults = faults.borrow();
-        (faults.refuse, faults.blackhole)
-    };
+    let faults = *shared.faults.borrow();
     let _open = Open::count(&shared.open);
-    let ended = if refuse {
+    let ended = if faults.refuse {
         connection::refuse(client)
-    } else if blackhole {
-        connection::swallow(client, faults).await
+    } else if faults.blackhole {
+        connection::swallow(client, &shared, faults.resets).await
     } else {
-        connection::forward(client, &shared, faults).await
+        connection::forward(client, &shared, faults.resets).await
     };
     // A connection that broke is what this proxy is for; both of its sides know it already.
     let _: io::Result<()> = ended;

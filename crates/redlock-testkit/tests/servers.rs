@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{self, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, panic, thread};
 
@@ -25,6 +26,12 @@ fn eventually(what: &str, condition: impl Fn() -> bool) {
         assert!(Instant::now() < deadline, "not in 10 s: {what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+fn new_directory(name: &str) -> PathBuf {
+    let directory = env::temp_dir().join(format!("redlock-testkit-{name}-{}", process::id()));
+    fs::create_dir(&directory).unwrap();
+    directory
 }
 
 fn port_is_closed(port: u16) -> bool {
@@ -158,7 +165,7 @@ fn a_password_is_part_of_the_url() {
 #[test]
 fn fixed_ports_follow_each_other() {
     // Below the ports given at random, and different for tests that run at the same time.
-    let first = 12_000 + (std::process::id() % 3_000) as u16 * 2;
+    let first = 12_000 + (process::id() % 3_000) as u16 * 2;
     let servers = RedisServers::with(2, &ServerOptions::new().first_port(first)).unwrap();
     assert_eq!([servers[0].port(), servers[1].port()], [first, first + 1]);
     assert_eq!(servers[1].url(), format!("redis://127.0.0.1:{}", first + 1));
@@ -191,8 +198,7 @@ fn a_missing_binary_is_an_error_that_names_it() {
 
 #[test]
 fn directories_are_removed_with_the_servers() {
-    let parent = env::temp_dir().join(format!("redlock-testkit-{}", std::process::id()));
-    fs::create_dir(&parent).unwrap();
+    let parent = new_directory("parent");
     let servers = RedisServers::with(2, &ServerOptions::new().directory(&parent)).unwrap();
     assert_eq!(fs::read_dir(&parent).unwrap().count(), 2);
     drop(servers);
@@ -215,32 +221,36 @@ fn a_panic_stops_the_servers() {
     assert!(ports.into_iter().all(port_is_closed));
 }
 
-/// Plays two parts: as a child it starts servers and waits to be killed.
+/// Plays two parts: as a child it starts servers in the directory it is given and waits for its end.
 #[test]
 fn servers_die_with_a_process_that_is_killed() {
-    const PART: &str = "REDLOCK_TESTKIT_CHILD";
-    if env::var_os(PART).is_some() {
-        let servers = thread::spawn(|| RedisServers::start(2).unwrap()).join().unwrap();
+    const CHILD_DIRECTORY: &str = "REDLOCK_TESTKIT_CHILD_DIRECTORY";
+    if let Some(directory) = env::var_os(CHILD_DIRECTORY) {
+        let options = ServerOptions::new().directory(directory);
+        let start = move || RedisServers::with(2, &options).unwrap();
+        let servers = thread::spawn(start).join().unwrap();
         servers[1].pause().unwrap();
         println!("\nports {} {}", servers[0].port(), servers[1].port());
         loop {
             thread::park();
         }
     }
+    // The child does not get to remove its servers' directories.
+    let directory = new_directory("child");
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["--exact", "servers_die_with_a_process_that_is_killed", "--nocapture"])
-        .env(PART, "1")
+        .env(CHILD_DIRECTORY, &directory)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let output = io::BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = output.map_while(Result::ok).find(|line| line.starts_with("ports "));
+    let line = output.map_while(Result::ok).find(|line| line.starts_with("ports ")).unwrap();
+    let ports: Vec<u16> = line.split(' ').skip(1).map(|port| port.parse().unwrap()).collect();
+    assert_eq!(ports.iter().filter(|&&port| !port_is_closed(port)).count(), 2);
     child.kill().unwrap();
     child.wait().unwrap();
-    let ports: Vec<u16> =
-        line.unwrap().split(' ').skip(1).map(|port| port.parse().unwrap()).collect();
-    assert_eq!(ports.len(), 2);
     for port in ports {
-        eventually("the server is gone", || port_is_closed(port));
+        eventually("the server is gone (needs setpriv of util-linux)", || port_is_closed(port));
     }
+    fs::remove_dir_all(directory).unwrap();
 }

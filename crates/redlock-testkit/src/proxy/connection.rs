@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
@@ -18,36 +18,30 @@ pub(super) fn refuse(client: TcpStream) -> io::Result<()> {
 }
 
 /// Keeps a connection open and never answers, until the client leaves or all are reset.
-pub(super) async fn swallow(
-    mut client: TcpStream,
-    faults: watch::Receiver<Faults>,
-) -> io::Result<()> {
+pub(super) async fn swallow(mut client: TcpStream, shared: &Shared, resets: u64) -> io::Result<()> {
     let mut buffer = [0; 1024];
     let silence = async { while matches!(client.read(&mut buffer).await, Ok(1..)) {} };
     tokio::select! {
-        () = reset(faults) => client.set_zero_linger(),
+        () = reset(shared, resets) => client.set_zero_linger(),
         () = silence => Ok(()),
     }
 }
 
 /// Forwards a connection both ways until both streams have ended or it is reset.
-pub(super) async fn forward(
-    mut client: TcpStream,
-    shared: &Shared,
-    faults: watch::Receiver<Faults>,
-) -> io::Result<()> {
+///
+/// `resets` is the count of resets when the connection was accepted.
+pub(super) async fn forward(mut client: TcpStream, shared: &Shared, resets: u64) -> io::Result<()> {
     // A server that is not there refuses; a reset is as near to that as an accepted client can get.
     let Ok(mut server) = TcpStream::connect(shared.upstream).await else { return refuse(client) };
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
-    let resets = faults.borrow().resets;
     let upward = Stream { shared, resets, lane: |faults| &mut faults.to_server };
     let downward = Stream { shared, resets, lane: |faults| &mut faults.to_client };
     let ended = tokio::select! {
         biased;
-        () = reset(faults) => Err(Reset),
+        () = reset(shared, resets) => Err(Reset),
         ended = async {
             tokio::try_join!(upward.run(from_client, to_server), downward.run(from_server, to_client))
         } => ended.map(|_| ()),
@@ -60,12 +54,10 @@ pub(super) async fn forward(
     Ok(())
 }
 
-/// Returns when all connections are reset.
-async fn reset(mut faults: watch::Receiver<Faults>) {
-    // Read from the receiver made when the connection was accepted: a reset after that counts.
-    let before = faults.borrow().resets;
-    // The sender lives as long as any connection, so waiting cannot fail.
-    let _ = faults.wait_for(|faults| faults.resets != before).await;
+/// Returns when all connections were reset once more than `resets` times.
+async fn reset(shared: &Shared, resets: u64) {
+    // The sender is in `shared` itself, so waiting for its changes cannot fail.
+    let _ = shared.faults.subscribe().wait_for(|faults| faults.resets != resets).await;
 }
 
 /// One direction of one connection.

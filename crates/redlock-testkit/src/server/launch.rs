@@ -125,13 +125,11 @@ impl Launch {
             }
             match probe::process_id(&url) {
                 Some(pid) if pid == process.pid() => return Ok(process),
-                Some(pid) => {
-                    return Err(Failure::PortTaken(format!("process {pid} answers on it")));
+                // Whoever else answers has the port: then our server is about to end and say so.
+                answer if Instant::now() > deadline => {
+                    return Err(Failure::Broken(self.unready(port, answer, process.pid())));
                 }
-                None if Instant::now() > deadline => {
-                    return Err(Failure::Broken(self.silent(port)));
-                }
-                None => thread::sleep(READY_POLL_INTERVAL),
+                _ => thread::sleep(READY_POLL_INTERVAL),
             }
         }
     }
@@ -146,12 +144,16 @@ impl Launch {
         }
     }
 
-    fn silent(&self, port: u16) -> anyhow::Error {
-        anyhow!(
-            "{} does not answer as itself on port {port} after {READY_PATIENCE:?}: {}",
-            self.binary.display(),
-            self.log_tail()
-        )
+    fn unready(&self, port: u16, answer: Option<u32>, expected: u32) -> anyhow::Error {
+        let binary = self.binary.display();
+        let trouble = match answer {
+            Some(pid) => format!(
+                "process {pid} answers on port {port}, not process {expected} that was started (a \
+                 script has to `exec` the server)"
+            ),
+            None => format!("{binary} does not answer on port {port} after {READY_PATIENCE:?}"),
+        };
+        anyhow!("{trouble}: {}", self.log_tail())
     }
 
     fn log_tail(&self) -> String {

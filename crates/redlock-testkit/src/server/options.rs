@@ -85,10 +85,11 @@ impl ServerOptions {
 
     /// The server binary these options lead to.
     pub(super) fn find_binary(&self) -> anyhow::Result<PathBuf> {
-        let named = self.binary.clone().or_else(|| env::var_os(BINARY_VARIABLE).map(PathBuf::from));
+        let from_environment = || env::var_os(BINARY_VARIABLE).filter(|name| !name.is_empty());
+        let named = self.binary.clone().or_else(|| from_environment().map(PathBuf::from));
         if let Some(named) = named {
             return on_path(named.as_os_str()).with_context(|| {
-                format!("no server binary at {}, which was asked for", named.display())
+                format!("there is no server binary {} (see {BINARY_VARIABLE})", named.display())
             });
         }
         match DEFAULT_BINARIES.iter().find_map(|name| on_path(OsStr::new(name))) {

@@ -12,20 +12,19 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Port {
     number: u16,
-    _mark: Option<UdpSocket>,
+    mark: Option<UdpSocket>,
 }
 
 impl Port {
     /// A port at random that no other server of the kit has; someone else still may.
     pub(super) fn random() -> Option<Self> {
-        let number = rand::random_range(RANDOM_PORTS);
-        let mark = UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        Some(Self { number, _mark: Some(mark) })
+        let port = Self::fixed(rand::random_range(RANDOM_PORTS));
+        port.mark.is_some().then_some(port)
     }
 
-    /// This very port; marked if possible, and needed even so.
+    /// This very port, marked if nobody else has marked it.
     pub(super) fn fixed(number: u16) -> Self {
-        Self { number, _mark: UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok() }
+        Self { number, mark: UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok() }
     }
 
     pub(super) fn number(&self) -> u16 {
@@ -35,3 +34,17 @@ impl Port {
 
 // Below the ports that Linux gives to outgoing connections (from 32768), which come and go.
 const RANDOM_PORTS: Range<u16> = 20_000..32_000;
+
+#[cfg(test)]
+mod tests {
+    use super::Port;
+
+    #[test]
+    fn a_port_is_marked_by_one_at_a_time() {
+        let port = Port::random().unwrap();
+        let number = port.number();
+        assert!(Port::fixed(number).mark.is_none());
+        drop(port);
+        assert!(Port::fixed(number).mark.is_some());
+    }
+}

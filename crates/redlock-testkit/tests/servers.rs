@@ -90,6 +90,15 @@ fn a_paused_server_is_silent_and_executes_what_it_was_sent_when_resumed() {
 }
 
 #[test]
+fn a_command_to_a_paused_server_fails_in_time() {
+    let server = RedisServer::start().unwrap();
+    server.pause().unwrap();
+    let start = Instant::now();
+    assert!(server.command(&["GET", "key"]).is_err());
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[test]
 fn every_thread_of_a_paused_server_stands_still() {
     let server = RedisServer::start().unwrap();
     server.pause().unwrap();

@@ -20,7 +20,7 @@ pub(crate) struct Farewell {
     pub(crate) op: Op,
     /// When the key has expired on every master that has received it by now.
     pub(crate) expires: Instant,
-    context: Context,
+    context: Arc<Context>,
     board: Mutex<Board>,
 }
 
@@ -42,7 +42,7 @@ impl Farewell {
         op: Op,
         expires: Instant,
         touched: u32,
-        context: Context,
+        context: Arc<Context>,
         reply: Option<ReleaseReply>,
     ) -> Arc<Self> {
         let masters = context.names.len();
@@ -50,8 +50,7 @@ impl Farewell {
         let said = (0..masters)
             .map(|master| if touched & 1 << master == 0 { Said::NotOurs } else { Said::Pending })
             .collect();
-        let board =
-            Board { said, owed: touched, acknowledged: 0, deleted: 0, needed, reply };
+        let board = Board { said, owed: touched, acknowledged: 0, deleted: 0, needed, reply };
         Arc::new(Self { resource, op, expires, context, board: Mutex::new(board) })
     }
 

@@ -1,1 +1,24 @@
-//! To be written.
+//! What a test of a distributed lock needs: masters it may break.
+//!
+//! Real masters are processes of `redis-server` or `valkey-server` that live as long as the value
+//! that stands for them, and a [`FaultProxy`] before each makes the network as bad as a test asks:
+//!
+//! ```no_run
+//! use redlock_testkit::{Direction, RedisServers};
+//!
+//! # async fn example() -> anyhow::Result<()> {
+//! let servers = RedisServers::start(5)?;
+//! let proxies = servers.proxied().await?;
+//! let urls: Vec<String> = proxies.iter().map(|proxy| proxy.url()).collect();
+//! // ... make a lock of `urls`, then:
+//! servers[0].pause()?;
+//! proxies[1].drop(Direction::ToClient);
+//! # Ok(())
+//! # }
+//! ```
+
+mod proxy;
+mod server;
+
+pub use proxy::{Direction, FaultProxy};
+pub use server::{RedisServer, RedisServers, ServerOptions};

@@ -1,0 +1,241 @@
+//! A TCP proxy that makes the network between a client and one master as bad as a test asks.
+
+mod connection;
+mod faults;
+
+pub use faults::Direction;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs, lookup_host};
+use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::RedisServer;
+use faults::Faults;
+
+/// A TCP proxy before one master, with faults that are switched while it runs.
+///
+/// The switches are synchronous and may be used from any thread. They take effect at once, also on
+/// open connections. Faults of different kinds add up: bytes that are both held and delayed wait for
+/// both, and bytes that are dropped wait for nothing.
+///
+/// # What happens to bytes
+///
+/// Each direction of each connection is a queue in the order of arrival. The proxy reads at most
+/// 1 MiB ahead of what it delivers; a sender that goes on finds its socket full, as with a peer that
+/// does not read.
+///
+/// **The end of a stream is queued behind its bytes.** When a client closes its connection, the bytes
+/// that are held or delayed on their way to the server still arrive, and only then the server sees
+/// the end: this is how a `SET` that nobody waits for any more is executed late. Only a reset (or the
+/// end of the server or the proxy) takes such bytes away.
+///
+/// A stream that lost bytes delivers nothing more in that direction, not even its end and not after
+/// [`heal`](Self::heal): TCP never goes on behind a hole. The client has to connect anew, and
+/// [`reset`](Self::reset) tells it so. For a partition that heals with its connections, as short ones
+/// do by retransmission, use [`hold`](Self::hold) and [`release`](Self::release).
+///
+/// # Runtime
+///
+/// The proxy is tasks on the runtime that started it, and stops with it or when it is dropped. On a
+/// runtime of one thread it stands still while a test blocks that thread.
+#[derive(Debug)]
+pub struct FaultProxy {
+    address: SocketAddr,
+    userinfo: String,
+    shared: Arc<Shared>,
+    _acceptor: AbortOnDrop,
+}
+
+/// What the proxy and its connections have in common.
+#[derive(Debug)]
+struct Shared {
+    upstream: SocketAddr,
+    faults: watch::Sender<Faults>,
+    open: AtomicUsize,
+}
+
+impl FaultProxy {
+    /// Starts a proxy on a free port of 127.0.0.1, forwarding to `upstream`.
+    ///
+    /// `upstream` need not be there: while it is not, new connections are reset.
+    ///
+    /// # Errors
+    ///
+    /// When `upstream` is not the address of anything, or there is no port to listen on.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn start(upstream: impl ToSocketAddrs) -> anyhow::Result<Self> {
+        let upstream =
+            lookup_host(upstream).await.context("resolving the proxy's upstream")?.next();
+        let upstream = upstream.context("the proxy's upstream has no address")?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let faults = watch::Sender::new(Faults::default());
+        let shared = Arc::new(Shared { upstream, faults, open: AtomicUsize::new(0) });
+        let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        let acceptor = AbortOnDrop(acceptor.abort_handle());
+        Ok(Self { address, userinfo: String::new(), shared, _acceptor: acceptor })
+    }
+
+    /// Starts a proxy before a server; its URL has the server's password.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port to listen on.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub async fn before(server: &RedisServer) -> anyhow::Result<Self> {
+        let proxy = Self::start(server.name()).await?;
+        Ok(Self { userinfo: server.userinfo(), ..proxy })
+    }
+
+    /// `redis://127.0.0.1:PORT` of the proxy, with the password of the server behind it, if any.
+    pub fn url(&self) -> String {
+        format!("redis://{}{}", self.userinfo, self.name())
+    }
+
+    /// `127.0.0.1:PORT` of the proxy.
+    pub fn name(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// How many connections are open: those to the server, and those accepted and never forwarded.
+    pub fn connections(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
+    /// Delivers each piece of a stream this much after it arrived; zero ends the delay.
+    ///
+    /// Pieces under way are judged by the delay in force when they are due. Their number is not
+    /// limited, so the delay adds to the latency and does not divide the throughput.
+    pub fn delay(&self, direction: Direction, delay: Duration) {
+        self.change(|faults| faults.each(direction, |lane| lane.delay = delay));
+    }
+
+    /// Keeps all bytes, in order, until [`release`](Self::release) or [`heal`](Self::heal).
+    pub fn hold(&self, direction: Direction) {
+        self.change(|faults| faults.each(direction, |lane| lane.held = true));
+    }
+
+    /// Ends a [`hold`](Self::hold): what was kept is delivered at once, in order.
+    pub fn release(&self, direction: Direction) {
+        self.change(|faults| faults.each(direction, |lane| lane.held = false));
+    }
+
+    /// Loses all bytes, those held and delayed too, until [`heal`](Self::heal).
+    ///
+    /// In one direction only, this is a one-way partition. New connections are still accepted.
+    pub fn drop(&self, direction: Direction) {
+        self.change(|faults| {
+            faults.each(direction, |lane| {
+                lane.dropping = true;
+                lane.drops += 1;
+            });
+        });
+    }
+
+    /// Resets all open connections (RST, to both sides); new ones are as good as the other faults allow.
+    pub fn reset(&self) {
+        self.change(|faults| faults.resets += 1);
+    }
+
+    /// Delivers `bytes` more bytes, counted over all connections, and resets the one with the next.
+    ///
+    /// It happens once; each direction of `direction` counts for itself. With zero, the next bytes
+    /// that arrive are answered by a reset: a command was executed and nothing of its reply came.
+    pub fn reset_after(&self, direction: Direction, bytes: usize) {
+        self.change(|faults| faults.each(direction, |lane| lane.reset_after = Some(bytes)));
+    }
+
+    /// Whether new connections are reset at once; open ones are left alone.
+    pub fn refuse(&self, refuse: bool) {
+        self.change(|faults| faults.refuse = refuse);
+    }
+
+    /// Whether new connections are accepted and never forwarded; open ones are left alone.
+    ///
+    /// A connection accepted so stays silent for good.
+    pub fn blackhole_new(&self, blackhole: bool) {
+        self.change(|faults| faults.blackhole = blackhole);
+    }
+
+    /// Ends all faults: what is held or delayed is delivered at once, what was lost stays lost.
+    pub fn heal(&self) {
+        self.change(Faults::heal);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Faults)) {
+        self.shared.faults.send_modify(change);
+    }
+}
+
+/// Takes connections until the proxy is dropped; dropping the set ends them, too.
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((client, _)) => {
+                    connections.spawn(admit(client, Arc::clone(&shared)));
+                }
+                // Out of files, most likely: some may be closed soon.
+                Err(_) => tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// Treats one new connection as the faults of the moment ask.
+async fn admit(client: TcpStream, shared: Arc<Shared>) {
+    let faults = *shared.faults.borrow();
+    let _open = Open::count(&shared.open);
+    let ended = if faults.refuse {
+        connection::refuse(client)
+    } else if faults.blackhole {
+        connection::swallow(client, &shared, faults.resets).await
+    } else {
+        connection::forward(client, &shared, faults.resets).await
+    };
+    // A connection that broke is what this proxy is for; both of its sides know it already.
+    let _: io::Result<()> = ended;
+}
+
+/// Counts one open connection while it lives.
+struct Open<'a>(&'a AtomicUsize);
+
+impl<'a> Open<'a> {
+    fn count(open: &'a AtomicUsize) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A task that is aborted with the value that stands for it.
+#[derive(Debug)]
+struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,0 +1,203 @@
+//! Real throw-away masters: processes that are started, hurt and stopped by a test.
+
+mod launch;
+mod options;
+mod port;
+mod probe;
+mod process;
+mod scratch;
+mod servers;
+
+pub use options::ServerOptions;
+pub use servers::RedisServers;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use launch::Launch;
+use port::Port;
+use process::Process;
+
+/// One throw-away server process on 127.0.0.1, with a directory of its own.
+///
+/// The process is killed and its directory removed when the value is dropped, also while a panic
+/// unwinds. Where `setpriv` of util-linux is installed, the process also dies with the process that
+/// started it, however that one ends; elsewhere a test that is killed leaves its servers behind. (A
+/// killed test leaves the small directories behind in any case.)
+///
+/// While the value lives, no other `RedisServer` of any process takes its port, so a stopped server
+/// is refused connections and never mistaken for somebody else's.
+///
+/// Every method **blocks** its thread, for milliseconds as a rule and for some seconds at most. That
+/// is meant for tests, inside a runtime or outside; a runtime of one thread stands still meanwhile,
+/// and so does a [`FaultProxy`](crate::FaultProxy) that runs on it.
+#[derive(Debug)]
+pub struct RedisServer {
+    // The order of the fields is the order of dropping: the process ends before its directory (in
+    // `launch`) is removed and its port is given back.
+    process: Mutex<Option<Process>>,
+    launch: Launch,
+    port: Port,
+}
+
+impl RedisServer {
+    /// Starts one server with nothing but the defaults of [`ServerOptions`].
+    ///
+    /// # Errors
+    ///
+    /// When there is no server binary, or when it does not come to answer within 10 s.
+    pub fn start() -> anyhow::Result<Self> {
+        Self::with(&ServerOptions::new())
+    }
+
+    /// Starts one server.
+    ///
+    /// # Errors
+    ///
+    /// When there is no server binary, when the server does not come to answer within 10 s, or when
+    /// the port of [`ServerOptions::first_port`] stays taken for 3 s.
+    pub fn with(options: &ServerOptions) -> anyhow::Result<Self> {
+        let launch = Launch::new(options)?;
+        let (port, process) = match options.first_port {
+            Some(number) => (Port::fixed(number), launch.start_on(number)?),
+            None => launch.start_anywhere()?,
+        };
+        Ok(Self { process: Mutex::new(Some(process)), launch, port })
+    }
+
+    /// `redis://127.0.0.1:PORT`, with the password if [`ServerOptions::password`] set one.
+    pub fn url(&self) -> String {
+        format!("redis://{}{}", self.userinfo(), self.name())
+    }
+
+    /// `:PASSWORD@` as it stands in a URL, or nothing.
+    pub(crate) fn userinfo(&self) -> String {
+        self.launch.userinfo()
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn name(&self) -> String {
+        format!("127.0.0.1:{}", self.port())
+    }
+
+    /// The TCP port; it stays the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// The process id of the running or paused server; none when it is stopped.
+    pub fn pid(&self) -> Option<u32> {
+        self.alive().as_ref().map(Process::pid)
+    }
+
+    /// Whether the process exists; a paused server is running.
+    pub fn is_running(&self) -> bool {
+        self.alive().is_some()
+    }
+
+    /// Whether the process exists and is stopped by a signal.
+    pub fn is_paused(&self) -> bool {
+        self.alive().as_ref().is_some_and(Process::is_paused)
+    }
+
+    /// Ends the server in good order (SIGTERM) and waits until it is gone.
+    ///
+    /// A paused server is resumed for it; a stopped one stays stopped.
+    ///
+    /// # Errors
+    ///
+    /// When the server is still there after 15 s; it is then killed.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        match self.alive().take() {
+            Some(process) => process.terminate().context(format!("stopping {}", self.name())),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the server as a crash does (SIGKILL) and waits until it is gone.
+    ///
+    /// What it was sent and had not read is lost; a stopped server stays stopped.
+    pub fn kill(&self) {
+        // Dropping a process kills it and waits.
+        drop(self.alive().take());
+    }
+
+    /// Freezes the server (SIGSTOP) and returns when it really stands still.
+    ///
+    /// The kernel goes on accepting connections and bytes in its name: to a client this is a master
+    /// that has become silent, and what was sent is executed after [`resume`](Self::resume).
+    ///
+    /// # Errors
+    ///
+    /// When the server is not running, or does not stop within 5 s.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.with_process(Process::pause).context(format!("pausing {}", self.name()))
+    }
+
+    /// Lets a paused server go on (SIGCONT).
+    ///
+    /// # Errors
+    ///
+    /// When the server is not running.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.with_process(Process::resume).context(format!("resuming {}", self.name()))
+    }
+
+    /// Starts the server again on its port and with its directory, stopping it first if need be.
+    ///
+    /// What the server wrote to its directory is loaded again: all keys with `--appendonly yes`,
+    /// none with the defaults. For a crash call [`kill`](Self::kill) before.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not stop, when the port stays taken for 3 s, or when the server does not
+    /// come to answer within 10 s.
+    pub fn restart(&self) -> anyhow::Result<()> {
+        self.stop()?;
+        let started = self.launch.start_on(self.port()).context("restarting")?;
+        *self.alive() = Some(started);
+        Ok(())
+    }
+
+    /// Starts the server again on its port with nothing in its directory: a master that lost all.
+    ///
+    /// # Errors
+    ///
+    /// As [`restart`](Self::restart), or when the directory cannot be emptied.
+    pub fn restart_empty(&self) -> anyhow::Result<()> {
+        self.stop()?;
+        self.launch.wipe()?;
+        self.restart()
+    }
+
+    /// Sends one command over a fresh connection, as an outsider who looks at the keys.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses the command, or does not answer within 3 s.
+    pub fn command(&self, words: &[&str]) -> anyhow::Result<redis::Value> {
+        probe::command(&self.url(), words, COMMAND_PATIENCE)
+            .with_context(|| format!("{} at {}", words.join(" "), self.name()))
+    }
+
+    fn with_process(&self, act: fn(&mut Process) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        match self.alive().as_mut() {
+            Some(process) => act(process),
+            None => bail!("the server is not running"),
+        }
+    }
+
+    /// The process, unless it has ended, be it on its own.
+    fn alive(&self) -> MutexGuard<'_, Option<Process>> {
+        // A test that panicked while it held the process has not broken it.
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        if process.as_mut().is_some_and(Process::has_exited) {
+            *process = None;
+        }
+        process
+    }
+}
+
+const COMMAND_PATIENCE: Duration = Duration::from_secs(3);

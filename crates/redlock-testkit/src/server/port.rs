@@ -1,0 +1,50 @@
+//! Ports that two servers never share.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::ops::Range;
+
+/// A TCP port, kept from the other servers of every process while this value lives.
+///
+/// Finding a free port and then starting a server on it is a race, and the port of a server that is
+/// down for a while is as free as any other. So each port taken at random is marked by a UDP socket
+/// bound to the same number: UDP has a number space of its own, so the mark is never in the server's
+/// way, the kernel gives it to one process only, and it goes with the process that holds it.
+#[derive(Debug)]
+pub(super) struct Port {
+    number: u16,
+    mark: Option<UdpSocket>,
+}
+
+impl Port {
+    /// A port at random that no other server of the kit has; someone else still may.
+    pub(super) fn random() -> Option<Self> {
+        let port = Self::fixed(rand::random_range(RANDOM_PORTS));
+        port.mark.is_some().then_some(port)
+    }
+
+    /// This very port, marked if nobody else has marked it.
+    pub(super) fn fixed(number: u16) -> Self {
+        Self { number, mark: UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok() }
+    }
+
+    pub(super) fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+// Below the ports that Linux gives to outgoing connections (from 32768), which come and go.
+const RANDOM_PORTS: Range<u16> = 20_000..32_000;
+
+#[cfg(test)]
+mod tests {
+    use super::Port;
+
+    #[test]
+    fn a_port_is_marked_by_one_at_a_time() {
+        let port = Port::random().unwrap();
+        let number = port.number();
+        assert!(Port::fixed(number).mark.is_none());
+        drop(port);
+        assert!(Port::fixed(number).mark.is_some());
+    }
+}

@@ -1,0 +1,313 @@
+//! The fault proxy before a real server. Needs `redis-server` or `valkey-server`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use redis::Value;
+use redlock_testkit::{Direction, FaultProxy, RedisServer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
+
+/// A server, a proxy before it, and a client's connection through the proxy.
+async fn connected() -> (RedisServer, FaultProxy, TcpStream) {
+    let server = RedisServer::start().unwrap();
+    let proxy = FaultProxy::before(&server).await.unwrap();
+    let client = connect(&proxy).await;
+    (server, proxy, client)
+}
+
+/// A connection through the proxy that is known to work.
+async fn connect(proxy: &FaultProxy) -> TcpStream {
+    let mut client = TcpStream::connect(proxy.name()).await.unwrap();
+    client.set_nodelay(true).unwrap();
+    send(&mut client, "PING").await;
+    expect(&mut client, "+PONG\r\n").await;
+    client
+}
+
+async fn send(client: &mut TcpStream, command: &str) {
+    client.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
+}
+
+async fn expect(client: &mut TcpStream, reply: &str) {
+    let mut bytes = vec![0; reply.len()];
+    timeout(PATIENCE, client.read_exact(&mut bytes)).await.expect("a reply in time").unwrap();
+    assert_eq!(String::from_utf8(bytes).unwrap(), reply);
+}
+
+/// Nothing comes for a while: that something does not happen can only be waited for.
+async fn expect_silence(client: &mut TcpStream) {
+    let read = timeout(Duration::from_millis(100), client.read_u8()).await;
+    assert!(read.is_err(), "expected silence, got {read:?}");
+}
+
+/// What the next read fails with.
+async fn expect_error(client: &mut TcpStream) -> ErrorKind {
+    timeout(PATIENCE, client.read_u8()).await.expect("an end in time").unwrap_err().kind()
+}
+
+fn get(server: &RedisServer, key: &str) -> Option<String> {
+    redis::from_redis_value(server.command(&["GET", key]).unwrap()).unwrap()
+}
+
+async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not in {PATIENCE:?}: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_delay_each_way_adds_up() {
+    let (_server, proxy, mut client) = connected().await;
+    proxy.delay(Direction::Both, Duration::from_millis(60));
+    let start = Instant::now();
+    send(&mut client, "PING").await;
+    expect(&mut client, "+PONG\r\n").await;
+    assert!(start.elapsed() >= Duration::from_millis(120), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_delay_is_not_multiplied_by_the_commands_under_way() {
+    let (_server, proxy, mut client) = connected().await;
+    let delay = Duration::from_millis(300);
+    proxy.delay(Direction::ToServer, delay);
+    let start = Instant::now();
+    for number in 0..20 {
+        send(&mut client, &format!("RPUSH list {number}")).await;
+        // So that the proxy reads each command as a piece of its own.
+        sleep(Duration::from_millis(2)).await;
+    }
+    for length in 1..=20 {
+        expect(&mut client, &format!(":{length}\r\n")).await;
+    }
+    assert!(start.elapsed() >= delay && start.elapsed() < 4 * delay, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn healing_delivers_what_is_delayed() {
+    let (_server, proxy, mut client) = connected().await;
+    proxy.delay(Direction::ToClient, Duration::from_secs(3600));
+    send(&mut client, "PING").await;
+    expect_silence(&mut client).await;
+    proxy.heal();
+    expect(&mut client, "+PONG\r\n").await;
+}
+
+#[tokio::test]
+async fn held_bytes_come_in_order_when_released() {
+    let (server, proxy, mut client) = connected().await;
+    proxy.hold(Direction::ToServer);
+    for letter in ["a", "b", "c"] {
+        send(&mut client, &format!("APPEND word {letter}")).await;
+        sleep(Duration::from_millis(2)).await;
+    }
+    expect_silence(&mut client).await;
+    assert_eq!(get(&server, "word"), None);
+    proxy.release(Direction::ToServer);
+    send(&mut client, "APPEND word d").await;
+    expect(&mut client, ":1\r\n:2\r\n:3\r\n:4\r\n").await;
+    assert_eq!(get(&server, "word"), Some("abcd".into()));
+}
+
+#[tokio::test]
+async fn bytes_of_a_closed_connection_still_arrive() {
+    let (server, proxy, mut client) = connected().await;
+    proxy.hold(Direction::ToServer);
+    send(&mut client, "SET late 1 NX PX 60000").await;
+    drop(client);
+    // Time for the command to be executed, were it not held.
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(get(&server, "late"), None);
+    assert_eq!(proxy.connections(), 1);
+    proxy.release(Direction::ToServer);
+    eventually("the late SET is executed", || get(&server, "late").is_some()).await;
+    eventually("the connection ends behind it", || proxy.connections() == 0).await;
+}
+
+#[tokio::test]
+async fn bytes_of_a_reset_connection_never_arrive() {
+    let (server, proxy, mut client) = connected().await;
+    proxy.hold(Direction::ToServer);
+    send(&mut client, "SET late 1").await;
+    expect_silence(&mut client).await;
+    proxy.reset();
+    proxy.heal();
+    eventually("the connection is gone", || proxy.connections() == 0).await;
+    // Commands of a later connection would be executed after the held one.
+    send(&mut connect(&proxy).await, "PING").await;
+    assert_eq!(get(&server, "late"), None);
+}
+
+#[tokio::test]
+async fn a_lost_reply_leaves_the_command_executed() {
+    let (server, proxy, mut client) = connected().await;
+    proxy.drop(Direction::ToClient);
+    send(&mut client, "SET key 1").await;
+    eventually("the command is executed", || get(&server, "key").is_some()).await;
+    expect_silence(&mut client).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_lost_bytes_stays_silent_and_a_new_connection_works() {
+    let (server, proxy, mut client) = connected().await;
+    proxy.drop(Direction::ToServer);
+    send(&mut client, "SET lost 1").await;
+    expect_silence(&mut client).await;
+    proxy.heal();
+    send(&mut client, "SET behind 1").await;
+    expect_silence(&mut client).await;
+    connect(&proxy).await;
+    assert_eq!([get(&server, "lost"), get(&server, "behind")], [None, None]);
+}
+
+#[tokio::test]
+async fn a_stream_that_lost_nothing_goes_on_after_a_partition() {
+    let (_server, proxy, mut client) = connected().await;
+    proxy.drop(Direction::Both);
+    proxy.heal();
+    send(&mut client, "PING").await;
+    expect(&mut client, "+PONG\r\n").await;
+}
+
+#[tokio::test]
+async fn dropping_takes_what_is_held() {
+    let (server, proxy, mut client) = connected().await;
+    proxy.hold(Direction::ToServer);
+    send(&mut client, "SET held 1").await;
+    expect_silence(&mut client).await;
+    proxy.drop(Direction::ToServer);
+    proxy.heal();
+    expect_silence(&mut client).await;
+    assert_eq!(get(&server, "held"), None);
+}
+
+#[tokio::test]
+async fn a_reset_reaches_every_open_connection_and_no_later_one() {
+    let (server, proxy, mut client) = connected().await;
+    let mut other = connect(&proxy).await;
+    assert_eq!(proxy.connections(), 2);
+    proxy.reset();
+    assert_eq!(expect_error(&mut client).await, ErrorKind::ConnectionReset);
+    assert_eq!(expect_error(&mut other).await, ErrorKind::ConnectionReset);
+    connect(&proxy).await;
+    // One is left: the one who asks.
+    eventually("the server's side is gone, too", || {
+        let clients = server.command(&["CLIENT", "LIST"]).unwrap();
+        redis::from_redis_value::<String>(clients).unwrap().lines().count() == 1
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_reply_is_cut_in_the_middle_once() {
+    let (server, proxy, mut client) = connected().await;
+    proxy.reset_after(Direction::ToClient, 10);
+    send(&mut client, "PING").await;
+    expect(&mut client, "+PONG\r\n").await;
+    send(&mut client, "SET key 1").await;
+    expect(&mut client, "+OK").await;
+    assert_eq!(expect_error(&mut client).await, ErrorKind::ConnectionReset);
+    assert_eq!(get(&server, "key"), Some("1".into()));
+    connect(&proxy).await;
+}
+
+#[tokio::test]
+async fn a_command_cut_at_its_first_byte_is_not_executed() {
+    let (server, proxy, mut client) = connected().await;
+    proxy.reset_after(Direction::ToServer, 0);
+    send(&mut client, "SET key 1").await;
+    assert_eq!(expect_error(&mut client).await, ErrorKind::ConnectionReset);
+    assert_eq!(get(&server, "key"), None);
+}
+
+#[tokio::test]
+async fn new_connections_are_refused_and_open_ones_live() {
+    let (_server, proxy, mut client) = connected().await;
+    proxy.refuse(true);
+    let mut refused = TcpStream::connect(proxy.name()).await.unwrap();
+    assert_eq!(expect_error(&mut refused).await, ErrorKind::ConnectionReset);
+    send(&mut client, "PING").await;
+    expect(&mut client, "+PONG\r\n").await;
+    proxy.refuse(false);
+    connect(&proxy).await;
+}
+
+#[tokio::test]
+async fn new_connections_fall_into_a_black_hole_and_open_ones_live() {
+    let (_server, proxy, mut client) = connected().await;
+    proxy.blackhole_new(true);
+    let mut silent = TcpStream::connect(proxy.name()).await.unwrap();
+    send(&mut silent, "PING").await;
+    expect_silence(&mut silent).await;
+    assert_eq!(proxy.connections(), 2);
+    send(&mut client, "PING").await;
+    expect(&mut client, "+PONG\r\n").await;
+    proxy.heal();
+    connect(&proxy).await;
+    proxy.reset();
+    assert_eq!(expect_error(&mut silent).await, ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn the_end_of_a_server_reaches_the_client_and_its_return_too() {
+    let (server, proxy, mut client) = connected().await;
+    server.kill();
+    let end = expect_error(&mut client).await;
+    assert!(matches!(end, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{end:?}");
+    let mut refused = TcpStream::connect(proxy.name()).await.unwrap();
+    assert_eq!(expect_error(&mut refused).await, ErrorKind::ConnectionReset);
+    server.restart().unwrap();
+    connect(&proxy).await;
+}
+
+#[tokio::test]
+async fn a_full_queue_stops_the_sender_and_loses_nothing() {
+    let (server, proxy, mut client) = connected().await;
+    proxy.hold(Direction::ToServer);
+    let (length, header) = (32 * 1024 * 1024, "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$33554432\r\n");
+    client.write_all(header.as_bytes()).await.unwrap();
+    let body = vec![b'x'; length];
+    let write = client.write_all(&body);
+    tokio::pin!(write);
+    let blocked = timeout(Duration::from_millis(200), &mut write).await;
+    assert!(blocked.is_err(), "32 MiB were taken in while all is held");
+    proxy.release(Direction::ToServer);
+    timeout(PATIENCE, write).await.expect("the rest goes out in time").unwrap();
+    client.write_all(b"\r\n").await.unwrap();
+    expect(&mut client, "+OK\r\n").await;
+    let stored = server.command(&["STRLEN", "key"]).unwrap();
+    assert_eq!(stored, Value::Int(length as i64));
+}
+
+#[tokio::test]
+async fn a_dropped_proxy_closes_its_connections_and_its_port() {
+    let (_server, proxy, mut client) = connected().await;
+    let name = proxy.name();
+    drop(proxy);
+    let end = expect_error(&mut client).await;
+    assert!(matches!(end, ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{end:?}");
+    let refused = TcpStream::connect(name).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
+
+#[tokio::test]
+async fn a_proxy_before_each_server_has_its_password() {
+    let options = redlock_testkit::ServerOptions::new().password("secret");
+    let servers = redlock_testkit::RedisServers::with(2, &options).unwrap();
+    let proxies = servers.proxied().await.unwrap();
+    assert_eq!(proxies.len(), 2);
+    for (proxy, server) in proxies.iter().zip(servers.iter()) {
+        assert_eq!(proxy.url(), format!("redis://:secret@{}", proxy.name()));
+        let mut client = TcpStream::connect(proxy.name()).await.unwrap();
+        send(&mut client, "AUTH secret").await;
+        send(&mut client, "CONFIG GET port").await;
+        let port = server.port();
+        expect(&mut client, &format!("+OK\r\n*2\r\n$4\r\nport\r\n$5\r\n{port}\r\n")).await;
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,35 @@
+//! Runs that repeat themselves: each in a paused runtime of its own, from one seed.
+
+use std::ops::Range;
+
+use tokio::runtime::Builder;
+
+/// The variable that names the one seed to run.
+const SEED: &str = "REDLOCK_SEED";
+
+/// Runs `run` in virtual time.
+pub(crate) fn simulate<R>(run: impl Future<Output = R>) -> R {
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(run)
+}
+
+/// Runs `run` for every seed, or for the one in `REDLOCK_SEED`, and tells how to replay the first
+/// that fails.
+pub(crate) fn each<F>(test: &str, seeds: Range<u64>, run: impl Fn(u64) -> F)
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let seeds = match std::env::var(SEED) {
+        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).expect("REDLOCK_SEED is a number"),
+        Err(_) => seeds,
+    };
+    for seed in seeds {
+        if let Err(error) = simulate(run(seed)) {
+            panic!("seed {seed}: {error:#}\n{}", replay(test, seed));
+        }
+    }
+}
+
+/// The command that runs one seed again.
+pub(crate) fn replay(test: &str, seed: u64) -> String {
+    format!("replay it with: {SEED}={seed} cargo test -p tests --test sim {test}")
+}

@@ -1,5 +1,7 @@
 //! Simulated masters in virtual time. Needs nothing.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
 mod backend;
 mod checker_catches_bugs;
 #[path = "../conformance/mod.rs"]

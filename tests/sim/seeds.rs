@@ -23,13 +23,24 @@ where
         Err(_) => seeds,
     };
     for seed in seeds {
+        let _replay = Replay { test, seed };
         if let Err(error) = simulate(run(seed)) {
-            panic!("seed {seed}: {error:#}\n{}", replay(test, seed));
+            panic!("seed {seed}: {error:#}");
         }
     }
 }
 
-/// The command that runs one seed again.
-pub(crate) fn replay(test: &str, seed: u64) -> String {
-    format!("replay it with: {SEED}={seed} cargo test -p tests --test sim {test}")
+/// Tells how to run one seed again when its run ends in a panic, whoever panicked.
+struct Replay<'a> {
+    test: &'a str,
+    seed: u64,
+}
+
+impl Drop for Replay<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self { test, seed } = self;
+            eprintln!("replay it with: {SEED}={seed} cargo test -p tests --test sim {test}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The simulated master and its switches, in virtual time. Needs nothing.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -125,7 +125,7 @@ pub struct Vote {
 /// not call back into the node.
 pub trait Ballot: Send + Sync {
     /// Takes one vote. Called once for every [`VoteSlot`].
-    fn cast(&self, vote: Vote);
+    fn cast(self: Arc<Self>, vote: Vote);
 }
 
 /// The right to cast one vote in one ballot.
@@ -189,7 +189,7 @@ mod tests {
     struct Urn(Mutex<Vec<Vote>>);
 
     impl Ballot for Urn {
-        fn cast(&self, vote: Vote) {
+        fn cast(self: Arc<Self>, vote: Vote) {
             self.0.lock().unwrap().push(vote);
         }
     }

@@ -1,0 +1,49 @@
+# The commands to remember. All of them honour CARGO_TARGET_DIR.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench doc up down image test-compose clean need-cargo need-redis
+
+# A cargo installed a minute ago is not yet on the PATH of this shell.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+CRATES := $(notdir $(wildcard crates/*))
+
+help: ## what there is (the default)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+
+demo: need-cargo need-redis ## five throw-away masters, a lock, a crash: see it happen
+	cargo run --release --locked -p redlock-quorum --example demo
+
+test: need-cargo need-redis ## all tests but compose; installs redis-server where there is none
+	cargo test --workspace --locked
+
+check: need-cargo ## format, lints, each crate on its own, documentation; warnings are errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	set -e; for crate in $(CRATES); do cargo check --locked -p $$crate; done
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
+
+bench: need-cargo need-redis ## latency and throughput, beside the floor and beside peers
+	cargo bench -p benches --locked
+
+doc: need-cargo ## the documentation of the crates, as HTML
+	cargo doc --workspace --all-features --no-deps --locked
+
+up: need-cargo ## start the five masters of docker-compose.yml on 127.0.0.1:7101-7105
+	scripts/masters.sh up
+
+down: ## stop them and remove their data
+	scripts/masters.sh down
+
+image: need-redis ## an image of this machine's redis-server, for REDIS_IMAGE=redlock-redis:local
+	scripts/masters.sh image
+
+test-compose: need-cargo ## the tests on those masters; starts them and takes them down
+	scripts/masters.sh test
+
+clean: need-cargo ## remove what was built
+	cargo clean
+
+need-cargo:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.88 or newer, as https://rustup.rs says, then run make again." >&2; exit 1; }
+
+need-redis:
+	@scripts/need-redis.sh

@@ -1,0 +1,96 @@
+//! `Lease`: a held lock as plain data.
+
+use std::time::Duration;
+
+use redlock_core::{InvalidToken, Resource, Token};
+
+use crate::claim::Claim;
+use crate::guard::FencingToken;
+
+/// A held lock as plain data, to be kept in a file or handed to another process.
+///
+/// It proves nothing by itself: [`Redlock::resume`](crate::Redlock::resume) proves it, by
+/// extending it on a quorum of masters. What it says of its validity was true when it was made and
+/// is for information only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lease {
+    /// What the lock is for.
+    pub resource: Resource,
+    /// The token that signs it.
+    pub token: Token,
+    /// How long it lasts from its last extension.
+    pub ttl: Duration,
+    /// Its fencing token, where it has one.
+    pub fencing_token: Option<FencingToken>,
+    /// How long its holder could count on it when this was written.
+    pub validity: Duration,
+}
+
+impl Lease {
+    /// The lease that `token` signs on `resource`, to be extended by `ttl`.
+    ///
+    /// # Errors
+    /// [`InvalidToken`] when the text cannot be a token.
+    pub fn new(
+        resource: impl Into<Resource>,
+        token: &str,
+        ttl: Duration,
+    ) -> Result<Self, InvalidToken> {
+        let (resource, token) = (resource.into(), Token::parse(token)?);
+        Ok(Self { resource, token, ttl, fencing_token: None, validity: Duration::ZERO })
+    }
+
+    pub(crate) fn of(claim: &Claim) -> Self {
+        Self {
+            resource: claim.resource.clone(),
+            token: claim.token.clone(),
+            ttl: claim.timing().ttl.get(),
+            fencing_token: None,
+            validity: claim.remaining(),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+mod plain {
+    //! The form in which a lease is written down: names of any bytes, durations in milliseconds.
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    struct Plain {
+        resource: Vec<u8>,
+        token: String,
+        ttl_ms: u64,
+        validity_ms: u64,
+    }
+
+    fn millis(duration: Duration) -> u64 {
+        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    impl Serialize for Lease {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            let plain = Plain {
+                resource: self.resource.as_bytes().to_vec(),
+                token: self.token.to_string(),
+                ttl_ms: millis(self.ttl),
+                validity_ms: millis(self.validity),
+            };
+            plain.serialize(serializer)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Lease {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let plain = Plain::deserialize(deserializer)?;
+            let ttl = Duration::from_millis(plain.ttl_ms);
+            let lease = Self::new(plain.resource, &plain.token, ttl).map_err(D::Error::custom)?;
+            Ok(Self { validity: Duration::from_millis(plain.validity_ms), ..lease })
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! How long to wait before the next attempt. Pure: the random part is an argument.
+
+use std::time::Duration;
+
+/// The first pause lies between nothing and this, and the range doubles with every attempt.
+const RANGE_MIN: Duration = Duration::from_millis(1);
+/// The widest range: a waiter looks about ten times a second at a lock that stays held.
+const RANGE_MAX: Duration = Duration::from_millis(200);
+
+/// The pause after the `attempt`-th failure (from 0): never shorter than `fan_out`, what the
+/// attempt itself took, so that contenders cannot overtake their own clean-up; and on top of that
+/// a random part, so that those who collided do not collide again ("full jitter").
+///
+/// The rule is step 5 of the Redis page: a random delay, larger than the time to get a majority.
+pub(crate) fn pause(attempt: u32, fan_out: Duration, random: f64) -> Duration {
+    let range = RANGE_MIN.max(fan_out * 2).saturating_mul(1 << attempt.min(16)).min(RANGE_MAX);
+    fan_out + range.mul_f64(random)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAN_OUT: Duration = Duration::from_micros(300);
+
+    #[test]
+    fn a_pause_is_never_shorter_than_the_fan_out() {
+        for attempt in 0..100 {
+            assert_eq!(pause(attempt, FAN_OUT, 0.0), FAN_OUT);
+        }
+    }
+
+    #[test]
+    fn the_range_doubles_up_to_its_limit() {
+        let ranges: Vec<_> = (0..20).map(|attempt| pause(attempt, FAN_OUT, 1.0) - FAN_OUT).collect();
+        assert_eq!(ranges[0], RANGE_MIN);
+        assert!(ranges.windows(2).all(|pair| pair[1] == RANGE_MAX.min(pair[0] * 2)), "{ranges:?}");
+        assert_eq!(pause(u32::MAX, FAN_OUT, 1.0), FAN_OUT + RANGE_MAX);
+    }
+
+    #[test]
+    fn a_slow_network_gets_a_range_of_its_own_measure() {
+        let slow = Duration::from_millis(40);
+        assert_eq!(pause(0, slow, 1.0), slow * 3);
+    }
+}

@@ -1,0 +1,195 @@
+//! What a handle was built with, and the checks that one request must pass.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::{InvalidLabel, InvalidResource, InvalidTtl, Label, Ttl};
+
+use crate::tally::MASTERS_MAX;
+
+/// The largest `max_ttl`. A lock that must live longer is extended, not granted for days.
+pub(crate) const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The default node timeout is this, or a tenth of the TTL where that is shorter: the Redis page
+/// advises some 5 to 50 ms for a TTL of 10 s.
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// Everything a handle was built with, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) prefix: Arc<[u8]>,
+    pub(crate) ttl: Duration,
+    pub(crate) max_ttl: Duration,
+    pub(crate) wait: Duration,
+    pub(crate) node_timeout: Option<Duration>,
+    pub(crate) clock_guard: Option<Duration>,
+    pub(crate) label: Option<Label>,
+    pub(crate) connect_timeout: Duration,
+}
+
+/// The durations of one request, which all follow from its TTL.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timing {
+    pub(crate) ttl: Ttl,
+    pub(crate) node_timeout: Duration,
+    /// What Redis is told, in milliseconds.
+    pub(crate) px: u64,
+}
+
+/// Why a request cannot be made. Nothing was sent to any master.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InvalidRequest {
+    /// The resource name.
+    #[error(transparent)]
+    Resource(#[from] InvalidResource),
+    /// The TTL.
+    #[error(transparent)]
+    Ttl(#[from] InvalidTtl),
+    /// The label.
+    #[error(transparent)]
+    Label(#[from] InvalidLabel),
+    /// The node timeout is too long for this TTL.
+    #[error(
+        "a node timeout of {node_timeout:?} is too long for a TTL of {ttl:?}; the limit is a \
+         quarter of it, {max:?}: shorten the timeout or lengthen the TTL", max = *ttl / 4
+    )]
+    NodeTimeout {
+        /// The node timeout of the handle.
+        node_timeout: Duration,
+        /// The TTL asked for.
+        ttl: Duration,
+    },
+    /// More time is asked for to stop than the lease has.
+    #[error(
+        "a stop margin of {margin:?} leaves nothing of the {validity:?} that a TTL of {ttl:?} is \
+         good for; take a smaller margin or a longer TTL"
+    )]
+    StopMargin {
+        /// The margin asked for.
+        margin: Duration,
+        /// What a holder may count on.
+        validity: Duration,
+        /// The TTL asked for.
+        ttl: Duration,
+    },
+    /// There are not so many masters.
+    #[error("min_copies({copies}) cannot be had of {masters} masters; take 1 to {masters}")]
+    MinCopies {
+        /// The number asked for.
+        copies: usize,
+        /// The number of masters.
+        masters: usize,
+    },
+    /// There is no tokio runtime to work on.
+    #[error(
+        "there is no tokio runtime here: call from within one, or use redlock_quorum::blocking"
+    )]
+    NoRuntime,
+}
+
+/// Why a handle cannot be built. Nothing was connected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// There are no masters.
+    #[error("no masters were given; give 1 to {max}, five is the normal number", max = MASTERS_MAX)]
+    NoMasters,
+    /// There are too many masters.
+    #[error("{masters} masters were given; the limit is {max}", max = MASTERS_MAX)]
+    TooManyMasters {
+        /// How many there were.
+        masters: usize,
+    },
+    /// One master is listed twice.
+    #[error("{node} was given twice; every master must be another server")]
+    SameNode {
+        /// Its address.
+        node: String,
+    },
+    /// One of the masters cannot be set up.
+    #[error(transparent)]
+    Node(#[from] redlock_core::InvalidNode),
+    /// The TTL, node timeout or label that requests are to have by default.
+    #[error(transparent)]
+    Default(#[from] InvalidRequest),
+    /// The largest TTL is out of range.
+    #[error("a max_ttl of {max_ttl:?} is out of range; take {min:?} to {max:?}",
+        min = Ttl::MIN, max = MAX_TTL_MAX)]
+    MaxTtl {
+        /// What was given.
+        max_ttl: Duration,
+    },
+    /// The clock guard is longer than any lock may live.
+    #[error("a clock guard of {guard:?} is too long; the limit is max_ttl, {max_ttl:?}")]
+    ClockGuard {
+        /// What was given.
+        guard: Duration,
+        /// The largest TTL.
+        max_ttl: Duration,
+    },
+    /// A timeout of zero never lets a master answer.
+    #[error("a {name} of zero never lets a master answer; take at least 1 ms")]
+    ZeroTimeout {
+        /// Which timeout.
+        name: &'static str,
+    },
+    /// The prefix cannot be used.
+    #[error("the prefix {prefix:?} cannot be used: it has more than 512 bytes, or it starts with \
+             \"redlock-quorum:\", which is reserved")]
+    Prefix {
+        /// What was given.
+        prefix: String,
+    },
+}
+
+impl Settings {
+    /// The durations that follow from `ttl`, or from the handle's TTL.
+    pub(crate) fn timing(&self, ttl: Option<Duration>) -> Result<Timing, InvalidRequest> {
+        let ttl = Ttl::new(ttl.unwrap_or(self.ttl), self.max_ttl)?;
+        let longest = ttl.get() / 4;
+        let node_timeout = self.node_timeout.unwrap_or(NODE_TIMEOUT.min(ttl.get() / 10));
+        if node_timeout > longest {
+            return Err(InvalidRequest::NodeTimeout { node_timeout, ttl: ttl.get() });
+        }
+        let guard = self.clock_guard.unwrap_or(ttl.get() / 10);
+        Ok(Timing { ttl, node_timeout, px: ttl.px(guard) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn settings() -> Settings {
+        Settings {
+            prefix: Arc::default(),
+            ttl: ms(10_000),
+            max_ttl: ms(60_000),
+            wait: ms(10_000),
+            node_timeout: None,
+            clock_guard: None,
+            label: None,
+            connect_timeout: ms(1_000),
+        }
+    }
+
+    #[test]
+    fn the_durations_follow_from_the_ttl() {
+        let timing = settings().timing(None).unwrap();
+        assert_eq!((timing.node_timeout, timing.px), (ms(50), 11_000));
+        let timing = settings().timing(Some(ms(200))).unwrap();
+        assert_eq!((timing.node_timeout, timing.px), (ms(20), 220));
+    }
+
+    #[test]
+    fn a_node_timeout_over_a_quarter_of_the_ttl_is_refused_with_the_limit() {
+        let settings = Settings { node_timeout: Some(ms(50)), ..settings() };
+        assert!(settings.timing(Some(ms(200))).is_ok());
+        let refused = settings.timing(Some(ms(199))).unwrap_err();
+        assert!(refused.to_string().contains("a quarter of it, 49.75ms"), "{refused}");
+    }
+}

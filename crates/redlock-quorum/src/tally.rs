@@ -1,0 +1,179 @@
+//! Is the vote decided? Pure: no time, no input or output, nothing to await.
+
+use redlock_core::Verdict;
+
+/// How many masters there may be.
+pub(crate) const MASTERS_MAX: usize = 15;
+
+/// The least number of grants that wins: more than half of the *configured* masters, reachable or
+/// not, so that any two winners share one.
+pub(crate) fn quorum(masters: usize) -> usize {
+    masters / 2 + 1
+}
+
+/// What the votes counted so far have settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Votes that are still out can turn it either way.
+    Open,
+    /// A quorum has granted.
+    Won,
+    /// A quorum cannot be reached any more, whatever the others say.
+    Lost,
+}
+
+/// The count of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tally {
+    masters: usize,
+    granted: usize,
+    refused: usize,
+    unknown: usize,
+}
+
+impl Tally {
+    pub(crate) fn new(masters: usize) -> Self {
+        Self { masters, granted: 0, refused: 0, unknown: 0 }
+    }
+
+    /// Counts the one vote of one more master. *Unknown* counts against us.
+    pub(crate) fn count(&mut self, verdict: &Verdict) {
+        match verdict {
+            Verdict::Granted => self.granted += 1,
+            Verdict::Refused => self.refused += 1,
+            Verdict::Unknown(_) => self.unknown += 1,
+        }
+    }
+
+    /// Counts every vote that is still out as *unknown*: their time is up.
+    pub(crate) fn close(&mut self) {
+        self.unknown += self.pending();
+    }
+
+    pub(crate) fn decision(&self) -> Decision {
+        let quorum = quorum(self.masters);
+        if self.granted >= quorum {
+            Decision::Won
+        } else if self.granted + self.pending() < quorum {
+            Decision::Lost
+        } else {
+            Decision::Open
+        }
+    }
+
+    /// Whether a lost vote was lost to other holders: a quorum has answered, and not with yes.
+    /// Otherwise it was lost to masters that did not answer.
+    pub(crate) fn is_held(&self) -> bool {
+        self.granted + self.refused >= quorum(self.masters)
+    }
+
+    pub(crate) fn granted(&self) -> usize {
+        self.granted
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.masters - self.granted - self.refused - self.unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::Cause;
+
+    use super::*;
+
+    const ANSWERS: [Verdict; 3] =
+        [Verdict::Granted, Verdict::Refused, Verdict::Unknown(Cause::TimedOut)];
+
+    /// Every assignment of three answers to `masters` masters.
+    fn assignments(masters: usize) -> impl Iterator<Item = Vec<usize>> {
+        (0..3_usize.pow(u32::try_from(masters).unwrap()))
+            .map(move |code| (0..masters).map(|i| code / 3_usize.pow(i as u32) % 3).collect())
+    }
+
+    fn tally(masters: usize, votes: &[usize]) -> Tally {
+        let mut tally = Tally::new(masters);
+        votes.iter().for_each(|vote| tally.count(&ANSWERS[*vote]));
+        tally
+    }
+
+    /// The algorithm's words, over all votes at once: more than half have granted.
+    fn wins(votes: &[usize]) -> bool {
+        votes.iter().filter(|vote| **vote == 0).count() * 2 > votes.len()
+    }
+
+    #[test]
+    fn every_assignment_to_up_to_seven_masters_is_decided_as_the_algorithm_says() {
+        for masters in 1..=7 {
+            for votes in assignments(masters) {
+                let expected = if wins(&votes) { Decision::Won } else { Decision::Lost };
+                assert_eq!(tally(masters, &votes).decision(), expected, "{votes:?}");
+            }
+        }
+    }
+
+    /// Certain means: every way to fill in the votes that are out ends the same. Nothing is
+    /// decided before that, and everything is decided then.
+    #[test]
+    fn every_vote_is_decided_as_early_as_it_is_certain_and_no_earlier() {
+        for masters in 1..=7 {
+            for seen in 0..=masters {
+                for votes in assignments(seen) {
+                    let outcomes: Vec<bool> = assignments(masters - seen)
+                        .map(|rest| wins(&[votes.as_slice(), rest.as_slice()].concat()))
+                        .collect();
+                    let certain = outcomes.iter().all(|outcome| *outcome == outcomes[0]);
+                    let expected = match (certain, outcomes[0]) {
+                        (false, _) => Decision::Open,
+                        (true, true) => Decision::Won,
+                        (true, false) => Decision::Lost,
+                    };
+                    assert_eq!(tally(masters, &votes).decision(), expected, "{masters}: {votes:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_decision_never_changes_whatever_order_the_votes_come_in() {
+        for masters in 1..=5 {
+            for votes in assignments(masters) {
+                let mut decided = Decision::Open;
+                for seen in 0..=masters {
+                    let now = tally(masters, &votes[..seen]).decision();
+                    assert!(decided == Decision::Open || decided == now, "{votes:?}");
+                    decided = now;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn two_attempts_cannot_both_win_when_every_master_grants_once() {
+        for masters in 1..=7 {
+            for votes in assignments(masters) {
+                let swapped: Vec<usize> =
+                    votes.iter().map(|vote| if *vote == 0 { 1 } else { 0 }).collect();
+                let both = [&votes, &swapped].map(|votes| tally(masters, votes).decision());
+                assert_ne!(both, [Decision::Won; 2], "{votes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn votes_that_never_came_count_against_us() {
+        let mut tally = tally(5, &[0, 0]);
+        assert_eq!(tally.decision(), Decision::Open);
+        tally.close();
+        assert_eq!(tally.decision(), Decision::Lost);
+        assert!(!tally.is_held());
+    }
+
+    #[test]
+    fn lost_to_another_holder_is_told_from_lost_to_silence() {
+        assert!(tally(5, &[1, 1, 1]).is_held());
+        assert!(tally(5, &[0, 1, 1, 2, 2]).is_held());
+        assert!(!tally(5, &[1, 1, 2, 2, 2]).is_held());
+        assert!(!tally(5, &[0, 0, 2, 2, 2]).is_held());
+    }
+}

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Urn(UnboundedSender<Vote>);
 
 impl Ballot for Urn {
-    fn cast(&self, vote: Vote) {
+    fn cast(self: Arc<Self>, vote: Vote) {
         // A test that has failed does not listen any more.
         let _ = self.0.send(vote);
     }

@@ -46,7 +46,7 @@ pub(crate) struct Locker {
 struct Urn(UnboundedSender<Vote>);
 
 impl Ballot for Urn {
-    fn cast(&self, vote: Vote) {
+    fn cast(self: Arc<Self>, vote: Vote) {
         // Nobody may be waiting any more.
         let _ = self.0.send(vote);
     }

@@ -19,7 +19,7 @@ const KEY: &[u8] = b"orders:42";
 struct Urn(Mutex<Vec<Vote>>);
 
 impl Ballot for Urn {
-    fn cast(&self, vote: Vote) {
+    fn cast(self: Arc<Self>, vote: Vote) {
         self.0.lock().unwrap().push(vote);
     }
 }

@@ -148,8 +148,12 @@ impl Redlock {
     /// # Errors
     /// [`Unreleased`] when keys may be left: which ones, where, and for how long.
     pub async fn shutdown(self, within: Duration) -> Result<(), Unreleased> {
-        if self.inner.is_shut_down.swap(true, Ordering::SeqCst) || !self.inner.slot.is_running() {
-            // Nothing was ever begun, or somebody else closes it already.
+        if self.inner.is_shut_down.swap(true, Ordering::SeqCst) {
+            // Somebody else closes it already, and is told how it went.
+            return Ok(());
+        }
+        if !self.inner.slot.is_running() {
+            // Nothing was ever begun.
             self.inner.context.mailbox.close();
             return Ok(());
         }

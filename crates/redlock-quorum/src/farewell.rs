@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redlock_core::{Ballot, Instant, Op, Resource, Verdict, Vote};
+use redlock_core::{Ballot, Cause, Instant, Op, Resource, Verdict, Vote};
 use tokio::sync::oneshot;
 
 use crate::ReleaseError;
@@ -111,7 +111,13 @@ impl Ballot for Farewell {
         let mut board = self.board();
         let bit = 1 << vote.master;
         board.said[vote.master] = Said::to_holder(&vote.answer);
-        let known = !matches!(vote.answer.verdict, Verdict::Unknown(_));
+        let known = match &vote.answer.verdict {
+            Verdict::Granted | Verdict::Refused => true,
+            // A master that answers has carried out all that came before: what it was given then
+            // has expired by now, whether or not it lets us release anything.
+            Verdict::Unknown(Cause::ErrorReply(_)) => self.context.clock.now() > self.expires,
+            Verdict::Unknown(_) => false,
+        };
         if known && board.owed & bit != 0 {
             board.owed &= !bit;
             board.acknowledged += 1;

@@ -1,5 +1,6 @@
 #![doc = "A distributed lock over N independent Redis masters."]
 
+pub mod blocking;
 mod builder;
 mod claim;
 mod driver;

@@ -133,6 +133,12 @@ pub enum BuildError {
         /// Which timeout.
         name: &'static str,
     },
+    /// The operating system starts no thread for a blocking handle.
+    #[error("no thread can be started for the blocking handle: {why}")]
+    Thread {
+        /// What the operating system says.
+        why: String,
+    },
     /// The prefix cannot be used.
     #[error(
         "the prefix {prefix:?} cannot be used: it has more than 512 bytes, or it starts with \
@@ -155,6 +161,17 @@ impl Settings {
         }
         let guard = self.clock_guard.unwrap_or_else(|| ttl.get() / 10);
         Ok(Timing { ttl, node_timeout, px: ttl.px(guard) })
+    }
+}
+
+impl Timing {
+    /// Whether something of the lease is left before the margin begins.
+    pub(crate) fn check_margin(&self, margin: Duration) -> Result<(), InvalidRequest> {
+        let (ttl, validity) = (self.ttl.get(), self.ttl.validity());
+        if margin >= validity {
+            return Err(InvalidRequest::StopMargin { margin, validity, ttl });
+        }
+        Ok(())
     }
 }
 

@@ -20,13 +20,15 @@ use crate::driver::Message;
 /// Where the driver is while no task works on it.
 pub(crate) struct Slot {
     is_running: AtomicBool,
+    was_started: AtomicBool,
     parked: Mutex<Option<Box<Driver>>>,
 }
 
 impl Slot {
     pub(crate) fn new(driver: Driver) -> Arc<Self> {
         let parked = Mutex::new(Some(Box::new(driver)));
-        Arc::new(Self { is_running: AtomicBool::new(false), parked })
+        let (is_running, was_started) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { is_running, was_started, parked })
     }
 
     /// Makes sure that a task works on the driver.
@@ -41,6 +43,7 @@ impl Slot {
         let mut parked = self.parked();
         if let Some(driver) = parked.take() {
             self.is_running.store(true, Ordering::SeqCst);
+            self.was_started.store(true, Ordering::SeqCst);
             runtime.spawn(Task::new(driver, self.clone()));
         }
         Ok(())
@@ -48,6 +51,11 @@ impl Slot {
 
     pub(crate) fn is_running(&self) -> bool {
         self.is_running.load(Ordering::SeqCst)
+    }
+
+    /// Whether the handle has ever been used.
+    pub(crate) fn was_started(&self) -> bool {
+        self.was_started.load(Ordering::SeqCst)
     }
 
     fn parked(&self) -> MutexGuard<'_, Option<Box<Driver>>> {

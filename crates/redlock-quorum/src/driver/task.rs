@@ -188,6 +188,7 @@ impl Driver {
             }
         }
         self.line.clear();
+        self.early.clear();
         let due: Vec<Due> = self.timers.drain().collect();
         for due in due {
             match due {

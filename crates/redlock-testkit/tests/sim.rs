@@ -136,7 +136,7 @@ fn lost_requests_do_nothing_and_lost_replies_hide_what_was_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_answers_unknown_and_nothing_of_it_follows_the_next_one() {
-    let mut arrived = [0; 2];
+    let (mut arrived, mut before_due) = ([0; 2], 0);
     for seed in 0..100 {
         let (node, urn) = (one(seed), Arc::<Urn>::default());
         node.delay(ms(20)..=ms(40), ms(0)..=ms(0));
@@ -149,12 +149,14 @@ async fn a_broken_connection_answers_unknown_and_nothing_of_it_follows_the_next_
         sleep(ms(seed % 60)).await;
         node.heal();
         arrived[node.keys()] += 1;
+        before_due += if seed % 60 < 20 { node.keys() } else { 0 };
         urn.submit(&node, 2, release());
         sleep(ms(1_000)).await;
         assert_eq!(urn.attempts(), [0, 1, 2]);
         assert_eq!(node.keys(), 0, "seed {seed}: the acquire came after its release");
     }
     assert!(arrived.iter().all(|runs| *runs > 10), "both ends are possible: {arrived:?}");
+    assert!(before_due > 0, "a heal may bring what is on its way just before the new connection");
 }
 
 #[tokio::test(start_paused = true)]

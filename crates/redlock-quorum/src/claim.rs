@@ -1,7 +1,7 @@
 //! `Claim`: one attempt at a lock and, once it is won, the lease that it has become.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -17,11 +17,12 @@ use crate::validity::HoldUntil;
 use crate::votes::{NodeVote, Said, Votes};
 
 /// What all claims of one handle share.
-#[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) clock: Clock,
-    pub(crate) names: Arc<[Arc<str>]>,
+    pub(crate) names: Vec<Arc<str>>,
     pub(crate) mailbox: Arc<Mailbox>,
+    /// How many votes are open.
+    pub(crate) voting: AtomicUsize,
 }
 
 /// What the holder asked for beside the TTL.
@@ -40,7 +41,7 @@ pub(crate) struct Claim {
     pub(crate) key: Arc<[u8]>,
     pub(crate) token: Token,
     pub(crate) terms: Terms,
-    pub(crate) context: Context,
+    pub(crate) context: Arc<Context>,
     pub(crate) started: Instant,
     /// Not acquired anew, but taken over from a [`Lease`](crate::Lease).
     is_resumed: bool,
@@ -103,10 +104,11 @@ impl Claim {
     pub(crate) fn new(
         request: Box<Request>,
         token: Token,
-        context: Context,
+        context: Arc<Context>,
         started: Instant,
     ) -> Arc<Self> {
         let masters = context.names.len();
+        context.voting.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self {
             resource: request.resource.clone(),
             key: request.key.clone(),
@@ -223,6 +225,11 @@ impl Claim {
         self.board().tally.is_held()
     }
 
+    /// Whether a lost vote is certain to have been lost to masters that did not answer.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.board().tally.is_unanswered()
+    }
+
     /// The node timeout has passed: votes that are still out are *unknown*.
     pub(crate) fn time_out(self: &Arc<Self>) {
         let mut board = self.board();
@@ -248,10 +255,7 @@ impl Claim {
 
     /// Gives up an attempt that is still open, and hands its request back.
     pub(crate) fn abandon(&self) -> Option<Box<Request>> {
-        match std::mem::replace(&mut self.board().phase, Phase::Over) {
-            Phase::Voting(request) | Phase::Gathering(request) => Some(request),
-            Phase::Held | Phase::Over => None,
-        }
+        self.close_vote(&mut self.board(), Phase::Over)
     }
 
     /// `master` has confirmed that it holds the key, by a request sent no earlier than `sent_at`.
@@ -375,27 +379,33 @@ impl Claim {
         if until <= self.now() {
             return self.defeat(board, Defeat::TooLate);
         }
-        match std::mem::replace(&mut board.phase, Phase::Held) {
-            Phase::Voting(request) | Phase::Gathering(request) => {
+        match self.close_vote(board, Phase::Held) {
+            None => Then::Nothing,
+            Some(request) => {
                 self.deadline.store(until.as_nanos(), Ordering::Release);
                 Then::Deliver(request)
-            }
-            phase => {
-                board.phase = phase;
-                Then::Nothing
             }
         }
     }
 
     fn defeat(self: &Arc<Self>, board: &mut Board, defeat: Defeat) -> Then {
         board.decided = self.now();
-        match std::mem::replace(&mut board.phase, Phase::Over) {
+        match self.close_vote(board, Phase::Over) {
+            None => Then::Nothing,
+            Some(request) => Then::Post(Message::Defeated { claim: self.clone(), request, defeat }),
+        }
+    }
+
+    /// Ends an open vote, and hands its request over; none when it was ended before.
+    fn close_vote(&self, board: &mut Board, phase: Phase) -> Option<Box<Request>> {
+        match std::mem::replace(&mut board.phase, phase) {
             Phase::Voting(request) | Phase::Gathering(request) => {
-                Then::Post(Message::Defeated { claim: self.clone(), request, defeat })
+                self.context.voting.fetch_sub(1, Ordering::Relaxed);
+                Some(request)
             }
-            phase => {
-                board.phase = phase;
-                Then::Nothing
+            ended => {
+                board.phase = ended;
+                None
             }
         }
     }

@@ -52,9 +52,9 @@ impl AcquireError {
     /// What each master said, where masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
-            Self::Held { votes, .. } | Self::NoQuorum { votes, .. } | Self::TooLate { votes, .. } => {
-                Some(votes)
-            }
+            Self::Held { votes, .. }
+            | Self::NoQuorum { votes, .. }
+            | Self::TooLate { votes, .. } => Some(votes),
             Self::Invalid(_) | Self::Shutdown => None,
         }
     }
@@ -176,9 +176,8 @@ fn count(keys: usize) -> String {
 fn list(owed: &[Owed]) -> String {
     /// An error is one line: the rest is in [`Unreleased::owed`].
     const SHOWN: usize = 5;
-    let one = |owed: &Owed| {
-        format!("{} on {} for up to {:.1?}", owed.resource, owed.node, owed.within)
-    };
+    let one =
+        |owed: &Owed| format!("{} on {} for up to {:.1?}", owed.resource, owed.node, owed.within);
     let mut shown: Vec<String> = owed.iter().take(SHOWN).map(one).collect();
     if owed.len() > SHOWN {
         shown.push(format!("{} more", owed.len() - SHOWN));

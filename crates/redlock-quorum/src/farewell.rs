@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redlock_core::{Ballot, Instant, Op, Resource, Verdict, Vote};
+use redlock_core::{Ballot, Cause, Instant, Op, Resource, Verdict, Vote};
 use tokio::sync::oneshot;
 
 use crate::ReleaseError;
@@ -20,7 +20,7 @@ pub(crate) struct Farewell {
     pub(crate) op: Op,
     /// When the key has expired on every master that has received it by now.
     pub(crate) expires: Instant,
-    context: Context,
+    context: Arc<Context>,
     board: Mutex<Board>,
 }
 
@@ -42,7 +42,7 @@ impl Farewell {
         op: Op,
         expires: Instant,
         touched: u32,
-        context: Context,
+        context: Arc<Context>,
         reply: Option<ReleaseReply>,
     ) -> Arc<Self> {
         let masters = context.names.len();
@@ -50,8 +50,7 @@ impl Farewell {
         let said = (0..masters)
             .map(|master| if touched & 1 << master == 0 { Said::NotOurs } else { Said::Pending })
             .collect();
-        let board =
-            Board { said, owed: touched, acknowledged: 0, deleted: 0, needed, reply };
+        let board = Board { said, owed: touched, acknowledged: 0, deleted: 0, needed, reply };
         Arc::new(Self { resource, op, expires, context, board: Mutex::new(board) })
     }
 
@@ -112,7 +111,13 @@ impl Ballot for Farewell {
         let mut board = self.board();
         let bit = 1 << vote.master;
         board.said[vote.master] = Said::to_holder(&vote.answer);
-        let known = !matches!(vote.answer.verdict, Verdict::Unknown(_));
+        let known = match &vote.answer.verdict {
+            Verdict::Granted | Verdict::Refused => true,
+            // A master that answers has carried out all that came before: what it was given then
+            // has expired by now, whether or not it lets us release anything.
+            Verdict::Unknown(Cause::ErrorReply(_)) => self.context.clock.now() > self.expires,
+            Verdict::Unknown(_) => false,
+        };
         if known && board.owed & bit != 0 {
             board.owed &= !bit;
             board.acknowledged += 1;

@@ -115,11 +115,20 @@ impl Guard {
     /// # Cancel safety
     /// Dropping the future leaves the extension going on; whatever of it is confirmed counts.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        self.extension(ttl)?.await
+    }
+
+    /// An extension that is on its way already.
+    pub(crate) fn extension(
+        &self,
+        ttl: Duration,
+    ) -> Result<impl Future<Output = Result<(), ExtendError>> + Send + use<>, ExtendError> {
         let timing = self.handle.settings.timing(Some(ttl))?;
+        timing.check_margin(self.claim.terms.stop_margin)?;
         self.claim.check()?;
         let (reply, outcome) = oneshot::channel();
         self.handle.post(Message::Extend { claim: self.claim.clone(), timing, reply });
-        outcome.await.unwrap_or(Err(ExtendError::Shutdown))
+        Ok(async { outcome.await.unwrap_or(Err(ExtendError::Shutdown)) })
     }
 
     /// Releases the lock, and waits until a quorum of masters is known to be free of it.

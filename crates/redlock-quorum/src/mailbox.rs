@@ -15,6 +15,8 @@ use crate::driver::Message;
 #[derive(Default)]
 pub(crate) struct Mailbox {
     messages: Mutex<Vec<Message>>,
+    /// Nobody reads messages any more.
+    closed: AtomicBool,
     /// One bit for each link that was woken.
     links: AtomicU32,
     /// The driver will look in again before it sleeps.
@@ -23,10 +25,26 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Leaves a message. Never blocks for long: nothing is done while the lock is held.
+    /// Leaves a message. Never blocks for long: nothing is done while the lock is held. Once
+    /// closed it drops the message, and so tells whoever waits for a reply.
     pub(crate) fn post(&self, message: Message) {
-        self.messages().push(message);
+        let mut messages = self.messages();
+        if self.closed.load(Ordering::SeqCst) {
+            drop(messages);
+            return drop(message);
+        }
+        messages.push(message);
+        drop(messages);
         self.rouse();
+    }
+
+    /// Drops what was left, and whatever will be.
+    pub(crate) fn close(&self) {
+        let mut messages = self.messages();
+        self.closed.store(true, Ordering::SeqCst);
+        let left = std::mem::take(&mut *messages);
+        drop(messages);
+        drop(left);
     }
 
     /// A waker for the link of `master`.

@@ -32,7 +32,8 @@ mod tests {
 
     #[test]
     fn the_range_doubles_up_to_its_limit() {
-        let ranges: Vec<_> = (0..20).map(|attempt| pause(attempt, FAN_OUT, 1.0) - FAN_OUT).collect();
+        let ranges: Vec<_> =
+            (0..20).map(|attempt| pause(attempt, FAN_OUT, 1.0) - FAN_OUT).collect();
         assert_eq!(ranges[0], RANGE_MIN);
         assert!(ranges.windows(2).all(|pair| pair[1] == RANGE_MAX.min(pair[0] * 2)), "{ranges:?}");
         assert_eq!(pause(u32::MAX, FAN_OUT, 1.0), FAN_OUT + RANGE_MAX);

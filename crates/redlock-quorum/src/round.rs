@@ -24,6 +24,8 @@ pub(crate) struct Round {
     pub(crate) claim: Arc<Claim>,
     pub(crate) timing: Timing,
     pub(crate) started: Instant,
+    /// Nobody waits for it: the keeper has asked for it.
+    pub(crate) is_keepers: bool,
     board: Mutex<Board>,
 }
 
@@ -40,7 +42,8 @@ impl Round {
         reply: Option<ExtendReply>,
     ) -> Arc<Self> {
         let tally = Tally::new(claim.context.names.len());
-        Arc::new(Self { claim, timing, started, board: Mutex::new(Board { tally, reply }) })
+        let (is_keepers, board) = (reply.is_none(), Mutex::new(Board { tally, reply }));
+        Arc::new(Self { claim, timing, started, is_keepers, board })
     }
 
     /// Whether a quorum has confirmed this round.

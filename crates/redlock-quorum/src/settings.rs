@@ -133,9 +133,17 @@ pub enum BuildError {
         /// Which timeout.
         name: &'static str,
     },
+    /// The operating system starts no thread for a blocking handle.
+    #[error("no thread can be started for the blocking handle: {why}")]
+    Thread {
+        /// What the operating system says.
+        why: String,
+    },
     /// The prefix cannot be used.
-    #[error("the prefix {prefix:?} cannot be used: it has more than 512 bytes, or it starts with \
-             \"redlock-quorum:\", which is reserved")]
+    #[error(
+        "the prefix {prefix:?} cannot be used: it has more than 512 bytes, or it starts with \
+             \"redlock-quorum:\", which is reserved"
+    )]
     Prefix {
         /// What was given.
         prefix: String,
@@ -147,12 +155,23 @@ impl Settings {
     pub(crate) fn timing(&self, ttl: Option<Duration>) -> Result<Timing, InvalidRequest> {
         let ttl = Ttl::new(ttl.unwrap_or(self.ttl), self.max_ttl)?;
         let longest = ttl.get() / 4;
-        let node_timeout = self.node_timeout.unwrap_or(NODE_TIMEOUT.min(ttl.get() / 10));
+        let node_timeout = self.node_timeout.unwrap_or_else(|| NODE_TIMEOUT.min(ttl.get() / 10));
         if node_timeout > longest {
             return Err(InvalidRequest::NodeTimeout { node_timeout, ttl: ttl.get() });
         }
-        let guard = self.clock_guard.unwrap_or(ttl.get() / 10);
+        let guard = self.clock_guard.unwrap_or_else(|| ttl.get() / 10);
         Ok(Timing { ttl, node_timeout, px: ttl.px(guard) })
+    }
+}
+
+impl Timing {
+    /// Whether something of the lease is left before the margin begins.
+    pub(crate) fn check_margin(&self, margin: Duration) -> Result<(), InvalidRequest> {
+        let (ttl, validity) = (self.ttl.get(), self.ttl.validity());
+        if margin >= validity {
+            return Err(InvalidRequest::StopMargin { margin, validity, ttl });
+        }
+        Ok(())
     }
 }
 

@@ -71,6 +71,16 @@ impl Status {
     pub(crate) fn new(nodes: Vec<NodeStatus>) -> Self {
         Self { state: State::of(&nodes), nodes }
     }
+
+    /// No master could be asked, for the reason given.
+    pub(crate) fn unasked(names: &[Arc<str>], why: &str) -> Self {
+        let answer = Answer::unsent(Cause::NotConnected(why.to_owned().into()));
+        let node = |name: &Arc<str>| NodeStatus {
+            latency: None,
+            ..NodeStatus::new(name.clone(), Some(&(answer.clone(), Duration::ZERO)))
+        };
+        Self::new(names.iter().map(node).collect())
+    }
 }
 
 impl NodeStatus {

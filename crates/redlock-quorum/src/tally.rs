@@ -67,6 +67,11 @@ impl Tally {
         self.granted + self.refused >= quorum(self.masters)
     }
 
+    /// Whether a lost vote is certain to have been lost to silence, whatever is still to come.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.granted + self.refused + self.pending() < quorum(self.masters)
+    }
+
     pub(crate) fn granted(&self) -> usize {
         self.granted
     }
@@ -175,5 +180,7 @@ mod tests {
         assert!(tally(5, &[0, 1, 1, 2, 2]).is_held());
         assert!(!tally(5, &[1, 1, 2, 2, 2]).is_held());
         assert!(!tally(5, &[0, 0, 2, 2, 2]).is_held());
+        assert!(tally(5, &[2, 2, 2]).is_unanswered());
+        assert!(!tally(5, &[1, 2, 2]).is_unanswered(), "two more refusals can still come");
     }
 }

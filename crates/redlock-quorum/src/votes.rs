@@ -153,10 +153,7 @@ mod tests {
             vote("c:1", Said::Unknown(Cause::TimedOut)),
             vote("d:1", Said::to_holder(&Answer::refused())),
         ]);
-        assert_eq!(
-            votes.to_string(),
-            "a:1 granted, b:1 held (1.5s), c:1 timed out, d:1 not ours"
-        );
+        assert_eq!(votes.to_string(), "a:1 granted, b:1 held (1.5s), c:1 timed out, d:1 not ours");
     }
 
     #[test]

@@ -27,7 +27,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Keeps `node` connected until dropped.
 pub(super) async fn run(node: Arc<RedisNode>, changed: Changed) {
     let link = Link { node, changed };
-    link.node.wire().connecting();
     let mut pause = PAUSE_MIN;
     loop {
         let was_up = link.session().await;

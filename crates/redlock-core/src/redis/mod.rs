@@ -140,6 +140,9 @@ impl Node for RedisNode {
         self: Arc<Self>,
         changed: Arc<dyn Fn() + Send + Sync>,
     ) -> Option<BoxFuture<'static, ()>> {
+        // Known from here on, not from the first poll: who asks in between must not take a master
+        // that nobody has tried yet for one that is down.
+        self.wire().connecting();
         Some(Box::pin(link::run(self, changed)))
     }
 }

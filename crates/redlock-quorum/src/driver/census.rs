@@ -14,7 +14,7 @@ pub(crate) type StatusReply = oneshot::Sender<Status>;
 
 /// Counts the answers to one question, for whoever has asked.
 pub(crate) struct Census {
-    context: Context,
+    context: Arc<Context>,
     board: Mutex<Board>,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Asker {
 }
 
 impl Census {
-    pub(super) fn new(context: Context, asker: Asker) -> Arc<Self> {
+    pub(super) fn new(context: Arc<Context>, asker: Asker) -> Arc<Self> {
         let answers = vec![None; context.names.len()];
         Arc::new(Self { context, board: Mutex::new(Board { answers, asker: Some(asker) }) })
     }
@@ -74,9 +74,7 @@ impl Census {
 impl Board {
     /// A caller wants to hear every master. An error needs no more than a quorum that has told.
     fn is_complete(&self) -> bool {
-        let told = |answer: &&Option<(Answer, _)>| {
-            matches!(answer, Some((answer, _)) if !matches!(answer.verdict, Verdict::Unknown(_)))
-        };
+        let told = |answer: &&Option<(Answer, _)>| matches!(answer, Some((answer, _)) if !matches!(answer.verdict, Verdict::Unknown(_)));
         let all = self.answers.iter().all(Option::is_some);
         match self.asker {
             Some(Asker::Defeated { .. }) => {

@@ -1,0 +1,234 @@
+//! `RedlockBuilder`: every tunable, its default, and the reason for the default.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use redlock_core::{Clock, InvalidLabel, Label, Node, RedisNode, RedisSetup, Resource, Tls, Ttl};
+
+use crate::claim::Context;
+use crate::driver::{Driver, Slot};
+use crate::settings::{MAX_TTL_MAX, Settings};
+use crate::tally::MASTERS_MAX;
+use crate::{BuildError, InvalidRequest, Redlock};
+
+/// Builds a [`Redlock`]. What is out of range is refused by [`build`](Self::build), with the limit.
+#[derive(Clone, Default)]
+#[must_use]
+pub struct RedlockBuilder {
+    urls: Vec<String>,
+    masters: Vec<Arc<dyn Node>>,
+    clock: Option<Clock>,
+    prefix: Vec<u8>,
+    ttl: Option<Duration>,
+    max_ttl: Option<Duration>,
+    wait: Option<Duration>,
+    node_timeout: Option<Duration>,
+    connect_timeout: Option<Duration>,
+    clock_guard: Option<Duration>,
+    label: Option<String>,
+    tls: Tls,
+}
+
+impl RedlockBuilder {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The masters: 1 to 15 independent servers, five is the normal number. Each is
+    /// `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS, or
+    /// `unix:///path?db=..&user=..&pass=..`. All clients of a namespace must be given the same.
+    pub fn nodes<U>(mut self, urls: U) -> Self
+    where
+        U: IntoIterator,
+        U::Item: Into<String>,
+    {
+        self.urls.extend(urls.into_iter().map(Into::into));
+        self
+    }
+
+    /// Masters that are no servers, such as the simulated ones of `redlock-testkit`; they follow
+    /// those of [`nodes`](Self::nodes).
+    pub fn masters(mut self, masters: Vec<Arc<dyn Node>>) -> Self {
+        self.masters.extend(masters);
+        self
+    }
+
+    /// The clock that all deadlines go by. Default: [`Clock::system`]. Tests in virtual time
+    /// give [`Clock::paused`].
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// What every key begins with. Default: nothing. All clients that shall exclude each other
+    /// must have the same.
+    pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long a lease lasts without extension: 10 ms to [`max_ttl`](Self::max_ttl). Default:
+    /// 10 s, long enough to survive a pause of some seconds, short enough to wait for after a
+    /// crash.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// The largest TTL that any client of this namespace uses: 10 ms to 24 h. Default: 60 s. A
+    /// master that has lost its memory must not vote for that long, so keep it short and let the
+    /// keeper extend.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = Some(max_ttl);
+        self
+    }
+
+    /// How long [`Redlock::lock`] keeps trying. Default: 10 s. Zero is one attempt.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    /// How long each master has for its answer: at most a quarter of the TTL. Default: 50 ms or a
+    /// tenth of the TTL, whichever is shorter. It is never waited for when a quorum has answered;
+    /// raise it where masters are far away.
+    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
+        self.node_timeout = Some(node_timeout);
+        self
+    }
+
+    /// How long a connection may take to be set up. Default: 1 s. The first use waits for it, at
+    /// most, for masters that have never been reached yet; a connection that owes an answer for so
+    /// long is made anew.
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = Some(connect_timeout);
+        self
+    }
+
+    /// Added to the expiry that masters are told, and to nothing else. Default: a tenth of the
+    /// TTL. It covers corrections of a master's wall clock up to its own length, and is the price
+    /// in waiting after a holder has crashed.
+    pub fn clock_guard(mut self, guard: Duration) -> Self {
+        self.clock_guard = Some(guard);
+        self
+    }
+
+    /// A name that is added to every token, for people who ask who holds a lock: 1 to 64 of
+    /// `A-Z a-z 0-9 . _ @ : -`. Default: none. It is never compared.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Certificates and keys for `rediss://` masters. Default: what the operating system trusts,
+    /// and no certificate of our own.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// Checks everything and makes the handle. Connects nothing.
+    ///
+    /// # Errors
+    /// [`BuildError`] with the limit that was passed and what to do.
+    pub fn build(self) -> Result<Redlock, BuildError> {
+        let settings = self.settings()?;
+        let clock = self.clock.clone().unwrap_or_else(Clock::system);
+        let masters = self.nodes_of(&clock, settings.connect_timeout)?;
+        let context = Arc::new(Context {
+            clock,
+            names: masters.iter().map(|node| node.name().into()).collect(),
+            mailbox: Arc::default(),
+            voting: AtomicUsize::new(0),
+        });
+        let driver = Driver::new(context.clone(), masters.clone(), settings.connect_timeout);
+        Ok(Redlock::new(settings, context, masters, Slot::new(driver)))
+    }
+
+    /// The same for code that does not await: starts a thread for the handle.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and when no thread can be started.
+    pub fn build_blocking(self) -> Result<crate::blocking::Redlock, BuildError> {
+        crate::blocking::Redlock::new(self.build()?)
+    }
+
+    fn settings(&self) -> Result<Settings, BuildError> {
+        let settings = Settings {
+            prefix: self.checked_prefix()?,
+            ttl: self.ttl.unwrap_or(Duration::from_secs(10)),
+            max_ttl: self.max_ttl.unwrap_or(Duration::from_secs(60)),
+            wait: self.wait.unwrap_or(Duration::from_secs(10)),
+            node_timeout: self.node_timeout,
+            clock_guard: self.clock_guard,
+            label: self.checked_label().map_err(InvalidRequest::from)?,
+            connect_timeout: self.connect_timeout.unwrap_or(Duration::from_secs(1)),
+        };
+        let Settings { max_ttl, connect_timeout, .. } = settings;
+        if !(Ttl::MIN..=MAX_TTL_MAX).contains(&max_ttl) {
+            return Err(BuildError::MaxTtl { max_ttl });
+        }
+        if connect_timeout.is_zero() {
+            return Err(BuildError::ZeroTimeout { name: "connect timeout" });
+        }
+        if settings.node_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(BuildError::ZeroTimeout { name: "node timeout" });
+        }
+        if let Some(guard) = settings.clock_guard.filter(|guard| *guard > max_ttl) {
+            return Err(BuildError::ClockGuard { guard, max_ttl });
+        }
+        settings.timing(None)?;
+        Ok(settings)
+    }
+
+    fn checked_prefix(&self) -> Result<Arc<[u8]>, BuildError> {
+        let is_reserved = self.prefix.starts_with(Resource::RESERVED.as_bytes());
+        if is_reserved || self.prefix.len() > Resource::LEN_MAX {
+            let prefix = self.prefix.escape_ascii().to_string();
+            return Err(BuildError::Prefix { prefix });
+        }
+        Ok(self.prefix.as_slice().into())
+    }
+
+    fn checked_label(&self) -> Result<Option<Label>, InvalidLabel> {
+        self.label.as_deref().map(Label::parse).transpose()
+    }
+
+    fn nodes_of(
+        &self,
+        clock: &Clock,
+        connect_timeout: Duration,
+    ) -> Result<Arc<[Arc<dyn Node>]>, BuildError> {
+        let mut setup = RedisSetup::new(clock.clone(), connect_timeout);
+        setup.tls = self.tls.clone();
+        let masters = self.urls.len() + self.masters.len();
+        match masters {
+            0 => return Err(BuildError::NoMasters),
+            1..=MASTERS_MAX => {}
+            _ => return Err(BuildError::TooManyMasters { masters }),
+        }
+        let mut nodes: Vec<Arc<dyn Node>> = Vec::with_capacity(masters);
+        for url in &self.urls {
+            nodes.push(Arc::new(RedisNode::new(url, &setup)?));
+        }
+        nodes.extend(self.masters.iter().cloned());
+        let mut names = HashSet::new();
+        match nodes.iter().find(|node| !names.insert(node.name())) {
+            Some(twin) => Err(BuildError::SameNode { node: twin.name().to_owned() }),
+            None => Ok(nodes.into()),
+        }
+    }
+}
+
+/// Passwords stand in URLs, so these are counted and not shown.
+impl std::fmt::Debug for RedlockBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedlockBuilder")
+            .field("nodes", &(self.urls.len() + self.masters.len()))
+            .field("ttl", &self.ttl)
+            .field("max_ttl", &self.max_ttl)
+            .finish_non_exhaustive()
+    }
+}

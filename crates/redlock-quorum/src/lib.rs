@@ -66,6 +66,10 @@
 #[doc = include_str!("../../../README.md")]
 struct ReadmeDoctests;
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/GUIDE.md")]
+struct GuideDoctests;
+
 pub mod blocking;
 mod builder;
 mod claim;

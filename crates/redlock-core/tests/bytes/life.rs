@@ -175,4 +175,7 @@ async fn who_stops_driving_leaves_nobody_waiting_and_may_begin_again() {
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
     peer.say(":0\r\n").await;
     assert_eq!(client.up().await, 1);
+    client.submit(3, release());
+    // The acquire that no socket had taken was answered unknown: it must never be sent.
+    peer.expect("EVAL").await;
 }

@@ -72,10 +72,12 @@ impl Farewell {
     /// not, or too many are silent to tell.
     fn conclude(&self, board: &mut Board) {
         let open = board.said.iter().filter(|said| **said == Said::Pending).count();
-        let outcome = if board.deleted >= board.needed || board.is_free() && open == 0 {
+        let outcome = if board.deleted >= board.needed {
             Ok(())
         } else if board.acknowledged - board.deleted >= board.needed {
             Err(self.not_ours(board))
+        } else if board.is_free() && open == 0 {
+            Ok(())
         } else if board.acknowledged + open < board.needed {
             Err(self.unconfirmed(board))
         } else {

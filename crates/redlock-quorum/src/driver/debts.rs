@@ -1,7 +1,7 @@
 //! Releases, until every master has acknowledged them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redlock_core::{Instant, NodeState, Op, VoteSlot};
@@ -72,7 +72,7 @@ impl Driver {
 
     fn bid(&mut self, farewell: Arc<Farewell>, timing: Timing, now: Instant) {
         let due = now.saturating_add(timing.node_timeout);
-        self.timers.enter(due, Due::Farewell(farewell.clone()));
+        self.timers.enter(due, Due::Farewell(Arc::downgrade(&farewell)));
         self.send(&farewell.op, farewell.owed(), |master| {
             VoteSlot::new(farewell.clone(), master, 0, now)
         });
@@ -80,7 +80,8 @@ impl Driver {
 
     /// The node timeout of a release has passed. What is still on its way is remembered, for
     /// whoever closes the handle.
-    pub(super) fn farewell_due(&mut self, farewell: Arc<Farewell>) {
+    pub(super) fn farewell_due(&mut self, farewell: &Weak<Farewell>) {
+        let Some(farewell) = farewell.upgrade() else { return };
         farewell.time_out();
         if farewell.owed() != 0 {
             if self.debts.overdue.len() >= OWED_MAX {
@@ -143,7 +144,7 @@ impl Driver {
         let mut farewells = std::mem::take(&mut self.debts.overdue);
         farewells.extend(self.debts.queues.iter().flatten().cloned());
         farewells.extend(self.timers.iter().filter_map(|due| match due {
-            Due::Farewell(farewell) => Some(farewell.clone()),
+            Due::Farewell(farewell) => farewell.upgrade(),
             _ => None,
         }));
         farewells.retain(|farewell| farewell.owed() != 0);

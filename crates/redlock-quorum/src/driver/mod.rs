@@ -230,12 +230,12 @@ impl Driver {
         let now = self.now();
         while let Some(due) = self.timers.pop(now) {
             match due {
-                Due::Attempt(claim) => self.attempt_due(claim),
+                Due::Attempt(claim) => self.attempt_due(&claim),
                 Due::Grace(claim) => claim.end_grace(),
                 Due::Retry(request) => self.enqueue(request),
                 Due::Keep(claim) => self.keep(claim),
                 Due::Round(round) => self.round_due(&round),
-                Due::Farewell(farewell) => self.farewell_due(farewell),
+                Due::Farewell(farewell) => self.farewell_due(&farewell),
                 Due::Census(census) => census.time_out(),
                 Due::Debts => self.ask_debtors(),
                 Due::Start => self.start = Start::Done,
@@ -260,10 +260,15 @@ impl Driver {
     /// it confirms with the next extension.
     fn restarted(&mut self, master: usize) {
         for due in self.timers.iter() {
-            if let Due::Attempt(claim) | Due::Keep(claim) = due {
-                claim.disown(master);
-            } else if let Due::Round(round) = due {
-                round.claim.disown(master);
+            match due {
+                Due::Attempt(claim) => {
+                    if let Some(claim) = claim.upgrade() {
+                        claim.disown(master);
+                    }
+                }
+                Due::Keep(claim) => claim.disown(master),
+                Due::Round(round) => round.claim.disown(master),
+                _ => {}
             }
         }
     }

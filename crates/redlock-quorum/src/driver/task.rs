@@ -206,12 +206,17 @@ impl Driver {
         let due: Vec<Due> = self.timers.drain().collect();
         for due in due {
             match due {
-                Due::Attempt(claim) | Due::Keep(claim) => self.orphan_claim(claim),
+                Due::Attempt(claim) => {
+                    if let Some(claim) = claim.upgrade() {
+                        self.orphan_claim(claim);
+                    }
+                }
+                Due::Keep(claim) => self.orphan_claim(claim),
                 Due::Round(round) => {
                     round.time_out();
                     self.orphan_claim(round.claim.clone());
                 }
-                Due::Farewell(farewell) => self.farewell_due(farewell),
+                Due::Farewell(farewell) => self.farewell_due(&farewell),
                 Due::Debts => self.timers.enter(self.context.clock.now(), due),
                 Due::Grace(_) | Due::Retry(_) | Due::Census(_) | Due::Start | Due::Close => {}
             }

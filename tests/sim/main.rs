@@ -1,1 +1,10 @@
-//! Simulated masters in virtual time.
+//! Simulated masters in virtual time. Needs nothing.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
+mod backend;
+mod checker_catches_bugs;
+#[path = "../conformance/mod.rs"]
+mod conformance;
+mod locker;
+mod seeds;

@@ -17,8 +17,14 @@
 //! # }
 //! ```
 
+mod checker;
+mod history;
 mod proxy;
 mod server;
+mod sim;
 
+pub use checker::{Claim, Overlap, Residue, check, claims, no_residue};
+pub use history::{Contender, Event, History, Record};
 pub use proxy::{Direction, FaultProxy};
 pub use server::{RedisServer, RedisServers, ServerOptions};
+pub use sim::{Action, Executed, Fault, Nemesis, SimNode, SimNodes, Step};

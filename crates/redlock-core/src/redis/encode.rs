@@ -22,7 +22,31 @@ impl Text {
     }
 }
 
-/// The request, with scripts named by their digest: every master but a fresh one has them.
+/// Which scripts one connection has carried the text of.
+///
+/// The first call of each goes with its text, which the master remembers. Were it answered with
+/// `NOSCRIPT` instead, its second sending would come behind requests that were submitted later.
+#[derive(Default)]
+pub(super) struct Taught {
+    extend: bool,
+    release: bool,
+    inspect: bool,
+}
+
+impl Taught {
+    /// The request with the script's text, if that has not been sent yet.
+    pub(super) fn teach(&mut self, op: &Op) -> Option<Vec<u8>> {
+        let taught = match op.verb() {
+            Verb::Acquire { .. } => return None,
+            Verb::Extend { .. } => &mut self.extend,
+            Verb::Release => &mut self.release,
+            Verb::Inspect => &mut self.inspect,
+        };
+        if std::mem::replace(taught, true) { None } else { by_text(op) }
+    }
+}
+
+/// The request, with scripts named by their digest: a master that was taught them has them.
 pub(super) fn by_digest(op: &Op) -> Vec<u8> {
     match script(op) {
         None => acquire(op),
@@ -30,8 +54,8 @@ pub(super) fn by_digest(op: &Op) -> Vec<u8> {
     }
 }
 
-/// The request with the script's text, for a master that answered `NOSCRIPT`; none for a request
-/// that is no script.
+/// The request with the script's text, for a master that does not know it or has forgotten it
+/// (`SCRIPT FLUSH`); none for a request that is no script.
 pub(super) fn by_text(op: &Op) -> Option<Vec<u8>> {
     script(op).map(|script| call(op, "EVAL", script.code))
 }
@@ -82,6 +106,16 @@ mod tests {
              $5\\r\\n11000\\r\\n"
         );
         assert_eq!(by_text(&op), None);
+    }
+
+    #[test]
+    fn each_script_is_taught_once() {
+        let (token, mut taught) = (Token::parse("t").unwrap(), Taught::default());
+        let release = Op::release(*b"k", token.clone());
+        assert_eq!(taught.teach(&Op::acquire(*b"k", token, 1)), None);
+        assert_eq!(taught.teach(&release), by_text(&release));
+        assert_eq!(taught.teach(&release), None);
+        assert!(taught.teach(&Op::inspect(*b"k")).is_some());
     }
 
     #[test]

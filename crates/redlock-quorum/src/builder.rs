@@ -147,6 +147,14 @@ impl RedlockBuilder {
         Ok(Redlock::new(settings, context, masters, Slot::new(driver)))
     }
 
+    /// The same for code that does not await: starts a thread for the handle.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and when no thread can be started.
+    pub fn build_blocking(self) -> Result<crate::blocking::Redlock, BuildError> {
+        crate::blocking::Redlock::new(self.build()?)
+    }
+
     fn settings(&self) -> Result<Settings, BuildError> {
         let settings = Settings {
             prefix: self.checked_prefix()?,

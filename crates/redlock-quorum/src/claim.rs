@@ -233,13 +233,16 @@ impl Claim {
     /// The node timeout has passed: votes that are still out are *unknown*.
     pub(crate) fn time_out(self: &Arc<Self>) {
         let mut board = self.board();
-        if let Phase::Voting(_) = board.phase {
-            board.tally.close();
-            board.time_out();
-            let then = self.judge(&mut board);
-            drop(board);
-            self.then(then);
-        }
+        board.time_out();
+        let then = match board.phase {
+            Phase::Voting(_) => {
+                board.tally.close();
+                self.judge(&mut board)
+            }
+            Phase::Gathering(_) | Phase::Held | Phase::Over => Then::Nothing,
+        };
+        drop(board);
+        self.then(then);
     }
 
     /// The grace for more copies is over: what there is must do.

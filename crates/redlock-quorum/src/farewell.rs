@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use redlock_core::{Ballot, Instant, Op, Resource, Verdict, Vote};
+use redlock_core::{Ballot, Cause, Instant, Op, Resource, Verdict, Vote};
 use tokio::sync::oneshot;
 
 use crate::ReleaseError;
@@ -63,15 +63,19 @@ impl Farewell {
     pub(crate) fn time_out(&self) {
         let mut board = self.board();
         if let Some(reply) = board.reply.take() {
-            let _ = reply.send(Err(self.unconfirmed(&board)));
+            let outcome = if board.is_free() { Ok(()) } else { Err(self.unconfirmed(&board)) };
+            let _ = reply.send(outcome);
         }
     }
 
-    /// Answers whoever waits, once the outcome is certain.
+    /// Answers whoever waits, once the outcome is certain: a quorum had our key, or a quorum had
+    /// not, or too many are silent to tell.
     fn conclude(&self, board: &mut Board) {
         let open = board.said.iter().filter(|said| **said == Said::Pending).count();
-        let outcome = if board.acknowledged >= board.needed {
-            if board.deleted > 0 { Ok(()) } else { Err(self.not_ours(board)) }
+        let outcome = if board.deleted >= board.needed || board.is_free() && open == 0 {
+            Ok(())
+        } else if board.acknowledged - board.deleted >= board.needed {
+            Err(self.not_ours(board))
         } else if board.acknowledged + open < board.needed {
             Err(self.unconfirmed(board))
         } else {
@@ -106,12 +110,26 @@ impl Farewell {
     }
 }
 
+impl Board {
+    /// Whether so many masters are free of the key that others can get a quorum, and some of them
+    /// are because of us.
+    fn is_free(&self) -> bool {
+        self.acknowledged >= self.needed && self.deleted > 0
+    }
+}
+
 impl Ballot for Farewell {
     fn cast(self: Arc<Self>, vote: Vote) {
         let mut board = self.board();
         let bit = 1 << vote.master;
         board.said[vote.master] = Said::to_holder(&vote.answer);
-        let known = !matches!(vote.answer.verdict, Verdict::Unknown(_));
+        let known = match &vote.answer.verdict {
+            Verdict::Granted | Verdict::Refused => true,
+            // A master that answers has carried out all that came before: what it was given then
+            // has expired by now, whether or not it lets us release anything.
+            Verdict::Unknown(Cause::ErrorReply(_)) => self.context.clock.now() > self.expires,
+            Verdict::Unknown(_) => false,
+        };
         if known && board.owed & bit != 0 {
             board.owed &= !bit;
             board.acknowledged += 1;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::Resource;
+use redlock_core::{Resource, Token};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -56,6 +56,11 @@ impl Guard {
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
         &self.claim.resource
+    }
+
+    /// The token that signs this lock: the value of its key on the masters.
+    pub fn token(&self) -> &Token {
+        &self.claim.token
     }
 
     /// The fencing token of this lease; `None`, because locks do not carry one yet.
@@ -115,11 +120,20 @@ impl Guard {
     /// # Cancel safety
     /// Dropping the future leaves the extension going on; whatever of it is confirmed counts.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        self.extension(ttl)?.await
+    }
+
+    /// An extension that is on its way already.
+    pub(crate) fn extension(
+        &self,
+        ttl: Duration,
+    ) -> Result<impl Future<Output = Result<(), ExtendError>> + Send + use<>, ExtendError> {
         let timing = self.handle.settings.timing(Some(ttl))?;
+        timing.check_margin(self.claim.terms.stop_margin)?;
         self.claim.check()?;
         let (reply, outcome) = oneshot::channel();
         self.handle.post(Message::Extend { claim: self.claim.clone(), timing, reply });
-        outcome.await.unwrap_or(Err(ExtendError::Shutdown))
+        Ok(async { outcome.await.unwrap_or(Err(ExtendError::Shutdown)) })
     }
 
     /// Releases the lock, and waits until a quorum of masters is known to be free of it.
@@ -197,6 +211,11 @@ impl Hold {
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
         &self.claim.resource
+    }
+
+    /// As [`Guard::token`].
+    pub fn token(&self) -> &Token {
+        &self.claim.token
     }
 
     /// As [`Guard::fencing_token`].

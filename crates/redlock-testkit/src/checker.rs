@@ -39,7 +39,7 @@ pub struct Overlap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residue(Vec<(String, usize)>);
 
-/// All claims in a history, by their beginning.
+/// All claims in a history, in the order of their grants.
 pub fn claims(history: &[Record]) -> Vec<Claim> {
     let mut claims: Vec<Claim> = Vec::new();
     let mut open: HashMap<(Arc<str>, usize, Arc<str>), usize> = HashMap::new();
@@ -76,13 +76,11 @@ pub fn check(history: &[Record]) -> Result<usize, Box<Overlap>> {
     claims.sort_by_key(|claim| claim.from);
     let mut last: HashMap<&str, &Claim> = HashMap::new();
     for second in &claims {
-        let first = last.entry(&second.resource).or_insert(second);
-        let holder = |claim: &Claim| (claim.contender, claim.token.clone());
-        if second.from < first.to && holder(first) != holder(second) {
+        // Claims of one holder follow each other, or they would be one claim.
+        if let Some(first) = last.insert(&second.resource, second)
+            && second.from < first.to
+        {
             return Err(Box::new(Overlap { first: first.clone(), second: second.clone() }));
-        }
-        if first.to <= second.to {
-            *first = second;
         }
     }
     Ok(claims.len())
@@ -162,11 +160,23 @@ mod tests {
     }
 
     #[test]
-    fn a_short_claim_does_not_hide_the_long_one_before_it() {
-        let history = [granted(0, 1, 100), granted(30, 2, 40), granted(50, 3, 60)];
-        assert_eq!(check(&history).unwrap_err().second.contender, 2);
+    fn a_claim_of_no_length_is_none() {
+        assert_eq!(check(&[granted(0, 1, 100), granted(50, 2, 50)]), Ok(1));
+    }
+
+    #[test]
+    fn each_resource_is_judged_by_itself() {
         let other = Record { resource: "other".into(), ..granted(30, 2, 40) };
-        assert_eq!(check(&[granted(0, 1, 100), other, granted(100, 3, 110)]), Ok(3));
+        let history = [granted(0, 1, 100), other, granted(100, 3, 110)];
+        assert_eq!(check(&history), Ok(3));
+        let history = [&history[..], &[granted(105, 4, 120)]].concat();
+        assert_eq!(check(&history).unwrap_err().first.contender, 3);
+    }
+
+    #[test]
+    fn the_order_of_the_records_of_different_contenders_is_of_no_account() {
+        assert_eq!(check(&[granted(50, 2, 60), granted(0, 1, 40)]), Ok(2));
+        assert!(check(&[granted(50, 2, 60), granted(0, 1, 51)]).is_err());
     }
 
     #[test]

@@ -16,6 +16,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Simulated masters ([`SimNodes`]) live in tokio's paused time, each with a clock of its own, so
+//! that hours of faults take milliseconds and a seed repeats them. A [`History`] of what contenders
+//! were told is judged by [`check`].
 
 mod checker;
 mod history;

@@ -136,7 +136,7 @@ fn lost_requests_do_nothing_and_lost_replies_hide_what_was_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_answers_unknown_and_nothing_of_it_follows_the_next_one() {
-    let mut arrived = [0; 2];
+    let (mut arrived, mut before_due) = ([0; 2], 0);
     for seed in 0..100 {
         let (node, urn) = (one(seed), Arc::<Urn>::default());
         node.delay(ms(20)..=ms(40), ms(0)..=ms(0));
@@ -149,19 +149,21 @@ async fn a_broken_connection_answers_unknown_and_nothing_of_it_follows_the_next_
         sleep(ms(seed % 60)).await;
         node.heal();
         arrived[node.keys()] += 1;
+        before_due += if seed % 60 < 20 { node.keys() } else { 0 };
         urn.submit(&node, 2, release());
         sleep(ms(1_000)).await;
         assert_eq!(urn.attempts(), [0, 1, 2]);
         assert_eq!(node.keys(), 0, "seed {seed}: the acquire came after its release");
     }
     assert!(arrived.iter().all(|runs| *runs > 10), "both ends are possible: {arrived:?}");
+    assert!(before_due > 0, "a heal may bring what is on its way just before the new connection");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_on_its_way_arrives_in_order_if_at_all() {
     for seed in 0..50 {
         let (node, urn) = (one(seed), Arc::<Urn>::default());
-        node.delay(ms(0)..=ms(40), ms(0)..=ms(0));
+        node.delay(ms(0)..=ms(80), ms(0)..=ms(0));
         for attempt in 0..10 {
             urn.submit(&node, attempt, Op::inspect([attempt as u8]));
         }
@@ -169,6 +171,13 @@ async fn what_was_on_its_way_arrives_in_order_if_at_all() {
         node.partition();
         sleep(ms(30)).await;
         node.heal();
+        let arrived = node.log().len();
+        sleep(ms(1_000)).await;
+        assert_eq!(
+            node.log().len(),
+            arrived,
+            "seed {seed}: it must arrive before the next or never"
+        );
         let keys: Vec<_> = node.log().iter().map(|executed| executed.key[0]).collect();
         assert_eq!(keys, (0..keys.len() as u8).collect::<Vec<_>>(), "seed {seed}");
         assert_eq!(urn.attempts().len(), 10, "every slot was cast");

@@ -200,6 +200,10 @@ impl<'a> Pump<'a> {
                     }
                 }
                 Ok(Settled::Again) => {}
+                Ok(Settled::Garbage(slot)) => {
+                    self.votes.push((slot, Answer::unknown(Cause::ConnectionClosed)));
+                    break Err(garbage());
+                }
                 Err(Garbage) => break Err(garbage()),
             }
         };

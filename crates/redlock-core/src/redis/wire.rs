@@ -38,6 +38,8 @@ pub(super) enum Settled {
     Vote(VoteSlot, Answer),
     /// The master has forgotten the script: its text is on the way.
     Again,
+    /// The oldest request, with a reply that is no answer to it.
+    Garbage(VoteSlot),
 }
 
 /// Requests that one master may owe answers to. A master that owes so many is not keeping up, and
@@ -111,8 +113,10 @@ impl Wire {
             self.in_flight.push_back(Pending { op, slot });
             return Ok(Settled::Again);
         }
-        // A reply that makes no sense leaves its slot to `Drop`, which casts *unknown*.
-        reply::answer(op.verb(), reply).map(|answer| Settled::Vote(slot, answer))
+        Ok(match reply::answer(op.verb(), reply) {
+            Ok(answer) => Settled::Vote(slot, answer),
+            Err(Garbage) => Settled::Garbage(slot),
+        })
     }
 
     /// A first connection is being made.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Driver, Due};
+use super::{Driver, Due, Start};
 use crate::claim::Claim;
 use crate::guard::{Ended, Why};
 use crate::{AcquireError, Unreleased};
@@ -87,7 +87,9 @@ impl Driver {
                 due @ (Due::Farewell(_) | Due::Debts) => {
                     self.timers.enter(self.context.clock.now(), due);
                 }
-                Due::Grace(_) | Due::Start | Due::Close => {}
+                // Nobody waits for connections any more: what was left for them goes out.
+                Due::Start => self.start = Start::Done,
+                Due::Grace(_) | Due::Close => {}
             }
         }
         held

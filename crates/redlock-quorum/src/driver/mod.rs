@@ -101,6 +101,8 @@ pub(crate) struct Driver {
     inbox: Vec<Message>,
     /// Requests that wait for the first connections, or for their turn.
     line: VecDeque<Box<Request>>,
+    /// Questions and releases that wait for the first connections.
+    early: Vec<Message>,
     start: Start,
     debts: Debts,
     closing: Option<close::Closing>,
@@ -139,6 +141,7 @@ impl Driver {
             timers: Timers::default(),
             inbox: Vec::new(),
             line: VecDeque::new(),
+            early: Vec::new(),
             start: Start::Done,
             debts,
             closing: None,
@@ -147,12 +150,17 @@ impl Driver {
 
     /// Does all there is to do. Ready when the handle is closed and nothing is left to do.
     fn work(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        /// After so many turns the other tasks of the runtime get theirs. It is a must: a socket
+        /// that has used up what the runtime lets one task do at a time says "pending, but look
+        /// again", and would be looked at for ever.
+        const TURNS_MAX: usize = 8;
         self.context.mailbox.begin(cx.waker());
-        loop {
+        for _ in 0..TURNS_MAX {
             self.read_inbox();
             self.drive_links();
             self.read_inbox();
             self.fire_timers();
+            self.attend_to_early();
             self.advance_line();
             if self.is_closed() {
                 return Poll::Ready(());
@@ -161,6 +169,8 @@ impl Driver {
                 return Poll::Pending;
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn read_inbox(&mut self) {
@@ -172,8 +182,20 @@ impl Driver {
         self.inbox = inbox;
     }
 
+    /// The first connections are made: what came before them goes out.
+    fn attend_to_early(&mut self) {
+        if self.start == Start::Done {
+            for message in std::mem::take(&mut self.early) {
+                self.handle(message);
+            }
+        }
+    }
+
     fn handle(&mut self, message: Message) {
         match message {
+            Message::Status { .. } | Message::ReleaseLease { .. } if self.start != Start::Done => {
+                self.early.push(message);
+            }
             Message::Acquire(request) => self.enqueue(request),
             Message::Defeated { claim, request, defeat } => self.defeated(&claim, request, defeat),
             Message::Final { claim, request, defeat } => attempt::fail(&claim, *request, defeat),

@@ -71,25 +71,24 @@ impl Link {
         !(self.partitioned || self.lose_requests || self.lose_replies)
     }
 
-    /// Puts a request on its way, behind those that went before it.
+    /// Puts a request on its way. The first in the queue holds up those behind it: on one
+    /// connection nothing overtakes.
     pub(super) fn send(&mut self, op: Op, slot: VoteSlot, now: Instant, rng: &mut StdRng) {
         if self.lose_requests {
             self.swallowed.push(slot);
             return;
         }
         let due = now.saturating_add(pick(&self.request_delay, rng));
-        let due = self.requests.back().map_or(due, |last| due.max(last.due));
         self.requests.push_back(Request { op, slot: Some(slot), due });
     }
 
-    /// Puts a reply on its way, behind those that went before it.
+    /// Puts a reply on its way, behind those that went before it in the same manner.
     pub(super) fn reply(&mut self, slot: VoteSlot, answer: Answer, now: Instant, rng: &mut StdRng) {
         if self.lose_replies {
             self.swallowed.push(slot);
             return;
         }
         let due = now.saturating_add(pick(&self.reply_delay, rng));
-        let due = self.replies.back().map_or(due, |last| due.max(last.due));
         self.replies.push_back(Reply { slot, answer, due });
     }
 

@@ -23,6 +23,19 @@ pub use nemesis::{Action, Fault, Nemesis, Step};
 pub use node::SimNode;
 
 /// Several simulated masters, as one client of them sees them.
+///
+/// Give [`SimNodes::nodes`] and [`SimNodes::clock`] to a lock, then turn the switches of each
+/// [`SimNode`], by hand or by a [`Nemesis`]:
+///
+/// ```
+/// use redlock_testkit::SimNodes;
+///
+/// let masters = SimNodes::new(5, 42);
+/// masters[0].hold();
+/// masters[1].partition();
+/// masters[2].put("orders:42", "a stranger", 10_000);
+/// assert_eq!(masters[2].holder("orders:42").as_deref(), Some("a stranger"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct SimNodes {
     nodes: Vec<Arc<SimNode>>,

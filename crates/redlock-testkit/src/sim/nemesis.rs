@@ -54,7 +54,8 @@ pub struct Step {
     pub at: Duration,
     /// Which master, by its place in the list.
     pub node: usize,
-    /// Which client's network, for faults of the network; every client's where there is none.
+    /// Whose network, for a fault of the network: one client's, or every client's where there is
+    /// none. A fault of the server is the same for all, whoever's hands it goes through.
     pub client: Option<usize>,
     /// What is done to it.
     pub action: Action,

@@ -5,8 +5,8 @@ use redlock_testkit::Direction;
 use tokio::time::{Instant, sleep};
 
 use crate::lab::{
-    calls, eventually, in_time, masters, ms, never, no_key_is_left, patient, pttl, secs, urls_of,
-    value, warm_up,
+    calls, eventually, everywhere, in_time, masters, ms, never, no_key_is_left, patient, pttl,
+    secs, urls_of, value, warm_up,
 };
 
 #[tokio::test]
@@ -30,7 +30,7 @@ async fn a_short_lock_is_kept_for_many_times_its_ttl() {
 async fn a_lock_is_kept_while_two_masters_are_silent() {
     let servers = masters();
     let redlock = patient(servers.urls()).node_timeout(ms(200)).ttl(secs(1)).build().unwrap();
-    let guard = redlock.lock("kept").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "kept").await;
     servers[1].pause().unwrap();
     servers[3].pause().unwrap();
     let end = Instant::now() + secs(3);
@@ -50,7 +50,7 @@ async fn a_lock_is_kept_while_two_masters_are_silent() {
 async fn a_key_that_was_deleted_is_set_again() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(1)).node_timeout(ms(200)).build().unwrap();
-    let guard = redlock.lock("repaired").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "repaired").await;
     let before = value(&servers[0], "repaired").expect("it was set");
     let sets = calls(&servers[0], "set");
     servers[0].command(&["DEL", "repaired"]).unwrap();
@@ -67,7 +67,7 @@ async fn a_key_that_was_deleted_is_set_again() {
 async fn a_master_that_restarts_empty_is_given_the_key_again() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
-    let guard = redlock.lock("repaired").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "repaired").await;
     servers[4].kill();
     servers[4].restart_empty().unwrap();
     eventually("it does not count until it has the key", || guard.copies() == 4).await;
@@ -145,7 +145,7 @@ async fn min_copies_waits_a_little_for_a_slow_master_and_no_longer() {
 async fn an_extension_makes_the_lock_longer_and_never_shorter() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(20)).build().unwrap();
-    let guard = redlock.lock("longer").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "longer").await;
     guard.extend(secs(50)).await.unwrap();
     assert!(guard.remaining() > secs(40), "{:?}", guard.remaining());
     eventually("all masters have heard", || {

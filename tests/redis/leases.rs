@@ -4,7 +4,7 @@ use redlock_quorum::{Lease, Said};
 use redlock_testkit::Direction;
 
 use crate::lab::{
-    calls, eventually, hasty, masters, never, no_key_is_left, patient, pttl, said, secs, urls_of,
+    calls, everywhere, hasty, masters, never, no_key_is_left, patient, pttl, said, secs, urls_of,
     value, warm_up,
 };
 
@@ -12,7 +12,7 @@ use crate::lab::{
 async fn a_lease_is_taken_up_by_another_handle_and_released_there() {
     let servers = masters();
     let [first, second] = [(); 2].map(|()| patient(servers.urls()).build().unwrap());
-    let lease = first.lock("handed on").min_copies(5).await.unwrap().into_lease();
+    let lease = everywhere(&first, "handed on").await.into_lease();
     let token = lease.token.to_string();
     assert!(lease.validity > secs(20));
     first.shutdown(secs(5)).await.expect("a lease that was given away is not owed");
@@ -51,8 +51,7 @@ async fn nobody_extends_a_lock_that_was_forgotten_and_nobody_releases_it() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(secs(0) + secs(3) / 4);
     let redlock = redlock.build().unwrap();
-    let guard = redlock.lock("forgotten").min_copies(5).await.unwrap();
-    eventually("every master has it", || guard.copies() == 5).await;
+    let guard = everywhere(&redlock, "forgotten").await;
     guard.forget();
     let lives = || servers.iter().map(|server| pttl(server, "forgotten")).collect::<Vec<_>>();
     let before = lives();
@@ -70,8 +69,7 @@ async fn a_lease_taken_up_is_released_on_masters_that_were_away_then() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let first = patient(servers.urls()).build().unwrap();
-    let guard = first.lock("away").min_copies(5).await.unwrap();
-    eventually("every master has it", || guard.copies() == 5).await;
+    let guard = everywhere(&first, "away").await;
     let lease = guard.into_lease();
     proxies[2].refuse(true);
     let second = hasty(urls_of(&proxies)).build().unwrap();
@@ -89,7 +87,7 @@ async fn a_lease_is_not_taken_up_where_no_quorum_confirms_it() {
     let proxies = servers.proxied().await.unwrap();
     let redlock = hasty(urls_of(&proxies)).build().unwrap();
     warm_up(&redlock, &servers).await;
-    let lease = redlock.lock("unproved").min_copies(5).await.unwrap().into_lease();
+    let lease = everywhere(&redlock, "unproved").await.into_lease();
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToServer));
     let refused = redlock.resume(lease.clone()).await.unwrap_err();
     assert!(refused.to_string().contains("no quorum to extend"), "{refused}");

@@ -7,7 +7,7 @@ use redlock_testkit::RedisServer;
 use tokio::time::timeout;
 
 use crate::lab::{
-    PATIENCE, hasty, in_time, keys, masters, no_key_is_left, patient, secs, warm_up,
+    PATIENCE, everywhere, hasty, in_time, keys, masters, no_key_is_left, patient, secs, warm_up,
 };
 
 /// Three masters lose everything; the next extension of a lock of 30 s is ten seconds away.
@@ -28,7 +28,7 @@ async fn is_not_ours_any_more(guard: &Guard) {
 async fn three_masters_that_forget_everything_end_the_lock_at_once() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
-    let guard = redlock.lock("lost").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "lost").await;
     lose_a_quorum(&servers);
     is_not_ours_any_more(&guard).await;
     // What is left of it is cleaned up all the same.
@@ -40,7 +40,7 @@ async fn three_masters_that_forget_everything_end_the_lock_at_once() {
 async fn two_masters_that_forget_everything_do_not_end_the_lock() {
     let servers = masters();
     let redlock = hasty(servers.urls()).ttl(secs(3)).build().unwrap();
-    let guard = redlock.lock("kept").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "kept").await;
     servers[..2].iter().for_each(RedisServer::kill);
     servers[..2].iter().for_each(|server| server.restart_empty().unwrap());
     crate::lab::eventually("they are given the key again", || {
@@ -56,7 +56,7 @@ async fn two_masters_that_forget_everything_do_not_end_the_lock() {
 async fn strangers_on_three_masters_end_the_lock_with_the_next_extension() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(6)).node_timeout(secs(1)).build().unwrap();
-    let guard = redlock.lock("stolen").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "stolen").await;
     servers[..3].iter().for_each(|server| {
         server.command(&["SET", "stolen", "a stranger"]).unwrap();
     });
@@ -73,10 +73,8 @@ async fn the_loss_stops_the_work() {
     warm_up(&redlock, &servers).await;
     let request = redlock.lock("work").min_copies(5);
     let work = tokio::spawn(request.run(|_| pending::<()>()));
-    crate::lab::eventually("it is held", || {
-        servers.iter().all(|server| !keys(server).is_empty())
-    })
-    .await;
+    crate::lab::eventually("it is held", || servers.iter().all(|server| !keys(server).is_empty()))
+        .await;
     lose_a_quorum(&servers);
     let ended = timeout(PATIENCE, work).await.expect("the work is stopped").unwrap();
     let Err(RunError::Lost(lost)) = ended else { panic!("{ended:?}") };

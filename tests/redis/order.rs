@@ -4,8 +4,8 @@ use redlock_quorum::AcquireError;
 use redlock_testkit::{Direction, RedisServer, RedisServers, ServerOptions};
 
 use crate::lab::{
-    calls, eventually, hasty, keys, masters, ms, never, no_key_is_left, patient, secs, urls_of,
-    warm_up,
+    calls, eventually, everywhere, hasty, keys, masters, ms, never, no_key_is_left, patient, secs,
+    urls_of, warm_up,
 };
 use crate::relay::Relay;
 
@@ -50,8 +50,7 @@ async fn a_release_lost_with_its_connection_is_sent_again() {
     let proxies = servers.proxied().await.unwrap();
     let redlock = hasty(urls_of(&proxies)).build().unwrap();
     warm_up(&redlock, &servers).await;
-    let guard = redlock.lock("lost").min_copies(5).await.unwrap();
-    eventually("every master has the key", || guard.copies() == 5).await;
+    let guard = everywhere(&redlock, "lost").await;
     proxies.iter().for_each(|proxy| proxy.drop(Direction::ToServer));
     guard.release().await.unwrap_err();
     assert!(servers.iter().all(|server| !keys(server).is_empty()), "nothing can have arrived");
@@ -85,12 +84,12 @@ async fn connections_reset_in_the_middle_of_everything_leave_no_key() {
 
 #[tokio::test]
 async fn a_master_that_restarts_with_its_keys_is_told_of_the_release() {
-    let options = ServerOptions::new().arguments(["--appendonly", "yes", "--appendfsync", "always"]);
+    let options =
+        ServerOptions::new().arguments(["--appendonly", "yes", "--appendfsync", "always"]);
     let servers = RedisServers::with(5, &options).unwrap();
     let redlock = hasty(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
-    let guard = redlock.lock("kept").min_copies(5).await.unwrap();
-    eventually("every master has the key", || guard.copies() == 5).await;
+    let guard = everywhere(&redlock, "kept").await;
     servers[0].kill();
     guard.release().await.unwrap();
     servers[0].restart().unwrap();

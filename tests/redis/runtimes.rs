@@ -4,11 +4,12 @@ use std::thread;
 
 use futures::FutureExt;
 use redlock_quorum::{AcquireError, Guard, InvalidRequest, Redlock};
-use redlock_testkit::{RedisServer, RedisServers};
+use redlock_testkit::RedisServers;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::lab::{
-    PATIENCE, eventually, in_time, keys, masters, ms, no_key_is_left, patient, pttl, secs,
+    PATIENCE, eventually, everywhere, in_time, keys, masters, ms, no_key_is_left, patient, pttl,
+    secs,
 };
 
 fn runtime() -> Runtime {
@@ -16,13 +17,9 @@ fn runtime() -> Runtime {
 }
 
 /// A guard whose driver worked on a runtime that is gone.
-fn orphan(redlock: &Redlock, servers: &[RedisServer]) -> Guard {
+fn orphan(redlock: &Redlock) -> Guard {
     let runtime = runtime();
-    let guard = runtime.block_on(async {
-        let guard = redlock.lock("orphaned").min_copies(5).await.unwrap();
-        eventually("every master has it", || guard.copies() == servers.len()).await;
-        guard
-    });
+    let guard = runtime.block_on(everywhere(redlock, "orphaned"));
     drop(runtime);
     guard
 }
@@ -55,7 +52,7 @@ fn without_a_runtime_there_is_no_lock_but_an_error_that_says_why() {
 #[test]
 fn a_guard_outlives_the_runtime_of_its_driver() {
     let servers = masters();
-    let guard = orphan(&handle(&servers), &servers);
+    let guard = orphan(&handle(&servers));
     guard.check().unwrap();
     assert_eq!(guard.copies(), 5);
 }
@@ -64,7 +61,7 @@ fn a_guard_outlives_the_runtime_of_its_driver() {
 fn a_guard_dropped_after_its_runtime_is_released_by_the_next_use_of_the_handle() {
     let servers = masters();
     let redlock = handle(&servers);
-    drop(orphan(&redlock, &servers));
+    drop(orphan(&redlock));
     assert!(servers.iter().all(|server| !keys(server).is_empty()), "nobody can have released it");
     on_a_new_runtime(async {
         redlock.lock("another").await.unwrap().release().await.unwrap();
@@ -75,7 +72,7 @@ fn a_guard_dropped_after_its_runtime_is_released_by_the_next_use_of_the_handle()
 #[test]
 fn a_guard_is_released_on_another_runtime_than_that_of_its_driver() {
     let servers = masters();
-    let guard = orphan(&handle(&servers), &servers);
+    let guard = orphan(&handle(&servers));
     on_a_new_runtime(async {
         guard.release().await.unwrap();
         no_key_is_left(&servers).await;
@@ -85,7 +82,7 @@ fn a_guard_is_released_on_another_runtime_than_that_of_its_driver() {
 #[test]
 fn a_guard_is_extended_on_another_runtime_than_that_of_its_driver() {
     let servers = masters();
-    let guard = orphan(&handle(&servers), &servers);
+    let guard = orphan(&handle(&servers));
     on_a_new_runtime(async {
         guard.extend(secs(60)).await.unwrap();
         assert!(guard.remaining() > secs(50));
@@ -97,7 +94,7 @@ fn a_guard_is_extended_on_another_runtime_than_that_of_its_driver() {
 fn the_keeper_goes_on_with_the_next_runtime() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
-    let guard = orphan(&redlock, &servers);
+    let guard = orphan(&redlock);
     on_a_new_runtime(async {
         redlock.status("orphaned").await;
         let before = guard.remaining();
@@ -120,10 +117,9 @@ fn who_waits_when_the_drivers_runtime_ends_waits_on_with_his_own() {
     set("a stranger");
     let first = runtime();
     first.block_on(async { redlock.status("contended").await });
-    let waiter = redlock.clone();
     let waiting = thread::spawn(move || {
         runtime().block_on(async move {
-            let guard = waiter.lock("contended").wait(PATIENCE).await.unwrap();
+            let guard = redlock.lock("contended").wait(PATIENCE).await.unwrap();
             guard.release().await.unwrap();
         });
     });
@@ -141,7 +137,7 @@ fn who_waits_when_the_drivers_runtime_ends_waits_on_with_his_own() {
 fn closing_a_handle_after_its_runtime_tells_what_may_be_left() {
     let servers = masters();
     let redlock = handle(&servers);
-    drop(orphan(&redlock, &servers));
+    drop(orphan(&redlock));
     let closed = on_a_new_runtime(redlock.shutdown(secs(5)));
     let left = servers.iter().any(|server| !keys(server).is_empty());
     assert!(closed.is_err() || !left, "it says that nothing is left, and there is");

@@ -5,7 +5,8 @@ use redlock_testkit::{Direction, RedisServer};
 use tokio::time::Instant;
 
 use crate::lab::{
-    eventually, hasty, in_time, keys, masters, ms, no_key_is_left, patient, secs, urls_of, warm_up,
+    eventually, everywhere, hasty, in_time, keys, masters, ms, no_key_is_left, patient, secs,
+    urls_of, warm_up,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -13,8 +14,7 @@ async fn closing_waits_until_every_release_is_acknowledged() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let redlock = patient(urls_of(&proxies)).build().unwrap();
-    let guard = redlock.lock("owed").min_copies(5).await.unwrap();
-    eventually("every master has it", || guard.copies() == 5).await;
+    let guard = everywhere(&redlock, "owed").await;
     proxies.iter().for_each(|proxy| proxy.delay(Direction::ToServer, ms(300)));
     let start = Instant::now();
     drop(guard);
@@ -27,8 +27,7 @@ async fn closing_waits_until_every_release_is_acknowledged() {
 async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
-    let guard = redlock.lock("kept").min_copies(5).await.unwrap();
-    eventually("every master has it", || guard.copies() == 5).await;
+    let guard = everywhere(&redlock, "kept").await;
     servers[1].pause().unwrap();
     servers[4].pause().unwrap();
     guard.release().await.unwrap();
@@ -50,8 +49,7 @@ async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
 async fn closing_waits_for_a_master_that_comes_back() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
-    let guard = redlock.lock("kept").min_copies(5).await.unwrap();
-    eventually("every master has it", || guard.copies() == 5).await;
+    let guard = everywhere(&redlock, "kept").await;
     servers[2].pause().unwrap();
     guard.release().await.unwrap();
     let closing = tokio::spawn(redlock.shutdown(secs(20)));
@@ -69,7 +67,7 @@ async fn closing_waits_for_a_master_that_comes_back() {
 async fn a_lock_that_is_held_is_lost_and_its_keys_are_told() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
-    let guard = redlock.lock("held").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "held").await;
     let lost = guard.lost();
     let unreleased = in_time(redlock.shutdown(secs(5))).await.unwrap_err();
     assert_eq!(unreleased.owed().len(), 5, "{unreleased}");
@@ -113,14 +111,12 @@ async fn a_handle_that_was_never_used_closes_at_once() {
 async fn a_handle_that_is_dropped_still_pays_what_it_owes() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
-    let guard = redlock.lock("owed").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "owed").await;
     servers[0].pause().unwrap();
     drop(guard);
     drop(redlock);
-    eventually("the others are done", || {
-        servers[1..].iter().all(|server| keys(server).is_empty())
-    })
-    .await;
+    eventually("the others are done", || servers[1..].iter().all(|server| keys(server).is_empty()))
+        .await;
     servers[0].resume().unwrap();
     no_key_is_left(&servers).await;
 }

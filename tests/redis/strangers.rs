@@ -6,7 +6,7 @@ use redlock_quorum::{AcquireError, ExtendError, NodeHolds, ReleaseError, Said, S
 use redlock_testkit::RedisServer;
 
 use crate::lab::{
-    eventually, masters, ms, no_key_is_left, patient, pttl, said, secs, value, warm_up,
+    eventually, everywhere, masters, ms, no_key_is_left, patient, pttl, said, secs, value, warm_up,
 };
 
 const STRANGER: &str = "another client's token";
@@ -46,7 +46,7 @@ async fn a_lock_that_another_holds_is_refused_with_his_token_and_what_is_left() 
 async fn the_keeper_and_the_release_leave_a_strangers_key_alone() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(ms(900)).node_timeout(ms(200)).build().unwrap();
-    let guard = redlock.lock("shared").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "shared").await;
     take(&servers[0], "shared", "20000");
     take(&servers[1], "shared", "20000");
     eventually("the keeper has noticed", || guard.copies() == 3).await;
@@ -60,7 +60,9 @@ async fn the_keeper_and_the_release_leave_a_strangers_key_alone() {
     .await;
     guard.extend(ms(900)).await.unwrap();
     let said_by = |server: &RedisServer| said(&guard.votes(), &server.name()).clone();
-    assert!(matches!(said_by(&servers[0]), Said::Held { token: Some(token), .. } if token == STRANGER));
+    assert!(
+        matches!(said_by(&servers[0]), Said::Held { token: Some(token), .. } if token == STRANGER)
+    );
     guard.release().await.unwrap();
     eventually("ours are gone", || {
         servers[2..].iter().all(|server| value(server, "shared").is_none())
@@ -76,7 +78,7 @@ async fn the_keeper_and_the_release_leave_a_strangers_key_alone() {
 async fn a_lease_that_a_stranger_has_taken_is_neither_resumed_nor_released() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
-    let lease = redlock.lock("handed on").min_copies(5).await.unwrap().into_lease();
+    let lease = everywhere(&redlock, "handed on").await.into_lease();
     servers.iter().for_each(|server| take(server, "handed on", "20000"));
     let refused = redlock.resume(lease.clone()).await.unwrap_err();
     let ExtendError::NotOurs { .. } = refused else { panic!("{refused}") };
@@ -92,7 +94,7 @@ async fn a_lease_that_a_stranger_has_taken_is_neither_resumed_nor_released() {
 async fn releasing_what_a_stranger_has_taken_says_that_it_was_not_ours() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
-    let guard = redlock.lock("taken").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "taken").await;
     servers.iter().for_each(|server| take(server, "taken", "20000"));
     let refused = guard.release().await.unwrap_err();
     let ReleaseError::NotOurs { .. } = refused else { panic!("{refused}") };

@@ -21,7 +21,7 @@ async fn answers_that_come_after_the_end_of_the_lease_yield_no_guard() {
     let servers = masters();
     let (proxies, redlock) = proxied(&servers).await;
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
-    let refused = redlock.try_lock("late").ttl(ms(600)).await.unwrap_err();
+    let refused = in_time(redlock.try_lock("late").ttl(ms(600)).into_future()).await.unwrap_err();
     let AcquireError::NoQuorum { votes, .. } = refused else { panic!("{refused}") };
     assert_eq!(votes.granted(), 2);
     sleep(ms(700)).await;
@@ -34,7 +34,7 @@ async fn late_answers_leave_no_key_that_would_live_long() {
     let servers = masters();
     let (proxies, redlock) = proxied(&servers).await;
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
-    redlock.try_lock("late").await.unwrap_err();
+    in_time(redlock.try_lock("late").into_future()).await.unwrap_err();
     proxies.iter().for_each(|proxy| proxy.heal());
     no_key_is_left(&servers).await;
 }
@@ -91,7 +91,7 @@ async fn a_lapsed_guard_stays_lapsed_and_its_keys_are_left_to_expire() {
     // The guard still lives, so nothing but their expiry can have removed them.
     no_key_is_left(&servers).await;
     assert!(!guard.is_held());
-    let released = guard.release().await.unwrap_err();
+    let released = in_time(guard.release()).await.unwrap_err();
     assert!(released.to_string().contains("was not ours any more"), "{released}");
 }
 

@@ -4,8 +4,8 @@ use redlock_quorum::AcquireError;
 use redlock_testkit::{Direction, RedisServer, RedisServers, ServerOptions};
 
 use crate::lab::{
-    calls, eventually, everywhere, hasty, keys, masters, ms, never, no_key_is_left, patient, secs,
-    urls_of, warm_up,
+    calls, eventually, everywhere, hasty, in_time, keys, masters, ms, never, no_key_is_left,
+    patient, secs, urls_of, warm_up,
 };
 use crate::relay::Relay;
 
@@ -17,7 +17,7 @@ async fn a_late_acquire_is_followed_by_its_release() {
     warm_up(&redlock, &servers).await;
     let before: Vec<_> = servers.iter().map(|server| calls(server, "set")).collect();
     proxies.iter().for_each(|proxy| proxy.hold(Direction::ToServer));
-    let refused = redlock.try_lock("late").await.unwrap_err();
+    let refused = in_time(redlock.try_lock("late").into_future()).await.unwrap_err();
     let AcquireError::NoQuorum { .. } = refused else { panic!("{refused}") };
     proxies.iter().for_each(|proxy| proxy.heal());
     eventually("every master is asked in the end", || {
@@ -36,7 +36,7 @@ async fn an_acquire_that_arrives_after_the_reconnect_is_not_carried_out() {
     let redlock = patient([relay.url()]).connect_timeout(ms(300)).build().unwrap();
     warm_up(&redlock, std::slice::from_ref(&server)).await;
     relay.hold();
-    let refused = redlock.try_lock("late").await.unwrap_err();
+    let refused = in_time(redlock.try_lock("late").into_future()).await.unwrap_err();
     let AcquireError::NoQuorum { .. } = refused else { panic!("{refused}") };
     redlock.shutdown(secs(10)).await.expect("the release is acknowledged");
     relay.deliver().await;

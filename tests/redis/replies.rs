@@ -59,7 +59,7 @@ async fn keys_of_another_type_on_a_quorum_refuse_the_lock() {
     servers[..3].iter().for_each(|server| {
         server.command(&["LPUSH", "typed", "no lock"]).unwrap();
     });
-    let refused = redlock.try_lock("typed").await.unwrap_err();
+    let refused = in_time(redlock.try_lock("typed").into_future()).await.unwrap_err();
     let AcquireError::Held { .. } = refused else { panic!("{refused}") };
 }
 
@@ -164,7 +164,7 @@ async fn the_right_password_opens() {
 
 /// The twins of a handle whose masters are these.
 async fn twins(redlock: &Redlock) -> usize {
-    let refused = redlock.try_lock("twins").await.unwrap_err();
+    let refused = in_time(redlock.try_lock("twins").into_future()).await.unwrap_err();
     let AcquireError::NoQuorum { .. } = &refused else { panic!("{refused}") };
     refused.to_string().matches("twin of").count()
 }

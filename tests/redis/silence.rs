@@ -60,7 +60,7 @@ async fn silent_masters_are_cleaned_up_after_an_acquire_that_failed(count: usize
     let redlock = handle_that_gives_up_early(&servers).await;
     let (silent, before) = (&servers[..count], sets(&servers));
     silent.iter().for_each(|server| server.pause().unwrap());
-    let refused = redlock.try_lock("late").await.unwrap_err();
+    let refused = in_time(redlock.try_lock("late").into_future()).await.unwrap_err();
     let AcquireError::NoQuorum { .. } = refused else { panic!("{refused}") };
     connections_are_given_up(&redlock, count).await;
     they_come_back(silent, &servers, &before).await;
@@ -82,7 +82,7 @@ async fn masters_that_come_back_at_once_are_cleaned_up() {
     let redlock = handle_that_gives_up_early(&servers).await;
     let before = sets(&servers);
     servers.iter().for_each(|server| server.pause().unwrap());
-    redlock.try_lock("late").await.unwrap_err();
+    in_time(redlock.try_lock("late").into_future()).await.unwrap_err();
     servers.iter().for_each(|server| server.resume().unwrap());
     let asked = || sets(&servers).iter().zip(&before).all(|(now, before)| now > before);
     eventually("all carry out what was on its way", asked).await;

@@ -6,7 +6,8 @@ use redlock_quorum::{AcquireError, ExtendError, NodeHolds, ReleaseError, Said, S
 use redlock_testkit::RedisServer;
 
 use crate::lab::{
-    eventually, everywhere, masters, ms, no_key_is_left, patient, pttl, said, secs, value, warm_up,
+    eventually, everywhere, in_time, masters, ms, no_key_is_left, patient, pttl, said, secs, value,
+    warm_up,
 };
 
 const STRANGER: &str = "another client's token";
@@ -24,7 +25,7 @@ async fn a_lock_that_another_holds_is_refused_with_his_token_and_what_is_left() 
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     servers.iter().for_each(|server| take(server, "taken", "20000"));
-    let refused = redlock.try_lock("taken").await.unwrap_err();
+    let refused = in_time(redlock.try_lock("taken").into_future()).await.unwrap_err();
     let AcquireError::Held { votes, .. } = &refused else { panic!("{refused}") };
     let mut told = 0;
     for vote in votes {
@@ -96,7 +97,7 @@ async fn releasing_what_a_stranger_has_taken_says_that_it_was_not_ours() {
     let redlock = patient(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "taken").await;
     servers.iter().for_each(|server| take(server, "taken", "20000"));
-    let refused = guard.release().await.unwrap_err();
+    let refused = in_time(guard.release()).await.unwrap_err();
     let ReleaseError::NotOurs { .. } = refused else { panic!("{refused}") };
     assert!(servers.iter().all(|server| is_strangers(server, "taken")));
 }

@@ -45,6 +45,8 @@ pub(crate) struct Claim {
     pub(crate) started: Instant,
     /// Not acquired anew, but taken over from a [`Lease`](crate::Lease).
     is_resumed: bool,
+    /// How long a grant of the attempt itself counts, whatever was asked for since.
+    validity: Duration,
     /// The instant, in nanoseconds, at which the holder must have stopped: `valid_until` less the
     /// stop margin. Zero while nothing is held yet, and for ever once the lease is over.
     deadline: AtomicU64,
@@ -117,6 +119,7 @@ impl Claim {
             context,
             started,
             is_resumed: request.lease.is_some(),
+            validity: request.timing.ttl.validity(),
             deadline: AtomicU64::new(0),
             ended: OnceLock::new(),
             notify: Notify::new(),
@@ -439,12 +442,12 @@ impl Ballot for Claim {
     fn cast(self: Arc<Self>, vote: Vote) {
         let now = vote.read_at.unwrap_or_else(|| self.now());
         let mut board = self.board();
-        if !vote.answer.sent {
+        // A lease that is taken over may have its key where it could not be asked for it.
+        if !vote.answer.sent && !self.is_resumed {
             board.touched &= !(1 << vote.master);
         }
         if vote.answer.verdict == Verdict::Granted {
-            let validity = board.timing.ttl.validity();
-            board.holds.confirm(vote.master, vote.sent_at, validity);
+            board.holds.confirm(vote.master, vote.sent_at, self.validity);
         }
         board.told[vote.master] = Told::new(&vote, now, self.is_resumed);
         let then = match board.phase {

@@ -101,7 +101,7 @@ pub(crate) struct Driver {
     inbox: Vec<Message>,
     /// Requests that wait for the first connections, or for their turn.
     line: VecDeque<Box<Request>>,
-    /// Questions and releases that wait for the first connections.
+    /// Questions, and what concerns locks from before, that wait for the first connections.
     early: Vec<Message>,
     start: Start,
     debts: Debts,
@@ -193,7 +193,12 @@ impl Driver {
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Status { .. } | Message::ReleaseLease { .. } if self.start != Start::Done => {
+            Message::Status { .. }
+            | Message::ReleaseLease { .. }
+            | Message::Release { .. }
+            | Message::Extend { .. }
+                if self.start != Start::Done =>
+            {
                 self.early.push(message);
             }
             Message::Acquire(request) => self.enqueue(request),

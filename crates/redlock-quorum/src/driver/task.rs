@@ -191,9 +191,10 @@ impl Driver {
 
     /// Lets go of everybody who waits: they try again on another runtime, if they can.
     fn orphan(&mut self) {
+        self.start = Start::Done;
         let mut inbox = Vec::new();
         self.context.mailbox.take(&mut inbox);
-        for message in inbox {
+        for message in std::mem::take(&mut self.early).into_iter().chain(inbox) {
             match message {
                 Message::Acquire(_) | Message::Status { .. } | Message::Extend { .. } => {}
                 Message::Defeated { claim, .. } => self.release(&claim, None),
@@ -202,7 +203,6 @@ impl Driver {
             }
         }
         self.line.clear();
-        self.early.clear();
         let due: Vec<Due> = self.timers.drain().collect();
         for due in due {
             match due {

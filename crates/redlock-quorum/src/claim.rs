@@ -12,7 +12,7 @@ use crate::driver::{Message, Request};
 use crate::guard::{Ended, Guard, Lost, Why};
 use crate::mailbox::Mailbox;
 use crate::settings::Timing;
-use crate::tally::{Decision, Tally};
+use crate::tally::{Decision, Tally, quorum};
 use crate::validity::HoldUntil;
 use crate::votes::{NodeVote, Said, Votes};
 
@@ -164,6 +164,11 @@ impl Claim {
         (!self.is_held()).then(|| self.ended.get_or_init(lapsed).clone())
     }
 
+    /// Whether masters have told that the lease is gone, before anybody ended it.
+    pub(crate) fn was_lost(&self) -> bool {
+        matches!(self.ended.get(), Some(Ended::Lost(lost)) if lost.why == Why::NotOurs)
+    }
+
     pub(crate) fn check(&self) -> Result<(), Lost> {
         match self.ended() {
             None => Ok(()),
@@ -225,7 +230,9 @@ impl Claim {
 
     /// Whether a quorum has answered, so that a lost vote was lost to other holders.
     pub(crate) fn is_contended(&self) -> bool {
-        self.board().tally.is_held()
+        let board = self.board();
+        let answered = board.told.iter().filter(|told| told.is_clear()).count();
+        answered >= quorum(board.told.len())
     }
 
     /// Whether a lost vote is certain to have been lost to masters that did not answer.
@@ -450,11 +457,11 @@ impl Ballot for Claim {
             board.holds.confirm(vote.master, vote.sent_at, self.validity);
         }
         board.told[vote.master] = Told::new(&vote, now, self.is_resumed);
+        if board.tally.pending() > 0 {
+            board.tally.count(&vote.answer.verdict);
+        }
         let then = match board.phase {
-            Phase::Voting(_) | Phase::Gathering(_) => {
-                board.tally.count(&vote.answer.verdict);
-                self.judge(&mut board, now)
-            }
+            Phase::Voting(_) | Phase::Gathering(_) => self.judge(&mut board, now),
             Phase::Held => {
                 self.move_deadline(&board, now);
                 Then::Nothing
@@ -479,6 +486,12 @@ impl Told {
     fn new(vote: &Vote, now: Instant, is_holder: bool) -> Self {
         let latency = Some(now.saturating_since(vote.sent_at));
         Self { answer: Some(vote.answer.clone()), latency, is_holder }
+    }
+
+    /// Whether the master has said yes or no.
+    fn is_clear(&self) -> bool {
+        let answer = self.answer.as_ref();
+        answer.is_some_and(|answer| !matches!(answer.verdict, Verdict::Unknown(_)))
     }
 
     fn vote(&self, node: Arc<str>) -> NodeVote {

@@ -20,6 +20,8 @@ pub(crate) struct Farewell {
     pub(crate) op: Op,
     /// When the key has expired on every master that has received it by now.
     pub(crate) expires: Instant,
+    /// It is known from before that a quorum does not hold the key any more.
+    was_lost: bool,
     context: Arc<Context>,
     board: Mutex<Board>,
 }
@@ -42,6 +44,7 @@ impl Farewell {
         op: Op,
         expires: Instant,
         touched: u32,
+        was_lost: bool,
         context: Arc<Context>,
         reply: Option<ReleaseReply>,
     ) -> Arc<Self> {
@@ -51,7 +54,7 @@ impl Farewell {
             .map(|master| if touched & 1 << master == 0 { Said::NotOurs } else { Said::Pending })
             .collect();
         let board = Board { said, owed: touched, acknowledged: 0, deleted: 0, needed, reply };
-        Arc::new(Self { resource, op, expires, context, board: Mutex::new(board) })
+        Arc::new(Self { resource, op, expires, was_lost, context, board: Mutex::new(board) })
     }
 
     /// The masters that have not acknowledged yet, a bit each.
@@ -72,10 +75,12 @@ impl Farewell {
     /// not, or too many are silent to tell.
     fn conclude(&self, board: &mut Board) {
         let open = board.said.iter().filter(|said| **said == Said::Pending).count();
-        let outcome = if board.deleted >= board.needed {
-            Ok(())
-        } else if board.acknowledged - board.deleted >= board.needed {
+        let absent = board.acknowledged - board.deleted;
+        let is_lost = self.was_lost && board.acknowledged >= board.needed;
+        let outcome = if is_lost || absent >= board.needed {
             Err(self.not_ours(board))
+        } else if board.deleted >= board.needed {
+            Ok(())
         } else if board.is_free() && open == 0 {
             Ok(())
         } else if board.acknowledged + open < board.needed {

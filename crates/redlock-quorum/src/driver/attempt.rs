@@ -60,7 +60,7 @@ impl Driver {
     /// took, and no longer than the node timeout.
     pub(super) fn grace(&mut self, claim: Arc<Claim>) {
         /// The least grace: answers that were sent together come together.
-        const GRACE_MIN: Duration = Duration::from_millis(2);
+        const GRACE_MIN: Duration = Duration::from_millis(10);
         let grace = claim.fan_out().max(GRACE_MIN);
         self.timers.enter(self.now().saturating_add(grace), Due::Grace(claim));
     }

@@ -49,6 +49,7 @@ impl Driver {
             claim.release_op(),
             expiry(timing, now),
             claim.touched(),
+            claim.was_lost(),
             self.context.clone(),
             reply,
         );
@@ -66,7 +67,7 @@ impl Driver {
         let (now, all) = (self.now(), self.all());
         let expires = expiry(timing, now);
         let context = self.context.clone();
-        let farewell = Farewell::new(lease.resource, op, expires, all, context, Some(reply));
+        let farewell = Farewell::new(lease.resource, op, expires, all, false, context, Some(reply));
         self.bid(farewell, timing, now);
     }
 

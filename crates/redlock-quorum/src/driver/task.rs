@@ -167,7 +167,7 @@ impl Driver {
     /// took.
     pub(super) fn consider_start(&mut self) {
         /// The least time for the others: connections made at the same time end at the same time.
-        const LINGER_MIN: Duration = Duration::from_millis(2);
+        const LINGER_MIN: Duration = Duration::from_millis(10);
         if self.start == Start::Done {
             return;
         }

@@ -79,9 +79,7 @@ impl Farewell {
         let is_lost = self.was_lost && board.acknowledged >= board.needed;
         let outcome = if is_lost || absent >= board.needed {
             Err(self.not_ours(board))
-        } else if board.deleted >= board.needed {
-            Ok(())
-        } else if board.is_free() && open == 0 {
+        } else if board.deleted >= board.needed || board.is_free() && open == 0 {
             Ok(())
         } else if board.acknowledged + open < board.needed {
             Err(self.unconfirmed(board))

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
+mod arena;
 mod backend;
 mod checker_catches_bugs;
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod contenders;
 mod locker;
+mod mutual_exclusion;
 mod seeds;

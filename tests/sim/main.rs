@@ -4,10 +4,16 @@
 
 mod arena;
 mod backend;
+mod cancellation;
 mod checker_catches_bugs;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod contenders;
+mod expiry;
+mod extension;
+mod faults;
 mod locker;
 mod mutual_exclusion;
+mod release;
 mod seeds;
+mod waiting;

@@ -40,7 +40,7 @@ fn troubled(seed: u64) -> (SimNodes, Redlock) {
     masters[0].hold();
     masters[1].partition();
     let builder = handle(&masters).ttl(LONG).node_timeout(NODE_TIMEOUT).seed(seed);
-    (masters.clone(), builder.build().unwrap())
+    (masters, builder.build().unwrap())
 }
 
 /// All is well again: within a second there is no key left, and the next one gets the lock.

@@ -7,8 +7,8 @@ use crate::arena::{GUARD, NODE_TIMEOUT, ms};
 use crate::contenders::Campaign;
 use crate::seeds;
 
-const FIVE: Campaign = Campaign { masters: 5, contenders: 8, length: ms(8_000) };
-const THREE: Campaign = Campaign { masters: 3, contenders: 6, length: ms(8_000) };
+const FIVE: Campaign = Campaign { masters: 5, contenders: 8, length: ms(6_000) };
+const THREE: Campaign = Campaign { masters: 3, contenders: 6, length: ms(6_000) };
 
 /// All that keys survive, on a minority of the masters: processes that stop or restart with their
 /// keys, networks that lose, delay and part, clocks that jump by as much as the guard.
@@ -40,7 +40,7 @@ fn three_masters_of_which_one_is_in_trouble_have_one_holder_at_a_time() {
 fn a_majority_in_trouble_costs_time_and_never_two_holders() {
     seeds::each(
         "a_majority_in_trouble_costs_time_and_never_two_holders",
-        0..100,
+        0..60,
         |seed| async move {
             let nemesis = nemesis(seed, FIVE.masters).at_most(4);
             let outcome = FIVE.run(seed, &nemesis).await?;

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rand::RngExt;
 use redlock_core::{Op, Token, VoteSlot};
 
 use super::{Asker, Census, Defeat, Driver, Due, Request, Start, StatusReply, VOTING_MAX};
@@ -81,7 +82,7 @@ impl Driver {
         if self.closing.is_some() || request.reply.is_closed() {
             let _ = request.reply.send(Err(AcquireError::Shutdown));
         } else if request.until.is_none_or(|until| now < until) {
-            let pause = retry::pause(request.failures, claim.fan_out(), rand::random());
+            let pause = retry::pause(request.failures, claim.fan_out(), self.rng.random());
             request.failures = request.failures.saturating_add(1);
             // The last attempt is made when the wait is over, and not skipped.
             let at = now.saturating_add(pause);

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rand::RngExt;
 use redlock_core::{Instant, NodeState, Op, VoteSlot};
 
 use super::{Driver, Due};
@@ -110,7 +111,7 @@ impl Driver {
 
     fn ask_again(&mut self) {
         if !std::mem::replace(&mut self.debts.is_asking, true) {
-            let pause = ASK_AGAIN.mul_f64(rand::random_range(0.5..1.5));
+            let pause = ASK_AGAIN.mul_f64(self.rng.random_range(0.5..1.5));
             self.timers.enter(self.now().saturating_add(pause), Due::Debts);
         }
     }

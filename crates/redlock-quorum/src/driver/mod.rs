@@ -19,6 +19,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use redlock_core::{Instant, Node, NodeState, Op, Resource, VoteSlot};
 use tokio::sync::oneshot;
 
@@ -105,6 +107,7 @@ pub(crate) struct Driver {
     early: Vec<Message>,
     start: Start,
     debts: Debts,
+    rng: StdRng,
     closing: Option<close::Closing>,
 }
 
@@ -130,6 +133,7 @@ impl Driver {
         context: Arc<Context>,
         masters: Arc<[Arc<dyn Node>]>,
         connect_timeout: Duration,
+        seed: u64,
     ) -> Self {
         let debts = Debts::new(masters.len());
         Self {
@@ -144,6 +148,7 @@ impl Driver {
             early: Vec::new(),
             start: Start::Done,
             debts,
+            rng: StdRng::seed_from_u64(seed),
             closing: None,
         }
     }

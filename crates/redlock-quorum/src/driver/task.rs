@@ -155,7 +155,8 @@ impl Driver {
                 Some(Link { drive: node.clone().drive(changed)?, waker })
             })
             .collect();
-        self.consider_start();
+        // A master that was up before anybody listened has no change to tell.
+        (0..self.masters.len()).for_each(|master| self.changed(master));
     }
 
     fn disconnect(&mut self) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Instant, NodeState, Op, VoteSlot};
+use redlock_core::{NodeState, Op, VoteSlot};
 
 use super::{Driver, Due};
 use crate::Lease;
@@ -46,7 +46,7 @@ impl Driver {
         let farewell = Farewell::new(
             claim.resource.clone(),
             claim.release_op(),
-            self.expiry(timing),
+            self.now().saturating_add(claim.life_max()),
             claim.touched(),
             self.context.clone(),
             reply,
@@ -62,8 +62,8 @@ impl Driver {
         reply: ReleaseReply,
     ) {
         let op = Op::release(key, lease.token);
-        let (expires, all) = (self.expiry(timing), self.all());
-        let context = self.context.clone();
+        let expires = self.now().saturating_add(Duration::from_millis(timing.px));
+        let (all, context) = (self.all(), self.context.clone());
         let farewell = Farewell::new(lease.resource, op, expires, all, context, Some(reply));
         self.bid(farewell, timing);
     }
@@ -75,11 +75,6 @@ impl Driver {
         self.send(&farewell.op, farewell.owed(), |master| {
             VoteSlot::new(farewell.clone(), master, 0, now)
         });
-    }
-
-    /// When a key that a master has received by now is gone by itself.
-    fn expiry(&self, timing: Timing) -> Instant {
-        self.now().saturating_add(Duration::from_millis(timing.px))
     }
 
     /// The node timeout of a release has passed. What is still on its way is remembered, for

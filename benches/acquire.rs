@@ -38,7 +38,7 @@ fn main() -> anyhow::Result<()> {
 
 /// The ratios: everybody in every round.
 fn in_turn(arena: &Arena, masters: usize, flavour: Flavour, rows: &mut Rows) -> anyhow::Result<()> {
-    let race = arena.race(1, Duration::from_millis(400), 7)?;
+    let race = arena.race(1, Duration::from_millis(200), 15)?;
     let case = format!("1 task, {masters} masters, {}", flavour.name());
     race.row(rows, &format!("{case}: acquire p50"), "us", |outcome| outcome.acquire(0.5))?;
     race.row(rows, &format!("{case}: acquire + release p50"), "us", |outcome| outcome.cycle(0.5))?;

@@ -14,7 +14,7 @@ use redlock_quorum::Redlock;
 use rslock::LockManager;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use floor::Floor;
 use stats::{Outcome, Rows, Samples, Stop, cpu};
@@ -112,8 +112,8 @@ impl Arena {
         for round in 0..=rounds {
             for turn in 0..Who::ALL.len() {
                 let who = Who::ALL[(round + turn) % Who::ALL.len()];
-                self.rest();
                 let outcome = self.round(who, tasks, Stop::At(Instant::now() + length))?;
+                self.rest();
                 // The first of all rounds is for warming up.
                 if round > 0 {
                     race.outcomes[who as usize].push(outcome);
@@ -123,10 +123,17 @@ impl Arena {
         Ok(race)
     }
 
-    /// Lets timers and replies of the round before run out: the next contestant does not pay.
-    pub fn rest(&self) {
+    /// Lets the timers of a round run out and its last replies come: the next contestant does not
+    /// pay for them. A master that is silent is not waited for.
+    fn rest(&self) {
         const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-        self.runtime.block_on(async { sleep(NODE_TIMEOUT + Duration::from_millis(10)).await });
+        let floor = self.floor.clone();
+        self.runtime.block_on(async move {
+            let mut floor = floor.lock().await;
+            let settle = floor.settle();
+            let (_, _) =
+                tokio::join!(timeout(NODE_TIMEOUT * 4, settle), sleep(NODE_TIMEOUT * 6 / 5));
+        });
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use criterion::Criterion;
 use redlock_testkit::{RedisServer, RedisServers};
 
-use support::stats::{Rows, Stop};
-use support::{Arena, Flavour, Who};
+use support::stats::{Outcome, RATIOS, Rows, Stop};
+use support::{Arena, Flavour, Who, svg};
 
 const CASES: [(usize, Flavour); 5] = [
     (1, Flavour::CurrentThread),
@@ -19,7 +19,7 @@ const CASES: [(usize, Flavour); 5] = [
 ];
 
 fn main() -> anyhow::Result<()> {
-    let mut rows = Rows::begin("acquire")?;
+    let mut rows = Rows::begin("acquire", RATIOS)?;
     let mut criterion = Criterion::default()
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(2))
@@ -40,15 +40,15 @@ fn main() -> anyhow::Result<()> {
 fn in_turn(arena: &Arena, masters: usize, flavour: Flavour, rows: &mut Rows) -> anyhow::Result<()> {
     let race = arena.race(1, Duration::from_millis(200), 15)?;
     let case = format!("1 task, {masters} masters, {}", flavour.name());
-    race.row(rows, &format!("{case}: acquire p50"), "us", |outcome| outcome.acquire(0.5))?;
-    race.row(rows, &format!("{case}: acquire + release p50"), "us", |outcome| outcome.cycle(0.5))?;
-    race.row(rows, &format!("{case}: acquire + release p99"), "us", |outcome| outcome.cycle(0.99))?;
-    race.row(
-        rows,
-        &format!("{case}: client CPU a lock"),
-        "us",
-        support::stats::Outcome::cpu_per_lock,
-    )
+    race.compare(rows, &format!("{case}: acquire p50"), "us", |outcome| outcome.acquire(0.5))?;
+    race.compare(rows, &format!("{case}: acquire + release p50"), "us", |outcome| {
+        outcome.cycle(0.5)
+    })?;
+    race.compare(rows, &format!("{case}: acquire + release p99"), "us", |outcome| {
+        outcome.cycle(0.99)
+    })?;
+    race.compare(rows, &format!("{case}: client CPU a lock"), "us", Outcome::cpu_per_lock)?;
+    svg::latencies(&format!("acquire-{masters}-{}", flavour.name()), &case, &race)
 }
 
 /// The same for criterion, which compares a commit with the one before.

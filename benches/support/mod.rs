@@ -5,7 +5,9 @@
 
 pub mod floor;
 pub mod peers;
+pub mod proxies;
 pub mod stats;
+pub mod svg;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -125,7 +127,7 @@ impl Arena {
 
     /// Lets the timers of a round run out and its last replies come: the next contestant does not
     /// pay for them. A master that is silent is not waited for.
-    fn rest(&self) {
+    pub fn rest(&self) {
         const NODE_TIMEOUT: Duration = Duration::from_millis(50);
         let floor = self.floor.clone();
         self.runtime.block_on(async move {
@@ -150,20 +152,20 @@ pub struct Race {
 }
 
 impl Race {
-    /// One figure of every round, as a row of the table.
-    pub fn row(
+    /// A row that compares one figure of everybody.
+    pub fn compare(
         &self,
         rows: &mut Rows,
         what: &str,
         unit: &str,
-        figure: impl Fn(&Outcome) -> f64,
+        figure: fn(&Outcome) -> f64,
     ) -> anyhow::Result<()> {
-        let [a, b, c] = self.figures(figure);
-        rows.add(what, unit, [&a, &b, &c])
+        rows.compare(what, unit, &self.figures(figure))
     }
 
-    pub fn figures(&self, figure: impl Fn(&Outcome) -> f64) -> [Vec<f64>; 3] {
-        self.outcomes.each_ref().map(|rounds| rounds.iter().map(&figure).collect())
+    /// One figure of every round, by contestant.
+    pub fn figures(&self, figure: fn(&Outcome) -> f64) -> [Vec<f64>; 3] {
+        self.outcomes.each_ref().map(|rounds| rounds.iter().map(figure).collect())
     }
 }
 

@@ -69,6 +69,14 @@ impl Outcome {
         percentile(&self.samples.cycle, part) / 1e3
     }
 
+    /// The same for releasing.
+    pub fn release(&self, part: f64) -> f64 {
+        let Samples { acquire, cycle } = &self.samples;
+        let release: Vec<u64> =
+            cycle.iter().zip(acquire).map(|(cycle, acquire)| cycle - acquire).collect();
+        percentile(&release, part) / 1e3
+    }
+
     /// Locks acquired and released in a second.
     pub fn rate(&self) -> f64 {
         self.samples.len() as f64 / self.wall.as_secs_f64()
@@ -108,27 +116,56 @@ pub fn folder() -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// The rows of one bench, kept in a file for [`together`](../together.rs).
+/// The rows of one bench: printed as they come, and kept in a file for `together`.
 pub struct Rows {
     file: fs::File,
 }
 
+/// The columns of a table that compares contestants with each other.
+pub const RATIOS: [&str; 3] = ["redlock / floor", "rslock / floor", "redlock / rslock"];
+
 impl Rows {
-    pub fn begin(bench: &str) -> anyhow::Result<Self> {
-        let path = folder()?.join(format!("{bench}.rows"));
-        Ok(Self { file: fs::File::create(path)? })
+    /// Begins the table of a bench; `columns` are those after the first.
+    pub fn begin(bench: &str, columns: [&str; 3]) -> anyhow::Result<Self> {
+        let mut file = fs::File::create(folder()?.join(format!("{bench}.md")))?;
+        let [a, b, c] = columns;
+        writeln!(file, "| {bench} | {a} | {b} | {c} |\n|---|---|---|---|")?;
+        Ok(Self { file })
     }
 
-    /// One row from the figures of every round, in the order floor, ours, `rslock`. Who has no
-    /// figures has no ratio.
-    pub fn add(&mut self, what: &str, unit: &str, rounds: [&[f64]; 3]) -> anyhow::Result<()> {
+    /// One row of [`RATIOS`], from the figures of every round: floor, ours, `rslock`.
+    pub fn compare(
+        &mut self,
+        what: &str,
+        unit: &str,
+        rounds: &[Vec<f64>; 3],
+    ) -> anyhow::Result<()> {
         let [floor, ours, rslock] = rounds;
         let ratios = [Spread::of(ours, floor), Spread::of(rslock, floor), Spread::of(ours, rslock)];
-        let [a, b, c] = ratios.map(|ratio| ratio.map_or("-".into(), |ratio| ratio.to_string()));
-        writeln!(self.file, "| {what} | {a} | {b} | {c} |")?;
-        let figures = rounds.map(|rounds| median(rounds).map_or("-".into(), |m| format!("{m:.1}")));
-        println!("{what}: floor, ours, rslock {} {unit}; ours/floor {a}", figures.join(", "));
-        Ok(())
+        let figures = rounds.each_ref().map(|rounds| {
+            median(rounds).map_or_else(|| "-".to_owned(), |figure| format!("{figure:.1}"))
+        });
+        println!("{what} (floor, redlock, rslock: {} {unit})", figures.join(", "));
+        self.write(what, &ratios)
+    }
+
+    /// One row with each contestant against itself: `after` against `before`, round by round.
+    pub fn against_itself(
+        &mut self,
+        what: &str,
+        after: &[Vec<f64>; 3],
+        before: &[Vec<f64>; 3],
+    ) -> anyhow::Result<()> {
+        let ratios = [0, 1, 2].map(|who| Spread::of(&after[who], &before[who]));
+        println!("{what}");
+        self.write(what, &ratios)
+    }
+
+    fn write(&mut self, what: &str, ratios: &[Option<Spread>; 3]) -> anyhow::Result<()> {
+        let cell = |ratio: &Option<Spread>| ratio.as_ref().map_or("-".into(), Spread::to_string);
+        let [a, b, c] = ratios.each_ref().map(cell);
+        println!("    {a}, {b}, {c}");
+        Ok(writeln!(self.file, "| {what} | {a} | {b} | {c} |")?)
     }
 }
 
@@ -154,7 +191,8 @@ impl Spread {
 impl std::fmt::Display for Spread {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { median, min, max } = self;
-        write!(f, "**{median:.2}** ({min:.2} to {max:.2})")
+        write!(f, "**{median:.2}**")?;
+        if min < max { write!(f, " ({min:.2} to {max:.2})") } else { Ok(()) }
     }
 }
 

@@ -162,7 +162,9 @@ impl Rows {
     }
 
     fn write(&mut self, what: &str, ratios: &[Option<Spread>; 3]) -> anyhow::Result<()> {
-        let cell = |ratio: &Option<Spread>| ratio.as_ref().map_or("-".into(), Spread::to_string);
+        let cell = |ratio: &Option<Spread>| {
+            ratio.as_ref().map_or_else(|| "-".to_owned(), Spread::to_string)
+        };
         let [a, b, c] = ratios.each_ref().map(cell);
         println!("    {a}, {b}, {c}");
         Ok(writeln!(self.file, "| {what} | {a} | {b} | {c} |")?)

@@ -1,1 +1,19 @@
-//! Simulated masters in virtual time.
+//! Simulated masters in virtual time. Needs nothing.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
+mod arena;
+mod backend;
+mod cancellation;
+mod checker_catches_bugs;
+#[path = "../conformance/mod.rs"]
+mod conformance;
+mod contenders;
+mod expiry;
+mod extension;
+mod faults;
+mod locker;
+mod mutual_exclusion;
+mod release;
+mod seeds;
+mod waiting;

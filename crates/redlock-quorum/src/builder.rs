@@ -29,6 +29,7 @@ pub struct RedlockBuilder {
     clock_guard: Option<Duration>,
     label: Option<String>,
     tls: Tls,
+    seed: Option<u64>,
 }
 
 impl RedlockBuilder {
@@ -129,6 +130,13 @@ impl RedlockBuilder {
         self
     }
 
+    /// Draws the random pauses between attempts from this seed, so that a simulation with it
+    /// repeats itself. Default: another seed for every handle. Tokens never follow from it.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// Checks everything and makes the handle. Connects nothing.
     ///
     /// # Errors
@@ -143,8 +151,17 @@ impl RedlockBuilder {
             mailbox: Arc::default(),
             voting: AtomicUsize::new(0),
         });
-        let driver = Driver::new(context.clone(), masters.clone(), settings.connect_timeout);
+        let seed = self.seed.unwrap_or_else(rand::random);
+        let driver = Driver::new(context.clone(), masters.clone(), settings.connect_timeout, seed);
         Ok(Redlock::new(settings, context, masters, Slot::new(driver)))
+    }
+
+    /// The same for code that does not await: starts a thread for the handle.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and when no thread can be started.
+    pub fn build_blocking(self) -> Result<crate::blocking::Redlock, BuildError> {
+        crate::blocking::Redlock::new(self.build()?)
     }
 
     fn settings(&self) -> Result<Settings, BuildError> {

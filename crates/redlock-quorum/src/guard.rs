@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::Resource;
+use redlock_core::{Resource, Token};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -56,6 +56,11 @@ impl Guard {
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
         &self.claim.resource
+    }
+
+    /// The token that signs this lock: the value of its key on the masters.
+    pub fn token(&self) -> &Token {
+        &self.claim.token
     }
 
     /// The fencing token of this lease; `None`, because locks do not carry one yet.
@@ -115,11 +120,21 @@ impl Guard {
     /// # Cancel safety
     /// Dropping the future leaves the extension going on; whatever of it is confirmed counts.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        self.extension(ttl)?.await
+    }
+
+    /// An extension that is on its way already.
+    pub(crate) fn extension(
+        &self,
+        ttl: Duration,
+    ) -> Result<impl Future<Output = Result<(), ExtendError>> + Send + use<>, ExtendError> {
         let timing = self.handle.settings.timing(Some(ttl))?;
+        timing.check_margin(self.claim.terms.stop_margin)?;
         self.claim.check()?;
         let (reply, outcome) = oneshot::channel();
-        self.handle.post(Message::Extend { claim: self.claim.clone(), timing, reply });
-        outcome.await.unwrap_or(Err(ExtendError::Shutdown))
+        let claim = self.claim.clone();
+        self.handle.start_and_post(Message::Extend { claim, timing, reply })?;
+        Ok(async { outcome.await.unwrap_or(Err(ExtendError::Shutdown)) })
     }
 
     /// Releases the lock, and waits until a quorum of masters is known to be free of it.
@@ -133,7 +148,7 @@ impl Guard {
     /// Once polled, the release goes on even when the future is dropped.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         let (reply, outcome) = oneshot::channel();
-        self.part(Some(reply));
+        self.part(Some(reply))?;
         outcome.await.unwrap_or(Err(ReleaseError::Shutdown))
     }
 
@@ -156,10 +171,15 @@ impl Guard {
         &self.claim
     }
 
-    /// The holder is over with it before the first master hears of it.
-    fn part(&mut self, reply: Option<crate::farewell::ReleaseReply>) {
+    /// The holder is over with it before the first master hears of it. Where there is nobody to
+    /// tell the masters, outside a runtime, the next use of the handle does.
+    fn part(
+        &mut self,
+        reply: Option<crate::farewell::ReleaseReply>,
+    ) -> Result<(), crate::InvalidRequest> {
         self.disarm();
         self.handle.post(Message::Release { claim: self.claim.clone(), reply });
+        self.handle.start()
     }
 
     fn disarm(&mut self) {
@@ -171,7 +191,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.is_armed {
-            self.part(None);
+            // Outside a runtime nobody can be started; nobody has to know.
+            let _ = self.part(None);
         }
     }
 }
@@ -197,6 +218,11 @@ impl Hold {
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
         &self.claim.resource
+    }
+
+    /// As [`Guard::token`].
+    pub fn token(&self) -> &Token {
+        &self.claim.token
     }
 
     /// As [`Guard::fencing_token`].

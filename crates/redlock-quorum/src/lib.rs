@@ -1,5 +1,76 @@
-#![doc = "A distributed lock over N independent Redis masters."]
+//! A distributed lock over N independent Redis masters: a majority decides, and no single machine
+//! is trusted.
+//!
+//! ```no_run
+//! use redlock_quorum::Redlock;
+//!
+//! # async fn example() -> anyhow::Result<()> {
+//! let redlock = Redlock::connect([
+//!     "redis://10.0.0.1:6379",
+//!     "redis://10.0.0.2:6379",
+//!     "redis://10.0.0.3:6379",
+//!     "redis://10.0.0.4:6379",
+//!     "redis://10.0.0.5:6379",
+//! ])?;
+//! let guard = redlock.lock("orders:42").await?;
+//! // ... the work, with guard.check()? before every step that matters ...
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How it works
+//!
+//! 1. The clock is read.
+//! 2. `SET key token NX PX ttl` goes to all masters at once, with a token that was never used
+//!    before; each has the node timeout to answer.
+//! 3. As soon as a majority has granted the lock is won, if anything of it is left: it lasts for
+//!    the TTL less what has elapsed, less 1 % and 2 ms for clocks that run at different rates.
+//! 4. While the [`Guard`] lives a keeper extends it at a third of the TTL.
+//! 5. If the lock is not won, or is done with, every master is told to delete the key if its value
+//!    is that token, until it has acknowledged it. Then it is tried again after a random pause.
+//!
+//! This is the algorithm of the Redis page [Distributed Locks][page].
+//!
+//! [page]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+//!
+//! # What it does not give you
+//!
+//! * A holder that is stopped for longer than its lease does not know it while it is stopped.
+//!   Stores that must never see its late writes need fencing tokens, which locks do not carry yet.
+//! * Clocks that run at rates more than 1 % apart, and masters' clocks that jump by more than the
+//!   clock guard, can give a lock away early.
+//! * A master that restarts empty may grant what it had granted before. Run masters with
+//!   `appendfsync always`, or keep a restarted one out for one `max_ttl`.
+//! * The lock is not fair.
+//!
+//! While these assumptions hold there is at most one holder at a time, and two of five masters may
+//! be dead, paused or cut off without anybody noticing.
+//!
+//! # When not to use it
+//!
+//! For one process, `tokio::sync::Mutex`. For one host, `flock`. For work where two holders cost
+//! no more than doing it twice, one Redis and a plain `SET NX PX`.
+//!
+//! # Cancel safety
+//!
+//! Every future of this crate may be dropped at any time: attempts, extensions and releases belong
+//! to the handle and not to the future. An acquire that is dropped leaves no key on any master that
+//! can be reached. Each function says what else that means.
+//!
+//! # Features
+//!
+//! * `serde`: [`Lease`] can be written down and read back. Off by default.
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeDoctests;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/GUIDE.md")]
+struct GuideDoctests;
+
+pub mod blocking;
 mod builder;
 mod claim;
 mod driver;

@@ -90,8 +90,12 @@ impl Redlock {
         let resource = resource.into();
         match self.ask(&resource).await {
             Ok(status) => status,
-            Err(error) => Status::unasked(&self.inner.context.names, &error.to_string()),
+            Err(error) => Status::unasked(self.names(), &error.to_string()),
         }
+    }
+
+    pub(crate) fn names(&self) -> &[Arc<str>] {
+        &self.inner.context.names
     }
 
     async fn ask(&self, resource: &Resource) -> Result<Status, AcquireError> {
@@ -148,8 +152,12 @@ impl Redlock {
     /// # Errors
     /// [`Unreleased`] when keys may be left: which ones, where, and for how long.
     pub async fn shutdown(self, within: Duration) -> Result<(), Unreleased> {
-        if self.inner.is_shut_down.swap(true, Ordering::SeqCst) || !self.inner.slot.is_running() {
-            // Nothing was ever begun, or somebody else closes it already.
+        if self.inner.is_shut_down.swap(true, Ordering::SeqCst) {
+            // Somebody else closes it already, and hears of what is left.
+            return Ok(());
+        }
+        if !self.inner.slot.was_started() || self.inner.slot.start().is_err() {
+            // Nothing was ever sent; or nothing can be.
             self.inner.context.mailbox.close();
             return Ok(());
         }
@@ -168,12 +176,17 @@ impl Inner {
         self.context.mailbox.post(message);
     }
 
+    /// Makes sure that somebody reads what was posted.
+    pub(crate) fn start(&self) -> Result<(), InvalidRequest> {
+        self.slot.start()
+    }
+
     /// Leaves a message for a driver that is running: it is started where it is not.
     pub(crate) fn start_and_post(&self, message: Message) -> Result<(), InvalidRequest> {
-        self.slot.start()?;
+        self.start()?;
         self.post(message);
         // The task may have gone away in between, and with it whoever would read the message.
-        self.slot.start()
+        self.start()
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {

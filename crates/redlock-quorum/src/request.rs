@@ -195,14 +195,11 @@ impl LockRequest {
         self.resource.check()?;
         let timing = self.handle.settings.timing(self.ttl)?;
         let masters = self.handle.context.names.len();
-        let (copies, margin) = (self.terms.min_copies, self.terms.stop_margin);
-        let (ttl, validity) = (timing.ttl.get(), timing.ttl.validity());
+        let copies = self.terms.min_copies;
         if copies > masters {
             return Err(InvalidRequest::MinCopies { copies, masters });
         }
-        if margin >= validity {
-            return Err(InvalidRequest::StopMargin { margin, validity, ttl });
-        }
+        timing.check_margin(self.terms.stop_margin)?;
         Ok(timing)
     }
 

@@ -85,6 +85,12 @@ pub enum InvalidRequest {
         "there is no tokio runtime here: call from within one, or use redlock_quorum::blocking"
     )]
     NoRuntime,
+    /// The task that drives the handle has panicked; the handle is of no use any more.
+    #[error(
+        "the task that drives this handle has panicked; its message says why: was the runtime \
+         built with enable_all()?"
+    )]
+    Panicked,
 }
 
 /// Why a handle cannot be built. Nothing was connected.
@@ -133,6 +139,12 @@ pub enum BuildError {
         /// Which timeout.
         name: &'static str,
     },
+    /// The operating system starts no thread for a blocking handle.
+    #[error("no thread can be started for the blocking handle: {why}")]
+    Thread {
+        /// What the operating system says.
+        why: String,
+    },
     /// The prefix cannot be used.
     #[error(
         "the prefix {prefix:?} cannot be used: it has more than 512 bytes, or it starts with \
@@ -155,6 +167,17 @@ impl Settings {
         }
         let guard = self.clock_guard.unwrap_or_else(|| ttl.get() / 10);
         Ok(Timing { ttl, node_timeout, px: ttl.px(guard) })
+    }
+}
+
+impl Timing {
+    /// Whether something of the lease is left before the margin begins.
+    pub(crate) fn check_margin(&self, margin: Duration) -> Result<(), InvalidRequest> {
+        let (ttl, validity) = (self.ttl.get(), self.ttl.validity());
+        if margin >= validity {
+            return Err(InvalidRequest::StopMargin { margin, validity, ttl });
+        }
+        Ok(())
     }
 }
 

@@ -16,9 +16,19 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Simulated masters ([`SimNodes`]) live in tokio's paused time, each with a clock of its own, so
+//! that hours of faults take milliseconds and a seed repeats them. A [`History`] of what contenders
+//! were told is judged by [`check`].
 
+mod checker;
+mod history;
 mod proxy;
 mod server;
+mod sim;
 
+pub use checker::{Claim, Overlap, Residue, check, claims, no_residue};
+pub use history::{Contender, Event, History, Record};
 pub use proxy::{Direction, FaultProxy};
 pub use server::{RedisServer, RedisServers, ServerOptions};
+pub use sim::{Action, Executed, Fault, Nemesis, SimNode, SimNodes, Step};

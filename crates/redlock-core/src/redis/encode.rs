@@ -1,8 +1,9 @@
 //! How an [`Op`] looks on the wire.
 
+use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use redis::{Script, cmd};
+use redis::{Cmd, Script};
 
 use crate::{Op, Verb};
 
@@ -22,7 +23,31 @@ impl Text {
     }
 }
 
-/// The request, with scripts named by their digest: every master but a fresh one has them.
+/// Which scripts one connection has carried the text of.
+///
+/// The first call of each goes with its text, which the master remembers. Were it answered with
+/// `NOSCRIPT` instead, its second sending would come behind requests that were submitted later.
+#[derive(Default)]
+pub(super) struct Taught {
+    extend: bool,
+    release: bool,
+    inspect: bool,
+}
+
+impl Taught {
+    /// The request with the script's text, if that has not been sent yet.
+    pub(super) fn teach(&mut self, op: &Op) -> Option<Vec<u8>> {
+        let taught = match op.verb() {
+            Verb::Acquire { .. } => return None,
+            Verb::Extend { .. } => &mut self.extend,
+            Verb::Release => &mut self.release,
+            Verb::Inspect => &mut self.inspect,
+        };
+        if std::mem::replace(taught, true) { None } else { by_text(op) }
+    }
+}
+
+/// The request, with scripts named by their digest: a master that was taught them has them.
 pub(super) fn by_digest(op: &Op) -> Vec<u8> {
     match script(op) {
         None => acquire(op),
@@ -30,8 +55,8 @@ pub(super) fn by_digest(op: &Op) -> Vec<u8> {
     }
 }
 
-/// The request with the script's text, for a master that answered `NOSCRIPT`; none for a request
-/// that is no script.
+/// The request with the script's text, for a master that does not know it or has forgotten it
+/// (`SCRIPT FLUSH`); none for a request that is no script.
 pub(super) fn by_text(op: &Op) -> Option<Vec<u8>> {
     script(op).map(|script| call(op, "EVAL", script.code))
 }
@@ -48,20 +73,31 @@ fn script(op: &Op) -> Option<&'static Text> {
 /// The published protocol, literally: `SET key token NX PX milliseconds`.
 fn acquire(op: &Op) -> Vec<u8> {
     let Verb::Acquire { px } = op.verb() else { return Vec::new() };
-    let mut set = cmd("SET");
-    set.arg(op.key()).arg(op.token()).arg("NX").arg("PX").arg(px);
-    set.get_packed_command()
+    pack(|set| {
+        set.arg("SET").arg(op.key()).arg(op.token()).arg("NX").arg("PX").arg(px);
+    })
 }
 
 fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
-    let mut call = cmd(command);
-    call.arg(script).arg(1).arg(op.key());
-    match op.verb() {
-        Verb::Acquire { px } | Verb::Extend { px } => call.arg(op.token()).arg(px),
-        Verb::Release => call.arg(op.token()),
-        Verb::Inspect => &mut call,
-    };
-    call.get_packed_command()
+    pack(|call| {
+        call.arg(command).arg(script).arg(1).arg(op.key());
+        match op.verb() {
+            Verb::Acquire { px } | Verb::Extend { px } => call.arg(op.token()).arg(px),
+            Verb::Release => call.arg(op.token()),
+            Verb::Inspect => call,
+        };
+    })
+}
+
+/// Packs one command. Its parts are gathered in the same place for every command of a thread, so
+/// that only the packed bytes are allocated.
+fn pack(build: impl FnOnce(&mut Cmd)) -> Vec<u8> {
+    thread_local!(static PARTS: RefCell<Cmd> = RefCell::new(Cmd::new()));
+    PARTS.with_borrow_mut(|parts| {
+        parts.clear();
+        build(parts);
+        parts.get_packed_command()
+    })
 }
 
 #[cfg(test)]
@@ -82,6 +118,16 @@ mod tests {
              $5\\r\\n11000\\r\\n"
         );
         assert_eq!(by_text(&op), None);
+    }
+
+    #[test]
+    fn each_script_is_taught_once() {
+        let (token, mut taught) = (Token::parse("t").unwrap(), Taught::default());
+        let release = Op::release(*b"k", token.clone());
+        assert_eq!(taught.teach(&Op::acquire(*b"k", token, 1)), None);
+        assert_eq!(taught.teach(&release), by_text(&release));
+        assert_eq!(taught.teach(&release), None);
+        assert!(taught.teach(&Op::inspect(*b"k")).is_some());
     }
 
     #[test]

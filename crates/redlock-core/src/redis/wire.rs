@@ -5,9 +5,10 @@ use std::task::Waker;
 
 use redis::Value;
 
+use super::encode::{self, Taught};
 use super::handshake::Identity;
 use super::reply::{self, Garbage};
-use super::{encode, stream::not_connected};
+use super::stream::not_connected;
 use crate::{Answer, Cause, Instant, NodeState, Op, VoteSlot};
 
 /// The state that submitters and the connection share.
@@ -17,6 +18,8 @@ pub(super) struct Wire {
     out: Vec<u8>,
     /// Requests that were handed over, in the order in which the master will answer.
     in_flight: VecDeque<Pending>,
+    /// What the master at the other end of this connection knows.
+    taught: Taught,
     /// Wakes the connection when there is something to send.
     waker: Option<Waker>,
     /// Who answered on the latest connection that was up.
@@ -33,8 +36,10 @@ struct Pending {
 pub(super) enum Settled {
     /// The answer to the oldest request.
     Vote(VoteSlot, Answer),
-    /// The master did not know the script: its text is on the way.
+    /// The master has forgotten the script: its text is on the way.
     Again,
+    /// The oldest request, with a reply that is no answer to it.
+    Garbage(VoteSlot),
 }
 
 /// Requests that one master may owe answers to. A master that owes so many is not keeping up, and
@@ -47,6 +52,7 @@ impl Default for Wire {
             state: NodeState::Down(not_connected("")),
             out: Vec::new(),
             in_flight: VecDeque::new(),
+            taught: Taught::default(),
             waker: None,
             last: None,
             incarnation: 0,
@@ -73,7 +79,10 @@ impl Wire {
 
     /// Takes a request; the waker, where there is one, must be woken once the lock is free.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
-        self.out.extend_from_slice(op.packed(encode::by_digest));
+        match self.taught.teach(&op) {
+            Some(text) => self.out.extend_from_slice(&text),
+            None => self.out.extend_from_slice(op.packed(encode::by_digest)),
+        }
         self.in_flight.push_back(Pending { op, slot });
         self.waker.take()
     }
@@ -95,6 +104,8 @@ impl Wire {
     /// Counts a reply as the answer to the oldest request.
     pub(super) fn settle(&mut self, reply: Value) -> Result<Settled, Garbage> {
         let Pending { op, slot } = self.in_flight.pop_front().ok_or(Garbage)?;
+        // It comes behind what was submitted later: that is safe, because no script sets a key,
+        // and rare, because only a master that was told to forget asks for a text twice.
         if is_noscript(&reply)
             && let Some(text) = encode::by_text(&op)
         {
@@ -102,8 +113,10 @@ impl Wire {
             self.in_flight.push_back(Pending { op, slot });
             return Ok(Settled::Again);
         }
-        // A reply that makes no sense leaves its slot to `Drop`, which casts *unknown*.
-        reply::answer(op.verb(), reply).map(|answer| Settled::Vote(slot, answer))
+        Ok(match reply::answer(op.verb(), reply) {
+            Ok(answer) => Settled::Vote(slot, answer),
+            Err(Garbage) => Settled::Garbage(slot),
+        })
     }
 
     /// A first connection is being made.
@@ -126,6 +139,7 @@ impl Wire {
     pub(super) fn down(&mut self, cause: Cause) -> impl Sized + use<> {
         self.state = NodeState::Down(cause);
         self.out.clear();
+        self.taught = Taught::default();
         self.waker = None;
         std::mem::take(&mut self.in_flight)
     }

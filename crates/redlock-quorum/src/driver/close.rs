@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Driver, Due};
+use super::{Driver, Due, Start};
 use crate::claim::Claim;
 use crate::guard::{Ended, Why};
 use crate::{AcquireError, Unreleased};
@@ -77,7 +77,11 @@ impl Driver {
                 Due::Retry(request) => {
                     let _ = request.reply.send(Err(AcquireError::Shutdown));
                 }
-                Due::Attempt(claim) => self.dismiss_claim(claim, &mut held),
+                Due::Attempt(claim) => {
+                    if let Some(claim) = claim.upgrade() {
+                        self.dismiss_claim(claim, &mut held);
+                    }
+                }
                 Due::Keep(claim) => self.dismiss_claim(claim, &mut held),
                 Due::Round(round) => {
                     self.dismiss_claim(round.claim.clone(), &mut held);
@@ -87,7 +91,9 @@ impl Driver {
                 due @ (Due::Farewell(_) | Due::Debts) => {
                     self.timers.enter(self.context.clock.now(), due);
                 }
-                Due::Grace(_) | Due::Start | Due::Close => {}
+                // Nobody waits for connections any more: what was left for them goes out.
+                Due::Start => self.start = Start::Done,
+                Due::Grace(_) | Due::Close => {}
             }
         }
         held

@@ -1,9 +1,10 @@
 //! Releases, until every master has acknowledged them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rand::RngExt;
 use redlock_core::{Instant, NodeState, Op, VoteSlot};
 
 use super::{Driver, Due};
@@ -43,15 +44,17 @@ impl Driver {
         claim.end(Ended::Released);
         self.part_while_closing(claim);
         let timing = claim.timing();
+        let now = self.now();
         let farewell = Farewell::new(
             claim.resource.clone(),
             claim.release_op(),
-            self.expiry(timing),
+            expiry(timing, now),
             claim.touched(),
+            claim.was_lost(),
             self.context.clone(),
             reply,
         );
-        self.bid(farewell, timing);
+        self.bid(farewell, timing, now);
     }
 
     pub(super) fn release_lease(
@@ -62,29 +65,25 @@ impl Driver {
         reply: ReleaseReply,
     ) {
         let op = Op::release(key, lease.token);
-        let (expires, all) = (self.expiry(timing), self.all());
+        let (now, all) = (self.now(), self.all());
+        let expires = expiry(timing, now);
         let context = self.context.clone();
-        let farewell = Farewell::new(lease.resource, op, expires, all, context, Some(reply));
-        self.bid(farewell, timing);
+        let farewell = Farewell::new(lease.resource, op, expires, all, false, context, Some(reply));
+        self.bid(farewell, timing, now);
     }
 
-    fn bid(&mut self, farewell: Arc<Farewell>, timing: Timing) {
-        let now = self.now();
+    fn bid(&mut self, farewell: Arc<Farewell>, timing: Timing, now: Instant) {
         let due = now.saturating_add(timing.node_timeout);
-        self.timers.enter(due, Due::Farewell(farewell.clone()));
+        self.timers.enter(due, Due::Farewell(Arc::downgrade(&farewell)));
         self.send(&farewell.op, farewell.owed(), |master| {
             VoteSlot::new(farewell.clone(), master, 0, now)
         });
     }
 
-    /// When a key that a master has received by now is gone by itself.
-    fn expiry(&self, timing: Timing) -> Instant {
-        self.now().saturating_add(Duration::from_millis(timing.px))
-    }
-
     /// The node timeout of a release has passed. What is still on its way is remembered, for
     /// whoever closes the handle.
-    pub(super) fn farewell_due(&mut self, farewell: Arc<Farewell>) {
+    pub(super) fn farewell_due(&mut self, farewell: &Weak<Farewell>) {
+        let Some(farewell) = farewell.upgrade() else { return };
         farewell.time_out();
         if farewell.owed() != 0 {
             if self.debts.overdue.len() >= OWED_MAX {
@@ -112,7 +111,7 @@ impl Driver {
 
     fn ask_again(&mut self) {
         if !std::mem::replace(&mut self.debts.is_asking, true) {
-            let pause = ASK_AGAIN.mul_f64(rand::random_range(0.5..1.5));
+            let pause = ASK_AGAIN.mul_f64(self.rng.random_range(0.5..1.5));
             self.timers.enter(self.now().saturating_add(pause), Due::Debts);
         }
     }
@@ -147,7 +146,7 @@ impl Driver {
         let mut farewells = std::mem::take(&mut self.debts.overdue);
         farewells.extend(self.debts.queues.iter().flatten().cloned());
         farewells.extend(self.timers.iter().filter_map(|due| match due {
-            Due::Farewell(farewell) => Some(farewell.clone()),
+            Due::Farewell(farewell) => farewell.upgrade(),
             _ => None,
         }));
         farewells.retain(|farewell| farewell.owed() != 0);
@@ -178,4 +177,9 @@ impl Driver {
             .map(|(_, node)| Owed { node: node.to_string(), resource: resource.clone(), within })
             .collect()
     }
+}
+
+/// When a key that a master has received by now is gone by itself.
+fn expiry(timing: Timing, now: Instant) -> Instant {
+    now.saturating_add(Duration::from_millis(timing.px))
 }

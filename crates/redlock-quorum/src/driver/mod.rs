@@ -19,6 +19,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use redlock_core::{Instant, Node, NodeState, Op, Resource, VoteSlot};
 use tokio::sync::oneshot;
 
@@ -101,8 +103,11 @@ pub(crate) struct Driver {
     inbox: Vec<Message>,
     /// Requests that wait for the first connections, or for their turn.
     line: VecDeque<Box<Request>>,
+    /// Questions, and what concerns locks from before, that wait for the first connections.
+    early: Vec<Message>,
     start: Start,
     debts: Debts,
+    rng: StdRng,
     closing: Option<close::Closing>,
 }
 
@@ -128,6 +133,7 @@ impl Driver {
         context: Arc<Context>,
         masters: Arc<[Arc<dyn Node>]>,
         connect_timeout: Duration,
+        seed: u64,
     ) -> Self {
         let debts = Debts::new(masters.len());
         Self {
@@ -139,20 +145,27 @@ impl Driver {
             timers: Timers::default(),
             inbox: Vec::new(),
             line: VecDeque::new(),
+            early: Vec::new(),
             start: Start::Done,
             debts,
+            rng: StdRng::seed_from_u64(seed),
             closing: None,
         }
     }
 
     /// Does all there is to do. Ready when the handle is closed and nothing is left to do.
     fn work(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        /// After so many turns the other tasks of the runtime get theirs. It is a must: a socket
+        /// that has used up what the runtime lets one task do at a time says "pending, but look
+        /// again", and would be looked at for ever.
+        const TURNS_MAX: usize = 8;
         self.context.mailbox.begin(cx.waker());
-        loop {
+        for _ in 0..TURNS_MAX {
             self.read_inbox();
             self.drive_links();
             self.read_inbox();
             self.fire_timers();
+            self.attend_to_early();
             self.advance_line();
             if self.is_closed() {
                 return Poll::Ready(());
@@ -161,6 +174,8 @@ impl Driver {
                 return Poll::Pending;
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn read_inbox(&mut self) {
@@ -172,8 +187,25 @@ impl Driver {
         self.inbox = inbox;
     }
 
+    /// The first connections are made: what came before them goes out.
+    fn attend_to_early(&mut self) {
+        if self.start == Start::Done {
+            for message in std::mem::take(&mut self.early) {
+                self.handle(message);
+            }
+        }
+    }
+
     fn handle(&mut self, message: Message) {
         match message {
+            Message::Status { .. }
+            | Message::ReleaseLease { .. }
+            | Message::Release { .. }
+            | Message::Extend { .. }
+                if self.start != Start::Done =>
+            {
+                self.early.push(message);
+            }
             Message::Acquire(request) => self.enqueue(request),
             Message::Defeated { claim, request, defeat } => self.defeated(&claim, request, defeat),
             Message::Final { claim, request, defeat } => attempt::fail(&claim, *request, defeat),
@@ -208,12 +240,12 @@ impl Driver {
         let now = self.now();
         while let Some(due) = self.timers.pop(now) {
             match due {
-                Due::Attempt(claim) => self.attempt_due(claim),
+                Due::Attempt(claim) => self.attempt_due(&claim),
                 Due::Grace(claim) => claim.end_grace(),
                 Due::Retry(request) => self.enqueue(request),
                 Due::Keep(claim) => self.keep(claim),
                 Due::Round(round) => self.round_due(&round),
-                Due::Farewell(farewell) => self.farewell_due(farewell),
+                Due::Farewell(farewell) => self.farewell_due(&farewell),
                 Due::Census(census) => census.time_out(),
                 Due::Debts => self.ask_debtors(),
                 Due::Start => self.start = Start::Done,
@@ -238,10 +270,15 @@ impl Driver {
     /// it confirms with the next extension.
     fn restarted(&mut self, master: usize) {
         for due in self.timers.iter() {
-            if let Due::Attempt(claim) | Due::Keep(claim) = due {
-                claim.disown(master);
-            } else if let Due::Round(round) = due {
-                round.claim.disown(master);
+            match due {
+                Due::Attempt(claim) => {
+                    if let Some(claim) = claim.upgrade() {
+                        claim.disown(master);
+                    }
+                }
+                Due::Keep(claim) => claim.disown(master),
+                Due::Round(round) => round.claim.disown(master),
+                _ => {}
             }
         }
     }

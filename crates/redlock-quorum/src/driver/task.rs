@@ -20,20 +20,31 @@ use crate::driver::Message;
 /// Where the driver is while no task works on it.
 pub(crate) struct Slot {
     is_running: AtomicBool,
+    was_started: AtomicBool,
+    has_panicked: AtomicBool,
     parked: Mutex<Option<Box<Driver>>>,
 }
 
 impl Slot {
     pub(crate) fn new(driver: Driver) -> Arc<Self> {
         let parked = Mutex::new(Some(Box::new(driver)));
-        Arc::new(Self { is_running: AtomicBool::new(false), parked })
+        Arc::new(Self {
+            is_running: AtomicBool::new(false),
+            was_started: AtomicBool::new(false),
+            has_panicked: AtomicBool::new(false),
+            parked,
+        })
     }
 
     /// Makes sure that a task works on the driver.
     ///
     /// # Errors
-    /// [`InvalidRequest::NoRuntime`] when none does and there is no runtime to start one on.
+    /// [`InvalidRequest::NoRuntime`] when none does and there is no runtime to start one on, and
+    /// [`InvalidRequest::Panicked`] when one did until it panicked.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), InvalidRequest> {
+        if self.has_panicked.load(Ordering::SeqCst) {
+            return Err(InvalidRequest::Panicked);
+        }
         if self.is_running() {
             return Ok(());
         }
@@ -41,6 +52,7 @@ impl Slot {
         let mut parked = self.parked();
         if let Some(driver) = parked.take() {
             self.is_running.store(true, Ordering::SeqCst);
+            self.was_started.store(true, Ordering::SeqCst);
             runtime.spawn(Task::new(driver, self.clone()));
         }
         Ok(())
@@ -48,6 +60,11 @@ impl Slot {
 
     pub(crate) fn is_running(&self) -> bool {
         self.is_running.load(Ordering::SeqCst)
+    }
+
+    /// Whether the handle has ever been used.
+    pub(crate) fn was_started(&self) -> bool {
+        self.was_started.load(Ordering::SeqCst)
     }
 
     fn parked(&self) -> MutexGuard<'_, Option<Box<Driver>>> {
@@ -105,6 +122,11 @@ impl Future for Task {
 impl Drop for Task {
     fn drop(&mut self) {
         if let Some(mut driver) = self.driver.take() {
+            if std::thread::panicking() {
+                // Whatever made it panic would do so again. Whoever waits is told.
+                self.slot.has_panicked.store(true, Ordering::SeqCst);
+                return driver.context.mailbox.close();
+            }
             driver.disconnect();
             let mut parked = self.slot.parked();
             // From here on whoever leaves a message starts a new task. What came before is dealt
@@ -133,7 +155,8 @@ impl Driver {
                 Some(Link { drive: node.clone().drive(changed)?, waker })
             })
             .collect();
-        self.consider_start();
+        // A master that was up before anybody listened has no change to tell.
+        (0..self.masters.len()).for_each(|master| self.changed(master));
     }
 
     fn disconnect(&mut self) {
@@ -145,7 +168,7 @@ impl Driver {
     /// took.
     pub(super) fn consider_start(&mut self) {
         /// The least time for the others: connections made at the same time end at the same time.
-        const LINGER_MIN: Duration = Duration::from_millis(2);
+        const LINGER_MIN: Duration = Duration::from_millis(10);
         if self.start == Start::Done {
             return;
         }
@@ -169,9 +192,10 @@ impl Driver {
 
     /// Lets go of everybody who waits: they try again on another runtime, if they can.
     fn orphan(&mut self) {
+        self.start = Start::Done;
         let mut inbox = Vec::new();
         self.context.mailbox.take(&mut inbox);
-        for message in inbox {
+        for message in std::mem::take(&mut self.early).into_iter().chain(inbox) {
             match message {
                 Message::Acquire(_) | Message::Status { .. } | Message::Extend { .. } => {}
                 Message::Defeated { claim, .. } => self.release(&claim, None),
@@ -183,12 +207,17 @@ impl Driver {
         let due: Vec<Due> = self.timers.drain().collect();
         for due in due {
             match due {
-                Due::Attempt(claim) | Due::Keep(claim) => self.orphan_claim(claim),
+                Due::Attempt(claim) => {
+                    if let Some(claim) = claim.upgrade() {
+                        self.orphan_claim(claim);
+                    }
+                }
+                Due::Keep(claim) => self.orphan_claim(claim),
                 Due::Round(round) => {
                     round.time_out();
                     self.orphan_claim(round.claim.clone());
                 }
-                Due::Farewell(farewell) => self.farewell_due(farewell),
+                Due::Farewell(farewell) => self.farewell_due(&farewell),
                 Due::Debts => self.timers.enter(self.context.clock.now(), due),
                 Due::Grace(_) | Due::Retry(_) | Due::Census(_) | Due::Start | Due::Close => {}
             }

@@ -1,0 +1,181 @@
+//! Connections that end, and the ones that take their place.
+
+use std::time::Duration;
+
+use redlock_core::{Answer, Cause, Node, NodeState, Op, Verdict};
+
+use crate::client::{Client, acquire, release, setup, token};
+use crate::server::{PATIENCE, Server};
+
+fn lost() -> Answer {
+    Answer::unknown(Cause::ConnectionClosed)
+}
+
+#[tokio::test]
+async fn nothing_is_sent_before_the_node_is_driven() {
+    let server = Server::bind().await;
+    let mut client = Client::new(&server.url(), &setup(PATIENCE));
+    client.submit(0, acquire());
+    let answer = client.vote_at_once().expect("known at once").answer;
+    assert_eq!(answer, Answer::unsent(Cause::NotConnected("".into())));
+
+    client.drive();
+    let mut peer = server.accept().await;
+    client.submit(1, acquire());
+    let answer = client.vote_at_once().expect("known at once").answer;
+    assert!(matches!(&answer.verdict, Verdict::Unknown(Cause::NotConnected(_))), "{answer:?}");
+    assert!(!answer.sent);
+
+    peer.handshake("abc", 1).await;
+    client.up().await;
+    client.submit(2, release());
+    peer.expect("EVAL").await;
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_leaves_all_it_owed_unknown() {
+    let (_server, mut peer, mut client) = Client::connected().await;
+    for attempt in 0..3 {
+        client.submit(attempt, acquire());
+        peer.expect("SET").await;
+    }
+    peer.say("$-1\r\n+O").await;
+    drop(peer);
+    assert_eq!(client.answer().await, Answer::refused());
+    assert_eq!(client.answer().await, lost(), "half a reply is none");
+    assert_eq!(client.answer().await, lost());
+    assert_eq!(client.down().await, Cause::ConnectionClosed);
+    client.submit(3, acquire());
+    let answer = client.vote_at_once().expect("known at once").answer;
+    assert_eq!(answer, Answer::unsent(Cause::ConnectionClosed));
+}
+
+#[tokio::test]
+async fn a_connection_that_has_become_silent_is_replaced() {
+    let server = Server::bind().await;
+    let mut client = Client::impatient(&server.url(), Duration::from_millis(500));
+    let mut silent = server.admit("abc", 1).await;
+    client.up().await;
+    client.submit(0, acquire());
+    silent.expect("SET").await;
+    assert_eq!(client.answer().await, lost());
+    assert_eq!(client.down().await, Cause::TimedOut);
+    silent.expect_end().await;
+    let _peer = server.admit("def", 2).await;
+    assert_eq!(client.up().await, 2);
+}
+
+#[tokio::test]
+async fn a_connection_that_owes_nothing_may_be_silent() {
+    let server = Server::bind().await;
+    let limit = Duration::from_millis(300);
+    let mut client = Client::impatient(&server.url(), limit);
+    let mut peer = server.admit("abc", 1).await;
+    client.up().await;
+    client.submit(0, acquire());
+    peer.expect("SET").await;
+    peer.say("+OK\r\n").await;
+    assert_eq!(client.answer().await, Answer::granted());
+    tokio::time::sleep(limit * 2).await;
+    client.submit(1, release());
+    peer.expect("EVAL").await;
+}
+
+#[tokio::test]
+async fn the_same_process_first_ends_the_connection_before() {
+    let (server, peer, mut client) = Client::connected().await;
+    drop(peer);
+    client.down().await;
+    let mut peer = server.admit("abc", 2).await;
+    assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
+    assert!(matches!(client.node.state(), NodeState::Down(_)), "not before it is answered");
+    client.submit(0, release());
+    assert!(!client.vote_at_once().expect("known at once").answer.sent);
+    peer.say(":1\r\n").await;
+    assert_eq!(client.up().await, 1, "it is the same process");
+    client.submit(1, release());
+    peer.expect("EVAL").await;
+    drop(peer);
+
+    client.down().await;
+    let mut peer = server.admit("abc", 3).await;
+    assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "2"], "the latest, not the first");
+    peer.say("-NOPERM this user may not\r\n").await;
+    assert_eq!(client.up().await, 1, "who may not do it connects all the same");
+}
+
+#[tokio::test]
+async fn another_process_is_another_incarnation_and_nothing_is_ended_there() {
+    let (server, peer, client) = Client::connected().await;
+    assert_eq!(client.up().await, 1);
+    drop(peer);
+    client.down().await;
+    let mut peer = server.admit("def", 1).await;
+    assert_eq!(client.up().await, 2);
+    client.submit(0, acquire());
+    peer.expect("SET").await;
+    drop(peer);
+
+    client.down().await;
+    let _peer = server.admit("abc", 1).await;
+    assert_eq!(client.up().await, 3, "the first process again is a change, too");
+}
+
+#[tokio::test]
+async fn a_script_is_taught_again_on_every_connection() {
+    let (server, mut peer, client) = Client::connected().await;
+    client.submit(0, release());
+    client.submit(1, release());
+    peer.expect("EVAL").await;
+    peer.expect("EVALSHA").await;
+    drop(peer);
+    client.down().await;
+    let mut peer = server.admit("def", 2).await;
+    client.up().await;
+    client.submit(2, release());
+    peer.expect("EVAL").await;
+}
+
+#[tokio::test]
+async fn a_master_that_owes_too_much_is_sent_no_more() {
+    let (_server, mut peer, mut client) = Client::connected().await;
+    for attempt in 0..16_384 {
+        client.submit(attempt, Op::acquire(*b"k", token(), 1_000));
+    }
+    assert!(client.vote_at_once().is_none());
+    client.submit(16_384, acquire());
+    let vote = client.vote_at_once().expect("known at once");
+    assert_eq!((vote.attempt, vote.answer.sent), (16_384, false));
+    assert!(format!("{vote:?}").contains("too many requests are unanswered"), "{vote:?}");
+
+    peer.say("$-1\r\n").await;
+    assert_eq!(client.answer().await, Answer::refused());
+    client.submit(16_385, acquire());
+    assert!(client.vote_at_once().is_none(), "there is room for one again");
+}
+
+#[tokio::test]
+async fn who_stops_driving_leaves_nobody_waiting_and_may_begin_again() {
+    let (server, mut peer, mut client) = Client::connected().await;
+    client.submit(0, acquire());
+    peer.expect("SET").await;
+    client.submit(1, acquire());
+    client.stop().await;
+    for _ in 0..2 {
+        let vote = client.vote_at_once().expect("nobody is left waiting");
+        assert_eq!(vote.answer, lost());
+    }
+    client.submit(2, acquire());
+    let answer = client.vote_at_once().expect("known at once").answer;
+    assert!(!answer.sent && format!("{answer:?}").contains("runtime"), "{answer:?}");
+    while peer.command().await.is_some() {}
+
+    client.drive();
+    let mut peer = server.admit("abc", 2).await;
+    assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
+    peer.say(":0\r\n").await;
+    assert_eq!(client.up().await, 1);
+    client.submit(3, release());
+    // The acquire that no socket had taken was answered unknown: it must never be sent.
+    peer.expect("EVAL").await;
+}

@@ -1,0 +1,138 @@
+//! A server that follows a script.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Server {
+    listener: TcpListener,
+}
+
+impl Server {
+    pub(crate) async fn bind() -> Self {
+        Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.listener.local_addr().unwrap().to_string()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://{}", self.name())
+    }
+
+    pub(crate) async fn accept(&self) -> Peer {
+        let accepted = timeout(PATIENCE, self.listener.accept()).await.expect("a connection");
+        let stream = accepted.unwrap().0;
+        stream.set_nodelay(true).unwrap();
+        Peer { stream, unread: Vec::new() }
+    }
+
+    /// A connection of a master in good health, its handshake done.
+    pub(crate) async fn admit(&self, run_id: &str, client_id: u32) -> Peer {
+        let mut peer = self.accept().await;
+        peer.handshake(run_id, client_id).await;
+        peer
+    }
+}
+
+/// One connection, seen from the server.
+pub(crate) struct Peer {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Peer {
+    pub(crate) async fn say(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Says it in pieces that the network does not put together again.
+    pub(crate) async fn say_in_pieces(&mut self, bytes: &[u8], of: usize) {
+        for piece in bytes.chunks(of) {
+            self.say(piece).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// The words of the next command; none when the client has gone.
+    pub(crate) async fn command(&mut self) -> Option<Vec<String>> {
+        loop {
+            if let Some((words, len)) = parse(&self.unread) {
+                self.unread.drain(..len);
+                return Some(words);
+            }
+            let read = timeout(PATIENCE, self.stream.read_buf(&mut self.unread)).await;
+            // A client that leaves replies unread resets the connection.
+            if read.expect("a command in time").unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+    }
+
+    pub(crate) async fn expect(&mut self, first: &str) -> Vec<String> {
+        let words = self.command().await.expect("a command, not the end");
+        assert_eq!(words[0], first, "{words:?}");
+        words
+    }
+
+    pub(crate) async fn expect_end(&mut self) {
+        assert_eq!(self.command().await, None, "the client should have gone");
+    }
+
+    pub(crate) async fn handshake(&mut self, run_id: &str, client_id: u32) {
+        let facts = self.facts(run_id, client_id, "master").await;
+        self.say(facts).await;
+    }
+
+    pub(crate) async fn handshake_as_replica(&mut self) {
+        let facts = self.facts("abc", 1, "slave").await;
+        self.say(facts).await;
+    }
+
+    /// Reads all commands of a handshake and gives the replies to them.
+    pub(crate) async fn facts(&mut self, run_id: &str, client_id: u32, role: &str) -> String {
+        let mut replies = String::new();
+        loop {
+            let words = self.command().await.expect("a handshake");
+            match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["AUTH", ..] | ["SELECT", _] | ["CLIENT", "SETINFO", ..] => replies += "+OK\r\n",
+                ["CLIENT", "ID"] => replies += &format!(":{client_id}\r\n"),
+                ["INFO", "server"] => {
+                    replies += &bulk(&format!("redis_mode:standalone\r\nrun_id:{run_id}\r\n"));
+                }
+                ["INFO", "replication"] => return replies + &bulk(&format!("role:{role}\r\n")),
+                _ => panic!("this is no part of a handshake: {words:?}"),
+            }
+        }
+    }
+}
+
+pub(crate) fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// A whole command at the beginning of `bytes`, and how long it is.
+fn parse(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
+    let mut at = 0;
+    let number = |sign: u8, at: &mut usize| -> Option<usize> {
+        let end = bytes.get(*at..)?.windows(2).position(|pair| pair == b"\r\n")? + *at;
+        assert_eq!(bytes[*at], sign, "no command: {}", bytes[*at..].escape_ascii());
+        let number = str::from_utf8(&bytes[*at + 1..end]).unwrap().parse().unwrap();
+        *at = end + 2;
+        Some(number)
+    };
+    let words = number(b'*', &mut at)?;
+    let mut command = Vec::with_capacity(words);
+    for _ in 0..words {
+        let len = number(b'$', &mut at)?;
+        command.push(String::from_utf8_lossy(bytes.get(at..at + len)?).into_owned());
+        at += len + 2;
+    }
+    (at <= bytes.len()).then_some((command, at))
+}

@@ -1,0 +1,360 @@
+//! The same lock for code that does not await: the same words, and calls that block.
+//!
+//! A handle has a thread of its own, on which leases are extended and releases sent whatever the
+//! caller computes. Calls may be made from anywhere, inside the worker of an async runtime too;
+//! there they block that worker, and all that it would have done meanwhile.
+//!
+//! ```no_run
+//! use redlock_quorum::blocking::Redlock;
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let redlock = Redlock::connect(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])?;
+//! let guard = redlock.lock("orders:42").acquire()?;
+//! // ... the work, with guard.check()? between its steps ...
+//! guard.release()?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use redlock_core::{Resource, Token};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::{
+    AcquireError, BuildError, Ended, ExtendError, FencingToken, Hold, Lease, Lost, RedlockBuilder,
+    ReleaseError, RunError, Status, Unreleased, Votes,
+};
+
+/// A handle on N independent Redis masters; see [`crate::Redlock`]. Cheap to clone.
+///
+/// Dropping the last clone, and the last guard, waits for releases that are owed, for a second at
+/// most; [`shutdown`](Self::shutdown) waits for as long as you say.
+#[derive(Clone)]
+pub struct Redlock {
+    redlock: crate::Redlock,
+    worker: Arc<Worker>,
+}
+
+impl Redlock {
+    /// As [`crate::Redlock::connect`].
+    ///
+    /// # Errors
+    /// [`BuildError`] when the masters cannot be used or no thread can be started.
+    pub fn connect<U>(urls: U) -> Result<Self, BuildError>
+    where
+        U: IntoIterator,
+        U::Item: Into<String>,
+    {
+        Self::builder().nodes(urls).build_blocking()
+    }
+
+    /// A builder, for everything that is not default; end it with
+    /// [`build_blocking`](RedlockBuilder::build_blocking).
+    pub fn builder() -> RedlockBuilder {
+        crate::Redlock::builder()
+    }
+
+    pub(crate) fn new(redlock: crate::Redlock) -> Result<Self, BuildError> {
+        let worker = Worker::start(redlock.clone())
+            .map_err(|error| BuildError::Thread { why: error.to_string() })?;
+        Ok(Self { redlock, worker: Arc::new(worker) })
+    }
+
+    /// A lock on `resource`, to be acquired: it keeps trying for the handle's wait.
+    pub fn lock(&self, resource: impl Into<Resource>) -> LockRequest {
+        LockRequest { request: self.redlock.lock(resource), worker: self.worker.clone() }
+    }
+
+    /// A lock on `resource` in one attempt.
+    pub fn try_lock(&self, resource: impl Into<Resource>) -> LockRequest {
+        self.lock(resource).wait(Duration::ZERO)
+    }
+
+    /// As [`crate::Redlock::status`].
+    pub fn status(&self, resource: impl Into<Resource>) -> Status {
+        let (redlock, resource) = (self.redlock.clone(), resource.into());
+        let names = self.redlock.names().to_vec();
+        let status = self.worker.wait(async move { redlock.status(resource).await });
+        status.unwrap_or_else(|| Status::unasked(&names, "the handle was shut down"))
+    }
+
+    /// As [`crate::Redlock::resume`].
+    ///
+    /// # Errors
+    /// [`ExtendError`] when it is not ours any more or no quorum confirms it.
+    pub fn resume(&self, lease: Lease) -> Result<Guard, ExtendError> {
+        let redlock = self.redlock.clone();
+        let guard = self.worker.wait(async move { redlock.resume(lease).await });
+        let guard = guard.unwrap_or(Err(ExtendError::Shutdown))?;
+        Ok(Guard { guard, worker: self.worker.clone() })
+    }
+
+    /// As [`crate::Redlock::release`].
+    ///
+    /// # Errors
+    /// As [`Guard::release`].
+    pub fn release(&self, lease: Lease) -> Result<(), ReleaseError> {
+        let redlock = self.redlock.clone();
+        let outcome = self.worker.wait(async move { redlock.release(lease).await });
+        outcome.unwrap_or(Err(ReleaseError::Shutdown))
+    }
+
+    /// As [`crate::Redlock::shutdown`].
+    ///
+    /// # Errors
+    /// [`Unreleased`] when keys may be left on masters.
+    pub fn shutdown(self, within: Duration) -> Result<(), Unreleased> {
+        let redlock = self.redlock.clone();
+        self.worker.wait(redlock.shutdown(within)).unwrap_or(Ok(()))
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.redlock.fmt(f)
+    }
+}
+
+/// A lock that is asked for; see [`crate::LockRequest`]. Nothing happens before
+/// [`acquire`](Self::acquire) or [`run`](Self::run).
+#[must_use = "a lock that is not acquired is not asked for"]
+#[derive(Clone)]
+pub struct LockRequest {
+    request: crate::LockRequest,
+    worker: Arc<Worker>,
+}
+
+impl LockRequest {
+    /// As [`crate::LockRequest::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.map(|request| request.ttl(ttl))
+    }
+
+    /// As [`crate::LockRequest::wait`].
+    pub fn wait(self, wait: Duration) -> Self {
+        self.map(|request| request.wait(wait))
+    }
+
+    /// As [`crate::LockRequest::wait_forever`].
+    pub fn wait_forever(self) -> Self {
+        self.map(crate::LockRequest::wait_forever)
+    }
+
+    /// As [`crate::LockRequest::auto_extend`].
+    pub fn auto_extend(self, auto_extend: bool) -> Self {
+        self.map(|request| request.auto_extend(auto_extend))
+    }
+
+    /// As [`crate::LockRequest::max_hold`].
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        self.map(|request| request.max_hold(max_hold))
+    }
+
+    /// As [`crate::LockRequest::min_copies`].
+    pub fn min_copies(self, copies: usize) -> Self {
+        self.map(|request| request.min_copies(copies))
+    }
+
+    /// As [`crate::LockRequest::stop_margin`].
+    pub fn stop_margin(self, margin: Duration) -> Self {
+        self.map(|request| request.stop_margin(margin))
+    }
+
+    /// As [`crate::LockRequest::label`].
+    pub fn label(self, label: impl Into<String>) -> Self {
+        self.map(|request| request.label(label))
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    /// As awaiting a [`crate::LockRequest`].
+    pub fn acquire(self) -> Result<Guard, AcquireError> {
+        let guard = self.worker.wait(self.request.into_future());
+        let guard = guard.unwrap_or(Err(AcquireError::Shutdown))?;
+        Ok(Guard { guard, worker: self.worker })
+    }
+
+    /// Acquires the lock, does the work on this thread, and releases the lock again. Work that
+    /// blocks cannot be stopped from outside: it must ask [`Hold::check`] between its steps.
+    ///
+    /// # Errors
+    /// [`RunError::Acquire`] when there is no lock: the work was not begun. [`RunError::Lost`]
+    /// when the lock was lost before the work had ended: its last part was not protected.
+    pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T, RunError> {
+        let guard = self.acquire()?;
+        let output = work(guard.hold());
+        guard.check()?;
+        if let Err(error) = guard.release() {
+            tracing::warn!(%error, "the work is done, but its lock is not known to be released");
+        }
+        Ok(output)
+    }
+
+    fn map(self, change: impl FnOnce(crate::LockRequest) -> crate::LockRequest) -> Self {
+        Self { request: change(self.request), worker: self.worker }
+    }
+}
+
+impl fmt::Debug for LockRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.fmt(f)
+    }
+}
+
+/// A lock that is held; see [`crate::Guard`].
+#[must_use = "the lock is released when its guard is dropped"]
+pub struct Guard {
+    guard: crate::Guard,
+    worker: Arc<Worker>,
+}
+
+impl Guard {
+    /// What the lock is for.
+    pub fn resource(&self) -> &Resource {
+        self.guard.resource()
+    }
+
+    /// As [`crate::Guard::token`].
+    pub fn token(&self) -> &Token {
+        self.guard.token()
+    }
+
+    /// As [`crate::Guard::fencing_token`].
+    pub fn fencing_token(&self) -> Option<FencingToken> {
+        self.guard.fencing_token()
+    }
+
+    /// As [`crate::Guard::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.guard.remaining()
+    }
+
+    /// As [`crate::Guard::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.guard.is_held()
+    }
+
+    /// As [`crate::Guard::check`].
+    ///
+    /// # Errors
+    /// [`Lost`] once the lock is not held any more, with the reason.
+    pub fn check(&self) -> Result<(), Lost> {
+        self.guard.check()
+    }
+
+    /// Waits until the lock is over, for a thread that watches over another.
+    pub fn lost(&self) -> Ended {
+        let ended = self.worker.wait(self.guard.lost());
+        ended.unwrap_or_else(|| Ended::Lost(self.guard.claim().lost(crate::Why::Shutdown)))
+    }
+
+    /// As [`crate::Guard::copies`].
+    pub fn copies(&self) -> usize {
+        self.guard.copies()
+    }
+
+    /// As [`crate::Guard::votes`].
+    pub fn votes(&self) -> Votes {
+        self.guard.votes()
+    }
+
+    /// As [`crate::Guard::hold`].
+    pub fn hold(&self) -> Hold {
+        self.guard.hold()
+    }
+
+    /// As [`crate::Guard::extend`].
+    ///
+    /// # Errors
+    /// [`ExtendError`] when no quorum confirms it; the lock is then valid as long as before.
+    pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        let outcome = self.worker.wait(self.guard.extension(ttl)?);
+        outcome.unwrap_or(Err(ExtendError::Shutdown))
+    }
+
+    /// As [`crate::Guard::release`].
+    ///
+    /// # Errors
+    /// [`ReleaseError`] when the lock had been lost, or too few masters have answered in time.
+    pub fn release(self) -> Result<(), ReleaseError> {
+        let outcome = self.worker.wait(self.guard.release());
+        outcome.unwrap_or(Err(ReleaseError::Shutdown))
+    }
+
+    /// As [`crate::Guard::into_lease`].
+    pub fn into_lease(self) -> Lease {
+        self.guard.into_lease()
+    }
+
+    /// As [`crate::Guard::forget`].
+    pub fn forget(self) {
+        self.guard.forget();
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.guard.fmt(f)
+    }
+}
+
+/// The thread on which the driver works.
+struct Worker {
+    runtime: Handle,
+    /// Dropped to end the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How long the thread goes on releasing what is owed when nobody needs it any more.
+const LINGER: Duration = Duration::from_secs(1);
+
+impl Worker {
+    fn start(redlock: crate::Redlock) -> std::io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let handle = runtime.handle().clone();
+        let thread = std::thread::Builder::new().name("redlock".into()).spawn(move || {
+            runtime.block_on(async {
+                let _ = stopped.await;
+                if let Err(left) = redlock.shutdown(LINGER).await {
+                    tracing::warn!(%left, "the blocking handle was dropped");
+                }
+            });
+        })?;
+        Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Does `work` on the worker's thread and waits for it; none when that thread has ended.
+    ///
+    /// The result comes back through a channel of the standard library: it blocks in places where
+    /// an async runtime forbids its own ways to block.
+    fn wait<F>(&self, work: F) -> Option<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let (done, outcome) = mpsc::sync_channel(1);
+        self.runtime.spawn(async move {
+            // Nobody takes the result only when the caller's thread has been torn down.
+            let _ = done.send(work.await);
+        });
+        outcome.recv().ok()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that has panicked has nothing more to release.
+            let _ = thread.join();
+        }
+    }
+}

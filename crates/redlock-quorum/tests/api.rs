@@ -1,0 +1,357 @@
+//! The public surface on real servers: its types, its runtimes, and who holds what. Needs a
+//! `redis-server` on the PATH.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
+mod common;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use common::{PATIENCE, eventually, keys, ms, patient, put, value};
+use futures::FutureExt;
+use redlock_quorum::{
+    AcquireError, Cause, Ended, ExtendError, Guard, Hold, InvalidRequest, Lease, LockRequest, Loss,
+    Lost, NodeHolds, Redlock, ReleaseError, Resource, RunError, State, Unreleased, Why,
+};
+use redlock_testkit::{Direction, RedisServers};
+use tokio::runtime::{Builder, Runtime};
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn multi_thread() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+// The shape of the types.
+
+#[test]
+fn types_can_be_sent_shared_and_cloned_where_programs_rely_on_it() {
+    fn handle<T: Clone + Send + Sync + Debug + 'static>() {}
+    fn guard<T: Send + Sync + Debug + 'static>() {}
+    fn view<T: Clone + Send + Debug + 'static>() {}
+    fn request<T>()
+    where
+        T: IntoFuture<Output = Result<Guard, AcquireError>> + Clone + Send + Debug + 'static,
+        T::IntoFuture: Send + 'static,
+    {
+    }
+    fn loss<T: Future<Output = Ended> + Clone + Send + Unpin + Debug + 'static>() {}
+    fn error<T: std::error::Error + Clone + Send + Sync + 'static>() {}
+    handle::<Redlock>();
+    request::<LockRequest>();
+    guard::<Guard>();
+    view::<Hold>();
+    view::<Lease>();
+    loss::<Loss>();
+    error::<AcquireError>();
+    error::<ExtendError>();
+    error::<ReleaseError>();
+    error::<RunError>();
+    error::<Lost>();
+    error::<Unreleased>();
+    error::<InvalidRequest>();
+    error::<redlock_quorum::BuildError>();
+}
+
+/// Compiled and never run: every future may be spawned.
+#[allow(dead_code, reason = "it is compiled, and that is the test")]
+fn every_future_can_be_sent_to_another_thread(redlock: Redlock, guard: Guard, lease: Lease) {
+    fn sent<T: Send>(future: T) -> T {
+        future
+    }
+    fn owned<T: Send + 'static>(_: T) {}
+    owned(redlock.lock("a").run(|hold| async move { hold.lost().await }));
+    owned(redlock.try_lock("a").into_future());
+    drop(sent(redlock.status("a")));
+    drop(sent(redlock.resume(lease.clone())));
+    drop(sent(redlock.release(lease)));
+    drop(sent(guard.extend(Duration::ZERO)));
+    owned(guard.lost());
+    owned(guard.release());
+    owned(redlock.shutdown(Duration::ZERO));
+}
+
+#[tokio::test]
+#[expect(
+    clippy::needless_borrows_for_generic_args,
+    reason = "that a borrowed name is taken is the point"
+)]
+async fn a_resource_is_whatever_has_bytes() {
+    let servers = RedisServers::start(1).unwrap();
+    let redlock = patient(&servers).build().unwrap();
+    let resource = Resource::from("a");
+    let requests = [
+        redlock.lock("a"),
+        redlock.lock(String::from("a")),
+        redlock.lock(&String::from("a")),
+        redlock.lock(b"a".to_vec()),
+        redlock.lock(&b"a"[..]),
+        redlock.lock(&resource),
+        redlock.lock(resource),
+    ];
+    for request in requests {
+        let guard = request.await.unwrap();
+        assert_eq!(guard.resource().as_bytes(), b"a");
+        assert!(value(&servers[0], "a").is_some());
+        guard.release().await.unwrap();
+    }
+    let largest = vec![0xff; 512];
+    redlock.lock(largest).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_key_on_every_master_is_the_prefix_and_the_name_and_its_value_the_token() {
+    let servers = RedisServers::start(3).unwrap();
+    let redlock = patient(&servers).prefix("locks:").label("web-1").build().unwrap();
+    let guard = redlock.lock("orders:42").min_copies(3).await.unwrap();
+    let token = guard.into_lease().token.to_string();
+    assert!(token.ends_with("/web-1"), "{token}");
+    eventually("the key is on every master", || {
+        servers.iter().all(|server| value(server, "locks:orders:42").as_ref() == Some(&token))
+    })
+    .await;
+}
+
+// Runtimes.
+
+async fn cycle(redlock: &Redlock) {
+    let guard = redlock.lock("a").await.unwrap();
+    assert!(guard.is_held() && guard.check().is_ok() && guard.remaining() > Duration::ZERO);
+    assert!(matches!(redlock.try_lock("a").await, Err(AcquireError::Held { .. })));
+    guard.release().await.unwrap();
+}
+
+#[test]
+fn a_handle_works_on_either_kind_of_runtime_and_on_one_after_the_other() {
+    let servers = RedisServers::start(3).unwrap();
+    let redlock = patient(&servers).build().unwrap();
+    for runtime in [current_thread(), multi_thread(), current_thread(), multi_thread()] {
+        runtime.block_on(cycle(&redlock));
+        let other = redlock.clone();
+        runtime.block_on(async { tokio::spawn(async move { cycle(&other).await }).await.unwrap() });
+    }
+}
+
+#[test]
+fn a_lock_outlives_the_runtime_it_was_acquired_on() {
+    let servers = RedisServers::start(3).unwrap();
+    let redlock = patient(&servers).build().unwrap();
+    let guard = current_thread().block_on(redlock.lock("a").into_future()).unwrap();
+    assert!(guard.is_held(), "the runtime is gone, and the lease is not");
+    current_thread().block_on(async {
+        let other = redlock.try_lock("a").await;
+        assert!(matches!(other, Err(AcquireError::Held { .. })), "{other:?}");
+        guard.extend(ms(20_000)).await.unwrap();
+        assert!(guard.remaining() > ms(10_000));
+        guard.release().await.unwrap();
+        redlock.lock("a").await.unwrap().release().await.unwrap();
+    });
+}
+
+/// The output of a future that needs no runtime to be ready.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().expect("nothing is waited for")
+}
+
+#[test]
+fn without_a_runtime_the_error_says_so() {
+    let redlock = Redlock::connect(["redis://127.0.0.1:1"]).unwrap();
+    let lease = || Lease::new("a", "token", ms(1_000)).unwrap();
+    let says_so = |error: &dyn std::error::Error| {
+        assert!(error.to_string().contains("no tokio runtime"), "{error}");
+    };
+    let acquired = at_once(redlock.lock("a").into_future()).unwrap_err();
+    assert_eq!(acquired, AcquireError::Invalid(InvalidRequest::NoRuntime));
+    says_so(&acquired);
+    says_so(&at_once(redlock.resume(lease())).unwrap_err());
+    says_so(&at_once(redlock.release(lease())).unwrap_err());
+    let status = at_once(redlock.status("a"));
+    assert_eq!(status.state, State::Undecided);
+    assert!(format!("{status:?}").contains("no tokio runtime"), "{status:?}");
+    assert_eq!(at_once(redlock.shutdown(PATIENCE)), Ok(()));
+}
+
+// Handles and guards that go away.
+
+#[tokio::test]
+async fn a_guard_keeps_its_lock_when_the_handle_is_dropped() {
+    let servers = RedisServers::start(3).unwrap();
+    let redlock = patient(&servers).ttl(ms(600)).node_timeout(ms(150)).build().unwrap();
+    let guard = redlock.lock("a").await.unwrap();
+    drop(redlock);
+    tokio::time::sleep(ms(1_300)).await;
+    assert_eq!(guard.check(), Ok(()), "the keeper goes on for two TTLs");
+    guard.release().await.unwrap();
+    eventually("all keys are gone", || servers.iter().all(|server| keys(server) == 0)).await;
+}
+
+#[tokio::test]
+async fn a_guard_that_is_dropped_inside_or_outside_a_runtime_releases() {
+    let servers = RedisServers::start(3).unwrap();
+    let redlock = patient(&servers).ttl(ms(60_000)).build().unwrap();
+    drop(redlock.lock("a").min_copies(3).await.unwrap());
+    eventually("the first drop is heard of", || servers.iter().all(|s| keys(s) == 0)).await;
+    let guard = redlock.lock("a").min_copies(3).await.unwrap();
+    assert!(servers.iter().filter(|server| keys(server) == 1).count() >= 2);
+    std::thread::spawn(move || drop(guard)).join().unwrap();
+    eventually("the second drop is heard of", || servers.iter().all(|s| keys(s) == 0)).await;
+}
+
+#[tokio::test]
+async fn a_release_that_is_owed_when_the_last_handle_goes_is_still_made() {
+    let servers = RedisServers::start(3).unwrap();
+    let proxies = servers.proxied().await.unwrap();
+    let urls = proxies.iter().map(|proxy| proxy.url());
+    let redlock = Redlock::builder().nodes(urls).ttl(ms(60_000)).build().unwrap();
+    let guard = redlock.lock("a").min_copies(3).await.unwrap();
+    eventually("the key is on every master", || servers.iter().all(|s| keys(s) == 1)).await;
+    proxies[0].hold(Direction::ToServer);
+    drop(guard);
+    drop(redlock);
+    eventually("two are free", || servers.iter().skip(1).all(|server| keys(server) == 0)).await;
+    assert_eq!(keys(&servers[0]), 1, "the release waits in the network");
+    proxies[0].release(Direction::ToServer);
+    eventually("the third is free", || keys(&servers[0]) == 0).await;
+}
+
+#[tokio::test]
+async fn closing_a_handle_twice_does_not_keep_the_first_from_what_it_waits_for() {
+    let servers = RedisServers::start(3).unwrap();
+    let proxies = servers.proxied().await.unwrap();
+    let urls = proxies.iter().map(|proxy| proxy.url());
+    let redlock = Redlock::builder().nodes(urls).ttl(ms(60_000)).build().unwrap();
+    let guard = redlock.lock("a").min_copies(3).await.unwrap();
+    proxies[0].drop(Direction::Both);
+    guard.release().await.unwrap();
+    let first = tokio::spawn(redlock.clone().shutdown(PATIENCE));
+    tokio::time::sleep(ms(50)).await;
+    assert!(!first.is_finished(), "one master has not acknowledged");
+    assert_eq!(redlock.shutdown(PATIENCE).await, Ok(()));
+    proxies[0].heal();
+    proxies[0].reset();
+    assert_eq!(first.await.unwrap(), Ok(()));
+    assert_eq!(keys(&servers[0]), 0);
+}
+
+#[tokio::test]
+async fn a_closed_handle_refuses_everything_and_its_guards_are_lost() {
+    let servers = RedisServers::start(3).unwrap();
+    let redlock = patient(&servers).build().unwrap();
+    let guard = redlock.lock("a").min_copies(3).await.unwrap();
+    let lease = redlock.lock("b").await.unwrap().into_lease();
+    let left = redlock.clone().shutdown(PATIENCE).await.unwrap_err();
+    assert_eq!(left.owed().len(), 3, "{left}");
+    assert_eq!(guard.check().unwrap_err().why, Why::Shutdown);
+    assert_eq!(redlock.lock("c").await.unwrap_err(), AcquireError::Shutdown);
+    assert_eq!(redlock.resume(lease.clone()).await.unwrap_err(), ExtendError::Shutdown);
+    assert_eq!(redlock.release(lease).await.unwrap_err(), ReleaseError::Shutdown);
+    assert!(matches!(guard.extend(ms(9_000)).await, Err(ExtendError::Lost(_))));
+    assert!(guard.release().await.is_err());
+    assert_eq!(redlock.status("a").await.state, State::Undecided);
+}
+
+#[tokio::test]
+async fn a_lease_is_released_by_a_handle_that_has_never_been_used() {
+    let servers = RedisServers::start(3).unwrap();
+    let lease = {
+        let redlock = patient(&servers).build().unwrap();
+        redlock.lock("a").min_copies(3).await.unwrap().into_lease()
+    };
+    let redlock = patient(&servers).build().unwrap();
+    assert_eq!(redlock.release(lease.clone()).await, Ok(()));
+    let again = redlock.release(lease).await.unwrap_err();
+    assert!(matches!(again, ReleaseError::NotOurs { .. }), "{again}");
+}
+
+#[tokio::test]
+async fn a_lease_goes_from_one_handle_to_another() {
+    let servers = RedisServers::start(3).unwrap();
+    let lease = {
+        let redlock = patient(&servers).build().unwrap();
+        redlock.lock("a").min_copies(3).await.unwrap().into_lease()
+    };
+    let redlock = patient(&servers).build().unwrap();
+    let guard = redlock.resume(lease.clone()).await.unwrap();
+    assert_eq!(guard.resource(), &lease.resource);
+    assert!(matches!(redlock.try_lock("a").await, Err(AcquireError::Held { .. })));
+    guard.release().await.unwrap();
+    let gone = redlock.resume(lease).await.unwrap_err();
+    assert!(matches!(gone, ExtendError::NotOurs { .. }), "{gone}");
+}
+
+// Who holds it.
+
+#[tokio::test]
+async fn status_tells_the_holder_by_token_and_label_and_then_that_nobody_is() {
+    let servers = RedisServers::start(5).unwrap();
+    let redlock = patient(&servers).build().unwrap();
+    assert_eq!(redlock.status("a").await.state, State::Free);
+    let guard = redlock.lock("a").label("cron@db-1").min_copies(5).await.unwrap();
+    let status = redlock.status("a").await;
+    let State::Held { token, ttl } = status.state else { panic!("{status:?}") };
+    assert!(token.ends_with("/cron@db-1"), "{token}");
+    let ttl = ttl.unwrap();
+    assert!(ttl > ms(5_000) && ttl <= ms(11_000), "TTL and clock guard: {ttl:?}");
+    assert_eq!(status.nodes.len(), 5);
+    assert!(status.nodes.iter().all(|node| node.latency.is_some()));
+    guard.release().await.unwrap();
+    assert_eq!(redlock.status("a").await.state, State::Free);
+}
+
+#[tokio::test]
+async fn status_tells_a_strangers_token_and_does_not_make_up_a_holder() {
+    let servers = RedisServers::start(5).unwrap();
+    let redlock = patient(&servers).build().unwrap();
+    for server in servers.iter().take(2) {
+        put(server, "a", "a stranger");
+    }
+    let status = redlock.status("a").await;
+    assert_eq!(status.state, State::Free, "three of five are free: {status:?}");
+    put(&servers[2], "a", "another");
+    assert_eq!(redlock.status("a").await.state, State::Undecided);
+    put(&servers[2], "a", "a stranger");
+    let status = redlock.status("a").await;
+    assert!(matches!(&status.state, State::Held { token, .. } if token == "a stranger"));
+    servers[3].command(&["SET", "b", "for ever"]).unwrap();
+    let NodeHolds::Held { token, ttl } = redlock.status("b").await.nodes[3].state.clone() else {
+        panic!("the key is there")
+    };
+    assert_eq!((token.as_str(), ttl), ("for ever", None));
+}
+
+#[tokio::test]
+async fn status_counts_masters_that_are_down_for_nobody() {
+    let servers = RedisServers::start(5).unwrap();
+    let redlock = patient(&servers).build().unwrap();
+    let guard = redlock.lock("a").min_copies(5).await.unwrap();
+    servers[0].kill();
+    servers[1].kill();
+    let status = redlock.status("a").await;
+    assert!(matches!(status.state, State::Held { .. }), "{status:?}");
+    for node in &status.nodes[..2] {
+        assert!(matches!(node.state, NodeHolds::Unknown(_)), "{node:?}");
+    }
+    servers[2].kill();
+    eventually("the third is known to be down", || {
+        guard.votes();
+        !servers[2].is_running()
+    })
+    .await;
+    let status = redlock.status("a").await;
+    assert_eq!(status.state, State::Undecided, "{status:?}");
+    drop(guard);
+}
+
+#[tokio::test]
+async fn status_of_a_name_that_cannot_be_asks_nobody_and_says_why() {
+    let servers = RedisServers::start(1).unwrap();
+    let redlock = patient(&servers).build().unwrap();
+    let status = redlock.status("").await;
+    let NodeHolds::Unknown(Cause::NotConnected(why)) = &status.nodes[0].state else {
+        panic!("{status:?}")
+    };
+    assert!(why.contains("the resource name is empty"), "{why}");
+}

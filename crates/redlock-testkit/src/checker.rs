@@ -1,0 +1,204 @@
+//! The checker: did two contenders ever claim one resource at the same time?
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use redlock_core::Instant;
+
+use crate::{Event, Record};
+
+/// A time during which somebody claimed to hold a resource: from `from` up to, not including, `to`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Claim {
+    /// Of which resource.
+    pub resource: Arc<str>,
+    /// Who.
+    pub contender: usize,
+    /// Signed with which token.
+    pub token: Arc<str>,
+    /// When the grant returned.
+    pub from: Instant,
+    /// The earliest of: released, lost, end of the lease as it stood then.
+    pub to: Instant,
+}
+
+/// Two holders of one resource at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Overlap {
+    /// Who came first.
+    pub first: Claim,
+    /// Who came while the first was there.
+    pub second: Claim,
+}
+
+/// Keys that are left when all locks are released.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Residue(Vec<(String, usize)>);
+
+/// All claims in a history, in the order of their grants.
+pub fn claims(history: &[Record]) -> Vec<Claim> {
+    let mut claims: Vec<Claim> = Vec::new();
+    let mut open: HashMap<(Arc<str>, usize, Arc<str>), usize> = HashMap::new();
+    for record in history {
+        let (at, contender) = (record.at, record.contender);
+        let who = (record.resource.clone(), contender, record.token.clone());
+        let latest = open.get(&who).copied();
+        match (record.event, latest) {
+            // Whoever extends, even too late, claims to have held it all the time.
+            (Event::Granted { until }, Some(i)) => claims[i].to = until,
+            (Event::Granted { until: to }, None) => {
+                let (resource, token) = (who.0.clone(), who.2.clone());
+                open.insert(who, claims.len());
+                claims.push(Claim { resource, contender, token, from: at, to });
+            }
+            (Event::Released | Event::Lost, Some(i)) => {
+                open.remove(&who);
+                claims[i].to = claims[i].to.min(at);
+            }
+            _ => {}
+        }
+    }
+    claims
+}
+
+/// Judges mutual exclusion. Tells how many claims there were: a history without any proves
+/// nothing.
+///
+/// # Errors
+/// The first two claims of different holders on one resource that overlap.
+pub fn check(history: &[Record]) -> Result<usize, Box<Overlap>> {
+    let mut claims = claims(history);
+    claims.retain(|claim| claim.from < claim.to);
+    claims.sort_by_key(|claim| claim.from);
+    let mut last: HashMap<&str, &Claim> = HashMap::new();
+    for second in &claims {
+        // Claims of one holder follow each other, or they would be one claim.
+        if let Some(first) = last.insert(&second.resource, second)
+            && second.from < first.to
+        {
+            return Err(Box::new(Overlap { first: first.clone(), second: second.clone() }));
+        }
+    }
+    Ok(claims.len())
+}
+
+/// Judges the end of a test: once all locks are released, no master has a key left.
+///
+/// # Errors
+/// The masters that have some, and how many.
+pub fn no_residue(keys: impl IntoIterator<Item = (String, usize)>) -> Result<(), Residue> {
+    let left: Vec<_> = keys.into_iter().filter(|(_, keys)| *keys > 0).collect();
+    if left.is_empty() { Ok(()) } else { Err(Residue(left)) }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { contender, token, from, to, .. } = self;
+        write!(f, "contender {contender} from {from:?} to {to:?} (token {token})")
+    }
+}
+
+impl fmt::Display for Overlap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, second } = self;
+        write!(f, "two holders of {:?}: {first}, and {second}", first.resource)
+    }
+}
+
+impl fmt::Display for Residue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = self.0.iter().map(|(name, keys)| format!("{keys} on {name}"));
+        write!(f, "keys are left: {}", told.collect::<Vec<_>>().join(", "))
+    }
+}
+
+impl Error for Overlap {}
+impl Error for Residue {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    fn record(millis: u64, contender: usize, event: Event) -> Record {
+        let token = format!("t{contender}").into();
+        Record { at: at(millis), contender, resource: "r".into(), token, event }
+    }
+
+    fn granted(millis: u64, contender: usize, until: u64) -> Record {
+        record(millis, contender, Event::Granted { until: at(until) })
+    }
+
+    #[test]
+    fn holders_one_after_the_other_are_right() {
+        let history = [
+            granted(0, 1, 100),
+            record(50, 1, Event::Released),
+            granted(50, 2, 150),
+            granted(150, 3, 250),
+            record(160, 3, Event::Lost),
+            granted(160, 1, 260),
+        ];
+        assert_eq!(check(&history), Ok(4));
+    }
+
+    #[test]
+    fn two_holders_at_one_time_are_told_in_words() {
+        let overlap = check(&[granted(0, 1, 100), granted(99, 2, 199)]).unwrap_err();
+        assert_eq!(
+            overlap.to_string(),
+            "two holders of \"r\": contender 1 from 0ns to 100ms (token t1), \
+             and contender 2 from 99ms to 199ms (token t2)"
+        );
+    }
+
+    #[test]
+    fn a_claim_of_no_length_is_none() {
+        assert_eq!(check(&[granted(0, 1, 100), granted(50, 2, 50)]), Ok(1));
+    }
+
+    #[test]
+    fn each_resource_is_judged_by_itself() {
+        let other = Record { resource: "other".into(), ..granted(30, 2, 40) };
+        let history = [granted(0, 1, 100), other, granted(100, 3, 110)];
+        assert_eq!(check(&history), Ok(3));
+        let history = [&history[..], &[granted(105, 4, 120)]].concat();
+        assert_eq!(check(&history).unwrap_err().first.contender, 3);
+    }
+
+    #[test]
+    fn the_order_of_the_records_of_different_contenders_is_of_no_account() {
+        assert_eq!(check(&[granted(50, 2, 60), granted(0, 1, 40)]), Ok(2));
+        assert!(check(&[granted(50, 2, 60), granted(0, 1, 51)]).is_err());
+    }
+
+    #[test]
+    fn an_extension_prolongs_the_claim_over_a_gap_too() {
+        let extended = [granted(0, 1, 100), granted(90, 1, 190), granted(180, 2, 280)];
+        assert!(check(&extended).is_err());
+        let revived = [granted(0, 1, 100), granted(110, 2, 115), granted(120, 1, 220)];
+        assert!(check(&revived).is_err());
+        let again = [granted(0, 1, 100), record(100, 1, Event::Lost), granted(110, 2, 115)];
+        assert_eq!(check(&[&again[..], &[granted(120, 1, 220)]].concat()), Ok(3));
+    }
+
+    #[test]
+    fn what_ends_after_the_lease_does_not_prolong_it() {
+        let history = [granted(0, 1, 100), granted(120, 2, 220), record(150, 1, Event::Released)];
+        assert_eq!(check(&history), Ok(2));
+    }
+
+    #[test]
+    fn keys_that_are_left_are_told_by_master() {
+        let keys = |left| [("a:1".to_owned(), 0), ("b:1".to_owned(), left)];
+        assert_eq!(no_residue(keys(0)), Ok(()));
+        assert_eq!(no_residue(keys(2)).unwrap_err().to_string(), "keys are left: 2 on b:1");
+    }
+}

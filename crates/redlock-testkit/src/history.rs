@@ -1,0 +1,121 @@
+//! `History`: what contenders for locks saw, in the order in which they saw it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redlock_core::{Clock, Instant};
+
+/// What a contender saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// It began to try.
+    Invoked,
+    /// It holds the lock until the instant given. Also said again for every extension.
+    Granted {
+        /// Until when, on the history's clock.
+        until: Instant,
+    },
+    /// It does not hold the lock.
+    Refused,
+    /// It does not know, and so must not use the lock.
+    Unknown,
+    /// It stopped using the lock.
+    Released,
+    /// It was told that the lock is lost.
+    Lost,
+}
+
+/// One line of a [`History`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Record {
+    /// When.
+    pub at: Instant,
+    /// Who.
+    pub contender: usize,
+    /// Of which resource.
+    pub resource: Arc<str>,
+    /// Signed with which token; empty where there is none yet.
+    pub token: Arc<str>,
+    /// What.
+    pub event: Event,
+}
+
+/// A log that many contenders write into, all by one clock.
+#[derive(Debug)]
+pub struct History {
+    clock: Clock,
+    records: Mutex<Vec<Record>>,
+}
+
+impl History {
+    /// An empty history by `clock`, which must also be the clock of the locks under test: the
+    /// ends of their leases are compared with it.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, records: Mutex::default() }
+    }
+
+    /// The log of one contender for one resource.
+    pub fn contender(self: &Arc<Self>, contender: usize, resource: &str) -> Contender {
+        Contender { history: self.clone(), contender, resource: resource.into() }
+    }
+
+    /// All that was seen so far.
+    pub fn records(&self) -> Vec<Record> {
+        self.log().clone()
+    }
+
+    /// No code that holds this lock can panic half-way through a change.
+    fn log(&self) -> MutexGuard<'_, Vec<Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes into a [`History`] in the name of one contender for one resource.
+#[derive(Clone, Debug)]
+pub struct Contender {
+    history: Arc<History>,
+    contender: usize,
+    resource: Arc<str>,
+}
+
+impl Contender {
+    /// Call this before trying.
+    pub fn invoke(&self) {
+        self.record("", Event::Invoked);
+    }
+
+    /// Call this when the lock is held, and after every extension, with the end of the lease.
+    pub fn granted(&self, token: &str, until: Instant) {
+        self.record(token, Event::Granted { until });
+    }
+
+    /// Call this when the lock is not held.
+    pub fn refused(&self) {
+        self.record("", Event::Refused);
+    }
+
+    /// Call this when it is not known whether the lock is held.
+    pub fn unknown(&self) {
+        self.record("", Event::Unknown);
+    }
+
+    /// Call this *before* the release is sent: from then on the lock may be another's.
+    pub fn released(&self, token: &str) {
+        self.record(token, Event::Released);
+    }
+
+    /// Call this when the lock is known to be lost.
+    pub fn lost(&self, token: &str) {
+        self.record(token, Event::Lost);
+    }
+
+    fn record(&self, token: &str, event: Event) {
+        let (contender, resource) = (self.contender, self.resource.clone());
+        let token = token.into();
+        // The clock is read under the lock, so that the log is in the order of its instants.
+        let mut log = self.history.log();
+        let at = self.history.clock.now();
+        log.push(Record { at, contender, resource, token, event });
+    }
+}

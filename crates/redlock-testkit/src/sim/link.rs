@@ -1,0 +1,122 @@
+//! `Link`: one client's connection to a simulated master, and what is on its way there.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+use redlock_core::{Answer, Instant, NodeState, Op, VoteSlot};
+
+/// How long one way takes.
+pub(super) type Delay = RangeInclusive<Duration>;
+
+pub(super) type Changed = Arc<dyn Fn() + Send + Sync>;
+
+/// A request on its way. One whose connection broke has no slot any more, and may arrive still.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) op: Op,
+    pub(super) slot: Option<VoteSlot>,
+    pub(super) due: Instant,
+}
+
+/// A reply on its way.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) slot: VoteSlot,
+    pub(super) answer: Answer,
+    pub(super) due: Instant,
+}
+
+pub(super) struct Link {
+    pub(super) request_delay: Delay,
+    pub(super) reply_delay: Delay,
+    pub(super) lose_requests: bool,
+    pub(super) lose_replies: bool,
+    pub(super) partitioned: bool,
+    pub(super) connected: bool,
+    pub(super) requests: VecDeque<Request>,
+    pub(super) replies: VecDeque<Reply>,
+    /// Owed answers that will never come over this connection.
+    pub(super) swallowed: Vec<VoteSlot>,
+    /// Who wants to hear of a change of state, by number.
+    pub(super) listeners: Vec<(u64, Changed)>,
+    /// The state that the listeners know.
+    pub(super) told: NodeState,
+}
+
+impl Link {
+    pub(super) fn new(state: NodeState) -> Self {
+        let at_once = Duration::ZERO..=Duration::ZERO;
+        Self {
+            request_delay: at_once.clone(),
+            reply_delay: at_once,
+            lose_requests: false,
+            lose_replies: false,
+            partitioned: false,
+            connected: true,
+            requests: VecDeque::new(),
+            replies: VecDeque::new(),
+            swallowed: Vec::new(),
+            listeners: Vec::new(),
+            told: state,
+        }
+    }
+
+    /// Whether bytes pass in both directions, so that a connection can be made.
+    pub(super) fn passable(&self) -> bool {
+        !(self.partitioned || self.lose_requests || self.lose_replies)
+    }
+
+    /// Puts a request on its way. The first in the queue holds up those behind it: on one
+    /// connection nothing overtakes.
+    pub(super) fn send(&mut self, op: Op, slot: VoteSlot, now: Instant, rng: &mut StdRng) {
+        if self.lose_requests {
+            self.swallowed.push(slot);
+            return;
+        }
+        let due = now.saturating_add(pick(&self.request_delay, rng));
+        self.requests.push_back(Request { op, slot: Some(slot), due });
+    }
+
+    /// Puts a reply on its way, behind those that went before it in the same manner.
+    pub(super) fn reply(&mut self, slot: VoteSlot, answer: Answer, now: Instant, rng: &mut StdRng) {
+        if self.lose_replies {
+            self.swallowed.push(slot);
+            return;
+        }
+        let due = now.saturating_add(pick(&self.reply_delay, rng));
+        self.replies.push_back(Reply { slot, answer, due });
+    }
+
+    /// Ends the connection and hands back the slots of all that was owed. Of the requests on
+    /// their way the first few, by the seed, arrive all the same, later.
+    #[must_use]
+    pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<VoteSlot> {
+        self.connected = false;
+        let mut owed: Vec<_> = self.replies.drain(..).map(|reply| reply.slot).collect();
+        owed.append(&mut self.swallowed);
+        owed.extend(self.requests.iter_mut().filter_map(|request| request.slot.take()));
+        if !self.requests.is_empty() {
+            self.requests.truncate(rng.random_range(0..=self.requests.len()));
+        }
+        owed
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("state", &self.told)
+            .field("requests", &self.requests.len())
+            .field("replies", &self.replies.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn pick(delay: &Delay, rng: &mut StdRng) -> Duration {
+    if delay.start() < delay.end() { rng.random_range(delay.clone()) } else { *delay.start() }
+}

@@ -1,0 +1,149 @@
+//! `Master`: what the simulated server does with a request, as the real one's scripts do it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use redlock_core::{Answer, Cause, Instant, Op, Verb, Verdict};
+
+use super::clock::WallClock;
+
+/// One request that a simulated master has carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Executed {
+    /// When, on the simulation's clock.
+    pub at: Instant,
+    /// What was asked.
+    pub verb: Verb,
+    /// Of which key.
+    pub key: Vec<u8>,
+    /// Signed with which token; empty for [`Verb::Inspect`].
+    pub token: String,
+    /// What the master said, whether or not its reply ever arrived.
+    pub verdict: Verdict,
+}
+
+/// The longest part of a value that is told to those who do not own it.
+const HOLDER_MAX: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Master {
+    pub(super) clock: WallClock,
+    /// With this set, nothing is carried out and every request gets this error.
+    pub(super) error: Option<String>,
+    pub(super) log: Vec<Executed>,
+    keys: HashMap<Vec<u8>, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    value: Vec<u8>,
+    /// Milliseconds on the master's clock.
+    expire_at: i64,
+}
+
+impl Master {
+    pub(super) fn new(now: Instant) -> Self {
+        let clock = WallClock::new(now);
+        Self { clock, error: None, log: Vec::new(), keys: HashMap::new() }
+    }
+
+    pub(super) fn execute(&mut self, now: Instant, op: &Op) -> Answer {
+        let answer = match &self.error {
+            Some(error) => Answer::unknown(Cause::ErrorReply(error.clone())),
+            None => self.answer(now, op),
+        };
+        self.log.push(Executed {
+            at: now,
+            verb: op.verb(),
+            key: op.key().to_vec(),
+            token: String::from_utf8_lossy(op.token()).into_owned(),
+            verdict: answer.verdict.clone(),
+        });
+        answer
+    }
+
+    fn answer(&mut self, now: Instant, op: &Op) -> Answer {
+        self.expire(now, op.key());
+        match op.verb() {
+            Verb::Acquire { px } => self.acquire(now, op, px),
+            Verb::Extend { px } => self.extend(now, op, px),
+            Verb::Release => self.release(op),
+            Verb::Inspect => self.told(now, op.key()).unwrap_or_else(Answer::granted),
+        }
+    }
+
+    fn acquire(&mut self, now: Instant, op: &Op, px: u64) -> Answer {
+        if px == 0 {
+            let error = "ERR invalid expire time in 'set' command";
+            return Answer::unknown(Cause::ErrorReply(error.into()));
+        }
+        if self.keys.contains_key(op.key()) {
+            return Answer::refused();
+        }
+        self.put(now, op.key(), op.token(), px);
+        Answer::granted()
+    }
+
+    fn extend(&mut self, now: Instant, op: &Op, px: u64) -> Answer {
+        let expire_at = self.deadline(now, px);
+        match self.keys.get_mut(op.key()) {
+            None => Answer::refused(),
+            Some(entry) if entry.value == op.token() => {
+                entry.expire_at = entry.expire_at.max(expire_at);
+                Answer::granted()
+            }
+            Some(_) => self.told(now, op.key()).unwrap_or_else(Answer::refused),
+        }
+    }
+
+    fn release(&mut self, op: &Op) -> Answer {
+        if self.keys.get(op.key()).is_some_and(|entry| entry.value == op.token()) {
+            self.keys.remove(op.key());
+            return Answer::granted();
+        }
+        Answer::refused()
+    }
+
+    /// A refusal that says who holds the key; none when nobody does.
+    fn told(&self, now: Instant, key: &[u8]) -> Option<Answer> {
+        let entry = self.keys.get(key)?;
+        let holder = entry.value[..entry.value.len().min(HOLDER_MAX)].to_vec();
+        let left = entry.expire_at - self.clock.millis(now);
+        let left = Duration::from_millis(left.max(0).unsigned_abs());
+        Some(Answer::refused().held_by(holder, Some(left)))
+    }
+
+    pub(super) fn put(&mut self, now: Instant, key: &[u8], value: &[u8], px: u64) {
+        let expire_at = self.deadline(now, px);
+        self.keys.insert(key.to_vec(), Entry { value: value.to_vec(), expire_at });
+    }
+
+    pub(super) fn holder(&self, now: Instant, key: &[u8]) -> Option<&[u8]> {
+        let entry = self.keys.get(key).filter(|entry| self.alive(now, entry))?;
+        Some(&entry.value)
+    }
+
+    pub(super) fn count(&self, now: Instant) -> usize {
+        self.keys.values().filter(|entry| self.alive(now, entry)).count()
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.keys.clear();
+    }
+
+    fn expire(&mut self, now: Instant, key: &[u8]) {
+        if self.keys.get(key).is_some_and(|entry| !self.alive(now, entry)) {
+            self.keys.remove(key);
+        }
+    }
+
+    /// Redis keeps a key through the whole millisecond in which it expires.
+    fn alive(&self, now: Instant, entry: &Entry) -> bool {
+        self.clock.millis(now) <= entry.expire_at
+    }
+
+    fn deadline(&self, now: Instant, px: u64) -> i64 {
+        self.clock.millis(now).saturating_add_unsigned(px)
+    }
+}

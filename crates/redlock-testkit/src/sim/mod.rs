@@ -1,0 +1,89 @@
+//! Simulated masters: Redis as far as a lock can tell, with faults at the turn of a switch.
+//!
+//! In reading order: `master` (keys, expiry, what each request does), `clock` (the master's own,
+//! which may be wrong), `link` (one connection and what is on its way), `node` (the seam and the
+//! switches), `nemesis` (who turns them).
+
+mod clock;
+mod link;
+mod master;
+mod nemesis;
+mod node;
+mod world;
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use redlock_core::{Clock, Node};
+
+pub use master::Executed;
+pub use nemesis::{Action, Fault, Nemesis, Step};
+pub use node::SimNode;
+
+/// Several simulated masters, as one client of them sees them.
+///
+/// Give [`SimNodes::nodes`] and [`SimNodes::clock`] to a lock, then turn the switches of each
+/// [`SimNode`], by hand or by a [`Nemesis`]:
+///
+/// ```
+/// use redlock_testkit::SimNodes;
+///
+/// let masters = SimNodes::new(5, 42);
+/// masters[0].hold();
+/// masters[1].partition();
+/// masters[2].put("orders:42", "a stranger", 10_000);
+/// assert_eq!(masters[2].holder("orders:42").as_deref(), Some("a stranger"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct SimNodes {
+    nodes: Vec<Arc<SimNode>>,
+    clock: Clock,
+}
+
+impl SimNodes {
+    /// `n` empty masters. Every random choice that they make follows from `seed`.
+    ///
+    /// Make them inside the runtime whose time they shall follow; in a paused one of a single
+    /// thread, a run repeats itself exactly.
+    pub fn new(n: usize, seed: u64) -> Self {
+        let clock = Clock::paused();
+        let mut seeds = StdRng::seed_from_u64(seed);
+        let node = |i| SimNode::new(format!("sim-{i}:6379"), seeds.random(), clock.clone());
+        Self { nodes: (0..n).map(node).collect(), clock: clock.clone() }
+    }
+
+    /// The same masters as another client sees them: over connections, and with network faults,
+    /// of its own.
+    #[must_use]
+    pub fn another_client(&self) -> Self {
+        let nodes = self.nodes.iter().map(|node| node.another_client()).collect();
+        Self { nodes, clock: self.clock.clone() }
+    }
+
+    /// The masters in the form in which a lock takes them.
+    pub fn nodes(&self) -> Vec<Arc<dyn Node>> {
+        self.nodes.iter().map(|node| Arc::clone(node) as Arc<dyn Node>).collect()
+    }
+
+    /// The clock of the simulation, which follows tokio's and is right.
+    pub fn clock(&self) -> Clock {
+        self.clock.clone()
+    }
+
+    /// How many keys each master has, for [`no_residue`].
+    ///
+    /// [`no_residue`]: crate::no_residue
+    pub fn keys(&self) -> Vec<(String, usize)> {
+        self.nodes.iter().map(|node| (node.name().to_owned(), node.keys())).collect()
+    }
+}
+
+impl Deref for SimNodes {
+    type Target = [Arc<SimNode>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.nodes
+    }
+}

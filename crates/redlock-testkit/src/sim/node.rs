@@ -1,0 +1,277 @@
+//! `SimNode`: a simulated master behind the [`Node`] seam, with a switch for every fault.
+
+use std::fmt;
+use std::future::pending;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use redlock_core::{Clock, Node, NodeState, Op, VoteSlot};
+use tokio::runtime::Handle;
+
+use super::link::Changed;
+use super::master::Executed;
+use super::world::{Outbox, World};
+
+/// One simulated Redis master, as one client of it sees it.
+///
+/// Without delays it answers before [`Node::submit`] returns, inside or outside of a runtime.
+/// With delays it needs a runtime; they are as exact as tokio's timer, which counts whole
+/// milliseconds. It answers without being driven: [`Node::drive`] only tells of changes.
+///
+/// *Network* faults (delays, losses, partition) belong to this client alone. *Server* faults
+/// (hold, down, restart, flush, clock, errors) and the keys are the same for all clients of the
+/// master; [`SimNode::another_client`] makes a second one.
+///
+/// A connection that breaks answers all it owes with *unknown*. What was already on its way is
+/// carried out or not, by the seed, but in order, and never after something that was submitted on
+/// the next connection.
+pub struct SimNode {
+    name: String,
+    world: Arc<Mutex<World>>,
+    link: usize,
+}
+
+impl SimNode {
+    /// An empty master that shows the time of `clock` and makes its random choices from `seed`.
+    pub fn new(name: impl Into<String>, seed: u64, clock: Clock) -> Arc<Self> {
+        let mut world = World::new(clock, seed);
+        let link = world.connect();
+        Arc::new(Self { name: name.into(), world: Arc::new(Mutex::new(world)), link })
+    }
+
+    /// The same master, over another connection with network faults of its own.
+    #[must_use]
+    pub fn another_client(&self) -> Arc<Self> {
+        let link = self.world().connect();
+        Arc::new(Self { name: self.name.clone(), world: self.world.clone(), link })
+    }
+
+    /// How long requests and replies take on their way from now on. Default zero for both.
+    /// Whatever is drawn, nothing overtakes on one connection.
+    pub fn delay(&self, requests: RangeInclusive<Duration>, replies: RangeInclusive<Duration>) {
+        self.change(|world, link, _| {
+            world.links[link].request_delay = requests;
+            world.links[link].reply_delay = replies;
+        });
+    }
+
+    /// Whether requests vanish on their way. Setting it back makes a new connection, as a client
+    /// does after a while of silence.
+    pub fn lose_requests(&self, lose: bool) {
+        self.change(|world, link, outbox| {
+            if std::mem::replace(&mut world.links[link].lose_requests, lose) && !lose {
+                world.cut(link, outbox);
+            }
+        });
+    }
+
+    /// Whether replies vanish on their way, so that the master does what nobody hears of. Setting
+    /// it back makes a new connection, as a client does after a while of silence.
+    pub fn lose_replies(&self, lose: bool) {
+        self.change(|world, link, outbox| {
+            if std::mem::replace(&mut world.links[link].lose_replies, lose) && !lose {
+                world.cut(link, outbox);
+            }
+        });
+    }
+
+    /// Breaks the connection; there is no new one before [`SimNode::heal`].
+    pub fn partition(&self) {
+        self.change(|world, link, outbox| {
+            world.links[link].partitioned = true;
+            world.cut(link, outbox);
+        });
+    }
+
+    /// Lets the client reach the master again.
+    pub fn heal(&self) {
+        self.change(|world, link, _| world.links[link].partitioned = false);
+    }
+
+    /// Stops the server process as `SIGSTOP` does: requests wait, its clock goes on.
+    pub fn hold(&self) {
+        self.change(|world, _, _| world.held = true);
+    }
+
+    /// Lets a held server process go on with what has been waiting.
+    pub fn release(&self) {
+        self.change(|world, _, _| world.held = false);
+    }
+
+    /// Nobody listens any more: connections break, and new ones are refused. The keys stay.
+    pub fn down(&self) {
+        self.change(|world, _, outbox| {
+            world.listening = false;
+            world.cut_all(outbox);
+        });
+    }
+
+    /// The same process listens again. For a new one use [`SimNode::crash_and_restart`] before.
+    pub fn up(&self) {
+        self.change(|world, _, _| world.listening = true);
+    }
+
+    /// Ends the server process and starts another, with the keys of the old one (a persistent
+    /// master that syncs every write) or without any. A master that is down stays down.
+    pub fn crash_and_restart(&self, keep_data: bool) {
+        self.change(|world, _, outbox| world.restart(keep_data, outbox));
+    }
+
+    /// Deletes all keys, as `FLUSHALL` does.
+    pub fn flush(&self) {
+        self.change(|world, _, _| world.master.flush());
+    }
+
+    /// Sets the master's clock by so many milliseconds, forward or back.
+    pub fn step_clock(&self, millis: i64) {
+        self.change(|world, _, _| world.master.clock.step(millis));
+    }
+
+    /// How fast the master's clock runs from now on; 1.0 is right.
+    pub fn set_clock_rate(&self, rate: f64) {
+        self.change(|world, _, _| {
+            let now = world.clock.now();
+            world.master.clock.set_rate(now, rate);
+        });
+    }
+
+    /// Answers every request with this error, such as `OOM ...`, and carries nothing out; or no
+    /// longer.
+    pub fn error_replies(&self, error: Option<&str>) {
+        self.change(|world, _, _| world.master.error = error.map(str::to_owned));
+    }
+
+    /// Sets a key for `px` milliseconds, whoever holds it: what a stranger's `SET` does.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, px: u64) {
+        self.change(|world, _, _| {
+            let now = world.clock.now();
+            world.master.put(now, key.as_ref(), value.as_ref(), px);
+        });
+    }
+
+    /// The value of a key that is alive now, on the master's own clock.
+    pub fn holder(&self, key: impl AsRef<[u8]>) -> Option<String> {
+        let world = self.world();
+        let value = world.master.holder(world.clock.now(), key.as_ref())?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    }
+
+    /// How many keys are alive now, on the master's own clock.
+    pub fn keys(&self) -> usize {
+        let world = self.world();
+        world.master.count(world.clock.now())
+    }
+
+    /// Everything the master has carried out so far, in order, whoever asked for it.
+    pub fn log(&self) -> Vec<Executed> {
+        self.world().master.log.clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut World, usize, &mut Outbox)) {
+        let link = self.link;
+        turn(&self.world, |world, outbox| change(world, link, outbox));
+    }
+
+    /// No code that holds this lock can panic half-way through a change.
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node for SimNode {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn submit(&self, op: Op, slot: VoteSlot) {
+        self.change(|world, link, outbox| match world.state(link) {
+            NodeState::Down(cause) => {
+                outbox.votes.push((slot, redlock_core::Answer::unsent(cause)));
+            }
+            _ => {
+                let now = world.clock.now();
+                world.links[link].send(op, slot, now, &mut world.rng);
+            }
+        });
+    }
+
+    fn state(&self) -> NodeState {
+        self.world().state(self.link)
+    }
+
+    fn drive(self: Arc<Self>, changed: Changed) -> Option<BoxFuture<'static, ()>> {
+        let driven = Driven::new(self, changed);
+        Some(Box::pin(async move {
+            let _driven = driven;
+            pending().await
+        }))
+    }
+}
+
+impl fmt::Debug for SimNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimNode")
+            .field("name", &self.name)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Keeps a listener for as long as somebody drives the node.
+struct Driven {
+    node: Arc<SimNode>,
+    number: u64,
+}
+
+impl Driven {
+    fn new(node: Arc<SimNode>, changed: Changed) -> Self {
+        let mut world = node.world();
+        let listeners = &mut world.links[node.link].listeners;
+        let number = listeners.last().map_or(0, |(last, _)| last + 1);
+        listeners.push((number, changed));
+        drop(world);
+        Self { node, number }
+    }
+}
+
+/// Whoever stops driving the node ends its connection; the next use makes a new one.
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.node.change(|world, link, outbox| {
+            world.links[link].listeners.retain(|(number, _)| *number != self.number);
+            world.cut(link, outbox);
+        });
+    }
+}
+
+/// Changes the world, lets happen what is due, tells who is concerned, and sets the timer.
+fn turn(world: &Arc<Mutex<World>>, change: impl FnOnce(&mut World, &mut Outbox)) {
+    let mut outbox = Outbox::default();
+    let mut locked = world.lock().unwrap_or_else(PoisonError::into_inner);
+    change(&mut locked, &mut outbox);
+    locked.settle(&mut outbox);
+    wake_later(world, &mut locked);
+    drop(locked);
+    outbox.deliver();
+}
+
+/// Has the world woken when there is something to do, unless it will be by then.
+fn wake_later(world: &Arc<Mutex<World>>, locked: &mut World) {
+    let Some(due) = locked.next_due() else { return };
+    // The runtime of the last timer may be gone, and the timer with it.
+    let set = locked.timer.as_ref().is_some_and(|(at, task)| *at <= due && !task.is_finished());
+    let Ok(runtime) = Handle::try_current() else { return };
+    if set {
+        return;
+    }
+    let (world, after) = (world.clone(), due.saturating_since(locked.clock.now()));
+    let task = runtime.spawn(async move {
+        tokio::time::sleep(after).await;
+        turn(&world, |world, _| world.timer = None);
+    });
+    if let Some((_, late)) = locked.timer.replace((due, task)) {
+        late.abort();
+    }
+}

@@ -1,0 +1,32 @@
+//! What the conformance tests run on here: a simulated master.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::Node;
+use redlock_testkit::{SimNode, SimNodes};
+
+pub(crate) struct Backend {
+    master: Arc<SimNode>,
+}
+
+impl Backend {
+    pub(crate) async fn start() -> Self {
+        tokio::time::pause();
+        Self { master: SimNodes::new(1, 0)[0].clone() }
+    }
+
+    pub(crate) fn node(&self) -> Arc<dyn Node> {
+        self.master.clone()
+    }
+
+    /// Lets so much of the master's time pass.
+    pub(crate) async fn pass(&self, time: Duration) {
+        tokio::time::advance(time).await;
+    }
+
+    /// Sets a key as a stranger would.
+    pub(crate) async fn put(&self, key: &[u8], value: &[u8], px: u64) {
+        self.master.put(key, value, px);
+    }
+}

@@ -1,0 +1,46 @@
+//! Runs that repeat themselves: each in a paused runtime of its own, from one seed.
+
+use std::ops::Range;
+
+use tokio::runtime::Builder;
+
+/// The variable that names the one seed to run.
+const SEED: &str = "REDLOCK_SEED";
+
+/// Runs `run` in virtual time.
+pub(crate) fn simulate<R>(run: impl Future<Output = R>) -> R {
+    Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(run)
+}
+
+/// Runs `run` for every seed, or for the one in `REDLOCK_SEED`, and tells how to replay the first
+/// that fails.
+pub(crate) fn each<F>(test: &str, seeds: Range<u64>, run: impl Fn(u64) -> F)
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    let seeds = match std::env::var(SEED) {
+        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).expect("REDLOCK_SEED is a number"),
+        Err(_) => seeds,
+    };
+    for seed in seeds {
+        let _replay = Replay { test, seed };
+        if let Err(error) = simulate(run(seed)) {
+            panic!("seed {seed}: {error:#}");
+        }
+    }
+}
+
+/// Tells how to run one seed again when its run ends in a panic, whoever panicked.
+struct Replay<'a> {
+    test: &'a str,
+    seed: u64,
+}
+
+impl Drop for Replay<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let Self { test, seed } = self;
+            eprintln!("replay it with: {SEED}={seed} cargo test -p tests --test sim {test}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Uncontended acquire and release, one task, on 1, 3, 5 and 7 masters.
 
+#![allow(clippy::expect_used, reason = "criterion's closures cannot fail otherwise")]
+
 mod support;
 
 use std::time::{Duration, Instant};

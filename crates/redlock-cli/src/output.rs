@@ -19,10 +19,10 @@ pub(crate) struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    pub(crate) fn new(guard: &Guard, token: &'a str, ttl: Duration) -> Self {
+    pub(crate) fn new(guard: &'a Guard, ttl: Duration) -> Self {
         Self {
             key: guard.resource().to_string(),
-            token,
+            token: guard.token().as_str(),
             fencing_token: guard.fencing_token().map(|fence| fence.get()),
             ttl_ms: millis(ttl),
             validity_ms: millis(guard.remaining()),

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs};
 
 use anyhow::{Context, anyhow};
-use redlock_quorum::{Guard, Lease, Owed, Redlock, Resource, Said, State, Tls, Votes};
+use redlock_quorum::{Guard, Lease, Owed, Redlock, Resource, Said, Tls, Votes};
 
 use crate::args::Global;
 use crate::duration::Wait;
-use crate::exit::{Failure, UNAVAILABLE};
+use crate::exit::Failure;
 use crate::output;
 use crate::signals::Signals;
 
@@ -94,14 +94,6 @@ impl Session {
         // Whoever is still silent then is taken for timed out.
         let _ = tokio::time::timeout(self.node_timeout, all_said).await;
         guard.votes()
-    }
-
-    /// The token that signs a lock that is held, as a quorum of masters has it.
-    pub(crate) async fn token(&self, guard: &Guard) -> Result<String, Failure> {
-        match self.redlock.status(guard.resource()).await.state {
-            State::Held { token, .. } => Ok(token),
-            _ => Err(Failure::new(UNAVAILABLE, anyhow!("{} went silent at once", self.key))),
-        }
     }
 
     /// Tells, to those who asked for it, what each master said.

@@ -115,6 +115,9 @@ pub struct Vote {
     pub attempt: u32,
     /// Our clock before the request was handed to the socket.
     pub sent_at: Instant,
+    /// Our clock when the reply was read, where the node has looked: several replies are read at
+    /// a time, and the clock once for all of them.
+    pub read_at: Option<Instant>,
     /// What it said.
     pub answer: Answer,
 }
@@ -152,20 +155,25 @@ impl VoteSlot {
 
     /// Casts the vote, whether or not anybody still waits for it.
     pub fn cast(mut self, answer: Answer) {
-        self.deliver(answer);
+        self.deliver(answer, None);
     }
 
-    fn deliver(&mut self, answer: Answer) {
+    /// The same for an answer that was read at `read_at`, a moment ago.
+    pub fn cast_at(mut self, answer: Answer, read_at: Instant) {
+        self.deliver(answer, Some(read_at));
+    }
+
+    fn deliver(&mut self, answer: Answer, read_at: Option<Instant>) {
         if let Some(ballot) = self.ballot.take() {
             let (master, attempt, sent_at) = (self.master, self.attempt, self.sent_at);
-            ballot.cast(Vote { master, attempt, sent_at, answer });
+            ballot.cast(Vote { master, attempt, sent_at, read_at, answer });
         }
     }
 }
 
 impl Drop for VoteSlot {
     fn drop(&mut self) {
-        self.deliver(Answer::unknown(Cause::ConnectionClosed));
+        self.deliver(Answer::unknown(Cause::ConnectionClosed), None);
     }
 }
 

@@ -22,7 +22,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use redlock_core::Resource;
+use redlock_core::{Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -219,6 +219,11 @@ impl Guard {
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
         self.guard.resource()
+    }
+
+    /// As [`crate::Guard::token`].
+    pub fn token(&self) -> &Token {
+        self.guard.token()
     }
 
     /// As [`crate::Guard::fencing_token`].

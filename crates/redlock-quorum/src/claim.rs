@@ -233,20 +233,23 @@ impl Claim {
     /// The node timeout has passed: votes that are still out are *unknown*.
     pub(crate) fn time_out(self: &Arc<Self>) {
         let mut board = self.board();
-        if let Phase::Voting(_) = board.phase {
-            board.tally.close();
-            board.time_out();
-            let then = self.judge(&mut board);
-            drop(board);
-            self.then(then);
-        }
+        board.time_out();
+        let then = match board.phase {
+            Phase::Voting(_) => {
+                board.tally.close();
+                self.judge(&mut board, self.now())
+            }
+            Phase::Gathering(_) | Phase::Held | Phase::Over => Then::Nothing,
+        };
+        drop(board);
+        self.then(then);
     }
 
     /// The grace for more copies is over: what there is must do.
     pub(crate) fn end_grace(self: &Arc<Self>) {
         let mut board = self.board();
         let then = match board.phase {
-            Phase::Gathering(_) => self.settle_for_what_there_is(&mut board),
+            Phase::Gathering(_) => self.settle_for_what_there_is(&mut board, self.now()),
             _ => Then::Nothing,
         };
         drop(board);
@@ -259,20 +262,17 @@ impl Claim {
     }
 
     /// `master` has confirmed that it holds the key, by a request sent no earlier than `sent_at`.
-    /// Says whether the lease is valid now.
-    pub(crate) fn confirm(&self, master: usize, sent_at: Instant, timing: Timing) -> bool {
+    pub(crate) fn confirm(&self, master: usize, sent_at: Instant, timing: Timing) {
         let mut board = self.board();
         board.holds.confirm(master, sent_at, timing.ttl.validity());
-        self.move_deadline(&mut board);
-        drop(board);
-        self.is_held()
+        self.move_deadline(&board, self.now());
     }
 
     /// There is evidence that `master` does not hold the key any more.
     pub(crate) fn disown(&self, master: usize) {
         let mut board = self.board();
         board.holds.clear(master);
-        self.move_deadline(&mut board);
+        self.move_deadline(&board, self.now());
     }
 
     /// Every later extension is for this TTL.
@@ -311,17 +311,20 @@ impl Claim {
 
     /// Moves the deadline to where the votes put it, unless the lease is over. A lease that has
     /// lapsed in the meantime stays lapsed: no guard is ever revived.
-    fn move_deadline(&self, board: &mut Board) {
+    fn move_deadline(&self, board: &Board, now: Instant) {
         let Phase::Held = board.phase else { return };
         let until = board.holds.valid_until().saturating_sub(self.terms.stop_margin).as_nanos();
+        if self.deadline.load(Ordering::Acquire) == until {
+            return;
+        }
         loop {
             let deadline = self.deadline.load(Ordering::Acquire);
             if deadline == 0 {
                 return;
             }
-            if Instant::from_nanos(deadline) <= self.now() {
+            if Instant::from_nanos(deadline) <= now {
                 self.lapse(deadline);
-            } else if Instant::from_nanos(until) <= self.now() {
+            } else if Instant::from_nanos(until) <= now {
                 return self.end(Ended::Lost(self.lost(Why::NotOurs)));
             } else if self.swap_deadline(deadline, until) {
                 return;
@@ -343,15 +346,15 @@ impl Claim {
     }
 
     /// Looks at an open vote after it has changed.
-    fn judge(self: &Arc<Self>, board: &mut Board) -> Then {
+    fn judge(self: &Arc<Self>, board: &mut Board, now: Instant) -> Then {
         match board.tally.decision() {
             Decision::Open => Then::Nothing,
-            Decision::Lost => self.defeat(board, Defeat::Outvoted),
+            Decision::Lost => self.defeat(board, Defeat::Outvoted, now),
             Decision::Won => {
-                board.decided = self.now();
+                board.decided = now;
                 let enough = board.tally.granted() >= self.terms.min_copies;
                 if enough || board.tally.pending() == 0 {
-                    self.settle_for_what_there_is(board)
+                    self.settle_for_what_there_is(board, now)
                 } else {
                     self.gather(board)
                 }
@@ -373,11 +376,11 @@ impl Claim {
         }
     }
 
-    /// Hands the lease over, if anything of it is left *now*.
-    fn settle_for_what_there_is(self: &Arc<Self>, board: &mut Board) -> Then {
+    /// Hands the lease over, if anything of it is left.
+    fn settle_for_what_there_is(self: &Arc<Self>, board: &mut Board, now: Instant) -> Then {
         let until = board.holds.valid_until().saturating_sub(self.terms.stop_margin);
-        if until <= self.now() {
-            return self.defeat(board, Defeat::TooLate);
+        if until <= now {
+            return self.defeat(board, Defeat::TooLate, now);
         }
         match self.close_vote(board, Phase::Held) {
             None => Then::Nothing,
@@ -388,8 +391,8 @@ impl Claim {
         }
     }
 
-    fn defeat(self: &Arc<Self>, board: &mut Board, defeat: Defeat) -> Then {
-        board.decided = self.now();
+    fn defeat(self: &Arc<Self>, board: &mut Board, defeat: Defeat, now: Instant) -> Then {
+        board.decided = now;
         match self.close_vote(board, Phase::Over) {
             None => Then::Nothing,
             Some(request) => Then::Post(Message::Defeated { claim: self.clone(), request, defeat }),
@@ -434,7 +437,7 @@ impl Claim {
 /// was sent behind it frees it.
 impl Ballot for Claim {
     fn cast(self: Arc<Self>, vote: Vote) {
-        let now = self.now();
+        let now = vote.read_at.unwrap_or_else(|| self.now());
         let mut board = self.board();
         if !vote.answer.sent {
             board.touched &= !(1 << vote.master);
@@ -447,10 +450,10 @@ impl Ballot for Claim {
         let then = match board.phase {
             Phase::Voting(_) | Phase::Gathering(_) => {
                 board.tally.count(&vote.answer.verdict);
-                self.judge(&mut board)
+                self.judge(&mut board, now)
             }
             Phase::Held => {
-                self.move_deadline(&mut board);
+                self.move_deadline(&board, now);
                 Then::Nothing
             }
             Phase::Over => Then::Nothing,

@@ -63,15 +63,21 @@ impl Farewell {
     pub(crate) fn time_out(&self) {
         let mut board = self.board();
         if let Some(reply) = board.reply.take() {
-            let _ = reply.send(Err(self.unconfirmed(&board)));
+            let outcome = if board.is_free() { Ok(()) } else { Err(self.unconfirmed(&board)) };
+            let _ = reply.send(outcome);
         }
     }
 
-    /// Answers whoever waits, once the outcome is certain.
+    /// Answers whoever waits, once the outcome is certain: a quorum had our key, or a quorum had
+    /// not, or too many are silent to tell.
     fn conclude(&self, board: &mut Board) {
         let open = board.said.iter().filter(|said| **said == Said::Pending).count();
-        let outcome = if board.acknowledged >= board.needed {
-            if board.deleted > 0 { Ok(()) } else { Err(self.not_ours(board)) }
+        let outcome = if board.deleted >= board.needed {
+            Ok(())
+        } else if board.acknowledged - board.deleted >= board.needed {
+            Err(self.not_ours(board))
+        } else if board.is_free() && open == 0 {
+            Ok(())
         } else if board.acknowledged + open < board.needed {
             Err(self.unconfirmed(board))
         } else {
@@ -103,6 +109,14 @@ impl Farewell {
     /// No code that holds this lock can panic half-way through a change.
     fn board(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Board {
+    /// Whether so many masters are free of the key that others can get a quorum, and some of them
+    /// are because of us.
+    fn is_free(&self) -> bool {
+        self.acknowledged >= self.needed && self.deleted > 0
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::Resource;
+use redlock_core::{Resource, Token};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -56,6 +56,11 @@ impl Guard {
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
         &self.claim.resource
+    }
+
+    /// The token that signs this lock: the value of its key on the masters.
+    pub fn token(&self) -> &Token {
+        &self.claim.token
     }
 
     /// The fencing token of this lease; `None`, because locks do not carry one yet.
@@ -206,6 +211,11 @@ impl Hold {
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
         &self.claim.resource
+    }
+
+    /// As [`Guard::token`].
+    pub fn token(&self) -> &Token {
+        &self.claim.token
     }
 
     /// As [`Guard::fencing_token`].

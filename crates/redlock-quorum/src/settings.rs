@@ -85,6 +85,12 @@ pub enum InvalidRequest {
         "there is no tokio runtime here: call from within one, or use redlock_quorum::blocking"
     )]
     NoRuntime,
+    /// The task that drives the handle has panicked; the handle is of no use any more.
+    #[error(
+        "the task that drives this handle has panicked; its message says why: was the runtime \
+         built with enable_all()?"
+    )]
+    Panicked,
 }
 
 /// Why a handle cannot be built. Nothing was connected.

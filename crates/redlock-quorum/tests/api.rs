@@ -75,6 +75,10 @@ fn every_future_can_be_sent_to_another_thread(redlock: Redlock, guard: Guard, le
 }
 
 #[tokio::test]
+#[expect(
+    clippy::needless_borrows_for_generic_args,
+    reason = "that a borrowed name is taken is the point"
+)]
 async fn a_resource_is_whatever_has_bytes() {
     let servers = RedisServers::start(1).unwrap();
     let redlock = patient(&servers).build().unwrap();

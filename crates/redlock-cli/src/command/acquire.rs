@@ -27,8 +27,7 @@ pub(crate) async fn acquire(global: &Global, args: &Acquire) -> Result<u8, Failu
 /// Prints the token and gives the lock away to whoever reads it. Nobody could use or release a
 /// lock whose token was not printed, so it is released then.
 async fn hand_over(session: &Session, guard: Guard, as_json: bool) -> Result<u8, Failure> {
-    let token = session.token(&guard).await?;
-    match Held::new(&guard, &token, session.ttl).print(as_json) {
+    match Held::new(&guard, session.ttl).print(as_json) {
         Ok(()) => {
             guard.forget();
             Ok(0)

@@ -11,7 +11,7 @@ pub(crate) async fn extend(global: &Global, args: &Extend) -> Result<u8, Failure
     let outcome = match session.resume(&args.token).await {
         Ok(guard) => {
             session.tell("extended", &session.hear_all(&guard).await);
-            let printed = Held::new(&guard, &args.token, ttl).print(args.json);
+            let printed = Held::new(&guard, ttl).print(args.json);
             // Printed or not, it is extended, and its holder has the token.
             guard.forget();
             printed.map(|()| 0)

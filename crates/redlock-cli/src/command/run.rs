@@ -39,8 +39,7 @@ async fn under_lock(
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
-    let token = session.token(&guard).await?;
-    let child = match start(args, &token, &guard, signals) {
+    let child = match start(args, &guard, signals) {
         Ok(child) => child,
         Err(failure) => {
             release(guard).await?;
@@ -60,7 +59,7 @@ async fn under_lock(
     Err(failure)
 }
 
-fn start(args: &Run, token: &str, guard: &Guard, signals: &mut Signals) -> Result<Child, Failure> {
+fn start(args: &Run, guard: &Guard, signals: &mut Signals) -> Result<Child, Failure> {
     let cannot = |error: std::io::Error| {
         let cause = anyhow::Error::new(error).context("the command cannot be started");
         Failure::new(CANNOT_RUN, cause)
@@ -71,7 +70,7 @@ fn start(args: &Run, token: &str, guard: &Guard, signals: &mut Signals) -> Resul
         // Until now Ctrl-Z has stopped this process; from here on the command stops first.
         signals.listen_to(Signal::TSTP).map_err(cannot)?;
     }
-    let token = OsStr::new(token);
+    let token = OsStr::new(guard.token().as_str());
     let fence = output::fence(guard.fencing_token().map(|fence| fence.get()));
     let variables = [
         ("REDLOCK_KEY", args.key.as_os_str()),

@@ -89,13 +89,16 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The URL without what may be secret: everything up to the last `@`, and the query.
+/// The URL without what may be secret: everything up to the last `@`, and the query. Where a `?`
+/// comes before that `@`, nobody can say whether it is part of a password or begins a query.
 fn redact(url: &str) -> String {
-    let url = url.split_once('?').map_or(url, |(head, _)| head);
-    match (url.rsplit_once('@'), url.split_once("://")) {
-        (Some((_, rest)), Some((scheme, _))) => format!("{scheme}://***@{rest}"),
-        (Some((_, rest)), None) => format!("***@{rest}"),
-        (None, _) => url.to_owned(),
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
+    let (head, query) = rest.split_once('?').unwrap_or((rest, ""));
+    match head.rsplit_once('@') {
+        _ if query.contains('@') => format!("{scheme}***"),
+        Some((_, place)) => format!("{scheme}***@{place}"),
+        None => format!("{scheme}{head}"),
     }
 }
 

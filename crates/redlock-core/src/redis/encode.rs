@@ -1,8 +1,9 @@
 //! How an [`Op`] looks on the wire.
 
+use std::cell::RefCell;
 use std::sync::LazyLock;
 
-use redis::{Script, cmd};
+use redis::{Cmd, Script};
 
 use crate::{Op, Verb};
 
@@ -72,20 +73,31 @@ fn script(op: &Op) -> Option<&'static Text> {
 /// The published protocol, literally: `SET key token NX PX milliseconds`.
 fn acquire(op: &Op) -> Vec<u8> {
     let Verb::Acquire { px } = op.verb() else { return Vec::new() };
-    let mut set = cmd("SET");
-    set.arg(op.key()).arg(op.token()).arg("NX").arg("PX").arg(px);
-    set.get_packed_command()
+    pack(|set| {
+        set.arg("SET").arg(op.key()).arg(op.token()).arg("NX").arg("PX").arg(px);
+    })
 }
 
 fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
-    let mut call = cmd(command);
-    call.arg(script).arg(1).arg(op.key());
-    match op.verb() {
-        Verb::Acquire { px } | Verb::Extend { px } => call.arg(op.token()).arg(px),
-        Verb::Release => call.arg(op.token()),
-        Verb::Inspect => &mut call,
-    };
-    call.get_packed_command()
+    pack(|call| {
+        call.arg(command).arg(script).arg(1).arg(op.key());
+        match op.verb() {
+            Verb::Acquire { px } | Verb::Extend { px } => call.arg(op.token()).arg(px),
+            Verb::Release => call.arg(op.token()),
+            Verb::Inspect => call,
+        };
+    })
+}
+
+/// Packs one command. Its parts are gathered in the same place for every command of a thread, so
+/// that only the packed bytes are allocated.
+fn pack(build: impl FnOnce(&mut Cmd)) -> Vec<u8> {
+    thread_local!(static PARTS: RefCell<Cmd> = RefCell::new(Cmd::new()));
+    PARTS.with_borrow_mut(|parts| {
+        parts.clear();
+        build(parts);
+        parts.get_packed_command()
+    })
 }
 
 #[cfg(test)]

@@ -169,7 +169,8 @@ impl<'a> Pump<'a> {
             Ok(()) => {
                 self.filled += len;
                 let outcome = self.settle();
-                self.votes.drain(..).for_each(|(slot, answer)| slot.cast(answer));
+                let now = self.node.clock.now();
+                self.votes.drain(..).for_each(|(slot, answer)| slot.cast_at(answer, now));
                 outcome
             }
         })

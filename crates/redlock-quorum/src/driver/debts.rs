@@ -43,15 +43,16 @@ impl Driver {
         claim.end(Ended::Released);
         self.part_while_closing(claim);
         let timing = claim.timing();
+        let now = self.now();
         let farewell = Farewell::new(
             claim.resource.clone(),
             claim.release_op(),
-            self.expiry(timing),
+            expiry(timing, now),
             claim.touched(),
             self.context.clone(),
             reply,
         );
-        self.bid(farewell, timing);
+        self.bid(farewell, timing, now);
     }
 
     pub(super) fn release_lease(
@@ -62,24 +63,19 @@ impl Driver {
         reply: ReleaseReply,
     ) {
         let op = Op::release(key, lease.token);
-        let (expires, all) = (self.expiry(timing), self.all());
+        let (now, all) = (self.now(), self.all());
+        let expires = expiry(timing, now);
         let context = self.context.clone();
         let farewell = Farewell::new(lease.resource, op, expires, all, context, Some(reply));
-        self.bid(farewell, timing);
+        self.bid(farewell, timing, now);
     }
 
-    fn bid(&mut self, farewell: Arc<Farewell>, timing: Timing) {
-        let now = self.now();
+    fn bid(&mut self, farewell: Arc<Farewell>, timing: Timing, now: Instant) {
         let due = now.saturating_add(timing.node_timeout);
         self.timers.enter(due, Due::Farewell(farewell.clone()));
         self.send(&farewell.op, farewell.owed(), |master| {
             VoteSlot::new(farewell.clone(), master, 0, now)
         });
-    }
-
-    /// When a key that a master has received by now is gone by itself.
-    fn expiry(&self, timing: Timing) -> Instant {
-        self.now().saturating_add(Duration::from_millis(timing.px))
     }
 
     /// The node timeout of a release has passed. What is still on its way is remembered, for
@@ -178,4 +174,9 @@ impl Driver {
             .map(|(_, node)| Owed { node: node.to_string(), resource: resource.clone(), within })
             .collect()
     }
+}
+
+/// When a key that a master has received by now is gone by itself.
+fn expiry(timing: Timing, now: Instant) -> Instant {
+    now.saturating_add(Duration::from_millis(timing.px))
 }

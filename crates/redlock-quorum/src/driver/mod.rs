@@ -150,8 +150,12 @@ impl Driver {
 
     /// Does all there is to do. Ready when the handle is closed and nothing is left to do.
     fn work(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
+        /// After so many turns the other tasks of the runtime get theirs. It is a must: a socket
+        /// that has used up what the runtime lets one task do at a time says "pending, but look
+        /// again", and would be looked at for ever.
+        const TURNS_MAX: usize = 8;
         self.context.mailbox.begin(cx.waker());
-        loop {
+        for _ in 0..TURNS_MAX {
             self.read_inbox();
             self.drive_links();
             self.read_inbox();
@@ -165,6 +169,8 @@ impl Driver {
                 return Poll::Pending;
             }
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn read_inbox(&mut self) {

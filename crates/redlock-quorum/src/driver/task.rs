@@ -21,21 +21,30 @@ use crate::driver::Message;
 pub(crate) struct Slot {
     is_running: AtomicBool,
     was_started: AtomicBool,
+    has_panicked: AtomicBool,
     parked: Mutex<Option<Box<Driver>>>,
 }
 
 impl Slot {
     pub(crate) fn new(driver: Driver) -> Arc<Self> {
         let parked = Mutex::new(Some(Box::new(driver)));
-        let (is_running, was_started) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { is_running, was_started, parked })
+        Arc::new(Self {
+            is_running: AtomicBool::new(false),
+            was_started: AtomicBool::new(false),
+            has_panicked: AtomicBool::new(false),
+            parked,
+        })
     }
 
     /// Makes sure that a task works on the driver.
     ///
     /// # Errors
-    /// [`InvalidRequest::NoRuntime`] when none does and there is no runtime to start one on.
+    /// [`InvalidRequest::NoRuntime`] when none does and there is no runtime to start one on, and
+    /// [`InvalidRequest::Panicked`] when one did until it panicked.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), InvalidRequest> {
+        if self.has_panicked.load(Ordering::SeqCst) {
+            return Err(InvalidRequest::Panicked);
+        }
         if self.is_running() {
             return Ok(());
         }
@@ -113,6 +122,11 @@ impl Future for Task {
 impl Drop for Task {
     fn drop(&mut self) {
         if let Some(mut driver) = self.driver.take() {
+            if std::thread::panicking() {
+                // Whatever made it panic would do so again. Whoever waits is told.
+                self.slot.has_panicked.store(true, Ordering::SeqCst);
+                return driver.context.mailbox.close();
+            }
             driver.disconnect();
             let mut parked = self.slot.parked();
             // From here on whoever leaves a message starts a new task. What came before is dealt

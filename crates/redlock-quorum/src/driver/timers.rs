@@ -1,7 +1,7 @@
 //! `Timers`: all that is to happen later, in one heap under one timer of the runtime.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use redlock_core::Instant;
@@ -37,8 +37,12 @@ pub(super) enum Due {
 }
 
 /// Ordered by time, and by the order of entry where that is the same.
+///
+/// Nearly everything that is entered is due a node timeout from now, and so after whatever was
+/// entered before it: that stands in a lane, where nothing has to be sorted. The rest is in a heap.
 #[derive(Default)]
 pub(super) struct Timers {
+    lane: VecDeque<Entry>,
     heap: BinaryHeap<Reverse<Entry>>,
     entered: u64,
 }
@@ -52,7 +56,12 @@ struct Entry {
 impl Timers {
     pub(super) fn enter(&mut self, at: Instant, due: Due) {
         self.entered += 1;
-        self.heap.push(Reverse(Entry { at, nth: self.entered, due }));
+        let entry = Entry { at, nth: self.entered, due };
+        if self.lane.back().is_none_or(|last| last.at <= at) {
+            self.lane.push_back(entry);
+        } else {
+            self.heap.push(Reverse(entry));
+        }
     }
 
     /// The next thing that is due at `now`.
@@ -60,22 +69,34 @@ impl Timers {
         if self.next()? > now {
             return None;
         }
-        self.heap.pop().map(|Reverse(entry)| entry.due)
+        let is_in_lane = match (self.lane.front(), self.heap.peek()) {
+            (Some(first), Some(Reverse(top))) => first < top,
+            (first, _) => first.is_some(),
+        };
+        if is_in_lane {
+            self.lane.pop_front().map(|entry| entry.due)
+        } else {
+            self.heap.pop().map(|Reverse(entry)| entry.due)
+        }
     }
 
     /// When the next thing is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse(entry)| entry.at)
+        let first = self.lane.front().map(|entry| entry.at);
+        let top = self.heap.peek().map(|Reverse(entry)| entry.at);
+        first.into_iter().chain(top).min()
     }
 
     /// Everything that is still to come, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Due> {
-        self.heap.iter().map(|Reverse(entry)| &entry.due)
+        let heap = self.heap.iter().map(|Reverse(entry)| entry);
+        self.lane.iter().chain(heap).map(|entry| &entry.due)
     }
 
     /// Takes out everything that is still to come.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Due> + '_ {
-        self.heap.drain().map(|Reverse(entry)| entry.due)
+        let heap = self.heap.drain().map(|Reverse(entry)| entry);
+        self.lane.drain(..).chain(heap).map(|entry| entry.due)
     }
 }
 
@@ -96,5 +117,43 @@ impl PartialOrd for Entry {
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.nth).cmp(&(other.at, other.nth))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fired(timers: &mut Timers, now: u64) -> Vec<bool> {
+        let mut fired = Vec::new();
+        while let Some(due) = timers.pop(Instant::from_nanos(now)) {
+            fired.push(matches!(due, Due::Debts));
+        }
+        fired
+    }
+
+    #[test]
+    fn whatever_the_order_of_entry_things_fire_in_the_order_of_time() {
+        for order in [[1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3], [3, 1, 4, 2]] {
+            let mut timers = Timers::default();
+            for at in order {
+                let due = if at == 2 { Due::Debts } else { Due::Start };
+                timers.enter(Instant::from_nanos(at), due);
+            }
+            assert_eq!(timers.next(), Some(Instant::from_nanos(1)));
+            assert_eq!(fired(&mut timers, 3), [false, true, false], "{order:?}");
+            assert_eq!(timers.iter().count(), 1);
+            assert_eq!(fired(&mut timers, 4), [false]);
+            assert_eq!(timers.next(), None);
+        }
+    }
+
+    #[test]
+    fn what_is_due_at_the_same_time_fires_in_the_order_of_entry() {
+        let mut timers = Timers::default();
+        for (at, due) in [(5, Due::Start), (9, Due::Start), (5, Due::Debts)] {
+            timers.enter(Instant::from_nanos(at), due);
+        }
+        assert_eq!(fired(&mut timers, 5), [false, true]);
     }
 }

@@ -1,0 +1,134 @@
+//! Other people's locks respect ours and we respect theirs: the plain `SET NX PX` and the
+//! compare-and-delete of the Redis page, sent by `redis-cli`. Needs `redis-server` and `redis-cli`
+//! on the PATH.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
+mod common;
+
+use std::process::Command;
+
+use common::{eventually, ms, patient, value};
+use redlock_quorum::{AcquireError, Redlock, State, Why};
+use redlock_testkit::{RedisServer, RedisServers};
+
+const KEY: &str = "orders:42";
+
+/// The script of the Redis page, word for word what other clients send.
+const COMPARE_AND_DELETE: &str = r#"if redis.call("get",KEYS[1]) == ARGV[1] then
+    return redis.call("del",KEYS[1])
+else
+    return 0
+end"#;
+
+/// What `redis-cli` prints for one command.
+fn cli(server: &RedisServer, words: &[&str]) -> String {
+    let port = server.port().to_string();
+    let output = Command::new("redis-cli")
+        .args(["-h", "127.0.0.1", "-p", &port])
+        .args(words)
+        .output()
+        .expect(
+            "redis-cli is on the PATH: install the package that has redis-server (redis-tools)",
+        );
+    assert!(output.status.success(), "redis-cli {words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+}
+
+/// How many masters grant a lock to another client.
+fn set_nx(servers: &[RedisServer], token: &str) -> usize {
+    let set = |server| cli(server, &["SET", KEY, token, "NX", "PX", "30000"]);
+    servers.iter().filter(|server| set(server) == "OK").count()
+}
+
+/// How many masters had the key of another client, and have it no more.
+fn delete(servers: &[RedisServer], token: &str) -> usize {
+    let eval = |server| cli(server, &["EVAL", COMPARE_AND_DELETE, "1", KEY, token]);
+    servers.iter().filter(|server| eval(server) == "1").count()
+}
+
+fn five_masters() -> (RedisServers, Redlock) {
+    let servers = RedisServers::start(5).unwrap();
+    let redlock = patient(&servers).build().unwrap();
+    (servers, redlock)
+}
+
+#[tokio::test]
+async fn others_cannot_take_or_delete_what_we_hold() {
+    let (servers, redlock) = five_masters();
+    let guard = redlock.lock(KEY).min_copies(5).await.unwrap();
+    eventually("all five have it", || guard.copies() == 5).await;
+    assert_eq!(set_nx(&servers, "stranger"), 0);
+    assert_eq!(delete(&servers, "stranger"), 0);
+    guard.extend(ms(20_000)).await.unwrap();
+    assert_eq!(set_nx(&servers, "stranger"), 0);
+    guard.release().await.unwrap();
+    eventually("all five are free", || servers.iter().all(|s| value(s, KEY).is_none())).await;
+    assert_eq!(set_nx(&servers, "stranger"), 5, "released means free for everybody");
+}
+
+#[tokio::test]
+async fn we_neither_take_nor_extend_nor_delete_what_another_holds() {
+    let (servers, redlock) = five_masters();
+    assert_eq!(set_nx(&servers, "stranger"), 5);
+    let error = redlock.try_lock(KEY).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Held { .. }), "{error}");
+    let status = redlock.status(KEY).await;
+    assert!(matches!(&status.state, State::Held { token, .. } if token == "stranger"));
+    let untouched = |server: &RedisServer| {
+        let left: i64 = cli(server, &["PTTL", KEY]).parse().unwrap();
+        value(server, KEY).as_deref() == Some("stranger") && (1..=30_000).contains(&left)
+    };
+    assert!(servers.iter().all(untouched));
+    let waiter = tokio::spawn(redlock.lock(KEY).into_future());
+    assert_eq!(delete(&servers, "stranger"), 5);
+    let guard = waiter.await.unwrap().unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_majority_decides_between_us_and_another() {
+    let (servers, redlock) = five_masters();
+    assert_eq!(set_nx(&servers[..3], "stranger"), 3);
+    let error = redlock.try_lock(KEY).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Held { .. }), "{error}");
+    eventually("we leave nothing behind", || {
+        servers[3..].iter().all(|server| value(server, KEY).is_none())
+    })
+    .await;
+    assert_eq!(delete(&servers, "stranger"), 3);
+    assert_eq!(set_nx(&servers[..2], "stranger"), 2);
+    let guard = redlock.try_lock(KEY).await.unwrap();
+    assert_eq!(set_nx(&servers, "another"), 0);
+    guard.extend(ms(20_000)).await.unwrap();
+    let theirs = |server| value(server, KEY).as_deref() == Some("stranger");
+    assert!(servers[..2].iter().all(theirs), "a key that is not ours stays as it is");
+    guard.release().await.unwrap();
+    assert_eq!(delete(&servers, "stranger"), 2);
+}
+
+#[tokio::test]
+async fn whoever_has_our_token_can_release_with_the_script_of_the_page_and_we_notice() {
+    let (servers, redlock) = five_masters();
+    let lease = redlock.lock(KEY).min_copies(5).await.unwrap().into_lease();
+    let guard = redlock.resume(lease.clone()).await.unwrap();
+    assert_eq!(delete(&servers, lease.token.as_str()), 5);
+    assert_eq!(set_nx(&servers, "stranger"), 5);
+    let error = guard.extend(ms(20_000)).await.unwrap_err();
+    assert!(!guard.is_held(), "{error}");
+    assert_eq!(guard.check().unwrap_err().why, Why::NotOurs);
+    guard.release().await.unwrap_err();
+    assert!(servers.iter().all(|server| value(server, KEY).as_deref() == Some("stranger")));
+}
+
+#[tokio::test]
+async fn a_lock_that_another_client_made_can_be_taken_over_by_its_token() {
+    let (servers, redlock) = five_masters();
+    assert_eq!(set_nx(&servers, "d41d8cd98f00b204e9800998ecf8427e"), 5);
+    let token = "d41d8cd98f00b204e9800998ecf8427e";
+    let lease = redlock_quorum::Lease::new(KEY, token, ms(10_000)).unwrap();
+    let guard = redlock.resume(lease).await.unwrap();
+    assert_eq!(delete(&servers, "stranger"), 0);
+    assert_eq!(guard.release().await, Ok(()));
+    assert_eq!(set_nx(&servers, "stranger"), 5);
+}

@@ -2,9 +2,18 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
+mod arena;
 mod backend;
+mod cancellation;
 mod checker_catches_bugs;
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod contenders;
+mod expiry;
+mod extension;
+mod faults;
 mod locker;
+mod mutual_exclusion;
+mod release;
 mod seeds;
+mod waiting;

@@ -29,6 +29,7 @@ pub struct RedlockBuilder {
     clock_guard: Option<Duration>,
     label: Option<String>,
     tls: Tls,
+    seed: Option<u64>,
 }
 
 impl RedlockBuilder {
@@ -129,6 +130,13 @@ impl RedlockBuilder {
         self
     }
 
+    /// Draws the random pauses between attempts from this seed, so that a simulation with it
+    /// repeats itself. Default: another seed for every handle. Tokens never follow from it.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
     /// Checks everything and makes the handle. Connects nothing.
     ///
     /// # Errors
@@ -143,7 +151,8 @@ impl RedlockBuilder {
             mailbox: Arc::default(),
             voting: AtomicUsize::new(0),
         });
-        let driver = Driver::new(context.clone(), masters.clone(), settings.connect_timeout);
+        let seed = self.seed.unwrap_or_else(rand::random);
+        let driver = Driver::new(context.clone(), masters.clone(), settings.connect_timeout, seed);
         Ok(Redlock::new(settings, context, masters, Slot::new(driver)))
     }
 

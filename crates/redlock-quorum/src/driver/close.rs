@@ -77,7 +77,11 @@ impl Driver {
                 Due::Retry(request) => {
                     let _ = request.reply.send(Err(AcquireError::Shutdown));
                 }
-                Due::Attempt(claim) => self.dismiss_claim(claim, &mut held),
+                Due::Attempt(claim) => {
+                    if let Some(claim) = claim.upgrade() {
+                        self.dismiss_claim(claim, &mut held);
+                    }
+                }
                 Due::Keep(claim) => self.dismiss_claim(claim, &mut held),
                 Due::Round(round) => {
                     self.dismiss_claim(round.claim.clone(), &mut held);

@@ -1,9 +1,10 @@
 //! Releases, until every master has acknowledged them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use rand::RngExt;
 use redlock_core::{Instant, NodeState, Op, VoteSlot};
 
 use super::{Driver, Due};
@@ -49,6 +50,7 @@ impl Driver {
             claim.release_op(),
             expiry(timing, now),
             claim.touched(),
+            claim.was_lost(),
             self.context.clone(),
             reply,
         );
@@ -66,13 +68,13 @@ impl Driver {
         let (now, all) = (self.now(), self.all());
         let expires = expiry(timing, now);
         let context = self.context.clone();
-        let farewell = Farewell::new(lease.resource, op, expires, all, context, Some(reply));
+        let farewell = Farewell::new(lease.resource, op, expires, all, false, context, Some(reply));
         self.bid(farewell, timing, now);
     }
 
     fn bid(&mut self, farewell: Arc<Farewell>, timing: Timing, now: Instant) {
         let due = now.saturating_add(timing.node_timeout);
-        self.timers.enter(due, Due::Farewell(farewell.clone()));
+        self.timers.enter(due, Due::Farewell(Arc::downgrade(&farewell)));
         self.send(&farewell.op, farewell.owed(), |master| {
             VoteSlot::new(farewell.clone(), master, 0, now)
         });
@@ -80,7 +82,8 @@ impl Driver {
 
     /// The node timeout of a release has passed. What is still on its way is remembered, for
     /// whoever closes the handle.
-    pub(super) fn farewell_due(&mut self, farewell: Arc<Farewell>) {
+    pub(super) fn farewell_due(&mut self, farewell: &Weak<Farewell>) {
+        let Some(farewell) = farewell.upgrade() else { return };
         farewell.time_out();
         if farewell.owed() != 0 {
             if self.debts.overdue.len() >= OWED_MAX {
@@ -108,7 +111,7 @@ impl Driver {
 
     fn ask_again(&mut self) {
         if !std::mem::replace(&mut self.debts.is_asking, true) {
-            let pause = ASK_AGAIN.mul_f64(rand::random_range(0.5..1.5));
+            let pause = ASK_AGAIN.mul_f64(self.rng.random_range(0.5..1.5));
             self.timers.enter(self.now().saturating_add(pause), Due::Debts);
         }
     }
@@ -143,7 +146,7 @@ impl Driver {
         let mut farewells = std::mem::take(&mut self.debts.overdue);
         farewells.extend(self.debts.queues.iter().flatten().cloned());
         farewells.extend(self.timers.iter().filter_map(|due| match due {
-            Due::Farewell(farewell) => Some(farewell.clone()),
+            Due::Farewell(farewell) => farewell.upgrade(),
             _ => None,
         }));
         farewells.retain(|farewell| farewell.owed() != 0);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rand::RngExt;
 use redlock_core::{Instant, VoteSlot};
 
 use super::{Driver, Due};
@@ -63,7 +64,7 @@ impl Driver {
         let next = if round.is_won() {
             round.started.saturating_add(round.timing.ttl.get() / 3)
         } else {
-            let pause = round.timing.node_timeout.mul_f64(rand::random());
+            let pause = round.timing.node_timeout.mul_f64(self.rng.random());
             self.now().saturating_add(pause)
         };
         self.timers.enter(next, Due::Keep(round.claim.clone()));

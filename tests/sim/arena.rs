@@ -1,0 +1,97 @@
+//! What the tests of the real lock over simulated masters have in common.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::{Instant, Verb, Verdict};
+use redlock_quorum::{Guard, Redlock, RedlockBuilder};
+use redlock_testkit::{SimNode, SimNodes};
+use tokio::time::{sleep, timeout};
+
+pub(crate) const RESOURCE: &str = "orders:42";
+pub(crate) const TTL: Duration = Duration::from_millis(1_000);
+/// What is added to the expiry that masters are told: the default, a tenth of the TTL.
+pub(crate) const GUARD: Duration = Duration::from_millis(100);
+/// The default for this TTL.
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+/// What a holder may count on: the TTL less 1 % and 2 ms.
+pub(crate) const VALIDITY: Duration = Duration::from_millis(988);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A handle over these masters, in virtual time.
+pub(crate) fn handle(masters: &SimNodes) -> RedlockBuilder {
+    Redlock::builder().masters(masters.nodes()).clock(masters.clock()).ttl(TTL).seed(0)
+}
+
+/// So many masters, and a handle on them.
+pub(crate) fn masters(n: usize) -> (SimNodes, Redlock) {
+    let masters = SimNodes::new(n, 0);
+    let redlock = handle(&masters).build().unwrap();
+    (masters, redlock)
+}
+
+/// A lock with a copy on every master.
+pub(crate) async fn full(redlock: &Redlock, masters: &SimNodes) -> Guard {
+    let guard = redlock.lock(RESOURCE).min_copies(masters.len()).await.unwrap();
+    assert_eq!(guard.copies(), masters.len());
+    guard
+}
+
+/// Lets everything happen that needs no time.
+pub(crate) async fn settle() {
+    sleep(ms(1)).await;
+}
+
+/// How many masters hold the resource for anybody.
+pub(crate) fn copies(masters: &SimNodes) -> usize {
+    masters.iter().filter(|master| master.holder(RESOURCE).is_some()).count()
+}
+
+/// Waits until no master has a key, and tells how long that took.
+pub(crate) async fn until_free(masters: &SimNodes, within: Duration) -> Duration {
+    let begin = masters.clock().now();
+    let free = async {
+        while masters.iter().any(|master| master.keys() > 0) {
+            sleep(ms(1)).await;
+        }
+    };
+    let freed = timeout(within, free).await;
+    assert!(freed.is_ok(), "keys are left after {within:?}: {:?}", masters.keys());
+    masters.clock().now().saturating_since(begin)
+}
+
+/// When each acquire was carried out on a master, with its token and verdict.
+pub(crate) fn acquires(master: &SimNode) -> Vec<(Instant, String, Verdict)> {
+    let log = master.log().into_iter();
+    let acquires = log.filter(|executed| matches!(executed.verb, Verb::Acquire { .. }));
+    acquires.map(|executed| (executed.at, executed.token, executed.verdict)).collect()
+}
+
+/// How many requests of one kind a master has carried out.
+pub(crate) fn count(master: &SimNode, is_wanted: fn(&Verb) -> bool) -> usize {
+    master.log().iter().filter(|executed| is_wanted(&executed.verb)).count()
+}
+
+pub(crate) fn is_extend(verb: &Verb) -> bool {
+    matches!(verb, Verb::Extend { .. })
+}
+
+/// The same masters without those that `out` names.
+pub(crate) fn hold(masters: &[Arc<SimNode>]) {
+    masters.iter().for_each(|master| master.hold());
+}
+
+pub(crate) fn let_go(masters: &[Arc<SimNode>]) {
+    masters.iter().for_each(|master| master.release());
+}
+
+pub(crate) fn partition(masters: &[Arc<SimNode>]) {
+    masters.iter().for_each(|master| master.partition());
+}
+
+pub(crate) fn heal(masters: &[Arc<SimNode>]) {
+    masters.iter().for_each(|master| master.heal());
+}

@@ -1,0 +1,166 @@
+//! Futures that are dropped at every point where that can happen: nothing of them stays.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use redlock_quorum::Redlock;
+use redlock_testkit::SimNodes;
+use tokio::time::{sleep, timeout};
+
+use crate::arena::{NODE_TIMEOUT, RESOURCE, copies, handle, heal, let_go, ms, settle, until_free};
+
+/// So long that no key goes away by itself in these tests.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Polls a future so many times, if it takes so many, and drops it. Says whether it was ready.
+async fn drop_after<F: Future>(future: F, polls: usize) -> bool {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(false);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(true),
+            // The last poll was in vain: it is dropped at once, not when it would be woken.
+            Poll::Pending if left == 0 => Poll::Ready(false),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Five masters with a network that takes its time, one of them silent and one out of reach.
+fn troubled(seed: u64) -> (SimNodes, Redlock) {
+    let masters = SimNodes::new(5, seed);
+    masters.iter().for_each(|master| master.delay(ms(3)..=ms(9), ms(3)..=ms(9)));
+    masters[0].hold();
+    masters[1].partition();
+    let builder = handle(&masters).ttl(LONG).node_timeout(NODE_TIMEOUT).seed(seed);
+    (masters, builder.build().unwrap())
+}
+
+/// All is well again: within a second there is no key left, and the next one gets the lock.
+async fn assert_clean(masters: &SimNodes, redlock: &Redlock) {
+    let_go(masters);
+    heal(masters);
+    // What is on its way must arrive before its absence says anything.
+    sleep(NODE_TIMEOUT).await;
+    until_free(masters, ms(1_000)).await;
+    let guard = redlock.try_lock(RESOURCE).await.unwrap();
+    guard.release().await.unwrap();
+    until_free(masters, ms(1_000)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_is_dropped_at_any_poll_leaves_nothing() {
+    for polls in 0..10 {
+        let (masters, redlock) = troubled(polls as u64);
+        let was_ready = drop_after(redlock.lock(RESOURCE).into_future(), polls).await;
+        assert!(polls > 1 || !was_ready, "an acquire takes more than one poll");
+        assert_clean(&masters, &redlock).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_is_dropped_at_any_millisecond_leaves_nothing() {
+    for millis in 0..60 {
+        let (masters, redlock) = troubled(millis);
+        let request = redlock.lock(RESOURCE).min_copies(5);
+        let acquired = timeout(ms(millis), request.into_future()).await;
+        drop(acquired);
+        assert_clean(&masters, &redlock).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_is_dropped_while_it_waits_for_another_leaves_nothing() {
+    for millis in 0..200 {
+        let (masters, redlock) = troubled(millis);
+        masters[2].put(RESOURCE, "stranger", 400);
+        let acquired = timeout(ms(millis), redlock.lock(RESOURCE).into_future()).await;
+        drop(acquired);
+        sleep(ms(500)).await;
+        assert_clean(&masters, &redlock).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_is_dropped_with_its_handle_leaves_nothing() {
+    for millis in 0..60 {
+        let (masters, redlock) = troubled(millis);
+        let acquired = timeout(ms(millis), redlock.lock(RESOURCE).into_future()).await;
+        drop((acquired, redlock));
+        let_go(&masters);
+        heal(&masters);
+        sleep(NODE_TIMEOUT).await;
+        until_free(&masters, ms(1_000)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_aborted_while_it_works_under_the_lock_frees_it() {
+    for millis in 0..60 {
+        let (masters, redlock) = troubled(millis);
+        let work = redlock.lock(RESOURCE).run(|_| sleep(LONG));
+        let task = tokio::spawn(work);
+        sleep(ms(millis)).await;
+        task.abort();
+        let _ = task.await;
+        assert_clean(&masters, &redlock).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_polled_once_goes_on() {
+    for polls in 0..4 {
+        let (masters, redlock) = troubled(polls as u64);
+        let guard = redlock.lock(RESOURCE).await.unwrap();
+        drop_after(guard.release(), polls).await;
+        assert_clean(&masters, &redlock).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_dropped_goes_on_and_costs_nothing() {
+    for polls in 0..4 {
+        let (masters, redlock) = troubled(polls as u64);
+        let guard = redlock.lock(RESOURCE).ttl(ms(500)).auto_extend(false).await.unwrap();
+        let was_ready = drop_after(guard.extend(ms(5_000)), polls).await;
+        assert!(polls > 1 || !was_ready);
+        sleep(ms(100)).await;
+        assert_eq!(guard.remaining() > ms(500), polls > 0, "{:?}", guard.remaining());
+        drop(guard);
+        assert_clean(&masters, &redlock).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resumption_that_is_dropped_takes_nothing_from_the_lease_or_releases_it() {
+    for millis in 0..40 {
+        let (masters, redlock) = troubled(millis);
+        let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
+        drop(timeout(ms(millis), redlock.resume(lease.clone())).await);
+        settle().await;
+        // What it was released by is either its drop here or nobody.
+        let left = copies(&masters);
+        let _ = redlock.release(lease).await;
+        assert!(left <= 4, "{left}");
+        assert_clean(&masters, &redlock).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_dropped_disturbs_nobody() {
+    let (masters, redlock) = troubled(0);
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    for polls in 0..4 {
+        drop_after(redlock.status(RESOURCE), polls).await;
+        assert_eq!(guard.check(), Ok(()));
+    }
+    drop(guard);
+    assert_clean(&masters, &redlock).await;
+}

@@ -1,0 +1,198 @@
+//! Contenders with the real lock, and the campaigns that they go through.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use futures::future::join_all;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use redlock_core::Clock;
+use redlock_quorum::{Guard, LockRequest, Redlock};
+use redlock_testkit::{Contender, History, Nemesis, SimNodes, check, no_residue};
+use tokio::time::{sleep, timeout};
+
+use crate::arena::{GUARD, RESOURCE, TTL, handle, ms};
+
+/// What a campaign is made of.
+#[derive(Clone, Copy)]
+pub(crate) struct Campaign {
+    pub(crate) masters: usize,
+    /// Each has a handle, and so connections and network faults, of its own.
+    pub(crate) contenders: usize,
+    pub(crate) length: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Claims that the checker judged.
+    pub(crate) claims: usize,
+    /// When each began and ended, as text: equal for equal runs.
+    pub(crate) story: Vec<String>,
+}
+
+impl Campaign {
+    /// Contenders and nemesis side by side; then the checker judges what the contenders saw, a
+    /// last contender must get the lock, and nothing may be left.
+    pub(crate) async fn run(&self, seed: u64, nemesis: &Nemesis) -> anyhow::Result<Outcome> {
+        let masters = SimNodes::new(self.masters, seed);
+        let history = Arc::new(History::new(masters.clock()));
+        let clients: Vec<_> = (0..self.contenders).map(|_| masters.another_client()).collect();
+        let work = clients.iter().enumerate().map(|(number, client)| {
+            let worker = Worker::new(number, client, &masters, &history, seed);
+            worker.work(self.length)
+        });
+        let (worked, ()) = tokio::join!(join_all(work), nemesis.run(&clients, self.length));
+        worked.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
+        let records = history.records();
+        let claims = check(&records)?;
+        let story = records
+            .iter()
+            .map(|record| format!("{:?} {} {:?}", record.at, record.contender, record.event));
+        let story = story.collect();
+        self.aftermath(&masters).await?;
+        Ok(Outcome { claims, story })
+    }
+
+    /// All faults are over: within the life of a key everything is as good as new.
+    async fn aftermath(&self, masters: &SimNodes) -> anyhow::Result<()> {
+        let redlock = handle(masters).build()?;
+        let guard = redlock.lock(RESOURCE).wait((TTL + GUARD) * 2).await;
+        guard.context("after all faults have ended")?.release().await?;
+        sleep((TTL + GUARD) * 2).await;
+        Ok(no_residue(masters.keys())?)
+    }
+}
+
+/// One contender.
+struct Worker {
+    redlock: Redlock,
+    log: Contender,
+    masters: SimNodes,
+    clock: Clock,
+    rng: StdRng,
+    label: String,
+    grants: usize,
+}
+
+impl Worker {
+    fn new(
+        number: usize,
+        client: &SimNodes,
+        masters: &SimNodes,
+        history: &Arc<History>,
+        seed: u64,
+    ) -> Self {
+        let own = seed * 1_000 + number as u64;
+        let label = format!("contender-{number}");
+        let builder = handle(client).seed(own).label(&label);
+        Self {
+            redlock: builder.build().unwrap(),
+            log: history.contender(number, RESOURCE),
+            masters: masters.clone(),
+            clock: masters.clock(),
+            rng: StdRng::seed_from_u64(own),
+            label,
+            grants: 0,
+        }
+    }
+
+    async fn work(mut self, length: Duration) -> anyhow::Result<()> {
+        while self.clock.now().as_nanos() < length.as_nanos() as u64 {
+            self.log.invoke();
+            match self.acquire().await {
+                None => self.log.refused(),
+                Some(guard) => self.hold(guard).await?,
+            }
+            sleep(self.up_to(100)).await;
+        }
+        Ok(())
+    }
+
+    /// Asks for the lock in one of the ways in which people do; some lose their patience.
+    async fn acquire(&mut self) -> Option<Guard> {
+        let request = self.request();
+        if self.rng.random_bool(0.1) {
+            return timeout(self.up_to(200), request.into_future()).await.ok()?.ok();
+        }
+        request.await.ok()
+    }
+
+    fn request(&mut self) -> LockRequest {
+        let request = self.redlock.lock(RESOURCE).wait(self.up_to(2_000));
+        let request = request.auto_extend(self.rng.random_bool(0.7));
+        match self.rng.random_range(0..4) {
+            0 => request.min_copies(self.masters.len()),
+            1 => request.stop_margin(self.up_to(300)),
+            2 => request.max_hold(self.up_to(3_000)),
+            _ => request,
+        }
+    }
+
+    /// Uses the lock for a while, and stops in one of the ways in which people do.
+    async fn hold(&mut self, guard: Guard) -> anyhow::Result<()> {
+        self.grants += 1;
+        let token = format!("{}-{}", self.label, self.grants);
+        self.claim(&guard, &token)?;
+        for _ in 0..self.rng.random_range(0..6) {
+            let pause = self.up_to(600);
+            if self.rng.random_bool(0.3) {
+                // The process stands still: nobody listens, and the clock goes on.
+                sleep(pause).await;
+            } else {
+                let _ = timeout(pause, guard.lost()).await;
+            }
+            if self.rng.random_bool(0.2) {
+                let _ = guard.extend(TTL).await;
+            }
+            if !guard.is_held() {
+                self.log.lost(&token);
+                return Ok(());
+            }
+            self.claim(&guard, &token)?;
+        }
+        self.part(guard, &token).await;
+        Ok(())
+    }
+
+    /// Writes down that the lock is held, and looks whether that is true.
+    fn claim(&self, guard: &Guard, token: &str) -> anyhow::Result<()> {
+        let left = guard.remaining();
+        if left > Duration::ZERO {
+            self.log.granted(token, self.clock.now().saturating_add(left));
+            let copies = self.copies();
+            ensure!(copies > self.masters.len() / 2, "{token} is held by {copies} masters only");
+        }
+        Ok(())
+    }
+
+    /// How many masters have a key of this contender.
+    fn copies(&self) -> usize {
+        let ours = |holder: String| holder.ends_with(&self.label);
+        self.masters.iter().filter(|master| master.holder(RESOURCE).is_some_and(ours)).count()
+    }
+
+    async fn part(&mut self, guard: Guard, token: &str) {
+        match self.rng.random_range(0..8) {
+            // It dies, as far as others can tell: its claim stands to its end.
+            0 => guard.forget(),
+            1 => {
+                self.log.released(token);
+                drop(guard);
+            }
+            2 => {
+                self.log.released(token);
+                let _ = timeout(self.up_to(20), guard.release()).await;
+            }
+            _ => {
+                self.log.released(token);
+                let _ = guard.release().await;
+            }
+        }
+    }
+
+    fn up_to(&mut self, millis: u64) -> Duration {
+        ms(self.rng.random_range(0..=millis))
+    }
+}

@@ -1,0 +1,287 @@
+//! Holding: the keeper, what it repairs, and what ends a lease before its time.
+
+use std::time::Duration;
+
+use redlock_core::{Verb, Verdict};
+use redlock_quorum::{Ended, ExtendError, Why};
+use tokio::time::sleep;
+
+use crate::arena::{
+    RESOURCE, TTL, VALIDITY, acquires, copies, count, full, heal, hold, is_extend, let_go, masters,
+    ms, partition, until_free,
+};
+
+fn is_release(verb: &Verb) -> bool {
+    matches!(verb, Verb::Release)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_keeper_extends_at_a_third_of_the_ttl_for_as_long_as_the_guard_lives() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    for _ in 0..1_000 {
+        sleep(ms(100)).await;
+        assert!(guard.remaining() > VALIDITY / 2, "{:?}", guard.remaining());
+    }
+    for master in masters.iter() {
+        let extensions = count(master, is_extend);
+        assert!((290..=301).contains(&extensions), "{extensions} in 100 s");
+    }
+    guard.release().await.unwrap();
+    until_free(&masters, ms(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_keeper_that_is_not_wanted_or_not_any_more_lets_the_lease_lapse() {
+    let (masters, redlock) = masters(3);
+    let begin = masters.clock().now();
+    let guard = redlock.lock(RESOURCE).max_hold(ms(3_000)).await.unwrap();
+    let ended = guard.lost().await;
+    let held = masters.clock().now().saturating_since(begin);
+    assert!(matches!(ended, Ended::Lost(lost) if lost.why == Why::Lapsed));
+    assert!(held >= ms(3_000) && held <= ms(3_000) + TTL, "{held:?}");
+    drop(guard);
+    until_free(&masters, ms(1)).await;
+    let guard = redlock.lock(RESOURCE).auto_extend(false).await.unwrap();
+    guard.lost().await;
+    assert_eq!(count(&masters[0], is_extend), count(&masters[1], is_extend));
+    let before = count(&masters[0], is_extend);
+    sleep(TTL).await;
+    assert_eq!(count(&masters[0], is_extend), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_whose_replies_are_lost_costs_nothing() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    masters[..2].iter().for_each(|master| master.lose_replies(true));
+    for _ in 0..100 {
+        sleep(ms(100)).await;
+        assert_eq!(guard.check(), Ok(()));
+    }
+    assert_eq!(guard.copies(), 3);
+    masters[..2].iter().for_each(|master| master.lose_replies(false));
+    sleep(TTL).await;
+    assert_eq!(guard.copies(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_whose_replies_are_lost_ends_the_lease_at_its_deadline_and_no_earlier() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    let begin = masters.clock().now();
+    masters[..3].iter().for_each(|master| master.lose_replies(true));
+    let ended = guard.lost().await;
+    assert!(matches!(ended, Ended::Lost(lost) if lost.why == Why::Lapsed));
+    assert_eq!(masters.clock().now().saturating_since(begin), VALIDITY);
+    for master in masters.iter() {
+        assert!(count(master, is_extend) > 3, "it was tried until the end");
+        assert_eq!(count(master, is_release), 0, "a failed extension releases nothing");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_is_back_in_time_keeps_the_lease() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    for _ in 0..10 {
+        partition(&masters[..3]);
+        sleep(ms(500)).await;
+        heal(&masters[..3]);
+        sleep(ms(200)).await;
+        assert_eq!(guard.check(), Ok(()));
+    }
+    assert_eq!(guard.copies(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_on_less_than_a_quorum_moves_nothing_and_shortens_nothing() {
+    let (masters, redlock) = masters(5);
+    let request = redlock.lock(RESOURCE).min_copies(5).auto_extend(false);
+    let guard = request.await.unwrap();
+    sleep(ms(200)).await;
+    hold(&masters[2..]);
+    let error = guard.extend(TTL).await.unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
+    assert_eq!(guard.remaining(), VALIDITY - ms(250));
+    // The third one comes late, and counts for what it is: from when it was sent.
+    let_go(&masters[2..3]);
+    sleep(ms(1)).await;
+    assert_eq!(guard.remaining(), VALIDITY - ms(51));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_extension_never_shortens_the_lease() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    sleep(ms(100)).await;
+    guard.extend(ms(500)).await.unwrap();
+    assert_eq!(guard.remaining(), VALIDITY - ms(100));
+    guard.extend(TTL * 10).await.unwrap();
+    assert_eq!(guard.remaining(), ms(9_898));
+    guard.extend(ms(500)).await.unwrap();
+    assert_eq!(guard.remaining(), ms(9_898));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_that_lost_the_key_is_given_it_again() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    masters[0].flush();
+    masters[1].crash_and_restart(false);
+    assert_eq!(copies(&masters), 3);
+    sleep(TTL / 2).await;
+    assert_eq!((copies(&masters), guard.copies()), (5, 5));
+    for master in &masters[..2] {
+        let tokens: Vec<_> = acquires(master).into_iter().map(|(_, token, _)| token).collect();
+        assert_eq!(tokens.len(), 2);
+        assert_eq!(tokens[0], tokens[1], "it is the same lease");
+    }
+    guard.release().await.unwrap();
+    until_free(&masters, ms(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_may_lose_the_key_one_after_the_other_when_each_is_repaired_in_between() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    for master in masters.iter().cycle().take(20) {
+        master.flush();
+        sleep(TTL / 2).await;
+        assert_eq!((guard.check(), copies(&masters)), (Ok(()), 5));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_lost_the_key_ends_the_lease_as_soon_as_it_is_known() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    let begin = masters.clock().now();
+    sleep(ms(50)).await;
+    masters[..3].iter().for_each(|master| master.flush());
+    let ended = guard.lost().await;
+    assert!(matches!(ended, Ended::Lost(lost) if lost.why == Why::NotOurs));
+    let known = masters.clock().now().saturating_since(begin);
+    assert!(known <= TTL / 3 + ms(1), "the first extension tells: {known:?}");
+    sleep(TTL).await;
+    assert!(masters[..3].iter().all(|master| acquires(master).len() == 1), "nothing is re-added");
+    assert!(!guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_of_a_majority_is_loss_until_it_confirms() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    masters[..2].iter().for_each(|master| master.crash_and_restart(true));
+    sleep(ms(1)).await;
+    assert_eq!((guard.is_held(), guard.copies()), (true, 3));
+    sleep(TTL / 2).await;
+    assert_eq!(guard.copies(), 5, "they still had it, and have said so");
+    masters[..3].iter().for_each(|master| master.crash_and_restart(true));
+    sleep(ms(1)).await;
+    assert_eq!(guard.check().unwrap_err().why, Why::NotOurs);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strangers_key_is_not_taken_away_by_the_keeper() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    masters[0].put(RESOURCE, "stranger", 60_000);
+    sleep(TTL * 3).await;
+    assert_eq!(masters[0].holder(RESOURCE).as_deref(), Some("stranger"));
+    assert_eq!((guard.is_held(), guard.copies()), (true, 4));
+    guard.release().await.unwrap();
+    assert_eq!(masters[0].holder(RESOURCE).as_deref(), Some("stranger"));
+}
+
+/// The loss is noticed by replies that come when the lease is over already.
+#[tokio::test(start_paused = true)]
+async fn no_key_is_set_again_after_the_deadline() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    sleep(ms(100)).await;
+    masters[..3].iter().for_each(|master| master.flush());
+    for master in masters.iter() {
+        master.delay(ms(0)..=ms(0), ms(900)..=ms(900));
+    }
+    sleep(TTL * 3).await;
+    assert_eq!(guard.check().unwrap_err().why, Why::Lapsed);
+    for master in &masters[..3] {
+        assert_eq!(acquires(master).len(), 1, "{:?}", acquires(master));
+    }
+    drop(guard);
+}
+
+/// Its first confirmation would come after the old end of the lease.
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_set_again_in_time_and_confirmed_too_late_revives_nothing() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters[0].flush();
+    masters[1].hold();
+    sleep(ms(334)).await;
+    masters[0].delay(ms(0)..=ms(0), ms(700)..=ms(700));
+    sleep(TTL * 2).await;
+    assert!(!guard.is_held());
+    drop(guard);
+    let_go(&masters[1..2]);
+    until_free(&masters, ms(2_000)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_resumed_is_extended_first_and_kept_then() {
+    let (masters, redlock) = masters(5);
+    let lease = full(&redlock, &masters).await.into_lease();
+    sleep(ms(900)).await;
+    let guard = redlock.resume(lease.clone()).await.unwrap();
+    assert_eq!(guard.remaining(), VALIDITY);
+    sleep(TTL * 5).await;
+    assert_eq!(guard.check(), Ok(()));
+    guard.release().await.unwrap();
+    let gone = redlock.resume(lease).await.unwrap_err();
+    assert!(matches!(gone, ExtendError::NotOurs { .. }), "{gone}");
+    assert_eq!(copies(&masters), 0, "a lease that is over is not acquired anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_stopped_when_its_lock_is_lost() {
+    let (masters, redlock) = masters(3);
+    let steps = std::cell::Cell::new(0);
+    let outcome = redlock
+        .lock(RESOURCE)
+        .run(async |hold| {
+            loop {
+                hold.check().unwrap();
+                steps.set(steps.get() + 1);
+                if steps.get() == 10 {
+                    partition(&masters);
+                }
+                sleep(ms(100)).await;
+            }
+        })
+        .await;
+    let error: redlock_quorum::RunError = match outcome {
+        Err(error) => error,
+        Ok(never) => never,
+    };
+    assert!(error.to_string().contains("not extended in time"), "{error}");
+    assert!((16..=20).contains(&steps.get()), "{} steps", steps.get());
+}
+
+#[tokio::test(start_paused = true)]
+async fn verdicts_of_the_last_extension_are_told() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters[2].put(RESOURCE, "stranger", 60_000);
+    guard.extend(TTL).await.unwrap();
+    sleep(ms(1)).await;
+    let votes = guard.votes().to_string();
+    assert!(
+        votes.starts_with("sim-0:6379 granted, sim-1:6379 granted, sim-2:6379 held ("),
+        "{votes}"
+    );
+    let granted = acquires(&masters[2]).iter().filter(|entry| entry.2 == Verdict::Granted).count();
+    assert_eq!(granted, 1);
+    drop(guard);
+    assert!(Duration::ZERO < VALIDITY);
+}

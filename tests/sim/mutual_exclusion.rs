@@ -1,0 +1,58 @@
+//! The promise itself: whatever happens inside the assumptions, there is one holder at a time.
+
+use anyhow::ensure;
+use redlock_testkit::Nemesis;
+
+use crate::arena::{GUARD, NODE_TIMEOUT, ms};
+use crate::contenders::Campaign;
+use crate::seeds;
+
+const FIVE: Campaign = Campaign { masters: 5, contenders: 8, length: ms(6_000) };
+const THREE: Campaign = Campaign { masters: 3, contenders: 6, length: ms(6_000) };
+
+/// All that keys survive, on a minority of the masters: processes that stop or restart with their
+/// keys, networks that lose, delay and part, clocks that jump by as much as the guard.
+fn nemesis(seed: u64, masters: usize) -> Nemesis {
+    Nemesis::new(seed).at_most((masters - 1) / 2).delay_max(NODE_TIMEOUT).clock_step_max(GUARD)
+}
+
+/// Runs one campaign after the other, and asks for some claims in each.
+fn campaigns(test: &str, campaign: Campaign, seeds: u64) {
+    seeds::each(test, 0..seeds, |seed| async move {
+        let outcome = campaign.run(seed, &nemesis(seed, campaign.masters)).await?;
+        ensure!(outcome.claims >= 5, "{} claims: that proves nothing", outcome.claims);
+        Ok(())
+    });
+}
+
+#[test]
+fn five_masters_of_which_two_are_in_trouble_have_one_holder_at_a_time() {
+    campaigns("five_masters_of_which_two_are_in_trouble_have_one_holder_at_a_time", FIVE, 100);
+}
+
+#[test]
+fn three_masters_of_which_one_is_in_trouble_have_one_holder_at_a_time() {
+    campaigns("three_masters_of_which_one_is_in_trouble_have_one_holder_at_a_time", THREE, 100);
+}
+
+/// Safety needs no majority: only progress does.
+#[test]
+fn a_majority_in_trouble_costs_time_and_never_two_holders() {
+    seeds::each(
+        "a_majority_in_trouble_costs_time_and_never_two_holders",
+        0..60,
+        |seed| async move {
+            let nemesis = nemesis(seed, FIVE.masters).at_most(4);
+            let outcome = FIVE.run(seed, &nemesis).await?;
+            ensure!(outcome.claims > 0, "no claim at all");
+            Ok(())
+        },
+    );
+}
+
+#[test]
+fn a_campaign_repeats_itself() {
+    let run = |seed| seeds::simulate(FIVE.run(seed, &nemesis(seed, 5))).unwrap();
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1).story, run(2).story);
+}

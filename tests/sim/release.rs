@@ -1,0 +1,201 @@
+//! Clean-up: whatever became of a lock, no key of it stays where a key can be reached.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use redlock_quorum::{AcquireError, ReleaseError, Why};
+use tokio::time::{sleep, timeout};
+
+use crate::arena::{
+    NODE_TIMEOUT, RESOURCE, TTL, acquires, copies, full, handle, heal, hold, let_go, masters, ms,
+    partition, settle, until_free,
+};
+
+/// Far longer than any of these tests takes, so that no key goes away by itself.
+const LONG: Duration = Duration::from_secs(60);
+/// A debt is asked for about twice a second.
+const DEBT: Duration = ms(1_000);
+
+#[tokio::test(start_paused = true)]
+async fn a_release_frees_every_master_at_once() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    assert_eq!(guard.release().await, Ok(()));
+    assert_eq!(copies(&masters), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_holder_is_over_with_it_before_the_first_master_hears_of_it() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    let hold = guard.hold();
+    hold.check().unwrap();
+    let mut release = Box::pin(guard.release());
+    masters.iter().for_each(|master| master.delay(ms(10)..=ms(10), ms(10)..=ms(10)));
+    assert!(timeout(Duration::ZERO, &mut release).await.is_err());
+    assert_eq!(copies(&masters), 3);
+    assert_eq!(hold.check().unwrap_err().why, Why::Released);
+    assert_eq!(release.await, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_minority_does_not_hear_is_done_and_made_up_for_later() {
+    let (masters, _) = masters(5);
+    let redlock = handle(&masters).ttl(LONG).build().unwrap();
+    let guard = full(&redlock, &masters).await;
+    partition(&masters[..2]);
+    assert_eq!(guard.release().await, Ok(()));
+    assert_eq!(copies(&masters), 2);
+    heal(&masters[..2]);
+    until_free(&masters, DEBT).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_majority_does_not_hear_is_unconfirmed_and_made_up_for_later() {
+    let (masters, _) = masters(5);
+    let redlock = handle(&masters).ttl(LONG).build().unwrap();
+    let guard = full(&redlock, &masters).await;
+    partition(&masters[..3]);
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, ReleaseError::Unconfirmed { .. }), "{error}");
+    sleep(ms(5_000)).await;
+    heal(&masters[..3]);
+    until_free(&masters, DEBT).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_dropped_while_masters_are_away_is_cleaned_up_when_they_are_back() {
+    let (masters, _) = masters(5);
+    let redlock = handle(&masters).ttl(LONG).build().unwrap();
+    let guard = full(&redlock, &masters).await;
+    partition(&masters);
+    drop(guard);
+    sleep(ms(3_000)).await;
+    assert_eq!(copies(&masters), 5);
+    heal(&masters);
+    until_free(&masters, DEBT).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_replies_are_lost_is_sent_again_and_harms_nobody() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters.iter().for_each(|master| master.lose_replies(true));
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, ReleaseError::Unconfirmed { .. }), "{error}");
+    masters.iter().for_each(|master| master.lose_replies(false));
+    let other = handle(&masters.another_client()).build().unwrap();
+    let guard = full(&other, &masters).await;
+    sleep(TTL * 3).await;
+    assert_eq!((guard.check(), guard.copies()), (Ok(()), 3), "a late release is not for them");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_attempt_is_released_on_the_silent_masters_too() {
+    let (masters, _) = masters(5);
+    let redlock = handle(&masters).ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap();
+    hold(&masters[..3]);
+    let error = redlock.try_lock(RESOURCE).await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    settle().await;
+    assert_eq!(copies(&masters), 0, "the two that granted are free again");
+    let_go(&masters[..3]);
+    settle().await;
+    assert_eq!(copies(&masters), 0);
+    for master in &masters[..3] {
+        assert_eq!(acquires(master).len(), 1, "the acquire was carried out, and then released");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_attempt_whose_connection_broke_is_released_on_the_next_one() {
+    let (masters, _) = masters(3);
+    let redlock = handle(&masters).ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap();
+    masters[..2].iter().for_each(|master| master.lose_replies(true));
+    redlock.try_lock(RESOURCE).await.unwrap_err();
+    partition(&masters);
+    sleep(ms(2_000)).await;
+    masters[..2].iter().for_each(|master| master.lose_replies(false));
+    heal(&masters);
+    until_free(&masters, DEBT).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_lost_to_others_is_not_released_from_under_them() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    for master in masters.iter() {
+        master.put(RESOURCE, "stranger", 60_000);
+    }
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, ReleaseError::NotOurs { .. }), "{error}");
+    assert_eq!(copies(&masters), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_has_a_token_of_its_own() {
+    let (masters, redlock) = masters(3);
+    masters[..2].iter().for_each(|master| master.put(RESOURCE, "stranger", 2_000));
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    let attempts = acquires(&masters[2]);
+    assert!(attempts.len() > 5, "{attempts:?}");
+    let tokens: HashSet<_> = attempts.iter().map(|(_, token, _)| token).collect();
+    assert_eq!(tokens.len(), attempts.len());
+    guard.release().await.unwrap();
+}
+
+/// The first attempt's release is owed by a master that answers with errors for a while, and is
+/// paid when the second attempt has the lock.
+#[tokio::test(start_paused = true)]
+async fn a_late_release_of_one_attempt_does_not_free_the_next() {
+    let (masters, redlock) = masters(3);
+    masters[0].error_replies(Some("LOADING Redis is loading the dataset in memory"));
+    masters[1].put(RESOURCE, "stranger", 100);
+    let request = redlock.lock(RESOURCE).auto_extend(false).ttl(LONG);
+    let acquired = tokio::spawn(request.into_future());
+    sleep(ms(20)).await;
+    masters[0].error_replies(None);
+    let guard = acquired.await.unwrap().unwrap();
+    sleep(ms(5_000)).await;
+    assert_eq!(copies(&masters), guard.copies());
+    assert!(masters[0].holder(RESOURCE).is_some(), "{:?}", masters[0].log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_is_given_a_key_again_is_told_to_release_it() {
+    let (masters, redlock) = masters(3);
+    masters[2].partition();
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    assert_eq!(copies(&masters), 2, "it was never sent there");
+    masters[2].heal();
+    sleep(TTL).await;
+    assert_eq!(copies(&masters), 3, "the keeper gave it the key");
+    guard.release().await.unwrap();
+    settle().await;
+    assert_eq!(copies(&masters), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_waits_for_masters_that_come_back_in_time_and_names_those_that_do_not() {
+    let (masters, _) = masters(3);
+    for back in [true, false] {
+        let redlock = handle(&masters).ttl(LONG).build().unwrap();
+        let guard = full(&redlock, &masters).await;
+        masters[0].partition();
+        guard.release().await.unwrap();
+        let closing = tokio::spawn(redlock.shutdown(ms(5_000)));
+        sleep(ms(2_000)).await;
+        assert!(!closing.is_finished());
+        if back {
+            masters[0].heal();
+            assert_eq!(closing.await.unwrap(), Ok(()));
+            assert_eq!(copies(&masters), 0);
+        } else {
+            let left = closing.await.unwrap().unwrap_err();
+            assert_eq!(left.owed().len(), 1, "{left}");
+            assert_eq!(left.owed()[0].node, "sim-0:6379");
+            let left = left.owed()[0].within;
+            assert!(left > LONG - ms(6_000) && left <= LONG * 11 / 10, "{left:?}");
+        }
+    }
+}

@@ -20,7 +20,7 @@ async fn a_lock_whose_holder_died_is_free_after_its_keys_have_expired_and_not_be
     full(&redlock, &masters).await.forget();
     let begin = masters.clock().now();
     let other = handle(&masters.another_client()).build().unwrap();
-    let guard = other.lock(RESOURCE).wait_forever().await.unwrap();
+    let guard = other.lock(RESOURCE).wait(TTL * 10).await.unwrap();
     let waited = masters.clock().now().saturating_since(begin);
     assert!(waited > TTL + GUARD && waited <= TTL + GUARD + PAUSE_MAX + ms(5), "{waited:?}");
     guard.release().await.unwrap();

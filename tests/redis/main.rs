@@ -4,5 +4,22 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
 mod backend;
+mod cancellation;
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod dead_masters;
+mod exclusion;
+mod keeper;
+mod lab;
+mod late;
+mod leases;
+mod loss;
+mod order;
+mod relay;
+mod replies;
+mod runtimes;
+mod shutdown;
+mod silence;
+mod storm;
+mod strangers;
+mod work;

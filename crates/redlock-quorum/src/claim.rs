@@ -12,7 +12,7 @@ use crate::driver::{Message, Request};
 use crate::guard::{Ended, Guard, Lost, Why};
 use crate::mailbox::Mailbox;
 use crate::settings::Timing;
-use crate::tally::{Decision, Tally};
+use crate::tally::{Decision, Tally, quorum};
 use crate::validity::HoldUntil;
 use crate::votes::{NodeVote, Said, Votes};
 
@@ -45,6 +45,8 @@ pub(crate) struct Claim {
     pub(crate) started: Instant,
     /// Not acquired anew, but taken over from a [`Lease`](crate::Lease).
     is_resumed: bool,
+    /// How long a grant of the attempt itself counts, whatever was asked for since.
+    validity: Duration,
     /// The instant, in nanoseconds, at which the holder must have stopped: `valid_until` less the
     /// stop margin. Zero while nothing is held yet, and for ever once the lease is over.
     deadline: AtomicU64,
@@ -56,6 +58,8 @@ pub(crate) struct Claim {
 /// The votes and what follows from them.
 struct Board {
     timing: Timing,
+    /// The longest life, in milliseconds, that any master was told to give the key.
+    px_max: u64,
     tally: Tally,
     told: Vec<Told>,
     holds: HoldUntil,
@@ -117,11 +121,13 @@ impl Claim {
             context,
             started,
             is_resumed: request.lease.is_some(),
+            validity: request.timing.ttl.validity(),
             deadline: AtomicU64::new(0),
             ended: OnceLock::new(),
             notify: Notify::new(),
             board: Mutex::new(Board {
                 timing: request.timing,
+                px_max: request.timing.px,
                 tally: Tally::new(masters),
                 told: vec![Told::default(); masters],
                 holds: HoldUntil::new(masters),
@@ -159,6 +165,11 @@ impl Claim {
         // Whoever finds that the lease has lapsed writes it down; who comes in between does too.
         let lapsed = || Ended::Lost(self.lost(Why::Lapsed));
         (!self.is_held()).then(|| self.ended.get_or_init(lapsed).clone())
+    }
+
+    /// Whether masters have told that the lease is gone, before anybody ended it.
+    pub(crate) fn was_lost(&self) -> bool {
+        matches!(self.ended.get(), Some(Ended::Lost(lost)) if lost.why == Why::NotOurs)
     }
 
     pub(crate) fn check(&self) -> Result<(), Lost> {
@@ -222,7 +233,9 @@ impl Claim {
 
     /// Whether a quorum has answered, so that a lost vote was lost to other holders.
     pub(crate) fn is_contended(&self) -> bool {
-        self.board().tally.is_held()
+        let board = self.board();
+        let answered = board.told.iter().filter(|told| told.is_clear()).count();
+        answered >= quorum(board.told.len())
     }
 
     /// Whether a lost vote is certain to have been lost to masters that did not answer.
@@ -277,7 +290,14 @@ impl Claim {
 
     /// Every later extension is for this TTL.
     pub(crate) fn set_timing(&self, timing: Timing) {
-        self.board().timing = timing;
+        let mut board = self.board();
+        board.timing = timing;
+        board.px_max = board.px_max.max(timing.px);
+    }
+
+    /// How long the key may live where it was set or extended last of all.
+    pub(crate) fn life_max(&self) -> Duration {
+        Duration::from_millis(self.board().px_max)
     }
 
     /// Writes down what a master said to the latest extension.
@@ -439,19 +459,19 @@ impl Ballot for Claim {
     fn cast(self: Arc<Self>, vote: Vote) {
         let now = vote.read_at.unwrap_or_else(|| self.now());
         let mut board = self.board();
-        if !vote.answer.sent {
+        // A lease that is taken over may have its key where it could not be asked for it.
+        if !vote.answer.sent && !self.is_resumed {
             board.touched &= !(1 << vote.master);
         }
         if vote.answer.verdict == Verdict::Granted {
-            let validity = board.timing.ttl.validity();
-            board.holds.confirm(vote.master, vote.sent_at, validity);
+            board.holds.confirm(vote.master, vote.sent_at, self.validity);
         }
         board.told[vote.master] = Told::new(&vote, now, self.is_resumed);
+        if board.tally.pending() > 0 {
+            board.tally.count(&vote.answer.verdict);
+        }
         let then = match board.phase {
-            Phase::Voting(_) | Phase::Gathering(_) => {
-                board.tally.count(&vote.answer.verdict);
-                self.judge(&mut board, now)
-            }
+            Phase::Voting(_) | Phase::Gathering(_) => self.judge(&mut board, now),
             Phase::Held => {
                 self.move_deadline(&board, now);
                 Then::Nothing
@@ -476,6 +496,12 @@ impl Told {
     fn new(vote: &Vote, now: Instant, is_holder: bool) -> Self {
         let latency = Some(now.saturating_since(vote.sent_at));
         Self { answer: Some(vote.answer.clone()), latency, is_holder }
+    }
+
+    /// Whether the master has said yes or no.
+    fn is_clear(&self) -> bool {
+        let answer = self.answer.as_ref();
+        answer.is_some_and(|answer| !matches!(answer.verdict, Verdict::Unknown(_)))
     }
 
     fn vote(&self, node: Arc<str>) -> NodeVote {

@@ -20,6 +20,8 @@ pub(crate) struct Farewell {
     pub(crate) op: Op,
     /// When the key has expired on every master that has received it by now.
     pub(crate) expires: Instant,
+    /// It is known from before that a quorum does not hold the key any more.
+    was_lost: bool,
     context: Arc<Context>,
     board: Mutex<Board>,
 }
@@ -42,6 +44,7 @@ impl Farewell {
         op: Op,
         expires: Instant,
         touched: u32,
+        was_lost: bool,
         context: Arc<Context>,
         reply: Option<ReleaseReply>,
     ) -> Arc<Self> {
@@ -51,7 +54,7 @@ impl Farewell {
             .map(|master| if touched & 1 << master == 0 { Said::NotOurs } else { Said::Pending })
             .collect();
         let board = Board { said, owed: touched, acknowledged: 0, deleted: 0, needed, reply };
-        Arc::new(Self { resource, op, expires, context, board: Mutex::new(board) })
+        Arc::new(Self { resource, op, expires, was_lost, context, board: Mutex::new(board) })
     }
 
     /// The masters that have not acknowledged yet, a bit each.
@@ -62,39 +65,36 @@ impl Farewell {
     /// The node timeout has passed: whoever waits gets an answer now. The debt stays.
     pub(crate) fn time_out(&self) {
         let mut board = self.board();
-        if let Some(reply) = board.reply.take() {
-            let outcome = if board.is_free() { Ok(()) } else { Err(self.unconfirmed(&board)) };
-            let _ = reply.send(outcome);
+        for said in board.said.iter_mut().filter(|said| **said == Said::Pending) {
+            *said = Said::Unknown(Cause::TimedOut);
         }
+        self.conclude(&mut board);
     }
 
-    /// Answers whoever waits, once the outcome is certain: a quorum had our key, or a quorum had
-    /// not, or too many are silent to tell.
+    /// Answers whoever waits: at once where a quorum had our key and is free of it; otherwise when
+    /// everybody has told, because whoever hears "no" wants to know who said what.
     fn conclude(&self, board: &mut Board) {
-        let open = board.said.iter().filter(|said| **said == Said::Pending).count();
-        let outcome = if board.deleted >= board.needed {
-            Ok(())
-        } else if board.acknowledged - board.deleted >= board.needed {
-            Err(self.not_ours(board))
-        } else if board.is_free() && open == 0 {
-            Ok(())
-        } else if board.acknowledged + open < board.needed {
-            Err(self.unconfirmed(board))
-        } else {
+        let is_open = board.said.contains(&Said::Pending);
+        let is_sure = board.deleted >= board.needed && !self.was_lost;
+        if is_open && !is_sure {
             return;
-        };
+        }
         if let Some(reply) = board.reply.take() {
             // Whoever has stopped waiting does not need to know.
-            let _ = reply.send(outcome);
+            let _ = reply.send(self.outcome(board));
         }
     }
 
-    fn not_ours(&self, board: &Board) -> ReleaseError {
-        ReleaseError::NotOurs { resource: self.resource.clone(), votes: self.votes(board) }
-    }
-
-    fn unconfirmed(&self, board: &Board) -> ReleaseError {
-        ReleaseError::Unconfirmed { resource: self.resource.clone(), votes: self.votes(board) }
+    fn outcome(&self, board: &Board) -> Result<(), ReleaseError> {
+        let (resource, votes) = (self.resource.clone(), self.votes(board));
+        let absent = board.acknowledged - board.deleted;
+        if board.acknowledged < board.needed {
+            Err(ReleaseError::Unconfirmed { resource, votes })
+        } else if self.was_lost || absent >= board.needed {
+            Err(ReleaseError::NotOurs { resource, votes })
+        } else {
+            Ok(())
+        }
     }
 
     fn votes(&self, board: &Board) -> Votes {
@@ -109,14 +109,6 @@ impl Farewell {
     /// No code that holds this lock can panic half-way through a change.
     fn board(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Board {
-    /// Whether so many masters are free of the key that others can get a quorum, and some of them
-    /// are because of us.
-    fn is_free(&self) -> bool {
-        self.acknowledged >= self.needed && self.deleted > 0
     }
 }
 

@@ -132,7 +132,8 @@ impl Guard {
         timing.check_margin(self.claim.terms.stop_margin)?;
         self.claim.check()?;
         let (reply, outcome) = oneshot::channel();
-        self.handle.post(Message::Extend { claim: self.claim.clone(), timing, reply });
+        let claim = self.claim.clone();
+        self.handle.start_and_post(Message::Extend { claim, timing, reply })?;
         Ok(async { outcome.await.unwrap_or(Err(ExtendError::Shutdown)) })
     }
 
@@ -147,7 +148,7 @@ impl Guard {
     /// Once polled, the release goes on even when the future is dropped.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         let (reply, outcome) = oneshot::channel();
-        self.part(Some(reply));
+        self.part(Some(reply))?;
         outcome.await.unwrap_or(Err(ReleaseError::Shutdown))
     }
 
@@ -170,10 +171,15 @@ impl Guard {
         &self.claim
     }
 
-    /// The holder is over with it before the first master hears of it.
-    fn part(&mut self, reply: Option<crate::farewell::ReleaseReply>) {
+    /// The holder is over with it before the first master hears of it. Where there is nobody to
+    /// tell the masters, outside a runtime, the next use of the handle does.
+    fn part(
+        &mut self,
+        reply: Option<crate::farewell::ReleaseReply>,
+    ) -> Result<(), crate::InvalidRequest> {
         self.disarm();
         self.handle.post(Message::Release { claim: self.claim.clone(), reply });
+        self.handle.start()
     }
 
     fn disarm(&mut self) {
@@ -185,7 +191,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.is_armed {
-            self.part(None);
+            // Outside a runtime nobody can be started; nobody has to know.
+            let _ = self.part(None);
         }
     }
 }

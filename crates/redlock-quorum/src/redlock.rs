@@ -176,12 +176,17 @@ impl Inner {
         self.context.mailbox.post(message);
     }
 
+    /// Makes sure that somebody reads what was posted.
+    pub(crate) fn start(&self) -> Result<(), InvalidRequest> {
+        self.slot.start()
+    }
+
     /// Leaves a message for a driver that is running: it is started where it is not.
     pub(crate) fn start_and_post(&self, message: Message) -> Result<(), InvalidRequest> {
-        self.slot.start()?;
+        self.start()?;
         self.post(message);
         // The task may have gone away in between, and with it whoever would read the message.
-        self.slot.start()
+        self.start()
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {

@@ -60,12 +60,13 @@ impl Round {
         self.conclude(&mut board);
     }
 
-    /// Answers whoever waits, once the outcome is certain.
+    /// Answers whoever waits: at once where a quorum has confirmed; otherwise when everybody has
+    /// told, because whoever hears "no" wants to know who said what.
     fn conclude(&self, board: &mut Board) {
         let outcome = match board.tally.decision() {
-            Decision::Open => return,
             Decision::Won => self.won(),
-            Decision::Lost => Err(self.failed(&board.tally)),
+            Decision::Lost if board.tally.pending() == 0 => Err(self.failed(&board.tally)),
+            Decision::Lost | Decision::Open => return,
         };
         if let Some(reply) = board.reply.take() {
             // Whoever has stopped waiting does not need to know.

@@ -325,7 +325,8 @@ fn through(proxies: &[FaultProxy]) -> RedlockBuilder {
 async fn held_tells_by_whom_and_for_how_long() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = patient(&servers).label("web-1").build().unwrap();
-    let guard = redlock.lock("a").min_copies(5).await.unwrap();
+    let guard = redlock.lock("a").await.unwrap();
+    eventually("all five hold it", || guard.copies() == 5).await;
     let error = redlock.try_lock("a").await.unwrap_err();
     assert!(matches!(error, AcquireError::Held { .. }), "{error}");
     let mut told = 0;
@@ -361,7 +362,8 @@ async fn a_master_that_is_not_reached_in_time_is_told_to_be_connecting() {
 async fn an_extension_and_a_release_that_fail_say_what_each_master_said() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = patient(&servers).build().unwrap();
-    let guard = redlock.lock("a").min_copies(3).await.unwrap();
+    let guard = redlock.lock("a").await.unwrap();
+    eventually("all three hold it", || guard.copies() == 3).await;
     for server in servers.iter().take(2) {
         server.command(&["DEL", "a"]).unwrap();
     }

@@ -1,7 +1,7 @@
 //! From a request to a lease or an error: attempts, and the pauses between them.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rand::RngExt;
@@ -44,22 +44,24 @@ impl Driver {
         let claim = Claim::new(request, token, self.context.clone(), now);
         let op = if is_resumed { claim.extend_op(timing.px) } else { claim.acquire_op(timing.px) };
         let due = now.saturating_add(timing.node_timeout);
-        self.timers.enter(due, Due::Attempt(claim.clone()));
+        self.timers.enter(due, Due::Attempt(Arc::downgrade(&claim)));
         self.send(&op, self.all(), |master| VoteSlot::new(claim.clone(), master, 0, now));
     }
 
     /// The node timeout of an attempt has passed. If it was won, its keeper takes over.
-    pub(super) fn attempt_due(&mut self, claim: Arc<Claim>) {
-        claim.time_out();
-        claim.end_grace();
-        self.keep_later(claim);
+    pub(super) fn attempt_due(&mut self, claim: &Weak<Claim>) {
+        if let Some(claim) = claim.upgrade() {
+            claim.time_out();
+            claim.end_grace();
+            self.keep_later(claim);
+        }
     }
 
     /// A quorum is there, and its holder wants more copies: they have as long again as the quorum
     /// took, and no longer than the node timeout.
     pub(super) fn grace(&mut self, claim: Arc<Claim>) {
         /// The least grace: answers that were sent together come together.
-        const GRACE_MIN: Duration = Duration::from_millis(2);
+        const GRACE_MIN: Duration = Duration::from_millis(10);
         let grace = claim.fan_out().max(GRACE_MIN);
         self.timers.enter(self.now().saturating_add(grace), Due::Grace(claim));
     }

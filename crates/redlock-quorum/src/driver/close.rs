@@ -41,7 +41,7 @@ impl Driver {
         let Some(closing) = &self.closing else { return false };
         let mut left = Vec::new();
         for claim in closing.held.iter().filter(|claim| claim.touched() != 0) {
-            let within = Duration::from_millis(claim.timing().px);
+            let within = claim.life_max();
             left.extend(self.keys(&claim.resource, claim.touched(), within));
         }
         let is_over = closing.is_over;
@@ -77,7 +77,11 @@ impl Driver {
                 Due::Retry(request) => {
                     let _ = request.reply.send(Err(AcquireError::Shutdown));
                 }
-                Due::Attempt(claim) => self.dismiss_claim(claim, &mut held),
+                Due::Attempt(claim) => {
+                    if let Some(claim) = claim.upgrade() {
+                        self.dismiss_claim(claim, &mut held);
+                    }
+                }
                 Due::Keep(claim) => self.dismiss_claim(claim, &mut held),
                 Due::Round(round) => {
                     self.dismiss_claim(round.claim.clone(), &mut held);

@@ -1,7 +1,7 @@
 //! Releases, until every master has acknowledged them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rand::RngExt;
@@ -48,8 +48,9 @@ impl Driver {
         let farewell = Farewell::new(
             claim.resource.clone(),
             claim.release_op(),
-            expiry(timing, now),
+            now.saturating_add(claim.life_max()),
             claim.touched(),
+            claim.was_lost(),
             self.context.clone(),
             reply,
         );
@@ -65,15 +66,15 @@ impl Driver {
     ) {
         let op = Op::release(key, lease.token);
         let (now, all) = (self.now(), self.all());
-        let expires = expiry(timing, now);
+        let expires = now.saturating_add(Duration::from_millis(timing.px));
         let context = self.context.clone();
-        let farewell = Farewell::new(lease.resource, op, expires, all, context, Some(reply));
+        let farewell = Farewell::new(lease.resource, op, expires, all, false, context, Some(reply));
         self.bid(farewell, timing, now);
     }
 
     fn bid(&mut self, farewell: Arc<Farewell>, timing: Timing, now: Instant) {
         let due = now.saturating_add(timing.node_timeout);
-        self.timers.enter(due, Due::Farewell(farewell.clone()));
+        self.timers.enter(due, Due::Farewell(Arc::downgrade(&farewell)));
         self.send(&farewell.op, farewell.owed(), |master| {
             VoteSlot::new(farewell.clone(), master, 0, now)
         });
@@ -81,7 +82,8 @@ impl Driver {
 
     /// The node timeout of a release has passed. What is still on its way is remembered, for
     /// whoever closes the handle.
-    pub(super) fn farewell_due(&mut self, farewell: Arc<Farewell>) {
+    pub(super) fn farewell_due(&mut self, farewell: &Weak<Farewell>) {
+        let Some(farewell) = farewell.upgrade() else { return };
         farewell.time_out();
         if farewell.owed() != 0 {
             if self.debts.overdue.len() >= OWED_MAX {
@@ -144,7 +146,7 @@ impl Driver {
         let mut farewells = std::mem::take(&mut self.debts.overdue);
         farewells.extend(self.debts.queues.iter().flatten().cloned());
         farewells.extend(self.timers.iter().filter_map(|due| match due {
-            Due::Farewell(farewell) => Some(farewell.clone()),
+            Due::Farewell(farewell) => farewell.upgrade(),
             _ => None,
         }));
         farewells.retain(|farewell| farewell.owed() != 0);
@@ -175,9 +177,4 @@ impl Driver {
             .map(|(_, node)| Owed { node: node.to_string(), resource: resource.clone(), within })
             .collect()
     }
-}
-
-/// When a key that a master has received by now is gone by itself.
-fn expiry(timing: Timing, now: Instant) -> Instant {
-    now.saturating_add(Duration::from_millis(timing.px))
 }

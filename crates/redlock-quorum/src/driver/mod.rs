@@ -103,7 +103,7 @@ pub(crate) struct Driver {
     inbox: Vec<Message>,
     /// Requests that wait for the first connections, or for their turn.
     line: VecDeque<Box<Request>>,
-    /// Questions and releases that wait for the first connections.
+    /// Questions, and what concerns locks from before, that wait for the first connections.
     early: Vec<Message>,
     start: Start,
     debts: Debts,
@@ -198,7 +198,12 @@ impl Driver {
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Status { .. } | Message::ReleaseLease { .. } if self.start != Start::Done => {
+            Message::Status { .. }
+            | Message::ReleaseLease { .. }
+            | Message::Release { .. }
+            | Message::Extend { .. }
+                if self.start != Start::Done =>
+            {
                 self.early.push(message);
             }
             Message::Acquire(request) => self.enqueue(request),
@@ -235,12 +240,12 @@ impl Driver {
         let now = self.now();
         while let Some(due) = self.timers.pop(now) {
             match due {
-                Due::Attempt(claim) => self.attempt_due(claim),
+                Due::Attempt(claim) => self.attempt_due(&claim),
                 Due::Grace(claim) => claim.end_grace(),
                 Due::Retry(request) => self.enqueue(request),
                 Due::Keep(claim) => self.keep(claim),
                 Due::Round(round) => self.round_due(&round),
-                Due::Farewell(farewell) => self.farewell_due(farewell),
+                Due::Farewell(farewell) => self.farewell_due(&farewell),
                 Due::Census(census) => census.time_out(),
                 Due::Debts => self.ask_debtors(),
                 Due::Start => self.start = Start::Done,
@@ -265,10 +270,15 @@ impl Driver {
     /// it confirms with the next extension.
     fn restarted(&mut self, master: usize) {
         for due in self.timers.iter() {
-            if let Due::Attempt(claim) | Due::Keep(claim) = due {
-                claim.disown(master);
-            } else if let Due::Round(round) = due {
-                round.claim.disown(master);
+            match due {
+                Due::Attempt(claim) => {
+                    if let Some(claim) = claim.upgrade() {
+                        claim.disown(master);
+                    }
+                }
+                Due::Keep(claim) => claim.disown(master),
+                Due::Round(round) => round.claim.disown(master),
+                _ => {}
             }
         }
     }

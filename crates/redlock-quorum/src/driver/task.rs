@@ -168,7 +168,7 @@ impl Driver {
     /// took.
     pub(super) fn consider_start(&mut self) {
         /// The least time for the others: connections made at the same time end at the same time.
-        const LINGER_MIN: Duration = Duration::from_millis(2);
+        const LINGER_MIN: Duration = Duration::from_millis(10);
         if self.start == Start::Done {
             return;
         }
@@ -192,9 +192,10 @@ impl Driver {
 
     /// Lets go of everybody who waits: they try again on another runtime, if they can.
     fn orphan(&mut self) {
+        self.start = Start::Done;
         let mut inbox = Vec::new();
         self.context.mailbox.take(&mut inbox);
-        for message in inbox {
+        for message in std::mem::take(&mut self.early).into_iter().chain(inbox) {
             match message {
                 Message::Acquire(_) | Message::Status { .. } | Message::Extend { .. } => {}
                 Message::Defeated { claim, .. } => self.release(&claim, None),
@@ -203,16 +204,20 @@ impl Driver {
             }
         }
         self.line.clear();
-        self.early.clear();
         let due: Vec<Due> = self.timers.drain().collect();
         for due in due {
             match due {
-                Due::Attempt(claim) | Due::Keep(claim) => self.orphan_claim(claim),
+                Due::Attempt(claim) => {
+                    if let Some(claim) = claim.upgrade() {
+                        self.orphan_claim(claim);
+                    }
+                }
+                Due::Keep(claim) => self.orphan_claim(claim),
                 Due::Round(round) => {
                     round.time_out();
                     self.orphan_claim(round.claim.clone());
                 }
-                Due::Farewell(farewell) => self.farewell_due(farewell),
+                Due::Farewell(farewell) => self.farewell_due(&farewell),
                 Due::Debts => self.timers.enter(self.context.clock.now(), due),
                 Due::Grace(_) | Due::Retry(_) | Due::Census(_) | Due::Start | Due::Close => {}
             }

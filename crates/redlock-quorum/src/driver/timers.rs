@@ -2,7 +2,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use redlock_core::Instant;
 
@@ -14,8 +14,9 @@ use crate::round::Round;
 
 /// What is to happen when its time has come.
 pub(super) enum Due {
-    /// The node timeout of an attempt has passed; from here on its lease is kept.
-    Attempt(Arc<Claim>),
+    /// The node timeout of an attempt has passed; from here on its lease is kept. A lock that was
+    /// released and answered for by then takes no memory any more: most are.
+    Attempt(Weak<Claim>),
     /// The grace for more copies is over.
     Grace(Arc<Claim>),
     /// The pause before the next attempt is over.
@@ -24,8 +25,8 @@ pub(super) enum Due {
     Keep(Arc<Claim>),
     /// The node timeout of an extension has passed.
     Round(Arc<Round>),
-    /// The node timeout of a release has passed.
-    Farewell(Arc<Farewell>),
+    /// The node timeout of a release has passed; one that all masters have acknowledged is gone.
+    Farewell(Weak<Farewell>),
     /// The node timeout of a question to all masters has passed.
     Census(Arc<Census>),
     /// Masters that owe a release are asked again.

@@ -1,0 +1,194 @@
+//! Futures that are dropped wherever they may be dropped: no key of ours is left.
+
+use std::future::{pending, poll_fn};
+use std::task::Poll;
+use std::time::Duration;
+
+use redlock_quorum::{Redlock, ReleaseError};
+use redlock_testkit::{Direction, RedisServer};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use crate::lab::{
+    calls, eventually, hasty, in_time, masters, ms, no_key_is_left, patient, secs, urls_of, value,
+    warm_up,
+};
+
+/// How many turns a future is given at most: more than it takes on healthy masters.
+const TURNS: usize = 40;
+
+/// Polls a future in so many turns of the runtime, and then drops it, whatever it is at.
+async fn dropped_after<F: IntoFuture>(turns: usize, future: F) -> Option<F::Output> {
+    let mut future = Box::pin(future.into_future());
+    for _ in 0..turns {
+        let polled = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await;
+        if let Poll::Ready(output) = polled {
+            return Some(output);
+        }
+        yield_now().await;
+    }
+    None
+}
+
+/// The same for every number of turns, one future each. Says how many came to their end.
+async fn dropped_everywhere<F: IntoFuture>(mut future: impl FnMut(usize) -> F) -> usize {
+    let mut ended = 0;
+    for turns in 0..TURNS {
+        ended += usize::from(dropped_after(turns, future(turns)).await.is_some());
+    }
+    ended
+}
+
+/// The same where the driver has a thread of its own, which turns of this one do not wait for.
+async fn acquire_is_dropped_at_any_time(redlock: &Redlock) {
+    for waited in 0..20 {
+        let request = redlock.lock(format!("dropped:{waited}")).into_future();
+        drop(timeout(waited * Duration::from_micros(500), request).await);
+    }
+}
+
+async fn acquire_is_dropped_everywhere(redlock: &Redlock) {
+    dropped_everywhere(|turns| redlock.lock(format!("dropped:{turns}"))).await;
+}
+
+fn sets(servers: &[RedisServer]) -> u64 {
+    servers.iter().filter(|server| !server.is_paused()).map(|server| calls(server, "set")).sum()
+}
+
+#[tokio::test]
+async fn an_acquire_dropped_anywhere_leaves_no_key() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    // The first of them are dropped while the connections are being made.
+    acquire_is_dropped_everywhere(&redlock).await;
+    warm_up(&redlock, &servers).await;
+    acquire_is_dropped_everywhere(&redlock).await;
+    no_key_is_left(&servers).await;
+    assert!(sets(&servers) > 5 * 10, "nothing was dropped on its way");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_dropped_before_its_requests_arrive_leaves_no_key() {
+    let servers = masters();
+    let proxies = servers.proxied().await.unwrap();
+    let redlock = hasty(urls_of(&proxies)).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let before = sets(&servers);
+    proxies[1..4].iter().for_each(|proxy| proxy.hold(Direction::ToServer));
+    acquire_is_dropped_at_any_time(&redlock).await;
+    eventually("two masters are asked", || sets(&servers) >= before + 2).await;
+    proxies.iter().for_each(|proxy| proxy.heal());
+    eventually("all were asked in the end", || sets(&servers) >= before + 5).await;
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_dropped_before_its_answers_arrive_leaves_no_key() {
+    let servers = masters();
+    let proxies = servers.proxied().await.unwrap();
+    let redlock = hasty(urls_of(&proxies)).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let before = sets(&servers);
+    proxies[1..4].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
+    acquire_is_dropped_at_any_time(&redlock).await;
+    eventually("all are asked", || sets(&servers) >= before + 5).await;
+    proxies.iter().for_each(|proxy| proxy.heal());
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn an_acquire_dropped_while_masters_are_silent_leaves_no_key() {
+    let servers = masters();
+    let redlock = hasty(servers.urls()).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    servers[..3].iter().for_each(|server| server.pause().unwrap());
+    acquire_is_dropped_everywhere(&redlock).await;
+    assert!(sets(&servers) > 2, "nothing was asked");
+    servers[..3].iter().for_each(|server| server.resume().unwrap());
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn an_acquire_dropped_while_it_waits_for_another_holder_leaves_no_key() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    servers[..3].iter().for_each(|server| {
+        server.command(&["SET", "contended", "a stranger"]).unwrap();
+    });
+    for waited in (0..40).step_by(2) {
+        let request = redlock.lock("contended").into_future();
+        assert!(timeout(ms(waited), request).await.is_err(), "it is not free");
+    }
+    assert!(sets(&servers) > 20, "nothing was asked");
+    eventually("only the stranger is left", || {
+        let held = |server| value(server, "contended");
+        servers[..3].iter().all(|server| held(server).as_deref() == Some("a stranger"))
+            && servers[3..].iter().all(|server| held(server).is_none())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_release_dropped_anywhere_goes_on() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let mut ended = 0;
+    for turns in 0..TURNS {
+        let guard = redlock.lock(format!("released:{turns}")).await.unwrap();
+        ended += usize::from(dropped_after(turns, guard.release()).await.is_some());
+    }
+    assert!(0 < ended && ended < TURNS, "{ended} of {TURNS} were not dropped");
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn an_extension_dropped_anywhere_harms_neither_lock_nor_release() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    let guard = redlock.lock("extended").await.unwrap();
+    let ended = dropped_everywhere(|_| guard.extend(secs(40))).await;
+    assert!(0 < ended && ended < TURNS, "{ended} of {TURNS} were not dropped");
+    guard.check().unwrap();
+    eventually("an extension that was sent counts", || guard.remaining() > secs(35)).await;
+    drop(guard);
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn work_under_a_lock_dropped_anywhere_leaves_no_key() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let mut begun = 0;
+    for turns in 0..TURNS {
+        let work = redlock.lock(format!("work:{turns}")).run(|_| {
+            begun += 1;
+            pending::<()>()
+        });
+        assert!(dropped_after(turns, work).await.is_none());
+    }
+    assert!(0 < begun && begun < TURNS, "{begun} of {TURNS} were begun");
+    no_key_is_left(&servers).await;
+}
+
+/// Whoever drops it still has the lease, and can release it, unless that has been done for him.
+#[tokio::test]
+async fn a_resumption_dropped_anywhere_leaves_the_lease_or_releases_it() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let mut ended = 0;
+    for turns in 0..TURNS {
+        let lease = redlock.lock(format!("resumed:{turns}")).await.unwrap().into_lease();
+        let resumed = dropped_after(turns, redlock.resume(lease.clone())).await;
+        ended += usize::from(resumed.is_some_and(|resumed| resumed.is_ok()));
+        match in_time(redlock.release(lease)).await {
+            Ok(()) | Err(ReleaseError::NotOurs { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(0 < ended && ended < TURNS, "{ended} of {TURNS} were not dropped");
+    no_key_is_left(&servers).await;
+}

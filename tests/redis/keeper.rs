@@ -1,0 +1,173 @@
+//! The keeper: what it keeps alive, what it repairs, and when it stops.
+
+use redlock_quorum::{Ended, Why};
+use redlock_testkit::Direction;
+use tokio::time::{Instant, sleep};
+
+use crate::lab::{
+    calls, eventually, everywhere, in_time, masters, ms, never, no_key_is_left, patient, pttl,
+    secs, urls_of, value, warm_up,
+};
+
+#[tokio::test]
+async fn a_short_lock_is_kept_for_many_times_its_ttl() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).node_timeout(ms(75)).ttl(ms(300)).build().unwrap();
+    let guard = redlock.lock("short").await.unwrap();
+    let end = Instant::now() + secs(2);
+    while Instant::now() < end {
+        guard.check().unwrap();
+        let there = servers.iter().filter(|server| value(server, "short").is_some()).count();
+        assert!(there >= 3, "{there} masters have it");
+        sleep(ms(10)).await;
+    }
+    assert!(pttl(&servers[0], "short") <= 330, "it is extended by its TTL and no more");
+    guard.release().await.unwrap();
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn a_lock_is_kept_while_two_masters_are_silent() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).node_timeout(ms(200)).ttl(secs(1)).build().unwrap();
+    let guard = everywhere(&redlock, "kept").await;
+    servers[1].pause().unwrap();
+    servers[3].pause().unwrap();
+    let end = Instant::now() + secs(3);
+    while Instant::now() < end {
+        guard.check().unwrap();
+        sleep(ms(10)).await;
+    }
+    assert_eq!(guard.copies(), 3);
+    servers[1].resume().unwrap();
+    servers[3].resume().unwrap();
+    eventually("they are given the key again", || guard.copies() == 5).await;
+    guard.release().await.unwrap();
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn a_key_that_was_deleted_is_set_again() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).ttl(secs(1)).node_timeout(ms(200)).build().unwrap();
+    let guard = everywhere(&redlock, "repaired").await;
+    let before = value(&servers[0], "repaired").expect("it was set");
+    let sets = calls(&servers[0], "set");
+    servers[0].command(&["DEL", "repaired"]).unwrap();
+    eventually("it is there again", || value(&servers[0], "repaired").is_some()).await;
+    assert_eq!(value(&servers[0], "repaired"), Some(before));
+    assert!(calls(&servers[0], "set") > sets);
+    eventually("it counts", || guard.copies() == 5).await;
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn a_master_that_restarts_empty_is_given_the_key_again() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
+    let guard = everywhere(&redlock, "repaired").await;
+    servers[4].kill();
+    servers[4].restart_empty().unwrap();
+    eventually("it does not count until it has the key", || guard.copies() == 4).await;
+    eventually("it has it again", || guard.copies() == 5).await;
+    assert_eq!(value(&servers[4], "repaired"), value(&servers[0], "repaired"));
+    guard.release().await.unwrap();
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn max_hold_ends_the_extensions_and_not_the_lease() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).node_timeout(ms(100)).ttl(ms(600)).build().unwrap();
+    let start = Instant::now();
+    let guard = redlock.lock("limited").max_hold(secs(1)).await.unwrap();
+    let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("nobody released it") };
+    let held = start.elapsed();
+    assert_eq!(lost.why, Why::Lapsed);
+    assert!(held > ms(900), "it was not extended: {held:?}");
+    assert!(held < secs(5), "it was extended for too long: {held:?}");
+    // Nobody releases it: it is left to expire.
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn without_a_keeper_a_lock_ends_with_its_ttl() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).node_timeout(ms(100)).ttl(ms(600)).build().unwrap();
+    let start = Instant::now();
+    let guard = redlock.lock("once").auto_extend(false).await.unwrap();
+    let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("nobody released it") };
+    assert_eq!(lost.why, Why::Lapsed);
+    assert!(start.elapsed() > ms(500), "{:?}", start.elapsed());
+    assert!(servers.iter().all(|server| calls(server, "pexpire") == 0), "it was extended");
+}
+
+#[tokio::test]
+async fn a_stop_margin_ends_the_lock_before_its_keys() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    let request = redlock.lock("margin").ttl(secs(20)).stop_margin(ms(19_000)).auto_extend(false);
+    let guard = request.await.unwrap();
+    assert!(guard.remaining() < secs(1));
+    in_time(guard.lost()).await;
+    assert!(!guard.is_held());
+    assert!(servers.iter().all(|server| pttl(server, "margin") > 10_000));
+    drop(guard);
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn min_copies_waits_a_little_for_a_slow_master_and_no_longer() {
+    let servers = masters();
+    let proxies = servers.proxied().await.unwrap();
+    let redlock = patient(urls_of(&proxies)).node_timeout(secs(2)).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    // All are slow, so the grace is long; one is slower.
+    proxies.iter().for_each(|proxy| proxy.delay(Direction::ToClient, ms(300)));
+    proxies[4].delay(Direction::ToClient, ms(400));
+    let guard = redlock.lock("all").min_copies(5).await.unwrap();
+    assert_eq!(guard.copies(), 5, "{}", guard.votes());
+    guard.release().await.unwrap();
+    // One that does not answer at all costs the grace, and the lock is had without it.
+    proxies[4].hold(Direction::ToClient);
+    let start = Instant::now();
+    let guard = redlock.lock("four").min_copies(5).await.unwrap();
+    assert!(start.elapsed() < ms(1_900), "it waited for all of the node timeout");
+    assert!(guard.copies() < 5);
+    guard.release().await.unwrap();
+    proxies.iter().for_each(|proxy| proxy.heal());
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn an_extension_makes_the_lock_longer_and_never_shorter() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).ttl(secs(20)).build().unwrap();
+    let guard = everywhere(&redlock, "longer").await;
+    guard.extend(secs(50)).await.unwrap();
+    assert!(guard.remaining() > secs(40), "{:?}", guard.remaining());
+    eventually("all masters have heard", || {
+        servers.iter().all(|server| pttl(server, "longer") > 50_000)
+    })
+    .await;
+    guard.extend(secs(20)).await.unwrap();
+    assert!(guard.remaining() > secs(40), "it was shortened");
+    assert!(servers.iter().all(|server| pttl(server, "longer") > 40_000), "it was shortened");
+    let refused = guard.extend(secs(61)).await.unwrap_err();
+    assert!(refused.to_string().contains("60"), "the limit is told: {refused}");
+    guard.release().await.unwrap();
+    no_key_is_left(&servers).await;
+}
+
+/// A keeper that goes on after its guard would set the key again.
+#[tokio::test]
+async fn nothing_is_kept_once_the_guard_is_gone() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).node_timeout(ms(75)).ttl(ms(300)).build().unwrap();
+    redlock.lock("over").await.unwrap().release().await.unwrap();
+    drop(redlock.lock("over").await.unwrap());
+    no_key_is_left(&servers).await;
+    never("it is set again", || value(&servers[0], "over").is_some()).await;
+}

@@ -1,0 +1,115 @@
+//! Answers that come too late, and leases that have lapsed: neither makes a holder.
+
+use redlock_quorum::{AcquireError, Ended, Redlock, Why};
+use redlock_testkit::{Direction, FaultProxy, RedisServers};
+use tokio::time::sleep;
+
+use crate::lab::{
+    eventually, in_time, masters, ms, never, no_key_is_left, patient, pttl, secs, urls_of, value,
+    warm_up,
+};
+
+async fn proxied(servers: &RedisServers) -> (Vec<FaultProxy>, Redlock) {
+    let proxies = servers.proxied().await.unwrap();
+    let redlock = patient(urls_of(&proxies)).node_timeout(ms(150)).build().unwrap();
+    warm_up(&redlock, servers).await;
+    (proxies, redlock)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_come_after_the_end_of_the_lease_yield_no_guard() {
+    let servers = masters();
+    let (proxies, redlock) = proxied(&servers).await;
+    proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
+    let refused = in_time(redlock.try_lock("late").ttl(ms(600)).into_future()).await.unwrap_err();
+    let AcquireError::NoQuorum { votes, .. } = refused else { panic!("{refused}") };
+    assert_eq!(votes.granted(), 2);
+    sleep(ms(700)).await;
+    proxies.iter().for_each(|proxy| proxy.heal());
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_answers_leave_no_key_that_would_live_long() {
+    let servers = masters();
+    let (proxies, redlock) = proxied(&servers).await;
+    proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
+    in_time(redlock.try_lock("late").into_future()).await.unwrap_err();
+    proxies.iter().for_each(|proxy| proxy.heal());
+    no_key_is_left(&servers).await;
+}
+
+/// The grants of the first attempt come while a later one is being counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_answers_to_one_attempt_do_not_count_for_the_next() {
+    let servers = masters();
+    let (proxies, redlock) = proxied(&servers).await;
+    proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
+    let waiting = tokio::spawn(redlock.lock("late").wait(secs(10)).into_future());
+    sleep(ms(500)).await;
+    assert!(!waiting.is_finished(), "two masters of five are no quorum");
+    proxies.iter().for_each(|proxy| proxy.heal());
+    let guard = in_time(waiting).await.unwrap().unwrap();
+    let token = guard.into_lease().token.to_string();
+    let ours = servers.iter().filter(|server| value(server, "late").as_deref() == Some(&*token));
+    assert!(ours.count() >= 3, "it holds a quorum in its own name");
+}
+
+/// A grant that was asked for with a short life does not come to live longer because the lock was
+/// extended before it was known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_grant_counts_for_the_life_it_was_asked_for_and_no_longer() {
+    let servers = masters();
+    let (proxies, redlock) = proxied(&servers).await;
+    proxies[3].hold(Direction::ToClient);
+    servers[4].kill();
+    let guard = redlock.lock("late").ttl(secs(2)).await.unwrap();
+    // The two that are to be no part of the extension: one is cut off, one keeps its grant back.
+    proxies[2].drop(Direction::Both);
+    proxies[3].hold(Direction::ToServer);
+    guard.extend(secs(30)).await.unwrap_err();
+    proxies[3].release(Direction::ToClient);
+    never("two extensions of five are none", || guard.remaining() > secs(2)).await;
+    drop(guard);
+    proxies.iter().for_each(|proxy| proxy.heal());
+    proxies.iter().for_each(|proxy| proxy.reset());
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lapsed_guard_stays_lapsed_and_its_keys_are_left_to_expire() {
+    let servers = masters();
+    let (proxies, redlock) = proxied(&servers).await;
+    let guard = redlock.lock("lapsed").ttl(ms(600)).await.unwrap();
+    proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::Both));
+    let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("nobody released it") };
+    assert_eq!(lost.why, Why::Lapsed);
+    assert!(!guard.is_held());
+    proxies.iter().for_each(|proxy| proxy.heal());
+    never("a guard that is revived", || guard.is_held()).await;
+    assert_eq!(guard.check().unwrap_err().why, Why::Lapsed);
+    // The guard still lives, so nothing but their expiry can have removed them.
+    no_key_is_left(&servers).await;
+    assert!(!guard.is_held());
+    let released = in_time(guard.release()).await.unwrap_err();
+    assert!(released.to_string().contains("was not ours any more"), "{released}");
+}
+
+/// The extensions were on their way in time, and their answers come when it is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extensions_that_are_confirmed_too_late_revive_nothing() {
+    let servers = masters();
+    let (proxies, redlock) = proxied(&servers).await;
+    let guard = redlock.lock("late").ttl(secs(1)).auto_extend(false).await.unwrap();
+    proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
+    guard.extend(secs(30)).await.unwrap_err();
+    eventually("all masters have it for long", || {
+        servers.iter().all(|server| pttl(server, "late") > 20_000)
+    })
+    .await;
+    eventually("it is over", || !guard.is_held()).await;
+    proxies.iter().for_each(|proxy| proxy.heal());
+    never("a guard that is revived", || guard.is_held()).await;
+    drop(guard);
+    no_key_is_left(&servers).await;
+}

@@ -1,0 +1,97 @@
+//! Leases as data: handed from one handle to another, forgotten, taken up again.
+
+use redlock_quorum::{Lease, Said};
+use redlock_testkit::Direction;
+
+use crate::lab::{
+    calls, everywhere, hasty, masters, never, no_key_is_left, patient, pttl, said, secs, urls_of,
+    value, warm_up,
+};
+
+#[tokio::test]
+async fn a_lease_is_taken_up_by_another_handle_and_released_there() {
+    let servers = masters();
+    let [first, second] = [(); 2].map(|()| patient(servers.urls()).build().unwrap());
+    let lease = everywhere(&first, "handed on").await.into_lease();
+    let token = lease.token.to_string();
+    assert!(lease.validity > secs(20));
+    first.shutdown(secs(5)).await.expect("a lease that was given away is not owed");
+    let guard = second.resume(lease).await.unwrap();
+    guard.check().unwrap();
+    assert_eq!(value(&servers[0], "handed on"), Some(token));
+    guard.release().await.unwrap();
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn a_lease_is_taken_up_with_nothing_but_its_token() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    let token = redlock.lock("written down").await.unwrap().into_lease().token.to_string();
+    let lease = Lease::new("written down", &token, secs(40)).unwrap();
+    let guard = redlock.resume(lease).await.unwrap();
+    assert!(guard.remaining() > secs(30));
+    guard.release().await.unwrap();
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_was_released_is_not_taken_up() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    let lease = redlock.lock("over").await.unwrap().into_lease();
+    redlock.release(lease.clone()).await.unwrap();
+    no_key_is_left(&servers).await;
+    redlock.resume(lease).await.unwrap_err();
+    never("it is set again", || value(&servers[0], "over").is_some()).await;
+}
+
+#[tokio::test]
+async fn nobody_extends_a_lock_that_was_forgotten_and_nobody_releases_it() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(secs(0) + secs(3) / 4);
+    let redlock = redlock.build().unwrap();
+    let guard = everywhere(&redlock, "forgotten").await;
+    guard.forget();
+    let lives = || servers.iter().map(|server| pttl(server, "forgotten")).collect::<Vec<_>>();
+    let before = lives();
+    never("it is released", || lives().iter().any(|life| *life < 0)).await;
+    let after = lives();
+    assert!(after.iter().zip(&before).all(|(after, before)| after < before), "{after:?}");
+    no_key_is_left(&servers).await;
+    let touched = |server| calls(server, "pexpire") + calls(server, "del");
+    assert!(servers.iter().all(|server| touched(server) == 0), "it was extended or deleted");
+}
+
+/// A master that could not be asked when the lease was taken up may have had its key before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_taken_up_is_released_on_masters_that_were_away_then() {
+    let servers = masters();
+    let proxies = servers.proxied().await.unwrap();
+    let first = patient(servers.urls()).build().unwrap();
+    let guard = everywhere(&first, "away").await;
+    let lease = guard.into_lease();
+    proxies[2].refuse(true);
+    let second = hasty(urls_of(&proxies)).build().unwrap();
+    let guard = second.resume(lease).await.unwrap();
+    let away = said(&guard.votes(), &proxies[2].name()).clone();
+    assert!(matches!(away, Said::Unknown(_)), "{away}");
+    guard.release().await.unwrap();
+    proxies[2].refuse(false);
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_is_not_taken_up_where_no_quorum_confirms_it() {
+    let servers = masters();
+    let proxies = servers.proxied().await.unwrap();
+    let redlock = hasty(urls_of(&proxies)).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let lease = everywhere(&redlock, "unproved").await.into_lease();
+    proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToServer));
+    let refused = redlock.resume(lease.clone()).await.unwrap_err();
+    assert!(refused.to_string().contains("no quorum to extend"), "{refused}");
+    proxies.iter().for_each(|proxy| proxy.heal());
+    redlock.resume(lease).await.unwrap().release().await.unwrap();
+    no_key_is_left(&servers).await;
+}

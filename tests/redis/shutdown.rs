@@ -1,0 +1,137 @@
+//! The end of a handle: what it waits for, what it tells, and what becomes of its locks.
+
+use redlock_quorum::{AcquireError, Ended, ExtendError, Why};
+use redlock_testkit::{Direction, RedisServer};
+use tokio::time::Instant;
+
+use crate::lab::{
+    eventually, everywhere, hasty, in_time, keys, masters, ms, no_key_is_left, patient, secs,
+    urls_of, warm_up,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_waits_until_every_release_is_acknowledged() {
+    let servers = masters();
+    let proxies = servers.proxied().await.unwrap();
+    let redlock = patient(urls_of(&proxies)).build().unwrap();
+    let guard = everywhere(&redlock, "owed").await;
+    proxies.iter().for_each(|proxy| proxy.delay(Direction::ToServer, ms(300)));
+    let start = Instant::now();
+    drop(guard);
+    in_time(redlock.shutdown(secs(10))).await.unwrap();
+    assert!(start.elapsed() >= ms(300), "it cannot have been acknowledged yet");
+    assert!(servers.iter().all(|server| keys(server).is_empty()));
+}
+
+#[tokio::test]
+async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
+    let servers = masters();
+    let redlock = hasty(servers.urls()).build().unwrap();
+    let guard = everywhere(&redlock, "kept").await;
+    servers[1].pause().unwrap();
+    servers[4].pause().unwrap();
+    guard.release().await.unwrap();
+    let start = Instant::now();
+    let unreleased = in_time(redlock.shutdown(ms(500))).await.unwrap_err();
+    assert!(start.elapsed() >= ms(500), "it did not wait for them");
+    let nodes: Vec<_> = unreleased.owed().iter().map(|owed| owed.node.clone()).collect();
+    assert_eq!(nodes, [servers[1].name(), servers[4].name()]);
+    for owed in unreleased.owed() {
+        assert_eq!(owed.resource.as_bytes(), b"kept");
+        assert!(secs(25) < owed.within && owed.within <= secs(33), "{:?}", owed.within);
+    }
+    assert!(unreleased.to_string().contains(&servers[4].name()), "{unreleased}");
+    servers[1].resume().unwrap();
+    servers[4].resume().unwrap();
+}
+
+/// A shorter extension shortens nothing, so the longest one says until when a key may be left.
+#[tokio::test]
+async fn closing_tells_the_longest_life_a_key_was_given() {
+    let servers = masters();
+    let redlock = hasty(servers.urls()).build().unwrap();
+    let guard = everywhere(&redlock, "long").await;
+    guard.extend(secs(60)).await.unwrap();
+    guard.extend(secs(10)).await.unwrap();
+    servers[3].pause().unwrap();
+    guard.release().await.unwrap();
+    let unreleased = in_time(redlock.shutdown(ms(100))).await.unwrap_err();
+    assert!(unreleased.owed()[0].within > secs(50), "{unreleased}");
+    servers[3].resume().unwrap();
+}
+
+#[tokio::test]
+async fn closing_waits_for_a_master_that_comes_back() {
+    let servers = masters();
+    let redlock = hasty(servers.urls()).build().unwrap();
+    let guard = everywhere(&redlock, "kept").await;
+    servers[2].pause().unwrap();
+    guard.release().await.unwrap();
+    let closing = tokio::spawn(redlock.shutdown(secs(20)));
+    eventually("the others are done", || {
+        servers.iter().all(|server| server.is_paused() || keys(server).is_empty())
+    })
+    .await;
+    assert!(!closing.is_finished());
+    servers[2].resume().unwrap();
+    in_time(closing).await.unwrap().unwrap();
+    assert!(keys(&servers[2]).is_empty());
+}
+
+#[tokio::test]
+async fn a_lock_that_is_held_is_lost_and_its_keys_are_told() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    let guard = everywhere(&redlock, "held").await;
+    let lost = guard.lost();
+    let unreleased = in_time(redlock.shutdown(secs(5))).await.unwrap_err();
+    assert_eq!(unreleased.owed().len(), 5, "{unreleased}");
+    let Ended::Lost(lost) = in_time(lost).await else { panic!("nobody released it") };
+    assert_eq!(lost.why, Why::Shutdown);
+    assert_eq!(guard.check().unwrap_err().why, Why::Shutdown);
+    let refused = guard.extend(secs(30)).await.unwrap_err();
+    let ExtendError::Lost(_) = refused else { panic!("{refused}") };
+    assert!(in_time(guard.release()).await.is_err(), "there is nobody to release it");
+    // Whoever worked under it may not have noticed yet.
+    assert!(servers.iter().all(|server| !keys(server).is_empty()));
+}
+
+#[tokio::test]
+async fn who_waits_for_a_lock_is_told_that_the_handle_was_closed() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let take = |server: &RedisServer| {
+        server.command(&["SET", "contended", "a stranger"]).unwrap();
+    };
+    servers.iter().for_each(take);
+    let waiting = tokio::spawn(redlock.lock("contended").wait_forever().into_future());
+    let asked = || crate::lab::calls(&servers[0], "set") > 4;
+    eventually("it is being asked for", asked).await;
+    let clone = redlock.clone();
+    in_time(redlock.shutdown(secs(5))).await.unwrap();
+    let refused = in_time(waiting).await.unwrap().unwrap_err();
+    let AcquireError::Shutdown = refused else { panic!("{refused}") };
+    let refused = in_time(clone.lock("contended").into_future()).await.unwrap_err();
+    let AcquireError::Shutdown = refused else { panic!("{refused}") };
+}
+
+#[tokio::test]
+async fn a_handle_that_was_never_used_closes_at_once() {
+    let redlock = patient(["redis://127.0.0.1:1".to_owned()]).build().unwrap();
+    in_time(redlock.shutdown(secs(60))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handle_that_is_dropped_still_pays_what_it_owes() {
+    let servers = masters();
+    let redlock = hasty(servers.urls()).build().unwrap();
+    let guard = everywhere(&redlock, "owed").await;
+    servers[0].pause().unwrap();
+    drop(guard);
+    drop(redlock);
+    eventually("the others are done", || servers[1..].iter().all(|server| keys(server).is_empty()))
+        .await;
+    servers[0].resume().unwrap();
+    no_key_is_left(&servers).await;
+}

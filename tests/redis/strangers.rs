@@ -1,0 +1,123 @@
+//! Keys of others: never deleted, never extended, and told by name.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use redlock_quorum::{AcquireError, ExtendError, NodeHolds, ReleaseError, Said, State};
+use redlock_testkit::RedisServer;
+
+use crate::lab::{
+    eventually, everywhere, in_time, masters, ms, no_key_is_left, patient, pttl, said, secs, value,
+    warm_up,
+};
+
+const STRANGER: &str = "another client's token";
+
+fn take(server: &RedisServer, key: &str, life: &str) {
+    server.command(&["SET", key, STRANGER, "PX", life]).unwrap();
+}
+
+fn is_strangers(server: &RedisServer, key: &str) -> bool {
+    value(server, key).as_deref() == Some(STRANGER)
+}
+
+#[tokio::test]
+async fn a_lock_that_another_holds_is_refused_with_his_token_and_what_is_left() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    servers.iter().for_each(|server| take(server, "taken", "20000"));
+    let refused = in_time(redlock.try_lock("taken").into_future()).await.unwrap_err();
+    let AcquireError::Held { votes, .. } = &refused else { panic!("{refused}") };
+    let mut told = 0;
+    for vote in votes {
+        if let Said::Held { token: Some(token), ttl: Some(ttl) } = &vote.said {
+            assert_eq!(token, STRANGER);
+            assert!(secs(10) < *ttl && *ttl <= secs(20), "{ttl:?}");
+            told += 1;
+        }
+    }
+    assert!(told >= 3, "a quorum tells who holds it: {refused}");
+    let status = redlock.status("taken").await;
+    let State::Held { token, .. } = &status.state else { panic!("{status:?}") };
+    assert_eq!(token, STRANGER);
+    assert!(status.nodes.iter().all(|node| matches!(node.state, NodeHolds::Held { .. })));
+    assert!(servers.iter().all(|server| is_strangers(server, "taken")));
+}
+
+#[tokio::test]
+async fn the_keeper_and_the_release_leave_a_strangers_key_alone() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).ttl(ms(900)).node_timeout(ms(200)).build().unwrap();
+    let guard = everywhere(&redlock, "shared").await;
+    take(&servers[0], "shared", "20000");
+    take(&servers[1], "shared", "20000");
+    eventually("the keeper has noticed", || guard.copies() == 3).await;
+    guard.check().unwrap();
+    let rests = AtomicU32::new(0);
+    eventually("it has gone on for some rounds", || {
+        let ours = servers[2..].iter().all(|server| pttl(server, "shared") > 0);
+        assert!(ours && guard.is_held());
+        rests.fetch_add(1, Ordering::Relaxed) > 100
+    })
+    .await;
+    guard.extend(ms(900)).await.unwrap();
+    let said_by = |server: &RedisServer| said(&guard.votes(), &server.name()).clone();
+    assert!(
+        matches!(said_by(&servers[0]), Said::Held { token: Some(token), .. } if token == STRANGER)
+    );
+    guard.release().await.unwrap();
+    eventually("ours are gone", || {
+        servers[2..].iter().all(|server| value(server, "shared").is_none())
+    })
+    .await;
+    for server in &servers[..2] {
+        assert!(is_strangers(server, "shared"));
+        assert!(pttl(server, "shared") < 20_000, "it was extended");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_that_a_stranger_has_taken_is_neither_resumed_nor_released() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    let lease = everywhere(&redlock, "handed on").await.into_lease();
+    servers.iter().for_each(|server| take(server, "handed on", "20000"));
+    let refused = redlock.resume(lease.clone()).await.unwrap_err();
+    let ExtendError::NotOurs { .. } = refused else { panic!("{refused}") };
+    let refused = redlock.release(lease).await.unwrap_err();
+    let ReleaseError::NotOurs { .. } = refused else { panic!("{refused}") };
+    for server in servers.iter() {
+        assert!(is_strangers(server, "handed on"));
+        assert!(pttl(server, "handed on") <= 20_000, "it was extended");
+    }
+}
+
+#[tokio::test]
+async fn releasing_what_a_stranger_has_taken_says_that_it_was_not_ours() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    let guard = everywhere(&redlock, "taken").await;
+    servers.iter().for_each(|server| take(server, "taken", "20000"));
+    let refused = in_time(guard.release()).await.unwrap_err();
+    let ReleaseError::NotOurs { .. } = refused else { panic!("{refused}") };
+    assert!(servers.iter().all(|server| is_strangers(server, "taken")));
+}
+
+/// The late request of an earlier attempt is not ours any more, though we have sent it.
+#[tokio::test]
+async fn a_key_of_our_own_from_before_counts_for_nobody_and_blocks_one_master_for_its_life() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let lease = redlock.lock("ours").await.unwrap().into_lease();
+    redlock.release(lease.clone()).await.unwrap();
+    no_key_is_left(&servers).await;
+    let late = lease.token.to_string();
+    servers[2].command(&["SET", "ours", &late, "NX", "PX", "2500"]).unwrap();
+    let guard = redlock.lock("ours").min_copies(5).await.unwrap();
+    assert_eq!(guard.copies(), 4, "{}", guard.votes());
+    assert_eq!(value(&servers[2], "ours").as_deref(), Some(&*late));
+    eventually("it is set anew once the old one has expired", || guard.copies() == 5).await;
+    assert_ne!(value(&servers[2], "ours").as_deref(), Some(&*late));
+    guard.release().await.unwrap();
+    no_key_is_left(&servers).await;
+}

@@ -1,2 +1,80 @@
 //! The `redlock` command.
-fn main() {}
+//!
+//! In reading order: `args` (what may be asked), `command` (one file for each command), `session`
+//! (the handle on the masters), `supervise`, `child`, `launcher`, `terminal` and `signals` (what
+//! `run` is made of), `output` and `exit` (what is answered).
+
+mod args;
+mod child;
+mod command;
+mod duration;
+mod exit;
+mod help;
+mod launcher;
+mod output;
+mod session;
+mod signals;
+mod supervise;
+mod terminal;
+mod usage;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use tokio::runtime::{Builder, Runtime};
+
+use args::{Cli, Command};
+use exit::{Failure, UNAVAILABLE};
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if launcher::is_meant(&words) {
+        return launcher::launch(&words);
+    }
+    match usage::parse(&words) {
+        Ok(cli) => report(execute(cli)),
+        Err(code) => ExitCode::from(code),
+    }
+}
+
+fn execute(cli: Cli) -> Result<u8, Failure> {
+    if let Command::Generate(generate) = &cli.command {
+        return command::generate::generate(&generate.what);
+    }
+    let runtime = runtime().map_err(|error| Failure::new(UNAVAILABLE, error))?;
+    let outcome = runtime.block_on(run(cli));
+    // A look-up of a name that hangs is not waited for.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// One thread does everything: it starts faster than several, a command's parent (which is a
+/// thread, to the kernel) lives as long as the process, and there is little to do at a time.
+fn runtime() -> anyhow::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("starting the runtime")
+}
+
+async fn run(cli: Cli) -> Result<u8, Failure> {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Run(args) => command::run::run(global, args).await,
+        Command::Acquire(args) => command::acquire::acquire(global, args).await,
+        Command::Extend(args) => command::extend::extend(global, args).await,
+        Command::Release(args) => command::release::release(global, args).await,
+        Command::Status(args) => command::status::status(global, args).await,
+        Command::Dev(args) => command::dev::dev(args).await,
+        // It needs no runtime.
+        Command::Generate(args) => command::generate::generate(&args.what),
+    }
+}
+
+fn report(outcome: Result<u8, Failure>) -> ExitCode {
+    let code = outcome.unwrap_or_else(|failure| {
+        // Nobody is left to be told that stderr is closed.
+        let _ = writeln!(std::io::stderr(), "{}", output::redact(&failure.line()));
+        failure.code
+    });
+    ExitCode::from(code)
+}

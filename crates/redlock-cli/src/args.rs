@@ -1,0 +1,254 @@
+//! What may stand on the command line, and nothing else.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::duration::{self, Wait};
+use crate::help;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "redlock",
+    version,
+    about = "Run commands under a lock that a majority of independent Redis masters must grant",
+    after_help = help::SHORT,
+    after_long_help = help::LONG,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes, before or after its name. Values from the environment are never
+/// shown: some are secret.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Masters")]
+pub(crate) struct Global {
+    /// A master; repeat it for each: redis://[user:password@]host[:port][/db], rediss://, unix://
+    ///
+    /// Instead, REDLOCK_NODES lists them separated by commas, or REDLOCK_NODES_FILE names a file
+    /// with one on each line. Prefer these for URLs with a password: other users of a machine can
+    /// read command lines.
+    #[arg(id = "node", long, value_name = "URL", global = true)]
+    pub(crate) nodes: Vec<String>,
+    /// How long each master has for its answer [default: 50ms, or a tenth of the TTL]
+    #[arg(long, value_name = "D", global = true, value_parser = duration::parse)]
+    #[arg(env = "REDLOCK_NODE_TIMEOUT", hide_env_values = true)]
+    pub(crate) node_timeout: Option<Duration>,
+    /// What every key on the masters begins with [default: nothing]
+    #[arg(long, value_name = "TEXT", global = true)]
+    #[arg(env = "REDLOCK_PREFIX", hide_env_values = true)]
+    pub(crate) prefix: Option<OsString>,
+    /// The largest TTL in use; the same for all clients [default: 60s]
+    #[arg(long, value_name = "D", global = true, value_parser = duration::parse)]
+    #[arg(env = "REDLOCK_MAX_TTL", hide_env_values = true)]
+    pub(crate) max_ttl: Option<Duration>,
+    /// Trust the certificates in this PEM file, for rediss:// [default: the system's]
+    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(env = "REDLOCK_TLS_CA", hide_env_values = true)]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Show this certificate chain, a PEM file, to the masters
+    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(env = "REDLOCK_TLS_CERT", hide_env_values = true)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its private key, a PEM file
+    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(env = "REDLOCK_TLS_KEY", hide_env_values = true)]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Tell on stderr what each master said, and how long it took
+    #[arg(short, long, global = true, help_heading = None::<&str>)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a command while the lock is held; stop it when the lock is lost
+    #[command(after_help = help::RUN)]
+    Run(Run),
+    /// Take the lock and leave it to expire: prints TOKEN FENCING_TOKEN VALIDITY_MS
+    #[command(after_help = help::ACQUIRE)]
+    Acquire(Acquire),
+    /// Extend a lock by its token: prints TOKEN FENCING_TOKEN VALIDITY_MS
+    #[command(after_help = help::EXTEND)]
+    Extend(Extend),
+    /// Release a lock by its token
+    #[command(after_help = help::RELEASE)]
+    Release(Release),
+    /// Say who holds a lock, by what each master says
+    #[command(after_help = help::STATUS)]
+    Status(Status),
+    /// Start throw-away masters to play with, until Ctrl-C
+    #[command(after_help = help::DEV)]
+    Dev(Dev),
+    /// Print the man page or shell completions
+    #[command(hide = true)]
+    Generate(Generate),
+}
+
+/// How long to wait for the lock, and what to say when it is not had.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Do not wait: the same as --wait 0
+    #[arg(short = 'n', long = "no-wait", conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+    /// The exit code when another holds the lock
+    #[arg(short = 'E', long = "held-exit-code", value_name = "N", default_value_t = crate::exit::HELD)]
+    pub(crate) held_code: u8,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// What the lock is for
+    pub(crate) key: OsString,
+    /// How long the lock lasts without extension [default: 30s]
+    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    /// How long to wait for the lock; `forever` is a duration, too
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = duration::parse_wait)]
+    pub(crate) wait: Wait,
+    /// Stop extending the lock after this long: the command is stopped within one TTL
+    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+    /// When the lock is about to be lost: the time between SIGTERM and SIGKILL, a third of the
+    /// TTL at most
+    #[arg(long, value_name = "D", default_value = "5s", value_parser = duration::parse)]
+    pub(crate) kill_after: Duration,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Acquire {
+    /// What the lock is for
+    pub(crate) key: OsString,
+    /// How long the lock lasts [default: 30s]
+    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    /// How long to wait for the lock; `forever` is a duration, too
+    #[arg(long, value_name = "D", default_value = "0s", value_parser = duration::parse_wait)]
+    pub(crate) wait: Wait,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+    /// Print an object: key, token, fencing_token, ttl_ms, validity_ms
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Extend {
+    /// What the lock is for
+    pub(crate) key: OsString,
+    /// The token that `acquire` printed
+    pub(crate) token: String,
+    /// How long the lock lasts from now [default: 30s]
+    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    /// Print an object: key, token, fencing_token, ttl_ms, validity_ms
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Release {
+    /// What the lock is for
+    pub(crate) key: OsString,
+    /// The token that `acquire` printed
+    pub(crate) token: String,
+    /// Print an object: key, released
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// What the lock is for
+    pub(crate) key: OsString,
+    /// Print an object: key, state, token, ttl_ms, nodes
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Dev {
+    /// How many masters, 1 to 15
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=15))]
+    pub(crate) nodes: u16,
+    /// The port of the first one; the others follow
+    #[arg(long, value_name = "PORT", default_value_t = 7001)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=65_521))]
+    pub(crate) port: u16,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Generate {
+    #[command(subcommand)]
+    pub(crate) what: Generated,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Generated {
+    /// A man page, in roff: of the whole, or of one command
+    Man {
+        /// The command
+        command: Option<String>,
+    },
+    /// A script that completes the words of the command line
+    Completions {
+        /// For which shell
+        shell: Shell,
+    },
+}
+
+impl Patience {
+    /// How long to wait, where `-n` wins over the default.
+    pub(crate) fn over(&self, wait: Wait) -> Wait {
+        if self.no_wait { Wait::For(Duration::ZERO) } else { wait }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn global_options_stand_before_or_after_the_command() {
+        for line in [
+            ["redlock", "--prefix", "p:", "--node", "redis://a", "status", "k"],
+            ["redlock", "status", "--prefix", "p:", "--node", "redis://a", "k"],
+            ["redlock", "status", "k", "--prefix", "p:", "--node", "redis://a"],
+        ] {
+            let cli = Cli::try_parse_from(line).unwrap();
+            assert_eq!(cli.global.nodes, ["redis://a"]);
+            assert_eq!(cli.global.prefix.unwrap(), "p:");
+        }
+    }
+
+    #[test]
+    fn what_follows_two_dashes_belongs_to_the_command() {
+        let line = ["redlock", "run", "k", "-n", "-E", "9", "--", "ls", "-n", "--", "--ttl"];
+        let Command::Run(run) = Cli::try_parse_from(line).unwrap().command else { panic!() };
+        assert_eq!(run.command, ["ls", "-n", "--", "--ttl"]);
+        assert_eq!(run.patience.over(run.wait), Wait::For(Duration::ZERO));
+        assert_eq!(run.patience.held_code, 9);
+    }
+}

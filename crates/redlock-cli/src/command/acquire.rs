@@ -1,0 +1,41 @@
+//! `redlock acquire`: take the lock and leave it to expire.
+
+use redlock_quorum::Guard;
+
+use crate::args::{Acquire, Global};
+use crate::exit::Failure;
+use crate::output::Held;
+use crate::session::Session;
+use crate::signals::Signals;
+
+pub(crate) async fn acquire(global: &Global, args: &Acquire) -> Result<u8, Failure> {
+    let ttl = args.ttl.unwrap_or_else(|| Session::default_ttl(global));
+    let session = Session::new(global, &args.key, Some(ttl))?;
+    let mut signals = Signals::new()?;
+    let wait = args.patience.over(args.wait);
+    let outcome = match session.acquire(wait, None, &mut signals).await {
+        Ok(guard) => {
+            session.tell("acquired", &session.hear_all(&guard).await);
+            hand_over(&session, guard, args.json).await
+        }
+        Err(failure) => Err(failure.held_as(args.patience.held_code)),
+    };
+    session.close().await;
+    outcome
+}
+
+/// Prints the token and gives the lock away to whoever reads it. Nobody could use or release a
+/// lock whose token was not printed, so it is released then.
+async fn hand_over(session: &Session, guard: Guard, as_json: bool) -> Result<u8, Failure> {
+    match Held::new(&guard, session.ttl).print(as_json) {
+        Ok(()) => {
+            guard.forget();
+            Ok(0)
+        }
+        Err(failure) => {
+            // The failure to print is told; that of the release shows as masters that keep the key.
+            let _ = guard.release().await;
+            Err(failure)
+        }
+    }
+}

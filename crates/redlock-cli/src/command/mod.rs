@@ -1,0 +1,9 @@
+//! One file for each command. Each returns the exit code, or the failure with its own.
+
+pub(crate) mod acquire;
+pub(crate) mod dev;
+pub(crate) mod extend;
+pub(crate) mod generate;
+pub(crate) mod release;
+pub(crate) mod run;
+pub(crate) mod status;

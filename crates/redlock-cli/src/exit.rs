@@ -1,0 +1,132 @@
+//! The exit codes, and `Failure`: why the command ends with one of them.
+
+use anyhow::anyhow;
+use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError};
+
+/// `extend`, `release`: the lock was not ours. `status`: a majority is free.
+pub(crate) const NOT_OURS: u8 = 1;
+/// Wrong usage or bad input (`EX_USAGE` of sysexits.h).
+pub(crate) const USAGE: u8 = 64;
+/// Too few masters answered or count (`EX_UNAVAILABLE`).
+pub(crate) const UNAVAILABLE: u8 = 69;
+/// The result cannot be printed (`EX_IOERR`).
+pub(crate) const CANNOT_PRINT: u8 = 74;
+/// Held by another until the wait ran out (`EX_TEMPFAIL`).
+pub(crate) const HELD: u8 = 75;
+/// The lock was lost while the command ran.
+pub(crate) const LOST: u8 = 79;
+/// The command is there and cannot be run, as shells say it.
+pub(crate) const CANNOT_RUN: u8 = 126;
+/// There is no such command, as shells say it.
+pub(crate) const NOT_FOUND: u8 = 127;
+
+/// What shells report for a process that a signal has ended.
+pub(crate) fn signalled(signal: i32) -> u8 {
+    // The numbers of signals end at 64.
+    u8::try_from(signal).unwrap_or(u8::MAX).saturating_add(128)
+}
+
+/// Why the command ends with a code of its own: what its line on stderr says.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) cause: anyhow::Error,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, cause: impl Into<anyhow::Error>) -> Self {
+        Self { code, cause: cause.into() }
+    }
+
+    pub(crate) fn usage(cause: impl Into<anyhow::Error>) -> Self {
+        Self::new(USAGE, cause)
+    }
+
+    /// A signal came while there was nothing yet to pass it on to.
+    pub(crate) fn cancelled(signal: rustix::process::Signal, key: &impl std::fmt::Display) -> Self {
+        let number = signal.as_raw();
+        let cause = anyhow!("stopped by signal {number} ({signal:?}), no lock on {key} was taken");
+        Self::new(signalled(number), cause)
+    }
+
+    /// The same, with another code where somebody else holds the lock.
+    pub(crate) fn held_as(self, code: u8) -> Self {
+        if self.code == HELD { Self { code, ..self } } else { self }
+    }
+
+    /// The cause on one line, whatever it is made of.
+    pub(crate) fn line(&self) -> String {
+        let cause = format!("{:#}", self.cause);
+        let words: Vec<_> = cause.split_whitespace().collect();
+        format!("redlock: {}", words.join(" "))
+    }
+}
+
+/// The operating system lets us not even listen to signals.
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(UNAVAILABLE, error)
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<InvalidToken> for Failure {
+    fn from(error: InvalidToken) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        let code = match error {
+            AcquireError::Held { .. } => HELD,
+            AcquireError::Invalid(_) => USAGE,
+            _ => UNAVAILABLE,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<ExtendError> for Failure {
+    fn from(error: ExtendError) -> Self {
+        let code = match error {
+            ExtendError::Lost(_) | ExtendError::NotOurs { .. } => NOT_OURS,
+            ExtendError::Invalid(_) => USAGE,
+            _ => UNAVAILABLE,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<ReleaseError> for Failure {
+    fn from(error: ReleaseError) -> Self {
+        let code = match error {
+            ReleaseError::NotOurs { .. } => NOT_OURS,
+            ReleaseError::Invalid(_) => USAGE,
+            _ => UNAVAILABLE,
+        };
+        Self::new(code, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_of_many_lines_is_told_in_one() {
+        let failure = Failure::usage(anyhow!("a port is taken:\n  see the\tlog"));
+        assert_eq!(failure.line(), "redlock: a port is taken: see the log");
+    }
+
+    #[test]
+    fn a_signal_is_told_as_shells_do() {
+        assert_eq!(signalled(15), 143);
+        assert_eq!(signalled(1_000), 255);
+    }
+}

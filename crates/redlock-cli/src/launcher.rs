@@ -1,0 +1,90 @@
+//! The launcher: this program once more, for an instant, in the place of the command.
+//!
+//! `redlock run` starts `redlock __child PARENT TERMINAL COMMAND...` in a process group of its own.
+//! There the kernel is asked to kill the process when its parent dies, the terminal is taken where
+//! it is for the command, and then the command is executed in the same process. To do this between
+//! fork and exec would need `unsafe`.
+
+use std::convert::Infallible;
+use std::ffi::{OsStr, OsString};
+use std::io::{ErrorKind, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, anyhow};
+use rustix::process::{getpid, getppid};
+
+use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
+use crate::terminal::Terminal;
+
+/// The first word of a command line that is meant for the launcher.
+const WORD: &str = "__child";
+/// The command gets the terminal at once.
+const FOREGROUND: &str = "foreground";
+const BACKGROUND: &str = "background";
+
+/// A command that starts the launcher for `command`.
+pub(crate) fn command(command: &[OsString], in_foreground: bool) -> Command {
+    let mut launcher = Command::new(this_program());
+    launcher.arg(WORD).arg(getpid().to_string());
+    launcher.arg(if in_foreground { FOREGROUND } else { BACKGROUND });
+    launcher.args(command).process_group(0);
+    launcher
+}
+
+/// Linux keeps this name valid when the file is replaced or removed, as in an upgrade.
+#[cfg(target_os = "linux")]
+fn this_program() -> &'static str {
+    "/proc/self/exe"
+}
+
+#[cfg(not(target_os = "linux"))]
+fn this_program() -> std::path::PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| "redlock".into())
+}
+
+/// Whether these words are for the launcher; then it does not return unless it fails.
+pub(crate) fn is_meant(words: &[OsString]) -> bool {
+    words.get(1).is_some_and(|word| word == WORD)
+}
+
+/// Becomes the command.
+pub(crate) fn launch(words: &[OsString]) -> ExitCode {
+    let Err(failure) = try_launch(words);
+    let _ = writeln!(std::io::stderr(), "{}", failure.line());
+    ExitCode::from(failure.code)
+}
+
+fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {
+    let [_, _, parent, terminal, program, arguments @ ..] = words else {
+        return Err(Failure::usage(anyhow!("{WORD} is for the use of `redlock run` alone")));
+    };
+    die_with(parent).map_err(|error| Failure::new(CANNOT_RUN, error))?;
+    if terminal == FOREGROUND
+        && let Some(terminal) = Terminal::open()
+    {
+        terminal.give_to(getpid());
+    }
+    let error = Command::new(program).args(arguments).exec();
+    Err(failed(program, error))
+}
+
+/// Asks the kernel for our death at that of the parent; the order outlives the execution of the
+/// command, unless that changes its user.
+fn die_with(parent: &OsStr) -> anyhow::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .context("asking the kernel to end the command together with redlock")?;
+    // Who died before the kernel was asked is not noticed by it.
+    let is_alive = getppid().is_some_and(|pid| parent == pid.to_string().as_str());
+    is_alive.then_some(()).context("redlock has ended before its command began")
+}
+
+fn failed(program: &OsStr, error: std::io::Error) -> Failure {
+    let program = program.to_string_lossy();
+    if error.kind() == ErrorKind::NotFound {
+        Failure::new(NOT_FOUND, anyhow!("{program}: command not found"))
+    } else {
+        Failure::new(CANNOT_RUN, anyhow!("{program}: cannot be run: {error}"))
+    }
+}

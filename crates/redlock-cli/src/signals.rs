@@ -1,0 +1,60 @@
+//! `Signals`: what is asked of this process, and news of its child.
+
+use std::fs;
+use std::io;
+use std::task::Poll;
+
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind, signal};
+
+/// Asked to end, or something that only the command understands: passed on to it.
+const PASSED_ON: [Signal; 6] =
+    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+
+/// The signals that this process listens to. From then on they no longer end it.
+pub(crate) struct Signals {
+    streams: Vec<(Signal, unix::Signal)>,
+}
+
+impl Signals {
+    /// Listens to the signals that are passed on. Those that were ignored when this process began
+    /// (by `nohup`, or by a shell for a job in the background) stay ignored, and the command
+    /// inherits that.
+    pub(crate) fn new() -> io::Result<Self> {
+        let ignored = ignored();
+        let mut signals = Self { streams: Vec::new() };
+        for signal in PASSED_ON {
+            if ignored & 1 << (signal.as_raw() - 1) == 0 {
+                signals.listen_to(signal)?;
+            }
+        }
+        Ok(signals)
+    }
+
+    /// Listens to one more.
+    pub(crate) fn listen_to(&mut self, wanted: Signal) -> io::Result<()> {
+        let stream = signal(SignalKind::from_raw(wanted.as_raw()))?;
+        self.streams.push((wanted, stream));
+        Ok(())
+    }
+
+    /// The next signal. Dropping the future loses none.
+    pub(crate) async fn next(&mut self) -> Signal {
+        std::future::poll_fn(|cx| {
+            for (signal, stream) in &mut self.streams {
+                if stream.poll_recv(cx).is_ready() {
+                    return Poll::Ready(*signal);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// The signals that this process ignores, a bit each; none where the system does not tell.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+}

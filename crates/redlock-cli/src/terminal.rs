@@ -1,0 +1,73 @@
+//! `Terminal`: which process group is in the foreground.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IsTerminal};
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Blockable};
+use rustix::process::{Pid, Signal, getpgrp, kill_current_process_group};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
+
+/// The terminal that this process was started on, and the group it was started in.
+pub(crate) struct Terminal {
+    tty: File,
+    own_group: Pid,
+}
+
+impl Terminal {
+    /// None where there is no terminal, as in a cron job.
+    pub(crate) fn open() -> Option<Self> {
+        let tty = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
+        Some(Self { tty, own_group: getpgrp() })
+    }
+
+    /// Whether `group` gets what is typed.
+    fn is_foreground(&self, group: Pid) -> bool {
+        tcgetpgrp(&self.tty).is_ok_and(|foreground| foreground == group)
+    }
+
+    /// Whether this process is in the foreground, and so has the terminal to give.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.is_foreground(self.own_group)
+    }
+
+    /// Whether a command should have the terminal from its start. Where stdout goes elsewhere,
+    /// somebody behind a pipe (a pager, say) may be reading the terminal in our own group: then
+    /// the command gets it when it asks for it.
+    pub(crate) fn is_for_the_command(&self) -> bool {
+        self.is_ours() && io::stdout().is_terminal()
+    }
+
+    /// Puts `group` into the foreground.
+    pub(crate) fn give_to(&self, group: Pid) {
+        // A group that is gone, or a terminal that was hung up: there is nothing to give.
+        let _ = without_stopping(|| tcsetpgrp(&self.tty, group));
+    }
+
+    /// Puts our own group into the foreground again, if `group` has been there.
+    pub(crate) fn take_back_from(&self, group: Pid) {
+        if self.is_foreground(group) {
+            self.give_to(self.own_group);
+        }
+    }
+
+    /// Stops this process's whole group, as the terminal does with the job of a shell, and returns
+    /// when it goes on. Where no shell could continue it, the kernel does not stop it at all.
+    pub(crate) fn stop_our_job(&self) {
+        // The default action of this signal is to stop. SIGTSTP has a handler of ours, and SIGSTOP
+        // would stop a group that nobody continues. The call returns after the stop, because a
+        // signal to its own process is delivered to the calling thread first.
+        let _ = kill_current_process_group(Signal::TTOU);
+    }
+}
+
+/// A process in the background that changes the foreground group is stopped, unless it blocks
+/// SIGTTOU. The mask is put back, because a command inherits it.
+fn without_stopping<T>(change: impl FnOnce() -> T) -> T {
+    let blocked = SigSet::from(Blockable::SIGTTOU).thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let outcome = change();
+    if let Ok(before) = blocked {
+        // Setting a mask that was in force before cannot fail.
+        let _ = before.thread_set_mask();
+    }
+    outcome
+}

@@ -1,0 +1,85 @@
+//! From words to `Cli`, and what is said when they are wrong.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::args::Cli;
+use crate::exit::USAGE;
+use crate::output::redact;
+
+/// The command line; or, once help, version or an error has been printed, the exit code.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
+    match Cli::try_parse_from(words) {
+        Ok(cli) if has_all_nodes(&cli, words) => Ok(cli),
+        Ok(_) => {
+            complain("give every --node before the command, or every one after it");
+            Err(USAGE)
+        }
+        Err(error)
+            if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
+        {
+            // Help that nobody reads is no failure.
+            let _ = write!(io::stdout(), "{}", error.render());
+            Err(0)
+        }
+        // What was typed is nowhere in it, and the form of a URL is.
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            complain(&format!("no command was given\n\n{}", error.render()));
+            Err(USAGE)
+        }
+        Err(error) => {
+            let text = error.render().to_string();
+            complain(&redact(&in_our_words(&text)));
+            Err(USAGE)
+        }
+    }
+}
+
+/// A repeated option that stands on both sides of the command counts on one side only, and a list
+/// of masters must never be shorter than somebody has meant.
+fn has_all_nodes(cli: &Cli, words: &[OsString]) -> bool {
+    let ours = words.iter().take_while(|word| *word != "--");
+    let is_node = |word: &&OsString| {
+        word.to_str().is_some_and(|word| word == "--node" || word.starts_with("--node="))
+    };
+    ours.filter(is_node).count() <= cli.global.nodes.len()
+}
+
+fn complain(text: &str) {
+    // Nobody is left to be told that stderr is closed.
+    let _ = writeln!(io::stderr(), "redlock: {}", text.trim_end());
+}
+
+/// The cause on the first line, whatever lines it was on; then usage and tips.
+fn in_our_words(text: &str) -> String {
+    let (cause, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let cause = cause.strip_prefix("error: ").unwrap_or(cause);
+    let cause: Vec<_> = cause.split_whitespace().collect();
+    format!("{}\n\n{rest}", cause.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Cli, u8> {
+        parse(&line.split(' ').map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn masters_on_both_sides_of_the_command_are_refused() {
+        assert_eq!(parsed("redlock --node redis://a status k --node=redis://b").err(), Some(USAGE));
+        let cli = parsed("redlock --node redis://a --node redis://b run k -- c --node x").unwrap();
+        assert_eq!(cli.global.nodes, ["redis://a", "redis://b"]);
+    }
+
+    #[test]
+    fn a_cause_on_several_lines_is_told_on_the_first() {
+        let text = "error: these were not provided:\n  <KEY>\n\nUsage: redlock run\n";
+        let ours = in_our_words(text);
+        assert_eq!(ours, "these were not provided: <KEY>\n\nUsage: redlock run\n");
+    }
+}

@@ -1,0 +1,203 @@
+//! What each command prints, and with which code it ends.
+
+use redlock_testkit::RedisServers;
+
+use crate::support::{Running, Scratch, ask, copies, poll, redlock};
+
+const UUID_LEN: usize = 36;
+
+#[test]
+fn acquire_prints_token_fence_and_validity_and_leaves_the_lock() {
+    let servers = RedisServers::start(5).unwrap();
+    let answer = ask(&servers, ["acquire", "k", "--ttl", "20s"]);
+    let words: Vec<_> = answer.success().split(' ').collect();
+    assert_eq!(answer.out.lines().count(), 1);
+    assert_eq!((words.len(), words[0].len(), words[1]), (3, UUID_LEN, "-"));
+    let validity: u64 = words[2].parse().unwrap();
+    assert!((15_000..=19_798).contains(&validity), "{validity}");
+    assert_eq!(copies(&servers, "k"), 5);
+}
+
+#[test]
+fn acquire_prints_an_object_on_demand() {
+    let servers = RedisServers::start(1).unwrap();
+    let answer = ask(&servers, ["acquire", "k", "--ttl", "20s", "--json"]);
+    answer.success();
+    let object = answer.json();
+    assert_eq!(object.as_object().unwrap().len(), 5);
+    assert_eq!((&object["key"], &object["ttl_ms"]), (&"k".into(), &20_000.into()));
+    assert!(object["fencing_token"].is_null());
+    assert_eq!(object["token"].as_str().unwrap().len(), UUID_LEN);
+    assert!(object["validity_ms"].as_u64().unwrap() <= 19_798);
+}
+
+#[test]
+fn a_lock_of_another_ends_with_75_or_the_code_that_was_asked_for() {
+    let servers = RedisServers::start(3).unwrap();
+    ask(&servers, ["acquire", "k"]).success();
+    let answer = ask(&servers, ["acquire", "k"]);
+    assert_eq!((answer.code, answer.out.as_str()), (75, ""));
+    assert!(answer.cause().starts_with("redlock: k is held by another: "), "{answer:?}");
+    for server in servers.iter() {
+        assert!(answer.cause().contains(&format!("{} held (3", server.name())), "{answer:?}");
+    }
+    assert_eq!(ask(&servers, ["acquire", "k", "-E", "9"]).code, 9);
+    assert_eq!(ask(&servers, ["run", "k", "-n", "-E", "0", "--", "false"]).code, 0);
+    assert_eq!(ask(&servers, ["run", "k", "--wait", "100ms", "--", "true"]).code, 75);
+    let json = ask(&servers, ["acquire", "k", "--json"]);
+    assert_eq!((json.code, json.out.as_str()), (75, ""));
+}
+
+#[test]
+fn a_key_of_a_stranger_is_respected_and_left_alone() {
+    let servers = RedisServers::start(3).unwrap();
+    for server in servers.iter() {
+        server.command(&["SET", "k", "stranger"]).unwrap();
+    }
+    assert_eq!(ask(&servers, ["acquire", "k"]).code, 75);
+    assert_eq!(ask(&servers, ["run", "k", "-n", "--", "true"]).code, 75);
+    assert_eq!(ask(&servers, ["release", "k", "mine"]).code, 1);
+    assert_eq!(ask(&servers, ["extend", "k", "mine"]).code, 1);
+    let status = ask(&servers, ["status", "k"]);
+    assert!(status.success().ends_with("k is held by stranger, never expires"), "{status:?}");
+    assert_eq!(copies(&servers, "k"), 3);
+}
+
+#[test]
+fn extend_prints_the_same_line_and_release_frees_the_lock_once() {
+    let servers = RedisServers::start(3).unwrap();
+    let acquired = ask(&servers, ["acquire", "k", "--ttl", "5s"]);
+    let token = acquired.success().split(' ').next().unwrap();
+    let extended = ask(&servers, ["extend", "k", token, "--ttl", "50s"]);
+    let words: Vec<_> = extended.success().split(' ').collect();
+    assert_eq!((words.len(), words[0], words[1]), (3, token, "-"));
+    assert!(words[2].parse::<u64>().unwrap() > 20_000, "{extended:?}");
+    let object = ask(&servers, ["extend", "k", token, "--ttl", "50s", "--json"]).json();
+    assert_eq!((&object["token"], &object["ttl_ms"]), (&token.into(), &50_000.into()));
+
+    assert_eq!(ask(&servers, ["release", "k", token]).success(), "");
+    assert_eq!(copies(&servers, "k"), 0);
+    let again = ask(&servers, ["release", "k", token, "--json"]);
+    assert_eq!(again.code, 1);
+    assert!(again.cause().contains("not ours"), "{again:?}");
+    assert_eq!(again.json(), serde_json::json!({"key": "k", "released": false}));
+    let revived = ask(&servers, ["extend", "k", token]);
+    assert_eq!((revived.code, revived.out.as_str()), (1, ""));
+    assert!(revived.cause().contains("k is not ours"), "{revived:?}");
+}
+
+#[test]
+fn release_prints_an_object_on_demand() {
+    let servers = RedisServers::start(1).unwrap();
+    let acquired = ask(&servers, ["acquire", "k"]);
+    let token = acquired.success().split(' ').next().unwrap();
+    let released = ask(&servers, ["release", "k", token, "--json"]);
+    released.success();
+    assert_eq!(released.json(), serde_json::json!({"key": "k", "released": true}));
+}
+
+#[test]
+fn status_has_a_line_for_each_master_and_then_the_state() {
+    let servers = RedisServers::start(3).unwrap();
+    let free = ask(&servers, ["status", "k"]);
+    assert_eq!((free.code, free.out.lines().count()), (1, 4));
+    assert_eq!(free.out.lines().last(), Some("k is free"));
+    assert!(free.cause().starts_with("redlock: k is free: "), "{free:?}");
+
+    let acquired = ask(&servers, ["acquire", "k"]);
+    let token = acquired.success().split(' ').next().unwrap();
+    let held = ask(&servers, ["status", "k"]);
+    held.success();
+    let lines: Vec<_> = held.out.lines().collect();
+    for (line, server) in lines.iter().zip(servers.iter()) {
+        let said = format!("{}  held by {token}, expires in ", server.name());
+        assert!(line.starts_with(&said), "{held:?}");
+    }
+    assert!(lines[3].starts_with(&format!("k is held by {token}, expires in ")), "{held:?}");
+}
+
+#[test]
+fn status_prints_an_object_on_demand() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[1].command(&["SET", "k", "other", "PX", "60000"]).unwrap();
+    servers[2].kill();
+    let status = ask(&servers, ["status", "k", "--json"]);
+    assert_eq!(status.code, 69);
+    let object = status.json();
+    assert_eq!(object.as_object().unwrap().len(), 5);
+    assert_eq!((&object["key"], &object["state"]), (&"k".into(), &"undecided".into()));
+    assert!(object["token"].is_null() && object["ttl_ms"].is_null());
+    let nodes = object["nodes"].as_array().unwrap();
+    assert_eq!(nodes[0]["node"], servers[0].name());
+    assert_eq!(nodes[0].as_object().unwrap().len(), 6);
+    assert!(nodes[0]["latency_us"].is_u64() && nodes[0]["cause"].is_null());
+    assert_eq!((&nodes[0]["state"], &nodes[1]["state"]), (&"free".into(), &"held".into()));
+    assert_eq!(nodes[1]["token"], "other");
+    assert!(nodes[1]["ttl_ms"].as_u64().unwrap() > 30_000);
+    assert_eq!(nodes[2]["state"], "unknown");
+    assert_eq!(nodes[2]["cause"], "connection refused");
+}
+
+#[test]
+fn who_waits_gets_the_lock_when_it_is_released() {
+    let servers = RedisServers::start(3).unwrap();
+    let acquired = ask(&servers, ["acquire", "k"]);
+    let token = acquired.success().split(' ').next().unwrap();
+    let mut waiting = Running::start(redlock(&servers, ["acquire", "k", "--wait", "forever"]));
+    // It has tried and been refused when its own release has been seen by a master.
+    poll("the waiting command has tried", || {
+        let stats = format!("{:?}", servers[0].command(&["INFO", "commandstats"]).unwrap());
+        stats.contains("cmdstat_evalsha").then_some(())
+    });
+    assert!(!waiting.has_ended());
+    ask(&servers, ["release", "k", token]).success();
+    assert!(!waiting.answer().success().starts_with(token));
+}
+
+#[test]
+fn a_lock_whose_token_cannot_be_printed_is_released() {
+    let servers = RedisServers::start(3).unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = redlock(&servers, ["acquire", "k"]);
+    let answer = Running::start_into(&mut command, full.into()).answer();
+    assert_eq!(answer.code, 74);
+    assert!(answer.cause().contains("No space left"), "{answer:?}");
+    assert_eq!(copies(&servers, "k"), 0);
+}
+
+#[test]
+fn masters_come_from_options_the_environment_or_a_file() {
+    let servers = RedisServers::start(3).unwrap();
+    let scratch = Scratch::new("masters");
+    let file = scratch.file("nodes");
+    std::fs::write(&file, format!("# ours\n{}\n", servers.urls().join("\n"))).unwrap();
+    let mut command = crate::support::bare(["status", "k", "--json"]);
+    let answer =
+        crate::support::Answer::from(command.env("REDLOCK_NODES_FILE", &file).output().unwrap());
+    assert_eq!(answer.json()["nodes"].as_array().unwrap().len(), 3);
+
+    let url = servers[0].url();
+    let answer = ask(&servers, ["--node", &url, "status", "k", "--json"]);
+    assert_eq!(answer.json()["nodes"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_prefix_makes_another_lock() {
+    let servers = RedisServers::start(1).unwrap();
+    ask(&servers, ["acquire", "k"]).success();
+    ask(&servers, ["acquire", "k", "--prefix", "p:"]).success();
+    assert_eq!(copies(&servers, "p:k"), 1);
+    let mut command = redlock(&servers, ["status", "k"]);
+    command.env("REDLOCK_PREFIX", "q:");
+    assert_eq!(command.output().unwrap().status.code(), Some(1));
+}
+
+#[test]
+fn verbose_tells_what_each_master_said_beside_the_result() {
+    let servers = RedisServers::start(3).unwrap();
+    let answer = ask(&servers, ["acquire", "k", "-v"]);
+    answer.success();
+    for server in servers.iter() {
+        assert!(answer.err.contains(&format!("{} granted in ", server.name())), "{answer:?}");
+    }
+}

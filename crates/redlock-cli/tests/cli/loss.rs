@@ -1,0 +1,151 @@
+//! A lock that is lost while the command runs.
+
+use std::time::{Duration, Instant};
+
+use redlock_testkit::RedisServers;
+use rustix::process::Signal;
+
+use crate::support::{Running, ask, copies, is_alive, is_stopped, poll, redlock};
+
+/// What a holder may count on, from its last extension: the TTL less 1 % and 2 ms.
+const fn validity(ttl: Duration) -> Duration {
+    Duration::from_millis(ttl.as_millis() as u64 * 99 / 100 - 2)
+}
+
+const TTL: Duration = Duration::from_secs(3);
+
+/// Starts a script that says its own pid and that of something it has started.
+fn holding(servers: &RedisServers, script: &str) -> (Running, [i32; 2]) {
+    let mut command = redlock(servers, ["run", "k", "--ttl", "3s", "--kill-after", "500ms"]);
+    command.args(["--", "sh", "-c", script]);
+    let mut run = Running::start(command);
+    let line = run.lines().next();
+    let pids: Vec<i32> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
+    (run, [pids[0], pids[1]])
+}
+
+const STUBBORN: &str = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & \
+                        echo $$ $!; while :; do sleep 0.1; done";
+
+#[test]
+fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
+    let servers = RedisServers::start(5).unwrap();
+    let (mut run, pids) = holding(&servers, STUBBORN);
+    let mut paused = Instant::now();
+    for server in &servers[..3] {
+        server.pause().unwrap();
+        // From the third on nothing can be extended, so what was extended ends with this.
+        paused = Instant::now();
+    }
+    let valid_until = paused + validity(TTL);
+    poll("the command and what it has started end", || {
+        (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
+    });
+    assert!(Instant::now() < valid_until, "{:?} too late", valid_until.elapsed());
+    poll("redlock ends", || run.has_ended().then_some(()));
+    let answer = run.answer();
+    assert_eq!(answer.code, 79);
+    assert!(answer.cause().contains("SIGKILL"), "{answer:?}");
+    for server in servers.iter() {
+        assert!(answer.cause().contains(&server.name()), "{answer:?}");
+    }
+    assert!(answer.err.contains("may keep the key of k until"), "{answer:?}");
+}
+
+#[test]
+fn a_command_that_ends_when_asked_is_asked_first() {
+    let servers = RedisServers::start(3).unwrap();
+    let script = "trap 'echo bye >&2; exit 0' TERM; sleep 600 & echo $$ $!; wait";
+    let (run, pids) = holding(&servers, script);
+    servers[0].pause().unwrap();
+    servers[1].pause().unwrap();
+    let answer = run.answer();
+    assert_eq!(answer.code, 79, "not the 0 of the command");
+    assert!(answer.err.starts_with("bye\n"), "{answer:?}");
+    assert!(answer.cause().contains("not extended in time"), "{answer:?}");
+    assert!(answer.cause().contains("SIGTERM"), "{answer:?}");
+    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+}
+
+#[test]
+fn a_proven_loss_kills_at_once() {
+    let servers = RedisServers::start(3).unwrap();
+    let (run, pids) = holding(&servers, STUBBORN);
+    for server in servers.iter() {
+        server.command(&["SET", "k", "stranger"]).unwrap();
+    }
+    let taken = Instant::now();
+    let answer = run.answer();
+    // The next extension finds out, and that is due at a third of the TTL.
+    assert!(taken.elapsed() < TTL * 2 / 3, "{:?}", taken.elapsed());
+    assert_eq!(answer.code, 79);
+    assert!(answer.cause().contains("do not hold the key any more"), "{answer:?}");
+    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+    assert_eq!(copies(&servers, "k"), 3, "the stranger's are left alone");
+}
+
+#[test]
+fn a_loss_that_only_the_release_finds_is_told() {
+    let servers = RedisServers::start(3).unwrap();
+    let scripts = servers
+        .iter()
+        .map(|server| format!("redis-cli -p {} set k stranger >/dev/null; ", server.port()));
+    let script: String = scripts.collect();
+    let answer = ask(&servers, ["run", "k", "--", "sh", "-c", &script]);
+    assert_eq!(answer.code, 79, "{answer:?}");
+    assert!(answer.cause().contains("lost while the command ran"), "{answer:?}");
+}
+
+#[test]
+fn two_of_five_masters_that_fall_silent_are_no_loss() {
+    let servers = RedisServers::start(5).unwrap();
+    let mut command = redlock(&servers, ["run", "k", "--ttl", "2s"]);
+    command.args(["--", "sh", "-c", "echo up; sleep 4; exit 3"]);
+    let mut run = Running::start(command);
+    run.lines().next();
+    servers[0].pause().unwrap();
+    servers[4].kill();
+    let answer = run.answer();
+    assert_eq!(answer.code, 3, "{answer:?}");
+    servers[0].resume().unwrap();
+}
+
+#[test]
+fn max_hold_ends_a_command_that_hangs() {
+    let servers = RedisServers::start(1).unwrap();
+    let began = Instant::now();
+    let answer = ask(
+        &servers,
+        [
+            "run",
+            "k",
+            "--ttl",
+            "2s",
+            "--max-hold",
+            "1s",
+            "--kill-after",
+            "200ms",
+            "--",
+            "sleep",
+            "600",
+        ],
+    );
+    assert_eq!(answer.code, 79);
+    assert!(answer.cause().contains("--max-hold of 1s"), "{answer:?}");
+    // Extended at most until 1 s, and then one TTL.
+    assert!(began.elapsed() < Duration::from_millis(3_500), "{:?}", began.elapsed());
+    assert_eq!(copies(&servers, "k"), 0, "released, because it was still ours");
+}
+
+#[test]
+fn a_redlock_that_was_frozen_for_too_long_kills_its_command() {
+    let servers = RedisServers::start(3).unwrap();
+    let (run, pids) = holding(&servers, STUBBORN);
+    run.signal(Signal::STOP);
+    poll("redlock stands still", || is_stopped(run.pid()).then_some(()));
+    poll("the lock expires", || (copies(&servers, "k") == 0).then_some(()));
+    run.signal(Signal::CONT);
+    let answer = run.answer();
+    assert_eq!(answer.code, 79);
+    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+}

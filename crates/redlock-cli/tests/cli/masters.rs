@@ -1,0 +1,81 @@
+//! Masters that are silent or gone.
+
+use std::time::{Duration, Instant};
+
+use redlock_testkit::RedisServers;
+
+use crate::support::{ask, copies};
+
+#[test]
+fn two_of_five_paused_masters_cost_nothing() {
+    let servers = RedisServers::start(5).unwrap();
+    servers[1].pause().unwrap();
+    servers[3].pause().unwrap();
+    let acquired = ask(&servers, ["acquire", "k"]);
+    let token = acquired.success().split(' ').next().unwrap();
+    assert!(ask(&servers, ["status", "k"]).success().contains("k is held by"));
+    ask(&servers, ["extend", "k", token]).success();
+    ask(&servers, ["release", "k", token]).success();
+    assert_eq!(ask(&servers, ["run", "k", "--", "sh", "-c", "exit 5"]).code, 5);
+    servers[1].resume().unwrap();
+    servers[3].resume().unwrap();
+    assert_eq!(copies(&servers, "k"), 0);
+}
+
+#[test]
+fn three_of_five_paused_masters_end_every_command_with_69() {
+    let servers = RedisServers::start(5).unwrap();
+    let acquired = ask(&servers, ["acquire", "k"]);
+    let token = acquired.success().split(' ').next().unwrap();
+    for server in &servers[..3] {
+        server.pause().unwrap();
+    }
+    let began = Instant::now();
+    for answer in [
+        ask(&servers, ["acquire", "other"]),
+        ask(&servers, ["run", "other", "-n", "--", "true"]),
+        ask(&servers, ["extend", "k", token]),
+        ask(&servers, ["release", "k", token]),
+        ask(&servers, ["status", "k"]),
+    ] {
+        assert_eq!(answer.code, 69, "{answer:?}");
+        for server in servers.iter() {
+            assert!(answer.cause().contains(&server.name()), "{answer:?}");
+        }
+    }
+    // Each waits 1 s for connections and then three node timeouts at most.
+    assert!(began.elapsed() < Duration::from_secs(5 * 4), "{:?}", began.elapsed());
+    for server in &servers[..3] {
+        server.resume().unwrap();
+    }
+    assert_eq!(copies(&servers, "other"), 0, "nothing is left of what was not had");
+}
+
+#[test]
+fn dead_masters_are_told_at_once_and_in_the_words_of_the_network() {
+    let servers = RedisServers::start(5).unwrap();
+    for server in &servers[2..] {
+        server.kill();
+    }
+    let answer = ask(&servers, ["acquire", "k"]);
+    assert_eq!(answer.code, 69);
+    for server in &servers[2..] {
+        let said = format!("{} connection refused", server.name());
+        assert!(answer.cause().contains(&said), "{answer:?}");
+    }
+    assert_eq!(copies(&servers, "k"), 0);
+}
+
+#[test]
+fn masters_that_may_keep_a_key_are_named_with_the_time() {
+    let servers = RedisServers::start(3).unwrap();
+    // The master falls silent while the lock is held, so the release is owed by it.
+    let script = format!("kill -STOP {}", servers[2].pid().unwrap());
+    let answer = ask(&servers, ["run", "k", "--ttl", "10s", "--", "sh", "-c", &script]);
+    assert_eq!(answer.code, 0, "the command's own: {answer:?}");
+    let note = format!("note: {} may keep the key of k until ", servers[2].name());
+    let line = answer.err.lines().find(|line| line.starts_with(&note));
+    let line = line.unwrap_or_else(|| panic!("{answer:?}"));
+    assert!(line.contains(" UTC, ") && line.ends_with("s at most"), "{line}");
+    servers[2].resume().unwrap();
+}

@@ -1,0 +1,125 @@
+//! A command under a lock, when nothing goes wrong.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use redlock_testkit::RedisServers;
+use rustix::process::Signal;
+
+use crate::support::{
+    Running, Scratch, ask, copies, is_alive, is_stopped, poll, redlock, send, value,
+};
+
+#[test]
+fn the_command_gets_key_token_and_fence_and_its_code_is_ours() {
+    let servers = RedisServers::start(3).unwrap();
+    let script = "echo $REDLOCK_KEY $REDLOCK_TOKEN $REDLOCK_FENCING_TOKEN $1; exit 7";
+    let mut run =
+        Running::start(redlock(&servers, ["run", "k", "--", "sh", "-c", script, "_", "a b"]));
+    let line = run.lines().next();
+    let words: Vec<_> = line.split(' ').collect();
+    assert_eq!((words[0], words[1].len(), &words[2..]), ("k", 36, &["-", "a", "b"][..]));
+    let answer = run.answer();
+    assert_eq!((answer.code, answer.err.as_str()), (7, ""));
+    assert_eq!(copies(&servers, "k"), 0, "released");
+}
+
+#[test]
+fn the_lock_is_held_while_the_command_runs_and_stdin_is_passed_on() {
+    let servers = RedisServers::start(3).unwrap();
+    let mut command =
+        redlock(&servers, ["run", "k", "--", "sh", "-c", "echo $REDLOCK_TOKEN; read x; echo $x"]);
+    command.stdin(Stdio::piped());
+    let mut run = Running::start(command);
+    let mut lines = run.lines();
+    let token = lines.next();
+    for server in servers.iter() {
+        // The last of three may still be on its way.
+        let held = poll("each master grants", || value(server, "k"));
+        assert_eq!(held, token);
+    }
+    run.type_in("hello\n");
+    assert_eq!(lines.next(), "hello");
+    assert_eq!(run.answer().code, 0);
+}
+
+#[test]
+fn a_command_that_outlasts_the_ttl_keeps_its_lock() {
+    let servers = RedisServers::start(3).unwrap();
+    let mut command =
+        redlock(&servers, ["run", "k", "--ttl", "1s", "--", "sh", "-c", "sleep 3; echo; read x"]);
+    command.env("REDLOCK_NODE_TIMEOUT", "200ms").stdin(Stdio::piped());
+    let mut run = Running::start(command);
+    run.lines().next();
+    assert_eq!(ask(&servers, ["acquire", "k"]).code, 75);
+    run.type_in("x\n");
+    assert_eq!(run.answer().code, 0);
+    ask(&servers, ["acquire", "k"]).success();
+}
+
+#[test]
+fn a_command_that_is_not_there_ends_with_127_and_one_that_cannot_be_run_with_126() {
+    let servers = RedisServers::start(3).unwrap();
+    let scratch = Scratch::new("not-executable");
+    let file = scratch.file("script");
+    fs::write(&file, "true\n").unwrap();
+    for (command, code) in [("no-such-command", 127), (file.to_str().unwrap(), 126), ("/", 126)] {
+        let answer = ask(&servers, ["run", "k", "--", command]);
+        assert_eq!((answer.code, answer.out.as_str()), (code, ""));
+        assert!(answer.cause().starts_with(&format!("redlock: {command}: ")), "{answer:?}");
+        assert_eq!(copies(&servers, "k"), 0, "released");
+    }
+}
+
+#[test]
+fn a_command_that_a_signal_ends_is_told_as_shells_do() {
+    let servers = RedisServers::start(1).unwrap();
+    for (signal, code) in [("TERM", 143), ("KILL", 137), ("USR1", 138), ("PIPE", 141)] {
+        let answer = ask(&servers, ["run", "k", "--", "sh", "-c", &format!("kill -{signal} $$")]);
+        assert_eq!((answer.code, answer.err.as_str()), (code, ""));
+    }
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_not_waited_for() {
+    let servers = RedisServers::start(1).unwrap();
+    let mut run = Running::start(redlock(
+        &servers,
+        ["run", "k", "--", "sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"],
+    ));
+    let left: i32 = run.lines().next().parse().unwrap();
+    assert_eq!(run.status().code(), Some(0));
+    assert!(is_alive(left));
+    send(left, Signal::KILL);
+}
+
+#[test]
+fn a_command_that_is_stopped_keeps_its_lock_and_goes_on() {
+    let servers = RedisServers::start(3).unwrap();
+    let mut command = redlock(
+        &servers,
+        [
+            "run",
+            "k",
+            "--ttl",
+            "1s",
+            "--",
+            "sh",
+            "-c",
+            "echo $$; echo $REDLOCK_TOKEN; sleep 0.1; echo on",
+        ],
+    );
+    command.env("REDLOCK_NODE_TIMEOUT", "200ms");
+    let mut run = Running::start(command);
+    let mut lines = run.lines();
+    let (pid, token): (i32, _) = (lines.next().parse().unwrap(), lines.next());
+    send(pid, Signal::STOP);
+    poll("the command is stopped", || is_stopped(pid).then_some(()));
+    // Well beyond the TTL it is held by the same token.
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(value(&servers[0], "k"), Some(token));
+    send(pid, Signal::CONT);
+    assert_eq!(lines.next(), "on");
+    assert_eq!(run.answer().code, 0);
+}

@@ -1,0 +1,174 @@
+//! `run` on a terminal: who is in the foreground, and what Ctrl-C and Ctrl-Z do.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use redlock_testkit::RedisServers;
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::support::{copies, poll, redlock};
+
+/// A command on a terminal of its own, and what a person would see there.
+struct Terminal {
+    keyboard: File,
+    screen: Arc<Mutex<String>>,
+    child: Child,
+}
+
+impl Terminal {
+    /// `setsid --ctty` of util-linux makes the terminal the one that controls the command.
+    fn start(command: &Command) -> Self {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let name = ptsname(&keyboard, Vec::new()).unwrap();
+        let tty = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let side = || Stdio::from(tty.try_clone().unwrap());
+        let mut session = Command::new("setsid");
+        session.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => session.env(name, value),
+                None => session.env_remove(name),
+            };
+        }
+        session.stdin(side()).stdout(side()).stderr(side());
+        let child = session.spawn().unwrap();
+        let screen = Arc::new(Mutex::new(String::new()));
+        watch(keyboard.try_clone().unwrap(), screen.clone());
+        Self { keyboard: keyboard.into(), screen, child }
+    }
+
+    fn type_in(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until this stands on the screen, and returns the rest of its line.
+    fn shows(&self, text: &str) -> String {
+        poll(&format!("the terminal shows {text:?}"), || {
+            let screen = self.screen.lock().unwrap();
+            let (_, rest) = screen.split_once(text)?;
+            rest.split_once("\r\n").map(|(line, _)| line.to_owned())
+        })
+    }
+
+    fn code(mut self) -> i32 {
+        poll("the command ends", || self.child.try_wait().unwrap()).code().unwrap()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn watch(keyboard: OwnedFd, screen: Arc<Mutex<String>>) {
+    thread::spawn(move || {
+        let mut terminal = File::from(keyboard);
+        let mut bytes = [0; 1024];
+        // The end of the session is an error of this end of its terminal.
+        while let Ok(read @ 1..) = terminal.read(&mut bytes) {
+            screen.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+    });
+}
+
+/// A shell with job control that runs `script`, in which `$R` is the command.
+fn shell(servers: &RedisServers, script: &str) -> Terminal {
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &format!("set -m; {script}")]);
+    shell.env("REDLOCK_NODES", servers.urls().join(","));
+    shell.env("REDLOCK_NODE_TIMEOUT", "500ms").env("R", env!("CARGO_BIN_EXE_redlock"));
+    Terminal::start(&shell)
+}
+
+#[test]
+fn the_command_is_in_the_foreground_and_reads_the_terminal() {
+    let servers = RedisServers::start(1).unwrap();
+    // The fields of stat: pid, name, state, parent, group, session, terminal, foreground group.
+    let script = "cut -d' ' -f5,8 /proc/$$/stat; read x; echo \"got $x\"; exit 6";
+    let mut terminal = Terminal::start(&redlock(&servers, ["run", "k", "--", "sh", "-c", script]));
+    let groups = poll("the groups are shown", || {
+        let screen = terminal.screen.lock().unwrap();
+        screen.split_once("\r\n").map(|(line, _)| line.to_owned())
+    });
+    let (group, foreground) = groups.split_once(' ').unwrap();
+    assert_eq!(group, foreground);
+    terminal.type_in("hello\n");
+    terminal.shows("got hello");
+    assert_eq!(terminal.code(), 6);
+}
+
+#[test]
+fn ctrl_c_ends_the_command_and_releases_the_lock() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "echo ready; sleep 600";
+    let mut terminal = Terminal::start(&redlock(&servers, ["run", "k", "--", "sh", "-c", script]));
+    terminal.shows("ready");
+    terminal.type_in("\x03");
+    assert_eq!(terminal.code(), 130);
+    assert_eq!(copies(&servers, "k"), 0);
+}
+
+#[test]
+fn ctrl_z_stops_the_job_and_fg_lets_it_go_on() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "$R run k -- sh -c 'echo ready; read x; echo \"got $x\"; exit 5'; \
+                  echo \"stopped $?.\"; fg >/dev/null; echo \"ended $?.\"";
+    let mut terminal = shell(&servers, script);
+    terminal.shows("ready");
+    terminal.type_in("\x1a");
+    terminal.shows("stopped 1");
+    terminal.type_in("hello\n");
+    terminal.shows("got hello");
+    terminal.shows("ended 5.");
+    assert_eq!(terminal.code(), 0);
+    assert_eq!(copies(&servers, "k"), 0);
+}
+
+#[test]
+fn a_job_that_was_stopped_for_longer_than_its_lock_is_killed_when_it_goes_on() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "$R run k --ttl 2s -- sh -c 'echo ready; read x; echo \"got $x\"'; \
+                  echo \"stopped $?.\"; read y; fg >/dev/null; echo \"ended $?.\"";
+    let mut terminal = shell(&servers, script);
+    terminal.shows("ready");
+    terminal.type_in("\x1a");
+    terminal.shows("stopped 1");
+    poll("the lock expires", || (copies(&servers, "k") == 0).then_some(()));
+    terminal.type_in("go\n");
+    terminal.shows("ended 79.");
+    assert!(!terminal.screen.lock().unwrap().contains("got"));
+}
+
+#[test]
+fn a_command_whose_output_goes_elsewhere_gets_the_terminal_when_it_asks_for_it() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "$R run k -- sh -c 'echo ready >&2; read x; echo \"got $x\"' | cat; echo end $?.";
+    let mut terminal = shell(&servers, script);
+    terminal.shows("ready");
+    terminal.type_in("hello\n");
+    terminal.shows("got hello");
+    terminal.shows("end 0.");
+    assert_eq!(terminal.code(), 0);
+}
+
+#[test]
+fn ctrl_z_stops_a_command_that_is_not_in_the_foreground_itself() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "$R run k -- sh -c 'echo ready >&2; sleep 1; echo over' | cat; \
+                  echo \"stopped $?.\"; fg >/dev/null; echo \"ended $?.\"";
+    let mut terminal = shell(&servers, script);
+    terminal.shows("ready");
+    terminal.type_in("\x1a");
+    terminal.shows("stopped 1");
+    terminal.shows("over");
+    terminal.shows("ended 0.");
+}

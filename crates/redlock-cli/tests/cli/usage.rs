@@ -1,0 +1,73 @@
+//! Wrong usage, help, and what packages install.
+
+use crate::support::{Answer, bare};
+
+fn answer<const N: usize>(words: [&str; N]) -> Answer {
+    bare(words).env("REDLOCK_NODES", "redis://127.0.0.1:1").output().unwrap().into()
+}
+
+#[test]
+fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
+    for (answer, cause) in [
+        (answer([]), "no command"),
+        (answer(["nonsense"]), "nonsense"),
+        (answer(["run", "k"]), "COMMAND"),
+        (answer(["run", "k", "true"]), "true"),
+        (answer(["run", "--", "true"]), "KEY"),
+        (answer(["run", "k", "--ttl", "soon", "--", "true"]), "500ms"),
+        (answer(["run", "k", "--ttl", "1ms", "--", "true"]), "the least is 10ms"),
+        (answer(["run", "k", "--ttl", "2m", "--", "true"]), "max_ttl is 60s"),
+        (answer(["run", "k", "-n", "--wait", "1s", "--", "true"]), "cannot be used with"),
+        (answer(["acquire", "k", "--node-timeout", "20s"]), "too long"),
+        (answer(["acquire", "k", "-E", "256"]), "256"),
+        (answer(["acquire", ""]), "empty"),
+        (answer(["acquire", "redlock-quorum:1"]), "reserved"),
+        (answer(["status", ""]), "empty"),
+        (answer(["release", "k", "two words"]), "token"),
+        (answer(["status", "k", "--node", "redis://a", "--node", "redis://a"]), "twice"),
+        (answer(["--node", "redis://a", "status", "k", "--node", "redis://b"]), "--node"),
+        (answer(["status", "k", "--tls-cert", "cert.pem"]), "--tls-key"),
+        (answer(["status", "k", "--tls-ca", "/nowhere/ca.pem"]), "/nowhere/ca.pem"),
+        (answer(["dev", "--nodes", "16"]), "16"),
+        (answer(["generate", "man", "nonsense"]), "nonsense"),
+        (bare(["status", "k"]).output().unwrap().into(), "REDLOCK_NODES_FILE"),
+    ] {
+        assert_eq!((answer.code, answer.out.as_str()), (64, ""), "{answer:?}");
+        assert!(answer.cause().contains(cause), "{cause}: {answer:?}");
+    }
+}
+
+#[test]
+fn help_and_version_end_with_0() {
+    let help = answer(["--help"]);
+    for part in ["Examples:", "Exit codes:", "REDLOCK_NODES_FILE", "  79 "] {
+        assert!(help.success().contains(part), "{part}");
+    }
+    assert!(!help.out.contains("generate"), "hidden");
+    assert!(answer(["run", "--help"]).success().contains("REDLOCK_FENCING_TOKEN"));
+    assert!(answer(["-h"]).success().contains("redlock run backup"));
+    assert!(answer(["--version"]).success().starts_with("redlock "));
+}
+
+#[test]
+fn durations_and_options_may_stand_anywhere_before_the_command() {
+    for words in [
+        ["--max-ttl", "20", "run", "k", "--ttl", "0.5m", "--", "true"],
+        ["run", "k", "--ttl", "30s", "--max-ttl", "20000ms", "--", "true"],
+    ] {
+        let answer = answer(words);
+        assert!(answer.cause().contains("a TTL of 30s is too long; max_ttl is 20s"), "{answer:?}");
+    }
+}
+
+#[test]
+fn the_man_page_and_the_completions_know_every_command() {
+    let man = answer(["generate", "man"]);
+    for command in ["run", "acquire", "extend", "release", "status", "dev"] {
+        assert!(man.success().contains(&format!("redlock\\-{command}")), "{command}");
+        assert!(answer(["generate", "man", command]).success().contains(".SH OPTIONS"));
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(answer(["generate", "completions", shell]).success().contains("kill-after"));
+    }
+}

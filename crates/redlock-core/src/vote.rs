@@ -100,6 +100,14 @@ impl Answer {
         self
     }
 
+    /// Whether the master itself has said so: only then does it mean anything how long it took.
+    pub fn is_reply(&self) -> bool {
+        match &self.verdict {
+            Verdict::Granted | Verdict::Refused => true,
+            Verdict::Unknown(cause) => self.sent && matches!(cause, Cause::ErrorReply(_)),
+        }
+    }
+
     fn new(verdict: Verdict, sent: bool) -> Self {
         Self { verdict, holder: None, ttl: None, counter: None, sent }
     }

@@ -243,6 +243,18 @@ impl Claim {
         self.board().tally.is_unanswered()
     }
 
+    /// Whether some masters have neither answered nor been given up.
+    pub(crate) fn is_open(&self) -> bool {
+        self.board().told.iter().any(|told| told.answer.is_none())
+    }
+
+    /// Writes down that a master has not answered the latest extension in time. What it confirmed
+    /// before counts as before.
+    pub(crate) fn tell_silence(&self, master: usize) {
+        let answer = Some(Answer::unknown(Cause::TimedOut));
+        self.board().told[master] = Told { answer, latency: None, is_holder: true };
+    }
+
     /// The node timeout has passed: votes that are still out are *unknown*.
     pub(crate) fn time_out(self: &Arc<Self>) {
         let mut board = self.board();
@@ -495,7 +507,7 @@ impl Board {
 
 impl Told {
     fn new(vote: &Vote, now: Instant, is_holder: bool) -> Self {
-        let latency = Some(now.saturating_since(vote.sent_at));
+        let latency = vote.answer.is_reply().then(|| now.saturating_since(vote.sent_at));
         Self { answer: Some(vote.answer.clone()), latency, is_holder }
     }
 

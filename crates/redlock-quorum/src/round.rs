@@ -31,6 +31,8 @@ pub(crate) struct Round {
 
 struct Board {
     tally: Tally,
+    /// The masters that have answered, a bit each.
+    answered: u32,
     reply: Option<ExtendReply>,
 }
 
@@ -42,7 +44,8 @@ impl Round {
         reply: Option<ExtendReply>,
     ) -> Arc<Self> {
         let tally = Tally::new(claim.context.names.len());
-        let (is_keepers, board) = (reply.is_none(), Mutex::new(Board { tally, reply }));
+        let (is_keepers, board) =
+            (reply.is_none(), Mutex::new(Board { tally, answered: 0, reply }));
         Arc::new(Self { claim, timing, started, is_keepers, board })
     }
 
@@ -54,6 +57,10 @@ impl Round {
     /// The node timeout has passed: whoever waits gets an answer now.
     pub(crate) fn time_out(&self) {
         let mut board = self.board();
+        let masters = self.claim.context.names.len();
+        for master in (0..masters).filter(|master| board.answered & 1 << master == 0) {
+            self.claim.tell_silence(master);
+        }
         if board.reply.is_some() {
             board.tally.close();
         }
@@ -108,6 +115,7 @@ impl Round {
             Verdict::Unknown(_) => {}
         }
         let mut board = self.board();
+        board.answered |= 1 << vote.master;
         if board.tally.pending() > 0 {
             board.tally.count(&vote.answer.verdict);
         }

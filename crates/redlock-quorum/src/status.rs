@@ -96,7 +96,8 @@ impl NodeStatus {
                 },
             },
         };
-        Self { node, state, latency: answer.map(|(_, latency)| *latency) }
+        let reply = answer.filter(|(answer, _)| answer.is_reply());
+        Self { node, state, latency: reply.map(|(_, latency)| *latency) }
     }
 
     fn token(&self) -> Option<&str> {

@@ -169,15 +169,7 @@ async fn durations_without_end_are_taken_as_far_as_there_is_a_limit_and_never_ov
     tokio::time::sleep(ms(50)).await;
     guard.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
-    redlock
-        .lock("a")
-        .max_hold(Duration::ZERO)
-        .min_copies(0)
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    redlock.lock("a").max_hold(Duration::ZERO).await.unwrap().release().await.unwrap();
     assert_eq!(redlock.shutdown(endless).await, Ok(()));
 }
 

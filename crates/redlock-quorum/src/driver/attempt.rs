@@ -75,7 +75,7 @@ impl Driver {
         defeat: Defeat,
     ) {
         if request.lease.is_some() {
-            return fail(claim, *request, defeat);
+            return self.give_up(claim, request, defeat);
         }
         self.release(claim, None);
         let now = self.now();
@@ -88,18 +88,20 @@ impl Driver {
             let at = now.saturating_add(pause);
             let at = request.until.map_or(at, |until| at.min(until));
             self.timers.enter(at, Due::Retry(request));
-        } else if defeat == Defeat::TooLate || claim.is_unanswered() {
-            fail(claim, *request, defeat);
         } else {
-            self.look_round(claim.clone(), request, defeat);
+            self.give_up(claim, request, defeat);
         }
     }
 
-    /// Before the caller is told that it failed, the masters are asked who holds the resource, so
-    /// that the error can say so. The question goes behind our own release.
-    fn look_round(&mut self, claim: Arc<Claim>, request: Box<Request>, defeat: Defeat) {
+    /// Before the caller is told that it failed, every master is asked who holds the resource, so
+    /// that the error can say so: whoever hears "no" wants to know why. The question goes behind
+    /// our own release. Where nobody who might know is left, it is not asked.
+    fn give_up(&mut self, claim: &Arc<Claim>, request: Box<Request>, defeat: Defeat) {
+        if defeat == Defeat::TooLate || claim.is_unanswered() && !claim.is_open() {
+            return fail(claim, *request, defeat);
+        }
         let (key, node_timeout) = (claim.key.clone(), request.timing.node_timeout);
-        self.census(key, node_timeout, Asker::Defeated { claim, request, defeat });
+        self.census(key, node_timeout, Asker::Defeated { claim: claim.clone(), request, defeat });
     }
 
     /// Asks every master who holds the key.

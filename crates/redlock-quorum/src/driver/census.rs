@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redlock_core::{Answer, Ballot, Verdict, Vote};
+use redlock_core::{Answer, Ballot, Vote};
 use tokio::sync::oneshot;
 
 use super::{Defeat, Message, Request};
 use crate::claim::{Claim, Context};
 use crate::status::{NodeStatus, Status};
-use crate::tally::quorum;
 
 pub(crate) type StatusReply = oneshot::Sender<Status>;
 
@@ -71,20 +70,6 @@ impl Census {
     }
 }
 
-impl Board {
-    /// A caller wants to hear every master. An error needs no more than a quorum that has told.
-    fn is_complete(&self) -> bool {
-        let told = |answer: &&Option<(Answer, _)>| matches!(answer, Some((answer, _)) if !matches!(answer.verdict, Verdict::Unknown(_)));
-        let all = self.answers.iter().all(Option::is_some);
-        match self.asker {
-            Some(Asker::Defeated { .. }) => {
-                all || self.answers.iter().filter(told).count() >= quorum(self.answers.len())
-            }
-            _ => all,
-        }
-    }
-}
-
 impl Ballot for Census {
     fn cast(self: Arc<Self>, vote: Vote) {
         let latency = self.context.clock.now().saturating_since(vote.sent_at);
@@ -93,7 +78,7 @@ impl Ballot for Census {
             claim.tell_holder(&vote);
         }
         board.answers[vote.master] = Some((vote.answer, latency));
-        if board.is_complete() {
+        if board.answers.iter().all(Option::is_some) {
             let asker = board.asker.take();
             let answers = board.answers.clone();
             drop(board);

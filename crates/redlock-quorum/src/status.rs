@@ -46,7 +46,7 @@ pub struct NodeStatus {
     pub node: Arc<str>,
     /// What it has.
     pub state: NodeHolds,
-    /// How long its answer took.
+    /// How long it took until this was known; none when it was not in time.
     pub latency: Option<Duration>,
 }
 
@@ -96,8 +96,7 @@ impl NodeStatus {
                 },
             },
         };
-        let reply = answer.filter(|(answer, _)| answer.is_reply());
-        Self { node, state, latency: reply.map(|(_, latency)| *latency) }
+        Self { node, state, latency: answer.map(|(_, latency)| *latency) }
     }
 
     fn token(&self) -> Option<&str> {

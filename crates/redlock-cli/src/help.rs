@@ -70,7 +70,8 @@ When the lock is lost:
   --kill-after is left (or a third of the TTL), the group gets SIGTERM, and SIGKILL before the
   lock ends. When masters tell that the lock is gone, it gets SIGKILL at once. Then redlock
   waits for the command and ends with 79. The command dies with redlock when redlock itself is
-  killed (on Linux, and if it is not setuid); what the command has started does not.
+  killed (on Linux); what the command has started does not. A command that changes its user, as
+  sudo does, can neither be killed by redlock nor dies with it.
 
 Examples:
   redlock run backup -- /usr/local/bin/backup --full

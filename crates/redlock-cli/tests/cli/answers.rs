@@ -15,7 +15,8 @@ fn acquire_prints_token_fence_and_validity_and_leaves_the_lock() {
     assert_eq!((words.len(), words[0].len(), words[1]), (3, UUID_LEN, "-"));
     let validity: u64 = words[2].parse().unwrap();
     assert!((15_000..=19_798).contains(&validity), "{validity}");
-    assert_eq!(copies(&servers, "k"), 5);
+    // A connection that is not needed is not waited for.
+    assert!(copies(&servers, "k") >= 3);
 }
 
 #[test]
@@ -34,12 +35,14 @@ fn acquire_prints_an_object_on_demand() {
 #[test]
 fn a_lock_of_another_ends_with_75_or_the_code_that_was_asked_for() {
     let servers = RedisServers::start(3).unwrap();
-    ask(&servers, ["acquire", "k"]).success();
+    for server in servers.iter() {
+        server.command(&["SET", "k", "stranger", "PX", "39999"]).unwrap();
+    }
     let answer = ask(&servers, ["acquire", "k"]);
     assert_eq!((answer.code, answer.out.as_str()), (75, ""));
     assert!(answer.cause().starts_with("redlock: k is held by another: "), "{answer:?}");
     for server in servers.iter() {
-        assert!(answer.cause().contains(&format!("{} held (3", server.name())), "{answer:?}");
+        assert!(answer.cause().contains(&format!("{} held", server.name())), "{answer:?}");
     }
     assert_eq!(ask(&servers, ["acquire", "k", "-E", "9"]).code, 9);
     assert_eq!(ask(&servers, ["run", "k", "-n", "-E", "0", "--", "false"]).code, 0);

@@ -7,7 +7,7 @@ use redlock_core::Clock;
 use redlock_quorum::Redlock;
 use redlock_testkit::{History, RedisServers, check};
 use tokio::task::{JoinSet, yield_now};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::lab::{hasty, masters, ms, no_key_is_left, secs};
 
@@ -79,7 +79,9 @@ impl Contest {
     }
 
     async fn past(&self, total: usize) {
+        let deadline = Instant::now() + secs(60);
         while self.total() < total {
+            assert!(Instant::now() < deadline, "{} sections of {total}", self.total());
             sleep(ms(1)).await;
         }
     }

@@ -20,5 +20,6 @@ mod replies;
 mod runtimes;
 mod shutdown;
 mod silence;
+mod storm;
 mod strangers;
 mod work;

@@ -45,6 +45,21 @@ async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
     servers[4].resume().unwrap();
 }
 
+/// A shorter extension shortens nothing, so the longest one says until when a key may be left.
+#[tokio::test]
+async fn closing_tells_the_longest_life_a_key_was_given() {
+    let servers = masters();
+    let redlock = hasty(servers.urls()).build().unwrap();
+    let guard = everywhere(&redlock, "long").await;
+    guard.extend(secs(60)).await.unwrap();
+    guard.extend(secs(10)).await.unwrap();
+    servers[3].pause().unwrap();
+    guard.release().await.unwrap();
+    let unreleased = in_time(redlock.shutdown(ms(100))).await.unwrap_err();
+    assert!(unreleased.owed()[0].within > secs(50), "{unreleased}");
+    servers[3].resume().unwrap();
+}
+
 #[tokio::test]
 async fn closing_waits_for_a_master_that_comes_back() {
     let servers = masters();

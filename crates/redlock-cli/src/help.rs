@@ -55,8 +55,9 @@ Durations:
   500ms, 10s, 1.5m, 1h30m, 2d; a bare number is seconds.
 
 What it does not promise:
-  A lock can end before its holder notices: when clocks jump, or when masters lose their
-  memory. The holder's own clock stops the command in time in all other cases.";
+  A lock can end before its holder notices: when clocks jump, when masters lose their memory,
+  or when redlock itself is frozen (SIGSTOP, a virtual machine that stands still) and its
+  command is not. In all other cases its own clock stops the command in time.";
 
 pub(crate) const RUN: &str = "\
 The command:

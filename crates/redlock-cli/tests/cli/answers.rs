@@ -1,6 +1,6 @@
 //! What each command prints, and with which code it ends.
 
-use redlock_testkit::RedisServers;
+use redlock_testkit::{RedisServer, RedisServers};
 
 use crate::support::{Running, Scratch, ask, copies, poll, redlock};
 
@@ -107,16 +107,17 @@ fn status_has_a_line_for_each_master_and_then_the_state() {
     assert_eq!(free.out.lines().last(), Some("k is free"));
     assert!(free.cause().starts_with("redlock: k is free: "), "{free:?}");
 
-    let acquired = ask(&servers, ["acquire", "k"]);
-    let token = acquired.success().split(' ').next().unwrap();
+    for server in servers.iter() {
+        server.command(&["SET", "k", "somebody", "PX", "39999"]).unwrap();
+    }
     let held = ask(&servers, ["status", "k"]);
     held.success();
     let lines: Vec<_> = held.out.lines().collect();
     for (line, server) in lines.iter().zip(servers.iter()) {
-        let said = format!("{}  held by {token}, expires in ", server.name());
+        let said = format!("{}  held by somebody, expires in 39.", server.name());
         assert!(line.starts_with(&said), "{held:?}");
     }
-    assert!(lines[3].starts_with(&format!("k is held by {token}, expires in ")), "{held:?}");
+    assert!(lines[3].starts_with("k is held by somebody, expires in 39."), "{held:?}");
 }
 
 #[test]
@@ -200,7 +201,8 @@ fn verbose_tells_what_each_master_said_beside_the_result() {
     let servers = RedisServers::start(3).unwrap();
     let answer = ask(&servers, ["acquire", "k", "-v"]);
     answer.success();
-    for server in servers.iter() {
-        assert!(answer.err.contains(&format!("{} granted in ", server.name())), "{answer:?}");
-    }
+    let granted =
+        |server: &&RedisServer| answer.err.contains(&format!("{} granted in ", server.name()));
+    assert!(servers.iter().filter(granted).count() >= 2, "{answer:?}");
+    assert!(servers.iter().all(|server| answer.err.contains(&server.name())), "{answer:?}");
 }

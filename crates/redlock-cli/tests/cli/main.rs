@@ -1,7 +1,6 @@
 //! Drives the built `redlock` as people and scripts do: as a process, on real servers.
 
-// Helpers are not tests to the linter, and say what they expect by unwrapping all the same.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
 mod answers;
 mod contention;

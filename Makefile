@@ -9,8 +9,9 @@ CRATES := $(notdir $(wildcard crates/*))
 help: ## what there is (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: need-cargo need-redis ## five throw-away masters, a lock, a crash: see it happen
-	cargo run --release --locked -p redlock-quorum --example demo
+demo: need-cargo need-redis ## five real masters, eight hosts, one file; a master is killed, one paused
+	cargo build --release --locked -p redlock-cli --bin redlock --example demo
+	cargo run --release --locked --quiet -p redlock-cli --example demo
 
 test: need-cargo need-redis ## all tests but compose; installs redis-server where there is none
 	cargo test --workspace --locked

@@ -108,7 +108,7 @@ pub(crate) async fn no_key_is_left(servers: &[RedisServer]) {
 pub(crate) async fn everywhere(redlock: &Redlock, key: &str) -> Guard {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let guard = redlock.lock(key).min_copies(1).await.unwrap();
+        let guard = in_time(redlock.lock(key).into_future()).await.unwrap();
         let grace = Instant::now() + ms(200);
         while guard.copies() < guard.votes().len() && Instant::now() < grace {
             sleep(ms(1)).await;
@@ -117,7 +117,7 @@ pub(crate) async fn everywhere(redlock: &Redlock, key: &str) -> Guard {
             return guard;
         }
         assert!(Instant::now() < deadline, "some masters do not vote: {}", guard.votes());
-        guard.release().await.unwrap();
+        in_time(guard.release()).await.unwrap();
     }
 }
 

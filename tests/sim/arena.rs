@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Instant, Verb, Verdict};
-use redlock_quorum::{Guard, Redlock, RedlockBuilder};
+use redlock_quorum::{Ended, Guard, Redlock, RedlockBuilder};
 use redlock_testkit::{SimNode, SimNodes};
 use tokio::time::{sleep, timeout};
 
@@ -38,6 +38,11 @@ pub(crate) async fn full(redlock: &Redlock, masters: &SimNodes) -> Guard {
     let guard = redlock.lock(RESOURCE).min_copies(masters.len()).await.unwrap();
     assert_eq!(guard.copies(), masters.len());
     guard
+}
+
+/// How the lock came to its end, which must not take long.
+pub(crate) async fn ended(guard: &Guard) -> Ended {
+    timeout(TTL * 10, guard.lost()).await.expect("the lock is lost")
 }
 
 /// Lets everything happen that needs no time.
@@ -79,7 +84,6 @@ pub(crate) fn is_extend(verb: &Verb) -> bool {
     matches!(verb, Verb::Extend { .. })
 }
 
-/// The same masters without those that `out` names.
 pub(crate) fn hold(masters: &[Arc<SimNode>]) {
     masters.iter().for_each(|master| master.hold());
 }

@@ -7,8 +7,8 @@ use redlock_testkit::SimNodes;
 use tokio::time::{advance, sleep, timeout};
 
 use crate::arena::{
-    GUARD, RESOURCE, TTL, VALIDITY, count, full, handle, hold, is_extend, let_go, masters, ms,
-    settle, until_free,
+    GUARD, RESOURCE, TTL, VALIDITY, count, ended, full, handle, hold, is_extend, let_go, masters,
+    ms, settle, until_free,
 };
 
 /// The longest pause between two attempts of a waiter.
@@ -20,7 +20,7 @@ async fn a_lock_whose_holder_died_is_free_after_its_keys_have_expired_and_not_be
     full(&redlock, &masters).await.forget();
     let begin = masters.clock().now();
     let other = handle(&masters.another_client()).build().unwrap();
-    let guard = other.lock(RESOURCE).wait_forever().await.unwrap();
+    let guard = other.lock(RESOURCE).wait(TTL * 10).await.unwrap();
     let waited = masters.clock().now().saturating_since(begin);
     assert!(waited > TTL + GUARD && waited <= TTL + GUARD + PAUSE_MAX + ms(5), "{waited:?}");
     guard.release().await.unwrap();
@@ -46,8 +46,8 @@ async fn the_loss_is_told_when_it_happens() {
     let (masters, redlock) = masters(3);
     let begin = masters.clock().now();
     let guard = redlock.lock(RESOURCE).auto_extend(false).await.unwrap();
-    let ended = guard.lost().await;
-    assert!(matches!(ended, Ended::Lost(_)), "{ended:?}");
+    let end = ended(&guard).await;
+    assert!(matches!(end, Ended::Lost(_)), "{end:?}");
     assert_eq!(masters.clock().now().saturating_since(begin), VALIDITY);
 }
 
@@ -57,7 +57,7 @@ async fn a_stop_margin_ends_the_lease_earlier_and_leaves_the_keys_as_long() {
     let request = redlock.lock(RESOURCE).auto_extend(false).stop_margin(ms(300));
     let guard = request.await.unwrap();
     assert_eq!(guard.remaining(), VALIDITY - ms(300));
-    guard.lost().await;
+    ended(&guard).await;
     assert!(masters.iter().all(|master| master.holder(RESOURCE).is_some()));
     sleep(TTL + GUARD - VALIDITY + ms(300)).await;
     assert!(masters.iter().all(|master| master.holder(RESOURCE).is_some()), "the last moment");
@@ -75,6 +75,26 @@ async fn validity_counts_from_before_the_request_was_sent() {
     let guard = redlock.lock(RESOURCE).await.unwrap();
     assert_eq!(masters.clock().now().saturating_since(begin), ms(35));
     assert_eq!(guard.remaining(), VALIDITY - ms(35));
+}
+
+/// The last grant of the quorum comes at the very end: an instant is either before it or too late.
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_which_nothing_is_left_is_not_handed_out() {
+    for (left, is_won) in [(1, true), (0, false)] {
+        let (masters, redlock) = masters(3);
+        masters.iter().for_each(|master| master.delay(ms(20)..=ms(20), ms(20)..=ms(20)));
+        let margin = VALIDITY - ms(40) - Duration::from_nanos(left);
+        let acquired = redlock.try_lock(RESOURCE).stop_margin(margin).await;
+        match acquired {
+            Ok(guard) => assert!(is_won && guard.remaining() == Duration::from_nanos(left)),
+            Err(error) => {
+                assert!(!is_won && matches!(error, AcquireError::TooLate { .. }), "{error}");
+                sleep(ms(100)).await;
+                let attempts = masters.iter().map(|master| master.log().len());
+                assert_eq!(attempts.collect::<Vec<_>>(), [2; 3], "one acquire, one release");
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +123,7 @@ async fn a_guard_is_never_revived_by_extensions_that_arrive_late() {
         assert_eq!(guard.check().unwrap_err().why, Why::Lapsed);
         sleep(ms(100)).await;
     }
-    assert!(matches!(guard.lost().await, Ended::Lost(_)));
+    assert!(matches!(ended(&guard).await, Ended::Lost(_)));
     drop(guard);
     until_free(&masters, ms(5)).await;
 }

@@ -9,8 +9,8 @@ use redlock_testkit::{Fault, History, Nemesis, SimNodes, check};
 use tokio::time::sleep;
 
 use crate::arena::{
-    GUARD, NODE_TIMEOUT, RESOURCE, TTL, VALIDITY, acquires, copies, count, full, handle, heal,
-    hold, let_go, masters, ms, partition, settle, until_free,
+    GUARD, NODE_TIMEOUT, RESOURCE, TTL, VALIDITY, acquires, copies, count, ended, full, handle,
+    heal, hold, let_go, masters, ms, partition, settle, until_free,
 };
 use crate::contenders::Campaign;
 use crate::seeds;
@@ -96,7 +96,7 @@ async fn a_stopped_majority_refuses_all_and_the_holder_keeps_its_deadline() {
     let other = handle(&masters.another_client()).build().unwrap();
     let error = other.try_lock(RESOURCE).await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-    guard.lost().await;
+    ended(&guard).await;
     assert_eq!(masters.clock().now().saturating_since(begin), VALIDITY);
     let_go(&masters[..3]);
     drop(guard);

@@ -30,7 +30,7 @@ pub(crate) struct Context {
 pub(crate) struct Terms {
     pub(crate) auto_extend: bool,
     pub(crate) max_hold: Option<Duration>,
-    pub(crate) min_copies: usize,
+    pub(crate) min_copies: Option<usize>,
     pub(crate) stop_margin: Duration,
 }
 
@@ -372,7 +372,8 @@ impl Claim {
             Decision::Lost => self.defeat(board, Defeat::Outvoted, now),
             Decision::Won => {
                 board.decided = now;
-                let enough = board.tally.granted() >= self.terms.min_copies;
+                let enough =
+                    self.terms.min_copies.is_none_or(|copies| board.tally.granted() >= copies);
                 if enough || board.tally.pending() == 0 {
                     self.settle_for_what_there_is(board, now)
                 } else {

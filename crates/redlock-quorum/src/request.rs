@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::{Instant, Label, Resource};
+use redlock_core::{Instant, InvalidResource, Label, Resource};
 use tokio::sync::oneshot;
 
 use crate::claim::Terms;
@@ -42,8 +42,12 @@ enum Wait {
 
 impl LockRequest {
     pub(crate) fn new(handle: Arc<Inner>, resource: Resource) -> Self {
-        let terms =
-            Terms { auto_extend: true, max_hold: None, min_copies: 0, stop_margin: Duration::ZERO };
+        let terms = Terms {
+            auto_extend: true,
+            max_hold: None,
+            min_copies: None,
+            stop_margin: Duration::ZERO,
+        };
         Self { handle, resource, ttl: None, wait: Wait::Default, label: None, terms, lease: None }
     }
 
@@ -89,7 +93,7 @@ impl LockRequest {
     /// the quorum took and never longer than the node timeout: ask [`Guard::copies`] what there
     /// is. Default: a quorum.
     pub fn min_copies(mut self, copies: usize) -> Self {
-        self.terms.min_copies = copies;
+        self.terms.min_copies = Some(copies);
         self
     }
 
@@ -111,7 +115,8 @@ impl LockRequest {
     /// the work is going on, the work is dropped where it awaits. What does not await cannot be
     /// stopped: ask [`Hold::check`] in between.
     ///
-    /// A release that fails is logged; it never costs the result.
+    /// A release that fails is logged; it never costs the result. Nor does a loss that comes while
+    /// the last part of the work runs without awaiting: nobody could have stopped it.
     ///
     /// # Errors
     /// [`RunError::Acquire`] when there is no lock: the work was not begun. [`RunError::Lost`]
@@ -193,10 +198,13 @@ impl LockRequest {
     /// Checks the request without sending anything.
     fn check(&self) -> Result<Timing, InvalidRequest> {
         self.resource.check()?;
+        // A prefix and a name may make up together what neither may begin with.
+        if self.handle.key(&self.resource).starts_with(Resource::RESERVED.as_bytes()) {
+            return Err(InvalidResource::Reserved.into());
+        }
         let timing = self.handle.settings.timing(self.ttl)?;
         let masters = self.handle.context.names.len();
-        let copies = self.terms.min_copies;
-        if copies > masters {
+        if let Some(copies) = self.terms.min_copies.filter(|n| !(1..=masters).contains(n)) {
             return Err(InvalidRequest::MinCopies { copies, masters });
         }
         timing.check_margin(self.terms.stop_margin)?;

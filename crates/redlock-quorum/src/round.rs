@@ -139,5 +139,5 @@ impl Ballot for Round {
 
 /// A master that has become a replica holds nothing of ours that counts.
 fn is_demoted(cause: &Cause) -> bool {
-    matches!(cause, Cause::ErrorReply(error) if error.starts_with("READONLY"))
+    matches!(cause, Cause::ErrorReply(error) if error.contains("READONLY"))
 }

@@ -98,8 +98,16 @@ fn redact(url: &str) -> String {
     match head.rsplit_once('@') {
         _ if query.contains('@') => format!("{scheme}***"),
         Some((_, place)) => format!("{scheme}***@{place}"),
-        None => format!("{scheme}{head}"),
+        None if has_port_only(head) => format!("{scheme}{head}"),
+        None => format!("{scheme}***"),
     }
+}
+
+/// Whether what follows the first colon can be no password whose `@` was forgotten.
+fn has_port_only(place: &str) -> bool {
+    let authority = place.split('/').next().unwrap_or_default();
+    let after_host = authority.rsplit(']').next().unwrap_or_default();
+    after_host.split_once(':').is_none_or(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -154,6 +162,8 @@ mod tests {
             "redis://:ses@me:sesame@h/x",
             "unix:sesame@/x?pass=sesame",
             "http://h/?password=sesame",
+            "redis://:sesame",
+            "redis://me:sesame/0",
         ] {
             let refused = Address::parse(url).unwrap_err();
             assert!(!format!("{refused} {refused:?}").contains("sesame"), "{refused}");

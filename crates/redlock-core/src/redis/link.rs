@@ -246,7 +246,8 @@ fn garbage() -> Cause {
 fn demoted(answer: &Answer) -> Option<Cause> {
     match &answer.verdict {
         crate::Verdict::Unknown(cause @ Cause::ErrorReply(error))
-            if error.starts_with("READONLY") || error.starts_with("MASTERDOWN") =>
+            // Old servers wrap what went wrong in a script into an error of their own.
+            if error.contains("READONLY") || error.starts_with("MASTERDOWN") =>
         {
             Some(cause.clone())
         }

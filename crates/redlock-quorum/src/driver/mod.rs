@@ -153,28 +153,26 @@ impl Driver {
         }
     }
 
-    /// Does all there is to do. Ready when the handle is closed and nothing is left to do.
+    /// Does what there is to do, once. Ready when the handle is closed and nothing is left to do.
+    ///
+    /// What comes in meanwhile is left for the next turn, after the other tasks of the runtime had
+    /// theirs: then requests of many tasks go out in one write. It is a must, too: a socket that
+    /// has used up what the runtime lets one task do at a time says "pending, but look again", and
+    /// would be looked at for ever.
     fn work(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        /// After so many turns the other tasks of the runtime get theirs. It is a must: a socket
-        /// that has used up what the runtime lets one task do at a time says "pending, but look
-        /// again", and would be looked at for ever.
-        const TURNS_MAX: usize = 8;
         self.context.mailbox.begin(cx.waker());
-        for _ in 0..TURNS_MAX {
-            self.read_inbox();
-            self.drive_links();
-            self.read_inbox();
-            self.fire_timers();
-            self.attend_to_early();
-            self.advance_line();
-            if self.is_closed() {
-                return Poll::Ready(());
-            }
-            if self.context.mailbox.may_sleep() {
-                return Poll::Pending;
-            }
+        self.read_inbox();
+        self.drive_links();
+        self.read_inbox();
+        self.fire_timers();
+        self.attend_to_early();
+        self.advance_line();
+        if self.is_closed() {
+            return Poll::Ready(());
         }
-        cx.waker().wake_by_ref();
+        if !self.context.mailbox.may_sleep() {
+            cx.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 

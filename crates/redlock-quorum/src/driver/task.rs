@@ -86,7 +86,8 @@ impl Task {
 
     /// Ready when something is due. There is one timer of the runtime for all that is to come.
     fn poll_alarm(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(driver) = &self.driver else { return Poll::Pending };
+        let Some(driver) = &mut self.driver else { return Poll::Pending };
+        driver.timers.prune();
         let Some(next) = driver.timers.next() else { return Poll::Pending };
         // An alarm that was set for something earlier is left to ring: one look too many costs
         // less than setting it anew for every request.

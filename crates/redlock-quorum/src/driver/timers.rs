@@ -37,6 +37,17 @@ pub(super) enum Due {
     Close,
 }
 
+impl Due {
+    /// Whether nobody is left to whom it could matter.
+    fn is_moot(&self) -> bool {
+        match self {
+            Self::Attempt(claim) => claim.strong_count() == 0,
+            Self::Farewell(farewell) => farewell.strong_count() == 0,
+            _ => false,
+        }
+    }
+}
+
 /// Ordered by time, and by the order of entry where that is the same.
 ///
 /// Nearly everything that is entered is due a node timeout from now, and so after whatever was
@@ -78,6 +89,13 @@ impl Timers {
             self.lane.pop_front().map(|entry| entry.due)
         } else {
             self.heap.pop().map(|Reverse(entry)| entry.due)
+        }
+    }
+
+    /// Takes out what has become moot from where it would be next: no alarm is set for it.
+    pub(super) fn prune(&mut self) {
+        while self.lane.front().is_some_and(|first| first.due.is_moot()) {
+            self.lane.pop_front();
         }
     }
 

@@ -1,0 +1,220 @@
+//! The main job on five real masters: `make demo`.
+//!
+//! Eight contenders, each a host that runs `redlock run` again and again, add one to a number in a
+//! file: read it, add one, write it back. Without a lock most additions would be lost. In the
+//! middle one master is killed and another is paused.
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use redlock_testkit::RedisServers;
+
+const CONTENDERS: usize = 8;
+const ADDITIONS: usize = 320;
+/// A demonstration that takes longer than this is stuck, and says so.
+const LIMIT: Duration = Duration::from_secs(180);
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args_os().skip(1);
+    match (arguments.next(), arguments.next()) {
+        (Some(add), Some(file)) if add == "add" => add_one(Path::new(&file)),
+        _ => demo(),
+    }
+}
+
+/// What each host does under the lock. Prints when it began, for the statistics.
+fn add_one(file: &Path) -> Result<()> {
+    println!("{}", since_epoch().as_nanos());
+    let number: usize = fs::read_to_string(file)?.trim().parse()?;
+    fs::write(file, (number + 1).to_string())?;
+    Ok(())
+}
+
+fn demo() -> Result<()> {
+    println!("Starting five throw-away Redis masters ...");
+    let masters = RedisServers::start(5)?;
+    let stage = Stage::new(&masters)?;
+    println!(
+        "{CONTENDERS} contenders add one to {} until it is {ADDITIONS}.",
+        stage.file.display()
+    );
+    thread::scope(|scope| {
+        for _ in 0..CONTENDERS {
+            scope.spawn(|| stage.contend());
+        }
+        stage.direct(&masters);
+    });
+    stage.report(&masters)
+}
+
+/// What all contenders share.
+struct Stage {
+    redlock: PathBuf,
+    nodes: String,
+    file: PathBuf,
+    begun: Instant,
+    claimed: AtomicUsize,
+    added: AtomicUsize,
+    waits: Mutex<Vec<Duration>>,
+    troubles: Mutex<Vec<String>>,
+}
+
+impl Stage {
+    fn new(masters: &RedisServers) -> Result<Self> {
+        let file = std::env::temp_dir().join(format!("redlock-demo-{}", std::process::id()));
+        fs::write(&file, "0")?;
+        Ok(Self {
+            redlock: redlock_binary()?,
+            nodes: masters.urls().join(","),
+            file,
+            begun: Instant::now(),
+            claimed: AtomicUsize::new(0),
+            added: AtomicUsize::new(0),
+            waits: Mutex::default(),
+            troubles: Mutex::default(),
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.added() >= ADDITIONS || self.begun.elapsed() > LIMIT
+    }
+
+    fn added(&self) -> usize {
+        self.added.load(Ordering::SeqCst)
+    }
+
+    /// One host: an addition is done when its command has ended well, and is tried again until
+    /// then. What it cannot know is whether a command that failed had added already, so none may.
+    fn contend(&self) {
+        while !self.is_over() && self.claimed.fetch_add(1, Ordering::SeqCst) < ADDITIONS {
+            while self.begun.elapsed() <= LIMIT {
+                match self.add_under_lock() {
+                    Ok(wait) => {
+                        self.note(&self.waits, wait);
+                        self.added.fetch_add(1, Ordering::SeqCst);
+                        break;
+                    }
+                    Err(trouble) => self.note(&self.troubles, format!("{trouble:#}")),
+                }
+            }
+        }
+    }
+
+    fn add_under_lock(&self) -> Result<Duration> {
+        let asked = since_epoch();
+        let output = Command::new(&self.redlock)
+            .args(["run", "demo", "--wait", "60s", "--"])
+            .arg(std::env::current_exe()?)
+            .arg("add")
+            .arg(&self.file)
+            .env("REDLOCK_NODES", &self.nodes)
+            .stdin(Stdio::null())
+            .output()?;
+        began(&output).map(|began| began.saturating_sub(asked))
+    }
+
+    fn note<T>(&self, notes: &Mutex<Vec<T>>, note: T) {
+        // A contender that panicked has left whole notes.
+        notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(note);
+    }
+
+    /// Shows how it goes, and lets two masters fail.
+    fn direct(&self, masters: &RedisServers) {
+        let mut fates = ["up"; 5];
+        while !self.is_over() {
+            if fates[1] == "up" && self.added() >= ADDITIONS / 3 {
+                masters[1].kill();
+                fates[1] = "KILLED";
+            }
+            if fates[3] == "up" && self.added() >= ADDITIONS / 2 && masters[3].pause().is_ok() {
+                fates[3] = "PAUSED";
+            }
+            self.show(&fates);
+            thread::sleep(Duration::from_millis(50));
+        }
+        self.show(&fates);
+        println!();
+    }
+
+    fn show(&self, fates: &[&str; 5]) {
+        let line =
+            format!("  {:>3}/{ADDITIONS} added   masters: {}", self.added(), fates.join(" "));
+        if std::io::stdout().is_terminal() {
+            print!("\r{line}");
+            // A line that cannot be shown is no reason to stop.
+            let _ = std::io::stdout().flush();
+        } else if self.is_over() {
+            print!("{line}");
+        }
+    }
+
+    fn report(&self, masters: &RedisServers) -> Result<()> {
+        let number = fs::read_to_string(&self.file)?;
+        fs::remove_file(&self.file)?;
+        let mut waits = std::mem::take(&mut *self.waits.lock().unwrap_or_else(|e| e.into_inner()));
+        let troubles = self.troubles.lock().unwrap_or_else(|e| e.into_inner());
+        waits.sort_unstable();
+        ensure!(
+            waits.len() == ADDITIONS,
+            "only {} additions in {LIMIT:?}: {troubles:?}",
+            waits.len()
+        );
+        println!("The file says {number}: {}.", verdict(&number));
+        println!("  attempts to lock    {}", attempts(masters)?);
+        println!("  runs that failed    {}", troubles.len());
+        println!("  from `redlock run` to its command, with seven others in the way:");
+        println!("    p50 {:.1?}   p99 {:.1?}", waits[ADDITIONS / 2], waits[ADDITIONS * 99 / 100]);
+        for trouble in troubles.iter().take(3) {
+            println!("  {trouble}");
+        }
+        println!("\nTo go on:\n  {} dev      # five masters to play with", self.redlock.display());
+        println!("  README.md, docs/GUIDE.md and `cargo doc --open -p redlock-quorum`");
+        ensure!(number == ADDITIONS.to_string(), "additions were lost");
+        Ok(())
+    }
+}
+
+fn verdict(number: &str) -> &'static str {
+    if number == ADDITIONS.to_string() {
+        "nothing was lost, with one master killed and one paused"
+    } else {
+        "ADDITIONS WERE LOST"
+    }
+}
+
+/// When the command began; an error when it did not end well.
+fn began(output: &Output) -> Result<Duration> {
+    if !output.status.success() {
+        bail!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let nanos = String::from_utf8_lossy(&output.stdout).trim().parse()?;
+    Ok(Duration::from_nanos(nanos))
+}
+
+/// Every attempt asks every master once; the last one was up all the time.
+fn attempts(masters: &RedisServers) -> Result<String> {
+    let stats = masters[4].command(&["INFO", "commandstats"])?;
+    let stats: String = redis::from_redis_value(stats).context("INFO is no text")?;
+    let calls = stats.split("cmdstat_set:calls=").nth(1).and_then(|rest| rest.split(',').next());
+    Ok(calls.unwrap_or("0").to_owned())
+}
+
+/// The command is built beside this example.
+fn redlock_binary() -> Result<PathBuf> {
+    let here = std::env::current_exe()?;
+    let binary = here.ancestors().nth(2).map(|target| target.join("redlock"));
+    let binary = binary.context("this example is not where cargo puts examples")?;
+    ensure!(binary.is_file(), "{} is missing: run `make demo`, which builds it", binary.display());
+    Ok(binary)
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

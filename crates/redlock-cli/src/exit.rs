@@ -2,6 +2,9 @@
 
 use anyhow::anyhow;
 use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError};
+use rustix::process::Signal;
+
+use crate::signals;
 
 /// `extend`, `release`: the lock was not ours. `status`: a majority is free.
 pub(crate) const NOT_OURS: u8 = 1;
@@ -43,10 +46,9 @@ impl Failure {
     }
 
     /// A signal came while there was nothing yet to pass it on to.
-    pub(crate) fn cancelled(signal: rustix::process::Signal, key: &impl std::fmt::Display) -> Self {
-        let number = signal.as_raw();
-        let cause = anyhow!("stopped by signal {number} ({signal:?}), no lock on {key} was taken");
-        Self::new(signalled(number), cause)
+    pub(crate) fn cancelled(signal: Signal, key: &impl std::fmt::Display) -> Self {
+        let cause = anyhow!("stopped by {}, no lock on {key} was taken", signals::name(signal));
+        Self::new(signalled(signal.as_raw()), cause)
     }
 
     /// The same, with another code where somebody else holds the lock.

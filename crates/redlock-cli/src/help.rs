@@ -55,8 +55,9 @@ Durations:
   500ms, 10s, 1.5m, 1h30m, 2d; a bare number is seconds.
 
 What it does not promise:
-  A lock can end before its holder notices: when clocks jump, or when masters lose their
-  memory. The holder's own clock stops the command in time in all other cases.";
+  A lock can end before its holder notices: when clocks jump, when masters lose their memory,
+  or when redlock itself is frozen (SIGSTOP, a virtual machine that stands still) and its
+  command is not. In all other cases its own clock stops the command in time.";
 
 pub(crate) const RUN: &str = "\
 The command:
@@ -70,7 +71,8 @@ When the lock is lost:
   --kill-after is left (or a third of the TTL), the group gets SIGTERM, and SIGKILL before the
   lock ends. When masters tell that the lock is gone, it gets SIGKILL at once. Then redlock
   waits for the command and ends with 79. The command dies with redlock when redlock itself is
-  killed (on Linux, and if it is not setuid); what the command has started does not.
+  killed (on Linux); what the command has started does not. A command that changes its user, as
+  sudo does, can neither be killed by redlock nor dies with it.
 
 Examples:
   redlock run backup -- /usr/local/bin/backup --full

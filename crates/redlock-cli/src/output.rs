@@ -90,8 +90,7 @@ impl<'a> NodeReport<'a> {
             NodeHolds::Unknown(cause) => ("unknown", None, None, Some(cause.to_string())),
             _ => ("unknown", None, None, None),
         };
-        let latency_us =
-            node.latency.map(|latency| u64::try_from(latency.as_micros()).unwrap_or(0));
+        let latency_us = latency(node).map(micros);
         Self { node: &node.node, state, token, ttl_ms: ttl.map(millis), latency_us, cause }
     }
 }
@@ -102,12 +101,17 @@ pub(crate) fn people(key: &str, status: &Status) -> String {
     let mut text = String::new();
     for node in &status.nodes {
         text.push_str(&format!("{:widest$}  {}", node.node, said(&node.state)));
-        if let Some(latency) = node.latency {
+        if let Some(latency) = latency(node) {
             text.push_str(&format!("  {latency:.1?}"));
         }
         text.push('\n');
     }
     text + &verdict(key, &status.state)
+}
+
+/// How long an answer took; silence has no latency.
+fn latency(node: &NodeStatus) -> Option<Duration> {
+    node.latency.filter(|_| !matches!(node.state, NodeHolds::Unknown(_)))
 }
 
 fn verdict(key: &str, state: &State) -> String {
@@ -157,6 +161,10 @@ pub(crate) fn note(text: &str) {
 
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Hides what stands between `://` and the last `@` of each word: passwords that were typed where

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs};
 
 use anyhow::{Context, anyhow};
-use redlock_quorum::{Guard, Lease, Owed, Redlock, Resource, Said, Tls, Votes};
+use redlock_quorum::{Guard, Lease, NodeVote, Owed, Redlock, Resource, Said, Tls, Votes};
 
 use crate::args::Global;
 use crate::duration::Wait;
@@ -99,9 +99,11 @@ impl Session {
     /// Tells, to those who asked for it, what each master said.
     pub(crate) fn tell(&self, what: &str, votes: &Votes) {
         if self.is_verbose {
-            let one = |vote: &redlock_quorum::NodeVote| match vote.latency {
-                Some(latency) => format!("{vote} in {latency:.1?}"),
-                None => vote.to_string(),
+            let one = |vote: &NodeVote| match (&vote.said, vote.latency) {
+                (Said::Granted | Said::Held { .. } | Said::NotOurs, Some(latency)) => {
+                    format!("{vote} in {latency:.1?}")
+                }
+                _ => vote.to_string(),
             };
             let votes: Vec<_> = votes.iter().map(one).collect();
             output::note(&format!("{} {what}: {}", self.key, votes.join(", ")));

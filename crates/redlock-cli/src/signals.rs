@@ -3,13 +3,20 @@
 use std::fs;
 use std::io;
 use std::task::Poll;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 /// Asked to end, or something that only the command understands: passed on to it.
-const PASSED_ON: [Signal; 6] =
-    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
+const PASSED_ON: [(Signal, &str); 6] = [
+    (Signal::INT, "SIGINT"),
+    (Signal::TERM, "SIGTERM"),
+    (Signal::HUP, "SIGHUP"),
+    (Signal::QUIT, "SIGQUIT"),
+    (Signal::USR1, "SIGUSR1"),
+    (Signal::USR2, "SIGUSR2"),
+];
 
 /// The signals that this process listens to. From then on they no longer end it.
 pub(crate) struct Signals {
@@ -23,7 +30,7 @@ impl Signals {
     pub(crate) fn new() -> io::Result<Self> {
         let ignored = ignored();
         let mut signals = Self { streams: Vec::new() };
-        for signal in PASSED_ON {
+        for (signal, _) in PASSED_ON {
             if ignored & 1 << (signal.as_raw() - 1) == 0 {
                 signals.listen_to(signal)?;
             }
@@ -38,6 +45,12 @@ impl Signals {
         Ok(())
     }
 
+    /// Whether a signal has come.
+    pub(crate) async fn has_come(&mut self) -> bool {
+        // The runtime gets to look for signals only while something is awaited.
+        tokio::time::timeout(Duration::from_millis(1), self.next()).await.is_ok()
+    }
+
     /// The next signal. Dropping the future loses none.
     pub(crate) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|cx| {
@@ -50,6 +63,12 @@ impl Signals {
         })
         .await
     }
+}
+
+/// What people call a signal that is passed on.
+pub(crate) fn name(signal: Signal) -> &'static str {
+    let known = PASSED_ON.iter().find(|(passed_on, _)| *passed_on == signal);
+    known.map_or("a signal", |(_, name)| name)
 }
 
 /// The signals that this process ignores, a bit each; none where the system does not tell.

@@ -1,6 +1,6 @@
 //! Watching over a command that runs under a lock: signals, stops, and the end of the lease.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redlock_quorum::Guard;
 use rustix::process::Signal;
@@ -16,6 +16,8 @@ pub(crate) struct Deadlines {
     term: Duration,
     /// Before the end: SIGKILL.
     kill: Duration,
+    /// The longest time between the two, should the lease be extended after all.
+    kill_after: Duration,
 }
 
 impl Deadlines {
@@ -25,17 +27,17 @@ impl Deadlines {
         /// The scheduler may be late by some of this, and the lease must not have ended.
         const KILL_MARGIN_MAX: Duration = Duration::from_millis(100);
         let kill = KILL_MARGIN_MAX.min(ttl / 20);
-        Self { term: kill_after.min(ttl / 3).max(kill), kill }
+        Self { term: kill_after.min(ttl / 3).max(kill), kill, kill_after }
     }
 }
 
 /// How far a command was told to end because of its lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The lock is held.
     Running,
-    /// The lease was about to end: SIGTERM was sent.
-    Asked,
+    /// The lease was about to end: SIGTERM was sent then.
+    Asked(Instant),
     /// The lease ends now, or was lost: SIGKILL was sent.
     Killed,
 }
@@ -63,7 +65,7 @@ pub(crate) async fn supervise(
             },
         }
     }
-    if stage > Stage::Running {
+    if stage != Stage::Running {
         // It has done as it was told; what it has started may not have.
         child.kill();
     }
@@ -73,12 +75,17 @@ pub(crate) async fn supervise(
 /// Does what is due, by the clock and at this moment.
 fn advance(stage: Stage, child: &Child, guard: &Guard, deadlines: Deadlines) -> Stage {
     let left = guard.remaining();
-    if stage < Stage::Killed && left <= deadlines.kill {
+    let is_overdue = match stage {
+        Stage::Running => left <= deadlines.kill,
+        Stage::Asked(at) => left <= deadlines.kill || at.elapsed() >= deadlines.kill_after,
+        Stage::Killed => false,
+    };
+    if is_overdue {
         child.kill();
         Stage::Killed
-    } else if stage < Stage::Asked && left <= deadlines.term {
+    } else if stage == Stage::Running && left <= deadlines.term {
         child.ask_to_end();
-        Stage::Asked
+        Stage::Asked(Instant::now())
     } else {
         stage
     }
@@ -88,15 +95,18 @@ fn advance(stage: Stage, child: &Child, guard: &Guard, deadlines: Deadlines) -> 
 async fn next_look(stage: Stage, guard: &Guard, deadlines: Deadlines) {
     /// The runtime's timers stand still while the machine is suspended, and the lease does not.
     const LOOK_AGAIN: Duration = Duration::from_secs(1);
-    let due = match stage {
-        Stage::Running => deadlines.term,
-        Stage::Asked => deadlines.kill,
+    let left = guard.remaining();
+    let wait = match stage {
+        Stage::Running => left.saturating_sub(deadlines.term),
+        Stage::Asked(at) => {
+            let patience = deadlines.kill_after.saturating_sub(at.elapsed());
+            left.saturating_sub(deadlines.kill).min(patience)
+        }
         Stage::Killed => return std::future::pending().await,
     };
-    let wait = guard.remaining().saturating_sub(due).min(LOOK_AGAIN);
     tokio::select! {
         _ = guard.lost() => {}
-        () = sleep(wait) => {}
+        () = sleep(wait.min(LOOK_AGAIN)) => {}
     }
 }
 

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use crate::args::Cli;
 use crate::exit::USAGE;
@@ -25,9 +25,8 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
             let _ = write!(io::stdout(), "{}", error.render());
             Err(0)
         }
-        // What was typed is nowhere in it, and the form of a URL is.
-        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            complain(&format!("no command was given\n\n{}", error.render()));
+        Err(error) if is_without_command(error.kind()) => {
+            complain(&format!("no command was given\n\n{}", Cli::command().render_help()));
             Err(USAGE)
         }
         Err(error) => {
@@ -36,6 +35,11 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
             Err(USAGE)
         }
     }
+}
+
+fn is_without_command(kind: ErrorKind) -> bool {
+    let kinds = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
+    kinds.contains(&kind)
 }
 
 /// A repeated option that stands on both sides of the command counts on one side only, and a list

@@ -19,8 +19,12 @@ pub(crate) async fn dev(args: &Dev) -> Result<u8, Failure> {
         check(port)?;
     }
     let options = ServerOptions::new().first_port(args.port);
-    let servers = RedisServers::with(args.nodes.into(), &options)
-        .map_err(|error| Failure::new(UNAVAILABLE, error))?;
+    let servers = match RedisServers::with(args.nodes.into(), &options) {
+        Ok(servers) => servers,
+        // The terminal tells the servers, too, and one that ends while it starts is an error.
+        Err(_) if signals.has_come().await => return Ok(0),
+        Err(error) => return Err(Failure::new(UNAVAILABLE, error)),
+    };
     output::line(&format!("REDLOCK_NODES={}", servers.urls().join(",")))?;
     output::note("these masters keep nothing and end with this command: Ctrl-C");
     signals.next().await;

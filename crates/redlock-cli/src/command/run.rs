@@ -97,16 +97,17 @@ async fn release(guard: Guard) -> Result<(), Failure> {
 }
 
 fn lost(args: &Run, guard: &Guard, stage: Stage, held: Duration) -> Failure {
+    let key = guard.resource();
     let why = match (guard.check(), args.max_hold) {
         (_, Some(max_hold)) if held >= max_hold => {
-            format!("the lock was held for its --max-hold of {max_hold:?}")
+            format!("the lock on {key} was held for its --max-hold of {max_hold:?}")
         }
         (Err(lost), _) => lost.to_string(),
-        (Ok(()), _) => "the lock was not extended in time".into(),
+        (Ok(()), _) => format!("the lock on {key} was not extended in time"),
     };
     let what = match stage {
         Stage::Running => "the command had just ended",
-        Stage::Asked => "the command was ended with SIGTERM",
+        Stage::Asked(_) => "the command was ended with SIGTERM",
         Stage::Killed => "the command was ended with SIGKILL",
     };
     Failure::new(LOST, anyhow!("{why}, {what}: {}", guard.votes()))

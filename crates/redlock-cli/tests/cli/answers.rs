@@ -1,6 +1,6 @@
 //! What each command prints, and with which code it ends.
 
-use redlock_testkit::RedisServers;
+use redlock_testkit::{RedisServer, RedisServers};
 
 use crate::support::{Running, Scratch, ask, copies, poll, redlock};
 
@@ -15,7 +15,8 @@ fn acquire_prints_token_fence_and_validity_and_leaves_the_lock() {
     assert_eq!((words.len(), words[0].len(), words[1]), (3, UUID_LEN, "-"));
     let validity: u64 = words[2].parse().unwrap();
     assert!((15_000..=19_798).contains(&validity), "{validity}");
-    assert_eq!(copies(&servers, "k"), 5);
+    // A connection that is not needed is not waited for.
+    assert!(copies(&servers, "k") >= 3);
 }
 
 #[test]
@@ -34,12 +35,14 @@ fn acquire_prints_an_object_on_demand() {
 #[test]
 fn a_lock_of_another_ends_with_75_or_the_code_that_was_asked_for() {
     let servers = RedisServers::start(3).unwrap();
-    ask(&servers, ["acquire", "k"]).success();
+    for server in servers.iter() {
+        server.command(&["SET", "k", "stranger", "PX", "39999"]).unwrap();
+    }
     let answer = ask(&servers, ["acquire", "k"]);
     assert_eq!((answer.code, answer.out.as_str()), (75, ""));
     assert!(answer.cause().starts_with("redlock: k is held by another: "), "{answer:?}");
     for server in servers.iter() {
-        assert!(answer.cause().contains(&format!("{} held (3", server.name())), "{answer:?}");
+        assert!(answer.cause().contains(&format!("{} held", server.name())), "{answer:?}");
     }
     assert_eq!(ask(&servers, ["acquire", "k", "-E", "9"]).code, 9);
     assert_eq!(ask(&servers, ["run", "k", "-n", "-E", "0", "--", "false"]).code, 0);
@@ -104,16 +107,17 @@ fn status_has_a_line_for_each_master_and_then_the_state() {
     assert_eq!(free.out.lines().last(), Some("k is free"));
     assert!(free.cause().starts_with("redlock: k is free: "), "{free:?}");
 
-    let acquired = ask(&servers, ["acquire", "k"]);
-    let token = acquired.success().split(' ').next().unwrap();
+    for server in servers.iter() {
+        server.command(&["SET", "k", "somebody", "PX", "35500"]).unwrap();
+    }
     let held = ask(&servers, ["status", "k"]);
     held.success();
     let lines: Vec<_> = held.out.lines().collect();
     for (line, server) in lines.iter().zip(servers.iter()) {
-        let said = format!("{}  held by {token}, expires in ", server.name());
+        let said = format!("{}  held by somebody, expires in 35.", server.name());
         assert!(line.starts_with(&said), "{held:?}");
     }
-    assert!(lines[3].starts_with(&format!("k is held by {token}, expires in ")), "{held:?}");
+    assert!(lines[3].starts_with("k is held by somebody, expires in 35."), "{held:?}");
 }
 
 #[test]
@@ -197,7 +201,8 @@ fn verbose_tells_what_each_master_said_beside_the_result() {
     let servers = RedisServers::start(3).unwrap();
     let answer = ask(&servers, ["acquire", "k", "-v"]);
     answer.success();
-    for server in servers.iter() {
-        assert!(answer.err.contains(&format!("{} granted in ", server.name())), "{answer:?}");
-    }
+    let granted =
+        |server: &&RedisServer| answer.err.contains(&format!("{} granted in ", server.name()));
+    assert!(servers.iter().filter(granted).count() >= 2, "{answer:?}");
+    assert!(servers.iter().all(|server| answer.err.contains(&server.name())), "{answer:?}");
 }

@@ -68,6 +68,25 @@ fn a_command_that_ends_when_asked_is_asked_first() {
 }
 
 #[test]
+fn a_command_that_was_asked_to_end_has_to_even_if_the_masters_come_back() {
+    let servers = RedisServers::start(3).unwrap();
+    let mut command = redlock(&servers, ["run", "k", "--ttl", "3s", "--kill-after", "2s"]);
+    command.args(["--", "sh", "-c", "trap 'echo term' TERM; echo up; while :; do sleep 0.1; done"]);
+    let mut run = Running::start(command);
+    let mut lines = run.lines();
+    assert_eq!(lines.next(), "up");
+    servers[0].pause().unwrap();
+    servers[1].pause().unwrap();
+    assert_eq!(lines.next(), "term");
+    servers[0].resume().unwrap();
+    servers[1].resume().unwrap();
+    let answer = run.answer();
+    assert_eq!(answer.code, 79);
+    assert!(answer.cause().contains("SIGKILL"), "{answer:?}");
+    assert_eq!(copies(&servers, "k"), 0, "it was still ours, and is released");
+}
+
+#[test]
 fn a_proven_loss_kills_at_once() {
     let servers = RedisServers::start(3).unwrap();
     let (run, pids) = holding(&servers, STUBBORN);

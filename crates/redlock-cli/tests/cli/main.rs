@@ -1,5 +1,7 @@
 //! Drives the built `redlock` as people and scripts do: as a process, on real servers.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
 mod answers;
 mod contention;
 mod dev;

@@ -34,11 +34,8 @@ fn the_lock_is_held_while_the_command_runs_and_stdin_is_passed_on() {
     let mut run = Running::start(command);
     let mut lines = run.lines();
     let token = lines.next();
-    for server in servers.iter() {
-        // The last of three may still be on its way.
-        let held = poll("each master grants", || value(server, "k"));
-        assert_eq!(held, token);
-    }
+    let holds = |server| value(server, "k").as_ref() == Some(&token);
+    assert!(servers.iter().filter(|server| holds(server)).count() >= 2);
     run.type_in("hello\n");
     assert_eq!(lines.next(), "hello");
     assert_eq!(run.answer().code, 0);

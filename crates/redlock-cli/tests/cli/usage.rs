@@ -28,6 +28,7 @@ fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
         (answer(["--node", "redis://a", "status", "k", "--node", "redis://b"]), "--node"),
         (answer(["status", "k", "--tls-cert", "cert.pem"]), "--tls-key"),
         (answer(["status", "k", "--tls-ca", "/nowhere/ca.pem"]), "/nowhere/ca.pem"),
+        (answer(["status", "k", "--node", "rediss://a", "--tls-ca", "/dev/null"]), "TLS: "),
         (answer(["dev", "--nodes", "16"]), "16"),
         (answer(["generate", "man", "nonsense"]), "nonsense"),
         (bare(["status", "k"]).output().unwrap().into(), "REDLOCK_NODES_FILE"),

@@ -12,7 +12,7 @@ use support::proxies::Proxies;
 use support::stats::{RATIOS, Rows, Stop};
 use support::{Arena, Flavour, Race, Who, svg};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 const DELAY: Duration = Duration::from_millis(5);
 
 /// What is wrong with the first masters, and with how many of them.
@@ -84,10 +84,10 @@ impl Masters {
                 _ => self.servers.iter().map(|server| server.name()).collect(),
             };
             let arena = Arena::new(Flavour::CurrentThread, &names)?;
-            one_each(&arena, &mut healthy, Duration::from_millis(200))?;
+            one_each(&arena, &mut healthy, Duration::from_millis(150))?;
             self.begin(fault)?;
-            // Who waits for a silent master waits for half a second and more.
-            one_each(&arena, &mut degraded, Duration::from_millis(600))?;
+            // Who waits for a silent master gets one lock done in this time.
+            one_each(&arena, &mut degraded, Duration::from_millis(300))?;
             drop(arena);
             self.end(fault)?;
         }

@@ -79,7 +79,7 @@ fn hold(arena: &Arena, locks: usize) -> anyhow::Result<Cost> {
     let region = Region::new(COUNTING);
     let ours = arena.ours.clone();
     let guards: Vec<Guard> =
-        arena.runtime.block_on(gather(locks, |key| lock(ours.clone(), key)))?;
+        arena.runtime.block_on(gather('h', locks, |key| lock(ours.clone(), key)))?;
     arena.rest();
     let bytes = held_bytes(&region) / locks as f64;
     // From here on each lock is extended once in this time, whenever that is.
@@ -104,7 +104,7 @@ fn hold_by_hand(arena: &Arena, locks: usize) -> anyhow::Result<Cost> {
         let manager = arena.rslock.clone();
         async move { anyhow::Ok(manager.lock(key.as_bytes(), TTL).await?) }
     };
-    let held: Vec<Lock> = arena.runtime.block_on(gather(locks, acquire))?;
+    let held: Vec<Lock> = arena.runtime.block_on(gather('g', locks, acquire))?;
     let bytes = held_bytes(&region) / locks as f64;
     let before = cpu();
     arena.runtime.block_on(extend_by_hand(&arena.rslock, &held))?;
@@ -128,12 +128,17 @@ fn extend_raw(arena: &Arena, locks: usize) -> anyhow::Result<f64> {
     })
 }
 
-/// Acquires `locks` locks, some at a time, each on a key of its own.
-async fn gather<T, F>(locks: usize, acquire: impl Fn(String) -> F) -> anyhow::Result<Vec<T>>
+/// Acquires `locks` locks, some at a time, each on a key of its own that begins with `mark`: the
+/// keys that another has left are not in the way.
+async fn gather<T, F>(
+    mark: char,
+    locks: usize,
+    acquire: impl Fn(String) -> F,
+) -> anyhow::Result<Vec<T>>
 where
     F: Future<Output = anyhow::Result<T>>,
 {
-    let keys = (0..locks).map(|lock| Key('h', lock).to_string());
+    let keys = (0..locks).map(|lock| Key(mark, lock).to_string());
     stream::iter(keys.map(acquire)).buffer_unordered(WINDOW).try_collect().await
 }
 

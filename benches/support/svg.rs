@@ -73,13 +73,9 @@ pub fn write(
             svg,
             "<polyline fill='none' stroke='{colour}' stroke-width='2' points='{points}'/>"
         )?;
-        let at = MARGIN + 16.0 + 16.0 * f64::from(*who as u8);
-        writeln!(
-            svg,
-            "<text x='{}' y='{at}' fill='{colour}'>{}</text>",
-            MARGIN + 10.0,
-            who.name()
-        )?;
+        let x = WIDTH - MARGIN - 180.0 + 70.0 * f64::from(*who as u8);
+        let y = MARGIN - 14.0;
+        writeln!(svg, "<text x='{x}' y='{y}' fill='{colour}'>{}</text>", who.name())?;
     }
     svg.push_str("</svg>\n");
     Ok(fs::write(folder()?.join(format!("{name}.svg")), svg)?)

@@ -1,0 +1,111 @@
+//! Masters that are dead, silent or out of reach: a minority costs nothing, a majority is told.
+
+use redlock_quorum::{AcquireError, Cause, Said};
+use tokio::time::Instant;
+
+use crate::lab::{
+    NODE_TIMEOUT, assert_taken, brisk, eventually, everywhere, leaves_nothing, patient, reach_all,
+    said,
+};
+use crate::masters::{Masters, heal, kill};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_on_all_five_masters_and_on_none_once_released() {
+    let masters = Masters::take();
+    let (redlock, other) = (patient(&masters), patient(&masters));
+    let (guard, _) = everywhere(&redlock, &masters, "five").await;
+    assert_taken(&other, "five").await;
+    guard.release().await.unwrap();
+    other.lock("five").await.unwrap().release().await.unwrap();
+    leaves_nothing(other, &masters, "five").await;
+    leaves_nothing(redlock, &masters, "five").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_two_masters_killed_locks_go_on() {
+    let masters = Masters::take();
+    let redlock = patient(&masters);
+    reach_all(&redlock).await;
+    let dead = kill(&masters[..2]);
+    // One handle has lost two connections, the other never had them.
+    for redlock in [redlock, patient(&masters)] {
+        let started = Instant::now();
+        let guard = redlock.lock("two-killed").await.unwrap();
+        assert_eq!(guard.copies(), 3, "{}", guard.votes());
+        assert_taken(&patient(&masters), "two-killed").await;
+        guard.release().await.unwrap();
+        assert!(started.elapsed() < NODE_TIMEOUT, "a dead master was waited for");
+    }
+    heal(dead);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_three_masters_killed_there_is_no_quorum_and_the_error_says_who_said_what() {
+    let masters = Masters::take();
+    let dead = kill(&masters[1..4]);
+    let redlock = patient(&masters);
+    let error = redlock.try_lock("three-killed").await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    let votes = error.votes().expect("masters were asked");
+    for master in &masters[1..4] {
+        assert_eq!(said(votes, *master), Said::Unknown(Cause::ConnectionRefused));
+        let told = master.node() + " connection refused";
+        assert!(error.to_string().contains(&told), "{error}");
+    }
+    for master in [masters[0], masters[4]] {
+        // The outcome is certain without them, and they may not have answered by then.
+        let said = said(votes, master);
+        assert!(matches!(said, Said::Granted | Said::Pending), "{error}");
+    }
+    heal(dead);
+    leaves_nothing(redlock, &masters, "three-killed").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_master_is_not_waited_for_and_what_reaches_it_late_is_cleaned_up() {
+    let masters = Masters::take();
+    let redlock = patient(&masters);
+    reach_all(&redlock).await;
+    let silent = masters[2].pause();
+    let started = Instant::now();
+    let guard = redlock.lock("paused").await.unwrap();
+    let votes = guard.votes();
+    guard.release().await.unwrap();
+    assert!(started.elapsed() < NODE_TIMEOUT, "the paused master was waited for");
+    // It was asked, and will find the request when it goes on.
+    assert_eq!(said(&votes, masters[2]), Said::Pending, "{votes}");
+    silent.heal();
+    leaves_nothing(redlock, &masters, "paused").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_outlives_a_paused_master_and_comes_back_to_it() {
+    let masters = Masters::take();
+    let redlock = brisk(&masters);
+    let (guard, token) = everywhere(&redlock, &masters, "held-paused").await;
+    let silent = masters[2].pause();
+    eventually("the paused master counts no more", || guard.copies() == 4).await;
+    silent.heal();
+    eventually("it counts again", || guard.copies() == 5).await;
+    assert_eq!(masters[2].value("held-paused"), Some(token));
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    leaves_nothing(redlock, &masters, "held-paused").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_outlives_a_master_that_is_cut_off_and_comes_back_to_it() {
+    let masters = Masters::take();
+    let redlock = brisk(&masters);
+    let (guard, token) = everywhere(&redlock, &masters, "cut-off").await;
+    let cut = masters[3].disconnect();
+    eventually("the key has expired there", || masters[3].value("cut-off").is_none()).await;
+    assert_eq!(guard.copies(), 4);
+    assert_taken(&patient(&masters), "cut-off").await;
+    cut.heal();
+    eventually("it counts again", || guard.copies() == 5).await;
+    assert_eq!(masters[3].value("cut-off"), Some(token));
+    guard.check().unwrap();
+    guard.release().await.unwrap();
+    leaves_nothing(redlock, &masters, "cut-off").await;
+}

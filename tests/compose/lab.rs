@@ -1,0 +1,90 @@
+//! Handles and patience.
+
+use std::time::Duration;
+
+use redlock_quorum::{AcquireError, Guard, NodeHolds, Redlock, RedlockBuilder, Said, Votes};
+use tokio::time::{Instant, sleep};
+
+use crate::masters::{Master, Masters};
+
+/// Longer than docker takes for anything here: a test that waits for so long has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than a master takes to answer on a busy machine: what takes less has not waited for one
+/// that is silent.
+pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longer than any test takes: no key is gone because it has expired.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A handle whose keys stay until they are released.
+pub(crate) fn patient(masters: &Masters) -> Redlock {
+    builder(masters).ttl(LONG).max_ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap()
+}
+
+/// A handle whose leases must be extended while a test goes on.
+pub(crate) fn brisk(masters: &Masters) -> Redlock {
+    builder(masters).ttl(secs(4)).node_timeout(secs(1)).build().unwrap()
+}
+
+fn builder(masters: &Masters) -> RedlockBuilder {
+    Redlock::builder().nodes(masters.urls())
+}
+
+/// Waits until something is so.
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in {PATIENCE:?}: {what}");
+        sleep(ms(10)).await;
+    }
+}
+
+/// Waits until a handle has reached every master: each is asked by the next request.
+pub(crate) async fn reach_all(redlock: &Redlock) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let status = redlock.status("reached").await;
+        if status.nodes.iter().all(|node| node.state == NodeHolds::Free) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not every master is reached: {status:?}");
+        sleep(ms(10)).await;
+    }
+}
+
+/// A lock that every master holds, and its token.
+pub(crate) async fn everywhere(redlock: &Redlock, masters: &Masters, key: &str) -> (Guard, String) {
+    reach_all(redlock).await;
+    let guard = redlock.lock(key).await.unwrap();
+    eventually("every master has granted", || guard.copies() == masters.len()).await;
+    let token = masters[0].value(key).expect("the key is there");
+    assert_eq!(masters.values(key), vec![Some(token.clone()); masters.len()]);
+    (guard, token)
+}
+
+/// What is owed to masters is paid: then no key is left on any of them.
+pub(crate) async fn leaves_nothing(redlock: Redlock, masters: &Masters, key: &str) {
+    redlock.shutdown(PATIENCE).await.unwrap();
+    assert_eq!(masters.values(key), vec![None; masters.len()]);
+}
+
+/// Somebody else asks for the lock, and is told that it is taken.
+pub(crate) async fn assert_taken(redlock: &Redlock, key: &str) {
+    match redlock.try_lock(key).await {
+        Err(AcquireError::Held { .. }) => {}
+        other => panic!("{key} is taken, and yet: {other:?}"),
+    }
+}
+
+/// What one master said.
+pub(crate) fn said(votes: &Votes, master: Master) -> Said {
+    let vote = votes.iter().find(|vote| *vote.node == *master.node());
+    vote.expect("every master has a vote").said.clone()
+}

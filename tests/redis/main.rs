@@ -22,4 +22,5 @@ mod shutdown;
 mod silence;
 mod storm;
 mod strangers;
+mod tls;
 mod work;

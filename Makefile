@@ -19,6 +19,7 @@ test: need-cargo need-redis ## all tests but compose; installs redis-server wher
 check: need-cargo ## format, lints, each crate on its own, documentation; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+	cargo clippy -p tests --test compose --locked -- -D warnings
 	set -e; for crate in $(CRATES); do cargo check --locked -p $$crate; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
 

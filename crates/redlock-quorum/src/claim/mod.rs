@@ -1,20 +1,25 @@
 //! `Claim`: one attempt at a lock and, once it is won, the lease that it has become.
 
+mod board;
+mod vote;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use redlock_core::{Answer, Ballot, Cause, Clock, Instant, Op, Resource, Token, Verdict, Vote};
+use redlock_core::{Answer, Cause, Clock, Instant, Op, Resource, Token, Verdict, Vote};
 use tokio::sync::Notify;
 
-use crate::driver::{Message, Request};
-use crate::guard::{Ended, Guard, Lost, Why};
+use self::board::{Board, Phase, Told};
+use self::vote::Then;
+use crate::driver::Request;
+use crate::guard::{Ended, Lost, Why};
 use crate::mailbox::Mailbox;
 use crate::settings::Timing;
-use crate::tally::{Decision, Tally, quorum};
+use crate::tally::{Tally, quorum};
 use crate::validity::HoldUntil;
-use crate::votes::{NodeVote, Said, Votes};
+use crate::votes::Votes;
 
 /// What all claims of one handle share.
 pub(crate) struct Context {
@@ -55,39 +60,6 @@ pub(crate) struct Claim {
     board: Mutex<Board>,
 }
 
-/// The votes and what follows from them.
-struct Board {
-    timing: Timing,
-    /// The longest life, in milliseconds, that any master was told to give the key.
-    px_max: u64,
-    tally: Tally,
-    told: Vec<Told>,
-    holds: HoldUntil,
-    /// The masters on which our key may be, a bit each: these must be told to release it.
-    touched: u32,
-    phase: Phase,
-    decided: Instant,
-}
-
-/// What one master has told, and when.
-#[derive(Clone, Default)]
-struct Told {
-    answer: Option<Answer>,
-    latency: Option<Duration>,
-    is_holder: bool,
-}
-
-enum Phase {
-    /// The vote is open; the caller waits.
-    Voting(Box<Request>),
-    /// Won, and for a short grace more copies are waited for.
-    Gathering(Box<Request>),
-    /// Won, and handed to the caller.
-    Held,
-    /// Lost or released.
-    Over,
-}
-
 /// Why an attempt was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defeat {
@@ -95,13 +67,6 @@ pub(crate) enum Defeat {
     Outvoted,
     /// Enough granted, too late.
     TooLate,
-}
-
-/// What is left to do once the lock on the board is free.
-enum Then {
-    Nothing,
-    Deliver(Box<Request>),
-    Post(Message),
 }
 
 impl Claim {
@@ -339,191 +304,9 @@ impl Claim {
         Lost { resource: self.resource.clone(), why }
     }
 
-    // How votes turn into a lease.
-
-    /// Moves the deadline to where the votes put it, unless the lease is over. A lease that has
-    /// lapsed in the meantime stays lapsed: no guard is ever revived.
-    fn move_deadline(&self, board: &Board, now: Instant) {
-        let Phase::Held = board.phase else { return };
-        let until = board.holds.valid_until().saturating_sub(self.terms.stop_margin).as_nanos();
-        if self.deadline.load(Ordering::Acquire) == until {
-            return;
-        }
-        loop {
-            let deadline = self.deadline.load(Ordering::Acquire);
-            if deadline == 0 {
-                return;
-            }
-            if Instant::from_nanos(deadline) <= now {
-                self.lapse(deadline);
-            } else if Instant::from_nanos(until) <= now {
-                return self.end(Ended::Lost(self.lost(Why::NotOurs)));
-            } else if self.swap_deadline(deadline, until) {
-                return;
-            }
-        }
-    }
-
-    /// Ends the lease at `deadline`, unless it has been moved.
-    fn lapse(&self, deadline: u64) -> bool {
-        let lapsed = self.swap_deadline(deadline, 0);
-        if lapsed {
-            self.end(Ended::Lost(self.lost(Why::Lapsed)));
-        }
-        lapsed
-    }
-
-    fn swap_deadline(&self, from: u64, to: u64) -> bool {
-        self.deadline.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// Looks at an open vote after it has changed.
-    fn judge(self: &Arc<Self>, board: &mut Board, now: Instant) -> Then {
-        match board.tally.decision() {
-            Decision::Open => Then::Nothing,
-            Decision::Lost => self.defeat(board, Defeat::Outvoted, now),
-            Decision::Won => {
-                board.decided = now;
-                let enough =
-                    self.terms.min_copies.is_none_or(|copies| board.tally.granted() >= copies);
-                if enough || board.tally.pending() == 0 {
-                    self.settle_for_what_there_is(board, now)
-                } else {
-                    self.gather(board)
-                }
-            }
-        }
-    }
-
-    /// A quorum is there, and the caller wants more copies than that.
-    fn gather(self: &Arc<Self>, board: &mut Board) -> Then {
-        match std::mem::replace(&mut board.phase, Phase::Over) {
-            Phase::Voting(request) => {
-                board.phase = Phase::Gathering(request);
-                Then::Post(Message::Grace(self.clone()))
-            }
-            phase => {
-                board.phase = phase;
-                Then::Nothing
-            }
-        }
-    }
-
-    /// Hands the lease over, if anything of it is left.
-    fn settle_for_what_there_is(self: &Arc<Self>, board: &mut Board, now: Instant) -> Then {
-        let until = board.holds.valid_until().saturating_sub(self.terms.stop_margin);
-        if until <= now {
-            return self.defeat(board, Defeat::TooLate, now);
-        }
-        match self.close_vote(board, Phase::Held) {
-            None => Then::Nothing,
-            Some(request) => {
-                self.deadline.store(until.as_nanos(), Ordering::Release);
-                Then::Deliver(request)
-            }
-        }
-    }
-
-    fn defeat(self: &Arc<Self>, board: &mut Board, defeat: Defeat, now: Instant) -> Then {
-        board.decided = now;
-        match self.close_vote(board, Phase::Over) {
-            None => Then::Nothing,
-            Some(request) => Then::Post(Message::Defeated { claim: self.clone(), request, defeat }),
-        }
-    }
-
-    /// Ends an open vote, and hands its request over; none when it was ended before.
-    fn close_vote(&self, board: &mut Board, phase: Phase) -> Option<Box<Request>> {
-        match std::mem::replace(&mut board.phase, phase) {
-            Phase::Voting(request) | Phase::Gathering(request) => {
-                self.context.voting.fetch_sub(1, Ordering::Relaxed);
-                Some(request)
-            }
-            ended => {
-                board.phase = ended;
-                None
-            }
-        }
-    }
-
-    /// The caller is woken from here, where the deciding reply was read. If it has gone away, the
-    /// guard comes back and its drop releases the lock.
-    fn then(self: &Arc<Self>, then: Then) {
-        match then {
-            Then::Nothing => {}
-            Then::Post(message) => self.context.mailbox.post(message),
-            Then::Deliver(request) => {
-                let Request { handle, reply, .. } = *request;
-                drop(reply.send(Ok(Guard::new(self.clone(), handle))));
-            }
-        }
-    }
-
     /// No code that holds this lock can panic half-way through a change.
     fn board(&self) -> MutexGuard<'_, Board> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The votes of the attempt itself. They count when they come in time; when they come late, a
-/// grant is one more copy of a lease that is held, and nothing at all otherwise: the release that
-/// was sent behind it frees it.
-impl Ballot for Claim {
-    fn cast(self: Arc<Self>, vote: Vote) {
-        let now = vote.read_at.unwrap_or_else(|| self.now());
-        let mut board = self.board();
-        // A lease that is taken over may have its key where it could not be asked for it.
-        if !vote.answer.sent && !self.is_resumed {
-            board.touched &= !(1 << vote.master);
-        }
-        if vote.answer.verdict == Verdict::Granted {
-            board.holds.confirm(vote.master, vote.sent_at, self.validity);
-        }
-        board.told[vote.master] = Told::new(&vote, now, self.is_resumed);
-        if board.tally.pending() > 0 {
-            board.tally.count(&vote.answer.verdict);
-        }
-        let then = match board.phase {
-            Phase::Voting(_) | Phase::Gathering(_) => self.judge(&mut board, now),
-            Phase::Held => {
-                self.move_deadline(&board, now);
-                Then::Nothing
-            }
-            Phase::Over => Then::Nothing,
-        };
-        drop(board);
-        self.then(then);
-    }
-}
-
-impl Board {
-    /// Writes down that those who have not answered were not waited for any longer.
-    fn time_out(&mut self) {
-        for told in self.told.iter_mut().filter(|told| told.answer.is_none()) {
-            told.answer = Some(Answer::unknown(Cause::TimedOut));
-        }
-    }
-}
-
-impl Told {
-    fn new(vote: &Vote, now: Instant, is_holder: bool) -> Self {
-        let latency = vote.answer.is_reply().then(|| now.saturating_since(vote.sent_at));
-        Self { answer: Some(vote.answer.clone()), latency, is_holder }
-    }
-
-    /// Whether the master has said yes or no.
-    fn is_clear(&self) -> bool {
-        let answer = self.answer.as_ref();
-        answer.is_some_and(|answer| !matches!(answer.verdict, Verdict::Unknown(_)))
-    }
-
-    fn vote(&self, node: Arc<str>) -> NodeVote {
-        let said = match &self.answer {
-            None => Said::Pending,
-            Some(answer) if self.is_holder => Said::to_holder(answer),
-            Some(answer) => Said::to_acquire(answer),
-        };
-        NodeVote { node, said, latency: self.latency }
     }
 }
 

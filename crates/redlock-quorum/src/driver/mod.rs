@@ -101,6 +101,8 @@ pub(crate) struct Driver {
     seen: Vec<Option<u64>>,
     timers: Timers,
     inbox: Vec<Message>,
+    /// The last messages were several at a time.
+    is_busy: bool,
     /// Requests that wait for the first connections, or for their turn.
     line: VecDeque<Box<Request>>,
     /// Questions, and what concerns locks from before, that wait for the first connections.
@@ -144,6 +146,7 @@ impl Driver {
             links: Vec::new(),
             timers: Timers::default(),
             inbox: Vec::new(),
+            is_busy: false,
             line: VecDeque::new(),
             early: Vec::new(),
             start: Start::Done,
@@ -179,6 +182,9 @@ impl Driver {
     fn read_inbox(&mut self) {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.context.mailbox.take(&mut inbox);
+        if !inbox.is_empty() {
+            self.is_busy = inbox.len() > 1;
+        }
         for message in inbox.drain(..) {
             self.handle(message);
         }

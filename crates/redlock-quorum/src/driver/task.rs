@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use redlock_core::Instant;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::{Sleep, sleep};
 
 use super::timers::Due;
@@ -76,12 +76,20 @@ struct Task {
     driver: Option<Box<Driver>>,
     slot: Arc<Slot>,
     alarm: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// There was nothing left to do at the end of the last turn.
+    is_rested: bool,
+    /// On a runtime with several threads whoever wakes a task has it run next, before the other
+    /// tasks that are ready and would leave messages too. Where there were several messages at a
+    /// time it lets them go first, or each would be written to the masters by itself.
+    lets_others_first: bool,
 }
 
 impl Task {
     fn new(mut driver: Box<Driver>, slot: Arc<Slot>) -> Self {
         driver.connect();
-        Self { driver: Some(driver), slot, alarm: None }
+        let flavor = Handle::current().runtime_flavor();
+        let lets_others_first = flavor == RuntimeFlavor::MultiThread;
+        Self { driver: Some(driver), slot, alarm: None, is_rested: false, lets_others_first }
     }
 
     /// Ready when something is due. There is one timer of the runtime for all that is to come.
@@ -107,6 +115,11 @@ impl Future for Task {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let is_busy = self.driver.as_ref().is_some_and(|driver| driver.is_busy);
+        if std::mem::take(&mut self.is_rested) && self.lets_others_first && is_busy {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         loop {
             let Some(driver) = &mut self.driver else { return Poll::Ready(()) };
             if driver.work(cx).is_ready() {
@@ -114,6 +127,7 @@ impl Future for Task {
                 self.driver = None;
                 return Poll::Ready(());
             }
+            self.is_rested = true;
             ready!(self.poll_alarm(cx));
         }
     }

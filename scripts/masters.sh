@@ -87,7 +87,9 @@ run_tests() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
     up
-    REDLOCK_NODES="$NODES" cargo test -p tests --test compose --locked
+    cargo build -p redlock-cli --bin redlock --locked
+    REDLOCK_NODES="$NODES" REDLOCK_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/debug/redlock" \
+        cargo test -p tests --test compose --locked
 }
 
 copy_into() {

@@ -1,15 +1,16 @@
-//! Many contenders on one resource, while masters come and go under them.
+//! The demo through these masters: hosts that run the command again and again, while masters come
+//! and go under them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use redlock_quorum::Redlock;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
 
-use crate::lab::{PATIENCE, eventually, leaves_nothing, ms, patient};
+use crate::lab::{PATIENCE, eventually, leaves_nothing, patient};
 use crate::masters::Masters;
 
 const KEY: &str = "crowd";
@@ -17,41 +18,41 @@ const CONTENDERS: u32 = 8;
 const EACH: u32 = 25;
 const ALL: u32 = CONTENDERS * EACH;
 
+/// Takes its time between reading and writing, so that whoever comes in between does harm.
+const INCREMENT: &str = r#"n=$(cat "$1") && sleep 0.002 && echo $((n + 1)) > "$1""#;
+
 /// A number in a file: two who increment it at once lose an increment.
 struct Counter(PathBuf);
 
 impl Counter {
     fn new() -> Self {
-        let counter = Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join("compose-counter"));
-        counter.write(0);
-        counter
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compose-counter");
+        fs::write(&file, "0").unwrap();
+        Self(file)
     }
 
     fn read(&self) -> u32 {
-        fs::read_to_string(&self.0).unwrap().parse().unwrap()
+        fs::read_to_string(&self.0).unwrap().trim().parse().unwrap()
     }
 
-    fn write(&self, count: u32) {
-        fs::write(&self.0, count.to_string()).unwrap();
-    }
-
-    /// Takes its time, so that whoever comes in between does harm.
-    async fn increment(&self) {
-        let count = self.read();
-        sleep(ms(2)).await;
-        self.write(count + 1);
+    /// One run of `redlock run`, on the masters that the environment names.
+    fn increment(&self) -> Output {
+        let redlock = std::env::var_os("REDLOCK_BIN");
+        Command::new(redlock.expect("REDLOCK_BIN names the command: run `make test-compose`"))
+            .args(["run", KEY, "--wait", "60s", "--", "sh", "-c", INCREMENT, "sh"])
+            .arg(&self.0)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
     }
 }
 
-async fn contend(redlock: Redlock, counter: Arc<Counter>, done: Arc<AtomicU32>) {
+fn contend(counter: &Counter, done: &AtomicU32) {
     for _ in 0..EACH {
-        let guard = redlock.lock(KEY).wait(2 * PATIENCE).await.unwrap();
-        counter.increment().await;
-        guard.check().unwrap();
+        let output = counter.increment();
+        assert!(output.status.success(), "{output:?}");
         done.fetch_add(1, Ordering::SeqCst);
-        guard.release().await.unwrap();
     }
-    redlock.shutdown(PATIENCE).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,9 +60,9 @@ async fn eight_contenders_lose_no_increment_while_one_master_is_killed_and_one_p
     let masters = Masters::take();
     let (counter, done) = (Arc::new(Counter::new()), Arc::new(AtomicU32::new(0)));
     let mut crowd = JoinSet::new();
-    // A handle each, as if each were a process of its own.
     for _ in 0..CONTENDERS {
-        crowd.spawn(contend(patient(&masters), counter.clone(), done.clone()));
+        let (counter, done) = (counter.clone(), done.clone());
+        crowd.spawn(spawn_blocking(move || contend(&counter, &done)));
     }
     let count = || done.load(Ordering::SeqCst);
     eventually("a quarter is done", || count() >= ALL / 4).await;
@@ -73,7 +74,7 @@ async fn eight_contenders_lose_no_increment_while_one_master_is_killed_and_one_p
     dead.heal();
     silent.heal();
     while let Some(contender) = timeout(2 * PATIENCE, crowd.join_next()).await.expect("an end") {
-        contender.unwrap();
+        contender.unwrap().unwrap();
     }
     assert_eq!((count(), counter.read()), (ALL, ALL));
     leaves_nothing(patient(&masters), &masters, KEY).await;

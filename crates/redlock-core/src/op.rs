@@ -34,8 +34,11 @@ struct Inner {
     verb: Verb,
     key: Arc<[u8]>,
     token: Option<Token>,
-    packed: OnceLock<Vec<u8>>,
+    packed: [OnceLock<Vec<u8>>; FORMS],
 }
+
+/// In how many forms a request may have to be encoded: masters differ in what they understand.
+const FORMS: usize = 3;
 
 impl Op {
     /// Acquire `key` for `px` milliseconds, signed with `token`.
@@ -73,13 +76,13 @@ impl Op {
         self.0.token.as_ref().map_or(&[], |token| token.as_str().as_bytes())
     }
 
-    /// The request in the wire's form, made by `encode` the first time it is needed.
-    pub(crate) fn packed(&self, encode: impl FnOnce(&Self) -> Vec<u8>) -> &[u8] {
-        self.0.packed.get_or_init(|| encode(self))
+    /// The request in one of the wire's forms, made by `encode` the first time it is needed.
+    pub(crate) fn packed(&self, form: usize, encode: impl FnOnce(&Self) -> Vec<u8>) -> &[u8] {
+        self.0.packed[form].get_or_init(|| encode(self))
     }
 
     fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
-        Self(Arc::new(Inner { verb, key, token, packed: OnceLock::new() }))
+        Self(Arc::new(Inner { verb, key, token, packed: Default::default() }))
     }
 }
 

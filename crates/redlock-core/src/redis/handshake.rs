@@ -4,6 +4,7 @@ use redis::{Cmd, Value, cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::address::Login;
+use super::encode::Native;
 use super::reply::{self, Garbage};
 use super::stream::{Stream, cause, not_connected};
 use crate::Cause;
@@ -15,6 +16,8 @@ pub(super) struct Identity {
     pub(super) run_id: String,
     /// The server's number for this connection.
     pub(super) client_id: i64,
+    /// The server's own command for a release, where it has one.
+    pub(super) native: Option<Native>,
 }
 
 /// A connection that is being set up: requests and replies one batch at a time.
@@ -37,11 +40,12 @@ impl<'a> Talk<'a> {
         batch.extend([cmd("CLIENT").arg("ID").clone(), info("server"), info("replication")]);
         let mut replies = self.ask(&batch).await?;
         let facts = replies.split_off(asked);
-        // The introductions are a courtesy that old servers do not know; log-ins must succeed.
+        // Log-ins must succeed. The rest is a courtesy, or a question that need not be answered.
+        let native = replies.pop().as_ref().and_then(native);
         for reply in replies.into_iter().take(logins) {
             succeeded(reply)?;
         }
-        admit(facts)
+        admit(facts, native)
     }
 
     /// Ends the connection that the server knows under `client_id`. Once this has been answered,
@@ -103,10 +107,19 @@ fn logins(login: &Login) -> Vec<Cmd> {
     batch
 }
 
-fn introductions() -> [Cmd; 2] {
+fn introductions() -> [Cmd; 3] {
     let setinfo =
         |what: &str, value: &str| cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
-    [setinfo("LIB-NAME", "redlock"), setinfo("LIB-VER", env!("CARGO_PKG_VERSION"))]
+    let commands = cmd("COMMAND").arg("INFO").arg("DELIFEQ").arg("DELEX").clone();
+    [setinfo("LIB-NAME", "redlock"), setinfo("LIB-VER", env!("CARGO_PKG_VERSION")), commands]
+}
+
+/// Which of the commands asked for the server has: none is told by nil.
+fn native(reply: &Value) -> Option<Native> {
+    let Value::Array(known) = reply else { return None };
+    let has =
+        |place: usize| matches!(known.get(place), Some(Value::Array(about)) if !about.is_empty());
+    if has(0) { Some(Native::DelIfEq) } else { has(1).then_some(Native::DelEx) }
 }
 
 fn info(section: &str) -> Cmd {
@@ -121,7 +134,7 @@ fn succeeded(reply: Value) -> Result<Value, Cause> {
 }
 
 /// Whether a server that describes itself so may vote.
-fn admit(facts: Vec<Value>) -> Result<Identity, Cause> {
+fn admit(facts: Vec<Value>, native: Option<Native>) -> Result<Identity, Cause> {
     let mut told = Vec::with_capacity(facts.len());
     for fact in facts {
         told.push(succeeded(fact)?);
@@ -130,7 +143,9 @@ fn admit(facts: Vec<Value>) -> Result<Identity, Cause> {
         return Err(not_connected("not a Redis"));
     };
     let (server, replication) = (text(server)?, text(replication)?);
-    if field(&server, "redis_mode").is_some_and(|mode| mode == "cluster") {
+    // Valkey has given the field a name of its own.
+    let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
+    if modes.contains(&Some("cluster")) {
         return Err(Cause::NotAdmitted("it is in cluster mode, give independent masters".into()));
     }
     match field(&replication, "role") {
@@ -142,7 +157,7 @@ fn admit(facts: Vec<Value>) -> Result<Identity, Cause> {
     }
     match (field(&server, "run_id"), client_id) {
         (Some(run_id), Value::Int(client_id)) => {
-            Ok(Identity { run_id: run_id.to_owned(), client_id: *client_id })
+            Ok(Identity { run_id: run_id.to_owned(), client_id: *client_id, native })
         }
         _ => Err(Cause::NotAdmitted("INFO server does not tell its run_id".into())),
     }
@@ -174,17 +189,21 @@ mod tests {
 
     #[test]
     fn a_standalone_master_is_admitted_with_its_identity() {
-        let identity = admit(facts(SERVER, MASTER));
-        assert_eq!(identity, Ok(Identity { run_id: "abc".into(), client_id: 7 }));
+        let identity = admit(facts(SERVER, MASTER), None);
+        let expected = Identity { run_id: "abc".into(), client_id: 7, native: None };
+        assert_eq!(identity, Ok(expected));
     }
 
     #[test]
     fn replicas_cluster_nodes_and_sentinels_are_not_admitted() {
         let replica = facts(SERVER, "role:slave\r\nmaster_host:m\r\n");
         let cluster = facts("redis_mode:cluster\r\nrun_id:abc\r\n", MASTER);
+        let valkey = facts("server_mode:cluster\r\nrun_id:abc\r\n", MASTER);
         let sentinel = facts("redis_mode:sentinel\r\nrun_id:abc\r\n", "");
-        for (facts, word) in [(replica, "replica"), (cluster, "cluster"), (sentinel, "master")] {
-            let refused = admit(facts).unwrap_err();
+        let expected =
+            [(replica, "replica"), (cluster, "cluster"), (valkey, "cluster"), (sentinel, "master")];
+        for (facts, word) in expected {
+            let refused = admit(facts, None).unwrap_err();
             assert!(matches!(refused, Cause::NotAdmitted(_)), "{refused}");
             assert!(refused.to_string().contains(word), "{refused}");
         }
@@ -192,10 +211,10 @@ mod tests {
 
     #[test]
     fn a_server_that_will_not_say_who_it_is_is_not_admitted() {
-        assert!(matches!(admit(facts("", MASTER)), Err(Cause::NotAdmitted(_))));
+        assert!(matches!(admit(facts("", MASTER), None), Err(Cause::NotAdmitted(_))));
         let error = redis::parse_redis_value(b"-NOPERM no INFO for you\r\n").unwrap();
         let mut denied = facts(SERVER, MASTER);
         denied[1] = error;
-        assert_eq!(admit(denied), Err(Cause::ErrorReply("NOPERM no INFO for you".into())));
+        assert_eq!(admit(denied, None), Err(Cause::ErrorReply("NOPERM no INFO for you".into())));
     }
 }

@@ -81,6 +81,10 @@ pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
 /// What a reply means as the answer to a request.
 pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
+        // A key of another type is another's; the script says so, too.
+        (Verb::Release, Value::ServerError(error)) if error.code() == "WRONGTYPE" => {
+            Ok(Answer::refused())
+        }
         (_, Value::ServerError(error)) => Ok(Answer::unknown(Cause::ErrorReply(message(&error)))),
         (Verb::Acquire { .. }, Value::Okay) => Ok(Answer::granted()),
         (Verb::Acquire { .. }, Value::Nil) => Ok(Answer::refused()),

@@ -5,11 +5,11 @@ use std::task::Waker;
 
 use redis::Value;
 
-use super::encode::{self, Taught};
+use super::encode::{self, Native, Taught};
 use super::handshake::Identity;
 use super::reply::{self, Garbage};
 use super::stream::not_connected;
-use crate::{Answer, Cause, Instant, NodeState, Op, VoteSlot};
+use crate::{Answer, Cause, Instant, NodeState, Op, Verb, VoteSlot};
 
 /// The state that submitters and the connection share.
 pub(super) struct Wire {
@@ -20,6 +20,8 @@ pub(super) struct Wire {
     in_flight: VecDeque<Pending>,
     /// What the master at the other end of this connection knows.
     taught: Taught,
+    /// Its own command for a release, where it has one that we may use.
+    native: Option<Native>,
     /// Wakes the connection when there is something to send.
     waker: Option<Waker>,
     /// Who answered on the latest connection that was up.
@@ -53,6 +55,7 @@ impl Default for Wire {
             out: Vec::new(),
             in_flight: VecDeque::new(),
             taught: Taught::default(),
+            native: None,
             waker: None,
             last: None,
             incarnation: 0,
@@ -79,9 +82,10 @@ impl Wire {
 
     /// Takes a request; the waker, where there is one, must be woken once the lock is free.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
-        match self.taught.teach(&op) {
+        let is_native = self.native.is_some() && op.verb() == Verb::Release;
+        match if is_native { None } else { self.taught.teach(&op) } {
             Some(text) => self.out.extend_from_slice(&text),
-            None => self.out.extend_from_slice(op.packed(encode::by_digest)),
+            None => self.out.extend_from_slice(encode::packed(&op, self.native)),
         }
         self.in_flight.push_back(Pending { op, slot });
         self.waker.take()
@@ -106,7 +110,11 @@ impl Wire {
         let Pending { op, slot } = self.in_flight.pop_front().ok_or(Garbage)?;
         // It comes behind what was submitted later: that is safe, because no script sets a key,
         // and rare, because only a master that was told to forget asks for a text twice.
-        if is_noscript(&reply)
+        let is_denied = op.verb() == Verb::Release && self.native.is_some() && is_denied(&reply);
+        if is_denied {
+            self.native = None;
+        }
+        if (is_noscript(&reply) || is_denied)
             && let Some(text) = encode::by_text(&op)
         {
             self.out.extend_from_slice(&text);
@@ -129,6 +137,7 @@ impl Wire {
         if self.last.as_ref().is_none_or(|last| last.run_id != identity.run_id) {
             self.incarnation += 1;
         }
+        self.native = identity.native;
         self.last = Some(identity);
         self.state = NodeState::Up { incarnation: self.incarnation };
     }
@@ -150,6 +159,11 @@ impl Wire {
         let last = self.last.as_ref().filter(|last| last.run_id == identity.run_id);
         last.map(|last| last.client_id)
     }
+}
+
+/// The server has the command, and its user may not use it: the script does the same.
+fn is_denied(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "NOPERM")
 }
 
 fn is_noscript(reply: &Value) -> bool {

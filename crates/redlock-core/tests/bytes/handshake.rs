@@ -64,7 +64,7 @@ async fn a_wrong_password_is_told_and_the_password_is_not() {
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
     let refused = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
-    let denied = "-NOAUTH Authentication required.\r\n".repeat(facts.matches("+OK").count() + 2);
+    let denied = "-NOAUTH Authentication required.\r\n".repeat(facts.matches("+OK").count() + 3);
     peer.say(format!("{refused}{denied}")).await;
     let cause = client.down().await;
     assert!(cause.to_string().starts_with("error reply: WRONGPASS invalid"), "{cause}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_core::{Answer, Cause, Op, Verdict};
 
 use crate::client::{Client, acquire, inspect, release, token};
-use crate::server::bulk;
+use crate::server::{KNOWS_NONE, Peer, Server, bulk};
 
 fn held(holder: &[u8], millis: u64) -> Answer {
     Answer::refused().held_by(holder.to_vec(), Some(Duration::from_millis(millis)))
@@ -143,6 +143,48 @@ async fn a_script_goes_with_its_text_once_and_again_when_the_master_forgot_it() 
         let vote = client.vote().await;
         assert_eq!((vote.attempt, vote.answer), (attempt, answer));
     }
+}
+
+/// A master that says of one of two commands that it has it.
+async fn connected_to_one_that_knows(what: &str) -> (Server, Peer, Client) {
+    let server = Server::bind().await;
+    let client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    let facts = peer.facts("abc", 1, "master").await;
+    peer.say(facts.replace(KNOWS_NONE, what)).await;
+    client.up().await;
+    (server, peer, client)
+}
+
+const KNOWS_DELIFEQ: &str = "*2\r\n*2\r\n$7\r\ndelifeq\r\n:3\r\n*-1\r\n";
+const KNOWS_DELEX: &str = "*2\r\n$-1\r\n*2\r\n$5\r\ndelex\r\n:-2\r\n";
+
+#[tokio::test]
+async fn a_release_is_the_masters_own_command_where_it_has_one() {
+    for (what, command) in [(KNOWS_DELIFEQ, "DELIFEQ k t"), (KNOWS_DELEX, "DELEX k IFEQ t")] {
+        let (_server, mut peer, mut client) = connected_to_one_that_knows(what).await;
+        client.submit(0, Op::release(*b"k", token()));
+        assert_eq!(peer.command().await.unwrap().join(" "), command);
+        peer.say(":1\r\n").await;
+        assert_eq!(client.answer().await, Answer::granted());
+        client.submit(1, Op::release(*b"k", token()));
+        peer.expect(command.split(' ').next().unwrap()).await;
+        peer.say("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n").await;
+        assert_eq!(client.answer().await, Answer::refused(), "it is another's");
+    }
+}
+
+#[tokio::test]
+async fn a_master_whose_own_command_is_forbidden_gets_the_script() {
+    let (_server, mut peer, mut client) = connected_to_one_that_knows(KNOWS_DELIFEQ).await;
+    client.submit(0, Op::release(*b"k", token()));
+    peer.expect("DELIFEQ").await;
+    peer.say("-NOPERM this user has no permissions to run the 'delifeq' command\r\n").await;
+    assert_eq!(peer.expect("EVAL").await[2..], ["1", "k", "t"]);
+    peer.say(":1\r\n").await;
+    assert_eq!(client.answer().await, Answer::granted());
+    client.submit(1, Op::release(*b"k", token()));
+    peer.expect("EVAL").await;
 }
 
 #[tokio::test]

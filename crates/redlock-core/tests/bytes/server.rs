@@ -9,6 +9,9 @@ use tokio::time::timeout;
 /// Longer than anything here takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What a server says of two commands that it does not have.
+pub(crate) const KNOWS_NONE: &str = "*2\r\n*-1\r\n*-1\r\n";
+
 pub(crate) struct Server {
     listener: TcpListener,
 }
@@ -102,6 +105,7 @@ impl Peer {
             let words = self.command().await.expect("a handshake");
             match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["AUTH", ..] | ["SELECT", _] | ["CLIENT", "SETINFO", ..] => replies += "+OK\r\n",
+                ["COMMAND", "INFO", ..] => replies += KNOWS_NONE,
                 ["CLIENT", "ID"] => replies += &format!(":{client_id}\r\n"),
                 ["INFO", "server"] => {
                     replies += &bulk(&format!("redis_mode:standalone\r\nrun_id:{run_id}\r\n"));

@@ -38,7 +38,8 @@ pub use stream::{InvalidTls, Tls};
 /// server process has answered before, the connection before this one is ended there first
 /// (`CLIENT KILL ID`), so that nothing that was still on its way is carried out later. A user of
 /// the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire +info
-/// +client|id +client|kill +client|setinfo`.
+/// +client|id +client|kill +client|setinfo`; with `+command|info`, and `+delifeq` (Valkey 9) or
+/// `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
     address: Address,
     tls: Option<TlsConnector>,

@@ -222,7 +222,8 @@ async fn closing_a_handle_twice_does_not_keep_the_first_from_what_it_waits_for()
     let servers = RedisServers::start(3).unwrap();
     let proxies = servers.proxied().await.unwrap();
     let urls = proxies.iter().map(|proxy| proxy.url());
-    let redlock = Redlock::builder().nodes(urls).ttl(ms(60_000)).build().unwrap();
+    let redlock =
+        Redlock::builder().nodes(urls).ttl(ms(60_000)).node_timeout(ms(5_000)).build().unwrap();
     let guard = redlock.lock("a").min_copies(3).await.unwrap();
     proxies[0].drop(Direction::Both);
     guard.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! `Timers`: all that is to happen later, in one heap under one timer of the runtime.
+//! `Timers`: all that is to happen later, in order, under one timer of the runtime.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};

@@ -168,7 +168,7 @@ pub struct Vote {
     /// Which master voted: its place in the list of masters.
     pub master: usize,
     /// Which request it answers, in the numbers of the caller that submitted it.
-    pub ticket: u64,
+    pub ticket: u128,
     /// Our clock before the request was handed to the socket.
     pub sent_at: Instant,
     /// Our clock when the reply was read, where the node has looked: several replies are read at
@@ -184,14 +184,14 @@ pub struct Vote {
 pub struct VoteSlot {
     sink: Option<Arc<dyn Sink>>,
     master: usize,
-    ticket: u64,
+    ticket: u128,
     sent_at: Instant,
 }
 
 impl VoteSlot {
     /// A slot for the answer of `master` to the request `ticket`, which is handed over no earlier
     /// than `sent_at`.
-    pub fn new(sink: Arc<dyn Sink>, master: usize, ticket: u64, sent_at: Instant) -> Self {
+    pub fn new(sink: Arc<dyn Sink>, master: usize, ticket: u128, sent_at: Instant) -> Self {
         Self { sink: Some(sink), master, ticket, sent_at }
     }
 

@@ -1,4 +1,4 @@
-//! What is asked on every new connection before the master may vote.
+//! What is asked on every new connection before it is used.
 
 use redis::{Cmd, Value, cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,13 +7,13 @@ use super::address::Login;
 use super::encode::Native;
 use super::reply::{self, Garbage};
 use super::stream::{Stream, cause, not_connected};
-use crate::Cause;
+use crate::{Cause, Facts, Role};
 
-/// Who answers at the other end.
+/// The server at the other end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// New with every server process.
-    pub(super) run_id: String,
+    /// What it says about itself.
+    pub(super) facts: Facts,
     /// The server's number for this connection.
     pub(super) client_id: i64,
     /// The server's own command for a release, where it has one.
@@ -31,7 +31,7 @@ impl<'a> Talk<'a> {
         Self { stream, unread: Vec::new() }
     }
 
-    /// Logs in, and learns who answers and whether it may vote.
+    /// Logs in, and learns which server answers.
     pub(super) async fn greet(&mut self, login: &Login) -> Result<Identity, Cause> {
         let mut batch = logins(login);
         let logins = batch.len();
@@ -45,7 +45,7 @@ impl<'a> Talk<'a> {
         for reply in replies.into_iter().take(logins) {
             succeeded(reply)?;
         }
-        admit(facts, native)
+        identify(facts, native)
     }
 
     /// Ends the connection that the server knows under `client_id`. Once this has been answered,
@@ -114,7 +114,7 @@ fn introductions() -> [Cmd; 3] {
     [setinfo("LIB-NAME", "redlock"), setinfo("LIB-VER", env!("CARGO_PKG_VERSION")), commands]
 }
 
-/// Which of the commands asked for the server has: none is told by nil.
+/// Which of the commands asked for the server has: nil stands for none.
 fn native(reply: &Value) -> Option<Native> {
     let Value::Array(known) = reply else { return None };
     let has =
@@ -128,38 +128,36 @@ fn info(section: &str) -> Cmd {
 
 fn succeeded(reply: Value) -> Result<Value, Cause> {
     match reply {
-        Value::ServerError(error) => Err(Cause::ErrorReply(reply::message(&error))),
+        Value::ServerError(error) => Err(reply::refusal(&error)),
         reply => Ok(reply),
     }
 }
 
-/// Whether a server that describes itself so may vote.
-fn admit(facts: Vec<Value>, native: Option<Native>) -> Result<Identity, Cause> {
-    let mut told = Vec::with_capacity(facts.len());
-    for fact in facts {
-        told.push(succeeded(fact)?);
-    }
-    let [client_id, server, replication] = told.as_slice() else {
+/// What the server says about itself.
+fn identify(replies: Vec<Value>, native: Option<Native>) -> Result<Identity, Cause> {
+    let replies: Vec<Value> = replies.into_iter().map(succeeded).collect::<Result<_, _>>()?;
+    let [client_id, server, replication] = replies.as_slice() else {
         return Err(not_connected("not a Redis"));
     };
     let (server, replication) = (text(server)?, text(replication)?);
     // Valkey has given the field a name of its own.
     let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
-    if modes.contains(&Some("cluster")) {
-        return Err(Cause::NotAdmitted("it is in cluster mode, give independent masters".into()));
-    }
-    match field(&replication, "role") {
-        Some("master") => {}
-        Some("slave") => {
-            return Err(Cause::NotAdmitted("it is a replica, give independent masters".into()));
-        }
-        _ => return Err(Cause::NotAdmitted("it is not a master".into())),
-    }
-    match (field(&server, "run_id"), client_id) {
-        (Some(run_id), Value::Int(client_id)) => {
-            Ok(Identity { run_id: run_id.to_owned(), client_id: *client_id, native })
-        }
-        _ => Err(Cause::NotAdmitted("INFO server does not tell its run_id".into())),
+    let (Some(run_id), Value::Int(client_id)) = (field(&server, "run_id"), client_id) else {
+        return Err(not_connected("INFO server does not contain its run_id"));
+    };
+    let facts = Facts {
+        role: role(&replication),
+        is_cluster: modes.contains(&Some("cluster")),
+        ..Facts::master(run_id)
+    };
+    Ok(Identity { facts, client_id: *client_id, native })
+}
+
+fn role(replication: &str) -> Role {
+    match field(replication, "role") {
+        Some("master") => Role::Master,
+        Some("slave") => Role::Replica,
+        _ => Role::Other,
     }
 }
 
@@ -187,34 +185,36 @@ mod tests {
     const SERVER: &str = "# Server\r\nredis_mode:standalone\r\nrun_id:abc\r\n";
     const MASTER: &str = "# Replication\r\nrole:master\r\n";
 
+    fn seen(server: &str, replication: &str) -> Facts {
+        identify(facts(server, replication), None).unwrap().facts
+    }
+
     #[test]
-    fn a_standalone_master_is_admitted_with_its_identity() {
-        let identity = admit(facts(SERVER, MASTER), None);
-        let expected = Identity { run_id: "abc".into(), client_id: 7, native: None };
+    fn a_standalone_master_is_one_with_its_identity() {
+        let identity = identify(facts(SERVER, MASTER), None);
+        let expected = Identity { facts: Facts::master("abc"), client_id: 7, native: None };
         assert_eq!(identity, Ok(expected));
     }
 
     #[test]
-    fn replicas_cluster_nodes_and_sentinels_are_not_admitted() {
-        let replica = facts(SERVER, "role:slave\r\nmaster_host:m\r\n");
-        let cluster = facts("redis_mode:cluster\r\nrun_id:abc\r\n", MASTER);
-        let valkey = facts("server_mode:cluster\r\nrun_id:abc\r\n", MASTER);
-        let sentinel = facts("redis_mode:sentinel\r\nrun_id:abc\r\n", "");
-        let expected =
-            [(replica, "replica"), (cluster, "cluster"), (valkey, "cluster"), (sentinel, "master")];
-        for (facts, word) in expected {
-            let refused = admit(facts, None).unwrap_err();
-            assert!(matches!(refused, Cause::NotAdmitted(_)), "{refused}");
-            assert!(refused.to_string().contains(word), "{refused}");
+    fn replicas_cluster_nodes_and_sentinels_are_known_as_what_they_are() {
+        let replica = seen(SERVER, "role:slave\r\nmaster_host:m\r\n");
+        assert_eq!((replica.role, replica.is_cluster), (Role::Replica, false));
+        for mode in ["redis_mode", "server_mode"] {
+            let cluster = seen(&format!("{mode}:cluster\r\nrun_id:abc\r\n"), MASTER);
+            assert_eq!((cluster.role, cluster.is_cluster), (Role::Master, true));
         }
+        let sentinel = seen("redis_mode:sentinel\r\nrun_id:abc\r\n", "");
+        assert_eq!(sentinel.role, Role::Other);
     }
 
     #[test]
-    fn a_server_that_will_not_say_who_it_is_is_not_admitted() {
-        assert!(matches!(admit(facts("", MASTER), None), Err(Cause::NotAdmitted(_))));
+    fn a_server_that_does_not_say_what_it_is_is_of_no_use() {
+        let nameless = identify(facts("", MASTER), None).unwrap_err();
+        assert!(nameless.to_string().contains("run_id"), "{nameless}");
         let error = redis::parse_redis_value(b"-NOPERM no INFO for you\r\n").unwrap();
         let mut denied = facts(SERVER, MASTER);
         denied[1] = error;
-        assert_eq!(admit(denied, None), Err(Cause::ErrorReply("NOPERM no INFO for you".into())));
+        assert_eq!(identify(denied, None), Err(Cause::ErrorReply("NOPERM no INFO for you".into())));
     }
 }

@@ -1,32 +1,41 @@
-//! What is on its way to a master: bytes to send, and the answers that are owed.
+//! What is on its way to a master: bytes to send, and requests without an answer.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
 use redis::Value;
 
-use super::encode::{self, Native, Taught};
+use super::encode::{self, Loaded, Native};
 use super::handshake::Identity;
 use super::reply::{self, Garbage};
 use super::stream::not_connected;
-use crate::{Answer, Cause, Instant, NodeState, Op, Verb, VoteSlot};
+use crate::{Answer, Cause, Facts, Instant, Op, Verb, VoteSlot};
 
 /// The state that submitters and the connection share.
 pub(super) struct Wire {
-    state: NodeState,
+    state: State,
     /// Encoded requests that no socket has yet.
     out: Vec<u8>,
     /// Requests that were handed over, in the order in which the master will answer.
     in_flight: VecDeque<Pending>,
-    /// What the master at the other end of this connection knows.
-    taught: Taught,
+    /// The scripts that this connection has loaded.
+    loaded: Loaded,
     /// Its own command for a release, where it has one that we may use.
     native: Option<Native>,
     /// Wakes the connection when there is something to send.
     waker: Option<Waker>,
     /// Who answered on the latest connection that was up.
     last: Option<Identity>,
-    incarnation: u64,
+}
+
+/// Whether there is a connection.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// The first one is being made.
+    Connecting,
+    Up,
+    /// There is none, for the reason given.
+    Down(Cause),
 }
 
 struct Pending {
@@ -44,46 +53,45 @@ pub(super) enum Settled {
     Garbage(VoteSlot),
 }
 
-/// Requests that one master may owe answers to. A master that owes so many is not keeping up, and
-/// more of them would only take memory.
+/// Requests that may be unanswered on one connection. A master that is so far behind does not keep
+/// up, and more of them would only take memory.
 const IN_FLIGHT_MAX: usize = 16_384;
 
 impl Default for Wire {
     fn default() -> Self {
         Self {
-            state: NodeState::Down(not_connected("")),
+            state: State::Down(not_connected("")),
             out: Vec::new(),
             in_flight: VecDeque::new(),
-            taught: Taught::default(),
+            loaded: Loaded::default(),
             native: None,
             waker: None,
             last: None,
-            incarnation: 0,
         }
     }
 }
 
 impl Wire {
-    pub(super) fn state(&self) -> NodeState {
+    pub(super) fn state(&self) -> State {
         self.state.clone()
     }
 
     /// Why nothing can be sent now; none when something can.
     pub(super) fn obstacle(&self) -> Option<Cause> {
         match &self.state {
-            NodeState::Up { .. } if self.in_flight.len() >= IN_FLIGHT_MAX => {
+            State::Up if self.in_flight.len() >= IN_FLIGHT_MAX => {
                 Some(not_connected("too many requests are unanswered"))
             }
-            NodeState::Up { .. } => None,
-            NodeState::Connecting => Some(not_connected("still connecting")),
-            NodeState::Down(cause) => Some(cause.clone()),
+            State::Up => None,
+            State::Connecting => Some(not_connected("still connecting")),
+            State::Down(cause) => Some(cause.clone()),
         }
     }
 
     /// Takes a request; the waker, where there is one, must be woken once the lock is free.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
         let is_native = self.native.is_some() && op.verb() == Verb::Release;
-        match if is_native { None } else { self.taught.teach(&op) } {
+        match if is_native { None } else { self.loaded.load(&op) } {
             Some(text) => self.out.extend_from_slice(&text),
             None => self.out.extend_from_slice(encode::packed(&op, self.native)),
         }
@@ -92,7 +100,7 @@ impl Wire {
     }
 
     /// Moves what is to be sent into `buffer`, and has `waker` woken when there is more.
-    /// Tells since when the oldest answer is owed.
+    /// Returns when the oldest request without an answer was made.
     pub(super) fn take(&mut self, buffer: &mut Vec<u8>, waker: &Waker) -> Option<Instant> {
         if buffer.is_empty() {
             std::mem::swap(buffer, &mut self.out);
@@ -109,7 +117,7 @@ impl Wire {
     pub(super) fn settle(&mut self, reply: Value) -> Result<Settled, Garbage> {
         let Pending { op, slot } = self.in_flight.pop_front().ok_or(Garbage)?;
         // It comes behind what was submitted later: that is safe, because no script sets a key,
-        // and rare, because only a master that was told to forget asks for a text twice.
+        // and rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
         let is_denied = op.verb() == Verb::Release && self.native.is_some() && is_denied(&reply);
         if is_denied {
             self.native = None;
@@ -129,26 +137,25 @@ impl Wire {
 
     /// A first connection is being made.
     pub(super) fn connecting(&mut self) {
-        self.state = NodeState::Connecting;
+        self.state = State::Connecting;
     }
 
-    /// The connection that `identity` answered on may be used.
-    pub(super) fn up(&mut self, identity: Identity) {
-        if self.last.as_ref().is_none_or(|last| last.run_id != identity.run_id) {
-            self.incarnation += 1;
-        }
+    /// The connection on which `identity` answered may be used.
+    pub(super) fn up(&mut self, identity: Identity) -> Facts {
+        let facts = identity.facts.clone();
         self.native = identity.native;
         self.last = Some(identity);
-        self.state = NodeState::Up { incarnation: self.incarnation };
+        self.state = State::Up;
+        facts
     }
 
-    /// There is no connection any more. The slots of all that is owed are handed back, to be
-    /// dropped, and so cast *unknown*, once the lock is free.
+    /// There is no connection any more. The slots of all that is unanswered are returned, to
+    /// be dropped, and so cast *unknown*, once the lock is free.
     #[must_use]
     pub(super) fn down(&mut self, cause: Cause) -> impl Sized + use<> {
-        self.state = NodeState::Down(cause);
+        self.state = State::Down(cause);
         self.out.clear();
-        self.taught = Taught::default();
+        self.loaded = Loaded::default();
         self.waker = None;
         std::mem::take(&mut self.in_flight)
     }
@@ -156,7 +163,7 @@ impl Wire {
     /// The connection to the same process before this one, where there was one: it must be ended
     /// before this one is used.
     pub(super) fn predecessor(&self, identity: &Identity) -> Option<i64> {
-        let last = self.last.as_ref().filter(|last| last.run_id == identity.run_id);
+        let last = self.last.as_ref().filter(|last| last.facts.run_id == identity.facts.run_id);
         last.map(|last| last.client_id)
     }
 }

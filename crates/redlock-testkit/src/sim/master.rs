@@ -23,8 +23,8 @@ pub struct Executed {
     pub verdict: Verdict,
 }
 
-/// The longest part of a value that is told to those who do not own it.
-const HOLDER_MAX: usize = 512;
+/// The longest part of a value that is shown to a client that does not own it.
+const VALUE_MAX: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct Master {
@@ -69,7 +69,7 @@ impl Master {
             Verb::Acquire { px } => self.acquire(now, op, px),
             Verb::Extend { px } => self.extend(now, op, px),
             Verb::Release => self.release(op),
-            Verb::Inspect => self.told(now, op.key()).unwrap_or_else(Answer::granted),
+            Verb::Inspect => self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::Free)),
         }
     }
 
@@ -79,7 +79,7 @@ impl Master {
             return Answer::unknown(Cause::ErrorReply(error.into()));
         }
         if self.keys.contains_key(op.key()) {
-            return Answer::refused();
+            return Answer::new(Verdict::HELD);
         }
         self.put(now, op.key(), op.token(), px);
         Answer::granted()
@@ -88,12 +88,12 @@ impl Master {
     fn extend(&mut self, now: Instant, op: &Op, px: u64) -> Answer {
         let expire_at = self.deadline(now, px);
         match self.keys.get_mut(op.key()) {
-            None => Answer::refused(),
+            None => Answer::new(Verdict::NotOurs),
             Some(entry) if entry.value == op.token() => {
                 entry.expire_at = entry.expire_at.max(expire_at);
                 Answer::granted()
             }
-            Some(_) => self.told(now, op.key()).unwrap_or_else(Answer::refused),
+            Some(_) => self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::NotOurs)),
         }
     }
 
@@ -102,16 +102,16 @@ impl Master {
             self.keys.remove(op.key());
             return Answer::granted();
         }
-        Answer::refused()
+        Answer::new(Verdict::NotOurs)
     }
 
-    /// A refusal that says who holds the key; none when nobody does.
-    fn told(&self, now: Instant, key: &[u8]) -> Option<Answer> {
+    /// Who holds the key; none when it is free.
+    fn held(&self, now: Instant, key: &[u8]) -> Option<Answer> {
         let entry = self.keys.get(key)?;
-        let holder = entry.value[..entry.value.len().min(HOLDER_MAX)].to_vec();
+        let value = &entry.value[..entry.value.len().min(VALUE_MAX)];
         let left = entry.expire_at - self.clock.millis(now);
         let left = Duration::from_millis(left.max(0).unsigned_abs());
-        Some(Answer::refused().held_by(holder, Some(left)))
+        Some(Answer::held(Some(value), Some(left)))
     }
 
     pub(super) fn put(&mut self, now: Instant, key: &[u8], value: &[u8], px: u64) {

@@ -37,9 +37,16 @@ pub(super) struct Master {
 
 #[derive(Debug)]
 struct Entry {
-    value: Vec<u8>,
+    /// None for a key that is no string.
+    value: Option<Vec<u8>>,
     /// Milliseconds on the master's clock.
     expire_at: i64,
+}
+
+impl Entry {
+    fn is(&self, token: &[u8]) -> bool {
+        self.value.as_deref() == Some(token)
+    }
 }
 
 impl Master {
@@ -81,7 +88,7 @@ impl Master {
         if self.keys.contains_key(op.key()) {
             return Answer::new(Verdict::HELD);
         }
-        self.put(now, op.key(), op.token(), px);
+        self.put(now, op.key(), Some(op.token()), px);
         Answer::granted()
     }
 
@@ -89,7 +96,7 @@ impl Master {
         let expire_at = self.deadline(now, px);
         match self.keys.get_mut(op.key()) {
             None => Answer::new(Verdict::NotOurs),
-            Some(entry) if entry.value == op.token() => {
+            Some(entry) if entry.is(op.token()) => {
                 entry.expire_at = entry.expire_at.max(expire_at);
                 Answer::granted()
             }
@@ -98,7 +105,7 @@ impl Master {
     }
 
     fn release(&mut self, op: &Op) -> Answer {
-        if self.keys.get(op.key()).is_some_and(|entry| entry.value == op.token()) {
+        if self.keys.get(op.key()).is_some_and(|entry| entry.is(op.token())) {
             self.keys.remove(op.key());
             return Answer::granted();
         }
@@ -108,20 +115,20 @@ impl Master {
     /// Who holds the key; none when it is free.
     fn held(&self, now: Instant, key: &[u8]) -> Option<Answer> {
         let entry = self.keys.get(key)?;
-        let value = &entry.value[..entry.value.len().min(VALUE_MAX)];
+        let value = entry.value.as_ref().map(|value| &value[..value.len().min(VALUE_MAX)]);
         let left = entry.expire_at - self.clock.millis(now);
         let left = Duration::from_millis(left.max(0).unsigned_abs());
-        Some(Answer::held(Some(value), Some(left)))
+        Some(Answer::held(value, Some(left)))
     }
 
-    pub(super) fn put(&mut self, now: Instant, key: &[u8], value: &[u8], px: u64) {
+    pub(super) fn put(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>, px: u64) {
         let expire_at = self.deadline(now, px);
-        self.keys.insert(key.to_vec(), Entry { value: value.to_vec(), expire_at });
+        self.keys.insert(key.to_vec(), Entry { value: value.map(<[u8]>::to_vec), expire_at });
     }
 
     pub(super) fn holder(&self, now: Instant, key: &[u8]) -> Option<&[u8]> {
         let entry = self.keys.get(key).filter(|entry| self.alive(now, entry))?;
-        Some(&entry.value)
+        entry.value.as_deref()
     }
 
     pub(super) fn count(&self, now: Instant) -> usize {

@@ -147,7 +147,15 @@ impl SimNode {
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, px: u64) {
         self.change(|world, _, _| {
             let now = world.clock.now();
-            world.master.put(now, key.as_ref(), value.as_ref(), px);
+            world.master.put(now, key.as_ref(), Some(value.as_ref()), px);
+        });
+    }
+
+    /// Sets a key that is no string for `px` milliseconds, whoever holds it.
+    pub fn put_other_type(&self, key: impl AsRef<[u8]>, px: u64) {
+        self.change(|world, _, _| {
+            let now = world.clock.now();
+            world.master.put(now, key.as_ref(), None, px);
         });
     }
 

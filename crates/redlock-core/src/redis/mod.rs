@@ -44,6 +44,7 @@ pub struct RedisNode {
     tls: Option<TlsConnector>,
     clock: Clock,
     connect_timeout: Duration,
+    stall_timeout: Duration,
     wire: Mutex<Wire>,
 }
 
@@ -54,8 +55,10 @@ pub struct RedisSetup {
     /// The clock of the handle.
     pub clock: Clock,
     /// How long setting up a connection may take: name look-up, TCP, TLS, log-in and `INFO`.
-    /// A connection with a request that is unanswered for as long as this is replaced.
     pub connect_timeout: Duration,
+    /// How long a request may be unanswered before its connection is replaced. Default: the
+    /// connect timeout. Not shorter than the time for which answers are waited for.
+    pub stall_timeout: Duration,
     /// Certificates and keys for `rediss://` URLs.
     pub tls: Tls,
 }
@@ -63,7 +66,7 @@ pub struct RedisSetup {
 impl RedisSetup {
     /// A set-up with the operating system's certificates.
     pub fn new(clock: Clock, connect_timeout: Duration) -> Self {
-        Self { clock, connect_timeout, tls: Tls::new() }
+        Self { clock, connect_timeout, stall_timeout: connect_timeout, tls: Tls::new() }
     }
 }
 
@@ -96,6 +99,7 @@ impl RedisNode {
             tls,
             clock: setup.clock.clone(),
             connect_timeout: setup.connect_timeout,
+            stall_timeout: setup.stall_timeout,
             wire: Mutex::default(),
         })
     }

@@ -143,7 +143,7 @@ impl<'a> Pump<'a> {
 
     /// Ends a connection with a request that is unanswered for too long: it may lead nowhere.
     fn watch(&mut self, cx: &mut Context<'_>, oldest: Option<Instant>) -> Poll<Cause> {
-        let limit = self.node.connect_timeout;
+        let limit = self.node.stall_timeout;
         loop {
             match (&mut self.stall, oldest) {
                 (None, None) => return Poll::Pending,

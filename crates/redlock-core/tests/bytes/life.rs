@@ -66,6 +66,25 @@ async fn a_connection_that_has_become_silent_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
+    let server = Server::bind().await;
+    let connect_timeout = Duration::from_millis(300);
+    let mut setup = setup(connect_timeout);
+    setup.stall_timeout = PATIENCE;
+    let mut client = Client::new(&server.url(), &setup);
+    client.drive();
+    let mut peer = server.admit("abc", 1).await;
+    client.up().await;
+    client.submit(0, acquire());
+    peer.expect("SET").await;
+    // Nothing happens: that can only be waited for.
+    tokio::time::sleep(connect_timeout * 3).await;
+    assert_eq!(client.event_at_once(), None);
+    peer.say("+OK\r\n").await;
+    assert_eq!(client.answer().await, Answer::granted());
+}
+
+#[tokio::test]
 async fn a_connection_without_requests_may_be_silent() {
     let server = Server::bind().await;
     let limit = Duration::from_millis(300);

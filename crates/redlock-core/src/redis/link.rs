@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::RedisNode;
 use super::handshake::{Identity, Talk};
@@ -31,28 +31,29 @@ impl Link {
     }
 
     pub(super) async fn run(self) {
-        let mut pause = PAUSE_MIN;
+        let mut pauses = Pauses::default();
         loop {
-            let was_up = self.session().await;
-            pause = if was_up { PAUSE_MIN } else { PAUSE_MAX.min(pause * 2) };
-            // Half of it is random, so that many clients do not come back in step.
-            sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+            let (cause, was_up) = self.session().await;
+            let pause = pauses.next(was_up, Instant::now());
+            self.down(cause, pause.is_none());
+            if let Some(pause) = pause {
+                // Half of it is random, so that many clients do not come back in step.
+                sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+            }
         }
     }
 
-    /// One connection from beginning to end. Returns whether it ever was of use.
-    async fn session(&self) -> bool {
+    /// One connection from beginning to end. Returns why it ended, and whether it ever was of use.
+    async fn session(&self) -> (Cause, bool) {
         let opened = timeout(self.node.connect_timeout, self.open()).await;
-        let (cause, was_up) = match opened.unwrap_or(Err(Cause::TimedOut)) {
+        match opened.unwrap_or(Err(Cause::TimedOut)) {
             Err(cause) => (cause, false),
             Ok((stream, identity)) => {
                 let facts = self.node.wire().up(identity);
                 self.events.report(NodeEvent::Up(facts));
                 (Pump::new(&self.node, stream).run().await, true)
             }
-        };
-        self.down(cause);
-        was_up
+        }
     }
 
     /// A new connection, with nothing of the one before it left at the server.
@@ -69,16 +70,58 @@ impl Link {
     }
 
     /// Requests without an answer are answered *unknown* before the event is reported.
-    fn down(&self, cause: Cause) {
+    fn down(&self, cause: Cause, retries_now: bool) {
         let unanswered = self.node.wire().down(cause.clone());
         drop(unanswered);
-        self.events.report(NodeEvent::Down { cause, retries_now: false });
+        self.events.report(NodeEvent::Down { cause, retries_now });
     }
 }
 
 /// A node that is not driven any more leaves no request without an answer.
 impl Drop for Link {
     fn drop(&mut self) {
-        self.down(not_connected("the runtime that drove the connection is gone"));
+        self.down(not_connected("the runtime that drove the connection is gone"), false);
+    }
+}
+
+/// The pauses before connections.
+#[derive(Default)]
+struct Pauses {
+    /// Attempts that failed since there was a connection.
+    failures: u32,
+    /// When a pause was last left out.
+    left_out: Option<Instant>,
+}
+
+impl Pauses {
+    /// The pause before the next connection. None after one that was up: a server that closes idle
+    /// connections, or was restarted, is reached again at once. But not more often than once in
+    /// [`PAUSE_MAX`], for a server that closes all connections.
+    fn next(&mut self, was_up: bool, now: Instant) -> Option<Duration> {
+        if was_up {
+            self.failures = 0;
+            if self.left_out.is_none_or(|at| now.duration_since(at) >= PAUSE_MAX) {
+                self.left_out = Some(now);
+                return None;
+            }
+        }
+        let pause = PAUSE_MIN.saturating_mul(2_u32.saturating_pow(self.failures));
+        self.failures = self.failures.saturating_add(1);
+        Some(pause.min(PAUSE_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_second_and_begin_anew_after_a_connection() {
+        let (mut pauses, now) = (Pauses::default(), Instant::now());
+        let mut next = |was_up| pauses.next(was_up, now).map(|pause| pause.as_millis());
+        assert_eq!([false; 8].map(&mut next), [20, 40, 80, 160, 320, 640, 1000, 1000].map(Some));
+        assert_eq!([true, false, false].map(&mut next), [None, Some(20), Some(40)]);
+        assert_eq!([true, true].map(&mut next), [Some(20); 2], "one a second is left out");
+        assert_eq!(pauses.next(true, now + PAUSE_MAX), None);
     }
 }

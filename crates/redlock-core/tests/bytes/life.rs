@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Facts, Op, Verdict};
+use redlock_core::{Answer, Cause, Facts, NodeEvent, Op, Verdict};
 
 use crate::client::{Client, acquire, release, setup, token};
 use crate::server::{PATIENCE, Server};
@@ -132,6 +132,22 @@ async fn another_process_is_reported_by_its_run_id_and_nothing_is_ended_there() 
     assert_eq!(client.up().await, Facts::master("def"));
     client.submit(0, acquire());
     peer.expect("SET").await;
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_is_made_again_at_once_but_not_over_and_over() {
+    let (server, peer, mut client) = Client::connected().await;
+    // An idle connection that the server closes, as with `timeout 1`.
+    drop(peer);
+    let (cause, retries_now) = (Cause::ConnectionClosed, true);
+    assert_eq!(client.event().await, NodeEvent::Down { cause, retries_now });
+    let peer = server.admit("def", 1).await;
+    client.up().await;
+    drop(peer);
+    let (cause, retries_now) = (Cause::ConnectionClosed, false);
+    assert_eq!(client.event().await, NodeEvent::Down { cause, retries_now });
+    let _peer = server.admit("ghi", 1).await;
+    client.up().await;
 }
 
 #[tokio::test]

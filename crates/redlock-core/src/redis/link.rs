@@ -1,9 +1,11 @@
 //! The life of connections: made, used, and made again.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::RedisNode;
 use super::handshake::{Identity, Talk};
@@ -15,6 +17,8 @@ use crate::{Cause, Events, NodeEvent};
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The longest such pause: a master that is back is reached within about a second.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The same while a held lease lacks a copy on this master.
+const PAUSE_MAX_URGENT: Duration = Duration::from_millis(80);
 
 /// Keeps a node connected until it is dropped.
 pub(super) struct Link {
@@ -37,10 +41,26 @@ impl Link {
             let pause = pauses.next(was_up, Instant::now());
             self.down(cause, pause.is_none());
             if let Some(pause) = pause {
-                // Half of it is random, so that many clients do not come back in step.
-                sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
+                self.pause(pause).await;
             }
         }
+    }
+
+    /// Waits for as long as `pause`, or for the longest pause that is allowed now where that is
+    /// shorter: it may become urgent meanwhile.
+    async fn pause(&self, pause: Duration) {
+        // Half of it is random, so that many clients do not come back in step.
+        let share = rand::random_range(0.5..1.0);
+        let begun = Instant::now();
+        let end = |longest: Duration| begun + pause.min(longest).mul_f64(share);
+        let mut timer = pin!(sleep_until(end(PAUSE_MAX)));
+        poll_fn(|cx| {
+            if self.node.wire().is_urgent(cx.waker()) {
+                timer.as_mut().reset(end(PAUSE_MAX_URGENT));
+            }
+            timer.as_mut().poll(cx)
+        })
+        .await;
     }
 
     /// One connection from beginning to end. Returns why it ended, and whether it ever was of use.
@@ -113,7 +133,55 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
+    use crate::{Clock, Node, RedisSetup, Sink, Vote};
+
     use super::*;
+
+    struct Deaf;
+
+    impl Sink for Deaf {
+        fn vote(&self, _: Vote) {}
+        fn event(&self, _: usize, _: NodeEvent) {}
+    }
+
+    /// How long a pause takes for which no more than `pause` was asked, in virtual time, when
+    /// `meanwhile` happens 100 ms after its beginning.
+    async fn paused_for(pause: Duration, urgent: bool, meanwhile: fn(&RedisNode)) -> Duration {
+        let setup = RedisSetup::new(Clock::paused(), PAUSE_MAX);
+        let node = Arc::new(RedisNode::new("redis://127.0.0.1:1", &setup).unwrap());
+        node.set_urgent(true);
+        node.set_urgent(urgent);
+        let link = Link::new(node.clone(), Events::new(Arc::new(Deaf), 0));
+        let begun = Instant::now();
+        let pausing = tokio::spawn(async move { link.pause(pause).await });
+        tokio::spawn(async move {
+            sleep_until(begun + Duration::from_millis(100)).await;
+            meanwhile(&node);
+        });
+        pausing.await.unwrap();
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_long_unless_a_connection_is_urgent() {
+        let (ms, nothing): (_, fn(&RedisNode)) = (Duration::from_millis, |_| {});
+        for _ in 0..20 {
+            let long = paused_for(PAUSE_MAX, false, nothing).await;
+            assert!((ms(500)..=ms(1001)).contains(&long), "{long:?}");
+            let urgent = paused_for(PAUSE_MAX, true, nothing).await;
+            assert!((ms(40)..=ms(81)).contains(&urgent), "{urgent:?}");
+            let short = paused_for(PAUSE_MIN, true, nothing).await;
+            assert!((ms(10)..=ms(21)).contains(&short), "{short:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_pause_ends_when_a_connection_becomes_urgent() {
+        let took = paused_for(PAUSE_MAX, false, |node| node.set_urgent(true)).await;
+        assert!(took <= Duration::from_millis(101), "{took:?}");
+        let took = paused_for(PAUSE_MAX, true, |node| node.set_urgent(false)).await;
+        assert!(took <= Duration::from_millis(81), "{took:?}");
+    }
 
     #[test]
     fn pauses_double_up_to_a_second_and_begin_anew_after_a_connection() {

@@ -135,6 +135,13 @@ impl Node for RedisNode {
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
         Some(Box::pin(Link::new(self, events).run()))
     }
+
+    fn set_urgent(&self, urgent: bool) {
+        let waker = self.wire().set_urgent(urgent);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
 }
 
 impl fmt::Debug for RedisNode {

@@ -22,8 +22,10 @@ pub(super) struct Wire {
     loaded: Loaded,
     /// Its own command for a release, where it has one that we may use.
     native: Option<Native>,
-    /// Wakes the connection when there is something to send.
+    /// Wakes the connection when there is something to send, and the pause before one.
     waker: Option<Waker>,
+    /// Pauses before a connection are to be short.
+    is_urgent: bool,
     /// Who answered on the latest connection that was up.
     last: Option<Identity>,
 }
@@ -66,6 +68,7 @@ impl Default for Wire {
             loaded: Loaded::default(),
             native: None,
             waker: None,
+            is_urgent: false,
             last: None,
         }
     }
@@ -111,6 +114,21 @@ impl Wire {
             self.waker = Some(waker.clone());
         }
         self.in_flight.front().map(|oldest| oldest.slot.sent_at())
+    }
+
+    /// Sets whether a new connection is urgent. The waker, where there is one, must be woken once the
+    /// lock is free.
+    pub(super) fn set_urgent(&mut self, urgent: bool) -> Option<Waker> {
+        let was_urgent = std::mem::replace(&mut self.is_urgent, urgent);
+        if urgent && !was_urgent { self.waker.take() } else { None }
+    }
+
+    /// Whether a new connection is urgent. If not, `waker` is woken when it becomes so.
+    pub(super) fn is_urgent(&mut self, waker: &Waker) -> bool {
+        if !self.is_urgent {
+            self.waker = Some(waker.clone());
+        }
+        self.is_urgent
     }
 
     /// Counts a reply as the answer to the oldest request.

@@ -43,6 +43,8 @@ pub(super) enum State {
 struct Pending {
     op: Op,
     slot: VoteSlot,
+    /// It was sent as the text of a script: there is no other form left to try.
+    as_text: bool,
 }
 
 /// What became of one reply.
@@ -82,9 +84,7 @@ impl Wire {
     /// Why nothing can be sent now; none when something can.
     pub(super) fn obstacle(&self) -> Option<Cause> {
         match &self.state {
-            State::Up if self.in_flight.len() >= IN_FLIGHT_MAX => {
-                Some(not_connected("too many requests are unanswered"))
-            }
+            State::Up if self.in_flight.len() >= IN_FLIGHT_MAX => Some(too_many()),
             State::Up => None,
             State::Connecting => Some(not_connected("still connecting")),
             State::Down(cause) => Some(cause.clone()),
@@ -94,11 +94,12 @@ impl Wire {
     /// Takes a request; the waker, where there is one, must be woken once the lock is free.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
         let is_native = self.native.is_some() && op.verb() == Verb::Release;
-        match if is_native { None } else { self.loaded.load(&op) } {
-            Some(text) => self.out.extend_from_slice(&text),
+        let text = if is_native { None } else { self.loaded.load(&op) };
+        match &text {
+            Some(text) => self.out.extend_from_slice(text),
             None => self.out.extend_from_slice(encode::packed(&op, self.native)),
         }
-        self.in_flight.push_back(Pending { op, slot });
+        self.in_flight.push_back(Pending { op, slot, as_text: text.is_some() });
         self.waker.take()
     }
 
@@ -133,18 +134,19 @@ impl Wire {
 
     /// Counts a reply as the answer to the oldest request.
     pub(super) fn settle(&mut self, reply: Value) -> Result<Settled, Garbage> {
-        let Pending { op, slot } = self.in_flight.pop_front().ok_or(Garbage)?;
-        // It comes behind what was submitted later: that is safe, because no script sets a key,
-        // and rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
+        let Pending { op, slot, as_text } = self.in_flight.pop_front().ok_or(Garbage)?;
         let is_denied = op.verb() == Verb::Release && self.native.is_some() && is_denied(&reply);
         if is_denied {
             self.native = None;
         }
+        // It comes behind what was submitted later: that is safe, because no script sets a key,
+        // and rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
         if (is_noscript(&reply) || is_denied)
+            && !as_text
             && let Some(text) = encode::by_text(&op)
         {
             self.out.extend_from_slice(&text);
-            self.in_flight.push_back(Pending { op, slot });
+            self.in_flight.push_back(Pending { op, slot, as_text: true });
             return Ok(Settled::Again);
         }
         Ok(match reply::answer(op.verb(), reply) {
@@ -184,6 +186,12 @@ impl Wire {
         let last = self.last.as_ref().filter(|last| last.facts.run_id == identity.facts.run_id);
         last.map(|last| last.client_id)
     }
+}
+
+fn too_many() -> Cause {
+    let limit =
+        format!("{IN_FLIGHT_MAX} requests to this master are unanswered, which is the limit");
+    Cause::NotSent(limit.into())
 }
 
 /// The server has the command, and its user may not use it: the script does the same.

@@ -155,6 +155,23 @@ async fn a_script_goes_with_its_text_once_and_again_when_the_master_forgot_it() 
     }
 }
 
+#[tokio::test]
+async fn a_script_that_is_unknown_even_with_its_text_is_an_error() {
+    let (_server, mut peer, mut client) = Client::connected().await;
+    client.submit(0, release());
+    client.submit(1, release());
+    peer.expect("EVAL").await;
+    peer.expect("EVALSHA").await;
+    let noscript = "NOSCRIPT No matching script.";
+    let answer = Answer::unknown(Cause::ErrorReply(noscript.into()));
+    peer.say(format!("-{noscript}\r\n")).await;
+    assert_eq!(client.answer().await, answer, "it was sent with its text");
+    peer.say(format!("-{noscript}\r\n")).await;
+    peer.expect("EVAL").await;
+    peer.say(format!("-{noscript}\r\n")).await;
+    assert_eq!(client.answer().await, answer);
+}
+
 /// A master that says of one of two commands that it has it.
 async fn connected_to_one_that_knows(what: &str) -> (Server, Peer, Client) {
     let server = Server::bind().await;

@@ -43,8 +43,18 @@ pub(super) enum State {
 struct Pending {
     op: Op,
     slot: VoteSlot,
-    /// It was sent as the text of a script: there is no other form left to try.
-    as_text: bool,
+    form: Form,
+}
+
+/// How a request was sent. After its last form there is no other one left to try.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As the server's own command.
+    Native,
+    /// As the published command, or as a script by its digest.
+    Short,
+    /// As a script with its text.
+    Text,
 }
 
 /// What became of one reply.
@@ -93,13 +103,17 @@ impl Wire {
 
     /// Takes a request; the waker, where there is one, must be woken once the lock is free.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
-        let is_native = self.native.is_some() && op.verb() == Verb::Release;
-        let text = if is_native { None } else { self.loaded.load(&op) };
-        match &text {
-            Some(text) => self.out.extend_from_slice(text),
-            None => self.out.extend_from_slice(encode::packed(&op, self.native)),
-        }
-        self.in_flight.push_back(Pending { op, slot, as_text: text.is_some() });
+        let form = if self.native.is_some() && op.verb() == Verb::Release {
+            self.out.extend_from_slice(encode::packed(&op, self.native));
+            Form::Native
+        } else if let Some(text) = self.loaded.load(&op) {
+            self.out.extend_from_slice(&text);
+            Form::Text
+        } else {
+            self.out.extend_from_slice(encode::packed(&op, None));
+            Form::Short
+        };
+        self.in_flight.push_back(Pending { op, slot, form });
         self.waker.take()
     }
 
@@ -134,19 +148,19 @@ impl Wire {
 
     /// Counts a reply as the answer to the oldest request.
     pub(super) fn settle(&mut self, reply: Value) -> Result<Settled, Garbage> {
-        let Pending { op, slot, as_text } = self.in_flight.pop_front().ok_or(Garbage)?;
-        let is_denied = op.verb() == Verb::Release && self.native.is_some() && is_denied(&reply);
+        let Pending { op, slot, form } = self.in_flight.pop_front().ok_or(Garbage)?;
+        let is_denied = form == Form::Native && is_denied(&reply);
         if is_denied {
             self.native = None;
         }
         // It comes behind what was submitted later: that is safe, because no script sets a key,
         // and rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
         if (is_noscript(&reply) || is_denied)
-            && !as_text
+            && form != Form::Text
             && let Some(text) = encode::by_text(&op)
         {
             self.out.extend_from_slice(&text);
-            self.in_flight.push_back(Pending { op, slot, as_text: true });
+            self.in_flight.push_back(Pending { op, slot, form: Form::Text });
             return Ok(Settled::Again);
         }
         Ok(match reply::answer(op.verb(), reply) {

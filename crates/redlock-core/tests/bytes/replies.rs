@@ -204,13 +204,18 @@ async fn a_release_is_the_masters_own_command_where_it_has_one() {
 #[tokio::test]
 async fn a_master_whose_own_command_is_forbidden_gets_the_script() {
     let (_server, mut peer, mut client) = connected_to_one_that_knows(KNOWS_DELIFEQ).await;
-    client.submit(0, Op::release(*b"k", token()));
-    peer.expect("DELIFEQ").await;
-    peer.say("-NOPERM this user has no permissions to run the 'delifeq' command\r\n").await;
-    assert_eq!(peer.expect("EVAL").await[2..], ["1", "k", "t"]);
-    peer.say(":1\r\n").await;
-    assert_eq!(client.answer().await, Answer::granted());
-    client.submit(1, Op::release(*b"k", token()));
+    for ticket in 0..2 {
+        client.submit(ticket, Op::release(*b"k", token()));
+        peer.expect("DELIFEQ").await;
+    }
+    let denied = "-NOPERM this user has no permissions to run the 'delifeq' command\r\n";
+    peer.say(denied.repeat(2)).await;
+    for _ in 0..2 {
+        assert_eq!(peer.expect("EVAL").await[2..], ["1", "k", "t"]);
+        peer.say(":1\r\n").await;
+        assert_eq!(client.answer().await, Answer::granted());
+    }
+    client.submit(2, Op::release(*b"k", token()));
     peer.expect("EVAL").await;
 }
 

@@ -2,11 +2,12 @@
 
 use redis::{Cmd, Value, cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use super::address::Login;
 use super::encode::Native;
 use super::reply::{self, Garbage};
-use super::stream::{Stream, cause, not_connected};
+use super::stream::{LAST_WORDS, Stream, cause, not_connected};
 use crate::{Cause, Facts, Role};
 
 /// The server at the other end of a connection.
@@ -60,15 +61,29 @@ impl<'a> Talk<'a> {
 
     async fn ask(&mut self, batch: &[Cmd]) -> Result<Vec<Value>, Cause> {
         let packed: Vec<u8> = batch.iter().flat_map(Cmd::get_packed_command).collect();
-        self.stream.write_all(&packed).await.map_err(|error| cause(&error))?;
+        let written = self.stream.write_all(&packed).await.map_err(|error| cause(&error));
         let mut replies = Vec::with_capacity(batch.len());
-        while replies.len() < batch.len() {
+        let reading = self.replies(batch.len(), &mut replies);
+        let read = match written {
+            Ok(()) => reading.await,
+            Err(cause) => timeout(LAST_WORDS, reading).await.unwrap_or(Err(cause)),
+        };
+        match (read, replies.as_slice()) {
+            (Ok(()), _) => Ok(replies),
+            // An error in place of all replies is what the server says to those whom it turns away.
+            (Err(_), [Value::ServerError(error)]) => Err(reply::refusal(error)),
+            (Err(cause), _) => Err(cause),
+        }
+    }
+
+    async fn replies(&mut self, count: usize, into: &mut Vec<Value>) -> Result<(), Cause> {
+        while into.len() < count {
             match self.take().map_err(|Garbage| self.stranger())? {
-                Some(reply) => replies.push(reply),
+                Some(reply) => into.push(reply),
                 None => self.read().await?,
             }
         }
-        Ok(replies)
+        Ok(())
     }
 
     fn take(&mut self) -> Result<Option<Value>, Garbage> {
@@ -175,11 +190,21 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stream::Closed;
     use super::*;
 
     fn facts(server: &str, replication: &str) -> Vec<Value> {
         let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         vec![Value::Int(7), bulk(server), bulk(replication)]
+    }
+
+    #[tokio::test]
+    async fn what_the_server_said_is_heard_though_it_takes_no_request_any_more() {
+        let mut stream = Closed(b"-ERR max number of clients reached\r\n");
+        let refused = Talk::new(&mut stream).greet(&Login::default()).await;
+        assert_eq!(refused, Err(Cause::ErrorReply("ERR max number of clients reached".into())));
+        let silent = Talk::new(&mut Closed(b"")).greet(&Login::default()).await;
+        assert_eq!(silent, Err(Cause::ConnectionClosed));
     }
 
     const SERVER: &str = "# Server\r\nredis_mode:standalone\r\nrun_id:abc\r\n";

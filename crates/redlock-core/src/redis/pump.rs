@@ -5,13 +5,14 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use redis::Value;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::RedisNode;
 use super::reply::{self, Garbage};
-use super::stream::{Stream, cause, not_connected};
-use super::wire::Settled;
+use super::stream::{LAST_WORDS, Stream, cause, not_connected};
+use super::wire::{Settled, Wire};
 use crate::{Answer, Cause, Instant, Verdict, VoteSlot};
 
 pub(super) struct Pump<'a> {
@@ -23,6 +24,8 @@ pub(super) struct Pump<'a> {
     filled: usize,
     votes: Vec<(VoteSlot, Answer)>,
     stall: Option<Pin<Box<Sleep>>>,
+    /// Why no more can be sent, and how long there may still be something to read.
+    broken: Option<(Cause, Pin<Box<Sleep>>)>,
 }
 
 impl<'a> Pump<'a> {
@@ -36,6 +39,7 @@ impl<'a> Pump<'a> {
             filled: 0,
             votes: Vec::new(),
             stall: None,
+            broken: None,
         }
     }
 
@@ -47,13 +51,19 @@ impl<'a> Pump<'a> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
         loop {
             let oldest = self.take(cx);
-            if let Err(error) = self.write(cx) {
-                return Poll::Ready(cause(&error));
+            if self.broken.is_none()
+                && let Err(error) = self.write(cx)
+            {
+                self.broken = Some((cause(&error), Box::pin(sleep(LAST_WORDS))));
             }
-            match self.read(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(cause)) => return Poll::Ready(cause),
-                Poll::Pending => return self.watch(cx, oldest),
+            match (self.read(cx), &mut self.broken) {
+                (Poll::Ready(Ok(())), _) => {}
+                (Poll::Ready(Err(cause)), _) => return Poll::Ready(cause),
+                (Poll::Pending, None) => return self.watch(cx, oldest),
+                (Poll::Pending, Some((cause, timer))) => {
+                    ready!(timer.as_mut().poll(cx));
+                    return Poll::Ready(cause.clone());
+                }
             }
         }
     }
@@ -115,24 +125,8 @@ impl<'a> Pump<'a> {
                 Err(Garbage) => break Err(garbage()),
             };
             at += len;
-            // A push answers no request; this connection has subscribed to nothing.
-            if rest[0] == b'>' {
-                continue;
-            }
-            match reply::parse(&rest[..len]).and_then(|reply| wire.settle(reply)) {
-                Ok(Settled::Vote(slot, answer)) => {
-                    let demoted = demoted(&answer);
-                    self.votes.push((slot, answer));
-                    if let Some(cause) = demoted {
-                        break Err(cause);
-                    }
-                }
-                Ok(Settled::Again) => {}
-                Ok(Settled::Garbage(slot)) => {
-                    self.votes.push((slot, Answer::unknown(Cause::ConnectionClosed)));
-                    break Err(garbage());
-                }
-                Err(Garbage) => break Err(garbage()),
+            if let Err(cause) = count(&rest[..len], &mut wire, &mut self.votes) {
+                break Err(cause);
             }
         };
         drop(wire);
@@ -165,6 +159,29 @@ impl<'a> Pump<'a> {
     }
 }
 
+/// Counts one whole reply. An error ends the connection.
+fn count(reply: &[u8], wire: &mut Wire, votes: &mut Vec<(VoteSlot, Answer)>) -> Result<(), Cause> {
+    // A push answers no request; this connection has subscribed to nothing.
+    if reply.starts_with(b">") {
+        return Ok(());
+    }
+    match wire.settle(reply::parse(reply).map_err(|Garbage| garbage())?) {
+        Settled::Vote(slot, answer) => {
+            let demoted = demoted(&answer);
+            votes.push((slot, answer));
+            demoted.map_or(Ok(()), Err)
+        }
+        Settled::Again => Ok(()),
+        Settled::Garbage(slot) => {
+            votes.push((slot, Answer::unknown(Cause::ConnectionClosed)));
+            Err(garbage())
+        }
+        // A server says so why it hangs up.
+        Settled::Unasked(Value::ServerError(error)) => Err(reply::refusal(&error)),
+        Settled::Unasked(_) => Err(garbage()),
+    }
+}
+
 fn garbage() -> Cause {
     not_connected("it sent what is no reply of a Redis")
 }
@@ -174,5 +191,55 @@ fn demoted(answer: &Answer) -> Option<Cause> {
     match &answer.verdict {
         Verdict::Unknown(cause @ Cause::Demoted(_)) => Some(cause.clone()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::super::handshake::Identity;
+    use super::super::stream::Closed;
+    use super::*;
+    use crate::{Clock, Facts, Node, NodeEvent, Op, RedisSetup, Sink, Token, Vote};
+
+    #[derive(Default)]
+    struct Votes(Mutex<Vec<Answer>>);
+
+    impl Sink for Votes {
+        fn vote(&self, vote: Vote) {
+            self.0.lock().unwrap().push(vote.answer);
+        }
+
+        fn event(&self, _: usize, _: NodeEvent) {}
+    }
+
+    /// A node that has sent an acquire over a connection on which no more can be sent, what was
+    /// answered to it, and why the connection ended.
+    async fn closed_after(said: &'static [u8]) -> (Vec<Answer>, Cause) {
+        let setup = RedisSetup::new(Clock::paused(), LAST_WORDS);
+        let node = RedisNode::new("redis://127.0.0.1:1", &setup).unwrap();
+        let facts = Facts::master("abc");
+        node.wire().up(Identity { facts, client_id: 1, native: None });
+        let (votes, token) = (Arc::new(Votes::default()), Token::parse("t").unwrap());
+        let slot = VoteSlot::new(votes.clone(), 0, 0, setup.clock.now());
+        node.submit(Op::acquire(*b"k", token, 1), slot);
+        let cause = Pump::new(&node, Box::new(Closed(said))).run().await;
+        (std::mem::take(&mut *votes.0.lock().unwrap()), cause)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_said_counts_though_no_more_can_be_sent() {
+        let (answers, cause) = closed_after(b"+OK\r\n").await;
+        assert_eq!((answers, cause), (vec![Answer::granted()], Cause::ConnectionClosed));
+        let (answers, cause) = closed_after(b"").await;
+        assert_eq!((answers, cause), (vec![], Cause::ConnectionClosed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_that_answers_no_request_is_why_the_connection_ended() {
+        let (answers, cause) = closed_after(b"+OK\r\n-ERR max number of clients reached\r\n").await;
+        assert_eq!(answers, [Answer::granted()]);
+        assert_eq!(cause, Cause::ErrorReply("ERR max number of clients reached".into()));
     }
 }

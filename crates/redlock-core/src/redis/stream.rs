@@ -22,6 +22,9 @@ use crate::Cause;
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
+/// How long a connection that does not take bytes any more is read: an error that the server sent
+/// before it hung up says more than the end does.
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
 /// After this long without a sign of life the kernel asks whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Bytes that nobody acknowledges for this long end the connection.
@@ -189,5 +192,51 @@ mod tests {
     fn debug_shows_no_key() {
         let tls = Tls::new().identity("CERT", "SESAME");
         assert!(!format!("{tls:?}").contains("SESAME"));
+    }
+}
+
+/// A connection whose end the server has closed, with what it said before.
+#[cfg(test)]
+pub(super) struct Closed(pub(super) &'static [u8]);
+
+#[cfg(test)]
+mod closed {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::ReadBuf;
+
+    use super::{AsyncRead, AsyncWrite, Closed, io};
+
+    impl AsyncRead for Closed {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if self.0.is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            into.put_slice(std::mem::take(&mut self.0));
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Closed {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
     }
 }

@@ -65,6 +65,8 @@ pub(super) enum Settled {
     Again,
     /// The oldest request, with a reply that is no answer to it.
     Garbage(VoteSlot),
+    /// There is no request that it could answer.
+    Unasked(Value),
 }
 
 /// Requests that may be unanswered on one connection. A master that is so far behind does not keep
@@ -147,8 +149,10 @@ impl Wire {
     }
 
     /// Counts a reply as the answer to the oldest request.
-    pub(super) fn settle(&mut self, reply: Value) -> Result<Settled, Garbage> {
-        let Pending { op, slot, form } = self.in_flight.pop_front().ok_or(Garbage)?;
+    pub(super) fn settle(&mut self, reply: Value) -> Settled {
+        let Some(Pending { op, slot, form }) = self.in_flight.pop_front() else {
+            return Settled::Unasked(reply);
+        };
         let is_denied = form == Form::Native && is_denied(&reply);
         if is_denied {
             self.native = None;
@@ -161,12 +165,12 @@ impl Wire {
         {
             self.out.extend_from_slice(&text);
             self.in_flight.push_back(Pending { op, slot, form: Form::Text });
-            return Ok(Settled::Again);
+            return Settled::Again;
         }
-        Ok(match reply::answer(op.verb(), reply) {
+        match reply::answer(op.verb(), reply) {
             Ok(answer) => Settled::Vote(slot, answer),
             Err(Garbage) => Settled::Garbage(slot),
-        })
+        }
     }
 
     /// A first connection is being made.

@@ -113,6 +113,37 @@ async fn a_server_that_hangs_up_in_the_handshake_is_down() {
     assert_eq!(client.down().await, Cause::ConnectionClosed);
 }
 
+/// What a server says to a client that it will not serve, in place of any reply.
+const TURNED_AWAY: [&str; 2] = [
+    "ERR max number of clients reached",
+    "DENIED Redis is running in protected mode because protected mode is enabled",
+];
+
+#[tokio::test]
+async fn a_server_that_turns_clients_away_is_reported_with_what_it_said() {
+    for error in TURNED_AWAY {
+        let server = Server::bind().await;
+        let mut client = Client::start(&server.url());
+        let mut peer = server.accept().await;
+        peer.say(format!("-{error}\r\n")).await;
+        // Commands that the server has not read make the end of the connection a reset.
+        drop(peer);
+        assert_eq!(client.down().await, Cause::ErrorReply(error.into()));
+    }
+}
+
+#[tokio::test]
+async fn an_error_to_a_courtesy_is_not_why_a_server_hangs_up() {
+    let server = Server::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    let facts = peer.facts("abc", 1, "master").await;
+    let facts = facts.replace("+OK", "-ERR unknown subcommand 'SETINFO'");
+    peer.say(&facts[..facts.len() / 2]).await;
+    drop(peer);
+    assert_eq!(client.down().await, Cause::ConnectionClosed);
+}
+
 #[tokio::test]
 async fn a_connection_is_reported_with_what_the_server_says_about_itself() {
     let server = Server::bind().await;

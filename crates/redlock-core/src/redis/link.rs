@@ -79,7 +79,8 @@ impl Link {
     /// A new connection, with nothing of the one before it left at the server.
     async fn open(&self) -> Result<(Box<dyn Stream>, Identity), Cause> {
         let node = &self.node;
-        let mut stream = stream::connect(&node.address.place, node.tls.as_ref()).await?;
+        let (place, tls, limit) = (&node.address.place, node.tls.as_ref(), node.connect_timeout);
+        let mut stream = stream::connect(place, &node.resolver, tls, limit).await?;
         let mut talk = Talk::new(&mut *stream);
         let identity = talk.greet(&node.address.login).await?;
         let predecessor = node.wire().predecessor(&identity);

@@ -1,10 +1,11 @@
 //! The real Redis behind the [`Node`] seam. Only this folder names the Redis client crate.
 //!
-//! In reading order: `address` (what a URL says), `stream` (bytes to a server), `handshake` (which
+//! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a server), `handshake` (which
 //! server answers), `encode` and `reply` (the wire's form), `wire` (what is on its way), `pump` (one
 //! connection in use), `link` (the life of connections).
 
 mod address;
+mod dial;
 mod encode;
 mod handshake;
 mod link;
@@ -22,6 +23,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::{Answer, Clock, Events, Node, Op, VoteSlot};
 use address::{Address, Place};
+use dial::Resolver;
 use link::Link;
 use wire::Wire;
 
@@ -41,6 +43,7 @@ pub use stream::{InvalidTls, Tls};
 /// `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
     address: Address,
+    resolver: Resolver,
     tls: Option<TlsConnector>,
     clock: Clock,
     connect_timeout: Duration,
@@ -96,6 +99,7 @@ impl RedisNode {
         };
         Ok(Self {
             address,
+            resolver: Resolver::default(),
             tls,
             clock: setup.clock.clone(),
             connect_timeout: setup.connect_timeout,

@@ -17,6 +17,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::address::Place;
+use super::dial::{self, Resolver};
 use crate::Cause;
 
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -117,12 +118,15 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidTls> 
 
 pub(super) async fn connect(
     place: &Place,
+    resolver: &Resolver,
     tls: Option<&TlsConnector>,
+    limit: Duration,
 ) -> Result<Box<dyn Stream>, Cause> {
     match place {
         Place::Unix(path) => unix(path).await,
         Place::Tcp { host, port, .. } => {
-            let stream = tcp(host, *port).await.map_err(|error| cause(&error))?;
+            let stream = dial::tcp(resolver, host, *port, limit).await;
+            let stream = stream.and_then(tuned).map_err(|error| cause(&error))?;
             match tls {
                 None => Ok(Box::new(stream)),
                 Some(connector) => encrypted(connector, host, stream).await,
@@ -131,8 +135,7 @@ pub(super) async fn connect(
     }
 }
 
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
+fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;

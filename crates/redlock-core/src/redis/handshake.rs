@@ -49,14 +49,21 @@ impl<'a> Talk<'a> {
         identify(facts, native)
     }
 
-    /// Ends the connection that the server knows under `client_id`. Once this has been answered,
-    /// no request that was on its way there will ever be carried out.
+    /// Ends the connection that the server knows under `client_id`, and returns whether it is
+    /// certain that no request that was on its way there will be carried out any more.
     ///
     /// A server that does not allow it answers with an error; the connection that took its place
     /// is of use all the same.
-    pub(super) async fn kill(&mut self, client_id: i64) -> Result<(), Cause> {
+    pub(super) async fn kill(&mut self, client_id: i64) -> Result<bool, Cause> {
         let kill = cmd("CLIENT").arg("KILL").arg("ID").arg(client_id).clone();
-        self.ask(&[kill]).await.map(drop)
+        let replies = self.ask(&[kill]).await?;
+        Ok(match replies.as_slice() {
+            [Value::ServerError(error)] => {
+                reply::refusal(error).to_string().contains("No such client")
+            }
+            [Value::Int(_) | Value::Okay] => true,
+            _ => false,
+        })
     }
 
     async fn ask(&mut self, batch: &[Cmd]) -> Result<Vec<Value>, Cause> {

@@ -82,10 +82,10 @@ impl Link {
         let (place, tls, limit) = (&node.address.place, node.tls.as_ref(), node.connect_timeout);
         let mut stream = stream::connect(place, &node.resolver, tls, limit).await?;
         let mut talk = Talk::new(&mut *stream);
-        let identity = talk.greet(&node.address.login).await?;
-        let predecessor = node.wire().predecessor(&identity);
+        let mut identity = talk.greet(&node.address.login).await?;
+        let predecessor = node.wire().predecessor(&identity.facts.run_id);
         if let Some(predecessor) = predecessor {
-            talk.kill(predecessor).await?;
+            identity.facts.is_barred = talk.kill(predecessor).await?;
         }
         Ok((stream, identity))
     }

@@ -38,9 +38,12 @@ pub use stream::{InvalidTls, Tls};
 /// On every new connection it logs in, and reads `INFO server` and `INFO replication` for the
 /// [`Facts`](crate::Facts) that it reports. If the same server process has answered before, the
 /// connection before this one is ended there first (`CLIENT KILL ID`), so that nothing that was
-/// still on its way is carried out later. A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire +info
-/// +client|id +client|kill +client|setinfo`; with `+command|info`, and `+delifeq` (Valkey 9) or
-/// `+delex` (Redis 8.4), its releases cost it less.
+/// still on its way is carried out later; [`Facts::is_barred`](crate::Facts::is_barred) reports
+/// whether that was possible.
+///
+/// A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire
+/// +info +client|id +client|kill +client|setinfo`; with `+command|info`, and `+delifeq` (Valkey 9)
+/// or `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
     address: Address,
     resolver: Resolver,

@@ -26,8 +26,9 @@ pub(super) struct Wire {
     waker: Option<Waker>,
     /// Pauses before a connection are to be short.
     is_urgent: bool,
-    /// Who answered on the latest connection that was up.
-    last: Option<Identity>,
+    /// The latest server processes that a connection was up to, each with the server's number for
+    /// the last one. The latest is at the end.
+    served_by: VecDeque<(String, i64)>,
 }
 
 /// Whether there is a connection.
@@ -73,6 +74,9 @@ pub(super) enum Settled {
 /// up, and more of them would only take memory.
 const IN_FLIGHT_MAX: usize = 16_384;
 
+/// Server processes that are remembered: behind a proxy one may come back after another.
+const PROCESSES_MAX: usize = 8;
+
 impl Default for Wire {
     fn default() -> Self {
         Self {
@@ -83,7 +87,7 @@ impl Default for Wire {
             native: None,
             waker: None,
             is_urgent: false,
-            last: None,
+            served_by: VecDeque::new(),
         }
     }
 }
@@ -180,9 +184,13 @@ impl Wire {
 
     /// The connection on which `identity` answered may be used.
     pub(super) fn up(&mut self, identity: Identity) -> Facts {
-        let facts = identity.facts.clone();
-        self.native = identity.native;
-        self.last = Some(identity);
+        let Identity { facts, client_id, native } = identity;
+        self.native = native;
+        self.served_by.retain(|(run_id, _)| *run_id != facts.run_id);
+        if self.served_by.len() == PROCESSES_MAX {
+            self.served_by.pop_front();
+        }
+        self.served_by.push_back((facts.run_id.clone(), client_id));
         self.state = State::Up;
         facts
     }
@@ -200,9 +208,9 @@ impl Wire {
 
     /// The connection to the same process before this one, where there was one: it must be ended
     /// before this one is used.
-    pub(super) fn predecessor(&self, identity: &Identity) -> Option<i64> {
-        let last = self.last.as_ref().filter(|last| last.facts.run_id == identity.facts.run_id);
-        last.map(|last| last.client_id)
+    pub(super) fn predecessor(&self, run_id: &str) -> Option<i64> {
+        let before = self.served_by.iter().find(|(served_by, _)| served_by == run_id);
+        before.map(|(_, client_id)| *client_id)
     }
 }
 

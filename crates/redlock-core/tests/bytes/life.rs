@@ -111,7 +111,7 @@ async fn the_same_process_first_ends_the_connection_before() {
     client.submit(0, release());
     assert!(!client.vote_at_once().expect("known at once").answer.sent);
     peer.say(":1\r\n").await;
-    client.up().await;
+    assert_eq!(client.up().await, Facts::master("abc"));
     client.submit(1, release());
     peer.expect("EVAL").await;
     drop(peer);
@@ -119,8 +119,44 @@ async fn the_same_process_first_ends_the_connection_before() {
     client.down().await;
     let mut peer = server.admit("abc", 3).await;
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "2"], "the latest, not the first");
-    peer.say("-NOPERM this user may not\r\n").await;
-    client.up().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_may_still_be_served_is_reported() {
+    for (reply, is_barred) in [
+        (":1", true),
+        (":0", true),
+        ("-ERR No such client", true),
+        ("-NOPERM this user has no permissions to run the 'client|kill' command", false),
+        ("-ERR unknown command 'CLIENT'", false),
+        ("-ERR unknown subcommand 'KILL'", false),
+    ] {
+        let (server, peer, mut client) = Client::connected().await;
+        drop(peer);
+        client.down().await;
+        let mut peer = server.admit("abc", 2).await;
+        peer.expect("CLIENT").await;
+        peer.say(format!("{reply}\r\n")).await;
+        assert_eq!(client.up().await.is_barred, is_barred, "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_comes_back_behind_a_proxy_is_remembered() {
+    let (server, mut peer, mut client) = Client::connected().await;
+    let others = (0..7).map(|i| format!("other-{i}"));
+    for other in others {
+        drop(peer);
+        client.down().await;
+        peer = server.admit(&other, 1).await;
+        assert!(client.up().await.is_barred, "there was no connection to {other} before");
+    }
+    drop(peer);
+    client.down().await;
+    let mut peer = server.admit("abc", 9).await;
+    assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
+    peer.say(":1\r\n").await;
+    assert!(client.up().await.is_barred);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Answer, Ballot, Instant, Node, Op, Token, Verdict, Vote, VoteSlot};
+use redlock_core::{Answer, Instant, Node, NodeEvent, Op, Sink, Token, Verdict, Vote, VoteSlot};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
@@ -16,29 +16,31 @@ const LONG: u64 = 60_000;
 /// Longer than any answer takes, in virtual time and in real time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-struct Urn(UnboundedSender<Vote>);
+struct Votes(UnboundedSender<Vote>);
 
-impl Ballot for Urn {
-    fn cast(self: Arc<Self>, vote: Vote) {
+impl Sink for Votes {
+    fn vote(&self, vote: Vote) {
         // A test that has failed does not listen any more.
         let _ = self.0.send(vote);
     }
+
+    fn event(&self, _master: usize, _event: NodeEvent) {}
 }
 
 struct Asker {
     node: Arc<dyn Node>,
-    urn: Arc<Urn>,
+    sink: Arc<Votes>,
     votes: UnboundedReceiver<Vote>,
 }
 
 impl Asker {
     fn new(backend: &Backend) -> Self {
-        let (urn, votes) = unbounded_channel();
-        Self { node: backend.node(), urn: Arc::new(Urn(urn)), votes }
+        let (to_votes, votes) = unbounded_channel();
+        Self { node: backend.node(), sink: Arc::new(Votes(to_votes)), votes }
     }
 
-    fn submit(&self, attempt: u32, op: Op) {
-        self.node.submit(op, VoteSlot::new(self.urn.clone(), 0, attempt, Instant::ORIGIN));
+    fn submit(&self, ticket: u128, op: Op) {
+        self.node.submit(op, VoteSlot::new(self.sink.clone(), 0, ticket, Instant::ORIGIN));
     }
 
     async fn vote(&mut self) -> Vote {
@@ -68,12 +70,33 @@ impl Asker {
 
     /// What is left of the key's life.
     async fn left(&mut self) -> Duration {
-        self.inspect().await.ttl.expect("the key is there and expires")
+        holder(&self.inspect().await).1.expect("the key expires")
+    }
+
+    async fn assert_free(&mut self) {
+        assert_eq!(self.inspect().await, Answer::new(Verdict::Free));
+    }
+}
+
+/// The value of a key that is held, and how long it still lives.
+fn holder(answer: &Answer) -> (Option<&str>, Option<Duration>) {
+    match &answer.verdict {
+        Verdict::Held { token, ttl } => (token.as_deref(), *ttl),
+        verdict => panic!("the key should be held: {verdict:?}"),
     }
 }
 
 fn held_by(token: &Token, answer: &Answer) -> bool {
-    answer.holder.as_deref() == Some(token.as_str().as_bytes())
+    holder(answer).0 == Some(token.as_str())
+}
+
+/// The answer to an acquire that came second.
+fn taken() -> Answer {
+    Answer::new(Verdict::HELD)
+}
+
+fn not_ours() -> Answer {
+    Answer::new(Verdict::NotOurs)
 }
 
 fn tokens() -> (Token, Token) {
@@ -86,8 +109,8 @@ async fn acquire_grants_a_key_once_whoever_asks_again() {
     let mut node = Asker::new(&backend);
     let (ours, theirs) = tokens();
     assert_eq!(node.acquire(&ours, LONG).await, Answer::granted());
-    assert_eq!(node.acquire(&theirs, LONG).await, Answer::refused());
-    assert_eq!(node.acquire(&ours, LONG).await, Answer::refused(), "the same token is no key");
+    assert_eq!(node.acquire(&theirs, LONG).await, taken());
+    assert_eq!(node.acquire(&ours, LONG).await, taken(), "the same token is no key");
     assert!(held_by(&ours, &node.inspect().await));
 }
 
@@ -97,7 +120,7 @@ async fn acquire_refuses_a_key_that_a_stranger_has_set() {
     let mut node = Asker::new(&backend);
     let (ours, theirs) = tokens();
     backend.put(KEY, theirs.as_str().as_bytes(), LONG).await;
-    assert_eq!(node.acquire(&ours, LONG).await, Answer::refused());
+    assert_eq!(node.acquire(&ours, LONG).await, taken());
     assert!(held_by(&theirs, &node.inspect().await));
 }
 
@@ -126,22 +149,37 @@ async fn extend_refuses_a_missing_key_and_makes_none() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend);
     let (ours, _) = tokens();
-    assert_eq!(node.extend(&ours, LONG).await, Answer::refused());
-    assert_eq!(node.inspect().await, Answer::granted());
+    assert_eq!(node.extend(&ours, LONG).await, not_ours());
+    node.assert_free().await;
 }
 
 #[tokio::test]
-async fn extend_refuses_another_s_key_and_tells_holder_and_ttl() {
+async fn extend_refuses_another_s_key_and_shows_holder_and_ttl() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend);
     let (ours, theirs) = tokens();
     node.acquire(&theirs, LONG).await;
     let answer = node.extend(&ours, 2 * LONG).await;
-    assert_eq!(answer.verdict, Verdict::Refused);
     assert!(held_by(&theirs, &answer), "{answer:?}");
-    let left = answer.ttl.expect("the key expires");
+    let left = holder(&answer).1.expect("the key expires");
     assert!(left <= Duration::from_millis(LONG) && left > Duration::ZERO, "{left:?}");
     assert!(node.left().await <= Duration::from_millis(LONG), "it gave the other more time");
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_another_s_and_has_no_value() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend);
+    let (ours, _) = tokens();
+    backend.put_other_type(KEY, LONG).await;
+    assert_eq!(node.acquire(&ours, LONG).await, taken());
+    assert_eq!(node.release(&ours).await, not_ours());
+    for answer in [node.inspect().await, node.extend(&ours, 2 * LONG).await] {
+        let (value, left) = holder(&answer);
+        assert_eq!(value, None);
+        let left = left.expect("the key expires");
+        assert!(left <= Duration::from_millis(LONG) && left > Duration::ZERO, "{left:?}");
+    }
 }
 
 #[tokio::test]
@@ -151,7 +189,7 @@ async fn release_deletes_a_key_of_ours() {
     let (ours, theirs) = tokens();
     node.acquire(&ours, LONG).await;
     assert_eq!(node.release(&ours).await, Answer::granted());
-    assert_eq!(node.release(&ours).await, Answer::refused());
+    assert_eq!(node.release(&ours).await, not_ours());
     assert_eq!(node.acquire(&theirs, LONG).await, Answer::granted());
 }
 
@@ -160,33 +198,33 @@ async fn release_leaves_what_is_not_ours() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend);
     let (ours, theirs) = tokens();
-    assert_eq!(node.release(&ours).await, Answer::refused());
+    assert_eq!(node.release(&ours).await, not_ours());
     node.acquire(&theirs, LONG).await;
-    assert_eq!(node.release(&ours).await, Answer::refused());
+    assert_eq!(node.release(&ours).await, not_ours());
     assert!(held_by(&theirs, &node.inspect().await));
 }
 
 #[tokio::test]
-async fn inspect_tells_a_free_key_from_a_held_one() {
+async fn inspect_distinguishes_a_free_key_from_a_held_one() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend);
     let (ours, _) = tokens();
-    assert_eq!(node.inspect().await, Answer::granted());
+    node.assert_free().await;
     node.acquire(&ours, LONG).await;
     let answer = node.inspect().await;
-    assert_eq!(answer.verdict, Verdict::Refused);
     assert!(held_by(&ours, &answer), "{answer:?}");
-    let left = answer.ttl.expect("the key expires");
+    let left = holder(&answer).1.expect("the key expires");
     assert!(left <= Duration::from_millis(LONG) && left > Duration::ZERO, "{left:?}");
 }
 
 #[tokio::test]
-async fn a_long_value_is_told_cut_at_512_bytes() {
+async fn a_long_value_is_shown_cut_at_512_bytes() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend);
     backend.put(KEY, &[b'x'; 600], LONG).await;
-    assert_eq!(node.inspect().await.holder, Some(vec![b'x'; 512]));
-    assert_eq!(node.extend(&Token::random(None), LONG).await.holder, Some(vec![b'x'; 512]));
+    let cut = "x".repeat(512);
+    assert_eq!(holder(&node.inspect().await).0, Some(&*cut));
+    assert_eq!(holder(&node.extend(&Token::random(None), LONG).await).0, Some(&*cut));
 }
 
 #[tokio::test]
@@ -198,9 +236,9 @@ async fn a_key_is_there_for_its_life_and_gone_after_it() {
     backend.pass(Duration::from_millis(100)).await;
     assert!(held_by(&ours, &node.inspect().await));
     backend.pass(Duration::from_millis(310)).await;
-    assert_eq!(node.inspect().await, Answer::granted());
-    assert_eq!(node.extend(&ours, LONG).await, Answer::refused());
-    assert_eq!(node.release(&ours).await, Answer::refused());
+    node.assert_free().await;
+    assert_eq!(node.extend(&ours, LONG).await, not_ours());
+    assert_eq!(node.release(&ours).await, not_ours());
     assert_eq!(node.acquire(&theirs, LONG).await, Answer::granted());
 }
 
@@ -210,7 +248,7 @@ async fn a_life_of_nothing_is_an_error_and_sets_no_key() {
     let mut node = Asker::new(&backend);
     let answer = node.acquire(&Token::random(None), 0).await;
     assert!(matches!(answer.verdict, Verdict::Unknown(_)), "{answer:?}");
-    assert_eq!(node.inspect().await, Answer::granted());
+    node.assert_free().await;
 }
 
 #[tokio::test]
@@ -239,9 +277,9 @@ async fn requests_are_carried_out_and_answered_in_the_order_of_submission() {
         node.submit(2 * round, Op::acquire(KEY, ours.clone(), LONG));
         node.submit(2 * round + 1, Op::release(KEY, ours));
     }
-    for attempt in 0..200 {
+    for ticket in 0..200 {
         let vote = node.vote().await;
-        assert_eq!((vote.attempt, vote.answer), (attempt, Answer::granted()));
+        assert_eq!((vote.ticket, vote.answer), (ticket, Answer::granted()));
     }
-    assert_eq!(node.inspect().await, Answer::granted(), "nothing is left");
+    node.assert_free().await;
 }

@@ -3,11 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Clock, Node, NodeState, RedisNode, RedisSetup};
+use redlock_core::{Clock, Events, Node, NodeEvent, RedisNode, RedisSetup, Sink, Vote};
 use redlock_testkit::RedisServer;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+
+/// Waits for the first connection.
+#[derive(Default)]
+struct Reached(Notify);
+
+impl Sink for Reached {
+    fn vote(&self, _vote: Vote) {}
+
+    fn event(&self, _master: usize, event: NodeEvent) {
+        if let NodeEvent::Up(_) = event {
+            self.0.notify_one();
+        }
+    }
+}
 
 pub(crate) struct Backend {
     node: Arc<RedisNode>,
@@ -21,16 +35,11 @@ impl Backend {
         let master = RedisServer::start().unwrap();
         let setup = RedisSetup::new(Clock::system(), Duration::from_secs(5));
         let node = Arc::new(RedisNode::new(&master.url(), &setup).unwrap());
-        let changed = Arc::new(Notify::new());
-        let tell = changed.clone();
-        let drive = node.clone().drive(Arc::new(move || tell.notify_one())).unwrap();
+        let reached = Arc::new(Reached::default());
+        let drive = node.clone().drive(Events::new(reached.clone(), 0)).unwrap();
         let driving = tokio::spawn(drive);
-        let up = async {
-            while !matches!(node.state(), NodeState::Up { .. }) {
-                changed.notified().await;
-            }
-        };
-        timeout(Duration::from_secs(10), up).await.expect("the master is reached");
+        let up = timeout(Duration::from_secs(10), reached.0.notified());
+        up.await.expect("the master is reached");
         Self { node, driving, master }
     }
 
@@ -47,6 +56,13 @@ impl Backend {
     pub(crate) async fn put(&self, key: &[u8], value: &[u8], px: u64) {
         let (key, value) = (str::from_utf8(key).unwrap(), str::from_utf8(value).unwrap());
         self.master.command(&["SET", key, value, "PX", &px.to_string()]).unwrap();
+    }
+
+    /// Sets a key that is no string.
+    pub(crate) async fn put_other_type(&self, key: &[u8], px: u64) {
+        let key = str::from_utf8(key).unwrap();
+        self.master.command(&["RPUSH", key, "a"]).unwrap();
+        self.master.command(&["PEXPIRE", key, &px.to_string()]).unwrap();
     }
 }
 

@@ -74,6 +74,8 @@ pub enum Cause {
     ConnectionClosed,
     /// There is no connection, for the reason given.
     NotConnected(Cow<'static, str>),
+    /// There is a connection, and the request was not sent over it, for the reason given.
+    NotSent(Cow<'static, str>),
     /// The master answered with an error: it did not do what it was asked.
     ErrorReply(String),
     /// The master answered that it is no master any more: `READONLY`, `MASTERDOWN`, also where an
@@ -100,6 +102,7 @@ impl fmt::Display for Cause {
             Self::ConnectionClosed => f.write_str("connection closed"),
             Self::NotConnected(why) if why.is_empty() => f.write_str("not connected"),
             Self::NotConnected(why) => write!(f, "not connected: {why}"),
+            Self::NotSent(why) => write!(f, "not sent: {why}"),
             Self::ErrorReply(error) | Self::Demoted(error) => write!(f, "error reply: {error}"),
             Self::NotAdmitted(why) => write!(f, "not admitted: {why}"),
             Self::TwinOf(name) => write!(f, "twin of {name}"),
@@ -303,6 +306,7 @@ mod tests {
             Cause::ConnectionRefused,
             Cause::ConnectionClosed,
             Cause::NotConnected("".into()),
+            Cause::NotSent("too many requests".into()),
             Cause::ErrorReply("OOM".into()),
             Cause::Demoted("READONLY".into()),
             Cause::NotAdmitted("it is a replica".into()),
@@ -317,6 +321,7 @@ mod tests {
                 "connection refused",
                 "connection closed",
                 "not connected",
+                "not sent: too many requests",
                 "error reply: OOM",
                 "error reply: READONLY",
                 "not admitted: it is a replica",

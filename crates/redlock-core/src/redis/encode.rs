@@ -23,31 +23,31 @@ impl Text {
     }
 }
 
-/// Which scripts one connection has carried the text of.
+/// Which scripts one connection has loaded.
 ///
-/// The first call of each goes with its text, which the master remembers. Were it answered with
+/// The first call of each carries its text, which the master remembers. Were it answered with
 /// `NOSCRIPT` instead, its second sending would come behind requests that were submitted later.
 #[derive(Default)]
-pub(super) struct Taught {
+pub(super) struct Loaded {
     extend: bool,
     release: bool,
     inspect: bool,
 }
 
-impl Taught {
+impl Loaded {
     /// The request with the script's text, if that has not been sent yet.
-    pub(super) fn teach(&mut self, op: &Op) -> Option<Vec<u8>> {
-        let taught = match op.verb() {
+    pub(super) fn load(&mut self, op: &Op) -> Option<Vec<u8>> {
+        let loaded = match op.verb() {
             Verb::Acquire { .. } => return None,
             Verb::Extend { .. } => &mut self.extend,
             Verb::Release => &mut self.release,
             Verb::Inspect => &mut self.inspect,
         };
-        if std::mem::replace(taught, true) { None } else { by_text(op) }
+        if std::mem::replace(loaded, true) { None } else { by_text(op) }
     }
 }
 
-/// The request, with scripts named by their digest: a master that was taught them has them.
+/// The request, with scripts named by their digest: a master that has loaded them knows them.
 fn by_digest(op: &Op) -> Vec<u8> {
     match script(op) {
         None => acquire(op),
@@ -166,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn each_script_is_taught_once() {
-        let (token, mut taught) = (Token::parse("t").unwrap(), Taught::default());
+    fn each_script_is_loaded_once() {
+        let (token, mut loaded) = (Token::parse("t").unwrap(), Loaded::default());
         let release = Op::release(*b"k", token.clone());
-        assert_eq!(taught.teach(&Op::acquire(*b"k", token, 1)), None);
-        assert_eq!(taught.teach(&release), by_text(&release));
-        assert_eq!(taught.teach(&release), None);
-        assert!(taught.teach(&Op::inspect(*b"k")).is_some());
+        assert_eq!(loaded.load(&Op::acquire(*b"k", token, 1)), None);
+        assert_eq!(loaded.load(&release), by_text(&release));
+        assert_eq!(loaded.load(&release), None);
+        assert!(loaded.load(&Op::inspect(*b"k")).is_some());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::{ServerError, Value};
 
-use crate::{Answer, Cause, Verb};
+use crate::{Answer, Cause, Verb, Verdict};
 
 /// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
 /// no use any more, because nobody can say where the next reply begins.
@@ -81,35 +81,52 @@ pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
 /// What a reply means as the answer to a request.
 pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
-        // A key of another type is another's; the script says so, too.
+        // A key of another type is another's. The script answers 0 then; so must what stands for it.
         (Verb::Release, Value::ServerError(error)) if error.code() == "WRONGTYPE" => {
-            Ok(Answer::refused())
+            Ok(Answer::new(Verdict::NotOurs))
         }
-        (_, Value::ServerError(error)) => Ok(Answer::unknown(Cause::ErrorReply(message(&error)))),
+        (_, Value::ServerError(error)) => Ok(Answer::unknown(refusal(&error))),
         (Verb::Acquire { .. }, Value::Okay) => Ok(Answer::granted()),
-        (Verb::Acquire { .. }, Value::Nil) => Ok(Answer::refused()),
+        (Verb::Acquire { .. }, Value::Nil) => Ok(Answer::new(Verdict::HELD)),
         (Verb::Extend { .. } | Verb::Release, Value::Int(1)) => Ok(Answer::granted()),
-        (Verb::Extend { .. } | Verb::Release, Value::Int(0)) => Ok(Answer::refused()),
+        (Verb::Extend { .. } | Verb::Release, Value::Int(0)) => Ok(Answer::new(Verdict::NotOurs)),
+        (Verb::Inspect, Value::Int(0)) => Ok(Answer::new(Verdict::Free)),
         (Verb::Extend { .. } | Verb::Inspect, Value::Array(pair)) => held(pair),
         _ => Err(Garbage),
     }
 }
 
-/// `{value, PTTL}`: who holds the key and for how long.
+/// `{value, PTTL}`: what the key holds and how long it lives. A key of another type has no value.
 fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
-    match <[Value; 2]>::try_from(pair) {
-        Ok([Value::Nil, _]) => Ok(Answer::granted()),
-        // A key without expiry has a PTTL of -1: it is held, and no end of it is known.
-        Ok([Value::BulkString(holder), Value::Int(left)]) => {
-            let ttl = u64::try_from(left).ok().map(Duration::from_millis);
-            Ok(Answer::refused().held_by(holder, ttl))
-        }
+    let Ok([value, Value::Int(left)]) = <[Value; 2]>::try_from(pair) else { return Err(Garbage) };
+    // A key without expiry has a PTTL of -1: it is held, and no end of it is known.
+    let ttl = match left {
+        -1 => None,
+        left => Some(Duration::from_millis(u64::try_from(left).map_err(|_| Garbage)?)),
+    };
+    match value {
+        Value::BulkString(value) => Ok(Answer::held(Some(&value), ttl)),
+        Value::Nil => Ok(Answer::held(None, ttl)),
         _ => Err(Garbage),
     }
 }
 
+/// An error reply as a cause. This is the one place that knows how a server says that it is no
+/// master any more.
+pub(super) fn refusal(error: &ServerError) -> Cause {
+    let text = message(error);
+    if is_demotion(error.code(), &text) { Cause::Demoted(text) } else { Cause::ErrorReply(text) }
+}
+
+/// Servers before 7.0 wrap the error of a command in a script into an error of the script.
+fn is_demotion(code: &str, text: &str) -> bool {
+    let wrapped = || ["-READONLY ", "-MASTERDOWN "].iter().any(|error| text.contains(error));
+    matches!(code, "READONLY" | "MASTERDOWN")
+        || (text.starts_with("ERR Error running script") && wrapped())
+}
+
 /// An error reply as one line of text.
-pub(super) fn message(error: &ServerError) -> String {
+fn message(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),
@@ -190,11 +207,11 @@ mod tests {
     fn only_a_clear_yes_is_granted() {
         let said = |verb, reply: &[u8]| answer(verb, parse(reply)?);
         assert_eq!(said(ACQUIRE, b"+OK\r\n"), Ok(Answer::granted()));
-        assert_eq!(said(ACQUIRE, b"$-1\r\n"), Ok(Answer::refused()));
+        assert_eq!(said(ACQUIRE, b"$-1\r\n"), Ok(Answer::new(Verdict::HELD)));
         assert_eq!(said(ACQUIRE, b":1\r\n"), Err(Garbage));
         assert_eq!(said(ACQUIRE, b"+QUEUED\r\n"), Err(Garbage));
         assert_eq!(said(EXTEND, b":1\r\n"), Ok(Answer::granted()));
-        assert_eq!(said(EXTEND, b":0\r\n"), Ok(Answer::refused()));
+        assert_eq!(said(EXTEND, b":0\r\n"), Ok(Answer::new(Verdict::NotOurs)));
         assert_eq!(said(EXTEND, b":2\r\n"), Err(Garbage));
         assert_eq!(said(Verb::Release, b"+OK\r\n"), Err(Garbage));
         let error = said(ACQUIRE, b"-OOM command not allowed\r\n").unwrap();
@@ -202,12 +219,45 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_the_key_is_told_with_what_is_left() {
-        let said = |reply: &[u8]| answer(Verb::Inspect, parse(reply).unwrap()).unwrap();
-        let held = said(b"*2\r\n$1\r\na\r\n:50\r\n");
-        assert_eq!(held.holder.as_deref(), Some(&b"a"[..]));
-        assert_eq!(held.ttl, Some(Duration::from_millis(50)));
-        assert_eq!(said(b"*2\r\n$-1\r\n:-2\r\n"), Answer::granted());
-        assert_eq!(said(b"*2\r\n$1\r\na\r\n:-1\r\n").ttl, None);
+    fn a_key_that_is_held_is_answered_with_its_value_and_what_is_left() {
+        let said = |verb, reply: &[u8]| answer(verb, parse(reply).unwrap());
+        let fifty = Some(Duration::from_millis(50));
+        for verb in [EXTEND, Verb::Inspect] {
+            assert_eq!(
+                said(verb, b"*2\r\n$1\r\na\r\n:50\r\n"),
+                Ok(Answer::held(Some(b"a"), fifty))
+            );
+            assert_eq!(said(verb, b"*2\r\n$1\r\na\r\n:-1\r\n"), Ok(Answer::held(Some(b"a"), None)));
+            let other_type = said(verb, b"*2\r\n$-1\r\n:50\r\n");
+            assert_eq!(other_type, Ok(Answer::held(None, fifty)), "it is no grant");
+            assert_eq!(said(verb, b"*2\r\n$-1\r\n:-2\r\n"), Err(Garbage));
+        }
+        assert_eq!(said(Verb::Inspect, b":0\r\n"), Ok(Answer::new(Verdict::Free)));
+        assert_eq!(said(Verb::Inspect, b":1\r\n"), Err(Garbage));
+    }
+
+    #[test]
+    fn a_server_that_is_no_master_any_more_is_known_by_its_error() {
+        let cause = |reply: &[u8]| match answer(EXTEND, parse(reply).unwrap()).unwrap().verdict {
+            Verdict::Unknown(cause) => cause,
+            verdict => panic!("{verdict}"),
+        };
+        for demoted in [
+            &b"-READONLY You can't write against a read only replica.\r\n"[..],
+            b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
+            b"-ERR Error running script (call to f_1): @user_script:5: @user_script: 5: -READONLY \
+              You can't write against a read only slave.\r\n",
+        ] {
+            let cause = cause(demoted);
+            assert!(matches!(cause, Cause::Demoted(_)), "{cause}");
+        }
+        for other in [
+            &b"-ERR READONLY is not what this is about\r\n"[..],
+            b"-NOPERM the user may not use '-READONLY '\r\n",
+            b"-OOM command not allowed\r\n",
+        ] {
+            let cause = cause(other);
+            assert!(matches!(cause, Cause::ErrorReply(_)), "{cause}");
+        }
     }
 }

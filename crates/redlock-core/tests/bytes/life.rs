@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Node, NodeState, Op, Verdict};
+use redlock_core::{Answer, Cause, Facts, NodeEvent, Op, Verdict};
 
 use crate::client::{Client, acquire, release, setup, token};
 use crate::server::{PATIENCE, Server};
@@ -33,15 +33,15 @@ async fn nothing_is_sent_before_the_node_is_driven() {
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_leaves_all_it_owed_unknown() {
+async fn a_connection_that_ends_leaves_all_its_requests_unknown() {
     let (_server, mut peer, mut client) = Client::connected().await;
-    for attempt in 0..3 {
-        client.submit(attempt, acquire());
+    for ticket in 0..3 {
+        client.submit(ticket, acquire());
         peer.expect("SET").await;
     }
     peer.say("$-1\r\n+O").await;
     drop(peer);
-    assert_eq!(client.answer().await, Answer::refused());
+    assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
     assert_eq!(client.answer().await, lost(), "half a reply is none");
     assert_eq!(client.answer().await, lost());
     assert_eq!(client.down().await, Cause::ConnectionClosed);
@@ -62,11 +62,30 @@ async fn a_connection_that_has_become_silent_is_replaced() {
     assert_eq!(client.down().await, Cause::TimedOut);
     silent.expect_end().await;
     let _peer = server.admit("def", 2).await;
-    assert_eq!(client.up().await, 2);
+    client.up().await;
 }
 
 #[tokio::test]
-async fn a_connection_that_owes_nothing_may_be_silent() {
+async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
+    let server = Server::bind().await;
+    let connect_timeout = Duration::from_millis(300);
+    let mut setup = setup(connect_timeout);
+    setup.stall_timeout = PATIENCE;
+    let mut client = Client::new(&server.url(), &setup);
+    client.drive();
+    let mut peer = server.admit("abc", 1).await;
+    client.up().await;
+    client.submit(0, acquire());
+    peer.expect("SET").await;
+    // Nothing happens: that can only be waited for.
+    tokio::time::sleep(connect_timeout * 3).await;
+    assert_eq!(client.event_at_once(), None);
+    peer.say("+OK\r\n").await;
+    assert_eq!(client.answer().await, Answer::granted());
+}
+
+#[tokio::test]
+async fn a_connection_without_requests_may_be_silent() {
     let server = Server::bind().await;
     let limit = Duration::from_millis(300);
     let mut client = Client::impatient(&server.url(), limit);
@@ -88,11 +107,11 @@ async fn the_same_process_first_ends_the_connection_before() {
     client.down().await;
     let mut peer = server.admit("abc", 2).await;
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
-    assert!(matches!(client.node.state(), NodeState::Down(_)), "not before it is answered");
+    assert_eq!(client.event_at_once(), None, "not before it is answered");
     client.submit(0, release());
     assert!(!client.vote_at_once().expect("known at once").answer.sent);
     peer.say(":1\r\n").await;
-    assert_eq!(client.up().await, 1, "it is the same process");
+    assert_eq!(client.up().await, Facts::master("abc"));
     client.submit(1, release());
     peer.expect("EVAL").await;
     drop(peer);
@@ -100,30 +119,76 @@ async fn the_same_process_first_ends_the_connection_before() {
     client.down().await;
     let mut peer = server.admit("abc", 3).await;
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "2"], "the latest, not the first");
-    peer.say("-NOPERM this user may not\r\n").await;
-    assert_eq!(client.up().await, 1, "who may not do it connects all the same");
 }
 
 #[tokio::test]
-async fn another_process_is_another_incarnation_and_nothing_is_ended_there() {
-    let (server, peer, client) = Client::connected().await;
-    assert_eq!(client.up().await, 1);
+async fn a_connection_that_may_still_be_served_is_reported() {
+    for (reply, is_barred) in [
+        (":1", true),
+        (":0", true),
+        ("-ERR No such client", true),
+        ("-NOPERM this user has no permissions to run the 'client|kill' command", false),
+        ("-ERR unknown command 'CLIENT'", false),
+        ("-ERR unknown subcommand 'KILL'", false),
+    ] {
+        let (server, peer, mut client) = Client::connected().await;
+        drop(peer);
+        client.down().await;
+        let mut peer = server.admit("abc", 2).await;
+        peer.expect("CLIENT").await;
+        peer.say(format!("{reply}\r\n")).await;
+        assert_eq!(client.up().await.is_barred, is_barred, "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_comes_back_behind_a_proxy_is_remembered() {
+    let (server, mut peer, mut client) = Client::connected().await;
+    let others = (0..7).map(|i| format!("other-{i}"));
+    for other in others {
+        drop(peer);
+        client.down().await;
+        peer = server.admit(&other, 1).await;
+        assert!(client.up().await.is_barred, "there was no connection to {other} before");
+    }
+    drop(peer);
+    client.down().await;
+    let mut peer = server.admit("abc", 9).await;
+    assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
+    peer.say(":1\r\n").await;
+    assert!(client.up().await.is_barred);
+}
+
+#[tokio::test]
+async fn another_process_is_reported_by_its_run_id_and_nothing_is_ended_there() {
+    let (server, peer, mut client) = Client::connected().await;
     drop(peer);
     client.down().await;
     let mut peer = server.admit("def", 1).await;
-    assert_eq!(client.up().await, 2);
+    assert_eq!(client.up().await, Facts::master("def"));
     client.submit(0, acquire());
     peer.expect("SET").await;
-    drop(peer);
-
-    client.down().await;
-    let _peer = server.admit("abc", 1).await;
-    assert_eq!(client.up().await, 3, "the first process again is a change, too");
 }
 
 #[tokio::test]
-async fn a_script_is_taught_again_on_every_connection() {
-    let (server, mut peer, client) = Client::connected().await;
+async fn a_connection_that_breaks_is_made_again_at_once_but_not_over_and_over() {
+    let (server, peer, mut client) = Client::connected().await;
+    // An idle connection that the server closes, as with `timeout 1`.
+    drop(peer);
+    let (cause, retries_now) = (Cause::ConnectionClosed, true);
+    assert_eq!(client.event().await, NodeEvent::Down { cause, retries_now });
+    let peer = server.admit("def", 1).await;
+    client.up().await;
+    drop(peer);
+    let (cause, retries_now) = (Cause::ConnectionClosed, false);
+    assert_eq!(client.event().await, NodeEvent::Down { cause, retries_now });
+    let _peer = server.admit("ghi", 1).await;
+    client.up().await;
+}
+
+#[tokio::test]
+async fn a_script_is_loaded_again_on_every_connection() {
+    let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, release());
     client.submit(1, release());
     peer.expect("EVAL").await;
@@ -137,19 +202,23 @@ async fn a_script_is_taught_again_on_every_connection() {
 }
 
 #[tokio::test]
-async fn a_master_that_owes_too_much_is_sent_no_more() {
+async fn a_master_with_too_many_unanswered_requests_is_sent_no_more() {
     let (_server, mut peer, mut client) = Client::connected().await;
-    for attempt in 0..16_384 {
-        client.submit(attempt, Op::acquire(*b"k", token(), 1_000));
+    for ticket in 0..16_384 {
+        client.submit(ticket, Op::acquire(*b"k", token(), 1_000));
     }
     assert!(client.vote_at_once().is_none());
     client.submit(16_384, acquire());
     let vote = client.vote_at_once().expect("known at once");
-    assert_eq!((vote.attempt, vote.answer.sent), (16_384, false));
-    assert!(format!("{vote:?}").contains("too many requests are unanswered"), "{vote:?}");
+    assert_eq!((vote.ticket, vote.answer.sent), (16_384, false));
+    let Verdict::Unknown(cause) = &vote.answer.verdict else { panic!("{vote:?}") };
+    assert_eq!(
+        cause.to_string(),
+        "not sent: 16384 requests to this master are unanswered, which is the limit"
+    );
 
     peer.say("$-1\r\n").await;
-    assert_eq!(client.answer().await, Answer::refused());
+    assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
     client.submit(16_385, acquire());
     assert!(client.vote_at_once().is_none(), "there is room for one again");
 }
@@ -174,7 +243,7 @@ async fn who_stops_driving_leaves_nobody_waiting_and_may_begin_again() {
     let mut peer = server.admit("abc", 2).await;
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
     peer.say(":0\r\n").await;
-    assert_eq!(client.up().await, 1);
+    client.up().await;
     client.submit(3, release());
     // The acquire that no socket had taken was answered unknown: it must never be sent.
     peer.expect("EVAL").await;

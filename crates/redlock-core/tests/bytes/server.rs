@@ -93,8 +93,8 @@ impl Peer {
         self.say(facts).await;
     }
 
-    pub(crate) async fn handshake_as_replica(&mut self) {
-        let facts = self.facts("abc", 1, "slave").await;
+    pub(crate) async fn handshake_as_replica(&mut self, run_id: &str) {
+        let facts = self.facts(run_id, 1, "slave").await;
         self.say(facts).await;
     }
 

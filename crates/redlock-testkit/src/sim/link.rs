@@ -3,17 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use redlock_core::{Answer, Instant, NodeState, Op, VoteSlot};
+use redlock_core::{Answer, Cause, Events, Instant, NodeEvent, Op, VoteSlot};
 
 /// How long one way takes.
 pub(super) type Delay = RangeInclusive<Duration>;
-
-pub(super) type Changed = Arc<dyn Fn() + Send + Sync>;
 
 /// A request on its way. One whose connection broke has no slot any more, and may arrive still.
 #[derive(Debug)]
@@ -40,16 +37,16 @@ pub(super) struct Link {
     pub(super) connected: bool,
     pub(super) requests: VecDeque<Request>,
     pub(super) replies: VecDeque<Reply>,
-    /// Owed answers that will never come over this connection.
+    /// Requests whose answers will never come over this connection.
     pub(super) swallowed: Vec<VoteSlot>,
-    /// Who wants to hear of a change of state, by number.
-    pub(super) listeners: Vec<(u64, Changed)>,
-    /// The state that the listeners know.
-    pub(super) told: NodeState,
+    /// Where events are reported, by number.
+    pub(super) listeners: Vec<(u64, Events)>,
+    /// Why there is no connection, as it was last reported.
+    pub(super) reported: Option<Cause>,
 }
 
 impl Link {
-    pub(super) fn new(state: NodeState) -> Self {
+    pub(super) fn new() -> Self {
         let at_once = Duration::ZERO..=Duration::ZERO;
         Self {
             request_delay: at_once.clone(),
@@ -62,7 +59,7 @@ impl Link {
             replies: VecDeque::new(),
             swallowed: Vec::new(),
             listeners: Vec::new(),
-            told: state,
+            reported: None,
         }
     }
 
@@ -92,25 +89,30 @@ impl Link {
         self.replies.push_back(Reply { slot, answer, due });
     }
 
-    /// Ends the connection and hands back the slots of all that was owed. Of the requests on
+    /// An event for each listener.
+    pub(super) fn report(&self, event: &NodeEvent) -> impl Iterator<Item = (Events, NodeEvent)> {
+        self.listeners.iter().map(|(_, events)| (events.clone(), event.clone()))
+    }
+
+    /// Ends the connection and returns the slots of all that is unanswered. Of the requests on
     /// their way the first few, by the seed, arrive all the same, later.
     #[must_use]
     pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<VoteSlot> {
         self.connected = false;
-        let mut owed: Vec<_> = self.replies.drain(..).map(|reply| reply.slot).collect();
-        owed.append(&mut self.swallowed);
-        owed.extend(self.requests.iter_mut().filter_map(|request| request.slot.take()));
+        let mut unanswered: Vec<_> = self.replies.drain(..).map(|reply| reply.slot).collect();
+        unanswered.append(&mut self.swallowed);
+        unanswered.extend(self.requests.iter_mut().filter_map(|request| request.slot.take()));
         if !self.requests.is_empty() {
             self.requests.truncate(rng.random_range(0..=self.requests.len()));
         }
-        owed
+        unanswered
     }
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link")
-            .field("state", &self.told)
+            .field("connected", &self.connected)
             .field("requests", &self.requests.len())
             .field("replies", &self.replies.len())
             .finish_non_exhaustive()

@@ -23,8 +23,8 @@ pub struct Executed {
     pub verdict: Verdict,
 }
 
-/// The longest part of a value that is told to those who do not own it.
-const HOLDER_MAX: usize = 512;
+/// The longest part of a value that is shown to a client that does not own it.
+const VALUE_MAX: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct Master {
@@ -37,9 +37,16 @@ pub(super) struct Master {
 
 #[derive(Debug)]
 struct Entry {
-    value: Vec<u8>,
+    /// None for a key that is no string.
+    value: Option<Vec<u8>>,
     /// Milliseconds on the master's clock.
     expire_at: i64,
+}
+
+impl Entry {
+    fn is(&self, token: &[u8]) -> bool {
+        self.value.as_deref() == Some(token)
+    }
 }
 
 impl Master {
@@ -69,7 +76,7 @@ impl Master {
             Verb::Acquire { px } => self.acquire(now, op, px),
             Verb::Extend { px } => self.extend(now, op, px),
             Verb::Release => self.release(op),
-            Verb::Inspect => self.told(now, op.key()).unwrap_or_else(Answer::granted),
+            Verb::Inspect => self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::Free)),
         }
     }
 
@@ -79,49 +86,49 @@ impl Master {
             return Answer::unknown(Cause::ErrorReply(error.into()));
         }
         if self.keys.contains_key(op.key()) {
-            return Answer::refused();
+            return Answer::new(Verdict::HELD);
         }
-        self.put(now, op.key(), op.token(), px);
+        self.put(now, op.key(), Some(op.token()), px);
         Answer::granted()
     }
 
     fn extend(&mut self, now: Instant, op: &Op, px: u64) -> Answer {
         let expire_at = self.deadline(now, px);
         match self.keys.get_mut(op.key()) {
-            None => Answer::refused(),
-            Some(entry) if entry.value == op.token() => {
+            None => Answer::new(Verdict::NotOurs),
+            Some(entry) if entry.is(op.token()) => {
                 entry.expire_at = entry.expire_at.max(expire_at);
                 Answer::granted()
             }
-            Some(_) => self.told(now, op.key()).unwrap_or_else(Answer::refused),
+            Some(_) => self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::NotOurs)),
         }
     }
 
     fn release(&mut self, op: &Op) -> Answer {
-        if self.keys.get(op.key()).is_some_and(|entry| entry.value == op.token()) {
+        if self.keys.get(op.key()).is_some_and(|entry| entry.is(op.token())) {
             self.keys.remove(op.key());
             return Answer::granted();
         }
-        Answer::refused()
+        Answer::new(Verdict::NotOurs)
     }
 
-    /// A refusal that says who holds the key; none when nobody does.
-    fn told(&self, now: Instant, key: &[u8]) -> Option<Answer> {
+    /// Who holds the key; none when it is free.
+    fn held(&self, now: Instant, key: &[u8]) -> Option<Answer> {
         let entry = self.keys.get(key)?;
-        let holder = entry.value[..entry.value.len().min(HOLDER_MAX)].to_vec();
+        let value = entry.value.as_ref().map(|value| &value[..value.len().min(VALUE_MAX)]);
         let left = entry.expire_at - self.clock.millis(now);
         let left = Duration::from_millis(left.max(0).unsigned_abs());
-        Some(Answer::refused().held_by(holder, Some(left)))
+        Some(Answer::held(value, Some(left)))
     }
 
-    pub(super) fn put(&mut self, now: Instant, key: &[u8], value: &[u8], px: u64) {
+    pub(super) fn put(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>, px: u64) {
         let expire_at = self.deadline(now, px);
-        self.keys.insert(key.to_vec(), Entry { value: value.to_vec(), expire_at });
+        self.keys.insert(key.to_vec(), Entry { value: value.map(<[u8]>::to_vec), expire_at });
     }
 
     pub(super) fn holder(&self, now: Instant, key: &[u8]) -> Option<&[u8]> {
         let entry = self.keys.get(key).filter(|entry| self.alive(now, entry))?;
-        Some(&entry.value)
+        entry.value.as_deref()
     }
 
     pub(super) fn count(&self, now: Instant) -> usize {

@@ -1,0 +1,245 @@
+//! One connection in use: moves bytes between the wire and the socket.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use redis::Value;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::RedisNode;
+use super::reply::{self, Garbage};
+use super::stream::{LAST_WORDS, Stream, cause, not_connected};
+use super::wire::{Settled, Wire};
+use crate::{Answer, Cause, Instant, Verdict, VoteSlot};
+
+pub(super) struct Pump<'a> {
+    node: &'a RedisNode,
+    stream: Box<dyn Stream>,
+    writing: Vec<u8>,
+    written: usize,
+    reading: Vec<u8>,
+    filled: usize,
+    votes: Vec<(VoteSlot, Answer)>,
+    stall: Option<Pin<Box<Sleep>>>,
+    /// Why no more can be sent, and how long there may still be something to read.
+    broken: Option<(Cause, Pin<Box<Sleep>>)>,
+}
+
+impl<'a> Pump<'a> {
+    pub(super) fn new(node: &'a RedisNode, stream: Box<dyn Stream>) -> Self {
+        Self {
+            node,
+            stream,
+            writing: Vec::new(),
+            written: 0,
+            reading: vec![0; 4096],
+            filled: 0,
+            votes: Vec::new(),
+            stall: None,
+            broken: None,
+        }
+    }
+
+    /// Serves the connection until it is of no use any more, and returns why.
+    pub(super) async fn run(mut self) -> Cause {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
+        loop {
+            let oldest = self.take(cx);
+            if self.broken.is_none()
+                && let Err(error) = self.write(cx)
+            {
+                self.broken = Some((cause(&error), Box::pin(sleep(LAST_WORDS))));
+            }
+            match (self.read(cx), &mut self.broken) {
+                (Poll::Ready(Ok(())), _) => {}
+                (Poll::Ready(Err(cause)), _) => return Poll::Ready(cause),
+                (Poll::Pending, None) => return self.watch(cx, oldest),
+                (Poll::Pending, Some((cause, timer))) => {
+                    ready!(timer.as_mut().poll(cx));
+                    return Poll::Ready(cause.clone());
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
+        if self.written == self.writing.len() {
+            self.writing.clear();
+            self.written = 0;
+        }
+        self.node.wire().take(&mut self.writing, cx.waker())
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.written < self.writing.len() {
+            let rest = &self.writing[self.written..];
+            match Pin::new(&mut self.stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Poll::Ready(Ok(len)) => self.written += len,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Reads once, and counts the replies that have come. Ready when there may be more to do.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Cause>> {
+        if self.filled == self.reading.len() {
+            self.reading.resize(self.filled * 2, 0);
+        }
+        let mut buffer = ReadBuf::new(&mut self.reading[self.filled..]);
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer));
+        let len = buffer.filled().len();
+        Poll::Ready(match read {
+            Err(error) => Err(cause(&error)),
+            Ok(()) if len == 0 => Err(Cause::ConnectionClosed),
+            Ok(()) => {
+                self.filled += len;
+                let outcome = self.settle();
+                let now = self.node.clock.now();
+                self.votes.drain(..).for_each(|(slot, answer)| slot.cast_at(answer, now));
+                outcome
+            }
+        })
+    }
+
+    /// Takes whole replies out of what was read. Votes are cast once the wire is free again.
+    fn settle(&mut self) -> Result<(), Cause> {
+        let mut at = 0;
+        let mut wire = self.node.wire();
+        let outcome = loop {
+            let rest = &self.reading[at..self.filled];
+            let len = match reply::len(rest) {
+                Ok(Some(len)) => len,
+                Ok(None) => break Ok(()),
+                Err(Garbage) => break Err(garbage()),
+            };
+            at += len;
+            if let Err(cause) = count(&rest[..len], &mut wire, &mut self.votes) {
+                break Err(cause);
+            }
+        };
+        drop(wire);
+        self.reading.copy_within(at..self.filled, 0);
+        self.filled -= at;
+        outcome
+    }
+
+    /// Ends a connection with a request that is unanswered for too long: it may lead nowhere.
+    fn watch(&mut self, cx: &mut Context<'_>, oldest: Option<Instant>) -> Poll<Cause> {
+        let limit = self.node.stall_timeout;
+        loop {
+            match (&mut self.stall, oldest) {
+                (None, None) => return Poll::Pending,
+                (None, Some(since)) => {
+                    let waited = self.node.clock.now().saturating_since(since);
+                    if waited >= limit {
+                        return Poll::Ready(Cause::TimedOut);
+                    }
+                    self.stall = Some(Box::pin(sleep(limit - waited)));
+                }
+                // A timer that outlives what it was set for is left to run out: setting it anew
+                // for every request would cost more than one look a second.
+                (Some(stall), _) => {
+                    ready!(stall.as_mut().poll(cx));
+                    self.stall = None;
+                }
+            }
+        }
+    }
+}
+
+/// Counts one whole reply. An error ends the connection.
+fn count(reply: &[u8], wire: &mut Wire, votes: &mut Vec<(VoteSlot, Answer)>) -> Result<(), Cause> {
+    // A push answers no request; this connection has subscribed to nothing.
+    if reply.starts_with(b">") {
+        return Ok(());
+    }
+    match wire.settle(reply::parse(reply).map_err(|Garbage| garbage())?) {
+        Settled::Vote(slot, answer) => {
+            let demoted = demoted(&answer);
+            votes.push((slot, answer));
+            demoted.map_or(Ok(()), Err)
+        }
+        Settled::Again => Ok(()),
+        Settled::Garbage(slot) => {
+            votes.push((slot, Answer::unknown(Cause::ConnectionClosed)));
+            Err(garbage())
+        }
+        // A server says so why it hangs up.
+        Settled::Unasked(Value::ServerError(error)) => Err(reply::refusal(&error)),
+        Settled::Unasked(_) => Err(garbage()),
+    }
+}
+
+fn garbage() -> Cause {
+    not_connected("it sent what is no reply of a Redis")
+}
+
+/// A server that is no master any more: only a new connection can find the right one.
+fn demoted(answer: &Answer) -> Option<Cause> {
+    match &answer.verdict {
+        Verdict::Unknown(cause @ Cause::Demoted(_)) => Some(cause.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::super::handshake::Identity;
+    use super::super::stream::Closed;
+    use super::*;
+    use crate::{Clock, Facts, Node, NodeEvent, Op, RedisSetup, Sink, Token, Vote};
+
+    #[derive(Default)]
+    struct Votes(Mutex<Vec<Answer>>);
+
+    impl Sink for Votes {
+        fn vote(&self, vote: Vote) {
+            self.0.lock().unwrap().push(vote.answer);
+        }
+
+        fn event(&self, _: usize, _: NodeEvent) {}
+    }
+
+    /// A node that has sent an acquire over a connection on which no more can be sent, what was
+    /// answered to it, and why the connection ended.
+    async fn closed_after(said: &'static [u8]) -> (Vec<Answer>, Cause) {
+        let setup = RedisSetup::new(Clock::paused(), LAST_WORDS);
+        let node = RedisNode::new("redis://127.0.0.1:1", &setup).unwrap();
+        let facts = Facts::master("abc");
+        node.wire().up(Identity { facts, client_id: 1, native: None });
+        let (votes, token) = (Arc::new(Votes::default()), Token::parse("t").unwrap());
+        let slot = VoteSlot::new(votes.clone(), 0, 0, setup.clock.now());
+        node.submit(Op::acquire(*b"k", token, 1), slot);
+        let cause = Pump::new(&node, Box::new(Closed(said))).run().await;
+        (std::mem::take(&mut *votes.0.lock().unwrap()), cause)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_said_counts_though_no_more_can_be_sent() {
+        let (answers, cause) = closed_after(b"+OK\r\n").await;
+        assert_eq!((answers, cause), (vec![Answer::granted()], Cause::ConnectionClosed));
+        let (answers, cause) = closed_after(b"").await;
+        assert_eq!((answers, cause), (vec![], Cause::ConnectionClosed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_that_answers_no_request_is_why_the_connection_ended() {
+        let (answers, cause) = closed_after(b"+OK\r\n-ERR max number of clients reached\r\n").await;
+        assert_eq!(answers, [Answer::granted()]);
+        assert_eq!(cause, Cause::ErrorReply("ERR max number of clients reached".into()));
+    }
+}

@@ -181,6 +181,13 @@ pub struct Vote {
     pub answer: Answer,
 }
 
+impl Vote {
+    /// The answer of `master` to a request that was made at `sent_at` and never submitted.
+    pub fn new(master: usize, ticket: u128, sent_at: Instant, answer: Answer) -> Self {
+        Self { master, ticket, sent_at, read_at: None, answer }
+    }
+}
+
 /// The right to cast one vote.
 ///
 /// A slot that is dropped uncast casts *unknown*: no way through the code can lose a vote.

@@ -189,8 +189,8 @@ impl Driver {
             }
             // Behind a release only the explanation of a lost attempt wants to know.
             Stage::Release { explains: Some(inspection), .. } => {
-                let latency = now.saturating_since(vote.sent_at);
-                self.attempt_explained(*inspection, vote, latency);
+                let (inspection, latency) = (*inspection, now.saturating_since(vote.sent_at));
+                self.attempt_explained(inspection, vote, latency);
             }
             Stage::Release { .. } | Stage::Changing => {}
         }

@@ -6,6 +6,7 @@ use redlock_core::Instant;
 
 use super::acquire::answer;
 use super::command::CloseReply;
+use super::release::Unacknowledged;
 use super::ticket::{LockId, RequestId};
 use super::timers::Due;
 use super::{Driver, Lock, Stage};
@@ -163,9 +164,7 @@ impl Driver {
         self.inspections.clear();
         self.line.clear();
         self.timers.clear();
-        for queue in &mut self.unacknowledged {
-            queue.clear();
-        }
+        self.unacknowledged.iter_mut().for_each(Unacknowledged::clear);
         self.release_callers();
     }
 

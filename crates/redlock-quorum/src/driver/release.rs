@@ -44,6 +44,14 @@ pub(super) struct Unacknowledged {
     forgotten: u64,
 }
 
+impl Unacknowledged {
+    /// The releases themselves stay in the table.
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.is_scheduled = false;
+    }
+}
+
 impl Driver {
     /// The holder is done.
     pub(super) fn release(&mut self, id: LockId, reply: Option<ReleaseReply>) {

@@ -9,7 +9,7 @@ use redlock_testkit::{Direction, RedisServer};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::lab::{
+use crate::lab::{again, 
     calls, eventually, hasty, in_time, masters, ms, no_key_is_left, patient, secs, urls_of, value,
     warm_up,
 };
@@ -182,7 +182,7 @@ async fn a_resumption_dropped_anywhere_leaves_the_lease_or_releases_it() {
     let mut ended = 0;
     for turns in 0..TURNS {
         let lease = redlock.lock(format!("resumed:{turns}")).await.unwrap().into_lease();
-        let resumed = dropped_after(turns, redlock.resume(lease.clone())).await;
+        let resumed = dropped_after(turns, redlock.resume(again(&lease))).await;
         ended += usize::from(resumed.is_some_and(|resumed| resumed.is_ok()));
         match in_time(redlock.release(lease)).await {
             Ok(()) | Err(ReleaseError::NotOurs { .. }) => {}

@@ -272,7 +272,7 @@ async fn a_restart_without_data_is_told_to_a_holder_that_is_connected() {
         let duel = Duel::begin(without).await;
         duel.masters[2..2 + broken].iter().for_each(|master| master.crash_and_restart(false));
         settle().await;
-        assert_eq!(duel.guard.check().unwrap_err().reason, LostReason::NotOurs);
+        assert_eq!(duel.guard.check().unwrap_err().reason, LostReason::DataLost);
     }
 }
 

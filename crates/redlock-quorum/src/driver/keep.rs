@@ -20,12 +20,14 @@ impl Driver {
             return;
         };
         tenure.scheduled = None;
-        let extend = tenure.lease.tick(now, random);
+        let step = tenure.lease.tick(now, random);
         tenure.cell.write_terms(&tenure.lease);
-        if let Some(extend) = extend {
+        tenure.cell.write_all(tenure.lease.ledger());
+        self.publish(id, now);
+        self.readd(id, step.readd, now);
+        if let Some(extend) = step.extend {
             self.send_extension(id, extend, now);
         }
-        self.publish(id, now);
     }
 
     /// The holder wants more time, now and from each extension that follows.
@@ -70,19 +72,18 @@ impl Driver {
         if let Some(extended) = step.extended {
             self.answer_extension(id, number, extended);
         }
-        if step.readd && self.closing.is_none() {
-            self.readd(id, vote.master, now);
-        }
+        self.readd(id, step.readd, now);
     }
 
-    /// A master has lost the key of a lease, and no other holds it there. While the lease is valid
-    /// no other can hold a quorum, so the key may be set again.
-    fn readd(&mut self, id: LockId, master: usize, now: Instant) {
+    /// Masters have lost the key of a lease, and no other holds it there: they are given it again.
+    fn readd(&mut self, id: LockId, masters: MasterSet, now: Instant) {
+        if masters.is_empty() || self.closing.is_some() {
+            return;
+        }
         let Some(Lock { key, token, stage: Stage::Lease(tenure), .. }) = self.locks.get(id) else {
             return;
         };
         let op = Op::acquire(key.clone(), token.clone(), tenure.lease.timing().px);
-        let masters = MasterSet::from_iter([master]);
         for vote in self.masters.send(&op, masters, Ticket::Readd(id), now) {
             self.vote(&vote);
         }

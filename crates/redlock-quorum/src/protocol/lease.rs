@@ -62,6 +62,8 @@ struct Extension {
     validity: Duration,
     tally: Tally,
     unanswered: MasterSet,
+    /// Masters that have no key: they may be given ours again.
+    missing: MasterSet,
     is_awaited: bool,
 }
 
@@ -72,11 +74,13 @@ pub(crate) struct Extend {
     pub(crate) masters: MasterSet,
 }
 
-/// What follows from the answer to an extension.
+/// What follows from an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// The master has no key: it may be given ours again.
-    pub(crate) readd: bool,
+    /// An extension is to be sent.
+    pub(crate) extend: Option<Extend>,
+    /// These masters have no key: they are given ours again.
+    pub(crate) readd: MasterSet,
     /// The holder that waits for this extension gets this answer.
     pub(crate) extended: Option<Extended>,
 }
@@ -205,21 +209,22 @@ impl HeldLease {
     }
 
     /// Time has passed. `random`, from 0 to 1, draws the pause after a failure.
-    pub(crate) fn tick(&mut self, now: Instant, random: f64) -> Option<Extend> {
+    pub(crate) fn tick(&mut self, now: Instant, random: f64) -> Step {
         self.settle(now);
         if self.due().is_none_or(|due| due > now) {
-            return None;
+            return Step::default();
         }
         match self.keeper {
             Keeper::Asked { failures, .. } => {
-                self.give_up_waiting();
                 let until = now.saturating_add(self.pause(failures, random));
                 self.keeper = Keeper::Pausing { until, failures: failures.saturating_add(1) };
-                None
+                Step { readd: self.give_up_waiting(), ..Step::default() }
             }
-            Keeper::Pausing { failures, .. } => self.keep(now, failures),
-            Keeper::Due(_) => self.keep(now, 0),
-            Keeper::Off => None,
+            Keeper::Pausing { failures, .. } => {
+                Step { extend: self.keep(now, failures), ..Step::default() }
+            }
+            Keeper::Due(_) => Step { extend: self.keep(now, 0), ..Step::default() },
+            Keeper::Off => Step::default(),
         }
     }
 
@@ -252,6 +257,7 @@ impl HeldLease {
             validity: self.timing.ttl.validity(),
             tally: Tally::new(self.ledger.masters()),
             unanswered: masters,
+            missing: MasterSet::EMPTY,
             is_awaited,
         });
         Extend { number: self.last_number, masters }
@@ -277,11 +283,31 @@ impl HeldLease {
         }
         self.settle(now);
         self.reschedule(now);
-        let readd = answer.verdict == Verdict::NotOurs && self.deadline().is_some();
-        if readd {
-            self.ledger.expose(master);
+        let readd = self.missing(number);
+        Step { extend: None, readd, extended: self.concluded(number) }
+    }
+
+    /// The masters that the extension `number` found without a key, once its outcome is certain:
+    /// a lease that is lost with the next answer gives nothing back.
+    fn missing(&mut self, number: u32) -> MasterSet {
+        let is_certain = |one: &&mut Extension| {
+            one.number == number
+                && (one.unanswered.is_empty() || one.tally.decision() == Decision::Won)
+        };
+        let missing = match self.extensions.iter_mut().find(is_certain) {
+            Some(extension) => std::mem::take(&mut extension.missing),
+            None => MasterSet::EMPTY,
+        };
+        self.give_back(missing)
+    }
+
+    /// Keys are set again only while the lease is valid: no other can hold a quorum then.
+    fn give_back(&mut self, missing: MasterSet) -> MasterSet {
+        if self.deadline().is_none() {
+            return MasterSet::EMPTY;
         }
-        Step { readd, extended: self.concluded(number) }
+        missing.iter().for_each(|master| self.ledger.expose(master));
+        missing
     }
 
     /// The answer of `master` to a `SET` that gives the key back to it. It counts from when it was
@@ -335,6 +361,9 @@ impl HeldLease {
             return Duration::ZERO;
         };
         extension.unanswered.remove(master);
+        if *verdict == Verdict::NotOurs {
+            extension.missing.insert(master);
+        }
         if extension.tally.pending() > 0 {
             extension.tally.count(verdict);
         }
@@ -389,11 +418,13 @@ impl HeldLease {
         confirmed.saturating_add(self.timing.ttl.get() / 3)
     }
 
-    /// Masters that have not answered the latest extension in time are written down as such.
-    fn give_up_waiting(&mut self) {
-        if let Some(extension) = self.extensions.last() {
-            self.ledger.time_out(extension.unanswered);
-        }
+    /// Masters that have not answered the latest extension in time are written down as such, and
+    /// are not waited for by those that have no key.
+    fn give_up_waiting(&mut self) -> MasterSet {
+        let Some(extension) = self.extensions.last_mut() else { return MasterSet::EMPTY };
+        let (unanswered, missing) = (extension.unanswered, std::mem::take(&mut extension.missing));
+        self.ledger.time_out(unanswered);
+        self.give_back(missing)
     }
 
     fn pause(&self, failures: u32, random: f64) -> Duration {

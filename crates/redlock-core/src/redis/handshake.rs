@@ -93,11 +93,17 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
+    /// The next reply; none when it is not complete yet.
     fn take(&mut self) -> Result<Option<Value>, Garbage> {
-        let Some(len) = reply::len(&self.unread)? else { return Ok(None) };
-        let reply = reply::parse(&self.unread[..len])?;
-        self.unread.drain(..len);
-        Ok(Some(reply))
+        while let Some(len) = reply::len(&self.unread)? {
+            let bytes = &self.unread[..len];
+            let reply = if reply::is_aside(bytes) { None } else { Some(reply::parse(bytes)?) };
+            self.unread.drain(..len);
+            if reply.is_some() {
+                return Ok(reply);
+            }
+        }
+        Ok(None)
     }
 
     async fn read(&mut self) -> Result<(), Cause> {

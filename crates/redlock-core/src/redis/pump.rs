@@ -15,6 +15,9 @@ use super::stream::{LAST_WORDS, Stream, cause, not_connected};
 use super::wire::{Settled, Wire};
 use crate::{Answer, Cause, Instant, Verdict, VoteSlot};
 
+/// Bytes that were written, and are not worth to be forgotten before the rest is written, too.
+const COMPACT_MIN: usize = 1 << 16;
+
 pub(super) struct Pump<'a> {
     node: &'a RedisNode,
     stream: Box<dyn Stream>,
@@ -69,10 +72,7 @@ impl<'a> Pump<'a> {
     }
 
     fn take(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
-        if self.written == self.writing.len() {
-            self.writing.clear();
-            self.written = 0;
-        }
+        compact(&mut self.writing, &mut self.written);
         self.node.wire().take(&mut self.writing, cx.waker())
     }
 
@@ -159,10 +159,19 @@ impl<'a> Pump<'a> {
     }
 }
 
+/// Forgets what the socket has taken. While it takes less than there is to send, only now and then:
+/// the rest must be moved for it.
+fn compact(writing: &mut Vec<u8>, written: &mut usize) {
+    let is_worth_it = *written >= COMPACT_MIN && *written >= writing.len() / 2;
+    if *written == writing.len() || is_worth_it {
+        writing.drain(..std::mem::take(written));
+    }
+}
+
 /// Counts one whole reply. An error ends the connection.
 fn count(reply: &[u8], wire: &mut Wire, votes: &mut Vec<(VoteSlot, Answer)>) -> Result<(), Cause> {
-    // A push answers no request; this connection has subscribed to nothing.
-    if reply.starts_with(b">") {
+    // This connection has subscribed to nothing.
+    if reply::is_aside(reply) {
         return Ok(());
     }
     match wire.settle(reply::parse(reply).map_err(|Garbage| garbage())?) {
@@ -226,6 +235,21 @@ mod tests {
         node.submit(Op::acquire(*b"k", token, 1), slot);
         let cause = Pump::new(&node, Box::new(Closed(said))).run().await;
         (std::mem::take(&mut *votes.0.lock().unwrap()), cause)
+    }
+
+    #[test]
+    fn what_was_written_is_forgotten_though_the_socket_never_takes_all() {
+        let (mut writing, mut written, mut sent) = (Vec::new(), 0, 0_u32);
+        for step in 0..100_000_u32 {
+            writing.extend_from_slice(&step.to_be_bytes());
+            // One request stays behind.
+            while writing.len() - written > 4 {
+                assert_eq!(writing[written..written + 4], sent.to_be_bytes());
+                (written, sent) = (written + 4, sent + 1);
+            }
+            compact(&mut writing, &mut written);
+            assert!(writing.len() <= COMPACT_MIN + 4);
+        }
     }
 
     #[tokio::test(start_paused = true)]

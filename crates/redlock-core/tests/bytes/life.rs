@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Facts, NodeEvent, Op, Verdict};
+use redlock_core::{Answer, Cause, Facts, NodeEvent, Op, Role, Verdict};
 
-use crate::client::{Client, acquire, release, setup, token};
-use crate::server::{PATIENCE, Server};
+use crate::client::{Client, acquire, inspect, release, setup, token};
+use crate::server::{PATIENCE, Server, bulk};
 
 fn lost() -> Answer {
     Answer::unknown(Cause::ConnectionClosed)
@@ -157,6 +157,36 @@ async fn a_process_that_comes_back_behind_a_proxy_is_remembered() {
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
     peer.say(":1\r\n").await;
     assert!(client.up().await.is_barred);
+}
+
+#[tokio::test]
+async fn a_replica_is_looked_at_again_until_it_is_a_master() {
+    let server = Server::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    peer.handshake_as_replica("abc").await;
+    assert_eq!(client.up().await.role, Role::Replica);
+    for reply in [bulk("role:slave\r\n"), "-NOPERM not now\r\n".to_owned()] {
+        assert_eq!(peer.expect("INFO").await[1..], ["replication"]);
+        client.submit(0, inspect());
+        peer.command().await.expect("the request");
+        peer.say(reply + ":0\r\n").await;
+        assert_eq!(client.answer().await, Answer::new(Verdict::Free));
+    }
+    client.submit(1, acquire());
+    peer.expect("SET").await;
+    let readonly = "READONLY You can't write against a read only replica.";
+    peer.say(format!("-{readonly}\r\n")).await;
+    assert_eq!(client.answer().await, Answer::unknown(Cause::Demoted(readonly.into())));
+    peer.expect("INFO").await;
+    assert_eq!(client.event_at_once(), None, "nothing has changed so far");
+    peer.say(bulk("role:master\r\n")).await;
+    let changed = client.down().await;
+    assert!(changed.to_string().contains("role"), "{changed}");
+    let mut peer = server.admit("abc", 2).await;
+    peer.expect("CLIENT").await;
+    peer.say(":1\r\n").await;
+    assert_eq!(client.up().await.role, Role::Master);
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redlock_core::{Answer, Cause, Facts, NodeEvent, Op, Role, Verdict};
+use redlock_testkit::lab::{PATIENCE, ScriptedServer, bulk};
 
 use crate::client::{Client, acquire, inspect, release, setup, token};
-use crate::server::{PATIENCE, Server, bulk};
 
 fn lost() -> Answer {
     Answer::unknown(Cause::ConnectionClosed)
@@ -13,7 +13,7 @@ fn lost() -> Answer {
 
 #[tokio::test]
 async fn nothing_is_sent_before_the_node_is_driven() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::new(&server.url(), &setup(PATIENCE));
     client.submit(0, acquire());
     let answer = client.vote_at_once().expect("known at once").answer;
@@ -52,7 +52,7 @@ async fn a_connection_that_ends_leaves_all_its_requests_unknown() {
 
 #[tokio::test]
 async fn a_connection_that_has_become_silent_is_replaced() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::impatient(&server.url(), Duration::from_millis(500));
     let mut silent = server.admit("abc", 1).await;
     client.up().await;
@@ -67,7 +67,7 @@ async fn a_connection_that_has_become_silent_is_replaced() {
 
 #[tokio::test]
 async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let connect_timeout = Duration::from_millis(300);
     let mut setup = setup(connect_timeout);
     setup.stall_timeout = PATIENCE;
@@ -86,7 +86,7 @@ async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
 
 #[tokio::test]
 async fn a_connection_without_requests_may_be_silent() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let limit = Duration::from_millis(300);
     let mut client = Client::impatient(&server.url(), limit);
     let mut peer = server.admit("abc", 1).await;
@@ -161,7 +161,7 @@ async fn a_process_that_comes_back_behind_a_proxy_is_remembered() {
 
 #[tokio::test]
 async fn a_replica_is_looked_at_again_until_it_is_a_master() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     peer.handshake_as_replica("abc").await;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redlock_core::{Answer, Cause, NodeEvent, Op, Role, Verdict};
+use redlock_testkit::lab::{KNOWS_NONE, Peer, ScriptedServer, bulk};
 
 use crate::client::{Client, acquire, inspect, release, token};
-use crate::server::{KNOWS_NONE, Peer, Server, bulk};
 
 fn held(holder: &[u8], millis: u64) -> Answer {
     Answer::held(Some(holder), Some(Duration::from_millis(millis)))
@@ -130,7 +130,7 @@ async fn a_push_is_skipped_wherever_it_comes() {
 
 #[tokio::test]
 async fn an_attribute_is_skipped_and_no_reply() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
@@ -190,8 +190,8 @@ async fn a_script_that_is_unknown_even_with_its_text_is_an_error() {
 }
 
 /// A master that says of one of two commands that it has it.
-async fn connected_to_one_that_knows(what: &str) -> (Server, Peer, Client) {
-    let server = Server::bind().await;
+async fn connected_to_one_that_knows(what: &str) -> (ScriptedServer, Peer, Client) {
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlock_core::{
-    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Sink, Token, Verb, Verdict, Vote,
-    VoteSlot,
+    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Role, Sink, Token, Verb, Verdict,
+    Vote, VoteSlot,
 };
 use redlock_testkit::{SimNode, SimNodes};
 use tokio::time::sleep;
@@ -370,4 +370,35 @@ fn votes_come_before_the_end_of_their_connection_is_reported() {
     node.submit(acquire(1_000), VoteSlot::new(order.clone(), 0, 0, Instant::ORIGIN));
     node.crash_and_restart(true);
     assert_eq!(*order.0.lock().unwrap(), ["up", "vote", "down", "up"]);
+}
+
+#[test]
+fn a_server_that_became_a_replica_says_so_and_takes_no_write() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let _driving = seen.drive(&node);
+    let before = seen.up();
+    node.set_role(Role::Replica);
+    let after = seen.events().pop();
+    let mut expected = before.clone();
+    expected.role = Role::Replica;
+    assert_eq!(after, Some(NodeEvent::Up(expected)));
+    seen.submit(&node, 0, acquire(1_000));
+    seen.submit(&node, 1, Op::inspect(KEY));
+    let answers = seen.answers();
+    assert!(matches!(answers[0].verdict, Verdict::Unknown(Cause::Demoted(_))), "{answers:?}");
+    assert_eq!(answers[1], Answer::new(Verdict::Free));
+    node.set_role(Role::Master);
+    assert_eq!(seen.events().pop(), Some(NodeEvent::Up(before)));
+}
+
+#[test]
+fn two_addresses_of_one_master_have_one_identity() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let twin = node.alias("twin:6379");
+    assert_eq!(twin.name(), "twin:6379");
+    let _driving = [seen.drive(&node), seen.drive(&twin)];
+    let events = seen.events();
+    assert_eq!(events[0], events[1]);
+    seen.submit(&node, 0, acquire(60_000));
+    assert_eq!(twin.keys(), 1);
 }

@@ -93,11 +93,17 @@ impl<'a> Talk<'a> {
         Ok(())
     }
 
+    /// The next reply; none when it is not complete yet.
     fn take(&mut self) -> Result<Option<Value>, Garbage> {
-        let Some(len) = reply::len(&self.unread)? else { return Ok(None) };
-        let reply = reply::parse(&self.unread[..len])?;
-        self.unread.drain(..len);
-        Ok(Some(reply))
+        while let Some(len) = reply::len(&self.unread)? {
+            let bytes = &self.unread[..len];
+            let reply = if reply::is_aside(bytes) { None } else { Some(reply::parse(bytes)?) };
+            self.unread.drain(..len);
+            if reply.is_some() {
+                return Ok(reply);
+            }
+        }
+        Ok(None)
     }
 
     async fn read(&mut self) -> Result<(), Cause> {
@@ -144,7 +150,7 @@ fn native(reply: &Value) -> Option<Native> {
     if has(0) { Some(Native::DelIfEq) } else { has(1).then_some(Native::DelEx) }
 }
 
-fn info(section: &str) -> Cmd {
+pub(super) fn info(section: &str) -> Cmd {
     cmd("INFO").arg(section).clone()
 }
 
@@ -161,26 +167,27 @@ fn identify(replies: Vec<Value>, native: Option<Native>) -> Result<Identity, Cau
     let [client_id, server, replication] = replies.as_slice() else {
         return Err(not_connected("not a Redis"));
     };
-    let (server, replication) = (text(server)?, text(replication)?);
+    let server = text(server)?;
     // Valkey has given the field a name of its own.
     let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
     let (Some(run_id), Value::Int(client_id)) = (field(&server, "run_id"), client_id) else {
         return Err(not_connected("INFO server does not contain its run_id"));
     };
     let facts = Facts {
-        role: role(&replication),
+        role: role(replication)?,
         is_cluster: modes.contains(&Some("cluster")),
         ..Facts::master(run_id)
     };
     Ok(Identity { facts, client_id: *client_id, native })
 }
 
-fn role(replication: &str) -> Role {
-    match field(replication, "role") {
+/// The role that `INFO replication` says.
+pub(super) fn role(replication: &Value) -> Result<Role, Cause> {
+    Ok(match field(&text(replication)?, "role") {
         Some("master") => Role::Master,
         Some("slave") => Role::Replica,
         _ => Role::Other,
-    }
+    })
 }
 
 fn text(reply: &Value) -> Result<String, Cause> {

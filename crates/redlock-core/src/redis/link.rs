@@ -69,9 +69,10 @@ impl Link {
         match opened.unwrap_or(Err(Cause::TimedOut)) {
             Err(cause) => (cause, false),
             Ok((stream, identity)) => {
+                let role = identity.facts.role;
                 let facts = self.node.wire().up(identity);
                 self.events.report(NodeEvent::Up(facts));
-                (Pump::new(&self.node, stream).run().await, true)
+                (Pump::new(&self.node, stream, role).run().await, true)
             }
         }
     }

@@ -4,16 +4,21 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use redis::Value;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
 use super::RedisNode;
+use super::handshake;
 use super::reply::{self, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, not_connected};
 use super::wire::{Settled, Wire};
-use crate::{Answer, Cause, Instant, Verdict, VoteSlot};
+use crate::{Answer, Cause, Role, Verdict, VoteSlot};
+
+/// Bytes that were written, and are not worth to be forgotten before the rest is written, too.
+const COMPACT_MIN: usize = 1 << 16;
 
 pub(super) struct Pump<'a> {
     node: &'a RedisNode,
@@ -24,12 +29,16 @@ pub(super) struct Pump<'a> {
     filled: usize,
     votes: Vec<(VoteSlot, Answer)>,
     stall: Option<Pin<Box<Sleep>>>,
+    /// What the server was when the connection was made, and the next time to ask again. A master
+    /// is not asked: it says so in its answers when it is none any more.
+    other: Option<(Role, Interval)>,
     /// Why no more can be sent, and how long there may still be something to read.
     broken: Option<(Cause, Pin<Box<Sleep>>)>,
 }
 
 impl<'a> Pump<'a> {
-    pub(super) fn new(node: &'a RedisNode, stream: Box<dyn Stream>) -> Self {
+    /// For a connection to a server in this role.
+    pub(super) fn new(node: &'a RedisNode, stream: Box<dyn Stream>, role: Role) -> Self {
         Self {
             node,
             stream,
@@ -39,6 +48,7 @@ impl<'a> Pump<'a> {
             filled: 0,
             votes: Vec::new(),
             stall: None,
+            other: (role != Role::Master).then(|| (role, pace())),
             broken: None,
         }
     }
@@ -50,6 +60,7 @@ impl<'a> Pump<'a> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
         loop {
+            self.look_again(cx);
             let oldest = self.take(cx);
             if self.broken.is_none()
                 && let Err(error) = self.write(cx)
@@ -68,11 +79,16 @@ impl<'a> Pump<'a> {
         }
     }
 
-    fn take(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
-        if self.written == self.writing.len() {
-            self.writing.clear();
-            self.written = 0;
+    fn look_again(&mut self, cx: &mut Context<'_>) {
+        if let Some((_, pace)) = &mut self.other {
+            while pace.poll_tick(cx).is_ready() {
+                self.node.wire().look(self.node.clock.now());
+            }
         }
+    }
+
+    fn take(&mut self, cx: &mut Context<'_>) -> Option<crate::Instant> {
+        compact(&mut self.writing, &mut self.written);
         self.node.wire().take(&mut self.writing, cx.waker())
     }
 
@@ -125,7 +141,8 @@ impl<'a> Pump<'a> {
                 Err(Garbage) => break Err(garbage()),
             };
             at += len;
-            if let Err(cause) = count(&rest[..len], &mut wire, &mut self.votes) {
+            let role = self.other.as_ref().map_or(Role::Master, |(role, _)| *role);
+            if let Err(cause) = count(&rest[..len], &mut wire, &mut self.votes, role) {
                 break Err(cause);
             }
         };
@@ -136,7 +153,7 @@ impl<'a> Pump<'a> {
     }
 
     /// Ends a connection with a request that is unanswered for too long: it may lead nowhere.
-    fn watch(&mut self, cx: &mut Context<'_>, oldest: Option<Instant>) -> Poll<Cause> {
+    fn watch(&mut self, cx: &mut Context<'_>, oldest: Option<crate::Instant>) -> Poll<Cause> {
         let limit = self.node.stall_timeout;
         loop {
             match (&mut self.stall, oldest) {
@@ -159,15 +176,38 @@ impl<'a> Pump<'a> {
     }
 }
 
+/// How often a server that is no master is asked again.
+fn pace() -> Interval {
+    const PACE: Duration = Duration::from_secs(1);
+    let mut pace = interval_at(Instant::now() + PACE, PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace
+}
+
+/// Forgets what the socket has taken. While it takes less than there is to send, only now and then:
+/// the rest must be moved for it.
+fn compact(writing: &mut Vec<u8>, written: &mut usize) {
+    let is_worth_it = *written >= COMPACT_MIN && *written >= writing.len() / 2;
+    if *written == writing.len() || is_worth_it {
+        writing.drain(..std::mem::take(written));
+    }
+}
+
 /// Counts one whole reply. An error ends the connection.
-fn count(reply: &[u8], wire: &mut Wire, votes: &mut Vec<(VoteSlot, Answer)>) -> Result<(), Cause> {
-    // A push answers no request; this connection has subscribed to nothing.
-    if reply.starts_with(b">") {
+fn count(
+    reply: &[u8],
+    wire: &mut Wire,
+    votes: &mut Vec<(VoteSlot, Answer)>,
+    role: Role,
+) -> Result<(), Cause> {
+    // This connection has subscribed to nothing.
+    if reply::is_aside(reply) {
         return Ok(());
     }
     match wire.settle(reply::parse(reply).map_err(|Garbage| garbage())?) {
         Settled::Vote(slot, answer) => {
-            let demoted = demoted(&answer);
+            // Only a new connection can find the right server, unless this one never was a master.
+            let demoted = demoted(&answer).filter(|_| role == Role::Master);
             votes.push((slot, answer));
             demoted.map_or(Ok(()), Err)
         }
@@ -176,6 +216,10 @@ fn count(reply: &[u8], wire: &mut Wire, votes: &mut Vec<(VoteSlot, Answer)>) -> 
             votes.push((slot, Answer::unknown(Cause::ConnectionClosed)));
             Err(garbage())
         }
+        Settled::Look(reply) => match handshake::role(&reply) {
+            Ok(now) if now != role => Err(not_connected("the role of the server has changed")),
+            _ => Ok(()),
+        },
         // A server says so why it hangs up.
         Settled::Unasked(Value::ServerError(error)) => Err(reply::refusal(&error)),
         Settled::Unasked(_) => Err(garbage()),
@@ -186,7 +230,7 @@ fn garbage() -> Cause {
     not_connected("it sent what is no reply of a Redis")
 }
 
-/// A server that is no master any more: only a new connection can find the right one.
+/// Why the server is no master, if it has said so.
 fn demoted(answer: &Answer) -> Option<Cause> {
     match &answer.verdict {
         Verdict::Unknown(cause @ Cause::Demoted(_)) => Some(cause.clone()),
@@ -224,8 +268,23 @@ mod tests {
         let (votes, token) = (Arc::new(Votes::default()), Token::parse("t").unwrap());
         let slot = VoteSlot::new(votes.clone(), 0, 0, setup.clock.now());
         node.submit(Op::acquire(*b"k", token, 1), slot);
-        let cause = Pump::new(&node, Box::new(Closed(said))).run().await;
+        let cause = Pump::new(&node, Box::new(Closed(said)), Role::Master).run().await;
         (std::mem::take(&mut *votes.0.lock().unwrap()), cause)
+    }
+
+    #[test]
+    fn what_was_written_is_forgotten_though_the_socket_never_takes_all() {
+        let (mut writing, mut written, mut sent) = (Vec::new(), 0, 0_u32);
+        for step in 0..100_000_u32 {
+            writing.extend_from_slice(&step.to_be_bytes());
+            // One request stays behind.
+            while writing.len() - written > 4 {
+                assert_eq!(writing[written..written + 4], sent.to_be_bytes());
+                (written, sent) = (written + 4, sent + 1);
+            }
+            compact(&mut writing, &mut written);
+            assert!(writing.len() <= COMPACT_MIN + 4);
+        }
     }
 
     #[tokio::test(start_paused = true)]

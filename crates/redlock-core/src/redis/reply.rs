@@ -16,27 +16,36 @@ const LEN_MAX: usize = 1 << 20;
 /// The longest first line of a reply: an error message, or a length.
 const LINE_MAX: usize = 1 << 16;
 
-/// How many bytes the first reply in `bytes` has; none when it is not complete yet.
+/// How many bytes the first reply in `bytes` has; none when it is not complete yet. A push or an
+/// attribute counts like a reply, see [`is_aside`].
 ///
 /// Understands every type of RESP2 and RESP3, so that it never loses its place.
 pub(super) fn len(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
-    let (mut at, mut owed) = (0, 1_usize);
-    while owed > 0 {
+    let (mut at, mut missing) = (0, 1_usize);
+    while missing > 0 {
         let Some(line) = line(bytes.get(at..).unwrap_or_default())? else { return Ok(None) };
+        let is_first = at == 0;
         at += line.len() + 2;
-        owed -= 1;
+        missing -= 1;
         match line[0] {
             b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {}
             b'$' | b'=' | b'!' => at += count(line)?.map_or(0, |len| len + 2),
-            b'*' | b'~' | b'>' => owed += count(line)?.unwrap_or(0),
-            b'%' | b'|' => owed += 2 * count(line)?.unwrap_or(0),
+            b'*' | b'~' | b'>' => missing += count(line)?.unwrap_or(0),
+            b'%' => missing += 2 * count(line)?.unwrap_or(0),
+            // It stands before a value, and is none.
+            b'|' => missing += 2 * count(line)?.unwrap_or(0) + usize::from(!is_first),
             _ => return Err(Garbage),
         }
-        if at + owed > LEN_MAX {
+        if at + missing > LEN_MAX {
             return Err(Garbage);
         }
     }
     Ok((at <= bytes.len()).then_some(at))
+}
+
+/// Whether this answers no request: a push, or an attribute of the reply or push that follows.
+pub(super) fn is_aside(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'>' | b'|'))
 }
 
 /// The first line without its end; none when its end is not there yet.
@@ -74,7 +83,16 @@ pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
         b"+OK\r\n" => Ok(Value::Okay),
         b"$-1\r\n" => Ok(Value::Nil),
         b":1\r\n" => Ok(Value::Int(1)),
-        _ => redis::parse_redis_value(reply).map_err(|_| Garbage),
+        _ => redis::parse_redis_value(reply).map(plain).map_err(|_| Garbage),
+    }
+}
+
+/// The value without the attributes of its elements.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::Attribute { data, .. } => plain(*data),
+        Value::Array(elements) => Value::Array(elements.into_iter().map(plain).collect()),
+        value => value,
     }
 }
 
@@ -141,7 +159,7 @@ mod tests {
     const ACQUIRE: Verb = Verb::Acquire { px: 1 };
 
     /// Every reply type, some nested, each exactly one reply.
-    const REPLIES: [&[u8]; 16] = [
+    const REPLIES: [&[u8]; 18] = [
         b"+OK\r\n",
         b"-ERR no\r\n",
         b":42\r\n",
@@ -158,6 +176,9 @@ mod tests {
         b"%1\r\n+a\r\n:1\r\n",
         b"~1\r\n+a\r\n",
         b">2\r\n+a\r\n+b\r\n",
+        // An attribute is no reply, and comes before one; inside of one it is no element.
+        b"|1\r\n+ttl\r\n:3600\r\n",
+        b"*2\r\n|1\r\n+ttl\r\n:3600\r\n$1\r\na\r\n:5\r\n",
     ];
 
     #[test]
@@ -200,6 +221,17 @@ mod tests {
     fn the_fast_path_reads_what_the_parser_reads() {
         for reply in [&b"+OK\r\n"[..], b"$-1\r\n", b":1\r\n"] {
             assert_eq!(parse(reply), redis::parse_redis_value(reply).map_err(|_| Garbage));
+        }
+    }
+
+    #[test]
+    fn an_attribute_inside_a_reply_changes_nothing() {
+        let plain = answer(Verb::Inspect, parse(b"*2\r\n$1\r\na\r\n:5\r\n").unwrap());
+        for with_attribute in [
+            &b"*2\r\n|1\r\n+ttl\r\n:9\r\n$1\r\na\r\n:5\r\n"[..],
+            b"*2\r\n$1\r\na\r\n|1\r\n+ttl\r\n:9\r\n:5\r\n",
+        ] {
+            assert_eq!(answer(Verb::Inspect, parse(with_attribute).unwrap()), plain);
         }
     }
 

@@ -6,7 +6,7 @@ use std::task::Waker;
 use redis::Value;
 
 use super::encode::{self, Loaded, Native};
-use super::handshake::Identity;
+use super::handshake::{self, Identity};
 use super::reply::{self, Garbage};
 use super::stream::not_connected;
 use crate::{Answer, Cause, Facts, Instant, Op, Verb, VoteSlot};
@@ -41,10 +41,10 @@ pub(super) enum State {
     Down(Cause),
 }
 
-struct Pending {
-    op: Op,
-    slot: VoteSlot,
-    form: Form,
+enum Pending {
+    Request(Op, VoteSlot, Form),
+    /// Our own question for the server's role, and when it was asked.
+    Look(Instant),
 }
 
 /// How a request was sent. After its last form there is no other one left to try.
@@ -66,6 +66,8 @@ pub(super) enum Settled {
     Again,
     /// The oldest request, with a reply that is no answer to it.
     Garbage(VoteSlot),
+    /// The answer to the question for the server's role.
+    Look(Value),
     /// There is no request that it could answer.
     Unasked(Value),
 }
@@ -119,7 +121,7 @@ impl Wire {
             self.out.extend_from_slice(encode::packed(&op, None));
             Form::Short
         };
-        self.in_flight.push_back(Pending { op, slot, form });
+        self.in_flight.push_back(Pending::Request(op, slot, form));
         self.waker.take()
     }
 
@@ -134,7 +136,16 @@ impl Wire {
         if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.waker = Some(waker.clone());
         }
-        self.in_flight.front().map(|oldest| oldest.slot.sent_at())
+        self.in_flight.front().map(|oldest| match oldest {
+            Pending::Request(_, slot, _) => slot.sent_at(),
+            Pending::Look(sent_at) => *sent_at,
+        })
+    }
+
+    /// Asks for the server's role, in line with the requests.
+    pub(super) fn look(&mut self, now: Instant) {
+        self.out.extend_from_slice(&handshake::info("replication").get_packed_command());
+        self.in_flight.push_back(Pending::Look(now));
     }
 
     /// Sets whether a new connection is urgent. The waker, where there is one, must be woken once the
@@ -154,8 +165,10 @@ impl Wire {
 
     /// Counts a reply as the answer to the oldest request.
     pub(super) fn settle(&mut self, reply: Value) -> Settled {
-        let Some(Pending { op, slot, form }) = self.in_flight.pop_front() else {
-            return Settled::Unasked(reply);
+        let (op, slot, form) = match self.in_flight.pop_front() {
+            Some(Pending::Request(op, slot, form)) => (op, slot, form),
+            Some(Pending::Look(_)) => return Settled::Look(reply),
+            None => return Settled::Unasked(reply),
         };
         let is_denied = form == Form::Native && is_denied(&reply);
         if is_denied {
@@ -168,7 +181,7 @@ impl Wire {
             && let Some(text) = encode::by_text(&op)
         {
             self.out.extend_from_slice(&text);
-            self.in_flight.push_back(Pending { op, slot, form: Form::Text });
+            self.in_flight.push_back(Pending::Request(op, slot, Form::Text));
             return Settled::Again;
         }
         match reply::answer(op.verb(), reply) {

@@ -7,11 +7,10 @@ use redlock_core::{
     Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Sink, Token,
     Vote, VoteSlot,
 };
+use redlock_testkit::lab::{PATIENCE, Peer, ScriptedServer};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-use crate::server::{PATIENCE, Peer, Server};
 
 /// What the node casts and reports goes to the test. A test that has failed does not listen.
 struct Report {
@@ -64,8 +63,8 @@ impl Client {
     }
 
     /// Driven, and connected to a master in good health.
-    pub(crate) async fn connected() -> (Server, Peer, Self) {
-        let server = Server::bind().await;
+    pub(crate) async fn connected() -> (ScriptedServer, Peer, Self) {
+        let server = ScriptedServer::bind().await;
         let mut client = Self::start(&server.url());
         let peer = server.admit("abc", 1).await;
         client.up().await;

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use redlock_core::{Answer, Cause, Facts, Node, Role};
+use redlock_testkit::lab::{PATIENCE, ScriptedServer};
 use tokio::net::TcpListener;
 
 use crate::client::{Client, acquire};
-use crate::server::{PATIENCE, Server};
 
 #[tokio::test]
 async fn a_server_that_is_no_redis_is_told_by_what_it_said() {
@@ -15,7 +15,7 @@ async fn a_server_that_is_no_redis_is_told_by_what_it_said() {
         ("SSH-2.0-OpenSSH_9.2\r\n", "SSH-2.0"),
         ("\x15\x03\x01", "\\x15\\x03\\x01"),
     ] {
-        let server = Server::bind().await;
+        let server = ScriptedServer::bind().await;
         let mut client = Client::start(&server.url());
         let mut peer = server.accept().await;
         peer.say(said).await;
@@ -26,7 +26,7 @@ async fn a_server_that_is_no_redis_is_told_by_what_it_said() {
 
 #[tokio::test]
 async fn the_log_in_comes_first_and_then_the_questions() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let url = format!("redis://me:p%40ss@{}/3", server.name());
     let mut client = Client::start(&url);
     let mut peer = server.accept().await;
@@ -39,7 +39,7 @@ async fn the_log_in_comes_first_and_then_the_questions() {
 
 #[tokio::test]
 async fn a_handshake_byte_by_byte_is_as_good_as_any() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
@@ -49,7 +49,7 @@ async fn a_handshake_byte_by_byte_is_as_good_as_any() {
 
 #[tokio::test]
 async fn an_old_server_that_knows_no_setinfo_is_admitted() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
@@ -59,7 +59,7 @@ async fn an_old_server_that_knows_no_setinfo_is_admitted() {
 
 #[tokio::test]
 async fn a_wrong_password_is_told_and_the_password_is_not() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&format!("redis://somebody:sesame@{}", server.name()));
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
@@ -78,7 +78,7 @@ async fn a_wrong_password_is_told_and_the_password_is_not() {
 
 #[tokio::test]
 async fn a_server_that_stays_silent_is_down_after_the_connect_timeout() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let (limit, began) = (Duration::from_millis(500), Instant::now());
     let mut client = Client::impatient(&server.url(), limit);
     let _silent = server.accept().await;
@@ -104,7 +104,7 @@ async fn an_address_where_nobody_listens_refuses() {
 
 #[tokio::test]
 async fn a_server_that_hangs_up_in_the_handshake_is_down() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
@@ -122,7 +122,7 @@ const TURNED_AWAY: [&str; 2] = [
 #[tokio::test]
 async fn a_server_that_turns_clients_away_is_reported_with_what_it_said() {
     for error in TURNED_AWAY {
-        let server = Server::bind().await;
+        let server = ScriptedServer::bind().await;
         let mut client = Client::start(&server.url());
         let mut peer = server.accept().await;
         peer.say(format!("-{error}\r\n")).await;
@@ -134,7 +134,7 @@ async fn a_server_that_turns_clients_away_is_reported_with_what_it_said() {
 
 #[tokio::test]
 async fn an_error_to_a_courtesy_is_not_why_a_server_hangs_up() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
@@ -146,7 +146,7 @@ async fn an_error_to_a_courtesy_is_not_why_a_server_hangs_up() {
 
 #[tokio::test]
 async fn a_connection_is_reported_with_what_the_server_says_about_itself() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.admit("abc", 1).await;
     assert_eq!(client.up().await, Facts::master("abc"));

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Facts, NodeEvent, Op, Verdict};
+use redlock_core::{Answer, Cause, Facts, NodeEvent, Op, Role, Verdict};
+use redlock_testkit::lab::{PATIENCE, ScriptedServer, bulk};
 
-use crate::client::{Client, acquire, release, setup, token};
-use crate::server::{PATIENCE, Server};
+use crate::client::{Client, acquire, inspect, release, setup, token};
 
 fn lost() -> Answer {
     Answer::unknown(Cause::ConnectionClosed)
@@ -13,7 +13,7 @@ fn lost() -> Answer {
 
 #[tokio::test]
 async fn nothing_is_sent_before_the_node_is_driven() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::new(&server.url(), &setup(PATIENCE));
     client.submit(0, acquire());
     let answer = client.vote_at_once().expect("known at once").answer;
@@ -52,7 +52,7 @@ async fn a_connection_that_ends_leaves_all_its_requests_unknown() {
 
 #[tokio::test]
 async fn a_connection_that_has_become_silent_is_replaced() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::impatient(&server.url(), Duration::from_millis(500));
     let mut silent = server.admit("abc", 1).await;
     client.up().await;
@@ -67,7 +67,7 @@ async fn a_connection_that_has_become_silent_is_replaced() {
 
 #[tokio::test]
 async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let connect_timeout = Duration::from_millis(300);
     let mut setup = setup(connect_timeout);
     setup.stall_timeout = PATIENCE;
@@ -86,7 +86,7 @@ async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
 
 #[tokio::test]
 async fn a_connection_without_requests_may_be_silent() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let limit = Duration::from_millis(300);
     let mut client = Client::impatient(&server.url(), limit);
     let mut peer = server.admit("abc", 1).await;
@@ -157,6 +157,36 @@ async fn a_process_that_comes_back_behind_a_proxy_is_remembered() {
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
     peer.say(":1\r\n").await;
     assert!(client.up().await.is_barred);
+}
+
+#[tokio::test]
+async fn a_replica_is_looked_at_again_until_it_is_a_master() {
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    peer.handshake_as_replica("abc").await;
+    assert_eq!(client.up().await.role, Role::Replica);
+    for reply in [bulk("role:slave\r\n"), "-NOPERM not now\r\n".to_owned()] {
+        assert_eq!(peer.expect("INFO").await[1..], ["replication"]);
+        client.submit(0, inspect());
+        peer.command().await.expect("the request");
+        peer.say(reply + ":0\r\n").await;
+        assert_eq!(client.answer().await, Answer::new(Verdict::Free));
+    }
+    client.submit(1, acquire());
+    peer.expect("SET").await;
+    let readonly = "READONLY You can't write against a read only replica.";
+    peer.say(format!("-{readonly}\r\n")).await;
+    assert_eq!(client.answer().await, Answer::unknown(Cause::Demoted(readonly.into())));
+    peer.expect("INFO").await;
+    assert_eq!(client.event_at_once(), None, "nothing has changed so far");
+    peer.say(bulk("role:master\r\n")).await;
+    let changed = client.down().await;
+    assert!(changed.to_string().contains("role"), "{changed}");
+    let mut peer = server.admit("abc", 2).await;
+    peer.expect("CLIENT").await;
+    peer.say(":1\r\n").await;
+    assert_eq!(client.up().await.role, Role::Master);
 }
 
 #[tokio::test]

@@ -7,4 +7,3 @@ mod client;
 mod handshake;
 mod life;
 mod replies;
-mod server;

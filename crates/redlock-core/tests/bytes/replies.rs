@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redlock_core::{Answer, Cause, NodeEvent, Op, Role, Verdict};
+use redlock_testkit::lab::{KNOWS_NONE, Peer, ScriptedServer, bulk};
 
 use crate::client::{Client, acquire, inspect, release, token};
-use crate::server::{KNOWS_NONE, Peer, Server, bulk};
 
 fn held(holder: &[u8], millis: u64) -> Answer {
     Answer::held(Some(holder), Some(Duration::from_millis(millis)))
@@ -129,6 +129,23 @@ async fn a_push_is_skipped_wherever_it_comes() {
 }
 
 #[tokio::test]
+async fn an_attribute_is_skipped_and_no_reply() {
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    let facts = peer.facts("abc", 1, "master").await;
+    let attribute = "|1\r\n+key-popularity\r\n%1\r\n$1\r\nk\r\n,0.5\r\n";
+    let push = ">1\r\n+hello\r\n";
+    peer.say(facts.replace("+OK\r\n", &format!("{push}{attribute}+OK\r\n"))).await;
+    client.up().await;
+    client.submit(0, acquire());
+    client.submit(1, acquire());
+    peer.say(format!("{attribute}$-1\r\n{attribute}{push}+OK\r\n")).await;
+    assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
+    assert_eq!(client.answer().await, Answer::granted());
+}
+
+#[tokio::test]
 async fn a_script_goes_with_its_text_once_and_again_when_the_master_forgot_it() {
     let (_server, mut peer, mut client) = Client::connected().await;
     let key = |name: &str| Op::release(name.as_bytes(), token());
@@ -173,8 +190,8 @@ async fn a_script_that_is_unknown_even_with_its_text_is_an_error() {
 }
 
 /// A master that says of one of two commands that it has it.
-async fn connected_to_one_that_knows(what: &str) -> (Server, Peer, Client) {
-    let server = Server::bind().await;
+async fn connected_to_one_that_knows(what: &str) -> (ScriptedServer, Peer, Client) {
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;

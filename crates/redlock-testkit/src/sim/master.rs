@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Instant, Op, Verb, Verdict};
+use redlock_core::{Answer, Cause, Instant, Op, Role, Verb, Verdict};
 
 use super::clock::WallClock;
 
@@ -23,6 +23,7 @@ pub struct Executed {
     pub verdict: Verdict,
 }
 
+const READONLY: &str = "READONLY You can't write against a read only replica.";
 /// The longest part of a value that is shown to a client that does not own it.
 const VALUE_MAX: usize = 512;
 
@@ -55,9 +56,12 @@ impl Master {
         Self { clock, error: None, log: Vec::new(), keys: HashMap::new() }
     }
 
-    pub(super) fn execute(&mut self, now: Instant, op: &Op) -> Answer {
+    pub(super) fn execute(&mut self, now: Instant, op: &Op, role: Role) -> Answer {
         let answer = match &self.error {
             Some(error) => Answer::unknown(Cause::ErrorReply(error.clone())),
+            None if role != Role::Master && op.verb() != Verb::Inspect => {
+                Answer::unknown(Cause::Demoted(READONLY.into()))
+            }
             None => self.answer(now, op),
         };
         self.log.push(Executed {

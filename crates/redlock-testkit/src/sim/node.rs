@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::{Answer, Cause, Clock, Events, Node, NodeEvent, Op, VoteSlot};
+use redlock_core::{Answer, Cause, Clock, Events, Node, NodeEvent, Op, Role, VoteSlot};
 use tokio::runtime::Handle;
 
 use super::master::Executed;
@@ -44,8 +44,15 @@ impl SimNode {
     /// The same master, over another connection with network faults of its own.
     #[must_use]
     pub fn another_client(&self) -> Arc<Self> {
+        self.alias(self.name.clone())
+    }
+
+    /// The same master as another address leads to it: two masters with one `run_id`, which must
+    /// count once. The connection, and the network faults, are of its own.
+    #[must_use]
+    pub fn alias(&self, name: impl Into<String>) -> Arc<Self> {
         let link = self.world().connect();
-        Arc::new(Self { name: self.name.clone(), world: self.world.clone(), link })
+        Arc::new(Self { name: name.into(), world: self.world.clone(), link })
     }
 
     /// How long requests and replies take on their way from now on. Default zero for both.
@@ -117,6 +124,15 @@ impl SimNode {
     /// master that syncs every write) or without any. A master that is down stays down.
     pub fn crash_and_restart(&self, keep_data: bool) {
         self.change(|world, _, outbox| world.restart(keep_data, outbox));
+    }
+
+    /// Makes the server a replica, as `REPLICAOF` does, or a master again. A replica answers every
+    /// write with `READONLY`. All connections are made again, as clients do that find this out.
+    pub fn set_role(&self, role: Role) {
+        self.change(|world, _, outbox| {
+            world.facts.role = role;
+            world.cut_all(outbox);
+        });
     }
 
     /// Deletes all keys, as `FLUSHALL` does.

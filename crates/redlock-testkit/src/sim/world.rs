@@ -167,7 +167,7 @@ impl World {
     fn carry_out(&mut self, at: usize, now: Instant) {
         let link = &mut self.links[at];
         let Some(request) = link.requests.pop_front() else { return };
-        let answer = self.master.execute(now, &request.op);
+        let answer = self.master.execute(now, &request.op, self.facts.role);
         if let Some(slot) = request.slot {
             link.reply(slot, answer, now, &mut self.rng);
         }

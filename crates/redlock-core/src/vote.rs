@@ -88,6 +88,20 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The cause that an error reply stands for, from its text with the code in front. This is the
+    /// one place that knows how a server says that it is no master any more.
+    pub fn of_error_reply(text: String) -> Self {
+        let code = text.split(' ').next();
+        // Servers before 7.0 wrap the error of a command in a script into an error of the script.
+        let is_wrapped = text.starts_with("ERR Error running script")
+            && ["-READONLY ", "-MASTERDOWN "].iter().any(|error| text.contains(error));
+        if is_wrapped || matches!(code, Some("READONLY" | "MASTERDOWN")) {
+            Self::Demoted(text)
+        } else {
+            Self::ErrorReply(text)
+        }
+    }
+
     /// Whether the master itself has answered, with an error. Nothing was done then.
     pub fn is_error_reply(&self) -> bool {
         matches!(self, Self::ErrorReply(_) | Self::Demoted(_))

@@ -129,18 +129,9 @@ fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
     }
 }
 
-/// An error reply as a cause. This is the one place that knows how a server says that it is no
-/// master any more.
+/// An error reply as a cause.
 pub(super) fn refusal(error: &ServerError) -> Cause {
-    let text = message(error);
-    if is_demotion(error.code(), &text) { Cause::Demoted(text) } else { Cause::ErrorReply(text) }
-}
-
-/// Servers before 7.0 wrap the error of a command in a script into an error of the script.
-fn is_demotion(code: &str, text: &str) -> bool {
-    let wrapped = || ["-READONLY ", "-MASTERDOWN "].iter().any(|error| text.contains(error));
-    matches!(code, "READONLY" | "MASTERDOWN")
-        || (text.starts_with("ERR Error running script") && wrapped())
+    Cause::of_error_reply(message(error))
 }
 
 /// An error reply as one line of text.

@@ -58,7 +58,7 @@ impl Master {
 
     pub(super) fn execute(&mut self, now: Instant, op: &Op, role: Role) -> Answer {
         let answer = match &self.error {
-            Some(error) => Answer::unknown(Cause::ErrorReply(error.clone())),
+            Some(error) => Answer::unknown(Cause::of_error_reply(error.clone())),
             None if role != Role::Master && op.verb() != Verb::Inspect => {
                 Answer::unknown(Cause::Demoted(READONLY.into()))
             }

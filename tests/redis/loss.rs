@@ -20,7 +20,7 @@ async fn is_not_ours_any_more(guard: &Guard) {
     // Less than a third of the TTL, so that no extension can have found out.
     let ended = timeout(secs(8), guard.lost()).await.expect("it is told at once");
     let Ended::Lost(lost) = ended else { panic!("nobody released it") };
-    assert_eq!(lost.reason, LostReason::NotOurs);
+    assert_eq!(lost.reason, LostReason::DataLost);
     assert!(!guard.is_held());
 }
 
@@ -63,7 +63,7 @@ async fn strangers_on_three_masters_end_the_lock_with_the_next_extension() {
     // At the latest after a third of the TTL, and not when all of it is over.
     let ended = timeout(secs(4), guard.lost()).await.expect("it is told early");
     let Ended::Lost(lost) = ended else { panic!("nobody released it") };
-    assert_eq!(lost.reason, LostReason::NotOurs);
+    assert_eq!(lost.reason, LostReason::DataLost);
 }
 
 #[tokio::test]
@@ -78,6 +78,6 @@ async fn the_loss_stops_the_work() {
     lose_a_quorum(&servers);
     let ended = timeout(PATIENCE, work).await.expect("the work is stopped").unwrap();
     let Err(RunError::Lost { lost, output: None }) = ended else { panic!("{ended:?}") };
-    assert_eq!(lost.reason, LostReason::NotOurs);
+    assert_eq!(lost.reason, LostReason::DataLost);
     in_time(no_key_is_left(&servers)).await;
 }

@@ -19,7 +19,8 @@ pub struct NodeVote {
     /// What it said; [`Verdict::Pending`] where it had not answered when this was written down.
     pub verdict: Verdict,
     /// How long its answer took, from before the request was sent; none where the master itself
-    /// has not answered.
+    /// has not answered. In a [`Status`](crate::Status) a master that is known to be away has one,
+    /// too: none means that nothing was known in time.
     pub latency: Option<Duration>,
 }
 

@@ -37,7 +37,6 @@ impl Driver {
         self.start = Start::Connecting(now);
         self.timers.enter(now.saturating_add(self.connect_timeout), Due::Start);
         self.masters.connect();
-        self.resume_leases(now);
         self.resume_releases(now);
         self.resume_closing();
         self.consider_start();
@@ -53,7 +52,7 @@ impl Driver {
             return;
         }
         if !self.masters.is_connecting() {
-            self.start = Start::Done;
+            self.started();
         } else if let Start::Connecting(since) = self.start
             && self.masters.has_quorum()
         {
@@ -61,6 +60,18 @@ impl Driver {
             let linger = now.saturating_since(since).max(LINGER_MIN);
             self.start = Start::Lingering;
             self.timers.enter(now.saturating_add(linger), Due::Start);
+        }
+    }
+
+    /// The first connections are there, or had their time: what waited for them goes out.
+    pub(super) fn started(&mut self) {
+        if self.start != Start::Done {
+            self.start = Start::Done;
+            let now = self.now();
+            self.resume_leases(now);
+            for command in std::mem::take(&mut self.early) {
+                self.command(command);
+            }
         }
     }
 

@@ -161,6 +161,7 @@ impl Driver {
             self.abort_attempt(id);
         }
         self.requests.clear();
+        self.early.clear();
         self.inspections.clear();
         self.line.clear();
         self.timers.clear();

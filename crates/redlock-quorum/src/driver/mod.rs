@@ -92,6 +92,8 @@ pub(crate) struct Driver {
     closing: Option<Closing>,
     /// The last commands were several at a time.
     is_busy: bool,
+    /// Extensions that wait for the first connections.
+    early: Vec<Command>,
     // Buffers that are used again.
     commands: Vec<Command>,
     signals: Vec<Signal>,
@@ -160,6 +162,7 @@ impl Driver {
             start: Start::Done,
             closing: None,
             is_busy: false,
+            early: Vec::new(),
             commands: Vec::new(),
             signals: Vec::new(),
         }
@@ -216,6 +219,7 @@ impl Driver {
 
     fn command(&mut self, command: Command) {
         match command {
+            Command::Extend { .. } if self.start != Start::Done => self.early.push(command),
             Command::Acquire(request) => self.request(*request),
             Command::Extend { lock, timing, reply } => self.extend(lock, timing, reply),
             Command::Release { lock, reply } => self.release(lock, reply),
@@ -289,7 +293,7 @@ impl Driver {
                 Due::Release(lock) => self.release_due(lock),
                 Due::Inspection(inspection) => self.inspection_due(inspection),
                 Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
-                Due::Start => self.start = Start::Done,
+                Due::Start => self.started(),
                 Due::Revived => {}
                 Due::Close => self.give_up_closing(),
             }

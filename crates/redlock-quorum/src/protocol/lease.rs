@@ -22,6 +22,10 @@ pub(crate) struct HeldLease {
     timing: Timing,
     options: HoldOptions,
     started: Instant,
+    /// How long a grant of the attempt itself counts, whatever was asked for since.
+    acquired_validity: Duration,
+    /// The shortest time that any request for this lease confers.
+    validity_min: Duration,
     /// The longest life that any master was asked to give the key, in milliseconds.
     px_max: u64,
     state: State,
@@ -109,6 +113,8 @@ impl HeldLease {
             timing,
             options,
             started,
+            acquired_validity: timing.ttl.validity(),
+            validity_min: timing.ttl.validity(),
             px_max: timing.px,
             state: State::Valid(deadline),
             lapse: LostReason::NotExtended,
@@ -198,7 +204,7 @@ impl HeldLease {
         self.ledger.write(master, answer, now.saturating_since(sent_at));
         self.ledger.acquired(master, answer);
         if answer.verdict == Verdict::Granted {
-            self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
+            self.ledger.confirm(master, sent_at, self.acquired_validity);
             self.settle(now);
         }
     }
@@ -247,6 +253,7 @@ impl HeldLease {
     pub(crate) fn extend(&mut self, timing: Timing) -> Extend {
         self.timing = timing;
         self.px_max = self.px_max.max(timing.px);
+        self.validity_min = self.validity_min.min(timing.ttl.validity());
         self.extension(MasterSet::all(self.ledger.masters()), true)
     }
 
@@ -311,8 +318,9 @@ impl HeldLease {
     }
 
     /// The answer of `master` to a `SET` that gives the key back to it. It counts from when it was
-    /// sent, and only if the lease has not lapsed by now. A refusal says nothing new: the key that
-    /// stands there may be the one that another such request has set.
+    /// sent, for the shortest time that it can have been sent with, and only if the lease has not
+    /// lapsed by now. A refusal says nothing new: the key that stands there may be the one that
+    /// another such request has set.
     pub(crate) fn readded(
         &mut self,
         master: usize,
@@ -323,7 +331,7 @@ impl HeldLease {
         self.settle(now);
         if answer.verdict == Verdict::Granted {
             self.ledger.write(master, answer, now.saturating_since(sent_at));
-            self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
+            self.ledger.confirm(master, sent_at, self.validity_min);
             self.settle(now);
             self.reschedule(now);
         }

@@ -21,7 +21,7 @@ pub enum Verb {
     },
     /// Delete the key if its value is the token.
     Release,
-    /// Tell the key's value and how long it still lives.
+    /// Return the key's value and how long it still lives.
     Inspect,
 }
 

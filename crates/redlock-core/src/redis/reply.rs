@@ -7,7 +7,7 @@ use redis::{ServerError, Value};
 use crate::{Answer, Cause, Verb, Verdict};
 
 /// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
-/// no use any more, because nobody can say where the next reply begins.
+/// no use any more, because it is unknown where the next reply begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Garbage;
 
@@ -62,7 +62,7 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbage> {
     }
 }
 
-/// Whether this can still become a reply: something that is not a Redis is told at once.
+/// Whether this can still become a reply: what is not a Redis is recognised at once.
 fn plausible(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|byte| b"+-:_#,($=!*~>%|".contains(byte))
 }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_redis_is_told_from_its_first_bytes() {
+    fn what_is_not_a_redis_is_recognised_by_its_first_bytes() {
         for garbage in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"S", b"\x15\x03", b"\r\n", b"+a\rb"]
         {
             assert_eq!(len(garbage), Err(Garbage), "{}", garbage.escape_ascii());

@@ -88,12 +88,17 @@ pub struct Facts {
     /// Requests on an earlier connection to this process cannot be carried out any more: there was
     /// none, or the server ended it (`CLIENT KILL ID`). Otherwise a late SET may still arrive.
     pub is_barred: bool,
+    /// It pushes changes: [`Op::watch`] leads to [`NodeEvent::KeyChanged`], and a loss of all data
+    /// is reported as [`NodeEvent::DataLost`]. Not so on servers before 6.0, behind proxies that
+    /// know no RESP3, and where the user lacks the rights.
+    pub tracks: bool,
 }
 
 impl Facts {
-    /// A standalone master with this identity.
+    /// A standalone master with this identity, which pushes nothing.
     pub fn master(run_id: impl Into<String>) -> Self {
-        Self { run_id: run_id.into(), role: Role::Master, is_cluster: false, is_barred: true }
+        let (run_id, role) = (run_id.into(), Role::Master);
+        Self { run_id, role, is_cluster: false, is_barred: true, tracks: false }
     }
 }
 

@@ -90,7 +90,7 @@ impl fmt::Debug for Address {
 }
 
 /// The URL without what may be secret: everything up to the last `@`, and the query. Where a `?`
-/// comes before that `@`, nobody can say whether it is part of a password or begins a query.
+/// comes before that `@`, it is unknown whether it is part of a password or begins a query.
 fn redact(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };

@@ -41,7 +41,7 @@ impl Loaded {
             Verb::Acquire { .. } => return None,
             Verb::Extend { .. } => &mut self.extend,
             Verb::Release => &mut self.release,
-            Verb::Inspect => &mut self.inspect,
+            Verb::Inspect | Verb::Watch => &mut self.inspect,
         };
         if std::mem::replace(loaded, true) { None } else { by_text(op) }
     }
@@ -66,7 +66,7 @@ fn script(op: &Op) -> Option<&'static Text> {
         Verb::Acquire { .. } => None,
         Verb::Extend { .. } => Some(&EXTEND),
         Verb::Release => Some(&RELEASE),
-        Verb::Inspect => Some(&INSPECT),
+        Verb::Inspect | Verb::Watch => Some(&INSPECT),
     }
 }
 
@@ -100,6 +100,9 @@ fn natively(op: &Op, native: Native) -> Vec<u8> {
     })
 }
 
+/// Has the keys that the next command reads tracked: it goes right before a watch.
+pub(super) const TRACK_NEXT: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
+
 /// The published protocol, literally: `SET key token NX PX milliseconds`.
 fn acquire(op: &Op) -> Vec<u8> {
     let Verb::Acquire { px } = op.verb() else { return Vec::new() };
@@ -114,7 +117,7 @@ fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
         match op.verb() {
             Verb::Acquire { px } | Verb::Extend { px } => call.arg(op.token()).arg(px),
             Verb::Release => call.arg(op.token()),
-            Verb::Inspect => call,
+            Verb::Inspect | Verb::Watch => call,
         };
     })
 }

@@ -8,7 +8,7 @@ use super::address::Login;
 use super::encode::Native;
 use super::reply::{self, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, not_connected};
-use crate::{Cause, Facts, Role};
+use crate::{Cause, Facts, NodeEvent, Role};
 
 /// The server at the other end of a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,11 +25,12 @@ pub(super) struct Identity {
 pub(super) struct Talk<'a> {
     stream: &'a mut dyn Stream,
     unread: Vec<u8>,
+    pushed: Vec<NodeEvent>,
 }
 
 impl<'a> Talk<'a> {
     pub(super) fn new(stream: &'a mut dyn Stream) -> Self {
-        Self { stream, unread: Vec::new() }
+        Self { stream, unread: Vec::new(), pushed: Vec::new() }
     }
 
     /// Logs in, and learns which server answers.
@@ -43,10 +44,18 @@ impl<'a> Talk<'a> {
         let facts = replies.split_off(asked);
         // Log-ins must succeed. The rest is a courtesy, or a question that need not be answered.
         let native = replies.pop().as_ref().and_then(native);
+        let tracks = replies.get(logins + TRACKING) == Some(&Value::Okay);
         for reply in replies.into_iter().take(logins) {
             succeeded(reply)?;
         }
-        identify(facts, native)
+        let mut identity = identify(facts, native)?;
+        identity.facts.tracks = tracks;
+        Ok(identity)
+    }
+
+    /// What the server has pushed meanwhile, and what is left of the bytes that were read.
+    pub(super) fn into_rest(self) -> (Vec<NodeEvent>, Vec<u8>) {
+        (self.pushed, self.unread)
     }
 
     /// Ends the connection that the server knows under `client_id`, and returns whether it is
@@ -97,10 +106,13 @@ impl<'a> Talk<'a> {
     fn take(&mut self) -> Result<Option<Value>, Garbage> {
         while let Some(len) = reply::len(&self.unread)? {
             let bytes = &self.unread[..len];
-            let reply = if reply::is_aside(bytes) { None } else { Some(reply::parse(bytes)?) };
-            self.unread.drain(..len);
-            if reply.is_some() {
-                return Ok(reply);
+            if reply::is_aside(bytes) {
+                self.pushed.extend(reply::events(bytes)?);
+                self.unread.drain(..len);
+            } else {
+                let reply = reply::parse(bytes)?;
+                self.unread.drain(..len);
+                return Ok(Some(reply));
             }
         }
         Ok(None)
@@ -135,11 +147,19 @@ fn logins(login: &Login) -> Vec<Cmd> {
     batch
 }
 
-fn introductions() -> [Cmd; 3] {
+/// The place of `CLIENT TRACKING` among the introductions.
+const TRACKING: usize = 1;
+
+/// A server that does not know the first two goes on with RESP2, and tracks nothing.
+fn introductions() -> [Cmd; 5] {
+    let hello = cmd("HELLO").arg(3).clone();
+    let tracking = cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").clone();
     let setinfo =
         |what: &str, value: &str| cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
     let commands = cmd("COMMAND").arg("INFO").arg("DELIFEQ").arg("DELEX").clone();
-    [setinfo("LIB-NAME", "redlock"), setinfo("LIB-VER", env!("CARGO_PKG_VERSION")), commands]
+    let [name, version] =
+        [setinfo("LIB-NAME", "redlock"), setinfo("LIB-VER", env!("CARGO_PKG_VERSION"))];
+    [hello, tracking, name, version, commands]
 }
 
 /// Which of the commands asked for the server has: nil stands for none.

@@ -68,17 +68,19 @@ impl Link {
         let opened = timeout(self.node.connect_timeout, self.open()).await;
         match opened.unwrap_or(Err(Cause::TimedOut)) {
             Err(cause) => (cause, false),
-            Ok((stream, identity)) => {
+            Ok(Opened { stream, identity, pushed, read }) => {
                 let role = identity.facts.role;
                 let facts = self.node.wire().up(identity);
                 self.events.report(NodeEvent::Up(facts));
-                (Pump::new(&self.node, stream, role).run().await, true)
+                pushed.into_iter().for_each(|event| self.events.report(event));
+                let pump = Pump::new(&self.node, &self.events, (stream, read), role);
+                (pump.run().await, true)
             }
         }
     }
 
     /// A new connection, with nothing of the one before it left at the server.
-    async fn open(&self) -> Result<(Box<dyn Stream>, Identity), Cause> {
+    async fn open(&self) -> Result<Opened, Cause> {
         let node = &self.node;
         let (place, tls, limit) = (&node.address.place, node.tls.as_ref(), node.connect_timeout);
         let mut stream = stream::connect(place, &node.resolver, tls, limit).await?;
@@ -88,7 +90,8 @@ impl Link {
         if let Some(predecessor) = predecessor {
             identity.facts.is_barred = talk.kill(predecessor).await?;
         }
-        Ok((stream, identity))
+        let (pushed, read) = talk.into_rest();
+        Ok(Opened { stream, identity, pushed, read })
     }
 
     /// Requests without an answer are answered *unknown* before the event is reported.
@@ -97,6 +100,16 @@ impl Link {
         drop(unanswered);
         self.events.report(NodeEvent::Down { cause, retries_now });
     }
+}
+
+/// A connection that may be used.
+struct Opened {
+    stream: Box<dyn Stream>,
+    identity: Identity,
+    /// What the server has pushed before.
+    pushed: Vec<NodeEvent>,
+    /// Bytes behind the last reply of the handshake.
+    read: Vec<u8>,
 }
 
 /// A node that is not driven any more leaves no request without an answer.

@@ -42,8 +42,9 @@ pub use stream::{InvalidTls, Tls};
 /// whether that was possible.
 ///
 /// A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire
-/// +info +client|id +client|kill +client|setinfo`; with `+command|info`, and `+delifeq` (Valkey 9)
-/// or `+delex` (Redis 8.4), its releases cost it less.
+/// +info +client|id +client|kill +client|setinfo`. With `+client|tracking +client|caching` the server
+/// pushes changes of keys; with `+command|info`, and `+delifeq` (Valkey 9) or `+delex` (Redis 8.4),
+/// its releases cost it less.
 pub struct RedisNode {
     address: Address,
     resolver: Resolver,

@@ -15,19 +15,28 @@ use super::handshake;
 use super::reply::{self, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, not_connected};
 use super::wire::{Settled, Wire};
-use crate::{Answer, Cause, Role, Verdict, VoteSlot};
+use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 
 /// Bytes that were written, and are not worth to be forgotten before the rest is written, too.
 const COMPACT_MIN: usize = 1 << 16;
+/// Room for replies. It grows where one reply needs more.
+const READING_MIN: usize = 4096;
+
+/// What is passed on once the wire is free again.
+enum Heard {
+    Vote(VoteSlot, Answer),
+    Event(NodeEvent),
+}
 
 pub(super) struct Pump<'a> {
     node: &'a RedisNode,
+    events: &'a Events,
     stream: Box<dyn Stream>,
     writing: Vec<u8>,
     written: usize,
     reading: Vec<u8>,
     filled: usize,
-    votes: Vec<(VoteSlot, Answer)>,
+    heard: Vec<Heard>,
     stall: Option<Pin<Box<Sleep>>>,
     /// What the server was when the connection was made, and the next time to ask again. A master
     /// is not asked: it says so in its answers when it is none any more.
@@ -37,16 +46,25 @@ pub(super) struct Pump<'a> {
 }
 
 impl<'a> Pump<'a> {
-    /// For a connection to a server in this role.
-    pub(super) fn new(node: &'a RedisNode, stream: Box<dyn Stream>, role: Role) -> Self {
+    /// For a connection to a server in this role, of which the last bytes that were read are not
+    /// counted yet.
+    pub(super) fn new(
+        node: &'a RedisNode,
+        events: &'a Events,
+        (stream, mut read): (Box<dyn Stream>, Vec<u8>),
+        role: Role,
+    ) -> Self {
+        let filled = read.len();
+        read.resize(filled.max(READING_MIN), 0);
         Self {
             node,
+            events,
             stream,
             writing: Vec::new(),
             written: 0,
-            reading: vec![0; 4096],
-            filled: 0,
-            votes: Vec::new(),
+            reading: read,
+            filled,
+            heard: Vec::new(),
             stall: None,
             other: (role != Role::Master).then(|| (role, pace())),
             broken: None,
@@ -55,7 +73,10 @@ impl<'a> Pump<'a> {
 
     /// Serves the connection until it is of no use any more, and returns why.
     pub(super) async fn run(mut self) -> Cause {
-        poll_fn(|cx| self.poll(cx)).await
+        match self.hear() {
+            Ok(()) => poll_fn(|cx| self.poll(cx)).await,
+            Err(cause) => cause,
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
@@ -121,15 +142,25 @@ impl<'a> Pump<'a> {
             Ok(()) if len == 0 => Err(Cause::ConnectionClosed),
             Ok(()) => {
                 self.filled += len;
-                let outcome = self.settle();
-                let now = self.node.clock.now();
-                self.votes.drain(..).for_each(|(slot, answer)| slot.cast_at(answer, now));
-                outcome
+                self.hear()
             }
         })
     }
 
-    /// Takes whole replies out of what was read. Votes are cast once the wire is free again.
+    /// Counts the replies that were read, and passes on what they say.
+    fn hear(&mut self) -> Result<(), Cause> {
+        let outcome = self.settle();
+        let now = self.node.clock.now();
+        for heard in self.heard.drain(..) {
+            match heard {
+                Heard::Vote(slot, answer) => slot.cast_at(answer, now),
+                Heard::Event(event) => self.events.report(event),
+            }
+        }
+        outcome
+    }
+
+    /// Takes whole replies out of what was read.
     fn settle(&mut self) -> Result<(), Cause> {
         let mut at = 0;
         let mut wire = self.node.wire();
@@ -142,7 +173,7 @@ impl<'a> Pump<'a> {
             };
             at += len;
             let role = self.other.as_ref().map_or(Role::Master, |(role, _)| *role);
-            if let Err(cause) = count(&rest[..len], &mut wire, &mut self.votes, role) {
+            if let Err(cause) = count(&rest[..len], &mut wire, &mut self.heard, role) {
                 break Err(cause);
             }
         };
@@ -194,26 +225,22 @@ fn compact(writing: &mut Vec<u8>, written: &mut usize) {
 }
 
 /// Counts one whole reply. An error ends the connection.
-fn count(
-    reply: &[u8],
-    wire: &mut Wire,
-    votes: &mut Vec<(VoteSlot, Answer)>,
-    role: Role,
-) -> Result<(), Cause> {
-    // This connection has subscribed to nothing.
+fn count(reply: &[u8], wire: &mut Wire, heard: &mut Vec<Heard>, role: Role) -> Result<(), Cause> {
     if reply::is_aside(reply) {
+        let events = reply::events(reply).map_err(|Garbage| garbage())?;
+        heard.extend(events.into_iter().map(Heard::Event));
         return Ok(());
     }
     match wire.settle(reply::parse(reply).map_err(|Garbage| garbage())?) {
         Settled::Vote(slot, answer) => {
             // Only a new connection can find the right server, unless this one never was a master.
             let demoted = demoted(&answer).filter(|_| role == Role::Master);
-            votes.push((slot, answer));
+            heard.push(Heard::Vote(slot, answer));
             demoted.map_or(Ok(()), Err)
         }
-        Settled::Again => Ok(()),
+        Settled::More => Ok(()),
         Settled::Garbage(slot) => {
-            votes.push((slot, Answer::unknown(Cause::ConnectionClosed)));
+            heard.push(Heard::Vote(slot, Answer::unknown(Cause::ConnectionClosed)));
             Err(garbage())
         }
         Settled::Look(reply) => match handshake::role(&reply) {
@@ -245,7 +272,7 @@ mod tests {
     use super::super::handshake::Identity;
     use super::super::stream::Closed;
     use super::*;
-    use crate::{Clock, Facts, Node, NodeEvent, Op, RedisSetup, Sink, Token, Vote};
+    use crate::{Clock, Facts, Node, Op, RedisSetup, Sink, Token, Vote};
 
     #[derive(Default)]
     struct Votes(Mutex<Vec<Answer>>);
@@ -268,7 +295,8 @@ mod tests {
         let (votes, token) = (Arc::new(Votes::default()), Token::parse("t").unwrap());
         let slot = VoteSlot::new(votes.clone(), 0, 0, setup.clock.now());
         node.submit(Op::acquire(*b"k", token, 1), slot);
-        let cause = Pump::new(&node, Box::new(Closed(said)), Role::Master).run().await;
+        let (events, stream) = (Events::new(votes.clone(), 0), Box::new(Closed(said)));
+        let cause = Pump::new(&node, &events, (stream, Vec::new()), Role::Master).run().await;
         (std::mem::take(&mut *votes.0.lock().unwrap()), cause)
     }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use redis::{ServerError, Value};
+use redis::{PushKind, ServerError, Value};
 
-use crate::{Answer, Cause, Verb, Verdict};
+use crate::{Answer, Cause, NodeEvent, Verb, Verdict};
 
 /// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
-/// no use any more, because nobody can say where the next reply begins.
+/// no use any more, because it is unknown where the next reply begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Garbage;
 
@@ -48,6 +48,30 @@ pub(super) fn is_aside(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'>' | b'|'))
 }
 
+/// What a push says; nothing for one that we have not asked for, and for an attribute.
+pub(super) fn events(aside: &[u8]) -> Result<Vec<NodeEvent>, Garbage> {
+    if !aside.starts_with(b">") {
+        return Ok(Vec::new());
+    }
+    match redis::parse_redis_value(aside).map(plain).map_err(|_| Garbage)? {
+        Value::Push { kind: PushKind::Invalidate, data } => Ok(invalidated(data)),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The keys of an `invalidate`. Without keys all data may be gone.
+fn invalidated(data: Vec<Value>) -> Vec<NodeEvent> {
+    let changed = |key| match key {
+        Value::BulkString(key) => Some(NodeEvent::KeyChanged(key.into())),
+        _ => None,
+    };
+    match <[Value; 1]>::try_from(data) {
+        Ok([Value::Array(keys)]) => keys.into_iter().filter_map(changed).collect(),
+        Ok([Value::Nil]) => vec![NodeEvent::DataLost],
+        _ => Vec::new(),
+    }
+}
+
 /// The first line without its end; none when its end is not there yet.
 fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbage> {
     match bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\r') {
@@ -62,7 +86,7 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbage> {
     }
 }
 
-/// Whether this can still become a reply: something that is not a Redis is told at once.
+/// Whether this can still become a reply: what is not a Redis is recognised at once.
 fn plausible(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|byte| b"+-:_#,($=!*~>%|".contains(byte))
 }
@@ -77,11 +101,11 @@ fn count(line: &[u8]) -> Result<Option<usize>, Garbage> {
     if count > LEN_MAX { Err(Garbage) } else { Ok(Some(count)) }
 }
 
-/// What one whole reply says. The three that nearly every lock gets need no parser.
+/// What one whole reply says. Those that nearly every lock gets need no parser.
 pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
     match reply {
         b"+OK\r\n" => Ok(Value::Okay),
-        b"$-1\r\n" => Ok(Value::Nil),
+        b"$-1\r\n" | b"_\r\n" => Ok(Value::Nil),
         b":1\r\n" => Ok(Value::Int(1)),
         _ => redis::parse_redis_value(reply).map(plain).map_err(|_| Garbage),
     }
@@ -92,6 +116,9 @@ fn plain(value: Value) -> Value {
     match value {
         Value::Attribute { data, .. } => plain(*data),
         Value::Array(elements) => Value::Array(elements.into_iter().map(plain).collect()),
+        Value::Push { kind, data } => {
+            Value::Push { kind, data: data.into_iter().map(plain).collect() }
+        }
         value => value,
     }
 }
@@ -108,8 +135,8 @@ pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
         (Verb::Acquire { .. }, Value::Nil) => Ok(Answer::new(Verdict::HELD)),
         (Verb::Extend { .. } | Verb::Release, Value::Int(1)) => Ok(Answer::granted()),
         (Verb::Extend { .. } | Verb::Release, Value::Int(0)) => Ok(Answer::new(Verdict::NotOurs)),
-        (Verb::Inspect, Value::Int(0)) => Ok(Answer::new(Verdict::Free)),
-        (Verb::Extend { .. } | Verb::Inspect, Value::Array(pair)) => held(pair),
+        (Verb::Inspect | Verb::Watch, Value::Int(0)) => Ok(Answer::new(Verdict::Free)),
+        (Verb::Extend { .. } | Verb::Inspect | Verb::Watch, Value::Array(pair)) => held(pair),
         _ => Err(Garbage),
     }
 }
@@ -190,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_redis_is_told_from_its_first_bytes() {
+    fn what_is_not_a_redis_is_recognised_by_its_first_bytes() {
         for garbage in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"S", b"\x15\x03", b"\r\n", b"+a\rb"]
         {
             assert_eq!(len(garbage), Err(Garbage), "{}", garbage.escape_ascii());
@@ -210,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_fast_path_reads_what_the_parser_reads() {
-        for reply in [&b"+OK\r\n"[..], b"$-1\r\n", b":1\r\n"] {
+        for reply in [&b"+OK\r\n"[..], b"$-1\r\n", b"_\r\n", b":1\r\n"] {
             assert_eq!(parse(reply), redis::parse_redis_value(reply).map_err(|_| Garbage));
         }
     }

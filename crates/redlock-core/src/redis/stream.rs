@@ -28,7 +28,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
 /// After this long without a sign of life the kernel asks whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Bytes that nobody acknowledges for this long end the connection.
+/// Bytes that are not acknowledged for this long end the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Whom to trust, and who we are, on `rediss://` connections. `Debug` shows no key.

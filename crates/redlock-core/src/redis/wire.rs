@@ -22,6 +22,8 @@ pub(super) struct Wire {
     loaded: Loaded,
     /// Its own command for a release, where it has one that we may use.
     native: Option<Native>,
+    /// The server pushes changes of keys that are watched.
+    tracks: bool,
     /// Wakes the connection when there is something to send, and the pause before one.
     waker: Option<Waker>,
     /// Pauses before a connection are to be short.
@@ -43,6 +45,8 @@ pub(super) enum State {
 
 enum Pending {
     Request(Op, VoteSlot, Form),
+    /// The first half of a watch, and when it was sent.
+    TrackNext(Instant),
     /// Our own question for the server's role, and when it was asked.
     Look(Instant),
 }
@@ -62,8 +66,9 @@ enum Form {
 pub(super) enum Settled {
     /// The answer to the oldest request.
     Vote(VoteSlot, Answer),
-    /// The master has forgotten the script: its text is on the way.
-    Again,
+    /// There is more to come: this was the first half of an answer, or the master has forgotten
+    /// the script, and its text is on the way.
+    More,
     /// The oldest request, with a reply that is no answer to it.
     Garbage(VoteSlot),
     /// The answer to the question for the server's role.
@@ -87,6 +92,7 @@ impl Default for Wire {
             in_flight: VecDeque::new(),
             loaded: Loaded::default(),
             native: None,
+            tracks: false,
             waker: None,
             is_urgent: false,
             served_by: VecDeque::new(),
@@ -111,6 +117,7 @@ impl Wire {
 
     /// Takes a request; the waker, where there is one, must be woken once the lock is free.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
+        self.track_next(&op, slot.sent_at());
         let form = if self.native.is_some() && op.verb() == Verb::Release {
             self.out.extend_from_slice(encode::packed(&op, self.native));
             Form::Native
@@ -123,6 +130,13 @@ impl Wire {
         };
         self.in_flight.push_back(Pending::Request(op, slot, form));
         self.waker.take()
+    }
+
+    fn track_next(&mut self, op: &Op, sent_at: Instant) {
+        if self.tracks && op.verb() == Verb::Watch {
+            self.out.extend_from_slice(encode::TRACK_NEXT);
+            self.in_flight.push_back(Pending::TrackNext(sent_at));
+        }
     }
 
     /// Moves what is to be sent into `buffer`, and has `waker` woken when there is more.
@@ -138,7 +152,7 @@ impl Wire {
         }
         self.in_flight.front().map(|oldest| match oldest {
             Pending::Request(_, slot, _) => slot.sent_at(),
-            Pending::Look(sent_at) => *sent_at,
+            Pending::TrackNext(sent_at) | Pending::Look(sent_at) => *sent_at,
         })
     }
 
@@ -167,6 +181,8 @@ impl Wire {
     pub(super) fn settle(&mut self, reply: Value) -> Settled {
         let (op, slot, form) = match self.in_flight.pop_front() {
             Some(Pending::Request(op, slot, form)) => (op, slot, form),
+            // Without tracking a watch is still a look.
+            Some(Pending::TrackNext(_)) => return Settled::More,
             Some(Pending::Look(_)) => return Settled::Look(reply),
             None => return Settled::Unasked(reply),
         };
@@ -180,9 +196,10 @@ impl Wire {
             && form != Form::Text
             && let Some(text) = encode::by_text(&op)
         {
+            self.track_next(&op, slot.sent_at());
             self.out.extend_from_slice(&text);
             self.in_flight.push_back(Pending::Request(op, slot, Form::Text));
-            return Settled::Again;
+            return Settled::More;
         }
         match reply::answer(op.verb(), reply) {
             Ok(answer) => Settled::Vote(slot, answer),
@@ -199,6 +216,7 @@ impl Wire {
     pub(super) fn up(&mut self, identity: Identity) -> Facts {
         let Identity { facts, client_id, native } = identity;
         self.native = native;
+        self.tracks = facts.tracks;
         self.served_by.retain(|(run_id, _)| *run_id != facts.run_id);
         if self.served_by.len() == PROCESSES_MAX {
             self.served_by.pop_front();

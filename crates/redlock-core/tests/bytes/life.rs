@@ -254,14 +254,14 @@ async fn a_master_with_too_many_unanswered_requests_is_sent_no_more() {
 }
 
 #[tokio::test]
-async fn who_stops_driving_leaves_nobody_waiting_and_may_begin_again() {
+async fn a_node_that_is_not_driven_any_more_answers_all_and_may_be_driven_again() {
     let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     peer.expect("SET").await;
     client.submit(1, acquire());
     client.stop().await;
     for _ in 0..2 {
-        let vote = client.vote_at_once().expect("nobody is left waiting");
+        let vote = client.vote_at_once().expect("no request is left without an answer");
         assert_eq!(vote.answer, lost());
     }
     client.submit(2, acquire());

@@ -90,7 +90,7 @@ async fn garbage_ends_the_connection_and_what_is_unanswered_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_reply_that_nobody_asked_for_ends_the_connection_and_is_no_vote() {
+async fn a_reply_to_no_request_ends_the_connection_and_is_no_vote() {
     let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     peer.expect("SET").await;
@@ -150,8 +150,8 @@ async fn a_script_goes_with_its_text_once_and_again_when_the_master_forgot_it() 
     let (_server, mut peer, mut client) = Client::connected().await;
     let key = |name: &str| Op::release(name.as_bytes(), token());
     client.submit(0, key("a"));
-    let taught = peer.expect("EVAL").await;
-    assert_eq!(taught[2..], ["1", "a", "t"]);
+    let text = peer.expect("EVAL").await;
+    assert_eq!(text[2..], ["1", "a", "t"]);
     peer.say(":1\r\n").await;
     assert_eq!(client.answer().await, Answer::granted());
 
@@ -163,7 +163,7 @@ async fn a_script_goes_with_its_text_once_and_again_when_the_master_forgot_it() 
     peer.say("-NOSCRIPT No matching script.\r\n".repeat(2)).await;
     for name in ["b", "c"] {
         let again = peer.expect("EVAL").await;
-        assert_eq!((&again[1], &again[2..]), (&taught[1], &["1", name, "t"].map(String::from)[..]));
+        assert_eq!((&again[1], &again[2..]), (&text[1], &["1", name, "t"].map(String::from)[..]));
     }
     peer.say(":1\r\n:0\r\n").await;
     for (ticket, answer) in [(1, Answer::granted()), (2, not_ours())] {

@@ -25,7 +25,7 @@ pub fn value(server: &RedisServer, key: &str) -> Option<String> {
     text(server, &["GET", key])
 }
 
-/// Sets a key for `px` milliseconds, whoever holds it: what a stranger's `SET` does.
+/// Sets a key for `px` milliseconds, over any holder: what a stranger's `SET` does.
 pub fn put(server: &RedisServer, key: &str, value: &str, px: u64) {
     server.command(&["SET", key, value, "PX", &px.to_string()]).unwrap();
 }

@@ -17,7 +17,7 @@ pub struct Executed {
     pub verb: Verb,
     /// Of which key.
     pub key: Vec<u8>,
-    /// Signed with which token; empty for [`Verb::Inspect`].
+    /// Signed with which token; empty for [`Verb::Inspect`] and [`Verb::Watch`].
     pub token: String,
     /// What the master said, whether or not its reply ever arrived.
     pub verdict: Verdict,
@@ -59,7 +59,7 @@ impl Master {
     pub(super) fn execute(&mut self, now: Instant, op: &Op, role: Role) -> Answer {
         let answer = match &self.error {
             Some(error) => Answer::unknown(Cause::of_error_reply(error.clone())),
-            None if role != Role::Master && op.verb() != Verb::Inspect => {
+            None if role != Role::Master && !matches!(op.verb(), Verb::Inspect | Verb::Watch) => {
                 Answer::unknown(Cause::Demoted(READONLY.into()))
             }
             None => self.answer(now, op),
@@ -80,7 +80,9 @@ impl Master {
             Verb::Acquire { px } => self.acquire(now, op, px),
             Verb::Extend { px } => self.extend(now, op, px),
             Verb::Release => self.release(op),
-            Verb::Inspect => self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::Free)),
+            Verb::Inspect | Verb::Watch => {
+                self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::Free))
+            }
         }
     }
 

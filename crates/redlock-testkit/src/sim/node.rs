@@ -74,7 +74,7 @@ impl SimNode {
         });
     }
 
-    /// Whether replies vanish on their way, so that the master does what nobody hears of. Setting
+    /// Whether replies vanish on their way, so that the master does what no client learns of. Setting
     /// it back makes a new connection, as a client does after a while of silence.
     pub fn lose_replies(&self, lose: bool) {
         self.change(|world, link, outbox| {
@@ -107,7 +107,7 @@ impl SimNode {
         self.change(|world, _, _| world.held = false);
     }
 
-    /// Nobody listens any more: connections break, and new ones are refused. The keys stay.
+    /// The server does not listen any more: connections break, and new ones are refused. The keys stay.
     pub fn down(&self) {
         self.change(|world, _, outbox| {
             world.listening = false;
@@ -159,7 +159,7 @@ impl SimNode {
         self.change(|world, _, _| world.master.error = error.map(str::to_owned));
     }
 
-    /// Sets a key for `px` milliseconds, whoever holds it: what a stranger's `SET` does.
+    /// Sets a key for `px` milliseconds, over any holder: what a stranger's `SET` does.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, px: u64) {
         self.change(|world, _, _| {
             let now = world.clock.now();
@@ -167,7 +167,7 @@ impl SimNode {
         });
     }
 
-    /// Sets a key that is no string for `px` milliseconds, whoever holds it.
+    /// Sets a key that is no string for `px` milliseconds, over any holder.
     pub fn put_other_type(&self, key: impl AsRef<[u8]>, px: u64) {
         self.change(|world, _, _| {
             let now = world.clock.now();
@@ -188,7 +188,7 @@ impl SimNode {
         world.master.count(world.clock.now())
     }
 
-    /// Everything the master has carried out so far, in order, whoever asked for it.
+    /// Everything the master has carried out so far, in order, for all clients.
     pub fn log(&self) -> Vec<Executed> {
         self.world().master.log.clone()
     }

@@ -48,7 +48,7 @@ pub(super) struct World {
     pub(super) links: Vec<Link>,
     /// The process is stopped: what arrives waits.
     pub(super) held: bool,
-    /// Somebody listens at the address.
+    /// The server listens at the address.
     pub(super) listening: bool,
     /// What the server process says about itself.
     pub(super) facts: Facts,
@@ -119,7 +119,7 @@ impl World {
     pub(super) fn restart(&mut self, keep_data: bool, outbox: &mut Outbox) {
         self.held = false;
         self.cut_all(outbox);
-        // What the dead process had not read yet, nobody will ever read.
+        // What the dead process had not read yet, is never read.
         self.links.iter_mut().for_each(|link| link.requests.clear());
         self.facts.run_id = run_id(&mut self.rng);
         if !keep_data {
@@ -155,7 +155,7 @@ impl World {
         [request, reply].into_iter().flatten().min()
     }
 
-    /// The request that arrives first, and its link; none while nobody reads.
+    /// The request that arrives first, and its link; none while the server does not read.
     fn next_request(&self) -> Option<(Instant, usize)> {
         if self.held {
             return None;

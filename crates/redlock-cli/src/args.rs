@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::duration::{self, Wait};
-use crate::global::Global;
+pub(crate) use crate::global::Global;
 use crate::help;
 
 #[derive(Debug, Parser)]

@@ -7,10 +7,9 @@ use anyhow::anyhow;
 use redlock_quorum::{Guard, ReleaseError};
 use rustix::process::Signal;
 
-use crate::args::Run;
+use crate::args::{Global, Run};
 use crate::child::Child;
 use crate::exit::{CANNOT_RUN, Failure, LOST};
-use crate::global::Global;
 use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;

@@ -78,8 +78,13 @@ impl Global {
 
     /// What a value was given by: the option, or its variable.
     pub(crate) fn origin(&self, option: &'static str) -> String {
+        self.variable_of(option).unwrap_or_else(|| option.into())
+    }
+
+    /// The variable that a value was given by; none when it was not.
+    pub(crate) fn variable_of(&self, option: &'static str) -> Option<String> {
         let variable = format!("REDLOCK_{}", option[2..].replace('-', "_").to_uppercase());
-        if self.variables.contains(&variable.as_str()) { variable } else { option.into() }
+        self.variables.contains(&variable.as_str()).then_some(variable)
     }
 }
 

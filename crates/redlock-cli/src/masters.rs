@@ -30,18 +30,9 @@ pub(crate) struct Pem {
 }
 
 impl Masters {
-    /// Reads what was given, and checks each piece by itself, so that an error names it.
+    /// Reads what was given; it is checked when a handle is built of it.
     pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
-        let masters = Self { nodes: nodes(global)?, pem: Pem::read(global)? };
-        for Master { url, origin } in &masters.nodes {
-            match Redlock::builder().nodes([url]).build() {
-                // Certificates are checked below, together with the files they come from.
-                Ok(_) | Err(BuildError::Node(InvalidNode::Tls(_))) => {}
-                Err(error) => return Err(Failure::usage(anyhow!("{origin}: {error}"))),
-            }
-        }
-        masters.check_tls(global)?;
-        Ok(masters)
+        Ok(Self { nodes: nodes(global)?, pem: Pem::read(global)? })
     }
 
     /// A builder that knows the masters.
@@ -57,19 +48,44 @@ impl Masters {
         &self.pem
     }
 
-    fn check_tls(&self, global: &Global) -> Result<(), Failure> {
-        let encrypted = |url: &&str| ["rediss://", "valkeys://"].iter().any(|s| url.starts_with(s));
-        let Some(url) = self.urls().find(encrypted) else { return Ok(()) };
-        let build = |tls: Tls| Redlock::builder().nodes([url]).tls(tls).build().map(drop);
+    /// Why a handle cannot be built, with what the value came from.
+    pub(crate) fn refused(&self, global: &Global, error: BuildError) -> Failure {
+        let origin = match &error {
+            BuildError::Node(InvalidNode::Tls(_)) => Some(self.bad_tls(global)),
+            BuildError::Node(_) => self.bad_url(),
+            BuildError::MaxTtl { .. } | BuildError::Default(InvalidRequest::Ttl(_)) => {
+                global.variable_of("--max-ttl")
+            }
+            BuildError::ZeroTimeout { .. }
+            | BuildError::Default(InvalidRequest::NodeTimeout { .. }) => {
+                global.variable_of("--node-timeout")
+            }
+            BuildError::Prefix { .. } => global.variable_of("--prefix"),
+            _ => None,
+        };
+        match origin {
+            Some(origin) => Failure::usage(anyhow!(error).context(origin)),
+            None => error.into(),
+        }
+    }
+
+    /// Where the first URL stands that is no master by itself.
+    fn bad_url(&self) -> Option<String> {
+        let is_bad = |node: &&Master| {
+            let alone = Redlock::builder().nodes([&node.url]).tls(self.pem.tls()).build();
+            matches!(alone, Err(BuildError::Node(InvalidNode::Url(_))))
+        };
+        self.nodes.iter().find(is_bad).map(|node| node.origin.clone())
+    }
+
+    /// Which file is of no use: the CA's, if it is of none by itself, else the identity's.
+    fn bad_tls(&self, global: &Global) -> String {
         let only_ca = Pem { ca: self.pem.ca.clone(), identity: None };
-        build(only_ca.tls()).map_err(|error| Failure::usage(anyhow!(error).context(ca(global))))?;
-        build(self.pem.tls()).map_err(|error| {
-            let [cert, key] = [
-                named(global, "--tls-cert", global.tls_cert.as_deref()),
-                named(global, "--tls-key", global.tls_key.as_deref()),
-            ];
-            Failure::usage(anyhow!(error).context(format!("{cert}, {key}")))
-        })
+        if Redlock::builder().nodes(self.urls()).tls(only_ca.tls()).build().is_err() {
+            return ca(global);
+        }
+        let cert = named(global, "--tls-cert", global.tls_cert.as_deref());
+        format!("{cert}, {}", named(global, "--tls-key", global.tls_key.as_deref()))
     }
 }
 
@@ -98,21 +114,6 @@ impl Pem {
             Some((cert, key)) => tls.identity(cert.as_slice(), key.as_slice()),
             None => tls,
         }
-    }
-}
-
-/// Why a handle cannot be built, with the variable that the value came from.
-pub(crate) fn refused(global: &Global, error: BuildError) -> Failure {
-    let option = match &error {
-        BuildError::MaxTtl { .. } | BuildError::Default(InvalidRequest::Ttl(_)) => "--max-ttl",
-        BuildError::Default(InvalidRequest::NodeTimeout { .. }) => "--node-timeout",
-        BuildError::ZeroTimeout { .. } => "--node-timeout",
-        BuildError::Prefix { .. } => "--prefix",
-        _ => return error.into(),
-    };
-    match global.origin(option) {
-        origin if origin == option => error.into(),
-        variable => Failure::usage(anyhow!(error).context(variable)),
     }
 }
 

@@ -46,7 +46,7 @@ impl Session {
             builder = builder.node_timeout(timeout);
         }
         Ok(Self {
-            redlock: builder.build().map_err(|error| masters::refused(global, error))?,
+            redlock: builder.build().map_err(|error| masters.refused(global, error))?,
             masters,
             key: Resource::from(key.as_bytes()),
             ttl,

@@ -4,6 +4,7 @@ use redlock_testkit::RedisServers;
 use serde_json::json;
 
 use crate::support::{Answer, ask, copies, redlock};
+use crate::terminal::Terminal;
 
 #[test]
 fn a_stuck_lock_is_deleted_and_named() {
@@ -61,4 +62,17 @@ fn masters_that_may_keep_the_key_are_named() {
     servers[1].kill();
     let answer = ask(&servers, ["release", "--force", "k", "--yes"]);
     assert_eq!(answer.code, 69, "{answer:?}");
+}
+
+#[test]
+fn on_a_terminal_it_asks_and_a_line_that_is_no_yes_is_a_no() {
+    let servers = RedisServers::start(1).unwrap();
+    ask(&servers, ["acquire", "k"]).success();
+    for (typed, code, left) in [("\n", 1, 1), ("n\n", 1, 1), ("y\n", 0, 0)] {
+        let mut terminal = Terminal::start(&redlock(&servers, ["release", "--force", "k"]));
+        terminal.shows(&format!("note: deletes k on {}: held by ", servers[0].name()));
+        terminal.shows("If the holder of k still works, it loses the lock");
+        terminal.type_in(typed);
+        assert_eq!((terminal.code(), copies(&servers, "k")), (code, left), "{typed:?}");
+    }
 }

@@ -16,5 +16,6 @@ mod secrets;
 mod signals;
 mod support;
 mod terminal;
+mod tls;
 mod usage;
 mod waiting;

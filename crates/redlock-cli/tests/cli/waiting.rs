@@ -8,6 +8,7 @@ use redlock_testkit::{RedisServers, ServerOptions};
 use rustix::process::Signal;
 
 use crate::support::{Answer, Running, ask, bare, copies, poll, redlock};
+use crate::terminal::Terminal;
 
 /// A wait that lasts until somebody ends it, or until the test says that this took too long.
 fn ended(command: Command) -> (Answer, Duration) {
@@ -87,6 +88,18 @@ fn after_a_second_one_line_says_what_is_waited_for_and_who_holds_it() {
     let line = lines.next().unwrap().unwrap();
     assert!(line.starts_with("redlock: stopped by SIGTERM"), "one line, and then the last: {line}");
     assert_eq!(poll("it ends", || waiting.try_wait().unwrap()).code(), Some(143));
+}
+
+#[test]
+fn on_a_terminal_the_line_comes_without_being_asked_for() {
+    let servers = RedisServers::start(1).unwrap();
+    servers[0].command(&["SET", "k", "stranger"]).unwrap();
+    let command = redlock(&servers, ["acquire", "k", "--wait", "forever"]);
+    let mut terminal = Terminal::start(&command);
+    let line = terminal.shows("note: waiting for k: k is held by stranger, never expires: ");
+    assert_eq!(line, format!("{} held", servers[0].name()));
+    terminal.type_in("\x03");
+    assert_eq!(terminal.code(), 130);
 }
 
 #[test]

@@ -1,0 +1,94 @@
+//! Masters that speak TLS.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::Command;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use redlock_testkit::{RedisServer, ServerOptions};
+
+use crate::support::{Answer, Scratch, bare};
+
+/// A CA, and a certificate of it for servers and clients, as files.
+fn pki(name: &str) -> Scratch {
+    let files = Scratch::new(name);
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    // With the name that certificates have by default, the server would take it for its own CA.
+    params.distinguished_name.push(DnType::CommonName, "a CA for tests");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_key = KeyPair::generate().unwrap();
+    let ca = params.self_signed(&ca_key).unwrap().pem();
+    let issuer = Issuer::new(params, ca_key);
+    let key = KeyPair::generate().unwrap();
+    let cert = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+    let cert = cert.signed_by(&key, &issuer).unwrap().pem();
+    for (file, pem) in [("ca", ca), ("cert", cert), ("key", key.serialize_pem())] {
+        fs::write(files.file(file), pem).unwrap();
+    }
+    files
+}
+
+/// A server that wants certificates from its clients, and its URL.
+fn server(files: &Scratch) -> (RedisServer, String) {
+    // Another process may take the port before the server does: then another is tried.
+    for _ in 0..20 {
+        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = probe.local_addr().unwrap().port();
+        drop(probe);
+        let path = |name| files.file(name).display().to_string();
+        let options = ServerOptions::new()
+            .arguments(["--tls-port", &port.to_string(), "--tls-auth-clients", "yes"])
+            .arguments(["--tls-cert-file", &path("cert"), "--tls-key-file", &path("key")])
+            .arguments(["--tls-ca-cert-file", &path("ca")]);
+        if let Ok(server) = RedisServer::with(&options) {
+            return (server, format!("rediss://127.0.0.1:{port}"));
+        }
+    }
+    panic!("no server starts with a TLS port: was it built without TLS?");
+}
+
+fn redlock(url: &str, ca: &Scratch, ours: &Scratch) -> Command {
+    let mut command = bare(["--node", url]);
+    command.arg("--tls-ca").arg(ca.file("ca")).arg("--tls-cert").arg(ours.file("cert"));
+    command.arg("--tls-key").arg(ours.file("key"));
+    command
+}
+
+#[test]
+fn locks_are_listed_and_deleted_over_tls_with_our_certificate() {
+    let files = pki("tls-list");
+    let (_server, url) = server(&files);
+    let ask = |words: &[&str]| -> Answer {
+        redlock(&url, &files, &files).args(words).output().unwrap().into()
+    };
+    ask(&["acquire", "k"]).success();
+    assert!(ask(&["status"]).success().starts_with("k  held by "));
+    ask(&["release", "--force", "k", "--yes"]).success();
+    assert_eq!(ask(&["status"]).success(), "nothing is held");
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_not_waited_for_and_the_file_to_look_at_is_named() {
+    let (theirs, ours) = (pki("tls-theirs"), pki("tls-ours"));
+    let (_server, url) = server(&theirs);
+    let mut command = redlock(&url, &ours, &theirs);
+    let answer: Answer =
+        command.args(["acquire", "k", "--wait", "forever"]).output().unwrap().into();
+    assert_eq!(answer.code, 69, "{answer:?}");
+    assert!(answer.cause().contains("not connected: TLS: invalid peer certificate"), "{answer:?}");
+    let file = ours.file("ca").display().to_string();
+    assert!(answer.cause().ends_with(&format!("; TLS: trusted is --tls-ca {file}")), "{answer:?}");
+}
+
+#[test]
+fn a_key_that_is_none_is_named_with_its_file() {
+    let files = pki("tls-key");
+    fs::write(files.file("key"), "no key").unwrap();
+    let mut command = redlock("rediss://127.0.0.1:1", &files, &files);
+    let answer: Answer = command.args(["status", "k"]).output().unwrap().into();
+    assert_eq!(answer.code, 64, "{answer:?}");
+    let [cert, key] = ["cert", "key"].map(|name| files.file(name).display().to_string());
+    let said =
+        format!("redlock: --tls-cert {cert}, --tls-key {key}: TLS: the client's private key: ");
+    assert!(answer.cause().starts_with(&said), "{answer:?}");
+}

@@ -1,11 +1,19 @@
 //! Masters that speak TLS.
 
-use std::fs;
 use std::net::TcpListener;
 use std::process::Command;
+use std::sync::Arc;
+use std::{fs, thread};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use redlock_testkit::{RedisServer, ServerOptions};
+use redlock_testkit::RedisServer;
+use tokio::runtime::Builder;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 use crate::support::{Answer, Scratch, bare};
 
@@ -28,23 +36,55 @@ fn pki(name: &str) -> Scratch {
     files
 }
 
-/// A server that wants certificates from its clients, and its URL.
+/// A server behind something that speaks TLS and wants certificates from its clients, and the URL.
+/// Not every server that is installed speaks TLS itself.
 fn server(files: &Scratch) -> (RedisServer, String) {
-    // Another process may take the port before the server does: then another is tried.
-    for _ in 0..20 {
-        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = probe.local_addr().unwrap().port();
-        drop(probe);
-        let path = |name| files.file(name).display().to_string();
-        let options = ServerOptions::new()
-            .arguments(["--tls-port", &port.to_string(), "--tls-auth-clients", "yes"])
-            .arguments(["--tls-cert-file", &path("cert"), "--tls-key-file", &path("key")])
-            .arguments(["--tls-ca-cert-file", &path("ca")]);
-        if let Ok(server) = RedisServer::with(&options) {
-            return (server, format!("rediss://127.0.0.1:{port}"));
-        }
+    let server = RedisServer::start().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("rediss://{}", listener.local_addr().unwrap());
+    let (acceptor, port) = (acceptor(files), server.port());
+    // It ends with the process of the test.
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(serve(listener, acceptor, port));
+    });
+    (server, url)
+}
+
+fn acceptor(files: &Scratch) -> TlsAcceptor {
+    let pem = |name| fs::read(files.file(name)).unwrap();
+    let certificates = |name| -> Vec<_> {
+        CertificateDer::pem_slice_iter(&pem(name))
+            .map(Result::unwrap)
+            .map(|c| c.into_owned())
+            .collect()
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates("ca"));
+    let provider = Arc::new(ring::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients.build().unwrap())
+        .with_single_cert(certificates("cert"), PrivateKeyDer::from_pem_slice(&pem("key")).unwrap())
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, port: u16) {
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    loop {
+        let (client, _) = listener.accept().await.unwrap();
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            // A client that does not trust us goes away, which is what is tested.
+            let Ok(mut client) = acceptor.accept(client).await else { return };
+            let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        });
     }
-    panic!("no server starts with a TLS port: was it built without TLS?");
 }
 
 fn redlock(url: &str, ca: &Scratch, ours: &Scratch) -> Command {

@@ -1,13 +1,13 @@
 //! What may stand on the command line, and nothing else.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::duration::{self, Wait};
+pub(crate) use crate::global::Global;
 use crate::help;
 
 #[derive(Debug, Parser)]
@@ -28,47 +28,6 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command takes, before or after its name. Values from the environment are never
-/// shown: some are secret.
-#[derive(Args, Debug)]
-#[command(next_help_heading = "Masters")]
-pub(crate) struct Global {
-    /// A master; repeat it for each: redis://[user:password@]host[:port][/db], rediss://, unix://
-    ///
-    /// Instead, REDLOCK_NODES lists them separated by commas, or REDLOCK_NODES_FILE names a file
-    /// with one on each line. Prefer these for URLs with a password: other users of a machine can
-    /// read command lines.
-    #[arg(id = "node", long, value_name = "URL", global = true)]
-    pub(crate) nodes: Vec<String>,
-    /// How long each master has for its answer [default: 50ms, or a tenth of the TTL]
-    #[arg(long, value_name = "D", global = true, value_parser = duration::parse)]
-    #[arg(env = "REDLOCK_NODE_TIMEOUT", hide_env_values = true)]
-    pub(crate) node_timeout: Option<Duration>,
-    /// What every key on the masters begins with [default: nothing]
-    #[arg(long, value_name = "TEXT", global = true)]
-    #[arg(env = "REDLOCK_PREFIX", hide_env_values = true)]
-    pub(crate) prefix: Option<OsString>,
-    /// The largest TTL in use; the same for all clients [default: 60s]
-    #[arg(long, value_name = "D", global = true, value_parser = duration::parse)]
-    #[arg(env = "REDLOCK_MAX_TTL", hide_env_values = true)]
-    pub(crate) max_ttl: Option<Duration>,
-    /// Trust the certificates in this PEM file, for rediss:// [default: the system's]
-    #[arg(long, value_name = "FILE", global = true)]
-    #[arg(env = "REDLOCK_TLS_CA", hide_env_values = true)]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// Show this certificate chain, a PEM file, to the masters
-    #[arg(long, value_name = "FILE", global = true)]
-    #[arg(env = "REDLOCK_TLS_CERT", hide_env_values = true)]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Its private key, a PEM file
-    #[arg(long, value_name = "FILE", global = true)]
-    #[arg(env = "REDLOCK_TLS_KEY", hide_env_values = true)]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// Tell on stderr what each master said, and how long it took
-    #[arg(short, long, global = true, help_heading = None::<&str>)]
-    pub(crate) verbose: bool,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while the lock is held; stop it when the lock is lost
@@ -80,17 +39,16 @@ pub(crate) enum Command {
     /// Extend a lock by its token: prints TOKEN FENCING_TOKEN VALIDITY_MS
     #[command(after_help = help::EXTEND)]
     Extend(Extend),
-    /// Release a lock by its token
+    /// Release a lock by its token, or a stuck one by force
     #[command(after_help = help::RELEASE)]
     Release(Release),
-    /// Say who holds a lock, by what each master says
+    /// Say who holds a lock, by what each master says; without a key: list what is held
     #[command(after_help = help::STATUS)]
     Status(Status),
     /// Start throw-away masters to play with, until Ctrl-C
     #[command(after_help = help::DEV)]
     Dev(Dev),
     /// Print the man page or shell completions
-    #[command(hide = true)]
     Generate(Generate),
 }
 
@@ -100,7 +58,7 @@ pub(crate) struct Patience {
     /// Do not wait: the same as --wait 0
     #[arg(short = 'n', long = "no-wait", conflicts_with = "wait")]
     pub(crate) no_wait: bool,
-    /// The exit code when another holds the lock
+    /// The exit code when another holds the lock; with 0, no line on stderr says so
     #[arg(short = 'E', long = "held-exit-code", value_name = "N", default_value_t = crate::exit::HELD)]
     pub(crate) held_code: u8,
 }
@@ -165,17 +123,24 @@ pub(crate) struct Release {
     /// What the lock is for
     pub(crate) key: OsString,
     /// The token that `acquire` printed
-    pub(crate) token: String,
-    /// Print an object: key, released
+    #[arg(required_unless_present = "force", conflicts_with = "force")]
+    pub(crate) token: Option<String>,
+    /// Delete a stuck lock, no matter who holds it: a holder that still works loses it
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Do not ask before deleting by force; needed where there is no terminal
+    #[arg(long, conflicts_with = "token")]
+    pub(crate) yes: bool,
+    /// Print an object: key, released; with --force: key, deleted
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Status {
-    /// What the lock is for
-    pub(crate) key: OsString,
-    /// Print an object: key, state, token, ttl_ms, nodes
+    /// What the lock is for; without it, all locks that are held under the prefix are listed
+    pub(crate) key: Option<OsString>,
+    /// Print an object: key, state, token, ttl_ms, nodes; without a key: locks, truncated
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -241,6 +206,15 @@ mod tests {
             assert_eq!(cli.global.nodes, ["redis://a"]);
             assert_eq!(cli.global.prefix.unwrap(), "p:");
         }
+    }
+
+    #[test]
+    fn a_release_is_by_token_or_by_force() {
+        assert!(Cli::try_parse_from(["redlock", "release", "k", "t"]).is_ok());
+        assert!(Cli::try_parse_from(["redlock", "release", "--force", "k", "--yes"]).is_ok());
+        assert!(Cli::try_parse_from(["redlock", "release", "k"]).is_err());
+        assert!(Cli::try_parse_from(["redlock", "release", "k", "t", "--force"]).is_err());
+        assert!(Cli::try_parse_from(["redlock", "release", "k", "t", "--yes"]).is_err());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The exit codes, and `Failure`: why the command ends with one of them.
 
+use std::fmt::Display;
+
 use anyhow::anyhow;
 use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError};
 use rustix::process::Signal;
@@ -34,11 +36,13 @@ pub(crate) fn signalled(signal: i32) -> u8 {
 pub(crate) struct Failure {
     pub(crate) code: u8,
     pub(crate) cause: anyhow::Error,
+    /// Another holds the lock, and nobody wants to read that.
+    pub(crate) is_quiet: bool,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, cause: impl Into<anyhow::Error>) -> Self {
-        Self { code, cause: cause.into() }
+        Self { code, cause: cause.into(), is_quiet: false }
     }
 
     pub(crate) fn usage(cause: impl Into<anyhow::Error>) -> Self {
@@ -46,14 +50,24 @@ impl Failure {
     }
 
     /// A signal came while there was nothing yet to pass it on to.
-    pub(crate) fn cancelled(signal: Signal, key: &impl std::fmt::Display) -> Self {
-        let cause = anyhow!("stopped by {}, no lock on {key} was taken", signals::name(signal));
+    pub(crate) fn cancelled(signal: Signal, key: &impl Display, answers: &impl Display) -> Self {
+        let name = signals::name(signal);
+        let cause = anyhow!("stopped by {name}, no lock on {key} was acquired: {answers}");
         Self::new(signalled(signal.as_raw()), cause)
     }
 
-    /// The same, with another code where somebody else holds the lock.
-    pub(crate) fn held_as(self, code: u8) -> Self {
-        if self.code == HELD { Self { code, ..self } } else { self }
+    /// The same, with another code where another holds the lock: success is not worth a line.
+    pub(crate) fn held_as(self, code: u8, is_quiet: bool) -> Self {
+        if self.code != HELD {
+            return self;
+        }
+        Self { code, is_quiet: is_quiet || code == 0, ..self }
+    }
+
+    /// The same, with a word more.
+    pub(crate) fn with_hint(self, hint: &str) -> Self {
+        let cause = anyhow!("{:#}; {hint}", self.cause);
+        Self { cause, ..self }
     }
 
     /// The cause on one line, whatever it is made of.

@@ -6,14 +6,14 @@ Examples:
   redlock run deploy --wait forever --ttl 10s -- make deploy
   redlock status deploy
 
-`redlock --help` tells exit codes and environment; `redlock run --help` all about run.";
+`redlock --help` has exit codes and environment; `redlock run --help` has all about run.";
 
 pub(crate) const LONG: &str = "\
 Examples:
   Five masters, named once:
     export REDLOCK_NODES=redis://m1,redis://m2,redis://m3,redis://m4,redis://m5
 
-  A cron job that many hosts try and one runs; who comes too late leaves quietly:
+  A cron job that many hosts try and one runs; a host that is late leaves quietly:
     redlock run nightly-report -n -E 0 -- /usr/local/bin/report
 
   One deployment at a time, first come first served or not, but never two:
@@ -24,8 +24,16 @@ Examples:
     redlock extend build \"$token\" --ttl 60s
     redlock release build \"$token\"
 
-  Who holds it?
+  Who holds it? And what is held at all?
     redlock status deploy
+    redlock status
+
+  A lock that is stuck, because its holder is gone and it does not expire:
+    redlock release --force deploy
+
+  What packages install:
+    redlock generate completions bash > /usr/share/bash-completion/completions/redlock
+    redlock generate man > /usr/share/man/man1/redlock.1
 
   Masters to play with, in another terminal:
     redlock dev
@@ -42,14 +50,28 @@ Exit codes:
   127  `run`: the command is not found
   `run` ends with the code of its command, or 128 + the signal that ended it.
   Whenever the code is not that of the command, one line on stderr that starts with
-  `redlock:` tells the cause and what each master answered.
+  `redlock:` has the cause and what each master answered. There is none with `-E 0` or `-q`
+  when another holds the lock. Lines that start with `note:` are for people.
 
 Environment:
   REDLOCK_NODES         the masters, separated by commas
-  REDLOCK_NODES_FILE    a file with one master on each line; # begins a comment
-  REDLOCK_NODE_TIMEOUT, REDLOCK_PREFIX, REDLOCK_MAX_TTL,
+  REDLOCK_NODES_FILE    a file with one master on each line; a line that begins with # is a
+                        comment
+  REDLOCK_NODE_TIMEOUT, REDLOCK_PREFIX, REDLOCK_MAX_TTL, REDLOCK_LABEL,
   REDLOCK_TLS_CA, REDLOCK_TLS_CERT, REDLOCK_TLS_KEY
                         as the options; --node wins over REDLOCK_NODES, and that over the file
+  A variable that is empty counts as unset.
+
+What masters answer:
+  granted, held (for so long), free, not ours, and why it is not known:
+  timed out             it was not connected within 1s, or did not answer within the node
+                        timeout: --node-timeout
+  connection refused    nothing listens there
+  connection closed     the connection broke with the request on its way
+  not connected: ...    such as a name that is not found, or a certificate: --tls-ca
+  error reply: ...      such as a wrong password, or a user without rights
+  not admitted: ...     such as a replica or a cluster node, which may not vote
+  twin of ...           the same server as another one
 
 Durations:
   500ms, 10s, 1.5m, 1h30m, 2d; a bare number is seconds.
@@ -84,9 +106,13 @@ Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by a
   79 lost, 126 cannot be run, 127 not found.";
 
 pub(crate) const ACQUIRE: &str = "\
-Nobody extends the lock after that: it ends after its TTL, unless it is extended or released with
+Nothing extends the lock after that: it ends after its TTL, unless it is extended or released with
 the token. VALIDITY_MS is what is left of it; `-` stands where there is no fencing token. When the
-line cannot be printed, the lock is released.
+line cannot be printed, or stdout is closed, the lock is released.
+
+A wait ends at once when so many masters answer what waiting does not cure (a wrong password, no
+rights, a replica) that no quorum is left. On a terminal, or with -v, one line after a second says
+what is waited for and who holds it.
 
 Example:
   read -r token fence validity_ms < <(redlock acquire build --ttl 60s)
@@ -103,23 +129,39 @@ Example:
 Exit codes: 0 extended, 1 not ours, 64 usage, 69 no quorum, 74 cannot print.";
 
 pub(crate) const RELEASE: &str = "\
-Only the lock with this token is released, never somebody else's.
+By token, only the lock with this token is released, never another's.
 
-Example:
+By force, the key is deleted on all masters, whoever holds it, and nothing checks that the holder
+is gone. A holder that still works loses the lock: it notices at its next extension, after a third
+of its TTL as a rule, and works beside the next holder until then. Look at `status` first; a lock
+whose holder has died ends by itself unless it never expires. What is deleted is said before, and
+asked about on a terminal; elsewhere --yes is needed. A lock that was acquired meanwhile and a key
+of another type are left alone.
+
+Examples:
   redlock release build \"$token\"
+  redlock release --force build
 
-Exit codes: 0 released, 1 not ours, 64 usage, 69 not confirmed by a quorum, 74 cannot print.";
+Exit codes: 0 released, 1 not ours, or nothing to delete, 64 usage, 69 not confirmed by a quorum,
+  74 cannot print.";
 
 pub(crate) const STATUS: &str = "\
 A snapshot, taken from the masters one by one. By the time it is read the answer may be another:
 to be sure of a lock, hold it.
 
-Exit codes: 0 one token holds a majority, 1 a majority is free, 64 usage, 69 undecided.";
+Without a key, the locks under the prefix are listed that one token holds on a majority of the
+masters: strings that expire and whose value is a token (a UUID with a label, or 16 to 128 letters
+and digits of another client). The masters are searched with SCAN, and 10000 keys are looked at;
+give --prefix where they hold other data, too.
+
+Exit codes: 0 one token holds a majority, or the list is complete or cut; 1 a majority is free;
+  64 usage; 69 undecided, or no quorum answers; 74 cannot print.";
 
 pub(crate) const DEV: &str = "\
 They are servers from the redis-server (or valkey-server) on PATH, listen on 127.0.0.1 alone and
 keep nothing. When all answer, a line REDLOCK_NODES=url,url,... is printed; copy it into another
-terminal behind `export`. They end with this command.
+terminal behind `export`. They end with this command, which says when one ends by itself and ends
+when none is left.
 
 Examples:
   redlock dev

@@ -1,25 +1,31 @@
 //! The `redlock` command.
 //!
-//! In reading order: `args` (what may be asked), `command` (one file for each command), `session`
-//! (the handle on the masters), `supervise`, `child`, `launcher`, `terminal` and `signals` (what
-//! `run` is made of), `output` and `exit` (what is answered).
+//! In reading order: `args` and `global` (what may be asked), `command` (one file for each
+//! command), `masters`, `session` and `waiting` (the handle on the masters), `direct` (what the
+//! library does not offer), `supervise`, `child`, `launcher`, `terminal` and `signals` (what `run`
+//! is made of), `answers`, `output` and `exit` (what is answered).
 
+mod answers;
 mod args;
 mod child;
 mod command;
+mod direct;
 mod duration;
 mod exit;
+mod global;
 mod help;
+mod label;
 mod launcher;
+mod masters;
 mod output;
 mod session;
 mod signals;
 mod supervise;
 mod terminal;
 mod usage;
+mod waiting;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -57,8 +63,13 @@ fn runtime() -> anyhow::Result<Runtime> {
 }
 
 async fn run(cli: Cli) -> Result<u8, Failure> {
-    let global = &cli.global;
-    match &cli.command {
+    let Cli { mut global, command } = cli;
+    // A variable about masters must not matter to a command that asks none.
+    if !matches!(command, Command::Dev(_) | Command::Generate(_)) {
+        global.fill()?;
+    }
+    let global = &global;
+    match &command {
         Command::Run(args) => command::run::run(global, args).await,
         Command::Acquire(args) => command::acquire::acquire(global, args).await,
         Command::Extend(args) => command::extend::extend(global, args).await,
@@ -72,8 +83,9 @@ async fn run(cli: Cli) -> Result<u8, Failure> {
 
 fn report(outcome: Result<u8, Failure>) -> ExitCode {
     let code = outcome.unwrap_or_else(|failure| {
-        // Nobody is left to be told that stderr is closed.
-        let _ = writeln!(std::io::stderr(), "{}", output::redact(&failure.line()));
+        if !failure.is_quiet {
+            output::complain(&output::redact(&failure.line()));
+        }
         failure.code
     });
     ExitCode::from(code)

@@ -4,8 +4,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use redlock_quorum::{Guard, NodeHolds, NodeStatus, State, Status};
+use rustix::fs::OFlags;
 use serde::Serialize;
 
+use crate::answers;
 use crate::exit::{CANNOT_PRINT, Failure};
 
 /// A held lock, as `acquire` and `extend` print it.
@@ -50,6 +52,13 @@ pub(crate) struct Released {
     pub(crate) released: bool,
 }
 
+/// What `release --force` prints as JSON.
+#[derive(Serialize)]
+pub(crate) struct Forced {
+    pub(crate) key: String,
+    pub(crate) deleted: Vec<String>,
+}
+
 /// What `status` prints as JSON.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
@@ -72,23 +81,28 @@ struct NodeReport<'a> {
 
 impl<'a> Report<'a> {
     pub(crate) fn new(key: String, status: &'a Status) -> Self {
-        let (state, token, ttl) = match &status.state {
-            State::Held { token, ttl } => ("held", Some(token.as_str()), *ttl),
-            State::Free => ("free", None, None),
-            _ => ("undecided", None, None),
+        let (token, ttl) = answers::holder(status).unzip();
+        let state = match status.state {
+            _ if token.is_some() => "held",
+            State::Free => "free",
+            _ => "undecided",
         };
         let nodes = status.nodes.iter().map(NodeReport::new).collect();
-        Self { key, state, token, ttl_ms: ttl.map(millis), nodes }
+        Self { key, state, token, ttl_ms: ttl.flatten().map(millis), nodes }
     }
 }
 
 impl<'a> NodeReport<'a> {
     fn new(node: &'a NodeStatus) -> Self {
-        let (state, token, ttl, cause) = match &node.state {
-            NodeHolds::Held { token, ttl } => ("held", Some(token.as_str()), *ttl, None),
-            NodeHolds::Free => ("free", None, None, None),
-            NodeHolds::Unknown(cause) => ("unknown", None, None, Some(cause.to_string())),
-            _ => ("unknown", None, None, None),
+        let token = answers::token(&node.state);
+        let (state, ttl, cause) = match &node.state {
+            NodeHolds::Held { ttl, .. } if token.is_none() => {
+                ("held", *ttl, Some(answers::FOREIGN.to_owned()))
+            }
+            NodeHolds::Held { ttl, .. } => ("held", *ttl, None),
+            NodeHolds::Free => ("free", None, None),
+            NodeHolds::Unknown(cause) => ("unknown", None, Some(cause.to_string())),
+            _ => ("unknown", None, None),
         };
         let latency_us = latency(node).map(micros);
         Self { node: &node.node, state, token, ttl_ms: ttl.map(millis), latency_us, cause }
@@ -100,43 +114,18 @@ pub(crate) fn people(key: &str, status: &Status) -> String {
     let widest = status.nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
     let mut text = String::new();
     for node in &status.nodes {
-        text.push_str(&format!("{:widest$}  {}", node.node, said(&node.state)));
+        text.push_str(&format!("{:widest$}  {}", node.node, answers::held(&node.state)));
         if let Some(latency) = latency(node) {
             text.push_str(&format!("  {latency:.1?}"));
         }
         text.push('\n');
     }
-    text + &verdict(key, &status.state)
+    text + &answers::verdict(key, status)
 }
 
 /// How long an answer took; silence has no latency.
 fn latency(node: &NodeStatus) -> Option<Duration> {
     node.latency.filter(|_| !matches!(node.state, NodeHolds::Unknown(_)))
-}
-
-fn verdict(key: &str, state: &State) -> String {
-    match state {
-        State::Held { token, ttl } => format!("{key} is held by {token}, {}", left(*ttl)),
-        State::Free => format!("{key} is free"),
-        _ => format!("{key} is undecided: no majority is free, and no token holds one"),
-    }
-}
-
-/// What one master said, on one line.
-pub(crate) fn said(state: &NodeHolds) -> String {
-    match state {
-        NodeHolds::Held { token, ttl } => format!("held by {token}, {}", left(*ttl)),
-        NodeHolds::Free => "free".into(),
-        NodeHolds::Unknown(cause) => cause.to_string(),
-        _ => "unknown".into(),
-    }
-}
-
-fn left(ttl: Option<Duration>) -> String {
-    match ttl {
-        Some(ttl) => format!("expires in {ttl:.1?}"),
-        None => "never expires".into(),
-    }
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
@@ -147,16 +136,35 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
 /// Prints the result. It counts as printed when the operating system has taken it.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
-    let printed = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+    let printed = stdout.write_all(format!("{text}\n").as_bytes()).and_then(|()| stdout.flush());
     printed.map_err(|error| {
         Failure::new(CANNOT_PRINT, anyhow::Error::new(error).context("printing the result"))
     })
 }
 
+/// Whether what is printed has a reader. Where stdout was closed, Rust's runtime has put
+/// `/dev/null` in its place before `main`, open for reading and writing, and every line would
+/// count as printed. A shell's `>/dev/null` is open for writing alone: it is a reader.
+pub(crate) fn has_reader() -> bool {
+    let is_null = |stat: rustix::fs::Stat| {
+        rustix::fs::stat("/dev/null").is_ok_and(|null| null.st_rdev == stat.st_rdev)
+    };
+    let stdout = io::stdout();
+    let is_both_ways =
+        rustix::fs::fcntl_getfl(&stdout).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDWR);
+    !(is_both_ways && rustix::fs::fstat(&stdout).is_ok_and(is_null))
+}
+
 /// One more line for people, on stderr. It never starts with `redlock:`: that is for causes.
 pub(crate) fn note(text: &str) {
-    // Nobody is left to be told that stderr is closed.
-    let _ = writeln!(io::stderr(), "note: {text}");
+    complain(&format!("note: {text}"));
+}
+
+/// Writes to stderr, a whole text at a time: the lines of commands that run side by side, as
+/// those of cron do, would tear otherwise.
+pub(crate) fn complain(text: &str) {
+    // There is nothing left to be done about a closed stderr.
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {
@@ -168,15 +176,17 @@ fn micros(duration: Duration) -> u64 {
 }
 
 /// Hides what stands between `://` and the last `@` of each word: passwords that were typed where
-/// the command line expects something else.
+/// the command line expects something else. The form that a URL should have is no secret.
 pub(crate) fn redact(text: &str) -> String {
+    const FORM: &str = "redis://[user:password@]host";
     let word = |word: &str| match (word.find("://"), word.rfind('@')) {
         (Some(start), Some(end)) if start + 3 <= end => {
             format!("{}***{}", &word[..start + 3], &word[end..])
         }
         _ => word.to_owned(),
     };
-    text.split_inclusive(char::is_whitespace).map(word).collect()
+    let part = |part: &str| part.split_inclusive(char::is_whitespace).map(word).collect::<String>();
+    text.split(FORM).map(part).collect::<Vec<_>>().join(FORM)
 }
 
 #[cfg(test)]
@@ -188,5 +198,11 @@ mod tests {
         let text = "found 'redis://me:ses@me@h:1' and\nrediss://:x@h2, not a@b";
         let redacted = redact(text);
         assert_eq!(redacted, "found 'redis://***@h:1' and\nrediss://***@h2, not a@b");
+    }
+
+    #[test]
+    fn the_form_of_a_url_is_shown() {
+        let advice = "write redis://[user:password@]host[:port][/db], rediss://... for TLS";
+        assert_eq!(redact(advice), advice);
     }
 }

@@ -1,32 +1,37 @@
 //! `Session`: the handle of one command, from its options to its last word.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{env, fs};
 
-use anyhow::{Context, anyhow};
-use redlock_quorum::{Guard, Lease, NodeVote, Owed, Redlock, Resource, Said, Tls, Votes};
+use redlock_quorum::{Guard, Lease, Owed, Redlock, Resource, Status, Votes};
 
-use crate::args::Global;
-use crate::duration::Wait;
+use crate::answers;
 use crate::exit::Failure;
+use crate::global::Global;
+use crate::label::label;
+use crate::masters::{self, Masters};
 use crate::output;
-use crate::signals::Signals;
 
 /// A handle on the masters, and what is needed to close it in good order.
 pub(crate) struct Session {
     pub(crate) redlock: Redlock,
+    pub(crate) masters: Masters,
     pub(crate) key: Resource,
     pub(crate) ttl: Duration,
+    pub(crate) is_verbose: bool,
+    pub(crate) is_quiet: bool,
+    /// Nobody wants to read about the end of this command.
+    pub(crate) leaves_quietly: Cell<bool>,
     node_timeout: Duration,
-    is_verbose: bool,
+    /// Whom we trust, in words.
+    ca: String,
 }
 
 impl Session {
     /// Builds the handle; connects nothing yet. Without a TTL the largest one counts: then the
-    /// node timeout has the widest range, and "until when" is told with the latest bound.
+    /// node timeout has the widest range, and "until when" is said with the latest bound.
     pub(crate) fn new(
         global: &Global,
         key: &OsStr,
@@ -34,17 +39,23 @@ impl Session {
     ) -> Result<Self, Failure> {
         let max_ttl = global.max_ttl.unwrap_or(MAX_TTL);
         let ttl = ttl.unwrap_or(max_ttl);
-        let mut builder =
-            Redlock::builder().nodes(nodes(global)?).ttl(ttl).max_ttl(max_ttl).tls(tls(global)?);
-        if let Some(prefix) = &global.prefix {
-            builder = builder.prefix(prefix.as_bytes());
-        }
+        let masters = Masters::new(global)?;
+        let mut builder = masters.builder().ttl(ttl).max_ttl(max_ttl);
+        builder = builder.prefix(masters::prefix(global)).label(label(global.label.as_deref()));
         if let Some(timeout) = global.node_timeout {
             builder = builder.node_timeout(timeout);
         }
-        let node_timeout = global.node_timeout.unwrap_or_else(|| NODE_TIMEOUT.min(ttl / 10));
-        let (redlock, key) = (builder.build()?, Resource::from(key.as_bytes()));
-        Ok(Self { redlock, key, ttl, node_timeout, is_verbose: global.verbose })
+        Ok(Self {
+            redlock: builder.build().map_err(|error| masters.refused(global, error))?,
+            masters,
+            key: Resource::from(key.as_bytes()),
+            ttl,
+            is_verbose: global.verbose,
+            is_quiet: global.quiet,
+            leaves_quietly: Cell::new(false),
+            node_timeout: global.node_timeout.unwrap_or_else(|| NODE_TIMEOUT.min(ttl / 10)),
+            ca: masters::ca(global),
+        })
     }
 
     /// The TTL of commands that take one, where none was given.
@@ -52,73 +63,119 @@ impl Session {
         DEFAULT_TTL.min(global.max_ttl.unwrap_or(MAX_TTL))
     }
 
-    /// Acquires the lock, unless a signal comes first.
-    pub(crate) async fn acquire(
-        &self,
-        wait: Wait,
-        max_hold: Option<Duration>,
-        signals: &mut Signals,
-    ) -> Result<Guard, Failure> {
-        let mut request = self.redlock.lock(&self.key).ttl(self.ttl);
-        request = match wait {
-            Wait::For(wait) => request.wait(wait),
-            Wait::Forever => request.wait_forever(),
-        };
-        if let Some(max_hold) = max_hold {
-            request = request.max_hold(max_hold);
-        }
-        // Dropping the request gives it up: whatever it has set is released.
-        let guard = tokio::select! {
-            biased;
-            signal = signals.next() => return Err(Failure::cancelled(signal, &self.key)),
-            outcome = request => outcome?,
-        };
-        Ok(guard)
-    }
-
     /// Proves a lease by an extension.
     pub(crate) async fn resume(&self, token: &str) -> Result<Guard, Failure> {
-        Ok(self.redlock.resume(Lease::new(&self.key, token, self.ttl)?).await?)
+        let lease = Lease::new(&self.key, token, self.ttl)?;
+        self.redlock.resume(lease).await.map_err(|error| self.explained(error.into()))
+    }
+
+    /// What each master has under the key, at this moment.
+    pub(crate) async fn status(&self) -> Status {
+        self.redlock.status(&self.key).await
+    }
+
+    /// The same in one line, with what its words mean.
+    pub(crate) async fn answers(&self) -> String {
+        let answers = answers::standing(&self.key.to_string(), &self.status().await);
+        self.hint(&answers).map_or_else(|| answers.clone(), |hint| format!("{answers}; {hint}"))
     }
 
     /// Waits until every master has answered or its node timeout has passed: a quorum is enough to
-    /// hold the lock, but what goes on its way when this process ends might not arrive.
+    /// hold the lock, but what is on its way when this process ends might not arrive.
     pub(crate) async fn hear_all(&self, guard: &Guard) -> Votes {
         /// There is no event for a late vote; this is a fraction of a round trip.
         const LOOK_AGAIN: Duration = Duration::from_millis(1);
-        let all_said = async {
-            while guard.votes().iter().any(|vote| vote.said == Said::Pending) {
+        let all_have_answered = async {
+            while answers::is_pending(&guard.votes()) {
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
         };
-        // Whoever is still silent then is taken for timed out.
-        let _ = tokio::time::timeout(self.node_timeout, all_said).await;
+        // A master that is still silent then has timed out.
+        let _ = tokio::time::timeout(self.node_timeout, all_have_answered).await;
         guard.votes()
     }
 
-    /// Tells, to those who asked for it, what each master said.
+    /// Does `work` while the lock is held, and warns meanwhile when masters can't vote.
+    pub(crate) async fn with_margin_watched<T>(
+        &self,
+        guard: &Guard,
+        work: impl Future<Output = T>,
+    ) -> T {
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => {
+                self.warn_of_margin(&guard.votes());
+                done
+            }
+            votes = self.hear_all(guard) => {
+                self.warn_of_margin(&votes);
+                work.await
+            }
+        }
+    }
+
+    /// A lock that is held may stand on a bare majority, because a minority can't vote at all:
+    /// the next master that fails costs it.
+    pub(crate) fn warn_of_margin(&self, votes: &Votes) {
+        let barred = answers::barred(votes);
+        if barred.is_empty() {
+            return;
+        }
+        let (masters, left) = (votes.len(), votes.len() - barred.len());
+        let one =
+            |barred: &answers::Barred| format!("{} can't vote: {}", barred.node, barred.cause);
+        let why = barred.iter().map(one).collect::<Vec<_>>().join(", ");
+        let spare = left.saturating_sub(quorum(masters));
+        output::note(&format!("{why}; of {masters} masters {left} are left, {spare} may fail"));
+    }
+
+    /// Says, to those who asked for it, what each master answered.
     pub(crate) fn tell(&self, what: &str, votes: &Votes) {
         if self.is_verbose {
-            let one = |vote: &NodeVote| match (&vote.said, vote.latency) {
-                (Said::Granted | Said::Held { .. } | Said::NotOurs, Some(latency)) => {
-                    format!("{vote} in {latency:.1?}")
-                }
-                _ => vote.to_string(),
-            };
-            let votes: Vec<_> = votes.iter().map(one).collect();
+            let votes: Vec<_> = votes.iter().map(answers::timed).collect();
             output::note(&format!("{} {what}: {}", self.key, votes.join(", ")));
         }
+    }
+
+    /// The same failure, with what its words mean: after how long, at which stage, which option.
+    pub(crate) fn explained(&self, failure: Failure) -> Failure {
+        match self.hint(&format!("{:#}", failure.cause)) {
+            Some(hint) => failure.with_hint(&hint),
+            None => failure,
+        }
+    }
+
+    fn hint(&self, answers: &str) -> Option<String> {
+        let timed_out = answers.contains(" timed out").then(|| {
+            let timeout = self.node_timeout;
+            format!(
+                "timed out: not connected within 1s, or no answer within {timeout:?} \
+                 (--node-timeout)"
+            )
+        });
+        let tls = answers.contains("not connected: TLS: ");
+        let tls = tls.then(|| format!("TLS: trusted is {}", self.ca));
+        let hints: Vec<_> = timed_out.into_iter().chain(tls).collect();
+        (!hints.is_empty()).then(|| hints.join("; "))
     }
 
     /// Waits until the masters have acknowledged what was released, for two node timeouts at most,
     /// and names those that may keep the key.
     pub(crate) async fn close(self) {
-        if let Err(unreleased) = self.redlock.shutdown(self.node_timeout * 2).await {
+        if let Err(unreleased) = self.redlock.shutdown(self.node_timeout * 2).await
+            && !self.leaves_quietly.get()
+        {
             for owed in unreleased.owed() {
                 output::note(&kept(owed, SystemTime::now()));
             }
         }
     }
+}
+
+/// How many masters are a majority.
+pub(crate) fn quorum(masters: usize) -> usize {
+    masters / 2 + 1
 }
 
 /// Which master may keep which key, and until when.
@@ -133,64 +190,7 @@ fn kept(owed: &Owed, now: SystemTime) -> String {
     )
 }
 
-/// The masters: of the command line, else of the environment, else of the file.
-fn nodes(global: &Global) -> Result<Vec<String>, Failure> {
-    if !global.nodes.is_empty() {
-        return Ok(global.nodes.clone());
-    }
-    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-    let nodes = if let Some(list) = set("REDLOCK_NODES") {
-        urls(&list.to_string_lossy())
-    } else if let Some(file) = set("REDLOCK_NODES_FILE") {
-        let text = read(Path::new(&file)).map_err(Failure::usage)?;
-        urls(&String::from_utf8_lossy(&text))
-    } else {
-        return Err(Failure::usage(anyhow!(
-            "no masters were named: give --node URL for each, set REDLOCK_NODES or \
-             REDLOCK_NODES_FILE; `redlock dev` starts some to play with"
-        )));
-    };
-    Ok(nodes)
-}
-
-/// URLs separated by commas or on lines of their own; `#` at the start of a line is a comment.
-fn urls(text: &str) -> Vec<String> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
-    let urls = lines.flat_map(|line| line.split(',')).map(str::trim);
-    urls.filter(|url| !url.is_empty()).map(String::from).collect()
-}
-
-fn tls(global: &Global) -> Result<Tls, Failure> {
-    let mut tls = Tls::new();
-    if let Some(ca) = &global.tls_ca {
-        tls = tls.ca(read(ca).map_err(Failure::usage)?);
-    }
-    match (&global.tls_cert, &global.tls_key) {
-        (None, None) => Ok(tls),
-        (Some(cert), Some(key)) => {
-            let (cert, key) = (read(cert), read(key));
-            Ok(tls.identity(cert.map_err(Failure::usage)?, key.map_err(Failure::usage)?))
-        }
-        _ => Err(Failure::usage(anyhow!("--tls-cert and --tls-key go together: give both"))),
-    }
-}
-
-fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
-    fs::read(file).with_context(|| format!("reading {}", file.display()))
-}
-
 // The library's defaults, which are known to the builder alone.
 const MAX_TTL: Duration = Duration::from_secs(60);
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn masters_are_listed_by_commas_or_lines() {
-        let text = "# ours\nredis://a\n\n  redis://b , redis://c,\n#redis://d\n";
-        assert_eq!(urls(text), ["redis://a", "redis://b", "redis://c"]);
-    }
-}

@@ -4,15 +4,16 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
 use crate::exit::USAGE;
-use crate::output::redact;
+use crate::output::{self, redact};
 
 /// The command line; or, once help, version or an error has been printed, the exit code.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
-    match Cli::try_parse_from(words) {
+    let parsed = definition().try_get_matches_from(words);
+    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) if has_all_nodes(&cli, words) => Ok(cli),
         Ok(_) => {
             complain("give every --node before the command, or every one after it");
@@ -26,7 +27,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
             Err(0)
         }
         Err(error) if is_without_command(error.kind()) => {
-            complain(&format!("no command was given\n\n{}", Cli::command().render_help()));
+            complain(&format!("no command was given\n\n{}", definition().render_help()));
             Err(USAGE)
         }
         Err(error) => {
@@ -53,8 +54,20 @@ fn has_all_nodes(cli: &Cli, words: &[OsString]) -> bool {
 }
 
 fn complain(text: &str) {
-    // Nobody is left to be told that stderr is closed.
-    let _ = writeln!(io::stderr(), "redlock: {}", text.trim_end());
+    output::complain(&format!("redlock: {}", text.trim_end()));
+}
+
+/// The whole command line. The options that say where masters are do not stand in the help of
+/// commands that start masters or print texts.
+pub(crate) fn definition() -> clap::Command {
+    let whole = Cli::command();
+    let hide = |option: &clap::Arg| option.clone().hide(true);
+    let global = whole.get_arguments().filter(|option| option.is_global_set());
+    let global: Vec<_> = global.map(hide).collect();
+    let without = |name: &str, whole: clap::Command| {
+        whole.mut_subcommand(name, |command| command.args(global.clone()))
+    };
+    without("generate", without("dev", whole))
 }
 
 /// The cause on the first line, whatever lines it was on; then usage and tips.

@@ -1,10 +1,12 @@
 //! `redlock acquire`: take the lock and leave it to expire.
 
+use anyhow::anyhow;
 use redlock_quorum::Guard;
 
-use crate::args::{Acquire, Global};
-use crate::exit::Failure;
-use crate::output::Held;
+use crate::args::Acquire;
+use crate::exit::{CANNOT_PRINT, Failure};
+use crate::global::Global;
+use crate::output::{self, Held};
 use crate::session::Session;
 use crate::signals::Signals;
 
@@ -12,17 +14,16 @@ pub(crate) async fn acquire(global: &Global, args: &Acquire) -> Result<u8, Failu
     let ttl = args.ttl.unwrap_or_else(|| Session::default_ttl(global));
     let session = Session::new(global, &args.key, Some(ttl))?;
     let mut signals = Signals::new()?;
-    let wait = args.patience.over(args.wait);
-    let outcome = match session.acquire(wait, None, &mut signals).await {
+    let outcome = match session.acquire(args.patience, args.wait, None, &mut signals).await {
         Ok(guard) => hand_over(&session, guard, args.json, &mut signals).await,
-        Err(failure) => Err(failure.held_as(args.patience.held_code)),
+        Err(failure) => Err(failure),
     };
     session.close().await;
     outcome
 }
 
-/// Prints the token and gives the lock away to whoever reads it. Nobody could use or release a
-/// lock whose token was not printed, so it is released then; and also when a signal comes first.
+/// Prints the token and gives the lock to the reader of it. Nobody could use or release a lock
+/// whose token was not printed, so it is released then; and also when a signal comes first.
 async fn hand_over(
     session: &Session,
     guard: Guard,
@@ -31,18 +32,28 @@ async fn hand_over(
 ) -> Result<u8, Failure> {
     let heard = tokio::select! {
         biased;
-        signal = signals.next() => Err(Failure::cancelled(signal, &session.key)),
+        signal = signals.next() => Err(Failure::cancelled(signal, &session.key, &guard.votes())),
         votes = session.hear_all(&guard) => Ok(votes),
     };
     let printed = heard.and_then(|votes| {
         session.tell("acquired", &votes);
-        Held::new(&guard, session.ttl).print(as_json)
+        print(session, &guard, as_json)?;
+        session.warn_of_margin(&votes);
+        Ok(())
     });
     match printed {
         Ok(()) => guard.forget(),
-        // What is told is the failure itself; that of the release shows as masters that may keep
-        // the key.
+        // What is reported is the failure itself; that of the release shows as masters that may
+        // keep the key.
         Err(_) => drop(guard.release().await),
     }
     printed.map(|()| 0)
+}
+
+fn print(session: &Session, guard: &Guard, as_json: bool) -> Result<(), Failure> {
+    if !output::has_reader() {
+        let cause = anyhow!("printing the result: stdout is closed, the lock was released again");
+        return Err(Failure::new(CANNOT_PRINT, cause));
+    }
+    Held::new(guard, session.ttl).print(as_json)
 }

@@ -1,10 +1,14 @@
-//! `redlock dev`: throw-away masters, until somebody says stop.
+//! `redlock dev`: throw-away masters, until it is stopped.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::{env, fs, process};
 
-use anyhow::anyhow;
-use redlock_testkit::{RedisServers, ServerOptions};
+use anyhow::{Context, anyhow};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
+use rustix::process::Signal;
 
 use crate::args::Dev;
 use crate::exit::{Failure, UNAVAILABLE};
@@ -18,17 +22,44 @@ pub(crate) async fn dev(args: &Dev) -> Result<u8, Failure> {
     for port in args.port..args.port + args.nodes {
         check(port)?;
     }
-    let options = ServerOptions::new().first_port(args.port);
-    let servers = match RedisServers::with(args.nodes.into(), &options) {
+    let servers = match start(args) {
         Ok(servers) => servers,
-        // The terminal tells the servers, too, and one that ends while it starts is an error.
+        // The terminal signals the servers, too, and one that ends while it starts is an error.
         Err(_) if signals.has_come().await => return Ok(0),
         Err(error) => return Err(Failure::new(UNAVAILABLE, error)),
     };
     output::line(&format!("REDLOCK_NODES={}", servers.urls().join(",")))?;
     output::note("these masters keep nothing and end with this command: Ctrl-C");
-    signals.next().await;
-    Ok(0)
+    watch(&servers, &mut signals).await
+}
+
+/// Starts the servers, and removes their directories at once: they write nothing there, and a
+/// `dev` that is killed can't clean up.
+fn start(args: &Dev) -> anyhow::Result<RedisServers> {
+    let scratch = Scratch::new()?;
+    let options = ServerOptions::new().first_port(args.port).directory(&scratch.0);
+    RedisServers::with(args.nodes.into(), &options)
+}
+
+/// Says which master has ended, until none is left or a signal comes.
+async fn watch(servers: &RedisServers, signals: &mut Signals) -> Result<u8, Failure> {
+    signals.listen_to(Signal::CHILD)?;
+    let mut ended = BTreeSet::new();
+    loop {
+        let gone = servers.iter().filter(|server| !server.is_running()).map(RedisServer::name);
+        for name in gone {
+            if ended.insert(name.clone()) {
+                let left = servers.len() - ended.len();
+                output::note(&format!("{name} has ended; {left} of {} are left", servers.len()));
+            }
+        }
+        if ended.len() == servers.len() {
+            return Err(Failure::new(UNAVAILABLE, anyhow!("all masters have ended")));
+        }
+        if signals.next().await != Signal::CHILD {
+            return Ok(0);
+        }
+    }
 }
 
 /// Says at once that a port is taken; the server would take its time over it.
@@ -38,7 +69,25 @@ fn check(port: u16) -> Result<(), Failure> {
             let cause = anyhow!("port {port} is taken: choose other ports with --port");
             Err(Failure::new(UNAVAILABLE, cause))
         }
-        // Whatever else there is, the server says it better.
+        // What else there is, the server says better.
         _ => Ok(()),
+    }
+}
+
+/// A directory that goes away with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> anyhow::Result<Self> {
+        let path = env::temp_dir().join(format!("redlock-dev-{}", process::id()));
+        fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It is in the directory for temporary files.
+        let _ = fs::remove_dir_all(&self.0);
     }
 }

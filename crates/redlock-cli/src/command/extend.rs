@@ -1,7 +1,8 @@
 //! `redlock extend`: more time for a lock, by its token.
 
-use crate::args::{Extend, Global};
+use crate::args::Extend;
 use crate::exit::Failure;
+use crate::global::Global;
 use crate::output::Held;
 use crate::session::Session;
 
@@ -10,8 +11,10 @@ pub(crate) async fn extend(global: &Global, args: &Extend) -> Result<u8, Failure
     let session = Session::new(global, &args.key, Some(ttl))?;
     let outcome = match session.resume(&args.token).await {
         Ok(guard) => {
-            session.tell("extended", &session.hear_all(&guard).await);
+            let votes = session.hear_all(&guard).await;
+            session.tell("extended", &votes);
             let printed = Held::new(&guard, ttl).print(args.json);
+            session.warn_of_margin(&votes);
             // Printed or not, it is extended, and its holder has the token.
             guard.forget();
             printed.map(|()| 0)

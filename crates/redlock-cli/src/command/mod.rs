@@ -3,7 +3,9 @@
 pub(crate) mod acquire;
 pub(crate) mod dev;
 pub(crate) mod extend;
+pub(crate) mod force;
 pub(crate) mod generate;
+pub(crate) mod list;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod status;

@@ -20,13 +20,13 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     let ttl = args.ttl.unwrap_or_else(|| Session::default_ttl(global));
     let session = Session::new(global, &args.key, Some(ttl))?;
     let mut signals = Signals::new()?;
-    let wait = args.patience.over(args.wait);
-    let outcome = match session.acquire(wait, args.max_hold, &mut signals).await {
+    let acquired = session.acquire(args.patience, args.wait, args.max_hold, &mut signals).await;
+    let outcome = match acquired {
         Ok(guard) => {
             session.tell("acquired", &guard.votes());
             under_lock(&session, args, guard, &mut signals).await
         }
-        Err(failure) => Err(failure.held_as(args.patience.held_code)),
+        Err(failure) => Err(failure),
     };
     session.close().await;
     outcome
@@ -47,13 +47,14 @@ async fn under_lock(
         }
     };
     let deadlines = Deadlines::new(session.ttl, args.kill_after);
-    let stage = supervise(&child, &guard, deadlines, signals).await;
+    let work = supervise(&child, &guard, deadlines, signals);
+    let stage = session.with_margin_watched(&guard, work).await;
     let code = child.reap().map_err(|error| Failure::new(CANNOT_RUN, error));
     if stage == Stage::Running && guard.is_held() {
         release(guard).await?;
         return code;
     }
-    let failure = lost(args, &guard, stage, began.elapsed());
+    let failure = lost(args, &guard, stage, began.elapsed(), &session.answers().await);
     // Only where our own key still is: nobody else's lock is touched, and no lease revived.
     let _ = guard.release().await;
     Err(failure)
@@ -96,7 +97,9 @@ async fn release(guard: Guard) -> Result<(), Failure> {
     }
 }
 
-fn lost(args: &Run, guard: &Guard, stage: Stage, held: Duration) -> Failure {
+/// `answers` is what the masters have now: what they said when the lock was acquired says nothing
+/// of how it was lost.
+fn lost(args: &Run, guard: &Guard, stage: Stage, held: Duration, answers: &str) -> Failure {
     let key = guard.resource();
     let why = match (guard.check(), args.max_hold) {
         (_, Some(max_hold)) if held >= max_hold => {
@@ -110,5 +113,5 @@ fn lost(args: &Run, guard: &Guard, stage: Stage, held: Duration) -> Failure {
         Stage::Asked(_) => "the command was ended with SIGTERM",
         Stage::Killed => "the command was ended with SIGKILL",
     };
-    Failure::new(LOST, anyhow!("{why}, {what}: {}", guard.votes()))
+    Failure::new(LOST, anyhow!("{why}, {what}: {answers}"))
 }

@@ -1,35 +1,47 @@
 //! `redlock status`: who holds a lock, by what each master says.
 
-use anyhow::anyhow;
-use redlock_quorum::{State, Status as Said};
+use std::ffi::OsStr;
 
-use crate::args::{Global, Status};
+use anyhow::anyhow;
+use redlock_quorum::State;
+
+use crate::answers;
+use crate::args::Status;
+use crate::command::list;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE, USAGE};
+use crate::global::Global;
 use crate::output::{self, Report};
 use crate::session::Session;
 
 pub(crate) async fn status(global: &Global, args: &Status) -> Result<u8, Failure> {
-    let session = Session::new(global, &args.key, None)?;
+    match &args.key {
+        Some(key) => one(global, key, args.json).await,
+        None => list::list(global, args.json).await,
+    }
+}
+
+async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure> {
+    let session = Session::new(global, key, None)?;
     session.key.check().map_err(|error| Failure::new(USAGE, error))?;
-    let (key, status) = (session.key.to_string(), session.redlock.status(&session.key).await);
-    let printed = if args.json {
+    let (key, status) = (session.key.to_string(), session.status().await);
+    let printed = if as_json {
         output::json(&Report::new(key.clone(), &status))
     } else {
         output::line(&output::people(&key, &status))
     };
+    let judged = judge(&key, &status).map_err(|failure| session.explained(failure));
     session.close().await;
     printed?;
-    judge(&key, &status)
+    judged
 }
 
 /// Free and undecided have exit codes of ours, and so a line that says why.
-fn judge(key: &str, status: &Said) -> Result<u8, Failure> {
-    let nodes =
-        status.nodes.iter().map(|node| format!("{} {}", node.node, output::said(&node.state)));
-    let nodes = nodes.collect::<Vec<_>>().join(", ");
-    match status.state {
-        State::Held { .. } => Ok(0),
-        State::Free => Err(Failure::new(NOT_OURS, anyhow!("{key} is free: {nodes}"))),
-        _ => Err(Failure::new(UNAVAILABLE, anyhow!("no quorum agrees on {key}: {nodes}"))),
+fn judge(key: &str, status: &redlock_quorum::Status) -> Result<u8, Failure> {
+    let (verdict, list) = (answers::verdict(key, status), answers::list(status));
+    match (answers::holder(status), &status.state) {
+        (Some(_), _) => Ok(0),
+        (None, State::Free) => Err(Failure::new(NOT_OURS, anyhow!("{key} is free: {list}"))),
+        (None, State::Held { .. }) => Err(Failure::new(UNAVAILABLE, anyhow!("{verdict}: {list}"))),
+        _ => Err(Failure::new(UNAVAILABLE, anyhow!("no quorum agrees on {key}: {list}"))),
     }
 }

@@ -2,9 +2,12 @@
 
 use redlock_testkit::{RedisServer, RedisServers};
 
-use crate::support::{Running, Scratch, ask, copies, poll, redlock};
+use crate::support::{Answer, Running, Scratch, ask, copies, poll, redlock};
 
-const UUID_LEN: usize = 36;
+/// A token is a UUID and a label, which names the process by default.
+fn is_token(token: &str) -> bool {
+    token.split_once('/').is_some_and(|(uuid, label)| uuid.len() == 36 && label.contains('@'))
+}
 
 #[test]
 fn acquire_prints_token_fence_and_validity_and_leaves_the_lock() {
@@ -12,7 +15,7 @@ fn acquire_prints_token_fence_and_validity_and_leaves_the_lock() {
     let answer = ask(&servers, ["acquire", "k", "--ttl", "20s"]);
     let words: Vec<_> = answer.success().split(' ').collect();
     assert_eq!(answer.out.lines().count(), 1);
-    assert_eq!((words.len(), words[0].len(), words[1]), (3, UUID_LEN, "-"));
+    assert_eq!((words.len(), is_token(words[0]), words[1]), (3, true, "-"));
     let validity: u64 = words[2].parse().unwrap();
     assert!((15_000..=19_798).contains(&validity), "{validity}");
     // A connection that is not needed is not waited for.
@@ -28,7 +31,7 @@ fn acquire_prints_an_object_on_demand() {
     assert_eq!(object.as_object().unwrap().len(), 5);
     assert_eq!((&object["key"], &object["ttl_ms"]), (&"k".into(), &20_000.into()));
     assert!(object["fencing_token"].is_null());
-    assert_eq!(object["token"].as_str().unwrap().len(), UUID_LEN);
+    assert!(is_token(object["token"].as_str().unwrap()));
     assert!(object["validity_ms"].as_u64().unwrap() <= 19_798);
 }
 
@@ -40,7 +43,8 @@ fn a_lock_of_another_ends_with_75_or_the_code_that_was_asked_for() {
     }
     let answer = ask(&servers, ["acquire", "k"]);
     assert_eq!((answer.code, answer.out.as_str()), (75, ""));
-    assert!(answer.cause().starts_with("redlock: k is held by another: "), "{answer:?}");
+    let cause = "redlock: k is held by another: stranger, expires in ";
+    assert!(answer.cause().starts_with(cause), "{answer:?}");
     for server in servers.iter() {
         assert!(answer.cause().contains(&format!("{} held", server.name())), "{answer:?}");
     }
@@ -170,14 +174,86 @@ fn a_lock_whose_token_cannot_be_printed_is_released() {
 }
 
 #[test]
+fn a_lock_whose_token_has_no_reader_is_released() {
+    let servers = RedisServers::start(3).unwrap();
+    let acquire = |redirection: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("\"$R\" acquire k {redirection}")]);
+        shell.env("R", env!("CARGO_BIN_EXE_redlock")).env("REDLOCK_NODE_TIMEOUT", "500ms");
+        shell.env("REDLOCK_NODES", servers.urls().join(","));
+        Answer::from(shell.output().unwrap())
+    };
+    let answer = acquire(">&-");
+    assert_eq!(answer.code, 74, "{answer:?}");
+    assert!(answer.cause().contains("stdout is closed, the lock was released"), "{answer:?}");
+    assert_eq!(copies(&servers, "k"), 0);
+    // A person who throws the token away has said so.
+    acquire(">/dev/null").success();
+    assert!(copies(&servers, "k") >= 2);
+}
+
+#[test]
+fn a_key_of_another_type_has_no_holder_and_is_no_lock() {
+    let servers = RedisServers::start(3).unwrap();
+    for server in servers.iter() {
+        server.command(&["HSET", "k", "f", "v"]).unwrap();
+    }
+    let status = ask(&servers, ["status", "k"]);
+    assert_eq!(status.code, 69, "{status:?}");
+    assert!(status.out.ends_with("k is no lock: it is a key of another type\n"), "{status:?}");
+    assert_eq!(status.out.matches("held by a key of another type, never expires").count(), 3);
+    assert!(status.cause().contains("k is no lock: it is a key of another type"), "{status:?}");
+    let object = ask(&servers, ["status", "k", "--json"]).json();
+    assert_eq!((&object["state"], object["token"].is_null()), (&"undecided".into(), true));
+    assert_eq!(object["nodes"][0]["state"], "held");
+    assert!(object["nodes"][0]["token"].is_null(), "{object}");
+    assert_eq!(object["nodes"][0]["cause"], "a key of another type");
+    let refused = ask(&servers, ["acquire", "k"]);
+    assert_eq!(refused.code, 75);
+    let cause = "redlock: k is held by another: a key of another type, never expires; ";
+    assert!(refused.cause().starts_with(cause), "{refused:?}");
+    assert!(!format!("{status:?} {object} {refused:?}").contains("WRONGTYPE"));
+}
+
+#[test]
+fn each_line_on_stderr_is_written_in_one_piece() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[0].pause().unwrap();
+    for words in [
+        &["acquire", "k", "-v"][..],
+        &["acquire", "k", "-v"],
+        &["acquire", "k", "--ttl", "soon"],
+        &[],
+    ] {
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        let mut command = redlock(&servers, []);
+        command.args(words).stdout(std::process::Stdio::null());
+        command.stderr(std::os::fd::OwnedFd::from(theirs)).status().unwrap();
+        drop(command);
+        ours.set_nonblocking(true).unwrap();
+        let mut pieces = Vec::new();
+        let mut piece = [0; 1 << 16];
+        while let Ok(len @ 1..) = ours.recv(&mut piece) {
+            pieces.push(String::from_utf8_lossy(&piece[..len]).into_owned());
+        }
+        assert!(!pieces.is_empty(), "{words:?}");
+        let is_whole = |piece: &String| {
+            let is_first = ["note: ", "redlock: "].iter().any(|start| piece.starts_with(start));
+            is_first && piece.ends_with('\n')
+        };
+        assert!(pieces.iter().all(is_whole), "{words:?}: {pieces:?}");
+    }
+    servers[0].resume().unwrap();
+}
+
+#[test]
 fn masters_come_from_options_the_environment_or_a_file() {
     let servers = RedisServers::start(3).unwrap();
     let scratch = Scratch::new("masters");
     let file = scratch.file("nodes");
     std::fs::write(&file, format!("# ours\n{}\n", servers.urls().join("\n"))).unwrap();
     let mut command = crate::support::bare(["status", "k", "--json"]);
-    let answer =
-        crate::support::Answer::from(command.env("REDLOCK_NODES_FILE", &file).output().unwrap());
+    let answer = Answer::from(command.env("REDLOCK_NODES_FILE", &file).output().unwrap());
     assert_eq!(answer.json()["nodes"].as_array().unwrap().len(), 3);
 
     let url = servers[0].url();

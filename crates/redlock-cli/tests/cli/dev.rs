@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use redlock_testkit::RedisServer;
 use rustix::process::Signal;
 
-use crate::support::{Answer, Running, bare};
+use crate::support::{Answer, Running, Scratch, bare, is_alive, poll, send};
 
 /// The first of three ports that are free, away from those that the test kit gives to servers.
 fn free_ports() -> u16 {
@@ -40,4 +40,48 @@ fn dev_names_the_port_that_is_taken() {
     let answer: Answer = bare(["dev", "--port", &port]).output().unwrap().into();
     assert_eq!((answer.code, answer.out.as_str()), (69, ""));
     assert!(answer.cause().contains(&format!("port {port} is taken")), "{answer:?}");
+}
+
+/// The process ids of the servers behind a line of `dev`.
+fn pids(nodes: &str) -> Vec<i32> {
+    let pid = |url: &str| {
+        let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
+        let info: redis::InfoDict =
+            redis::cmd("INFO").arg("server").query(&mut connection).unwrap();
+        info.get("process_id").unwrap()
+    };
+    nodes.split(',').map(pid).collect()
+}
+
+#[test]
+fn dev_leaves_no_files_even_when_it_is_killed() {
+    let scratch = Scratch::new("dev");
+    let port = free_ports().to_string();
+    let mut command = bare(["dev", "--nodes", "2", "--port", &port]);
+    command.env("TMPDIR", scratch.file(""));
+    let mut dev = Running::start(command);
+    let line = dev.lines().next();
+    let pids = pids(line.strip_prefix("REDLOCK_NODES=").unwrap());
+    dev.signal(Signal::KILL);
+    poll("dev ends", || dev.has_ended().then_some(()));
+    poll("its masters end", || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()));
+    let left = std::fs::read_dir(scratch.file("")).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn dev_says_which_master_has_ended_and_ends_with_the_last() {
+    let port = free_ports().to_string();
+    let mut dev = Running::start(bare(["dev", "--nodes", "2", "--port", &port]));
+    let line = dev.lines().next();
+    for pid in pids(line.strip_prefix("REDLOCK_NODES=").unwrap()) {
+        send(pid, Signal::KILL);
+        poll("the master ends", || (!is_alive(pid)).then_some(()));
+    }
+    let answer = dev.answer();
+    assert_eq!(answer.code, 69, "{answer:?}");
+    let said = format!("note: 127.0.0.1:{port} has ended; ");
+    assert!(answer.err.contains(&said), "{answer:?}");
+    assert_eq!(answer.err.matches(" has ended; ").count(), 2, "{answer:?}");
+    assert!(answer.cause().contains("all masters have ended"), "{answer:?}");
 }

@@ -168,3 +168,14 @@ fn a_redlock_that_was_frozen_for_too_long_kills_its_command() {
     assert_eq!(answer.code, 79);
     assert!(!pids.iter().any(|pid| is_alive(*pid)));
 }
+
+#[test]
+fn what_masters_have_when_a_lock_is_lost_does_not_contradict_the_loss() {
+    let servers = RedisServers::start(1).unwrap();
+    let (run, _) = holding(&servers, "sleep 600 & echo $$ $!; wait");
+    servers[0].restart_empty().unwrap();
+    let answer = run.answer();
+    assert_eq!(answer.code, 79);
+    assert!(answer.cause().ends_with(&format!(": {} free", servers[0].name())), "{answer:?}");
+    assert!(!answer.cause().contains("granted"), "{answer:?}");
+}

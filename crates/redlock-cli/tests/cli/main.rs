@@ -5,11 +5,17 @@
 mod answers;
 mod contention;
 mod dev;
+mod force;
+mod guide;
+mod listing;
 mod loss;
 mod masters;
+mod origins;
 mod run;
 mod secrets;
 mod signals;
 mod support;
 mod terminal;
+mod tls;
 mod usage;
+mod waiting;

@@ -14,7 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::support::{copies, poll, redlock};
 
 /// A command on a terminal of its own, and what a person would see there.
-struct Terminal {
+pub(crate) struct Terminal {
     keyboard: File,
     screen: Arc<Mutex<String>>,
     child: Child,
@@ -22,7 +22,7 @@ struct Terminal {
 
 impl Terminal {
     /// `setsid --ctty` of util-linux makes the terminal the one that controls the command.
-    fn start(command: &Command) -> Self {
+    pub(crate) fn start(command: &Command) -> Self {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
@@ -44,12 +44,12 @@ impl Terminal {
         Self { keyboard: keyboard.into(), screen, child }
     }
 
-    fn type_in(&mut self, text: &str) {
+    pub(crate) fn type_in(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
     /// Waits until this stands on the screen, and returns the rest of its line.
-    fn shows(&self, text: &str) -> String {
+    pub(crate) fn shows(&self, text: &str) -> String {
         poll(&format!("the terminal shows {text:?}"), || {
             let screen = self.screen.lock().unwrap();
             let (_, rest) = screen.split_once(text)?;
@@ -57,7 +57,7 @@ impl Terminal {
         })
     }
 
-    fn code(mut self) -> i32 {
+    pub(crate) fn code(mut self) -> i32 {
         poll("the command ends", || self.child.try_wait().unwrap()).code().unwrap()
     }
 }

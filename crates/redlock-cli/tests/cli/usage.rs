@@ -44,10 +44,27 @@ fn help_and_version_end_with_0() {
     for part in ["Examples:", "Exit codes:", "REDLOCK_NODES_FILE", "  79 "] {
         assert!(help.success().contains(part), "{part}");
     }
-    assert!(!help.out.contains("generate"), "hidden");
+    assert!(help.out.contains("generate"), "what packages install is no secret");
     assert!(answer(["run", "--help"]).success().contains("REDLOCK_FENCING_TOKEN"));
     assert!(answer(["-h"]).success().contains("redlock run backup"));
     assert!(answer(["--version"]).success().starts_with("redlock "));
+}
+
+#[test]
+fn options_about_masters_stand_in_the_help_of_commands_that_ask_masters() {
+    for command in ["run", "acquire", "extend", "release", "status"] {
+        let help = answer([command, "--help"]);
+        for option in ["--node ", "--tls-ca", "--label", "REDLOCK_PREFIX", "--quiet"] {
+            assert!(help.success().contains(option), "{command}: {option}");
+        }
+    }
+    for command in ["dev", "generate"] {
+        let help = answer([command, "--help"]);
+        for option in ["--node ", "--tls-ca", "--prefix", "REDLOCK_", "--verbose"] {
+            let help = help.success().replace("REDLOCK_NODES=", "");
+            assert!(!help.contains(option), "{command}: {option}");
+        }
+    }
 }
 
 #[test]

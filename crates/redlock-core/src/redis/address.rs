@@ -41,14 +41,12 @@ pub struct InvalidUrl {
 impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, InvalidUrl> {
         let invalid = |why: &str| InvalidUrl { url: redact(url), why: why.to_owned() };
-        let info = url.into_connection_info().map_err(|error| {
-            invalid(error.detail().map_or("it does not parse", |_| "a part of it is malformed"))
-        })?;
+        if let Some(why) = flaw(url.trim()) {
+            return Err(invalid(why));
+        }
+        let info = url.into_connection_info().map_err(|_| invalid(UNREADABLE))?;
         let place = match info.addr() {
             ConnectionAddr::Tcp(host, port) => tcp(host, *port, false),
-            ConnectionAddr::TcpTls { insecure: true, .. } => {
-                return Err(invalid("#insecure is not supported: name the CA instead"));
-            }
             ConnectionAddr::TcpTls { host, port, .. } => tcp(host, *port, true),
             ConnectionAddr::Unix(path) => Place::Unix(path.clone()),
             _ => return Err(invalid("this kind of address is not supported")),
@@ -60,6 +58,87 @@ impl Address {
         Ok(Self { name: place.to_string(), place, login })
     }
 }
+
+/// What is wrong with a URL, found before the parser sees it: the parser does not say what is
+/// wrong, and it ignores what it does not know. The answer never quotes the URL.
+fn flaw(url: &str) -> Option<&'static str> {
+    if url.is_empty() {
+        return Some("it is empty");
+    }
+    if let Some((_, rest)) = url.split_once(char::is_whitespace) {
+        let is_comment = rest.trim_start().starts_with('#');
+        return Some(if is_comment { COMMENT } else { "there is a space in it" });
+    }
+    let (head, fragment) = cut(url, '#');
+    let (head, query) = cut(head, '?');
+    let Some((scheme, rest)) = head.split_once("://") else {
+        return (!head.starts_with("unix:/")).then_some("it has no scheme, such as redis://");
+    };
+    let is_unix = match scheme {
+        "redis" | "rediss" | "valkey" | "valkeys" => false,
+        "unix" | "redis+unix" | "valkey+unix" => true,
+        _ => return Some("its scheme is not redis, rediss, valkey, valkeys or unix"),
+    };
+    let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+    let place = if is_unix { None } else { network_flaw(url, authority, path) };
+    place.or_else(|| query_flaw(query, is_unix)).or_else(|| fragment_flaw(fragment))
+}
+
+/// What stands before and behind the first `mark`.
+fn cut(text: &str, mark: char) -> (&str, Option<&str>) {
+    text.split_once(mark).map_or((text, None), |(head, tail)| (head, Some(tail)))
+}
+
+/// What is wrong with user, password, host, port or database.
+fn network_flaw(url: &str, authority: &str, path: &str) -> Option<&'static str> {
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    // The parser ends the address at the first of these, wherever the `@` is.
+    if url.matches('@').count() > authority.matches('@').count() {
+        return Some(PUNCTUATION);
+    }
+    let (host, port) = match place.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (place, None),
+    };
+    let db = path.trim_matches('/');
+    if host.is_empty() {
+        Some("it has no host")
+    } else if port.is_some_and(|port| !matches!(port.parse::<u16>(), Ok(1..))) {
+        Some("its port is not a number from 1 to 65535; a password would end with @")
+    } else if ["0.0.0.0", "[::]"].contains(&host) {
+        Some("its host stands for every address of a machine, not for one")
+    } else if !db.is_empty() && db.parse::<u32>().is_err() {
+        Some("its database, behind the /, is not a number")
+    } else {
+        None
+    }
+}
+
+fn query_flaw(query: Option<&str>, is_unix: bool) -> Option<&'static str> {
+    let names = query?.split('&').map(|option| cut(option, '=').0);
+    let known: &[&str] = if is_unix { &["db", "user", "pass", "protocol"] } else { &["protocol"] };
+    let mut unknown = names.filter(|name| !known.contains(name));
+    unknown.next().map(|_| {
+        if is_unix {
+            "it has an unknown option behind the ?; db, user, pass and protocol are known"
+        } else {
+            "it has an unknown option behind the ?; protocol is known, the database is written /5"
+        }
+    })
+}
+
+fn fragment_flaw(fragment: Option<&str>) -> Option<&'static str> {
+    match fragment? {
+        "insecure" => Some("#insecure is not supported: name the CA instead"),
+        _ => Some("nothing is known that begins with #; in a password, write # as %23"),
+    }
+}
+
+const COMMENT: &str = "a comment behind it is not supported, give it a line of its own";
+const PUNCTUATION: &str = "in a user or password, write / as %2F, ? as %3F, # as %23 and @ as %40";
+/// What is left for the parser to find.
+const UNREADABLE: &str = "its host is not a name or an address, or it is not encoded well";
 
 fn tcp(host: &str, port: u16, tls: bool) -> Place {
     Place::Tcp { host: host.to_ascii_lowercase(), port, tls }
@@ -92,15 +171,24 @@ impl fmt::Debug for Address {
 /// The URL without what may be secret: everything up to the last `@`, and the query. Where a `?`
 /// comes before that `@`, it is unknown whether it is part of a password or begins a query.
 fn redact(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let scheme = if scheme.is_empty() { String::new() } else { format!("{scheme}://") };
+    let is_scheme = |text: &str| text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'+');
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) if is_scheme(scheme) => (format!("{scheme}://"), rest),
+        _ => (String::new(), url),
+    };
     let (head, query) = rest.split_once('?').unwrap_or((rest, ""));
     match head.rsplit_once('@') {
         _ if query.contains('@') => format!("{scheme}***"),
-        Some((_, place)) => format!("{scheme}***@{place}"),
-        None if has_port_only(head) => format!("{scheme}{head}"),
+        Some((_, place)) => format!("{scheme}***@{}", shown(place)),
+        None if has_port_only(head) => format!("{scheme}{}", shown(head)),
         None => format!("{scheme}***"),
     }
+}
+
+/// A host, a port and a path: what follows a space or a `#` may be anything.
+fn shown(place: &str) -> String {
+    let end = place.find(|c: char| c.is_whitespace() || c == '#');
+    end.map_or_else(|| place.to_owned(), |end| format!("{} ***", &place[..end]))
 }
 
 /// Whether what follows the first colon can be no password whose `@` was forgotten.
@@ -137,20 +225,54 @@ mod tests {
     }
 
     #[test]
-    fn malformed_urls_are_refused_with_the_form_they_should_have() {
-        for url in [
-            "",
-            "10.0.0.1:6379",
-            "http://h:1",
-            "redis://",
-            "redis://h:99999",
-            "redis://h/x",
-            "rediss://h#insecure",
-            "redis://0.0.0.0",
-            "redis://me@h",
+    fn malformed_urls_are_refused_with_the_reason_and_the_form_they_should_have() {
+        for (url, why) in [
+            ("", "it is empty"),
+            ("10.0.0.1:6379", "no scheme, such as redis://"),
+            ("localhost:6379", "no scheme"),
+            ("http://h:1", "scheme is not redis"),
+            ("redis://", "no host"),
+            ("redis://:7001", "no host"),
+            ("redis://h:99999", "port is not a number from 1 to 65535"),
+            ("redis://h:0", "port is not a number"),
+            ("redis://h:", "port is not a number"),
+            ("redis://[::1]:x", "port is not a number"),
+            ("redis://me:secret/0", "a password would end with @"),
+            ("redis://:p@s/s@h:1", "/ as %2F"),
+            ("redis://:p?ss@h:1", "? as %3F"),
+            ("redis://:p#ss@h:1", "# as %23"),
+            ("redis://h:1 redis://i:1", "a space in it"),
+            ("redis://h:1 # the first", "a comment behind it"),
+            ("redis://h:1\t#first", "a comment behind it"),
+            ("redis://h/x", "database, behind the /, is not a number"),
+            ("redis://h?db=5", "unknown option behind the ?; protocol is known"),
+            ("redis://h?protocol=resp3&timeout=1", "unknown option"),
+            ("unix:///s?password=x", "unknown option behind the ?; db, user, pass"),
+            ("rediss://h#insecure", "name the CA instead"),
+            ("redis://h#1", "in a password, write # as %23"),
+            ("redis://0.0.0.0", "every address of a machine"),
+            ("redis://me@h", "a user but no password"),
+            ("redis://h<1>", "not a name or an address"),
         ] {
             let refused = Address::parse(url).map(|address| address.name).unwrap_err().to_string();
+            assert!(refused.contains(why), "{url}: {refused}");
             assert!(refused.contains("redis://[user:password@]host"), "{url}: {refused}");
+        }
+    }
+
+    #[test]
+    fn what_the_parser_knows_is_let_through() {
+        for url in [
+            " redis://h:1 ",
+            "redis://h:1/",
+            "redis://h?protocol=resp3",
+            "redis://me:p%40s%2Fs@[::1]:7001/0",
+            "redis://me:p@ss@h:7001/0",
+            "unix:/run/redis.sock",
+            "valkey+unix:///s?db=1&user=me&pass=p&protocol=2",
+            "valkeys://h",
+        ] {
+            assert!(Address::parse(url).is_ok(), "{url}: {:?}", Address::parse(url));
         }
     }
 
@@ -164,6 +286,10 @@ mod tests {
             "http://h/?password=sesame",
             "redis://:sesame",
             "redis://me:sesame/0",
+            "me:sesame@h://x",
+            "redis://h?sesame=sesame",
+            "redis://:x@h:1 sesame",
+            "redis://h#sesame",
         ] {
             let refused = Address::parse(url).unwrap_err();
             assert!(!format!("{refused} {refused:?}").contains("sesame"), "{refused}");

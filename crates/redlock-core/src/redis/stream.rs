@@ -74,25 +74,30 @@ impl Tls {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
                 let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|error| InvalidTls(format!("the private key: {error}")))?;
+                    .map_err(|error| InvalidTls(format!("the client's private key: {error}")))?;
                 builder
-                    .with_client_auth_cert(certificates(cert)?, key)
-                    .map_err(|error| invalid(&error))?
+                    .with_client_auth_cert(certificates("the client certificate", cert)?, key)
+                    .map_err(|error| {
+                        InvalidTls(format!("the client certificate with its key: {error}"))
+                    })?
             }
         };
         Ok(TlsConnector::from(Arc::new(config)))
     }
 
     fn roots(&self) -> Result<RootCertStore, InvalidTls> {
-        let trusted = match &self.ca {
-            Some(pem) => certificates(pem)?,
-            None => rustls_native_certs::load_native_certs().certs,
+        let (trusted, unusable) = match &self.ca {
+            Some(pem) => (certificates("the CA", pem)?, "the CA: no certificate in it is usable"),
+            None => (
+                rustls_native_certs::load_native_certs().certs,
+                "the system has no usable CA certificate: name a CA file",
+            ),
         };
         let mut roots = RootCertStore::empty();
         // One bad certificate among a system's many must not cut off the good ones.
         roots.add_parsable_certificates(trusted);
         if roots.is_empty() {
-            return Err(InvalidTls("no usable CA certificate: name a CA file".into()));
+            return Err(InvalidTls(unusable.into()));
         }
         Ok(roots)
     }
@@ -107,12 +112,12 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidTls> {
+fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidTls> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(InvalidTls("there is no certificate in the PEM text".into())),
-        Err(error) => Err(InvalidTls(format!("the certificate: {error}"))),
+        Ok(_) => Err(InvalidTls(format!("{what}: there is no certificate in the PEM text"))),
+        Err(error) => Err(InvalidTls(format!("{what}: {error}"))),
     }
 }
 

@@ -1,0 +1,260 @@
+//! `redlock status` without a key: what is held.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use redlock_quorum::{NodeHolds, Resource};
+use serde::Serialize;
+
+use crate::answers;
+use crate::direct::{self, Direct, Found};
+use crate::exit::{Failure, UNAVAILABLE};
+use crate::global::Global;
+use crate::masters;
+use crate::output;
+use crate::session::{Session, quorum};
+
+/// What `status` prints as JSON when it was given no key.
+#[derive(Serialize)]
+struct Listing {
+    locks: Vec<Lock>,
+    truncated: bool,
+}
+
+/// A lock that one token holds on a majority of the masters.
+#[derive(Serialize)]
+struct Lock {
+    key: String,
+    token: String,
+    ttl_ms: u64,
+}
+
+/// What one master has under the names that were found on any.
+type Column = Vec<Found>;
+
+pub(crate) async fn list(global: &Global, as_json: bool) -> Result<u8, Failure> {
+    // Asking about a key, any one, shows which masters may vote: a twin would be counted twice.
+    let session = Session::new(global, OsStr::new("-"), None)?;
+    let listing = read(&session, masters::prefix(global)).await;
+    session.close().await;
+    let listing = listing?;
+    if listing.truncated {
+        output::note(&format!("only {KEYS_MAX} keys were looked at: --prefix narrows it down"));
+    }
+    if as_json {
+        output::json(&listing)?
+    } else {
+        output::line(&listing.text())?
+    }
+    Ok(0)
+}
+
+async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
+    let voters = voters(session).await?;
+    let (names, truncated) = names(&voters, session, prefix).await?;
+    let names: Arc<Vec<Vec<u8>>> = Arc::new(names.into_iter().collect());
+    let columns = columns(&voters, session, &names).await?;
+    let masters = session.masters.urls().count();
+    let locks = (0..names.len()).filter_map(|row| {
+        let (token, ttl) = held(columns.iter().map(|column| &column[row]), masters)?;
+        let key = Resource::from(&names[row][prefix.len()..]).to_string();
+        Some(Lock { key, token, ttl_ms: output::millis(ttl) })
+    });
+    Ok(Listing { locks: locks.collect(), truncated })
+}
+
+/// The URLs of the masters that may vote; an error when they are no quorum.
+async fn voters(session: &Session) -> Result<Vec<String>, Failure> {
+    let status = session.status().await;
+    let votes = status.nodes.iter().map(|node| !matches!(node.state, NodeHolds::Unknown(_)));
+    let urls = session.masters.urls().zip(votes).filter(|(_, votes)| *votes);
+    let urls: Vec<_> = urls.map(|(url, _)| url.to_owned()).collect();
+    if urls.len() < quorum(status.nodes.len()) {
+        let list = answers::list(&status);
+        let cause = anyhow!("no quorum can say what is held: {list}");
+        return Err(session.explained(Failure::new(UNAVAILABLE, cause)));
+    }
+    Ok(urls)
+}
+
+/// The names on any of the masters, and whether there are more than are looked at.
+async fn names(
+    urls: &[String],
+    session: &Session,
+    prefix: &[u8],
+) -> Result<(BTreeSet<Vec<u8>>, bool), Failure> {
+    let seen = Arc::new(AtomicUsize::new(0));
+    let asked = urls.iter().map(|url| {
+        let (url, pem, prefix) = (url.clone(), session.masters.pem().clone(), prefix.to_vec());
+        let seen = seen.clone();
+        // A large database is walked through as a whole; each single reply has its own limit.
+        let work = move || Direct::open(&url, &pem)?.names(&prefix, KEYS_MAX, &seen);
+        tokio::spawn(direct::ask(Duration::MAX, work))
+    });
+    let asked: Vec<_> = asked.collect();
+    let (mut names, mut truncated) = (BTreeSet::new(), false);
+    for (found, more) in answered(with_progress(&seen, asked).await, session)? {
+        names.extend(found);
+        truncated |= more;
+    }
+    // The keys that this library keeps for itself are no locks, and no lock has an empty name.
+    let is_internal = |name: &[u8]| name.starts_with(Resource::RESERVED.as_bytes());
+    names.retain(|name| !is_internal(name) && name.len() > prefix.len());
+    truncated |= names.len() > KEYS_MAX;
+    Ok((names.into_iter().take(KEYS_MAX).collect(), truncated))
+}
+
+async fn columns(
+    urls: &[String],
+    session: &Session,
+    names: &Arc<Vec<Vec<u8>>>,
+) -> Result<Vec<Column>, Failure> {
+    let asked = urls.iter().map(|url| {
+        let (url, pem, names) = (url.clone(), session.masters.pem().clone(), names.clone());
+        let work = move || Direct::open(&url, &pem)?.look(&names);
+        tokio::spawn(direct::ask(Duration::MAX, work))
+    });
+    let asked: Vec<_> = asked.collect();
+    let seen = AtomicUsize::new(names.len());
+    answered(with_progress(&seen, asked).await, session)
+}
+
+type Asked<T> = tokio::task::JoinHandle<Result<T, String>>;
+
+/// Waits for all, and shows on a terminal how far they are.
+async fn with_progress<T>(seen: &AtomicUsize, asked: Vec<Asked<T>>) -> Vec<Result<T, String>> {
+    /// Often enough for people.
+    const SHOW_AGAIN: Duration = Duration::from_millis(200);
+    let is_terminal = io::stderr().is_terminal();
+    let mut answers = Vec::new();
+    let mut has_shown = false;
+    for mut one in asked {
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut one => break answer,
+                () = tokio::time::sleep(SHOW_AGAIN), if is_terminal => {
+                    has_shown = true;
+                    show(&format!("{} keys ...", seen.load(Ordering::Relaxed)));
+                }
+            }
+        };
+        answers.push(answer.unwrap_or_else(|panic| Err(panic.to_string())));
+    }
+    if has_shown {
+        show("");
+    }
+    answers
+}
+
+/// Puts a text in the place of the one before.
+fn show(text: &str) {
+    // The terminal is gone: there is no reader.
+    let _ = io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes());
+}
+
+/// What the masters that answered have, as long as they are a quorum.
+fn answered<T>(answers: Vec<Result<T, String>>, session: &Session) -> Result<Vec<T>, Failure> {
+    let masters = session.masters.urls().count();
+    let failed: Vec<_> =
+        answers.iter().filter_map(|answer| answer.as_ref().err().cloned()).collect();
+    let answered: Vec<_> = answers.into_iter().flatten().collect();
+    if answered.len() < quorum(masters) {
+        let cause = anyhow!("no quorum can say what is held: {}", failed.join(", "));
+        return Err(Failure::new(UNAVAILABLE, cause));
+    }
+    Ok(answered)
+}
+
+/// The token that a majority holds, and until when it is one: the q-th longest life.
+fn held<'a>(row: impl Iterator<Item = &'a Found>, masters: usize) -> Option<(String, Duration)> {
+    let mut tokens: Vec<_> = row.filter_map(token).collect();
+    tokens.sort_unstable_by(|a, b| a.0.cmp(b.0).then(b.1.cmp(&a.1)));
+    let majority = tokens.chunk_by(|a, b| a.0 == b.0).find(|same| same.len() >= quorum(masters))?;
+    let (token, ttl) = majority[quorum(masters) - 1];
+    Some((token.to_owned(), ttl))
+}
+
+/// A lock has a token and an end; all else under the prefix is something else.
+fn token(found: &Found) -> Option<(&str, Duration)> {
+    match found {
+        Found::Text { value, ttl: Some(ttl) } => {
+            let text = str::from_utf8(value).ok()?;
+            is_token(text).then_some((text, *ttl))
+        }
+        _ => None,
+    }
+}
+
+/// A token of this library (a UUID, then `/label` where there is one) or of another Redlock
+/// client: 16 to 128 letters and digits, as base64 and hexadecimal have them. Counters and cached
+/// texts are neither.
+fn is_token(text: &str) -> bool {
+    let (first, label) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+    let is_uuid = first.len() == 36
+        && (0..).zip(first.bytes()).all(|(place, byte)| match place {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        });
+    let is_label =
+        |label: &str| label.bytes().all(|b| b.is_ascii_alphanumeric() || b"._@:-".contains(&b));
+    let is_random = (16..=128).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=_-".contains(&b));
+    (is_uuid && label.is_none_or(is_label)) || is_random
+}
+
+impl Listing {
+    /// For people: a line a lock.
+    fn text(&self) -> String {
+        let widest = self.locks.iter().map(|lock| lock.key.chars().count()).max();
+        let widest = widest.unwrap_or_default();
+        let line = |lock: &Lock| {
+            let Lock { key, token, ttl_ms } = lock;
+            let left = Duration::from_millis(*ttl_ms);
+            format!("{key:widest$}  held by {token}, expires in {left:.1?}")
+        };
+        if self.locks.is_empty() {
+            return "nothing is held".into();
+        }
+        self.locks.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// How many keys are looked at on each master.
+const KEYS_MAX: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: &str, ttl: Option<u64>) -> Found {
+        Found::Text { value: value.into(), ttl: ttl.map(Duration::from_millis) }
+    }
+
+    const TOKEN: &str = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6/me@host:7";
+
+    #[test]
+    fn a_token_on_a_majority_is_a_lock_for_as_long_as_it_is_one() {
+        let row = [text(TOKEN, Some(90)), text(TOKEN, Some(50)), Found::Nothing];
+        let ttl = Duration::from_millis(50);
+        assert_eq!(held(row.iter(), 3), Some((TOKEN.to_owned(), ttl)));
+        assert_eq!(held(row.iter(), 5), None, "two of five are no majority");
+        let row = [text(TOKEN, Some(90)), text("0123456789abcdef", Some(90)), Found::Foreign];
+        assert_eq!(held(row.iter(), 3), None);
+    }
+
+    #[test]
+    fn what_has_no_end_or_no_token_is_no_lock() {
+        for found in [text(TOKEN, None), text("42", Some(9)), text("two words, cached", Some(9))] {
+            assert_eq!(token(&found), None, "{found:?}");
+        }
+        for other in ["0123456789abcdef", "mB1sCTnqYCnB4Ay1JVU9zA==", TOKEN] {
+            assert!(is_token(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `Direct`: a conversation with one master, for what the library does not offer: finding keys,
+//! and deleting one whatever it holds.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::{
+    Client, ClientTlsConfig, Cmd, Connection, ConnectionAddr, IntoConnectionInfo, Pipeline,
+    RedisError, RedisResult, TlsCertificates, Value, cmd,
+};
+use tokio::task::spawn_blocking;
+
+use crate::masters::Pem;
+
+/// A master that is asked directly. Every call blocks its thread, at most for [`PATIENCE`] a
+/// request.
+pub(crate) struct Direct(Connection);
+
+/// What one master has under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    Nothing,
+    /// A string: its first bytes, and how long it lives; none when it never expires.
+    Text {
+        value: Vec<u8>,
+        ttl: Option<Duration>,
+    },
+    /// A key of another type.
+    Foreign,
+}
+
+impl Direct {
+    /// Connects with the same URL and certificates as the library.
+    pub(crate) fn open(url: &str, pem: &Pem) -> RedisResult<Self> {
+        let info = url.into_connection_info()?;
+        // Naming itself to a silent server would cost a patience of its own.
+        let settings = info.redis_settings().clone().set_skip_set_lib_name();
+        let info = info.set_redis_settings(settings);
+        let client = match info.addr() {
+            ConnectionAddr::TcpTls { .. } => Client::build_with_tls(info, certificates(pem))?,
+            _ => Client::open(info)?,
+        };
+        let connection = client.get_connection_with_timeout(PATIENCE)?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_write_timeout(Some(PATIENCE))?;
+        Ok(Self(connection))
+    }
+
+    /// The names of the keys that begin with `prefix`, `limit` at most, and whether there may be
+    /// more. `seen` counts them as they are found.
+    pub(crate) fn names(
+        &mut self,
+        prefix: &[u8],
+        limit: usize,
+        seen: &AtomicUsize,
+    ) -> RedisResult<(BTreeSet<Vec<u8>>, bool)> {
+        let pattern = [&escape(prefix)[..], b"*"].concat();
+        let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
+        loop {
+            let mut scan = cmd("SCAN");
+            scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
+            let (next, found): (u64, Vec<Vec<u8>>) = scan.query(&mut self.0)?;
+            seen.fetch_add(found.len(), Ordering::Relaxed);
+            names.extend(found);
+            cursor = next;
+            if cursor == 0 || names.len() > limit {
+                return Ok((names, cursor != 0));
+            }
+        }
+    }
+
+    /// What is under each of these keys.
+    pub(crate) fn look(&mut self, keys: &[Vec<u8>]) -> RedisResult<Vec<Found>> {
+        let mut found = Vec::with_capacity(keys.len());
+        for some in keys.chunks(KEYS_A_REQUEST) {
+            let mut pipe = Pipeline::with_capacity(2 * some.len());
+            // An error is the answer about one key, not the end of the request.
+            pipe.ignore_errors();
+            for key in some {
+                pipe.cmd("PTTL").arg(key).cmd("GETRANGE").arg(key).arg(0).arg(VALUE_MAX - 1);
+            }
+            let replies: Vec<Value> = pipe.query(&mut self.0)?;
+            for pair in replies.chunks(2) {
+                found.push(Found::of(pair)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Deletes a string, if it still has the value that was looked at: a lock that was acquired
+    /// since is left alone.
+    pub(crate) fn delete(&mut self, key: &[u8], value: &[u8]) -> RedisResult<bool> {
+        let script = format!(
+            "if redis.call('GETRANGE', KEYS[1], 0, {}) == ARGV[1] then \
+             return redis.call('DEL', KEYS[1]) end return 0",
+            VALUE_MAX - 1
+        );
+        Cmd::new().arg("EVAL").arg(script).arg(1).arg(key).arg(value).query(&mut self.0)
+    }
+}
+
+impl Found {
+    fn of(pair: &[Value]) -> RedisResult<Self> {
+        match pair {
+            [Value::Int(-2), _] => Ok(Self::Nothing),
+            [Value::Int(left), Value::BulkString(value)] => {
+                let ttl = u64::try_from(*left).ok().map(Duration::from_millis);
+                Ok(Self::Text { value: value.clone(), ttl })
+            }
+            [Value::ServerError(error), _] => Err(error.clone().into()),
+            [_, Value::ServerError(error)] if error.code() == "WRONGTYPE" => Ok(Self::Foreign),
+            [_, Value::ServerError(error)] => Err(error.clone().into()),
+            _ => Err((redis::ErrorKind::UnexpectedReturnType, "not a Redis").into()),
+        }
+    }
+}
+
+/// Does something with a master on a thread that may block, and gives up when that takes longer
+/// than `patience`.
+pub(crate) async fn ask<T: Send + 'static>(
+    patience: Duration,
+    work: impl FnOnce() -> RedisResult<T> + Send + 'static,
+) -> Result<T, String> {
+    match tokio::time::timeout(patience, spawn_blocking(work)).await {
+        Ok(Ok(outcome)) => outcome.map_err(|error| words(&error)),
+        Ok(Err(panic)) => Err(panic.to_string()),
+        Err(_) => Err("timed out".into()),
+    }
+}
+
+/// What went wrong, in the words of the other commands.
+fn words(error: &RedisError) -> String {
+    if error.is_connection_refusal() {
+        "connection refused".into()
+    } else if error.is_timeout() {
+        "timed out".into()
+    } else if error.is_connection_dropped() {
+        "connection closed".into()
+    } else {
+        format!("error reply: {error}")
+    }
+}
+
+fn certificates(pem: &Pem) -> TlsCertificates {
+    let client_tls = pem.identity.clone();
+    TlsCertificates {
+        client_tls: client_tls
+            .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
+        root_cert: pem.ca.clone(),
+    }
+}
+
+/// A prefix that stands for itself in a pattern.
+fn escape(prefix: &[u8]) -> Vec<u8> {
+    let one = |byte: &u8| if b"\\*?[]^-".contains(byte) { vec![b'\\', *byte] } else { vec![*byte] };
+    prefix.iter().flat_map(one).collect()
+}
+
+/// For connecting, and for each reply.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// How much of a value is looked at: a token has 256 bytes at most.
+const VALUE_MAX: usize = 512;
+/// How many keys a server walks over for one reply: a millisecond or so.
+const SCAN_COUNT: usize = 1_000;
+const KEYS_A_REQUEST: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_with_wildcards_stands_for_itself() {
+        assert_eq!(escape(b"a*[b]?\\:"), b"a\\*\\[b\\]\\?\\\\:");
+    }
+}

@@ -1,0 +1,189 @@
+//! `docs/GUIDE.md`: its commands and units, run as they are written there.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use redlock_testkit::{RedisServer, RedisServers};
+
+use crate::support::{Answer, Scratch, ask, bare, copies};
+
+const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
+
+/// The text between a heading and the next one of its level or above.
+fn section(heading: &str) -> &'static str {
+    let from = GUIDE.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{heading}"));
+    let text = &GUIDE[from + heading.len() + 1..];
+    let level = heading.find(' ').unwrap();
+    let is_end = |line: &&str| {
+        let hashes = line.bytes().take_while(|byte| *byte == b'#').count();
+        (1..=level).contains(&hashes) && line.as_bytes().get(hashes) == Some(&b' ')
+    };
+    // In a block of commands a line that begins with one # is a comment.
+    let mut is_code = false;
+    let mut end = 0;
+    for line in text.split_inclusive('\n') {
+        is_code ^= line.starts_with("```");
+        if !is_code && is_end(&line) {
+            break;
+        }
+        end += line.len();
+    }
+    &text[..end]
+}
+
+/// The blocks of one language in a section.
+fn blocks<'a>(section: &'a str, language: &str) -> Vec<&'a str> {
+    let start = format!("```{language}\n");
+    let inside = section.split(start.as_str()).skip(1);
+    inside.map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+/// A directory in which `redlock` is on the path, beside the programs of the guide, which say
+/// that they ran.
+fn host(name: &str) -> Scratch {
+    let host = Scratch::new(name);
+    symlink(env!("CARGO_BIN_EXE_redlock"), host.file("redlock")).unwrap();
+    for program in ["report.sh", "migrate", "report"] {
+        let file = host.file(program);
+        fs::write(&file, format!("#!/bin/sh\necho {program} ran\n")).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();
+    }
+    host
+}
+
+/// A command in that directory.
+fn on_host(
+    host: &Scratch,
+    servers: &RedisServers,
+    program: impl AsRef<std::ffi::OsStr>,
+) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear().env("REDLOCK_NODES", servers.urls().join(","));
+    command.env("REDLOCK_NODE_TIMEOUT", "500ms").current_dir(host.file(""));
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", host.file("").display());
+    command.env("PATH", path).stdin(std::process::Stdio::null());
+    command
+}
+
+fn shell(host: &Scratch, servers: &RedisServers, script: &str) -> Answer {
+    on_host(host, servers, "bash").args(["-eu", "-c", script]).output().unwrap().into()
+}
+
+#[test]
+fn the_commands_of_the_guide_run_as_written() {
+    let servers = RedisServers::start(5).unwrap();
+    let host = host("guide");
+    let blocks = blocks(section("## The command"), "sh");
+    assert_eq!(blocks.len(), 2, "one for all days, one for a stuck lock");
+    let answer = shell(&host, &servers, blocks[0]);
+    assert_eq!(answer.success().matches("report.sh ran").count(), 2, "{answer:?}");
+    assert!(answer.out.contains("migrate ran"), "{answer:?}");
+    assert_eq!(answer.out.matches("deploy").count(), 2, "by key, and in the list: {answer:?}");
+    assert_eq!(copies(&servers, "deploy"), 0);
+
+    for server in servers.iter() {
+        server.command(&["SET", "deploy", "an old script"]).unwrap();
+    }
+    let answer = shell(&host, &servers, blocks[1]);
+    assert!(answer.success().contains("deploy is held by an old script, never expires"));
+    assert_eq!(copies(&servers, "deploy"), 0);
+}
+
+/// The words of a line, with the programs of the guide where they are in the test.
+fn words(line: &[&str], host: &Scratch) -> Vec<String> {
+    let local = |word: &&str| match Path::new(word) {
+        path if path.is_absolute() => {
+            host.file(path.file_name().unwrap().to_str().unwrap()).display().to_string()
+        }
+        _ => (*word).to_owned(),
+    };
+    line.iter().map(local).collect()
+}
+
+#[test]
+fn the_unit_of_the_guide_does_the_work_or_leaves_it_to_another() {
+    let servers = RedisServers::start(3).unwrap();
+    let host = host("unit");
+    let unit = blocks(section("### A systemd timer on many hosts"), "ini")[0];
+    let setting = |name: &str| {
+        let line = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        line.unwrap_or_else(|| panic!("{name}"))
+    };
+    assert_eq!(setting("KillMode"), "mixed", "the report is signalled once");
+    let words = words(&setting("ExecStart").split(' ').collect::<Vec<_>>(), &host);
+    let nodes = host.file("nodes");
+    fs::write(&nodes, servers.urls().join("\n")).unwrap();
+    let run = || {
+        let mut command = on_host(&host, &servers, &words[0]);
+        command.env_remove("REDLOCK_NODES");
+        let (variable, _) = setting("Environment").split_once('=').unwrap();
+        Answer::from(command.env(variable, &nodes).args(&words[1..]).output().unwrap())
+    };
+    assert_eq!(run().success(), "report ran");
+    ask(&servers, ["acquire", "nightly-report"]).success();
+    assert_eq!(run().code.to_string(), setting("SuccessExitStatus"), "no failure");
+}
+
+#[test]
+fn the_cron_job_of_the_guide_does_the_work_or_leaves_quietly() {
+    let servers = RedisServers::start(3).unwrap();
+    let host = host("job");
+    let job = blocks(section("### A Kubernetes CronJob in several clusters"), "yaml")[0];
+    let line = job.lines().find_map(|line| line.trim().strip_prefix("command: ")).unwrap();
+    let line: Vec<&str> = serde_json::from_str(line).unwrap();
+    let words = words(&line, &host);
+    let run = || {
+        let mut command = on_host(&host, &servers, host.file(&words[0]));
+        Answer::from(command.args(&words[1..]).output().unwrap())
+    };
+    assert_eq!(run().success(), "report ran");
+    ask(&servers, ["acquire", "nightly-report"]).success();
+    let held = run();
+    assert_eq!((held.success(), held.err.as_str()), ("", ""));
+}
+
+/// The lines for an access list: the one that every server must know, and the others.
+fn rights() -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
+    let lines = blocks(section("## Masters"), "text").concat();
+    let lines = GUIDE.lines().filter(|line| lines.contains(line) && line.starts_with("ACL "));
+    let mut lines = lines.map(|line| line.split(' ').collect());
+    (lines.next().unwrap(), lines.collect())
+}
+
+/// Every command as the user of the guide, who must never be denied anything.
+fn use_as_the_user(server: &RedisServer) {
+    let url = server.url().replace("redis://", "redis://redlock:PASSWORD@");
+    let ask = |words: &[&str]| {
+        let mut command = bare([]);
+        let answer = Answer::from(command.env("REDLOCK_NODES", &url).args(words).output().unwrap());
+        assert!(!format!("{answer:?}").contains("NOPERM"), "{words:?}: {answer:?}");
+        answer
+    };
+    let acquired = ask(&["-v", "acquire", "k"]);
+    let token = acquired.success().split(' ').next().unwrap();
+    ask(&["status", "k"]).success();
+    assert!(ask(&["status"]).success().starts_with("k  held by "));
+    ask(&["extend", "k", token]).success();
+    ask(&["release", "k", token]).success();
+    assert_eq!(ask(&["run", "k", "--", "sh", "-c", "exit 5"]).code, 5);
+    ask(&["acquire", "k"]).success();
+    ask(&["release", "--force", "k", "--yes"]).success();
+}
+
+#[test]
+fn the_access_list_of_the_guide_is_taken_by_every_server_and_is_enough() {
+    let (needed, optional) = rights();
+    let server = RedisServer::start().unwrap();
+    server.command(&needed).unwrap();
+    use_as_the_user(&server);
+    assert_eq!(optional.len(), 3);
+    for line in optional {
+        // A server that does not know the command refuses the line, and the user stays as it was.
+        let taken = server.command(&line);
+        let is_known = |reply: &anyhow::Error| format!("{reply:?}").contains("Unknown command");
+        assert!(taken.as_ref().err().is_none_or(is_known), "{line:?}: {taken:?}");
+        use_as_the_user(&server);
+    }
+}

@@ -1,0 +1,94 @@
+//! `status` without a key: what is held.
+
+use redlock_testkit::{RedisServers, ServerOptions};
+use serde_json::json;
+
+use crate::support::{Answer, ask, bare, redlock};
+
+#[test]
+fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
+    let servers = RedisServers::start(3).unwrap();
+    let none = ask(&servers, ["status"]);
+    assert_eq!(none.success(), "nothing is held");
+    assert_eq!(
+        ask(&servers, ["status", "--json"]).json(),
+        json!({"locks": [], "truncated": false})
+    );
+    let mut tokens = Vec::new();
+    for key in ["b", "a"] {
+        let acquired = ask(&servers, ["acquire", key, "--ttl", "50s"]);
+        tokens.push(acquired.success().split(' ').next().unwrap().to_owned());
+    }
+    for server in servers.iter() {
+        server.command(&["SET", "for-ever", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"]).unwrap();
+        server.command(&["SET", "cached", "<p>two words</p>", "PX", "60000"]).unwrap();
+        server.command(&["SET", "visits", "42", "PX", "60000"]).unwrap();
+        server.command(&["HSET", "hash", "f", "v"]).unwrap();
+        server.command(&["PEXPIRE", "hash", "60000"]).unwrap();
+        let internal = ["SET", "redlock-quorum:x", &tokens[0], "PX", "60000"];
+        server.command(&internal).unwrap();
+    }
+    servers[0].command(&["SET", "one-copy", &tokens[0], "PX", "60000"]).unwrap();
+    let listing = ask(&servers, ["status"]);
+    let lines: Vec<_> = listing.success().lines().collect();
+    assert_eq!(lines.len(), 2, "{listing:?}");
+    assert!(lines[0].starts_with(&format!("a  held by {}, expires in ", tokens[1])), "{listing:?}");
+    assert!(lines[1].starts_with(&format!("b  held by {}, expires in ", tokens[0])), "{listing:?}");
+    let object = ask(&servers, ["status", "--json"]).json();
+    assert_eq!(object["truncated"], false);
+    let locks = object["locks"].as_array().unwrap();
+    assert_eq!((&locks[0]["key"], &locks[0]["token"]), (&json!("a"), &json!(tokens[1])));
+    assert!((30_000..56_000).contains(&locks[0]["ttl_ms"].as_u64().unwrap()), "{object}");
+}
+
+#[test]
+fn a_prefix_with_wildcards_lists_its_own_locks_without_it() {
+    let servers = RedisServers::start(1).unwrap();
+    ask(&servers, ["acquire", "k", "--prefix", "p*:"]).success();
+    ask(&servers, ["acquire", "k", "--prefix", "pp:"]).success();
+    let object = ask(&servers, ["status", "--json", "--prefix", "p*:"]).json();
+    assert_eq!(object["locks"].as_array().unwrap().len(), 1, "{object}");
+    assert_eq!(object["locks"][0]["key"], "k");
+}
+
+#[test]
+fn two_of_five_masters_may_be_away_and_no_more() {
+    let servers = RedisServers::with(5, &ServerOptions::new().password("pass word")).unwrap();
+    ask(&servers, ["acquire", "k", "-v"]).success();
+    servers[0].kill();
+    servers[1].pause().unwrap();
+    let listing = ask(&servers, ["status"]);
+    assert!(listing.success().starts_with("k  held by "), "{listing:?}");
+    servers[2].kill();
+    let answer = ask(&servers, ["status"]);
+    assert_eq!((answer.code, answer.out.as_str()), (69, ""));
+    assert!(answer.cause().contains("connection refused"), "{answer:?}");
+    servers[1].resume().unwrap();
+}
+
+#[test]
+fn one_server_under_two_names_counts_once() {
+    let servers = RedisServers::start(2).unwrap();
+    servers[0].command(&["SET", "k", "0123456789abcdef", "PX", "60000"]).unwrap();
+    let twin = servers[0].url().replace("127.0.0.1", "localhost");
+    let mut command = bare(["status", "--json"]);
+    let nodes = [servers[0].url(), twin, servers[1].url()];
+    let answer = Answer::from(command.env("REDLOCK_NODES", nodes.join(",")).output().unwrap());
+    assert_eq!(answer.json()["locks"], json!([]), "{answer:?}");
+}
+
+#[test]
+fn no_more_than_ten_thousand_keys_are_looked_at() {
+    let servers = RedisServers::start(1).unwrap();
+    let fill = "for i = 1, 10500 do redis.call('SET', 'k' .. i, ARGV[1], 'PX', 600000) end";
+    servers[0].command(&["EVAL", fill, "0", "0123456789abcdef"]).unwrap();
+    let answer = Answer::from(redlock(&servers, ["status", "--json"]).output().unwrap());
+    answer.success();
+    let object = answer.json();
+    assert_eq!(object["truncated"], true);
+    assert_eq!(object["locks"].as_array().unwrap().len(), 10_000);
+    assert!(answer.err.starts_with("note: only 10000 keys were looked at"), "{}", answer.err);
+    let narrow = ask(&servers, ["status", "--json", "--prefix", "k105"]).json();
+    assert_eq!(narrow["truncated"], false);
+    assert_eq!(narrow["locks"].as_array().unwrap().len(), 11, "k1050 to k1059, and k10500");
+}

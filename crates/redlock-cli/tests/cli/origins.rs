@@ -1,0 +1,130 @@
+//! Values that cannot be used: which one, where it came from, and why.
+
+use std::process::Command;
+
+use redlock_testkit::RedisServers;
+
+use crate::support::{Answer, Scratch, bare, copies, redlock};
+
+fn refused(mut command: Command) -> Answer {
+    let answer = Answer::from(command.output().unwrap());
+    assert_eq!((answer.code, answer.out.as_str()), (64, ""), "{answer:?}");
+    answer
+}
+
+#[test]
+fn a_bad_url_is_named_with_its_place_the_reason_and_the_form_it_should_have() {
+    for (url, why) in [
+        ("redis://h:99999", "port is not a number from 1 to 65535"),
+        ("redis://:pa/ss@h", "write / as %2F"),
+        ("10.0.0.1:6379", "no scheme"),
+        ("redis://h :1", "a space in it"),
+        ("redis://h:1 # the first", "a comment behind it"),
+        ("redis://h:1?timeout=5", "unknown option"),
+    ] {
+        let scratch = Scratch::new("urls");
+        let file = scratch.file("nodes");
+        std::fs::write(&file, format!("# ours\nredis://a:1\n{url}\n")).unwrap();
+        let mut by_file = bare(["status", "k"]);
+        by_file.env("REDLOCK_NODES_FILE", &file);
+        let mut by_list = bare(["status", "k"]);
+        by_list.env("REDLOCK_NODES", format!("redis://a:1,{url}"));
+        let in_file = format!("redlock: line 3 of {}: ", file.display());
+        for (command, origin) in [
+            (by_file, in_file.as_str()),
+            (by_list, "redlock: REDLOCK_NODES: "),
+            (bare(["status", "k", "--node", url]), "redlock: --node: "),
+        ] {
+            let answer = refused(command);
+            assert!(answer.cause().starts_with(origin), "{answer:?}");
+            assert!(answer.cause().contains(why), "{answer:?}");
+            let form = "write redis://[user:password@]host[:port][/db], rediss://";
+            assert!(answer.cause().contains(form), "the advice is shown: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_value_of_the_environment_is_refused_under_the_name_of_its_variable() {
+    for (variable, value, cause) in [
+        ("REDLOCK_NODE_TIMEOUT", "soon", "write a duration as 500ms"),
+        ("REDLOCK_NODE_TIMEOUT", "20s", "a node timeout of 20s is too long"),
+        ("REDLOCK_NODE_TIMEOUT", "0", "never lets a master answer"),
+        ("REDLOCK_MAX_TTL", "never", "write a duration as 500ms"),
+        ("REDLOCK_MAX_TTL", "2d", "out of range"),
+        ("REDLOCK_MAX_TTL", "5s", "a TTL of 10s is too long; max_ttl is 5s"),
+        ("REDLOCK_PREFIX", "redlock-quorum:", "is reserved"),
+        ("REDLOCK_TLS_CA", "/nowhere/ca.pem", "reading /nowhere/ca.pem"),
+        ("REDLOCK_TLS_KEY", "/nowhere/key.pem", "is given without --tls-cert"),
+        ("REDLOCK_NODES_FILE", "/nowhere/nodes", "reading /nowhere/nodes"),
+    ] {
+        let mut command = bare(["acquire", "k", "--ttl", "10s"]);
+        if variable != "REDLOCK_NODES_FILE" {
+            command.env("REDLOCK_NODES", "redis://127.0.0.1:1");
+        }
+        let answer = refused(std::mem::replace(command.env(variable, value), bare([])));
+        assert!(answer.cause().starts_with(&format!("redlock: {variable}")), "{answer:?}");
+        assert!(answer.cause().contains(cause), "{answer:?}");
+    }
+}
+
+#[test]
+fn the_command_line_wins_and_is_named_as_itself() {
+    let mut command = bare(["acquire", "k", "--max-ttl", "5s", "--ttl", "10s"]);
+    command.env("REDLOCK_NODES", "redis://127.0.0.1:1").env("REDLOCK_MAX_TTL", "never");
+    let answer = refused(command);
+    assert!(answer.cause().starts_with("redlock: a TTL of 10s is too long"), "{answer:?}");
+}
+
+#[test]
+fn an_empty_variable_counts_as_unset() {
+    let servers = RedisServers::start(1).unwrap();
+    let mut command = redlock(&servers, ["acquire", "k"]);
+    for name in ["NODE_TIMEOUT", "PREFIX", "MAX_TTL", "LABEL", "TLS_CA", "TLS_CERT", "TLS_KEY"] {
+        command.env(format!("REDLOCK_{name}"), "");
+    }
+    Answer::from(command.output().unwrap()).success();
+    assert_eq!(copies(&servers, "k"), 1);
+    let mut command = bare(["status", "k"]);
+    command.env("REDLOCK_NODES", "").env("REDLOCK_NODES_FILE", "");
+    assert!(refused(command).cause().contains("no masters were named"));
+}
+
+#[test]
+fn bad_certificates_are_named_by_option_and_file() {
+    let scratch = Scratch::new("tls");
+    let file = scratch.file("empty.pem");
+    std::fs::write(&file, "").unwrap();
+    let name = file.display().to_string();
+    let node = ["status", "k", "--node", "rediss://127.0.0.1:1"];
+    let mut by_option = bare(node);
+    by_option.args(["--tls-ca", &name]);
+    let mut by_variable = bare(node);
+    by_variable.env("REDLOCK_TLS_CA", &name);
+    for (command, origin) in [(by_option, "--tls-ca"), (by_variable, "REDLOCK_TLS_CA")] {
+        let answer = refused(command);
+        let said = format!("redlock: {origin} {name}: TLS: the CA: there is no certificate");
+        assert!(answer.cause().starts_with(&said), "{answer:?}");
+    }
+}
+
+#[test]
+fn the_label_is_in_the_token_and_names_the_process_by_default() {
+    let servers = RedisServers::start(1).unwrap();
+    let token = |mut command: Command| {
+        let answer = Answer::from(command.output().unwrap());
+        answer.success().split(' ').next().unwrap().to_owned()
+    };
+    let mut by_default = redlock(&servers, ["acquire", "a"]);
+    by_default.env("LOGNAME", "ann");
+    assert!(token(by_default).contains("/ann@"));
+    let given = redlock(&servers, ["acquire", "b", "--label", "deploy of 1.2/eu"]);
+    assert!(token(given).ends_with("/deploy-of-1.2-eu"));
+    let mut by_variable = redlock(&servers, ["acquire", "c"]);
+    by_variable.env("REDLOCK_LABEL", "x".repeat(99));
+    assert!(token(by_variable).ends_with(&format!("/{}", "x".repeat(64))));
+    let held = Answer::from(redlock(&servers, ["acquire", "b"]).output().unwrap());
+    assert!(held.cause().contains("/deploy-of-1.2-eu, expires in"), "{held:?}");
+    let status = Answer::from(redlock(&servers, ["status", "b"]).output().unwrap());
+    assert!(status.success().contains("/deploy-of-1.2-eu, expires in"), "{status:?}");
+}

@@ -1,0 +1,134 @@
+//! Masters that speak TLS.
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::sync::Arc;
+use std::{fs, thread};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use redlock_testkit::RedisServer;
+use tokio::runtime::Builder;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+
+use crate::support::{Answer, Scratch, bare};
+
+/// A CA, and a certificate of it for servers and clients, as files.
+fn pki(name: &str) -> Scratch {
+    let files = Scratch::new(name);
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    // With the name that certificates have by default, the server would take it for its own CA.
+    params.distinguished_name.push(DnType::CommonName, "a CA for tests");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_key = KeyPair::generate().unwrap();
+    let ca = params.self_signed(&ca_key).unwrap().pem();
+    let issuer = Issuer::new(params, ca_key);
+    let key = KeyPair::generate().unwrap();
+    let cert = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+    let cert = cert.signed_by(&key, &issuer).unwrap().pem();
+    for (file, pem) in [("ca", ca), ("cert", cert), ("key", key.serialize_pem())] {
+        fs::write(files.file(file), pem).unwrap();
+    }
+    files
+}
+
+/// A server behind something that speaks TLS and wants certificates from its clients, and the URL.
+/// Not every server that is installed speaks TLS itself.
+fn server(files: &Scratch) -> (RedisServer, String) {
+    let server = RedisServer::start().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("rediss://{}", listener.local_addr().unwrap());
+    let (acceptor, port) = (acceptor(files), server.port());
+    // It ends with the process of the test.
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(serve(listener, acceptor, port));
+    });
+    (server, url)
+}
+
+fn acceptor(files: &Scratch) -> TlsAcceptor {
+    let pem = |name| fs::read(files.file(name)).unwrap();
+    let certificates = |name| -> Vec<_> {
+        CertificateDer::pem_slice_iter(&pem(name))
+            .map(Result::unwrap)
+            .map(|c| c.into_owned())
+            .collect()
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates("ca"));
+    let provider = Arc::new(ring::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients.build().unwrap())
+        .with_single_cert(certificates("cert"), PrivateKeyDer::from_pem_slice(&pem("key")).unwrap())
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, port: u16) {
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    loop {
+        let (client, _) = listener.accept().await.unwrap();
+        let acceptor = acceptor.clone();
+        tokio::spawn(async move {
+            // A client that does not trust us goes away, which is what is tested.
+            let Ok(mut client) = acceptor.accept(client).await else { return };
+            let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+        });
+    }
+}
+
+fn redlock(url: &str, ca: &Scratch, ours: &Scratch) -> Command {
+    let mut command = bare(["--node", url]);
+    command.arg("--tls-ca").arg(ca.file("ca")).arg("--tls-cert").arg(ours.file("cert"));
+    command.arg("--tls-key").arg(ours.file("key"));
+    command
+}
+
+#[test]
+fn locks_are_listed_and_deleted_over_tls_with_our_certificate() {
+    let files = pki("tls-list");
+    let (_server, url) = server(&files);
+    let ask = |words: &[&str]| -> Answer {
+        redlock(&url, &files, &files).args(words).output().unwrap().into()
+    };
+    ask(&["acquire", "k"]).success();
+    assert!(ask(&["status"]).success().starts_with("k  held by "));
+    ask(&["release", "--force", "k", "--yes"]).success();
+    assert_eq!(ask(&["status"]).success(), "nothing is held");
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_not_waited_for_and_the_file_to_look_at_is_named() {
+    let (theirs, ours) = (pki("tls-theirs"), pki("tls-ours"));
+    let (_server, url) = server(&theirs);
+    let mut command = redlock(&url, &ours, &theirs);
+    let answer: Answer =
+        command.args(["acquire", "k", "--wait", "forever"]).output().unwrap().into();
+    assert_eq!(answer.code, 69, "{answer:?}");
+    assert!(answer.cause().contains("not connected: TLS: invalid peer certificate"), "{answer:?}");
+    let file = ours.file("ca").display().to_string();
+    assert!(answer.cause().ends_with(&format!("; TLS: trusted is --tls-ca {file}")), "{answer:?}");
+}
+
+#[test]
+fn a_key_that_is_none_is_named_with_its_file() {
+    let files = pki("tls-key");
+    fs::write(files.file("key"), "no key").unwrap();
+    let mut command = redlock("rediss://127.0.0.1:1", &files, &files);
+    let answer: Answer = command.args(["status", "k"]).output().unwrap().into();
+    assert_eq!(answer.code, 64, "{answer:?}");
+    let [cert, key] = ["cert", "key"].map(|name| files.file(name).display().to_string());
+    let said =
+        format!("redlock: --tls-cert {cert}, --tls-key {key}: TLS: the client's private key: ");
+    assert!(answer.cause().starts_with(&said), "{answer:?}");
+}

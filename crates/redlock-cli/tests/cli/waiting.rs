@@ -1,0 +1,195 @@
+//! Waiting: what ends it early, and what is said meanwhile.
+
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use redlock_testkit::{RedisServers, ServerOptions};
+use rustix::process::Signal;
+
+use crate::support::{Answer, Running, ask, bare, copies, poll, redlock};
+use crate::terminal::Terminal;
+
+/// A wait that lasts until somebody ends it, or until the test says that this took too long.
+fn ended(command: Command) -> (Answer, Duration) {
+    let began = Instant::now();
+    let answer = Running::start(command).answer();
+    (answer, began.elapsed())
+}
+
+#[test]
+fn what_waiting_does_not_cure_ends_the_wait_at_once() {
+    let servers = RedisServers::with(3, &ServerOptions::new().password("right")).unwrap();
+    let wrong = servers.urls().join(",").replace("right", "wrong");
+    for wait in ["forever", "1h"] {
+        for words in [&["acquire", "k"][..], &["run", "k"]] {
+            let mut command = bare([]);
+            command.env("REDLOCK_NODES", &wrong).args(words).args(["--wait", wait]);
+            if words[0] == "run" {
+                command.args(["--", "true"]);
+            }
+            let (answer, took) = ended(command);
+            assert_eq!((answer.code, answer.out.as_str()), (69, ""), "{answer:?}");
+            assert!(answer.cause().contains("waiting does not cure it"), "{answer:?}");
+            for server in servers.iter() {
+                let said = format!("{} error reply: WRONGPASS", server.name());
+                assert!(answer.cause().contains(&said), "{answer:?}");
+            }
+            assert!(took < Duration::from_secs(5), "{took:?}");
+        }
+    }
+}
+
+#[test]
+fn replicas_and_masters_that_deny_a_command_are_not_waited_for() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[1].command(&["REPLICAOF", "127.0.0.1", &servers[0].port().to_string()]).unwrap();
+    servers[2].command(&["ACL", "SETUSER", "default", "-set"]).unwrap();
+    let (answer, _) = ended(redlock(&servers, ["acquire", "k", "--wait", "forever"]));
+    assert_eq!(answer.code, 69, "{answer:?}");
+    for said in ["not admitted: it is a replica", "error reply: NOPERM"] {
+        assert!(answer.cause().contains(said), "{answer:?}");
+    }
+    assert_eq!(copies(&servers, "k"), 0);
+}
+
+#[test]
+fn a_wait_that_becomes_of_no_use_ends_too() {
+    let servers = RedisServers::start(1).unwrap();
+    servers[0].command(&["SET", "k", "stranger"]).unwrap();
+    let waiting = Running::start(redlock(&servers, ["-v", "acquire", "k", "--wait", "forever"]));
+    poll("it has tried", || {
+        let stats = format!("{:?}", servers[0].command(&["INFO", "commandstats"]).unwrap());
+        stats.contains("cmdstat_evalsha").then_some(())
+    });
+    // A replica of a master that is not there; the connection has to be made anew.
+    servers[0].command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+    servers[0].command(&["CLIENT", "KILL", "TYPE", "normal"]).ok();
+    let answer = waiting.answer();
+    assert_eq!(answer.code, 69, "{answer:?}");
+    assert!(answer.cause().contains("it is a replica"), "{answer:?}");
+}
+
+#[test]
+fn after_a_second_one_line_says_what_is_waited_for_and_who_holds_it() {
+    let servers = RedisServers::start(3).unwrap();
+    for server in servers.iter() {
+        server.command(&["SET", "k", "f00/deploy@host:7", "PX", "60000"]).unwrap();
+    }
+    let mut command = redlock(&servers, ["-v", "acquire", "k", "--wait", "1h"]);
+    command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+    let mut waiting = command.spawn().unwrap();
+    let mut lines = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let said = "note: waiting up to 3600s for k: k is held by f00/deploy@host:7, expires in ";
+    assert!(line.starts_with(said), "{line}");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&waiting), Signal::TERM)
+        .unwrap();
+    let line = lines.next().unwrap().unwrap();
+    assert!(line.starts_with("redlock: stopped by SIGTERM"), "one line, and then the last: {line}");
+    assert_eq!(poll("it ends", || waiting.try_wait().unwrap()).code(), Some(143));
+}
+
+#[test]
+fn on_a_terminal_the_line_comes_without_being_asked_for() {
+    let servers = RedisServers::start(1).unwrap();
+    servers[0].command(&["SET", "k", "stranger"]).unwrap();
+    let command = redlock(&servers, ["acquire", "k", "--wait", "forever"]);
+    let mut terminal = Terminal::start(&command);
+    let line = terminal.shows("note: waiting for k: k is held by stranger, never expires: ");
+    assert_eq!(line, format!("{} held", servers[0].name()));
+    terminal.type_in("\x03");
+    assert_eq!(terminal.code(), 130);
+}
+
+#[test]
+fn without_a_terminal_and_without_verbose_a_wait_says_nothing() {
+    let servers = RedisServers::start(1).unwrap();
+    servers[0].command(&["SET", "k", "stranger"]).unwrap();
+    let answer = ask(&servers, ["run", "k", "--wait", "1500ms", "--", "true"]);
+    assert_eq!(answer.code, 75);
+    assert_eq!(answer.err.lines().count(), 1, "{answer:?}");
+}
+
+#[test]
+fn masters_that_nobody_listens_on_are_named_when_the_wait_is_stopped() {
+    let servers = RedisServers::start(3).unwrap();
+    for server in servers.iter() {
+        server.kill();
+    }
+    let waiting = Running::start(redlock(&servers, ["acquire", "k", "--wait", "forever"]));
+    poll("it listens to signals", || listens(waiting.pid(), 15).then_some(()));
+    waiting.signal(Signal::TERM);
+    let answer = waiting.answer();
+    assert_eq!(answer.code, 143, "{answer:?}");
+    for server in servers.iter() {
+        let said = format!("{} connection refused", server.name());
+        assert!(answer.cause().contains(&said), "{answer:?}");
+    }
+}
+
+/// Whether a process has a handler for a signal.
+fn listens(pid: i32, signal: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}
+
+#[test]
+fn a_minority_that_cannot_vote_is_worth_a_note() {
+    let servers = RedisServers::with(3, &ServerOptions::new().password("right")).unwrap();
+    let mut nodes = servers.urls();
+    nodes[2] = nodes[2].replace("right", "wrong");
+    let note = format!("note: {} can't vote: error reply: WRONGPASS", servers[2].name());
+    for words in
+        [&["acquire", "a"][..], &["run", "b", "--", "sleep", "0.1"], &["run", "c", "--", "true"]]
+    {
+        let mut command = bare([]);
+        let answer = Answer::from(
+            command.env("REDLOCK_NODES", nodes.join(",")).args(words).output().unwrap(),
+        );
+        assert_eq!(answer.code, 0, "{answer:?}");
+        assert_eq!(answer.err.matches(&note).count(), 1, "{answer:?}");
+        assert!(answer.err.contains("of 3 masters 2 are left, 0 may fail"), "{answer:?}");
+    }
+}
+
+#[test]
+fn timed_out_is_explained_with_the_option_that_changes_it() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[0].pause().unwrap();
+    servers[1].pause().unwrap();
+    let answer = ask(&servers, ["acquire", "k"]);
+    assert_eq!(answer.code, 69);
+    let meaning =
+        "; timed out: not connected within 1s, or no answer within 500ms (--node-timeout)";
+    assert!(answer.cause().ends_with(meaning), "{answer:?}");
+}
+
+#[test]
+fn quiet_is_kept_where_it_was_asked_for() {
+    let servers = RedisServers::start(3).unwrap();
+    for server in servers.iter() {
+        server.command(&["SET", "k", "stranger"]).unwrap();
+    }
+    // Our own key can be left on it, which is worth a note elsewhere.
+    servers[2].pause().unwrap();
+    for (words, code) in [
+        (&["run", "k", "-n", "-E", "0", "--", "false"][..], 0),
+        (&["run", "k", "-n", "-q", "--", "false"], 75),
+        (&["acquire", "k", "-q"], 75),
+        (&["-q", "acquire", "k", "-E", "9"], 9),
+    ] {
+        let mut command = redlock(&servers, []);
+        let answer = Answer::from(command.args(words).output().unwrap());
+        assert_eq!((answer.code, answer.err.as_str()), (code, ""), "{words:?}");
+    }
+    servers[2].resume().unwrap();
+    for server in &servers[1..] {
+        server.kill();
+    }
+    assert_eq!(ask(&servers, ["acquire", "k", "-q"]).code, 69);
+    let silent = ask(&servers, ["run", "k", "-n", "-q", "-E", "0", "--", "true"]);
+    assert!(silent.cause().contains("no quorum"), "that is no lock of another: {silent:?}");
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_quorum::{AcquireError, Guard, Verdict, Redlock, RedlockBuilder, Verdict, Votes};
+use redlock_quorum::{AcquireError, Guard, Redlock, RedlockBuilder, Verdict, Votes};
 use tokio::time::{Instant, sleep};
 
 use crate::masters::{Master, Masters};

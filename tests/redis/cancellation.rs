@@ -9,9 +9,9 @@ use redlock_testkit::{Direction, RedisServer};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::lab::{again, 
-    calls, eventually, hasty, in_time, masters, ms, no_key_is_left, patient, secs, urls_of, value,
-    warm_up,
+use crate::lab::{
+    again, calls, eventually, hasty, in_time, masters, ms, no_key_is_left, patient, secs, urls_of,
+    value, warm_up,
 };
 
 /// How many turns a future is given at most: more than it takes on healthy masters.

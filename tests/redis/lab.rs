@@ -135,7 +135,10 @@ pub(crate) fn said<'a>(votes: &'a Votes, name: &str) -> &'a Verdict {
 
 /// How many masters said nothing that counts.
 pub(crate) fn unknown(votes: &Votes) -> usize {
-    votes.iter().filter(|vote| matches!(vote.verdict, Verdict::Unknown(_) | Verdict::Pending)).count()
+    votes
+        .iter()
+        .filter(|vote| matches!(vote.verdict, Verdict::Unknown(_) | Verdict::Pending))
+        .count()
 }
 
 /// The same lease once more, as a text that was read twice makes it.

@@ -1,6 +1,6 @@
 //! Answers that come too late, and leases that have lapsed: neither makes a holder.
 
-use redlock_quorum::{AcquireError, Ended, Redlock, LostReason};
+use redlock_quorum::{AcquireError, Ended, LostReason, Redlock};
 use redlock_testkit::{Direction, FaultProxy, RedisServers};
 use tokio::time::sleep;
 

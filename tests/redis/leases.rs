@@ -3,9 +3,9 @@
 use redlock_quorum::{Lease, Verdict};
 use redlock_testkit::Direction;
 
-use crate::lab::{again, 
-    calls, everywhere, hasty, masters, never, no_key_is_left, patient, pttl, said, secs, urls_of,
-    value, warm_up,
+use crate::lab::{
+    again, calls, everywhere, hasty, masters, never, no_key_is_left, patient, pttl, said, secs,
+    urls_of, value, warm_up,
 };
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Acquires that were given up because masters were silent, and masters that come back.
 
-use redlock_quorum::{AcquireError, Verdict, Redlock};
+use redlock_quorum::{AcquireError, Redlock, Verdict};
 use redlock_testkit::{RedisServer, RedisServers};
 
 use crate::lab::{calls, eventually, hasty, in_time, masters, ms, no_key_is_left, warm_up};

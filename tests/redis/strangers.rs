@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use redlock_quorum::{AcquireError, ExtendError, ReleaseError, State, Verdict};
 use redlock_testkit::RedisServer;
 
-use crate::lab::{again, 
-    eventually, everywhere, in_time, masters, ms, no_key_is_left, patient, pttl, said, secs, value,
-    warm_up,
+use crate::lab::{
+    again, eventually, everywhere, in_time, masters, ms, no_key_is_left, patient, pttl, said, secs,
+    value, warm_up,
 };
 
 const STRANGER: &str = "another client's token";

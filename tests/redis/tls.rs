@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use redlock_quorum::{AcquireError, Cause, Verdict, Tls};
+use redlock_quorum::{AcquireError, Cause, Tls, Verdict};
 use redlock_testkit::{RedisServer, ServerOptions};
 
 use crate::lab::patient;

@@ -9,7 +9,9 @@ use redlock_quorum::Redlock;
 use redlock_testkit::SimNodes;
 use tokio::time::{sleep, timeout};
 
-use crate::arena::{again, NODE_TIMEOUT, RESOURCE, copies, handle, heal, let_go, ms, settle, until_free};
+use crate::arena::{
+    NODE_TIMEOUT, RESOURCE, again, copies, handle, heal, let_go, ms, settle, until_free,
+};
 
 /// So long that no key goes away by itself in these tests.
 const LONG: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_quorum::{AcquireError, Ended, Redlock, LostReason};
+use redlock_quorum::{AcquireError, Ended, LostReason, Redlock};
 use redlock_testkit::SimNodes;
 use tokio::time::{advance, sleep, timeout};
 

@@ -4,9 +4,9 @@ use redlock_core::{Verb, Verdict};
 use redlock_quorum::{Ended, ExtendError, LostReason};
 use tokio::time::sleep;
 
-use crate::arena::{again, 
-    RESOURCE, TTL, VALIDITY, acquires, copies, count, ended, full, heal, hold, is_extend, let_go,
-    masters, ms, partition, until_free,
+use crate::arena::{
+    RESOURCE, TTL, VALIDITY, acquires, again, copies, count, ended, full, heal, hold, is_extend,
+    let_go, masters, ms, partition, until_free,
 };
 
 fn is_release(verb: &Verb) -> bool {

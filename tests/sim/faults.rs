@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use redlock_core::{Instant, Verb};
-use redlock_quorum::{AcquireError, Guard, Redlock, Verdict, LostReason};
+use redlock_quorum::{AcquireError, Guard, LostReason, Redlock, Verdict};
 use redlock_testkit::{Fault, History, Nemesis, SimNodes, check};
 use tokio::time::sleep;
 
@@ -123,7 +123,8 @@ async fn a_client_cut_off_from_a_majority_fails_cleanly_and_another_goes_on() {
     let other = handle(&masters.another_client()).build().unwrap();
     partition(&masters[..3]);
     let error = redlock.try_lock(RESOURCE).await.unwrap_err();
-    let causes: Vec<_> = error.votes().unwrap().iter().map(|vote| vote.verdict.to_string()).collect();
+    let causes: Vec<_> =
+        error.votes().unwrap().iter().map(|vote| vote.verdict.to_string()).collect();
     assert_eq!(&causes[..3], ["connection closed"; 3]);
     let guard = other.lock(RESOURCE).await.unwrap();
     heal(&masters[..3]);

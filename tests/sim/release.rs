@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use redlock_quorum::{AcquireError, ReleaseError, LostReason};
+use redlock_quorum::{AcquireError, LostReason, ReleaseError};
 use tokio::time::{sleep, timeout};
 
 use crate::arena::{

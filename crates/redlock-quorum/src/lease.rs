@@ -108,7 +108,8 @@ mod plain {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let plain = Plain::deserialize(deserializer)?;
             let ttl = Duration::from_millis(plain.ttl_ms);
-            let lease = Self::new(Resource::from(plain.resource), &plain.token, ttl).map_err(D::Error::custom)?;
+            let lease = Self::new(Resource::from(plain.resource), &plain.token, ttl)
+                .map_err(D::Error::custom)?;
             Ok(Self { validity: Duration::from_millis(plain.validity_ms), ..lease })
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redlock_core::{Cause, Verdict};
 
-use crate::votes::NodeVote;
 use crate::quorum::quorum;
+use crate::votes::NodeVote;
 
 /// Who holds a resource, by what each master says.
 ///
@@ -99,10 +99,7 @@ mod tests {
     }
 
     fn held(token: &str, ttl: Option<u64>) -> NodeVote {
-        node(Verdict::Held {
-            token: Some(token.into()),
-            ttl: ttl.map(Duration::from_millis),
-        })
+        node(Verdict::Held { token: Some(token.into()), ttl: ttl.map(Duration::from_millis) })
     }
 
     fn free() -> NodeVote {

@@ -94,10 +94,8 @@ mod tests {
     #[test]
     fn votes_read_as_one_line() {
         let vote = |node: &str, verdict| NodeVote::new(node.into(), verdict, None);
-        let held = Verdict::Held {
-            token: Some("tok".into()),
-            ttl: Some(Duration::from_millis(1_500)),
-        };
+        let held =
+            Verdict::Held { token: Some("tok".into()), ttl: Some(Duration::from_millis(1_500)) };
         let votes = Votes::new(vec![
             vote("a:1", Verdict::Granted),
             vote("b:1", held),

@@ -12,7 +12,7 @@ use common::{PATIENCE, again, eventually, keys, ms, patient, put, value};
 use futures::FutureExt;
 use redlock_quorum::{
     AcquireError, Cause, Ended, ExtendError, Guard, Hold, InvalidRequest, Lease, LockRequest, Loss,
-    Lost, Verdict, Redlock, ReleaseError, Resource, RunError, State, Unreleased, LostReason,
+    Lost, LostReason, Redlock, ReleaseError, Resource, RunError, State, Unreleased, Verdict,
 };
 use redlock_testkit::{Direction, RedisServers};
 use tokio::runtime::{Builder, Runtime};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::{PATIENCE, assert_one_line, eventually, keys, ms, patient, put};
 use redlock_quorum::{
-    AcquireError, Cause, ExtendError, InvalidRequest, Lease, LockRequest, Redlock,
-    RedlockBuilder, ReleaseError, RunError, Verdict, Votes,
+    AcquireError, Cause, ExtendError, InvalidRequest, Lease, LockRequest, Redlock, RedlockBuilder,
+    ReleaseError, RunError, Verdict, Votes,
 };
 use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers, ServerOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -9,7 +9,7 @@ mod common;
 use std::process::Command;
 
 use common::{again, eventually, ms, patient, value};
-use redlock_quorum::{AcquireError, Redlock, State, LostReason};
+use redlock_quorum::{AcquireError, LostReason, Redlock, State};
 use redlock_testkit::{RedisServer, RedisServers};
 
 const KEY: &str = "orders:42";

@@ -278,8 +278,7 @@ impl Driver {
             &lease,
             deadline,
         );
-        let tenure =
-            Tenure { lease, cell: cell.clone(), extending: Vec::new(), scheduled: None };
+        let tenure = Tenure { lease, cell: cell.clone(), extending: Vec::new(), scheduled: None };
         lock.stage = Stage::Lease(tenure);
         self.leases += 1;
         self.masters.set_holding(true);

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use redlock_core::{Op, Vote};
 
+use super::Driver;
 use super::command::{Request, StatusReply};
 use super::line::Turn;
 use super::ticket::{InspectionId, Ticket};
 use super::timers::Due;
-use super::Driver;
 use crate::hold::votes;
 use crate::protocol::attempt::Defeat;
 use crate::protocol::inspection::Inspection;

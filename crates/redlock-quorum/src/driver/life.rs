@@ -254,7 +254,8 @@ impl End {
             let key = UnreleasedKey { within, ..key.clone() };
             (!key.within.is_zero()).then_some(key)
         };
-        let still = |key: &UnreleasedKey| if key.from_wake_up { Some(key.clone()) } else { left(key) };
+        let still =
+            |key: &UnreleasedKey| if key.from_wake_up { Some(key.clone()) } else { left(key) };
         let keys: Vec<UnreleasedKey> = unreleased.keys.iter().filter_map(still).collect();
         if keys.is_empty() { Ok(()) } else { Err(Unreleased { keys }) }
     }

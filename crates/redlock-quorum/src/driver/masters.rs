@@ -5,9 +5,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::{
-    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Vote, VoteSlot,
-};
+use redlock_core::{Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Vote, VoteSlot};
 
 use super::mailbox::Mailbox;
 use super::ticket::Ticket;

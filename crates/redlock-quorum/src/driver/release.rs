@@ -202,13 +202,11 @@ impl Driver {
 
     fn answer_release(&self, id: LockId, reply: Option<ReleaseReply>) {
         let Some(reply) = reply else { return };
-        let Some(Lock { resource, stage: Stage::Release { release, .. }, .. }) =
-            self.locks.get(id)
+        let Some(Lock { resource, stage: Stage::Release { release, .. }, .. }) = self.locks.get(id)
         else {
             return;
         };
-        let (resource, votes) =
-            (resource.clone(), votes(self.masters.names(), release.answers()));
+        let (resource, votes) = (resource.clone(), votes(self.masters.names(), release.answers()));
         let outcome = match release.outcome() {
             Some(Released::Done) => Ok(()),
             Some(Released::NotOurs) => Err(ReleaseError::NotOurs { resource, votes }),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redlock_core::{Answer, Instant, Verdict};
 
-use super::ledger::{LastAnswer, Ledger};
 use super::lease::HeldLease;
+use super::ledger::{LastAnswer, Ledger};
 use super::master_set::MasterSet;
 use super::tally::{Decision, Tally};
 use crate::quorum::quorum;

@@ -8,9 +8,9 @@ use super::ledger::Ledger;
 use super::master_set::MasterSet;
 use super::retry;
 use super::tally::{Decision, Tally};
+use crate::lost::LostReason;
 use crate::quorum::quorum;
 use crate::settings::{HoldOptions, Timing};
-use crate::lost::LostReason;
 
 /// A lease that was won: its extensions, and the instant at which its holder must have stopped.
 ///

@@ -20,6 +20,3 @@ pub(crate) mod retry;
 pub(crate) mod standing;
 pub(crate) mod tally;
 pub(crate) mod validity;
-
-#[cfg(test)]
-mod orders;

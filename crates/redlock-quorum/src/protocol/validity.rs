@@ -48,6 +48,7 @@ impl HoldUntil {
     }
 
     /// How many masters are known to hold our key.
+    #[cfg(test)]
     pub(crate) fn copies(&self, now: Instant) -> usize {
         self.until[..self.masters].iter().filter(|until| **until > now).count()
     }

@@ -65,7 +65,7 @@ impl Redlock {
         crate::Redlock::builder()
     }
 
-    pub(crate) fn new(redlock: crate::Redlock) -> Result<Self, BuildError> {
+    fn new(redlock: crate::Redlock) -> Result<Self, BuildError> {
         let worker = Worker::start(redlock.clone())
             .map_err(|error| BuildError::Thread { why: error.to_string() })?;
         Ok(Self { redlock, worker: Arc::new(worker) })
@@ -117,6 +117,16 @@ impl Redlock {
     pub fn shutdown(self, within: Duration) -> Result<(), Unreleased> {
         let redlock = self.redlock.clone();
         self.worker.wait(redlock.shutdown(within)).unwrap_or(Ok(()))
+    }
+}
+
+impl RedlockBuilder {
+    /// As [`build`](Self::build), for code that does not await: starts a thread for the handle.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and when no thread can be started.
+    pub fn build_blocking(self) -> Result<Redlock, BuildError> {
+        Redlock::new(self.build()?)
     }
 }
 

@@ -8,11 +8,11 @@ use redlock_core::{Clock, InvalidLabel, Label, Node, RedisNode, RedisSetup, Reso
 
 use crate::driver::Setup;
 use crate::driver::life::Slot;
+use crate::handle::Handle;
 use crate::quorum::MASTERS_MAX;
-use crate::redlock::Redlock;
 use crate::settings::{BuildError, InvalidRequest, MAX_TTL_MAX, Settings};
 
-/// Builds a [`Redlock`]. What is out of range is refused by [`build`](Self::build), with the limit.
+/// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build), with the limit.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct RedlockBuilder {
@@ -85,7 +85,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// How long [`Redlock::lock`] keeps trying. Default: 10 s. Zero is one attempt.
+    /// How long [`Redlock::lock`](crate::Redlock::lock) keeps trying. Default: 10 s. Zero is one attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -136,11 +136,11 @@ impl RedlockBuilder {
         self
     }
 
-    /// Checks everything and makes the handle. Connects nothing.
+    /// Checks everything and makes the handle that its faces share.
     ///
     /// # Errors
     /// [`BuildError`] with the limit that was passed and what to do.
-    pub fn build(self) -> Result<Redlock, BuildError> {
+    pub(crate) fn handle(self) -> Result<Handle, BuildError> {
         let settings = self.settings()?;
         let clock = self.clock.clone().unwrap_or_else(Clock::system);
         let nodes = self.nodes_of(&clock, &settings)?;
@@ -148,15 +148,7 @@ impl RedlockBuilder {
         let seed = self.seed.unwrap_or_else(rand::random);
         let names = nodes.iter().map(|node| node.name().into()).collect();
         let setup = Setup { clock: clock.clone(), nodes, connect_timeout, seed };
-        Ok(Redlock::new(settings, clock, names, Slot::new(setup)))
-    }
-
-    /// The same for code that does not await: starts a thread for the handle.
-    ///
-    /// # Errors
-    /// As [`build`](Self::build), and when no thread can be started.
-    pub fn build_blocking(self) -> Result<crate::blocking::Redlock, BuildError> {
-        crate::blocking::Redlock::new(self.build()?)
+        Ok(Handle::new(settings, clock, names, Slot::new(setup)))
     }
 
     fn settings(&self) -> Result<Settings, BuildError> {

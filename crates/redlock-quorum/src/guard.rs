@@ -12,11 +12,11 @@ use crate::driver::grant::Grant;
 use crate::driver::life::Slot;
 use crate::error::{ExtendError, ReleaseError, RunError};
 use crate::fencing::FencingToken;
+use crate::handle::Handle;
 use crate::hold::HoldCell;
 use crate::lease::Lease;
 use crate::loss::{Loss, settled};
 use crate::lost::{Ended, Lost, LostReason};
-use crate::redlock::Inner;
 use crate::votes::Votes;
 
 /// A lock that is held.
@@ -39,11 +39,11 @@ use crate::votes::Votes;
 pub struct Guard {
     // In this order: the release is asked for before the handle can be closed.
     grant: Grant,
-    handle: Arc<Inner>,
+    handle: Arc<Handle>,
 }
 
 impl Guard {
-    pub(crate) fn new(mut grant: Grant, handle: Arc<Inner>) -> Self {
+    pub(crate) fn new(mut grant: Grant, handle: Arc<Handle>) -> Self {
         grant.accept();
         Self { grant, handle }
     }
@@ -87,7 +87,7 @@ impl Guard {
     /// scheduler. Must be polled inside a tokio runtime; polling it keeps the lease extended when
     /// the runtime that did so goes away.
     pub fn lost(&self) -> Loss {
-        Loss::new(self.grant.cell.clone(), self.grant.slot().clone())
+        Loss::new(self.grant.cell.clone(), self.handle.inbox.slot().clone())
     }
 
     /// Resolves when every master has answered the request for this lock, or its time is up (one
@@ -97,7 +97,7 @@ impl Guard {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
-        settled(self.grant.cell.clone(), self.grant.slot().clone())
+        settled(self.grant.cell.clone(), self.handle.inbox.slot().clone())
     }
 
     /// How many masters are known to hold the key at this moment. A quorum of them is enough;
@@ -114,7 +114,7 @@ impl Guard {
 
     /// A view of this lock for the code that does the work.
     pub fn hold(&self) -> Hold {
-        Hold { cell: self.grant.cell.clone(), slot: self.grant.slot().clone() }
+        Hold { cell: self.grant.cell.clone(), slot: self.handle.inbox.slot().clone() }
     }
 
     /// Extends the lock now, so that it lasts at least `ttl` from here, and lets the keeper extend
@@ -155,7 +155,9 @@ impl Guard {
     /// Dropping the future, polled or not, leaves the release going on.
     pub async fn release(self) -> Result<(), ReleaseError> {
         let Self { grant, handle } = self;
-        let command = grant.release();
+        let lock = grant.lock;
+        grant.end();
+        let command = |reply| Command::Release { lock, reply };
         match handle.inbox.ask(|reply| command(Some(reply))).await {
             Ok(outcome) => outcome,
             Err(unasked) => {

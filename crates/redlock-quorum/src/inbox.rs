@@ -36,6 +36,10 @@ impl Inbox {
         Self { slot }
     }
 
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+
     /// Leaves a command that nothing waits for.
     pub(crate) fn post(&self, command: Command) {
         self.slot.post(command);

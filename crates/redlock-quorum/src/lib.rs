@@ -76,6 +76,7 @@ mod driver;
 mod error;
 mod fencing;
 mod guard;
+mod handle;
 mod hold;
 mod inbox;
 mod lease;

@@ -2,20 +2,18 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redlock_core::{Clock, Resource};
+use redlock_core::Resource;
 
 use crate::builder::RedlockBuilder;
 use crate::driver::command::{Command, LeaseRelease};
-use crate::driver::life::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Guard;
-use crate::inbox::Inbox;
+use crate::handle::Handle;
 use crate::lease::Lease;
 use crate::request::LockRequest;
-use crate::settings::{BuildError, InvalidRequest, Settings};
+use crate::settings::BuildError;
 use crate::status::Status;
 
 /// A handle on N independent Redis masters, which hands out locks. Cheap to clone.
@@ -28,20 +26,8 @@ use crate::status::Status;
 /// the task over.
 #[derive(Clone)]
 pub struct Redlock {
-    inner: Arc<Inner>,
+    handle: Arc<Handle>,
 }
-
-/// What all clones of a handle, and all its guards, share.
-pub(crate) struct Inner {
-    pub(crate) settings: Settings,
-    pub(crate) clock: Clock,
-    pub(crate) names: Arc<[Arc<str>]>,
-    pub(crate) inbox: Inbox,
-    is_shut_down: AtomicBool,
-}
-
-/// How long a handle that was dropped goes on releasing, where its runtime lets it.
-const LINGER: Duration = Duration::from_secs(5);
 
 impl Redlock {
     /// A handle with defaults on the masters at these URLs; see [`RedlockBuilder::nodes`] for
@@ -62,21 +48,11 @@ impl Redlock {
         RedlockBuilder::new()
     }
 
-    pub(crate) fn new(
-        settings: Settings,
-        clock: Clock,
-        names: Arc<[Arc<str>]>,
-        slot: Arc<Slot>,
-    ) -> Self {
-        let (inbox, is_shut_down) = (Inbox::new(slot), AtomicBool::new(false));
-        Self { inner: Arc::new(Inner { settings, clock, names, inbox, is_shut_down }) }
-    }
-
     /// A lock on `resource`, to be awaited: it keeps trying for the handle's wait.
     ///
     /// It is not reentrant: a caller that holds the lock and asks for it again waits for itself.
     pub fn lock(&self, resource: impl Into<Resource>) -> LockRequest {
-        LockRequest::new(self.inner.clone(), resource.into())
+        LockRequest::new(self.handle.clone(), resource.into())
     }
 
     /// A lock on `resource` in one attempt: `lock(resource).wait(Duration::ZERO)`.
@@ -100,15 +76,15 @@ impl Redlock {
     }
 
     pub(crate) fn names(&self) -> &[Arc<str>] {
-        &self.inner.names
+        &self.handle.names
     }
 
     async fn ask(&self, resource: &Resource) -> Result<Status, AcquireError> {
-        let key = self.inner.key(resource)?;
-        let node_timeout = self.inner.settings.timing(None)?.node_timeout;
-        self.inner.open()?;
+        let key = self.handle.key(resource)?;
+        let node_timeout = self.handle.settings.timing(None)?.node_timeout;
+        self.handle.open()?;
         let command = |reply| Command::Status { key: key.clone(), node_timeout, reply };
-        Ok(self.inner.inbox.ask(command).await?)
+        Ok(self.handle.inbox.ask(command).await?)
     }
 
     /// Takes over a lease, and proves it by an extension on a quorum of masters. What the lease
@@ -134,14 +110,14 @@ impl Redlock {
     /// As [`Guard::release`].
     pub async fn release(&self, lease: Lease) -> Result<(), ReleaseError> {
         let Lease { resource, token, ttl, .. } = lease;
-        let key = self.inner.key(&resource)?;
-        let settings = &self.inner.settings;
+        let key = self.handle.key(&resource)?;
+        let settings = &self.handle.settings;
         let timing = settings.timing(Some(ttl)).or_else(|_| settings.timing(None))?;
         let command = |reply| {
             let (resource, key, token) = (resource.clone(), key.clone(), token.clone());
             Command::ReleaseLease(Box::new(LeaseRelease { resource, key, token, timing, reply }))
         };
-        self.inner.inbox.ask(command).await?
+        self.handle.inbox.ask(command).await?
     }
 
     /// Closes this handle and all its clones: requests that wait fail, held locks are lost, and
@@ -158,45 +134,22 @@ impl Redlock {
     /// # Cancel safety
     /// Dropping the future leaves the handle closed; another call goes on waiting.
     pub async fn shutdown(self, within: Duration) -> Result<(), Unreleased> {
-        self.inner.is_shut_down.store(true, Ordering::SeqCst);
-        self.inner.inbox.close(within).await
+        self.handle.shut_down(within).await
     }
 }
 
-impl Inner {
-    /// The key of a resource.
+impl RedlockBuilder {
+    /// Checks everything and makes the handle. Connects nothing.
     ///
     /// # Errors
-    /// [`InvalidRequest::Resource`] when the name, or the whole key, cannot be used.
-    pub(crate) fn key(&self, resource: &Resource) -> Result<Arc<[u8]>, InvalidRequest> {
-        resource.check()?;
-        let key = resource.key(&self.settings.prefix);
-        // A prefix and a name may make up together what neither may contain.
-        if Resource::is_reserved(&key) {
-            return Err(redlock_core::InvalidResource::Reserved.into());
-        }
-        Ok(key)
-    }
-
-    /// # Errors
-    /// [`AcquireError::Shutdown`] once the handle was shut down.
-    pub(crate) fn open(&self) -> Result<(), AcquireError> {
-        match self.is_shut_down.load(Ordering::SeqCst) {
-            true => Err(AcquireError::Shutdown),
-            false => Ok(()),
-        }
-    }
-}
-
-/// The last handle is gone, and every guard: the driver ends when all releases are acknowledged.
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.inbox.post(Command::Close { within: LINGER, reply: None });
+    /// [`BuildError`] with the limit that was passed and what to do.
+    pub fn build(self) -> Result<Redlock, BuildError> {
+        Ok(Redlock { handle: Arc::new(self.handle()?) })
     }
 }
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redlock").field("nodes", &self.inner.names).finish_non_exhaustive()
+        f.debug_struct("Redlock").field("nodes", &self.handle.names).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,7 @@ use redlock_core::{Instant, Label, Resource, Token};
 use crate::driver::command::{Command, Request};
 use crate::error::{AcquireError, RunError};
 use crate::guard::{Guard, Hold};
-use crate::redlock::Inner;
+use crate::handle::Handle;
 use crate::settings::{HoldOptions, InvalidRequest, Timing};
 
 /// A lock that is asked for: set what is not default, then `.await` it, or [`run`](Self::run)
@@ -28,7 +28,7 @@ use crate::settings::{HoldOptions, InvalidRequest, Timing};
 #[must_use = "a lock that is not awaited is not asked for"]
 #[derive(Clone)]
 pub struct LockRequest {
-    handle: Arc<Inner>,
+    handle: Arc<Handle>,
     resource: Resource,
     ttl: Option<Duration>,
     wait: Wait,
@@ -45,7 +45,7 @@ enum Wait {
 }
 
 impl LockRequest {
-    pub(crate) fn new(handle: Arc<Inner>, resource: Resource) -> Self {
+    pub(crate) fn new(handle: Arc<Handle>, resource: Resource) -> Self {
         let options = HoldOptions::default();
         Self { handle, resource, ttl: None, wait: Wait::Default, label: None, options }
     }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use super::command::{Command, ReleaseReply};
-use super::life::Slot;
 use super::ticket::LockId;
 use crate::hold::HoldCell;
 use crate::lost::Ended;
@@ -15,8 +13,17 @@ use crate::lost::Ended;
 pub(crate) struct Grant {
     pub(crate) cell: Arc<HoldCell>,
     pub(crate) lock: LockId,
-    slot: Arc<Slot>,
+    giver: Arc<dyn Giver>,
     on_drop: OnDrop,
+}
+
+/// Where a lock is given back.
+pub(super) trait Giver: Send + Sync {
+    /// The holder is done.
+    fn release(self: Arc<Self>, lock: LockId);
+
+    /// The holder gives the lease away: it is neither kept nor released.
+    fn forget(self: Arc<Self>, lock: LockId);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +37,11 @@ impl Grant {
     pub(super) fn new(
         cell: Arc<HoldCell>,
         lock: LockId,
-        slot: Arc<Slot>,
+        giver: Arc<dyn Giver>,
         is_resumed: bool,
     ) -> Self {
         let on_drop = if is_resumed { OnDrop::Forget } else { OnDrop::Release };
-        Self { cell, lock, slot, on_drop }
+        Self { cell, lock, giver, on_drop }
     }
 
     /// The holder has it: from here on dropping it releases the lock, wherever it came from.
@@ -42,22 +49,15 @@ impl Grant {
         self.on_drop = OnDrop::Release;
     }
 
-    /// The handle's driver has kept the grant: dropping it does nothing.
+    /// The driver has kept the grant: dropping it does nothing.
     pub(super) fn cancel(mut self) {
         self.on_drop = OnDrop::Nothing;
     }
 
-    pub(crate) fn slot(&self) -> &Arc<Slot> {
-        &self.slot
-    }
-
-    /// Ends the hold, and returns how to ask for its release; more than once where the first was
-    /// not answered.
-    pub(crate) fn release(mut self) -> impl Fn(Option<ReleaseReply>) -> Command {
+    /// Ends the hold, for a holder that asks for the release itself.
+    pub(crate) fn end(mut self) {
         self.on_drop = OnDrop::Nothing;
         self.cell.end(Ended::Released);
-        let lock = self.lock;
-        move |reply| Command::Release { lock, reply }
     }
 
     /// Ends the hold without releasing the lock.
@@ -68,15 +68,13 @@ impl Grant {
 
 impl Drop for Grant {
     fn drop(&mut self) {
-        let lock = self.lock;
-        let command = match self.on_drop {
-            OnDrop::Nothing => return,
-            OnDrop::Release => Command::Release { lock, reply: None },
-            OnDrop::Forget => Command::Forget { lock },
-        };
+        if self.on_drop == OnDrop::Nothing {
+            return;
+        }
         self.cell.end(Ended::Released);
-        self.slot.post(command);
-        // Outside of a runtime nothing can be started: the next use of the handle goes on with it.
-        let _ = self.slot.start();
+        match self.on_drop {
+            OnDrop::Forget => self.giver.clone().forget(self.lock),
+            _ => self.giver.clone().release(self.lock),
+        }
     }
 }

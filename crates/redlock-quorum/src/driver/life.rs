@@ -11,7 +11,9 @@ use tokio::runtime::{self, Handle, RuntimeFlavor};
 use tokio::time::{Sleep, sleep};
 
 use super::command::Command;
+use super::grant::Giver;
 use super::mailbox::Mailbox;
+use super::ticket::LockId;
 use super::{Driver, Setup};
 use crate::error::{Unreleased, UnreleasedKey};
 use crate::settings::InvalidRequest;
@@ -258,6 +260,19 @@ impl End {
             |key: &UnreleasedKey| if key.from_wake_up { Some(key.clone()) } else { left(key) };
         let keys: Vec<UnreleasedKey> = unreleased.keys.iter().filter_map(still).collect();
         if keys.is_empty() { Ok(()) } else { Err(Unreleased { keys }) }
+    }
+}
+
+/// Outside of a runtime nothing can be started: the next use of the handle goes on with it.
+impl Giver for Slot {
+    fn release(self: Arc<Self>, lock: LockId) {
+        self.post(Command::Release { lock, reply: None });
+        let _ = self.start();
+    }
+
+    fn forget(self: Arc<Self>, lock: LockId) {
+        self.post(Command::Forget { lock });
+        let _ = self.start();
     }
 }
 

@@ -68,7 +68,7 @@ async fn a_connection_that_has_become_silent_is_replaced() {
 #[tokio::test]
 async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
     let server = ScriptedServer::bind().await;
-    let connect_timeout = Duration::from_millis(300);
+    let connect_timeout = Duration::from_secs(1);
     let mut setup = setup(connect_timeout);
     setup.stall_timeout = PATIENCE;
     let mut client = Client::new(&server.url(), &setup);
@@ -78,7 +78,7 @@ async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
     client.submit(0, acquire());
     peer.expect("SET").await;
     // Nothing happens: that can only be waited for.
-    tokio::time::sleep(connect_timeout * 3).await;
+    tokio::time::sleep(connect_timeout * 3 / 2).await;
     assert_eq!(client.event_at_once(), None);
     peer.say("+OK\r\n").await;
     assert_eq!(client.answer().await, Answer::granted());
@@ -207,13 +207,15 @@ async fn a_connection_that_breaks_is_made_again_at_once_but_not_over_and_over() 
     drop(peer);
     let (cause, retries_now) = (Cause::ConnectionClosed, true);
     assert_eq!(client.event().await, NodeEvent::Down { cause, retries_now });
-    let peer = server.admit("def", 1).await;
-    client.up().await;
-    drop(peer);
-    let (cause, retries_now) = (Cause::ConnectionClosed, false);
-    assert_eq!(client.event().await, NodeEvent::Down { cause, retries_now });
-    let _peer = server.admit("ghi", 1).await;
-    client.up().await;
+    // On a busy machine the time in which it happens once may be over.
+    let mut left_alone = false;
+    for run_id in ["b", "c", "d", "e", "f"] {
+        drop(server.admit(run_id, 1).await);
+        client.up().await;
+        let NodeEvent::Down { retries_now, .. } = client.event().await else { panic!() };
+        left_alone |= !retries_now;
+    }
+    assert!(left_alone);
 }
 
 #[tokio::test]

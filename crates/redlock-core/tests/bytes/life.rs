@@ -51,6 +51,29 @@ async fn a_connection_that_ends_leaves_all_its_requests_unknown() {
 }
 
 #[tokio::test]
+async fn votes_come_before_the_end_of_their_connection() {
+    let (_server, mut peer, mut client) = Client::connected().await;
+    for ticket in 0..2 {
+        client.submit(ticket, acquire());
+        peer.expect("SET").await;
+    }
+    peer.say("+OK\r\n").await;
+    drop(peer);
+    client.down().await;
+    assert_eq!(client.order(), ["up", "vote", "vote", "down"]);
+}
+
+#[tokio::test]
+async fn a_node_that_was_never_polled_is_down_when_the_future_is_dropped() {
+    let mut client = Client::new("redis://127.0.0.1:1", &setup(PATIENCE));
+    drop(client.unpolled());
+    assert!(matches!(client.event_at_once(), Some(NodeEvent::Down { retries_now: false, .. })));
+    client.submit(0, acquire());
+    let answer = client.vote_at_once().expect("known at once").answer;
+    assert!(!answer.sent && format!("{answer:?}").contains("runtime"), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_connection_that_has_become_silent_is_replaced() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::impatient(&server.url(), Duration::from_millis(500));

@@ -107,6 +107,9 @@ async fn pushes_are_events_wherever_they_come() {
         for event in [changed(), NodeEvent::DataLost, changed()] {
             assert_eq!(client.event().await, event);
         }
+        let behind_the_handshake = ["up", "push", "push"];
+        let expected = [&behind_the_handshake[..], &["push", "vote", "push", "vote", "push"]];
+        assert_eq!(client.order(), expected.concat());
     }
 }
 

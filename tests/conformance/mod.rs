@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Answer, Instant, Node, NodeEvent, Op, Sink, Token, Verdict, Vote, VoteSlot};
+use redlock_core::{
+    Answer, Events, Instant, Node, NodeEvent, Op, Sink, Token, Verdict, Vote, VoteSlot,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::backend::Backend;
@@ -16,27 +19,46 @@ const LONG: u64 = 60_000;
 /// Longer than any answer takes, in virtual time and in real time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-struct Votes(UnboundedSender<Vote>);
+/// What the node casts and reports goes to the test. A test that has failed does not listen.
+struct Report {
+    votes: UnboundedSender<Vote>,
+    events: UnboundedSender<NodeEvent>,
+}
 
-impl Sink for Votes {
+impl Sink for Report {
     fn vote(&self, vote: Vote) {
-        // A test that has failed does not listen any more.
-        let _ = self.0.send(vote);
+        let _ = self.votes.send(vote);
     }
 
-    fn event(&self, _master: usize, _event: NodeEvent) {}
+    fn event(&self, _master: usize, event: NodeEvent) {
+        let _ = self.events.send(event);
+    }
 }
 
 struct Asker {
     node: Arc<dyn Node>,
-    sink: Arc<Votes>,
+    sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
+    events: UnboundedReceiver<NodeEvent>,
+    driving: Option<JoinHandle<()>>,
 }
 
 impl Asker {
-    fn new(backend: &Backend) -> Self {
+    /// Drives the node, and waits until it is connected.
+    async fn new(backend: &Backend) -> Self {
         let (to_votes, votes) = unbounded_channel();
-        Self { node: backend.node(), sink: Arc::new(Votes(to_votes)), votes }
+        let (to_events, events) = unbounded_channel();
+        let sink = Arc::new(Report { votes: to_votes, events: to_events });
+        let node = backend.node();
+        let driving = node.clone().drive(Events::new(sink.clone(), 0)).map(tokio::spawn);
+        let mut asker = Self { node, sink, votes, events, driving };
+        let event = asker.event().await;
+        assert!(matches!(event, NodeEvent::Up(_)), "{event:?}");
+        asker
+    }
+
+    async fn event(&mut self) -> NodeEvent {
+        timeout(PATIENCE, self.events.recv()).await.expect("an event in time").expect("an event")
     }
 
     fn submit(&self, ticket: u128, op: Op) {
@@ -78,6 +100,14 @@ impl Asker {
     }
 }
 
+impl Drop for Asker {
+    fn drop(&mut self) {
+        if let Some(driving) = &self.driving {
+            driving.abort();
+        }
+    }
+}
+
 /// The value of a key that is held, and how long it still lives.
 fn holder(answer: &Answer) -> (Option<&str>, Option<Duration>) {
     match &answer.verdict {
@@ -106,7 +136,7 @@ fn tokens() -> (Token, Token) {
 #[tokio::test]
 async fn acquire_grants_a_key_once_whoever_asks_again() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     assert_eq!(node.acquire(&ours, LONG).await, Answer::granted());
     assert_eq!(node.acquire(&theirs, LONG).await, taken());
@@ -117,7 +147,7 @@ async fn acquire_grants_a_key_once_whoever_asks_again() {
 #[tokio::test]
 async fn acquire_refuses_a_key_that_a_stranger_has_set() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     backend.put(KEY, theirs.as_str().as_bytes(), LONG).await;
     assert_eq!(node.acquire(&ours, LONG).await, taken());
@@ -127,7 +157,7 @@ async fn acquire_refuses_a_key_that_a_stranger_has_set() {
 #[tokio::test]
 async fn extend_gives_a_key_of_ours_more_time() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
     node.acquire(&ours, LONG).await;
     assert_eq!(node.extend(&ours, 2 * LONG).await, Answer::granted());
@@ -137,7 +167,7 @@ async fn extend_gives_a_key_of_ours_more_time() {
 #[tokio::test]
 async fn extend_never_shortens() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
     node.acquire(&ours, 2 * LONG).await;
     assert_eq!(node.extend(&ours, LONG).await, Answer::granted());
@@ -147,7 +177,7 @@ async fn extend_never_shortens() {
 #[tokio::test]
 async fn extend_refuses_a_missing_key_and_makes_none() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
     assert_eq!(node.extend(&ours, LONG).await, not_ours());
     node.assert_free().await;
@@ -156,7 +186,7 @@ async fn extend_refuses_a_missing_key_and_makes_none() {
 #[tokio::test]
 async fn extend_refuses_another_s_key_and_shows_holder_and_ttl() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     node.acquire(&theirs, LONG).await;
     let answer = node.extend(&ours, 2 * LONG).await;
@@ -169,7 +199,7 @@ async fn extend_refuses_another_s_key_and_shows_holder_and_ttl() {
 #[tokio::test]
 async fn a_key_of_another_type_is_another_s_and_has_no_value() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
     backend.put_other_type(KEY, LONG).await;
     assert_eq!(node.acquire(&ours, LONG).await, taken());
@@ -185,7 +215,7 @@ async fn a_key_of_another_type_is_another_s_and_has_no_value() {
 #[tokio::test]
 async fn release_deletes_a_key_of_ours() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     node.acquire(&ours, LONG).await;
     assert_eq!(node.release(&ours).await, Answer::granted());
@@ -196,7 +226,7 @@ async fn release_deletes_a_key_of_ours() {
 #[tokio::test]
 async fn release_leaves_what_is_not_ours() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     assert_eq!(node.release(&ours).await, not_ours());
     node.acquire(&theirs, LONG).await;
@@ -207,7 +237,7 @@ async fn release_leaves_what_is_not_ours() {
 #[tokio::test]
 async fn inspect_distinguishes_a_free_key_from_a_held_one() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
     node.assert_free().await;
     node.acquire(&ours, LONG).await;
@@ -220,7 +250,7 @@ async fn inspect_distinguishes_a_free_key_from_a_held_one() {
 #[tokio::test]
 async fn a_long_value_is_shown_cut_at_512_bytes() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     backend.put(KEY, &[b'x'; 600], LONG).await;
     let cut = "x".repeat(512);
     assert_eq!(holder(&node.inspect().await).0, Some(&*cut));
@@ -230,7 +260,7 @@ async fn a_long_value_is_shown_cut_at_512_bytes() {
 #[tokio::test]
 async fn a_key_is_there_for_its_life_and_gone_after_it() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     node.acquire(&ours, 400).await;
     backend.pass(Duration::from_millis(100)).await;
@@ -245,7 +275,7 @@ async fn a_key_is_there_for_its_life_and_gone_after_it() {
 #[tokio::test]
 async fn a_life_of_nothing_is_an_error_and_sets_no_key() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let answer = node.acquire(&Token::random(None), 0).await;
     assert!(matches!(answer.verdict, Verdict::Unknown(_)), "{answer:?}");
     node.assert_free().await;
@@ -254,7 +284,7 @@ async fn a_life_of_nothing_is_an_error_and_sets_no_key() {
 #[tokio::test]
 async fn any_bytes_up_to_512_make_a_key() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
     let names = [b"\r\n$3\r\n".to_vec(), vec![0], vec![0xff; 512], b"{a} b\tc".to_vec()];
     for name in &names {
@@ -271,7 +301,7 @@ async fn any_bytes_up_to_512_make_a_key() {
 #[tokio::test]
 async fn requests_are_carried_out_and_answered_in_the_order_of_submission() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     for round in 0..100 {
         let (ours, _) = tokens();
         node.submit(2 * round, Op::acquire(KEY, ours.clone(), LONG));
@@ -281,5 +311,42 @@ async fn requests_are_carried_out_and_answered_in_the_order_of_submission() {
         let vote = node.vote().await;
         assert_eq!((vote.ticket, vote.answer), (ticket, Answer::granted()));
     }
+    node.assert_free().await;
+}
+
+#[tokio::test]
+async fn a_watch_answers_as_an_inspection_and_its_next_change_is_reported_once() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let (ours, theirs) = tokens();
+    let changed = NodeEvent::KeyChanged(KEY.into());
+    // A key that is not there yet is watched, too; and whoever changes it, it is reported.
+    assert_eq!(node.ask(Op::watch(KEY)).await, Answer::new(Verdict::Free));
+    backend.put(KEY, theirs.as_str().as_bytes(), LONG).await;
+    assert_eq!(node.event().await, changed);
+    assert!(held_by(&theirs, &node.ask(Op::watch(KEY)).await));
+    assert_eq!(node.acquire(&ours, LONG).await, taken(), "a refusal changes nothing");
+    assert_eq!(node.extend(&theirs, 2 * LONG).await, Answer::granted());
+    assert_eq!(node.event().await, changed);
+
+    // One watch is one report, and an inspection is none.
+    node.inspect().await;
+    assert_eq!(node.release(&theirs).await, Answer::granted());
+    assert_eq!(node.ask(Op::watch(KEY)).await, Answer::new(Verdict::Free));
+    assert_eq!(node.acquire(&ours, LONG).await, Answer::granted());
+    assert_eq!(node.event().await, changed);
+    assert!(held_by(&ours, &node.ask(Op::watch(KEY)).await));
+    assert_eq!(node.release(&ours).await, Answer::granted());
+    assert_eq!(node.event().await, changed);
+    node.inspect().await;
+    assert!(node.events.try_recv().is_err(), "more was reported than was watched");
+}
+
+#[tokio::test]
+async fn the_loss_of_all_keys_is_reported_though_none_is_watched() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    backend.flush().await;
+    assert_eq!(node.event().await, NodeEvent::DataLost);
     node.assert_free().await;
 }

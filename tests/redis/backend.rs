@@ -3,30 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Clock, Events, Node, NodeEvent, RedisNode, RedisSetup, Sink, Vote};
+use redlock_core::{Clock, Node, RedisNode, RedisSetup};
 use redlock_testkit::RedisServer;
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
-
-/// Waits for the first connection.
-#[derive(Default)]
-struct Reached(Notify);
-
-impl Sink for Reached {
-    fn vote(&self, _vote: Vote) {}
-
-    fn event(&self, _master: usize, event: NodeEvent) {
-        if let NodeEvent::Up(_) = event {
-            self.0.notify_one();
-        }
-    }
-}
 
 pub(crate) struct Backend {
     node: Arc<RedisNode>,
-    driving: JoinHandle<()>,
-    // Dropped last, when nobody talks to it any more.
     master: RedisServer,
 }
 
@@ -35,12 +16,7 @@ impl Backend {
         let master = RedisServer::start().unwrap();
         let setup = RedisSetup::new(Clock::system(), Duration::from_secs(5));
         let node = Arc::new(RedisNode::new(&master.url(), &setup).unwrap());
-        let reached = Arc::new(Reached::default());
-        let drive = node.clone().drive(Events::new(reached.clone(), 0)).unwrap();
-        let driving = tokio::spawn(drive);
-        let up = timeout(Duration::from_secs(10), reached.0.notified());
-        up.await.expect("the master is reached");
-        Self { node, driving, master }
+        Self { node, master }
     }
 
     pub(crate) fn node(&self) -> Arc<dyn Node> {
@@ -64,10 +40,9 @@ impl Backend {
         self.master.command(&["RPUSH", key, "a"]).unwrap();
         self.master.command(&["PEXPIRE", key, &px.to_string()]).unwrap();
     }
-}
 
-impl Drop for Backend {
-    fn drop(&mut self) {
-        self.driving.abort();
+    /// Deletes all keys.
+    pub(crate) async fn flush(&self) {
+        self.master.command(&["FLUSHALL"]).unwrap();
     }
 }

@@ -34,4 +34,9 @@ impl Backend {
     pub(crate) async fn put_other_type(&self, key: &[u8], px: u64) {
         self.master.put_other_type(key, px);
     }
+
+    /// Deletes all keys.
+    pub(crate) async fn flush(&self) {
+        self.master.flush();
+    }
 }

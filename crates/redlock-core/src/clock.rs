@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn spinning_readers_do_not_drive_the_clock() {
-        let (clock, begun) = (Clock::system(), std::time::Instant::now());
+        let (begun, clock) = (std::time::Instant::now(), Clock::system());
         let spin = || while clock.now().as_nanos() < SECOND / 5 {};
         std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(spin))));
         let (ours, theirs) = (clock.now().saturating_since(Instant::ORIGIN), begun.elapsed());

@@ -44,7 +44,9 @@ impl<'a> Talk<'a> {
         let facts = replies.split_off(asked);
         // Log-ins must succeed. The rest is a courtesy, or a question that need not be answered.
         let native = replies.pop().as_ref().and_then(native);
-        let tracks = replies.get(logins + TRACKING) == Some(&Value::Okay);
+        let tracks = replies.get(logins..).is_some_and(|introduced| {
+            TRACKING.iter().all(|place| introduced.get(*place) == Some(&Value::Okay))
+        });
         for reply in replies.into_iter().take(logins) {
             succeeded(reply)?;
         }
@@ -147,19 +149,21 @@ fn logins(login: &Login) -> Vec<Cmd> {
     batch
 }
 
-/// The place of `CLIENT TRACKING` among the introductions.
-const TRACKING: usize = 1;
+/// The places among the introductions of what tracking needs.
+const TRACKING: [usize; 2] = [1, 2];
 
-/// A server that does not know the first two goes on with RESP2, and tracks nothing.
-fn introductions() -> [Cmd; 5] {
+/// A server that does not know the first three goes on with RESP2, and tracks nothing. The third
+/// has no effect here: it asks whether the user may do that before each watch.
+fn introductions() -> [Cmd; 6] {
     let hello = cmd("HELLO").arg(3).clone();
     let tracking = cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").clone();
+    let caching = cmd("CLIENT").arg("CACHING").arg("YES").clone();
     let setinfo =
         |what: &str, value: &str| cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
     let commands = cmd("COMMAND").arg("INFO").arg("DELIFEQ").arg("DELEX").clone();
     let [name, version] =
         [setinfo("LIB-NAME", "redlock"), setinfo("LIB-VER", env!("CARGO_PKG_VERSION"))];
-    [hello, tracking, name, version, commands]
+    [hello, tracking, caching, name, version, commands]
 }
 
 /// Which of the commands asked for the server has: nil stands for none.

@@ -1,8 +1,9 @@
 //! A driven `RedisNode`, and what it answered and reported.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use redlock_core::{
     Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Sink, Token,
     Vote, VoteSlot,
@@ -16,14 +17,22 @@ use tokio::time::timeout;
 struct Report {
     votes: UnboundedSender<Vote>,
     events: UnboundedSender<NodeEvent>,
+    /// Both, in the order in which they came.
+    order: Mutex<Vec<&'static str>>,
 }
 
 impl Sink for Report {
     fn vote(&self, vote: Vote) {
+        self.order.lock().unwrap().push("vote");
         let _ = self.votes.send(vote);
     }
 
     fn event(&self, _master: usize, event: NodeEvent) {
+        self.order.lock().unwrap().push(match event {
+            NodeEvent::Up(_) => "up",
+            NodeEvent::Down { .. } => "down",
+            _ => "push",
+        });
         let _ = self.events.send(event);
     }
 }
@@ -47,7 +56,7 @@ impl Client {
         let node = Arc::new(RedisNode::new(url, setup).unwrap());
         let (to_votes, votes) = unbounded_channel();
         let (to_events, events) = unbounded_channel();
-        let sink = Arc::new(Report { votes: to_votes, events: to_events });
+        let sink = Arc::new(Report { votes: to_votes, events: to_events, order: Mutex::default() });
         Self { node, clock: setup.clock.clone(), driving: None, sink, votes, events }
     }
 
@@ -72,8 +81,12 @@ impl Client {
     }
 
     pub(crate) fn drive(&mut self) {
-        let events = Events::new(self.sink.clone(), 0);
-        self.driving = Some(tokio::spawn(self.node.clone().drive(events).unwrap()));
+        self.driving = Some(tokio::spawn(self.unpolled()));
+    }
+
+    /// The future that drives the node.
+    pub(crate) fn unpolled(&self) -> BoxFuture<'static, ()> {
+        self.node.clone().drive(Events::new(self.sink.clone(), 0)).unwrap()
     }
 
     /// Drops the future that drives the node.
@@ -121,6 +134,11 @@ impl Client {
 
     pub(crate) async fn answer(&mut self) -> Answer {
         self.vote().await.answer
+    }
+
+    /// All votes and events so far, in the order in which they came.
+    pub(crate) fn order(&self) -> Vec<&'static str> {
+        self.sink.order.lock().unwrap().clone()
     }
 
     /// The vote that must be there already; none when it is not.

@@ -51,6 +51,29 @@ async fn a_connection_that_ends_leaves_all_its_requests_unknown() {
 }
 
 #[tokio::test]
+async fn votes_come_before_the_end_of_their_connection() {
+    let (_server, mut peer, mut client) = Client::connected().await;
+    for ticket in 0..2 {
+        client.submit(ticket, acquire());
+        peer.expect("SET").await;
+    }
+    peer.say("+OK\r\n").await;
+    drop(peer);
+    client.down().await;
+    assert_eq!(client.order(), ["up", "vote", "vote", "down"]);
+}
+
+#[tokio::test]
+async fn a_node_that_was_never_polled_is_down_when_the_future_is_dropped() {
+    let mut client = Client::new("redis://127.0.0.1:1", &setup(PATIENCE));
+    drop(client.unpolled());
+    assert!(matches!(client.event_at_once(), Some(NodeEvent::Down { retries_now: false, .. })));
+    client.submit(0, acquire());
+    let answer = client.vote_at_once().expect("known at once").answer;
+    assert!(!answer.sent && format!("{answer:?}").contains("runtime"), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_connection_that_has_become_silent_is_replaced() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::impatient(&server.url(), Duration::from_millis(500));
@@ -68,7 +91,7 @@ async fn a_connection_that_has_become_silent_is_replaced() {
 #[tokio::test]
 async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
     let server = ScriptedServer::bind().await;
-    let connect_timeout = Duration::from_millis(300);
+    let connect_timeout = Duration::from_secs(1);
     let mut setup = setup(connect_timeout);
     setup.stall_timeout = PATIENCE;
     let mut client = Client::new(&server.url(), &setup);
@@ -78,7 +101,7 @@ async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
     client.submit(0, acquire());
     peer.expect("SET").await;
     // Nothing happens: that can only be waited for.
-    tokio::time::sleep(connect_timeout * 3).await;
+    tokio::time::sleep(connect_timeout * 3 / 2).await;
     assert_eq!(client.event_at_once(), None);
     peer.say("+OK\r\n").await;
     assert_eq!(client.answer().await, Answer::granted());
@@ -207,13 +230,15 @@ async fn a_connection_that_breaks_is_made_again_at_once_but_not_over_and_over() 
     drop(peer);
     let (cause, retries_now) = (Cause::ConnectionClosed, true);
     assert_eq!(client.event().await, NodeEvent::Down { cause, retries_now });
-    let peer = server.admit("def", 1).await;
-    client.up().await;
-    drop(peer);
-    let (cause, retries_now) = (Cause::ConnectionClosed, false);
-    assert_eq!(client.event().await, NodeEvent::Down { cause, retries_now });
-    let _peer = server.admit("ghi", 1).await;
-    client.up().await;
+    // On a busy machine the time in which it happens once may be over.
+    let mut left_alone = false;
+    for run_id in ["b", "c", "d", "e", "f"] {
+        drop(server.admit(run_id, 1).await);
+        client.up().await;
+        let NodeEvent::Down { retries_now, .. } = client.event().await else { panic!() };
+        left_alone |= !retries_now;
+    }
+    assert!(left_alone);
 }
 
 #[tokio::test]

@@ -73,8 +73,19 @@ async fn a_watch_that_the_server_does_not_track_is_a_look() {
     client.submit(0, Op::watch(*b"k"));
     peer.expect("CLIENT").await;
     peer.expect("EVAL").await;
-    peer.say("-NOPERM this user may not\r\n:0\r\n").await;
+    peer.say("-NOPERM this user may not any more\r\n:0\r\n").await;
     assert_eq!(client.answer().await, Answer::new(Verdict::Free));
+}
+
+#[tokio::test]
+async fn a_user_that_may_track_and_not_choose_the_keys_tracks_nothing() {
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    let facts = peer.facts("abc", 1, "master").await;
+    let may_track = facts.replace(NO_RESP3, HELLO).replacen(NO_TRACKING, "+OK\r\n", 1);
+    peer.say(may_track).await;
+    assert!(!client.up().await.tracks);
 }
 
 #[tokio::test]
@@ -96,6 +107,9 @@ async fn pushes_are_events_wherever_they_come() {
         for event in [changed(), NodeEvent::DataLost, changed()] {
             assert_eq!(client.event().await, event);
         }
+        let behind_the_handshake = ["up", "push", "push"];
+        let expected = [&behind_the_handshake[..], &["push", "vote", "push", "vote", "push"]];
+        assert_eq!(client.order(), expected.concat());
     }
 }
 

@@ -13,7 +13,7 @@ pub const KNOWS_NONE: &str = "*2\r\n*-1\r\n*-1\r\n";
 
 /// What a server before 6.0 says of RESP3.
 pub const NO_RESP3: &str = "-ERR unknown command 'HELLO'\r\n";
-/// What a server says of tracking where the connection has no RESP3.
+/// What a server says of tracking, twice, where the connection has no RESP3.
 pub const NO_TRACKING: &str =
     "-ERR Client tracking can be enabled only with RESP3 or REDIRECT mode active\r\n";
 
@@ -147,7 +147,9 @@ impl Peer {
             match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["AUTH", ..] | ["SELECT", _] | ["CLIENT", "SETINFO", ..] => replies += "+OK\r\n",
                 ["HELLO", "3"] => replies += NO_RESP3,
-                ["CLIENT", "TRACKING", "ON", "OPTIN"] => replies += NO_TRACKING,
+                ["CLIENT", "TRACKING", "ON", "OPTIN"] | ["CLIENT", "CACHING", "YES"] => {
+                    replies += NO_TRACKING;
+                }
                 ["COMMAND", "INFO", ..] => replies += KNOWS_NONE,
                 ["CLIENT", "ID"] => replies += &format!(":{client_id}\r\n"),
                 ["INFO", "server"] => {

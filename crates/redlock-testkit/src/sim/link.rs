@@ -1,6 +1,6 @@
 //! `Link`: one client's connection to a simulated master, and what is on its way there.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -20,12 +20,26 @@ pub(super) struct Request {
     pub(super) due: Instant,
 }
 
-/// A reply on its way.
+/// A reply or a push on its way.
 #[derive(Debug)]
 pub(super) struct Reply {
-    pub(super) slot: VoteSlot,
-    pub(super) answer: Answer,
+    pub(super) said: Said,
     pub(super) due: Instant,
+}
+
+#[derive(Debug)]
+pub(super) enum Said {
+    Answer(VoteSlot, Answer),
+    Push(NodeEvent),
+}
+
+impl Said {
+    fn slot(self) -> Option<VoteSlot> {
+        match self {
+            Self::Answer(slot, _) => Some(slot),
+            Self::Push(_) => None,
+        }
+    }
 }
 
 pub(super) struct Link {
@@ -39,6 +53,8 @@ pub(super) struct Link {
     pub(super) replies: VecDeque<Reply>,
     /// Requests whose answers will never come over this connection.
     pub(super) swallowed: Vec<VoteSlot>,
+    /// Keys whose next change is to be pushed.
+    pub(super) watched: HashSet<Vec<u8>>,
     /// Where events are reported, by number.
     pub(super) listeners: Vec<(u64, Events)>,
     /// Why there is no connection, as it was last reported.
@@ -58,6 +74,7 @@ impl Link {
             requests: VecDeque::new(),
             replies: VecDeque::new(),
             swallowed: Vec::new(),
+            watched: HashSet::new(),
             listeners: Vec::new(),
             reported: None,
         }
@@ -80,13 +97,25 @@ impl Link {
     }
 
     /// Puts a reply on its way, behind those that went before it in the same manner.
-    pub(super) fn reply(&mut self, slot: VoteSlot, answer: Answer, now: Instant, rng: &mut StdRng) {
+    pub(super) fn reply(&mut self, said: Said, now: Instant, rng: &mut StdRng) {
         if self.lose_replies {
-            self.swallowed.push(slot);
+            self.swallowed.extend(said.slot());
             return;
         }
         let due = now.saturating_add(pick(&self.reply_delay, rng));
-        self.replies.push_back(Reply { slot, answer, due });
+        self.replies.push_back(Reply { said, due });
+    }
+
+    /// Pushes a change of a key that is watched, once, or the loss of all keys.
+    pub(super) fn push(&mut self, change: Option<&[u8]>, now: Instant, rng: &mut StdRng) {
+        let event = match change {
+            Some(key) if self.watched.remove(key) => NodeEvent::KeyChanged(key.into()),
+            Some(_) => return,
+            None => NodeEvent::DataLost,
+        };
+        if self.connected {
+            self.reply(Said::Push(event), now, rng);
+        }
     }
 
     /// An event for each listener.
@@ -99,7 +128,9 @@ impl Link {
     #[must_use]
     pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<VoteSlot> {
         self.connected = false;
-        let mut unanswered: Vec<_> = self.replies.drain(..).map(|reply| reply.slot).collect();
+        self.watched.clear();
+        let replies = self.replies.drain(..);
+        let mut unanswered: Vec<_> = replies.filter_map(|reply| reply.said.slot()).collect();
         unanswered.append(&mut self.swallowed);
         unanswered.extend(self.requests.iter_mut().filter_map(|request| request.slot.take()));
         if !self.requests.is_empty() {

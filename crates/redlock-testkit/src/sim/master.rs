@@ -33,6 +33,8 @@ pub(super) struct Master {
     /// With this set, nothing is carried out and every request gets this error.
     pub(super) error: Option<String>,
     pub(super) log: Vec<Executed>,
+    /// Keys that have changed and whose change was not pushed yet; none for the loss of all.
+    pub(super) changes: Vec<Option<Vec<u8>>>,
     keys: HashMap<Vec<u8>, Entry>,
 }
 
@@ -53,7 +55,7 @@ impl Entry {
 impl Master {
     pub(super) fn new(now: Instant) -> Self {
         let clock = WallClock::new(now);
-        Self { clock, error: None, log: Vec::new(), keys: HashMap::new() }
+        Self { clock, error: None, log: Vec::new(), changes: Vec::new(), keys: HashMap::new() }
     }
 
     pub(super) fn execute(&mut self, now: Instant, op: &Op, role: Role) -> Answer {
@@ -103,7 +105,10 @@ impl Master {
         match self.keys.get_mut(op.key()) {
             None => Answer::new(Verdict::NotOurs),
             Some(entry) if entry.is(op.token()) => {
-                entry.expire_at = entry.expire_at.max(expire_at);
+                if entry.expire_at < expire_at {
+                    entry.expire_at = expire_at;
+                    self.changes.push(Some(op.key().to_vec()));
+                }
                 Answer::granted()
             }
             Some(_) => self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::NotOurs)),
@@ -112,7 +117,7 @@ impl Master {
 
     fn release(&mut self, op: &Op) -> Answer {
         if self.keys.get(op.key()).is_some_and(|entry| entry.is(op.token())) {
-            self.keys.remove(op.key());
+            self.remove(op.key());
             return Answer::granted();
         }
         Answer::new(Verdict::NotOurs)
@@ -129,6 +134,7 @@ impl Master {
 
     pub(super) fn put(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>, px: u64) {
         let expire_at = self.deadline(now, px);
+        self.changes.push(Some(key.to_vec()));
         self.keys.insert(key.to_vec(), Entry { value: value.map(<[u8]>::to_vec), expire_at });
     }
 
@@ -143,12 +149,18 @@ impl Master {
 
     pub(super) fn flush(&mut self) {
         self.keys.clear();
+        self.changes.push(None);
     }
 
     fn expire(&mut self, now: Instant, key: &[u8]) {
         if self.keys.get(key).is_some_and(|entry| !self.alive(now, entry)) {
-            self.keys.remove(key);
+            self.remove(key);
         }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.keys.remove(key);
+        self.changes.push(Some(key.to_vec()));
     }
 
     /// Redis keeps a key through the whole millisecond in which it expires.

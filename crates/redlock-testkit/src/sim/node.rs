@@ -24,6 +24,9 @@ use super::world::{Outbox, World};
 /// (hold, down, restart, flush, clock, errors) and the keys are the same for all clients of the
 /// master; [`SimNode::another_client`] makes a second one.
 ///
+/// Changes of watched keys are pushed as a real server does, but that a key which has expired is
+/// pushed only when a request comes upon it.
+///
 /// A connection that breaks answers all its requests with *unknown*. What was already on its way is
 /// carried out or not, by the seed, but in order, and never after something that was submitted on
 /// the next connection.
@@ -124,6 +127,15 @@ impl SimNode {
     /// master that syncs every write) or without any. A master that is down stays down.
     pub fn crash_and_restart(&self, keep_data: bool) {
         self.change(|world, _, outbox| world.restart(keep_data, outbox));
+    }
+
+    /// Whether the server pushes changes of keys, as it does by default. Otherwise it is like one
+    /// before 6.0. All connections are made again.
+    pub fn set_tracking(&self, tracks: bool) {
+        self.change(|world, _, outbox| {
+            world.facts.tracks = tracks;
+            world.cut_all(outbox);
+        });
     }
 
     /// Makes the server a replica, as `REPLICAOF` does, or a master again. A replica answers every

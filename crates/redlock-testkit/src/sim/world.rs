@@ -2,10 +2,10 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::{Answer, Cause, Clock, Events, Facts, Instant, NodeEvent, VoteSlot};
+use redlock_core::{Answer, Cause, Clock, Events, Facts, Instant, NodeEvent, Verb, VoteSlot};
 use tokio::task::JoinHandle;
 
-use super::link::Link;
+use super::link::{Link, Said};
 use super::master::Master;
 
 /// What is cast and reported, in this order, once the lock on the world is free again: who takes it
@@ -59,8 +59,10 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(clock: Clock, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
+        let mut facts = Facts::master(run_id(&mut rng));
+        facts.tracks = true;
         Self {
-            facts: Facts::master(run_id(&mut rng)),
+            facts,
             rng,
             master: Master::new(clock.now()),
             clock,
@@ -125,19 +127,25 @@ impl World {
         if !keep_data {
             self.master.flush();
         }
+        self.master.changes.clear();
     }
 
     /// Does all that is due by now.
     pub(super) fn settle(&mut self, outbox: &mut Outbox) {
         let now = self.clock.now();
+        self.push_changes(now);
         self.reconnect(now, outbox);
         while let Some(link) = self.next_request().filter(|(due, _)| *due <= now) {
             self.carry_out(link.1, now);
         }
         for link in &mut self.links {
             while link.replies.front().is_some_and(|reply| reply.due <= now) {
-                if let Some(reply) = link.replies.pop_front() {
-                    outbox.vote(reply.slot, reply.answer);
+                match link.replies.pop_front().map(|reply| reply.said) {
+                    Some(Said::Answer(slot, answer)) => outbox.vote(slot, answer),
+                    Some(Said::Push(event)) => {
+                        link.report(&event).for_each(|event| outbox.event(event));
+                    }
+                    None => {}
                 }
             }
         }
@@ -169,7 +177,24 @@ impl World {
         let Some(request) = link.requests.pop_front() else { return };
         let answer = self.master.execute(now, &request.op, self.facts.role);
         if let Some(slot) = request.slot {
-            link.reply(slot, answer, now, &mut self.rng);
+            if request.op.verb() == Verb::Watch && self.facts.tracks {
+                link.watched.insert(request.op.key().to_vec());
+            }
+            link.reply(Said::Answer(slot, answer), now, &mut self.rng);
+        }
+        self.push_changes(now);
+    }
+
+    /// Pushes what has changed, behind the reply to the request that has changed it. A process that
+    /// is stopped does so later.
+    fn push_changes(&mut self, now: Instant) {
+        if self.held {
+            return;
+        }
+        for change in self.master.changes.drain(..).filter(|_| self.facts.tracks) {
+            for link in &mut self.links {
+                link.push(change.as_deref(), now, &mut self.rng);
+            }
         }
     }
 

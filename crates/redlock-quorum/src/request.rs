@@ -11,6 +11,7 @@ use crate::driver::command::{Command, Request};
 use crate::error::{AcquireError, RunError};
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
+use crate::protocol::waiting::Ask;
 use crate::settings::{HoldOptions, InvalidRequest, Timing};
 
 /// A lock that is asked for: set what is not default, then `.await` it, or [`run`](Self::run)
@@ -165,11 +166,14 @@ impl LockRequest {
                 until,
                 resume: resume.clone(),
                 reply,
-                failures: 0,
                 is_attempted: false,
+                ask: Ask::All,
             }))
         };
-        let grant = self.handle.inbox.ask(command).await??;
+        let withdrawal = Withdrawal { handle: &self.handle, key: &key };
+        let outcome = self.handle.inbox.ask(command).await;
+        std::mem::forget(withdrawal);
+        let grant = outcome??;
         self.on_time(Guard::new(grant, self.handle.clone()))
     }
 
@@ -207,6 +211,19 @@ impl LockRequest {
             Wait::Forever => return None,
         };
         Some(self.handle.clock.now().saturating_add(wait))
+    }
+}
+
+/// Tells the driver that a caller has stopped waiting, if it is dropped: the turn of a caller that
+/// is gone goes to the next at once, and nothing of it stays in memory.
+struct Withdrawal<'a> {
+    handle: &'a Handle,
+    key: &'a Arc<[u8]>,
+}
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        self.handle.inbox.post(Command::Withdrawn { key: self.key.clone() });
     }
 }
 

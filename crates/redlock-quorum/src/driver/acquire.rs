@@ -17,7 +17,7 @@ use crate::protocol::attempt::{Attempt, Defeat, Origin, Step};
 use crate::protocol::inspection::is_contended;
 use crate::protocol::ledger::LastAnswer;
 use crate::protocol::master_set::MasterSet;
-use crate::protocol::retry;
+use crate::protocol::waiting::Ask;
 
 /// Whether requests go out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,9 +83,19 @@ impl Driver {
             let why = format!("{} requests wait for their turn", super::line::WAITING_MAX);
             self.refuse_turn(request, why);
         } else {
+            let now = self.now();
+            let may_wait = request.until.is_none_or(|until| until > now);
+            let is_resumed = request.resume.is_some();
+            let until = request.until;
             let request = self.requests.insert(request);
-            self.stand_in_line(request);
             self.limit_standing(request);
+            if is_resumed || !may_wait {
+                return self.stand_in_line(request);
+            }
+            if let Some(until) = until {
+                self.timers.enter(until, Due::Wait(request));
+            }
+            self.ask_or_queue(request);
         }
     }
 
@@ -150,10 +160,13 @@ impl Driver {
         let Some(request) = self.requests.get_mut(id) else { return };
         if request.reply.is_closed() {
             // The caller is gone: nothing is acquired for it.
+            let key = request.key.clone();
             self.requests.remove(id);
-            return;
+            let now = self.now();
+            return self.left_waiting(id, &key, now);
         }
         request.is_attempted = true;
+        let request_ask = request.ask;
         let (timing, options) = (request.timing, request.options);
         let (resource, key) = (request.resource.clone(), request.key.clone());
         let (token, origin) = match &request.resume {
@@ -166,15 +179,44 @@ impl Driver {
         };
         // The clock is read before the first byte can leave.
         let now = self.now();
-        let attempt = Attempt::new(self.masters.len(), origin, timing, options, now);
-        let stage = Stage::Attempt { attempt, request: id };
         let node_timeout = timing.node_timeout;
-        let lock = Lock { resource, key, token, node_timeout, stage, is_open: true };
+        let (asked, time) = self.asked(request_ask, &key, now, node_timeout);
+        let attempt = Attempt::new(self.masters.len(), asked, origin, timing, options, now);
+        let stage = Stage::Attempt { attempt, request: id };
+        let due = now.saturating_add(time);
+        let lock = Lock { resource, key, token, node_timeout, stage, is_open: true, due };
         let lock = self.locks.insert(lock);
         self.line.open();
-        self.timers.enter(now.saturating_add(node_timeout), Due::Attempt(lock));
-        let all = MasterSet::all(self.masters.len());
-        for vote in self.masters.send(&op, all, Ticket::Attempt(lock), now) {
+        self.timers.enter(due, Due::Attempt(lock, due));
+        for vote in self.masters.send(&op, asked, Ticket::Attempt(lock), now) {
+            self.vote(&vote);
+        }
+    }
+
+    /// The masters that an attempt asks, and how long they have to answer.
+    fn asked(
+        &self,
+        ask: Ask,
+        key: &[u8],
+        now: Instant,
+        node_timeout: Duration,
+    ) -> (MasterSet, Duration) {
+        match self.masters.meeting_point(key, now).filter(|_| ask == Ask::MeetingPointFirst) {
+            Some(first) => (MasterSet::from_iter([first]), self.answer_time().min(node_timeout)),
+            None => (MasterSet::all(self.masters.len()), node_timeout),
+        }
+    }
+
+    /// The meeting point has granted: the same request goes to the others.
+    fn ask_others(&mut self, id: LockId) {
+        let now = self.now();
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Stage::Attempt { attempt, .. } = &mut lock.stage else { return };
+        let others = attempt.ask_others();
+        let op = Op::acquire(lock.key.clone(), lock.token.clone(), attempt.timing().px);
+        lock.due = now.saturating_add(lock.node_timeout);
+        self.timers.enter(lock.due, Due::Attempt(id, lock.due));
+        for vote in self.masters.send(&op, others, Ticket::Attempt(id), now) {
             self.vote(&vote);
         }
     }
@@ -208,8 +250,8 @@ impl Driver {
     }
 
     /// The node timeout of an attempt has passed.
-    pub(super) fn attempt_due(&mut self, id: LockId, now: Instant) {
-        let Some(lock) = self.locks.get_mut(id) else { return };
+    pub(super) fn attempt_due(&mut self, id: LockId, at: Instant, now: Instant) {
+        let Some(lock) = self.locks.get_mut(id).filter(|lock| lock.due == at) else { return };
         match &mut lock.stage {
             Stage::Attempt { attempt, .. } => {
                 let step = attempt.time_out(now);
@@ -244,6 +286,7 @@ impl Driver {
     fn attempt_step(&mut self, id: LockId, step: Step, now: Instant) {
         match step {
             Step::Wait => {}
+            Step::AskOthers => self.ask_others(id),
             Step::AwaitCopies => self.await_copies(id, now),
             Step::Won => self.won(id),
             Step::Lost(defeat) => self.lost(id, defeat, now),
@@ -263,8 +306,10 @@ impl Driver {
 
     /// Hands the lease to its caller, which is woken from here.
     fn won(&mut self, id: LockId) {
-        let Some((attempt, request)) = self.end_attempt(id) else { return };
-        let Some(request) = self.requests.remove(request) else { return };
+        let Some((attempt, wish)) = self.end_attempt(id) else { return };
+        self.measure(attempt.fan_out());
+        let Some(request) = self.requests.remove(wish) else { return };
+        self.key_won(id, wish, &request.key);
         let is_resumed = attempt.origin() == Origin::Resumed;
         let lease = attempt.into_lease();
         let (Some(deadline), Some(lock)) = (lease.deadline(), self.locks.get_mut(id)) else {
@@ -306,16 +351,21 @@ impl Driver {
     /// The attempt was lost: it is released, and then it is tried again, or the caller is answered.
     fn lost(&mut self, id: LockId, defeat: Defeat, now: Instant) {
         let Some((attempt, request)) = self.end_attempt(id) else { return };
-        let (fan_out, answers) = (attempt.fan_out(), attempt.answers().to_vec());
+        let answers = attempt.answers().to_vec();
+        if let Some(silent) = attempt.silent_first() {
+            self.suspect(silent, now);
+        }
         let is_explained = !attempt.is_unanswered() && defeat != Defeat::TooLate;
         let is_resumed = attempt.origin() == Origin::Resumed;
+        let refusal = attempt.refusal(defeat);
         self.release_attempt(id, attempt, now);
         let Some(wish) = self.requests.get_mut(request) else { return };
         let is_gone = wish.reply.is_closed();
         if !is_gone && !is_resumed && wish.until.is_none_or(|until| now < until) {
-            return self.try_again(request, fan_out, now);
+            return self.wait_on(request, refusal, now);
         }
         let Some(wish) = self.requests.remove(request) else { return };
+        self.left_waiting(request, &wish.key.clone(), now);
         if is_gone {
             // Nothing waits for an answer.
         } else if is_explained && !is_resumed {
@@ -328,16 +378,9 @@ impl Driver {
         }
     }
 
-    fn try_again(&mut self, id: RequestId, fan_out: Duration, now: Instant) {
-        let random = self.random();
-        let Some(request) = self.requests.get_mut(id) else { return };
-        let pause = retry::pause(request.failures, fan_out, random);
-        request.failures = request.failures.saturating_add(1);
-        request.is_attempted = false;
-        // The last attempt is made when the wait is over, and not skipped.
-        let at = now.saturating_add(pause);
-        let at = request.until.map_or(at, |until| at.min(until));
-        self.timers.enter(at, Due::Retry(id));
+    /// How long votes take: what waiters pause for is measured by it.
+    fn measure(&mut self, fan_out: Duration) {
+        self.fan_out = (self.fan_out * 4 + fan_out) / 5;
     }
 
     /// Takes the attempt out of its lock, which gets another stage.

@@ -113,6 +113,7 @@ impl Driver {
         for id in attempts {
             self.abort_attempt(id);
         }
+        self.waiters.clear();
         let requests: Vec<RequestId> = self.requests.keys().collect();
         for id in requests {
             if let Some(request) = self.requests.remove(id) {
@@ -161,6 +162,7 @@ impl Driver {
             self.abort_attempt(id);
         }
         self.requests.clear();
+        self.waiters.clear();
         self.early.clear();
         self.inspections.clear();
         self.line.clear();

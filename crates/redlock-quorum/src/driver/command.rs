@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::grant::Grant;
 use super::ticket::LockId;
+use crate::protocol::waiting::Ask;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::settings::{HoldOptions, Timing};
 use crate::status::Status;
@@ -30,6 +31,8 @@ pub(crate) enum Command {
     Forget { lock: LockId },
     /// What a lease says is to be released.
     ReleaseLease(Box<LeaseRelease>),
+    /// A caller that waits for this key has gone away.
+    Withdrawn { key: Arc<[u8]> },
     /// A caller asks who holds a resource.
     Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
     /// The handle is closed.
@@ -48,10 +51,10 @@ pub(crate) struct Request {
     /// Not to acquire anew, but to take over what this signs.
     pub(crate) resume: Option<Token>,
     pub(crate) reply: AcquireReply,
-    /// Attempts that were lost.
-    pub(crate) failures: u32,
     /// An attempt is under way.
     pub(crate) is_attempted: bool,
+    /// Which masters its next attempt asks.
+    pub(crate) ask: Ask,
 }
 
 /// A lease to be released by its token alone.

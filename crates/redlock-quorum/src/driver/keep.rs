@@ -131,6 +131,15 @@ impl Driver {
         }
     }
 
+    /// The data of some master may be gone: every lease is extended at once.
+    pub(super) fn doubt(&mut self, now: Instant) {
+        for id in self.lease_ids() {
+            let Some(tenure) = self.tenure(id) else { continue };
+            tenure.lease.doubt(now);
+            self.publish(id, now);
+        }
+    }
+
     /// Carries what the machine has found out to the holder, and sets the keeper's alarm.
     pub(super) fn publish(&mut self, id: LockId, now: Instant) {
         let Some(tenure) = self.tenure(id) else { return };
@@ -140,6 +149,9 @@ impl Driver {
             None => {
                 let lost = tenure.cell.lost(reason);
                 tenure.cell.end(Ended::Lost(lost));
+                if let Some(key) = self.locks.get(id).map(|lock| lock.key.clone()) {
+                    self.key_left(id, &key);
+                }
             }
         }
         self.schedule(id);
@@ -169,7 +181,9 @@ impl Driver {
     pub(super) fn forget(&mut self, id: LockId) {
         if self.tenure(id).is_some() {
             self.end_lease(id);
-            self.locks.remove(id);
+            if let Some(lock) = self.locks.remove(id) {
+                self.key_left(id, &lock.key);
+            }
         }
     }
 

@@ -31,6 +31,10 @@ struct Link {
     drive: Option<(BoxFuture<'static, ()>, Waker)>,
     /// An earlier connection may still carry out requests: the server let us not end it.
     is_unbarred: bool,
+    /// The server reports changes of keys.
+    tracks: bool,
+    /// It was slow or silent, and is no meeting point until then.
+    suspect_until: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +48,7 @@ enum State {
 }
 
 /// What an event of a master means for what is held there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// Nothing.
     None,
@@ -54,12 +58,24 @@ pub(super) enum News {
     Restarted,
     /// Nobody listens there: the process has ended.
     Ended,
+    /// There is no connection.
+    Down,
+    /// A key that was looked at has changed.
+    KeyChanged(Arc<[u8]>),
+    /// Its data may be gone.
+    DataLost,
 }
 
 impl Masters {
     pub(super) fn new(nodes: Arc<[Arc<dyn Node>]>, mailbox: Arc<Mailbox>) -> Self {
         let names: Arc<[Arc<str>]> = nodes.iter().map(|node| node.name().into()).collect();
-        let link = || Link { state: State::Connecting, drive: None, is_unbarred: false };
+        let link = || Link {
+            state: State::Connecting,
+            drive: None,
+            is_unbarred: false,
+            tracks: false,
+            suspect_until: Instant::ORIGIN,
+        };
         Self {
             links: nodes.iter().map(|_| link()).collect(),
             standings: Standings::new(nodes.len()),
@@ -146,7 +162,8 @@ impl Masters {
         let news = match event {
             NodeEvent::Up(facts) => self.up(master, &facts),
             NodeEvent::Down { cause, retries_now } => self.down(master, cause, retries_now, now),
-            // Keys are watched by what waits for them, which nothing does yet.
+            NodeEvent::KeyChanged(key) => News::KeyChanged(key),
+            NodeEvent::DataLost => News::DataLost,
             _ => News::None,
         };
         self.urge(master);
@@ -156,6 +173,7 @@ impl Masters {
     fn up(&mut self, master: usize, facts: &Facts) -> News {
         let link = &mut self.links[master];
         link.state = State::Up;
+        link.tracks = facts.tracks;
         let was_unbarred = std::mem::replace(&mut link.is_unbarred, !facts.is_barred);
         if !facts.is_barred && !was_unbarred {
             tracing::warn!(
@@ -171,7 +189,7 @@ impl Masters {
         let has_ended = cause == Cause::ConnectionRefused;
         self.links[master].state =
             if retries_now { State::Reviving(now, cause) } else { State::Down(cause) };
-        if has_ended { News::Ended } else { News::None }
+        if has_ended { News::Ended } else { News::Down }
     }
 
     /// Some lease is held from now on, or none is.
@@ -179,6 +197,25 @@ impl Masters {
         if std::mem::replace(&mut self.is_holding, is_holding) != is_holding {
             (0..self.len()).for_each(|master| self.urge(master));
         }
+    }
+
+    /// The meeting point of a key: of the masters that are connected, count, report changes and
+    /// were not slow a moment ago, that with the largest hash. Contenders that see other masters
+    /// choose another one, which costs them time and nothing else.
+    pub(super) fn meeting_point(&self, key: &[u8], now: Instant) -> Option<usize> {
+        let suits = |master: &usize| {
+            let link = &self.links[*master];
+            link.state == State::Up
+                && link.tracks
+                && link.suspect_until <= now
+                && self.standings.of(*master) == Standing::Counts
+        };
+        (0..self.len()).filter(suits).max_by_key(|master| self.standings.weight(*master, key))
+    }
+
+    /// `master` was slow to answer: for a moment it is no meeting point.
+    pub(super) fn suspect(&mut self, master: usize, until: Instant) {
+        self.links[master].suspect_until = until;
     }
 
     fn urge(&self, master: usize) {

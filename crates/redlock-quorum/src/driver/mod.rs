@@ -20,6 +20,7 @@ mod masters;
 mod release;
 mod ticket;
 mod timers;
+mod waiting;
 
 /// What the doorbell is made of. Its model compiles it with other types of the same names.
 mod sync {
@@ -42,6 +43,7 @@ mod sync {
     }
 }
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -61,6 +63,7 @@ use self::mailbox::{Mailbox, Signal};
 use self::masters::{Masters, News};
 use self::release::Unacknowledged;
 use self::ticket::{InspectionId, LockId, RequestId, Ticket};
+use self::waiting::Waiters;
 use self::timers::{Due, Timers};
 use crate::hold::HoldCell;
 use crate::protocol::attempt::Attempt;
@@ -83,6 +86,11 @@ pub(crate) struct Driver {
     locks: SlotMap<LockId, Lock>,
     inspections: SlotMap<InspectionId, Question>,
     line: Line,
+    waiters: Waiters,
+    /// The leases that are held, by key.
+    holders: HashMap<Arc<[u8]>, LockId>,
+    /// How long a vote takes at present.
+    fan_out: Duration,
     timers: Timers,
     unacknowledged: Vec<Unacknowledged>,
     /// How many locks are in each of these stages.
@@ -99,6 +107,9 @@ pub(crate) struct Driver {
     signals: Vec<Signal>,
 }
 
+/// What a vote takes before any was measured.
+const FAN_OUT: Duration = Duration::from_micros(500);
+
 /// One token, in exactly one stage of its life.
 struct Lock {
     resource: Resource,
@@ -109,6 +120,8 @@ struct Lock {
     stage: Stage,
     /// It counts as open in the line.
     is_open: bool,
+    /// Until when answers to the attempt are waited for.
+    due: Instant,
 }
 
 enum Stage {
@@ -156,6 +169,9 @@ impl Driver {
             locks: SlotMap::with_key(),
             inspections: SlotMap::with_key(),
             line: Line::default(),
+            waiters: Waiters::default(),
+            holders: HashMap::new(),
+            fan_out: FAN_OUT,
             timers: Timers::default(),
             leases: 0,
             releases: 0,
@@ -226,6 +242,7 @@ impl Driver {
             Command::Forget { lock } => self.forget(lock),
             Command::ReleaseLease(lease) => self.release_lease(*lease),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
+            Command::Withdrawn { key } => self.withdrawn(&key),
             Command::Close { within, reply } => self.close(within, reply),
         }
     }
@@ -250,6 +267,7 @@ impl Driver {
             Ticket::Readd(lock) => self.readd_vote(lock, vote, now),
             Ticket::Release(lock) => self.release_vote(lock, vote, now),
             Ticket::Inspection(inspection) => self.inspection_vote(inspection, vote, now),
+            Ticket::Look(waiting, number) => self.look_vote(waiting, number, vote, now),
         }
     }
 
@@ -263,7 +281,16 @@ impl Driver {
                 self.disown(master, now);
                 self.reached(master, now);
             }
-            News::Ended => self.process_ended(master, now),
+            News::Ended => {
+                self.process_ended(master, now);
+                self.lost_sight(master, now);
+            }
+            News::Down => self.lost_sight(master, now),
+            News::KeyChanged(key) => self.key_changed(master, &key, now),
+            News::DataLost => {
+                self.lost_sight(master, now);
+                self.doubt(now);
+            }
         }
         self.consider_start();
     }
@@ -284,9 +311,11 @@ impl Driver {
         let now = self.now();
         while let Some(due) = self.timers.pop(now) {
             match due {
-                Due::Attempt(lock) => self.attempt_due(lock, now),
+                Due::Attempt(lock, at) => self.attempt_due(lock, at, now),
                 Due::Grace(lock) => self.grace_due(lock, now),
-                Due::Retry(request) => self.stand_in_line(request),
+                Due::Wait(request) => self.wait_due(request, now),
+                Due::Waiting(waiting, at) => self.waiting_due(waiting, at, now),
+                Due::Look(waiting, number) => self.look_due(waiting, number, now),
                 Due::Turn(request) => self.turn_due(request),
                 Due::Keep(lock, at) => self.keep_due(lock, at, now),
                 Due::Extension(lock, number) => self.extension_due(lock, number),
@@ -302,15 +331,16 @@ impl Driver {
 
     /// When the driver has something to do, if nothing comes in before.
     fn next_due(&mut self) -> Option<Instant> {
-        let Self { locks, requests, inspections, timers, .. } = self;
+        let Self { locks, requests, inspections, waiters, timers, .. } = self;
         timers.prune(|due| match due {
-            Due::Attempt(lock) | Due::Release(lock) => {
+            Due::Attempt(lock, _) | Due::Release(lock) => {
                 locks.get(lock).is_none_or(|lock| !lock.stage.awaits_votes())
             }
             Due::Grace(lock) | Due::Keep(lock, _) | Due::Extension(lock, _) => {
                 !locks.contains_key(lock)
             }
-            Due::Retry(request) | Due::Turn(request) => !requests.contains_key(request),
+            Due::Wait(request) | Due::Turn(request) => !requests.contains_key(request),
+            Due::Waiting(waiting, _) | Due::Look(waiting, _) => !waiters.contains(waiting),
             Due::Inspection(inspection) => !inspections.contains_key(inspection),
             Due::Unacknowledged(_) | Due::Start | Due::Revived | Due::Close => false,
         });

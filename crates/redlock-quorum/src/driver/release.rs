@@ -103,8 +103,9 @@ impl Driver {
         let all = MasterSet::all(masters);
         let node_timeout = timing.node_timeout;
         let stage = Stage::Changing;
-        let lock = Lock { resource, key, token, node_timeout, stage, is_open: false };
-        let (id, now) = (self.locks.insert(lock), self.now());
+        let now = self.now();
+        let lock = Lock { resource, key, token, node_timeout, stage, is_open: false, due: now };
+        let id = self.locks.insert(lock);
         let life = Duration::from_millis(timing.px);
         self.begin_release(id, Ledger::new(masters, all), all, life, false, Some(reply), now);
     }
@@ -123,8 +124,11 @@ impl Driver {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let release = Release::new(ledger, unanswered, life, was_lost, now);
         lock.stage = Stage::Release { release, reply, explains: None };
+        let key = lock.key.clone();
         self.releases += 1;
         self.line.push(Turn::Release(id));
+        // What waits for the key here asks behind the release.
+        self.key_left(id, &key);
     }
 
     /// Late answers to the attempt go to this inspection.

@@ -7,6 +7,8 @@ new_key_type! {
     pub(crate) struct LockId;
     /// One caller that wants a lock.
     pub(super) struct RequestId;
+    /// The callers that wait for one key.
+    pub(super) struct WaitingId;
     /// One question to all masters.
     pub(super) struct InspectionId;
 }
@@ -25,6 +27,8 @@ pub(super) enum Ticket {
     Release(LockId),
     /// An inspection.
     Inspection(InspectionId),
+    /// The look with this number at a key that callers wait for.
+    Look(WaitingId, u32),
 }
 
 impl Ticket {
@@ -36,6 +40,7 @@ impl Ticket {
             Self::Readd(lock) => (2, 0, lock.data()),
             Self::Release(lock) => (3, 0, lock.data()),
             Self::Inspection(inspection) => (4, 0, inspection.data()),
+            Self::Look(waiting, number) => (5, number, waiting.data()),
         };
         u128::from(key.as_ffi()) | u128::from(number) << 64 | kind << 96
     }
@@ -49,7 +54,8 @@ impl Ticket {
             1 => Self::Extension(key.into(), number),
             2 => Self::Readd(key.into()),
             3 => Self::Release(key.into()),
-            _ => Self::Inspection(key.into()),
+            4 => Self::Inspection(key.into()),
+            _ => Self::Look(key.into(), number),
         }
     }
 }
@@ -73,6 +79,7 @@ mod tests {
             Ticket::Readd(lock),
             Ticket::Release(first),
             Ticket::Inspection(inspection),
+            Ticket::Look(SlotMap::<WaitingId, ()>::with_key().insert(()), 7),
         ] {
             assert_eq!(Ticket::unpack(ticket.pack()), ticket);
         }

@@ -5,18 +5,22 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use redlock_core::Instant;
 
-use super::ticket::{InspectionId, LockId, RequestId};
+use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 
 /// What is to happen when its time has come. It points into the tables, and goes stale with what
 /// it points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
-    /// The node timeout of an attempt has passed.
-    Attempt(LockId),
+    /// The time for the answers to an attempt is over; stale if it was given more.
+    Attempt(LockId, Instant),
     /// The grace for more copies is over.
     Grace(LockId),
-    /// The pause before the next attempt is over.
-    Retry(RequestId),
+    /// The wait of a request is over.
+    Wait(RequestId),
+    /// The head of those that wait has something to do; stale if it is scheduled otherwise.
+    Waiting(WaitingId, Instant),
+    /// The time for the answer to a look is over.
+    Look(WaitingId, u32),
     /// A request has stood in line for too long.
     Turn(RequestId),
     /// The keeper of a lease has something to do; stale if the lease is scheduled otherwise.

@@ -8,6 +8,7 @@ use super::lease::HeldLease;
 use super::ledger::{LastAnswer, Ledger};
 use super::master_set::MasterSet;
 use super::tally::{Decision, Tally};
+use super::waiting::Refusal;
 use crate::quorum::quorum;
 use crate::settings::{HoldOptions, Timing};
 
@@ -32,6 +33,8 @@ pub(crate) struct Attempt {
     /// When the vote was decided; the start while it is open.
     decided: Instant,
     awaits_copies: bool,
+    /// The masters that were asked so far.
+    asked: MasterSet,
 }
 
 /// What follows from an event.
@@ -39,6 +42,8 @@ pub(crate) struct Attempt {
 pub(crate) enum Step {
     /// Nothing yet.
     Wait,
+    /// The meeting point has granted: the others are to be asked.
+    AskOthers,
     /// A quorum has granted, and the caller wants more copies: wait a little for them.
     AwaitCopies,
     /// The lease is ours.
@@ -57,16 +62,19 @@ pub(crate) enum Defeat {
 }
 
 impl Attempt {
-    /// The requests go out now, all of them. `now` was read before the first byte could leave.
+    /// The requests to `asked` go out now: all masters, or the meeting point before the others.
+    /// `now` was read before the first byte could leave.
     pub(crate) fn new(
         masters: usize,
+        asked: MasterSet,
         origin: Origin,
         timing: Timing,
         options: HoldOptions,
         now: Instant,
     ) -> Self {
         Self {
-            ledger: Ledger::new(masters, MasterSet::all(masters)),
+            ledger: Ledger::new(masters, asked),
+            asked,
             tally: Tally::new(masters),
             origin,
             timing,
@@ -94,14 +102,33 @@ impl Attempt {
             self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
         }
         self.tally.count(&answer.verdict);
-        self.judge(now)
+        if self.others().is_empty() {
+            return self.judge(now);
+        }
+        match answer.verdict {
+            Verdict::Granted => Step::AskOthers,
+            _ => Step::Lost(Defeat::Outvoted),
+        }
+    }
+
+    /// The masters that were not asked yet.
+    fn others(&self) -> MasterSet {
+        MasterSet::all(self.ledger.masters()).without(self.asked)
+    }
+
+    /// The others are asked now: these.
+    pub(crate) fn ask_others(&mut self) -> MasterSet {
+        let others = self.others();
+        others.iter().for_each(|master| self.ledger.expose(master));
+        self.asked = self.asked.union(others);
+        others
     }
 
     /// The node timeout has passed: votes that are still out are *unknown*.
     pub(crate) fn time_out(&mut self, now: Instant) -> Step {
         self.ledger.time_out(self.ledger.pending());
         self.tally.close();
-        self.judge(now)
+        if self.others().is_empty() { self.judge(now) } else { Step::Lost(Defeat::Outvoted) }
     }
 
     /// The grace for more copies is over: what there is must do.
@@ -161,6 +188,32 @@ impl Attempt {
     /// its network: no more than the node timeout counts.
     pub(crate) fn fan_out(&self) -> Duration {
         self.decided.saturating_since(self.started).min(self.timing.node_timeout)
+    }
+
+    /// The meeting point that was asked before the others, if it has not answered.
+    pub(crate) fn silent_first(&self) -> Option<usize> {
+        let is_silent = |master: &usize| !self.ledger.answer(*master).verdict.is_clear();
+        if self.others().is_empty() { None } else { self.asked.iter().find(is_silent) }
+    }
+
+    /// How the attempt was lost, for those that wait on.
+    pub(crate) fn refusal(&self, defeat: Defeat) -> Refusal {
+        if defeat == Defeat::TooLate {
+            return Refusal::Silent;
+        }
+        let answers = || self.ledger.answers().iter().map(|answer| &answer.verdict);
+        let refused = answers().filter(|verdict| verdict.is_refusal()).count();
+        let granted = self.tally.granted();
+        let quorum = quorum(self.ledger.masters());
+        if !self.others().is_empty() {
+            if refused > 0 { Refusal::Held } else { Refusal::Silent }
+        } else if refused >= quorum || refused > 0 && granted == 0 {
+            Refusal::Held
+        } else if granted + refused >= quorum {
+            Refusal::Split
+        } else {
+            Refusal::Silent
+        }
     }
 
     /// Whether a quorum of masters has answered, so that the request need not wait for the others.

@@ -69,6 +69,9 @@ impl Inspection {
 
     /// Why the attempt was lost: its own votes, and who holds the key on masters that refused it.
     pub(crate) fn into_explanation(self) -> Vec<LastAnswer> {
+        if self.attempt.is_empty() {
+            return self.answers;
+        }
         let explain = |(vote, now): (LastAnswer, LastAnswer)| match (&vote.verdict, now.verdict) {
             (Verdict::Held { .. }, held @ Verdict::Held { .. }) => {
                 LastAnswer { verdict: held, ..vote }

@@ -351,6 +351,11 @@ impl HeldLease {
     pub(crate) fn disown(&mut self, master: usize, now: Instant) {
         self.lose(master, LostReason::DataLost);
         self.settle(now);
+        self.doubt(now);
+    }
+
+    /// Some master's data may be gone: each is asked at once what it still has.
+    pub(crate) fn doubt(&mut self, now: Instant) {
         if let Keeper::Due(_) = self.keeper {
             self.keeper = Keeper::Due(now);
         }

@@ -8,7 +8,7 @@
 //! * `ledger`: what is known of one token on each master;
 //! * one machine for each stage of a token: `attempt`, then `lease`, then `release`;
 //! * `inspection`: what each master says about a key;
-//! * `standing`: which masters count.
+//! * `standing`: which masters count; `waiting`: the callers that wait for one key.
 
 pub(crate) mod attempt;
 pub(crate) mod inspection;
@@ -20,3 +20,4 @@ pub(crate) mod retry;
 pub(crate) mod standing;
 pub(crate) mod tally;
 pub(crate) mod validity;
+pub(crate) mod waiting;

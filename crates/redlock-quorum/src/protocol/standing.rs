@@ -53,6 +53,17 @@ impl Standings {
         is_new && before.is_some()
     }
 
+    /// How much the process at `master` is preferred for `key`, the same in every contender.
+    pub(crate) fn weight(&self, master: usize, key: &[u8]) -> u64 {
+        let run_id = self.shown[master].as_deref().unwrap_or_default();
+        // FNV-1a, stirred once more because only the largest of a few is looked at.
+        let bytes = key.iter().chain(run_id.as_bytes());
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
     /// The other master that counts and shows the same process.
     fn twin(&self, master: usize) -> Option<usize> {
         (0..self.shown.len()).find(|other| {

@@ -1,0 +1,305 @@
+//! Callers that wait for a key: one queue for each key, whose head alone talks to masters.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::{Instant, Op, Verdict, Vote};
+use slotmap::SlotMap;
+
+use super::Driver;
+use super::line::Turn;
+use super::ticket::{LockId, RequestId, Ticket, WaitingId};
+use super::timers::Due;
+use crate::protocol::attempt::Defeat;
+use crate::protocol::master_set::MasterSet;
+use crate::protocol::waiting::{Refusal, Step, Waiting};
+
+/// The queues, by key and by the name that timers and votes have for them.
+#[derive(Default)]
+pub(super) struct Waiters {
+    queues: SlotMap<WaitingId, Queue>,
+    by_key: HashMap<Arc<[u8]>, WaitingId>,
+}
+
+/// The callers that wait for one key.
+struct Queue {
+    key: Arc<[u8]>,
+    waiting: Waiting<RequestId>,
+    /// When its head is scheduled next.
+    scheduled: Option<Instant>,
+    /// The number of its last look.
+    look: u32,
+    /// The master that was asked in it.
+    looks_at: usize,
+}
+
+impl Waiters {
+    pub(super) fn contains(&self, id: WaitingId) -> bool {
+        self.queues.contains_key(id)
+    }
+
+    fn of(&self, key: &[u8]) -> Option<WaitingId> {
+        if self.by_key.is_empty() { None } else { self.by_key.get(key).copied() }
+    }
+
+    fn enter(&mut self, key: &Arc<[u8]>) -> WaitingId {
+        if let Some(id) = self.of(key) {
+            return id;
+        }
+        let queue = Queue {
+            key: key.clone(),
+            waiting: Waiting::new(),
+            scheduled: None,
+            look: 0,
+            looks_at: 0,
+        };
+        let id = self.queues.insert(queue);
+        self.by_key.insert(key.clone(), id);
+        id
+    }
+
+    /// Nothing waits any more, and what was known of contention is forgotten.
+    pub(super) fn clear(&mut self) {
+        self.queues.clear();
+        self.by_key.clear();
+    }
+}
+
+/// For how long a master that was slow is no meeting point; half of it is random.
+const SUSPICION: Duration = Duration::from_secs(1);
+/// The least time that a meeting point has to answer.
+const ANSWER_MIN: Duration = Duration::from_millis(10);
+
+impl Driver {
+    /// A caller that may wait asks at once where nothing is known of the key. Where callers of this
+    /// process wait for it, or hold it, it stands behind them.
+    pub(super) fn ask_or_queue(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get(id) else { return };
+        let key = request.key.clone();
+        let (now, is_held_here) = (self.now(), self.holders.contains_key(&key));
+        if self.waiters.of(&key).is_none() && !is_held_here {
+            return self.stand_in_line(id);
+        }
+        let queue = self.waiters.enter(&key);
+        let step = self.waiters.queues[queue].waiting.join(id, is_held_here, now);
+        self.step(queue, step, now);
+    }
+
+    /// An attempt was lost by a caller that goes on waiting.
+    pub(super) fn wait_on(&mut self, id: RequestId, refusal: Refusal, now: Instant) {
+        let Some(request) = self.requests.get_mut(id) else { return };
+        request.is_attempted = false;
+        let key = request.key.clone();
+        let queue = self.waiters.enter(&key);
+        let waiting = &mut self.waiters.queues[queue].waiting;
+        if waiting.head() != Some(id) && !waiting.join_refused(id) {
+            // Others were first: it waits behind them.
+            return;
+        }
+        let (is_held_here, fan_out) = (self.holders.contains_key(&key), self.fan_out);
+        let random = self.random();
+        let waiting = &mut self.waiters.queues[queue].waiting;
+        let step = match refusal {
+            Refusal::Held | Refusal::Split if is_held_here => waiting.lost_here(now),
+            refusal => waiting.lost(refusal, now, fan_out, random),
+        };
+        self.step(queue, step, now);
+    }
+
+    /// A caller has the key: from here on those behind it wait for its release.
+    pub(super) fn key_won(&mut self, lock: LockId, request: RequestId, key: &Arc<[u8]>) {
+        self.holders.insert(key.clone(), lock);
+        let Some(queue) = self.waiters.of(key) else { return };
+        let now = self.now();
+        let waiting = &mut self.waiters.queues[queue].waiting;
+        if waiting.head() == Some(request) {
+            let step = waiting.won(now);
+            self.step(queue, step, now);
+        }
+    }
+
+    /// A caller of this process does not hold the key any more: its release stands in line, or its
+    /// lease is over.
+    pub(super) fn key_left(&mut self, lock: LockId, key: &Arc<[u8]>) {
+        if self.holders.get(key) != Some(&lock) {
+            return;
+        }
+        self.holders.remove(key);
+        let Some(queue) = self.waiters.of(key) else { return };
+        let (now, fan_out, random) = (self.now(), self.fan_out, self.random());
+        let step = self.waiters.queues[queue].waiting.released(now, fan_out, random);
+        self.step(queue, step, now);
+    }
+
+    /// Carries out what the machine wants, and sets the head's alarm.
+    fn step(&mut self, id: WaitingId, step: Step<RequestId>, now: Instant) {
+        let mut step = step;
+        loop {
+            step = match step {
+                Step::Wait => return self.schedule_waiting(id, now),
+                Step::Look => self.look(id, now),
+                Step::Attempt(request, ask) => match self.requests.get_mut(request) {
+                    Some(wish) if !wish.reply.is_closed() => {
+                        wish.ask = ask;
+                        wish.is_attempted = true;
+                        self.line.push(Turn::Attempt(request));
+                        Step::Wait
+                    }
+                    // The caller is gone: its turn goes to the next.
+                    _ => {
+                        self.requests.remove(request);
+                        self.waiters.queues[id].waiting.leave(request, now)
+                    }
+                },
+            };
+        }
+    }
+
+    fn schedule_waiting(&mut self, id: WaitingId, now: Instant) {
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
+        if queue.waiting.is_over(now) {
+            self.waiters.by_key.remove(&queue.key);
+            self.waiters.queues.remove(id);
+            return;
+        }
+        // An idle queue is remembered for as long as its key counts as contended.
+        let forgotten = queue.waiting.contended_until().filter(|until| *until > now);
+        let Some(due) = queue.waiting.due().or(forgotten) else { return };
+        if queue.scheduled.is_none_or(|scheduled| due < scheduled) {
+            queue.scheduled = Some(due);
+            self.timers.enter(due, Due::Waiting(id, due));
+        }
+    }
+
+    /// The head of a queue has something to do.
+    pub(super) fn waiting_due(&mut self, id: WaitingId, at: Instant, now: Instant) {
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
+        if queue.scheduled != Some(at) {
+            return;
+        }
+        queue.scheduled = None;
+        let step = queue.waiting.tick(now);
+        self.step(id, step, now);
+    }
+
+    /// Asks the meeting point who holds the key, and has it report the next change.
+    fn look(&mut self, id: WaitingId, now: Instant) -> Step<RequestId> {
+        let (fan_out, random, time) = (self.fan_out, self.random(), self.answer_time());
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return Step::Wait };
+        let at = self.masters.meeting_point(&queue.key, now);
+        let step = queue.waiting.look_sent(at, now, fan_out, random);
+        let Some(at) = at else { return step };
+        queue.look = queue.look.wrapping_add(1);
+        queue.looks_at = at;
+        let (op, ticket) = (Op::watch(queue.key.clone()), Ticket::Look(id, queue.look));
+        let due = now.saturating_add(time);
+        self.timers.enter(due, Due::Look(id, queue.look));
+        for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
+            self.vote(&vote);
+        }
+        step
+    }
+
+    /// How long a meeting point may take to answer before it is left alone.
+    pub(super) fn answer_time(&self) -> Duration {
+        (self.fan_out * 6).max(ANSWER_MIN)
+    }
+
+    /// What the meeting point answered.
+    pub(super) fn look_vote(&mut self, id: WaitingId, number: u32, vote: &Vote, now: Instant) {
+        let (fan_out, random) = (self.fan_out, self.random());
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
+        if queue.look != number {
+            return;
+        }
+        let verdict = &vote.answer.verdict;
+        let step = queue.waiting.looked(vote.master, verdict, now, fan_out, random);
+        self.step(id, step, now);
+    }
+
+    /// The meeting point did not answer in time: for a moment it is none.
+    pub(super) fn look_due(&mut self, id: WaitingId, number: u32, now: Instant) {
+        let (fan_out, random) = (self.fan_out, self.random());
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
+        let at = queue.looks_at;
+        if queue.look != number || !queue.waiting.is_looking() {
+            return;
+        }
+        let silent = Verdict::Unknown(redlock_core::Cause::TimedOut);
+        let step = queue.waiting.looked(at, &silent, now, fan_out, random);
+        self.suspect(at, now);
+        self.step(id, step, now);
+    }
+
+    /// `master` was slow: it is no meeting point for a moment.
+    pub(super) fn suspect(&mut self, master: usize, now: Instant) {
+        let random = self.random();
+        let until = now.saturating_add(SUSPICION.mul_f64(0.5 + random));
+        self.masters.suspect(master, until);
+    }
+
+    /// A key that was looked at has changed.
+    pub(super) fn key_changed(&mut self, master: usize, key: &[u8], now: Instant) {
+        let Some(id) = self.waiters.of(key) else { return };
+        let (fan_out, random) = (self.fan_out, self.random());
+        let step = self.waiters.queues[id].waiting.changed(master, now, fan_out, random);
+        self.step(id, step, now);
+    }
+
+    /// The connection to `master`, or its data, is lost: those that watch there wake up.
+    pub(super) fn lost_sight(&mut self, master: usize, now: Instant) {
+        let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
+        for id in ids {
+            let (fan_out, random) = (self.fan_out, self.random());
+            let step = self.waiters.queues[id].waiting.lost_sight(master, now, fan_out, random);
+            self.step(id, step, now);
+        }
+    }
+
+    /// The wait of a request is over. The head makes its last attempt; the others are answered
+    /// with what the masters say now.
+    pub(super) fn wait_due(&mut self, id: RequestId, now: Instant) {
+        let Some(request) = self.requests.get(id).filter(|request| !request.is_attempted) else {
+            return;
+        };
+        let Some(queue) = self.waiters.of(&request.key) else { return };
+        let is_head = self.waiters.queues[queue].waiting.head() == Some(id);
+        let step = self.waiters.queues[queue].waiting.leave(id, now);
+        self.step(queue, step, now);
+        if is_head {
+            self.stand_in_line(id);
+        } else if let Some(request) = self.requests.remove(id) {
+            self.explain(request, Defeat::Outvoted, Vec::new());
+        }
+    }
+
+    /// Some caller that waited for this key is gone.
+    pub(super) fn withdrawn(&mut self, key: &[u8]) {
+        let Some(queue) = self.waiters.of(key) else { return };
+        let now = self.now();
+        let is_gone = |id: &RequestId| {
+            self.requests.get(*id).is_none_or(|request| request.reply.is_closed())
+        };
+        let gone: Vec<RequestId> =
+            self.waiters.queues[queue].waiting.callers().filter(is_gone).collect();
+        for id in gone {
+            let is_attempted = self.requests.get(id).is_some_and(|request| request.is_attempted);
+            if is_attempted {
+                // Its attempt ends first, and then it is found to be gone.
+                continue;
+            }
+            self.requests.remove(id);
+            let Some(entry) = self.waiters.queues.get_mut(queue) else { return };
+            let step = entry.waiting.leave(id, now);
+            self.step(queue, step, now);
+        }
+    }
+
+    /// A caller has its answer: it waits no longer.
+    pub(super) fn left_waiting(&mut self, id: RequestId, key: &[u8], now: Instant) {
+        let Some(queue) = self.waiters.of(key) else { return };
+        let step = self.waiters.queues[queue].waiting.leave(id, now);
+        self.step(queue, step, now);
+    }
+}

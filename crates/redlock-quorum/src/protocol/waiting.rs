@@ -1,0 +1,390 @@
+//! `Waiting`: the callers of one process that wait for one key, of which only the first, the
+//! *head*, talks to masters.
+//!
+//! A head that was refused watches the key at the *meeting point*, the one master at which all
+//! contenders of the key meet, and sleeps. What wakes it and what it does then:
+//!
+//! | while | this happens | then |
+//! |---|---|---|
+//! | it watches | a push: the key has changed | it pauses, so that contenders do not come in step, and asks the meeting point first |
+//! | it watches | the holder's remaining TTL is over | it asks all masters at once, because pushes of an expiry come late |
+//! | it watches | a second has passed | it looks again: the answer shows that the connection lives |
+//! | it looks | the key is free | it asks the meeting point first; after three such looks in a row it pauses as if nothing were known |
+//! | it looks, or asks first | the meeting point is silent or lost | it pauses, and asks all masters at once |
+//! | it watches or looks | the connection, or the data there, is lost | it asks all masters after a short pause |
+//! | another caller of this process holds the key | that caller releases | it asks right behind the release, or as behind a push where other processes want the key, too |
+//!
+//! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use redlock_core::{Instant, Verdict};
+
+use super::retry;
+
+/// The longest sleep between two looks at a key that stays held; a quarter of it is random.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How many looks in a row may find the key free and the attempt behind them refused.
+const FREE_LOOKS_MAX: u32 = 3;
+/// The longest pause behind a push.
+const PUSH_PAUSE_MAX: Duration = Duration::from_millis(40);
+/// How long a key counts as contended after it was refused.
+const CONTENDED: Duration = Duration::from_secs(1);
+
+/// The callers that wait for one key, in the order in which they asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Waiting<Id> {
+    queue: VecDeque<Id>,
+    head: Head,
+    /// Refusals in a row: they widen the pause behind a push.
+    refusals: u32,
+    /// Looks in a row that found the key free.
+    free_looks: u32,
+    /// When this process was refused the key last, by another holder than itself.
+    refused_at: Option<Instant>,
+}
+
+/// What the head does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Head {
+    /// There is none.
+    Idle,
+    /// A caller of this process holds the key; the head looks who does at this instant.
+    AwaitingRelease { look_at: Instant },
+    /// It makes an attempt.
+    Attempting,
+    /// It makes one at this instant.
+    Pausing { until: Instant, ask: Ask },
+    /// It has asked the meeting point who holds the key.
+    Looking { at: usize },
+    /// It sleeps until this instant, which is when the key expires or when to look again.
+    Watching { at: usize, until: Instant, expires: bool },
+}
+
+/// Which masters an attempt asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ask {
+    /// All at once.
+    All,
+    /// The meeting point, and the others when it has granted.
+    MeetingPointFirst,
+}
+
+/// What is to be done for the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step<Id> {
+    /// Nothing, before something happens or the time of [`Waiting::due`] has come.
+    Wait,
+    /// An attempt is to be made for this caller.
+    Attempt(Id, Ask),
+    /// The meeting point is to be asked who holds the key, and to report its next change.
+    Look,
+}
+
+/// How an attempt was lost, as far as waiting is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// Another holds the key.
+    Held,
+    /// Contenders have shared the masters among themselves: none has a quorum.
+    Split,
+    /// Too few masters have answered.
+    Silent,
+}
+
+impl<Id: Copy + PartialEq> Waiting<Id> {
+    /// A key that nothing waits for yet.
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            head: Head::Idle,
+            refusals: 0,
+            free_looks: 0,
+            refused_at: None,
+        }
+    }
+
+    /// One more caller wants the key, which a caller of this process holds or does not.
+    pub(crate) fn join(&mut self, caller: Id, is_held_here: bool, now: Instant) -> Step<Id> {
+        self.queue.push_back(caller);
+        match self.head {
+            Head::Idle if is_held_here => self.await_release(now),
+            Head::Idle => self.begin(now),
+            _ => Step::Wait,
+        }
+    }
+
+    /// A caller whose attempt was made without waiting here, and lost, waits from now on.
+    pub(crate) fn join_refused(&mut self, caller: Id) -> bool {
+        self.queue.push_back(caller);
+        let is_head = self.head == Head::Idle;
+        if is_head {
+            self.head = Head::Attempting;
+        }
+        is_head
+    }
+
+    /// The head has the key: the next one waits until it is released here.
+    pub(crate) fn won(&mut self, now: Instant) -> Step<Id> {
+        self.queue.pop_front();
+        self.refusals = 0;
+        self.free_looks = 0;
+        self.await_release(now)
+    }
+
+    /// A caller of this process has released the key. Where no other process wants it the next one
+    /// asks right behind the release; otherwise it takes its chance like theirs.
+    pub(crate) fn released(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
+        match self.head {
+            Head::AwaitingRelease { .. } if self.is_contended(now) => {
+                self.pause_behind_push(now, fan_out, random)
+            }
+            Head::AwaitingRelease { .. } | Head::Watching { .. } if !self.is_contended(now) => {
+                self.attempt(Ask::All)
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    /// The attempt of the head was lost to a caller of this process.
+    pub(crate) fn lost_here(&mut self, now: Instant) -> Step<Id> {
+        self.await_release(now)
+    }
+
+    /// The attempt of the head was lost.
+    pub(crate) fn lost(
+        &mut self,
+        refusal: Refusal,
+        now: Instant,
+        fan_out: Duration,
+        random: f64,
+    ) -> Step<Id> {
+        self.refusals = self.refusals.saturating_add(1);
+        match refusal {
+            Refusal::Held => {
+                self.refused_at = Some(now);
+                self.look_or_idle()
+            }
+            Refusal::Split => {
+                self.refused_at = Some(now);
+                let pause = fan_out + (fan_out * 2).mul_f64(random);
+                self.pause(now.saturating_add(pause), Ask::MeetingPointFirst)
+            }
+            Refusal::Silent => self.pause_blindly(now, fan_out, random),
+        }
+    }
+
+    /// The look goes to this master; none where no master can report changes.
+    pub(crate) fn look_sent(
+        &mut self,
+        at: Option<usize>,
+        now: Instant,
+        fan_out: Duration,
+        random: f64,
+    ) -> Step<Id> {
+        match at {
+            Some(at) => {
+                self.head = Head::Looking { at };
+                Step::Wait
+            }
+            None => self.pause_blindly(now, fan_out, random),
+        }
+    }
+
+    /// What the meeting point `at` answered to the look.
+    pub(crate) fn looked(
+        &mut self,
+        at: usize,
+        verdict: &Verdict,
+        now: Instant,
+        fan_out: Duration,
+        random: f64,
+    ) -> Step<Id> {
+        if self.head != (Head::Looking { at }) {
+            return Step::Wait;
+        }
+        match verdict {
+            Verdict::Free if self.free_looks < FREE_LOOKS_MAX => {
+                self.free_looks += 1;
+                self.attempt(Ask::MeetingPointFirst)
+            }
+            Verdict::Held { ttl, .. } => {
+                self.free_looks = 0;
+                self.watch(at, *ttl, now, random);
+                Step::Wait
+            }
+            _ => self.pause_blindly(now, fan_out, random),
+        }
+    }
+
+    /// The master `at` reports that the key has changed.
+    pub(crate) fn changed(
+        &mut self,
+        at: usize,
+        now: Instant,
+        fan_out: Duration,
+        random: f64,
+    ) -> Step<Id> {
+        if self.is_at(at) { self.pause_behind_push(now, fan_out, random) } else { Step::Wait }
+    }
+
+    /// The connection to the master `at`, or its data, is lost.
+    pub(crate) fn lost_sight(
+        &mut self,
+        at: usize,
+        now: Instant,
+        fan_out: Duration,
+        random: f64,
+    ) -> Step<Id> {
+        if self.is_at(at) {
+            let pause = PUSH_PAUSE_MAX.min(fan_out * 4).mul_f64(random);
+            self.pause(now.saturating_add(pause), Ask::All)
+        } else {
+            Step::Wait
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match self.head {
+            Head::Pausing { until, .. }
+            | Head::Watching { until, .. }
+            | Head::AwaitingRelease { look_at: until } => Some(until),
+            Head::Idle | Head::Attempting | Head::Looking { .. } => None,
+        }
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Instant) -> Step<Id> {
+        match self.head {
+            Head::Pausing { until, ask } if until <= now => self.attempt(ask),
+            Head::Watching { until, expires: true, .. } if until <= now => self.attempt(Ask::All),
+            Head::Watching { until, .. } | Head::AwaitingRelease { look_at: until }
+                if until <= now =>
+            {
+                self.look_or_idle()
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    /// A caller does not wait any longer. Its turn goes to the one behind it.
+    ///
+    /// What a head has begun goes on for the next one. An attempt does not: its caller's end is the
+    /// end of the attempt, and the next one begins anew.
+    pub(crate) fn leave(&mut self, caller: Id, now: Instant) -> Step<Id> {
+        let was_head = self.queue.front() == Some(&caller);
+        self.queue.retain(|waiting| *waiting != caller);
+        if self.queue.is_empty() {
+            self.head = Head::Idle;
+        } else if was_head && self.head == Head::Attempting {
+            return self.begin(now);
+        }
+        Step::Wait
+    }
+
+    /// Whether the head waits for the answer to a look.
+    pub(crate) fn is_looking(&self) -> bool {
+        matches!(self.head, Head::Looking { .. })
+    }
+
+    /// All callers, in order.
+    pub(crate) fn callers(&self) -> impl Iterator<Item = Id> {
+        self.queue.iter().copied()
+    }
+
+    /// The caller whose turn it is.
+    pub(crate) fn head(&self) -> Option<Id> {
+        self.queue.front().copied()
+    }
+
+    /// Whether nothing waits here, and nothing is worth remembering.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        self.queue.is_empty() && self.head == Head::Idle && !self.is_contended(now)
+    }
+
+    /// Until when the key counts as contended, where it does.
+    pub(crate) fn contended_until(&self) -> Option<Instant> {
+        self.refused_at.map(|at| at.saturating_add(CONTENDED))
+    }
+
+    fn is_contended(&self, now: Instant) -> bool {
+        self.contended_until().is_some_and(|until| now < until)
+    }
+
+    fn is_at(&self, master: usize) -> bool {
+        match self.head {
+            Head::Looking { at } | Head::Watching { at, .. } => at == master,
+            _ => false,
+        }
+    }
+
+    /// A caller that wants a key which was refused a moment ago asks the meeting point first:
+    /// votes do not split then, and a refusal costs one command.
+    fn begin(&mut self, now: Instant) -> Step<Id> {
+        let is_contended = self.is_contended(now);
+        self.attempt(if is_contended { Ask::MeetingPointFirst } else { Ask::All })
+    }
+
+    /// No look is needed while it is known who holds the key; one a second all the same, because a
+    /// holder that never returns says nothing.
+    fn await_release(&mut self, now: Instant) -> Step<Id> {
+        self.head = match self.queue.is_empty() {
+            true => Head::Idle,
+            false => Head::AwaitingRelease { look_at: now.saturating_add(LOOK_AGAIN) },
+        };
+        Step::Wait
+    }
+
+    fn attempt(&mut self, ask: Ask) -> Step<Id> {
+        match self.head() {
+            Some(head) => {
+                self.head = Head::Attempting;
+                Step::Attempt(head, ask)
+            }
+            None => {
+                self.head = Head::Idle;
+                Step::Wait
+            }
+        }
+    }
+
+    fn look_or_idle(&mut self) -> Step<Id> {
+        if self.queue.is_empty() {
+            self.head = Head::Idle;
+            return Step::Wait;
+        }
+        Step::Look
+    }
+
+    /// Until the key expires there, or for about a second: a quarter of that is random, so that
+    /// processes do not look in step.
+    fn watch(&mut self, at: usize, ttl: Option<Duration>, now: Instant, random: f64) {
+        let again = LOOK_AGAIN.mul_f64(0.75 + random / 4.0);
+        // Redis keeps a key through the whole millisecond in which it expires.
+        let expires = ttl.map(|ttl| ttl + Duration::from_millis(1));
+        let (sleep, expires) = match expires {
+            Some(left) if left <= again => (left, true),
+            _ => (again, false),
+        };
+        self.head = Head::Watching { at, until: now.saturating_add(sleep), expires };
+    }
+
+    fn pause_behind_push(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
+        let pause = retry::push_pause(self.refusals, fan_out, PUSH_PAUSE_MAX, random);
+        self.pause(now.saturating_add(pause), Ask::MeetingPointFirst)
+    }
+
+    /// Nothing reports changes: it is tried again after a random pause.
+    fn pause_blindly(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
+        self.free_looks = 0;
+        let pause = retry::pause(self.refusals.saturating_sub(1), fan_out, random);
+        self.pause(now.saturating_add(pause), Ask::All)
+    }
+
+    fn pause(&mut self, until: Instant, ask: Ask) -> Step<Id> {
+        self.head = if self.queue.is_empty() { Head::Idle } else { Head::Pausing { until, ask } };
+        Step::Wait
+    }
+}

@@ -46,7 +46,7 @@ pub(crate) fn list(status: &Status) -> String {
         let brief = match &node.state {
             // The line names the holder already.
             NodeHolds::Held { ttl, .. } if majority.is_some() && token(&node.state) == majority => {
-                ttl.map_or_else(|| "held".into(), |ttl| format!("held ({ttl:.1?})"))
+                format!("held{}", brief(*ttl))
             }
             state => held(state),
         };
@@ -71,15 +71,59 @@ pub(crate) fn standing(key: &str, status: &Status) -> String {
     if holder(status).is_none() { list } else { format!("{}: {list}", verdict(key, status)) }
 }
 
-/// Why a lock was refused: by whom, and what each master has.
-pub(crate) fn refusal(key: &str, status: &Status) -> String {
-    let (list, held) = (list(status), format!("{key} is held by another"));
-    match (holder(status), &status.state) {
-        (Some((token, ttl)), _) => format!("{held}: {token}, {}; {list}", left(ttl)),
-        (None, State::Held { ttl, .. }) => format!("{held}: {FOREIGN}, {}; {list}", left(*ttl)),
+/// Why a lock was refused: by whom, and what each master said when it was.
+pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
+    let majority = majority(votes);
+    let one = |vote: &NodeVote| match holder_of(vote) {
+        // The line names the holder already.
+        Some((token, ttl)) if majority.is_none_or(|(of_most, _)| of_most != token) => {
+            format!("{} held by {}{}", vote.node, name(token), brief(ttl))
+        }
+        Some((_, ttl)) => format!("{} held{}", vote.node, brief(ttl)),
+        None => vote.to_string(),
+    };
+    let list = votes.iter().map(one).collect::<Vec<_>>().join(", ");
+    match majority {
+        Some((token, ttl)) => {
+            format!("{key} is held by another: {}, {}; {list}", name(token), left(ttl))
+        }
         // It was released in between, or contenders share the masters.
-        _ => format!("{held}: {list}"),
+        None => format!("{key} is held by another: {list}"),
     }
+}
+
+/// Whose key most masters have, and until when they do: the q-th longest life.
+fn majority(votes: &Votes) -> Option<(Option<&str>, Option<Duration>)> {
+    let quorum = quorum(votes.len());
+    let mut keys: Vec<_> = votes.iter().filter_map(holder_of).collect();
+    let life = |ttl: Option<Duration>| ttl.unwrap_or(Duration::MAX);
+    keys.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(life(b.1).cmp(&life(a.1))));
+    let most = keys.chunk_by(|a, b| a.0 == b.0).find(|same| same.len() >= quorum)?;
+    most.get(quorum - 1).copied()
+}
+
+/// Whose key a master has: a token's, or none's where it is a key of another type. No answer where
+/// the master has none, or did not say whose it is.
+fn holder_of(vote: &NodeVote) -> Option<(Option<&str>, Option<Duration>)> {
+    match &vote.said {
+        Said::Held { token: Some(token), ttl } => {
+            Some((Some(token.as_str()).filter(|token| !is_foreign(token)), *ttl))
+        }
+        _ => None,
+    }
+}
+
+fn name(token: Option<&str>) -> &str {
+    token.unwrap_or(FOREIGN)
+}
+
+fn brief(ttl: Option<Duration>) -> String {
+    ttl.map_or_else(String::new, |ttl| format!(" ({ttl:.1?})"))
+}
+
+/// How many masters are a majority.
+pub(crate) fn quorum(masters: usize) -> usize {
+    masters / 2 + 1
 }
 
 /// One vote with the time it took, where the master itself said so.

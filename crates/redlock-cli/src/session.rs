@@ -126,7 +126,7 @@ impl Session {
         let one =
             |barred: &answers::Barred| format!("{} can't vote: {}", barred.node, barred.cause);
         let why = barred.iter().map(one).collect::<Vec<_>>().join(", ");
-        let spare = left.saturating_sub(quorum(masters));
+        let spare = left.saturating_sub(answers::quorum(masters));
         output::note(&format!("{why}; of {masters} masters {left} are left, {spare} may fail"));
     }
 
@@ -171,11 +171,6 @@ impl Session {
             }
         }
     }
-}
-
-/// How many masters are a majority.
-pub(crate) fn quorum(masters: usize) -> usize {
-    masters / 2 + 1
 }
 
 /// Which master may keep which key, and until when.

@@ -4,16 +4,16 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, Guard, State};
+use redlock_quorum::{AcquireError, Guard};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::answers::{self, Barred};
+use crate::answers::{self, Barred, quorum};
 use crate::args::Patience;
 use crate::duration::Wait;
 use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::output;
-use crate::session::{Session, quorum};
+use crate::session::Session;
 use crate::signals::Signals;
 
 impl Session {
@@ -46,7 +46,7 @@ impl Session {
             Err(error) => error,
         };
         let left = match (wait, error.votes()) {
-            (Wait::For(Duration::ZERO), _) | (_, None) => return Err(self.failure(error).await),
+            (Wait::For(Duration::ZERO), _) | (_, None) => return Err(self.failure(error)),
             (Wait::For(wait), _) => Wait::For(wait.saturating_sub(began.elapsed())),
             (Wait::Forever, _) => Wait::Forever,
         };
@@ -55,10 +55,7 @@ impl Session {
         }
         tokio::select! {
             biased;
-            outcome = self.request(left, max_hold) => match outcome {
-                Ok(guard) => Ok(guard),
-                Err(error) => Err(self.failure(error).await),
-            },
+            outcome = self.request(left, max_hold) => outcome.map_err(|error| self.failure(error)),
             failure = self.watch(wait) => Err(failure),
         }
     }
@@ -113,17 +110,15 @@ impl Session {
         Err(self.explained(Failure::new(UNAVAILABLE, cause)))
     }
 
-    /// The lock was not acquired. A refusal does not name the holder, so that is asked for.
-    async fn failure(&self, error: AcquireError) -> Failure {
-        let AcquireError::Held { votes, .. } = &error else {
-            return self.explained(error.into());
+    /// The lock was not acquired.
+    fn failure(&self, error: AcquireError) -> Failure {
+        let failure = match &error {
+            AcquireError::Held { votes, .. } => {
+                Failure::new(HELD, anyhow!(answers::refusal(&self.key.to_string(), votes)))
+            }
+            _ => error.into(),
         };
-        let (key, status) = (&self.key, self.status().await);
-        let cause = match status.state {
-            State::Free => anyhow!("{key} is held by another: {votes}; it has become free since"),
-            _ => anyhow!(answers::refusal(&key.to_string(), &status)),
-        };
-        self.explained(Failure::new(HELD, cause))
+        self.explained(failure)
     }
 
     /// A second signal does not wait for what the masters answer.

@@ -5,14 +5,14 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anyhow::anyhow;
 use redlock_quorum::{NodeHolds, Status};
 
-use crate::answers;
+use crate::answers::{self, quorum};
 use crate::args::Release;
 use crate::direct::{self, Direct, Found, PATIENCE};
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::masters;
 use crate::output::{self, Forced};
-use crate::session::{Session, quorum};
+use crate::session::Session;
 
 /// A string on one master that is to be deleted, with the value that was looked at.
 struct Target {

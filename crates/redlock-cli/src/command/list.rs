@@ -11,13 +11,13 @@ use anyhow::anyhow;
 use redlock_quorum::{NodeHolds, Resource};
 use serde::Serialize;
 
-use crate::answers;
+use crate::answers::{self, quorum};
 use crate::direct::{self, Direct, Found};
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;
 use crate::masters;
 use crate::output;
-use crate::session::{Session, quorum};
+use crate::session::Session;
 
 /// What `status` prints as JSON when it was given no key.
 #[derive(Serialize)]
@@ -103,7 +103,8 @@ async fn names(
         truncated |= more;
     }
     // The keys that this library keeps for itself are no locks, and no lock has an empty name.
-    let is_internal = |name: &[u8]| name.starts_with(Resource::RESERVED.as_bytes());
+    let reserved = Resource::RESERVED.as_bytes();
+    let is_internal = |name: &[u8]| name.windows(reserved.len()).any(|part| part == reserved);
     names.retain(|name| !is_internal(name) && name.len() > prefix.len());
     truncated |= names.len() > KEYS_MAX;
     Ok((names.into_iter().take(KEYS_MAX).collect(), truncated))
@@ -140,7 +141,7 @@ async fn with_progress<T>(seen: &AtomicUsize, asked: Vec<Asked<T>>) -> Vec<Resul
                 answer = &mut one => break answer,
                 () = tokio::time::sleep(SHOW_AGAIN), if is_terminal => {
                     has_shown = true;
-                    show(&format!("{} keys ...", seen.load(Ordering::Relaxed)));
+                    show(&format!("{} keys searched ...", seen.load(Ordering::Relaxed)));
                 }
             }
         };

@@ -173,8 +173,8 @@ impl Barred {
     }
 }
 
-/// Whether waiting can't cure it: somebody has to change a password, a right, or the list of
-/// masters. What comes and goes by itself (silence, loading, a full memory) is not among these.
+/// Whether waiting can't cure it: a password, a right or the list of masters has to be changed.
+/// What comes and goes by itself (silence, loading, a full memory) is not among these.
 fn is_incurable(cause: &Cause) -> bool {
     let begins = |text: &str, words: &[&str]| words.iter().any(|word| text.starts_with(word));
     match cause {
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_must_change_is_told_from_what_comes_and_goes() {
+    fn what_has_to_be_changed_is_told_apart_from_what_comes_and_goes() {
         let reply = |error: &str| Cause::ErrorReply(error.into());
         for cause in [
             reply("WRONGPASS invalid username-password pair or user is disabled."),

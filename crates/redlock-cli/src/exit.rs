@@ -135,13 +135,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_of_many_lines_is_told_in_one() {
+    fn a_cause_of_many_lines_is_put_on_one() {
         let failure = Failure::usage(anyhow!("a port is taken:\n  see the\tlog"));
         assert_eq!(failure.line(), "redlock: a port is taken: see the log");
     }
 
     #[test]
-    fn a_signal_is_told_as_shells_do() {
+    fn a_signal_is_reported_as_shells_do() {
         assert_eq!(signalled(15), 143);
         assert_eq!(signalled(1_000), 255);
     }

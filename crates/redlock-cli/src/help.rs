@@ -99,7 +99,7 @@ When the lock is lost:
 Examples:
   redlock run backup -- /usr/local/bin/backup --full
   redlock run backup --ttl 10s --kill-after 2s --max-hold 1h -- backup --full
-  redlock run backup -n -E 0 -- backup     # somebody else does it? fine
+  redlock run backup -n -E 0 -- backup     # another host does it? fine
   redlock run counter -- sh -c 'n=$(cat n); echo $((n + 1)) > n'
 
 Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by another,
@@ -131,8 +131,8 @@ Exit codes: 0 extended, 1 not ours, 64 usage, 69 no quorum, 74 cannot print.";
 pub(crate) const RELEASE: &str = "\
 By token, only the lock with this token is released, never another's.
 
-By force, the key is deleted on all masters, whoever holds it, and nothing checks that the holder
-is gone. A holder that still works loses the lock: it notices at its next extension, after a third
+By force, the key is deleted on all masters, no matter who holds it, and nothing checks that
+the holder is gone. A holder that still works loses the lock: it notices at its next extension, after a third
 of its TTL as a rule, and works beside the next holder until then. Look at `status` first; a lock
 whose holder has died ends by itself unless it never expires. What is deleted is said before, and
 asked about on a terminal; elsewhere --yes is needed. A lock that was acquired meanwhile and a key

@@ -157,7 +157,7 @@ pub(crate) fn has_reader() -> bool {
 
 /// One more line for people, on stderr. It never starts with `redlock:`: that is for causes.
 pub(crate) fn note(text: &str) {
-    complain(&format!("note: {text}"));
+    complain(&redact(&format!("note: {text}")));
 }
 
 /// Writes to stderr, a whole text at a time: the lines of commands that run side by side, as

@@ -1,4 +1,4 @@
-//! `redlock release --force`: delete a stuck lock, whoever holds it.
+//! `redlock release --force`: delete a stuck lock, no matter who holds it.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 

@@ -9,10 +9,12 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use redlock_core::{Instant, Verdict};
 
-#[path = "../crates/redlock-quorum/src/tally.rs"]
+#[path = "../crates/redlock-quorum/src/quorum.rs"]
+mod quorum;
+#[path = "../crates/redlock-quorum/src/protocol/tally.rs"]
 #[allow(dead_code, unused, unreachable_pub, reason = "a bench asks less of it than the crate does")]
 mod tally;
-#[path = "../crates/redlock-quorum/src/validity.rs"]
+#[path = "../crates/redlock-quorum/src/protocol/validity.rs"]
 #[allow(dead_code, unused, unreachable_pub, reason = "a bench asks less of it than the crate does")]
 mod validity;
 

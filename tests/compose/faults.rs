@@ -1,6 +1,6 @@
 //! Masters that are dead, silent or out of reach: a minority costs nothing, a majority is told.
 
-use redlock_quorum::{AcquireError, Cause, Said};
+use redlock_quorum::{AcquireError, Cause, Verdict};
 use tokio::time::Instant;
 
 use crate::lab::{
@@ -48,12 +48,12 @@ async fn with_three_masters_killed_there_is_no_quorum_and_the_error_says_who_sai
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     let votes = error.votes().expect("masters were asked");
     for master in &masters[1..4] {
-        assert_eq!(said(votes, *master), Said::Unknown(Cause::ConnectionRefused));
+        assert_eq!(said(votes, *master), Verdict::Unknown(Cause::ConnectionRefused));
         let told = master.node() + " connection refused";
         assert!(error.to_string().contains(&told), "{error}");
     }
     for master in [masters[0], masters[4]] {
-        assert_eq!(said(votes, master), Said::Granted, "{error}");
+        assert_eq!(said(votes, master), Verdict::Granted, "{error}");
     }
     heal(dead);
     leaves_nothing(redlock, &masters, "three-killed").await;
@@ -71,7 +71,7 @@ async fn a_paused_master_is_not_waited_for_and_what_reaches_it_late_is_cleaned_u
     guard.release().await.unwrap();
     assert!(started.elapsed() < NODE_TIMEOUT, "the paused master was waited for");
     // It was asked, and will find the request when it goes on.
-    assert_eq!(said(&votes, masters[2]), Said::Pending, "{votes}");
+    assert_eq!(said(&votes, masters[2]), Verdict::Pending, "{votes}");
     silent.heal();
     leaves_nothing(redlock, &masters, "paused").await;
 }

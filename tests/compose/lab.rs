@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_quorum::{AcquireError, Guard, NodeHolds, Redlock, RedlockBuilder, Said, Votes};
+use redlock_quorum::{AcquireError, Guard, Redlock, RedlockBuilder, Verdict, Votes};
 use tokio::time::{Instant, sleep};
 
 use crate::masters::{Master, Masters};
@@ -51,7 +51,7 @@ pub(crate) async fn reach_all(redlock: &Redlock) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let status = redlock.status("reached").await;
-        if status.nodes.iter().all(|node| node.state == NodeHolds::Free) {
+        if status.nodes.iter().all(|node| node.verdict == Verdict::Free) {
             return;
         }
         assert!(Instant::now() < deadline, "not every master is reached: {status:?}");
@@ -84,7 +84,7 @@ pub(crate) async fn assert_taken(redlock: &Redlock, key: &str) {
 }
 
 /// What one master said.
-pub(crate) fn said(votes: &Votes, master: Master) -> Said {
+pub(crate) fn said(votes: &Votes, master: Master) -> Verdict {
     let vote = votes.iter().find(|vote| *vote.node == *master.node());
-    vote.expect("every master has a vote").said.clone()
+    vote.expect("every master has a vote").verdict.clone()
 }

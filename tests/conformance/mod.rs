@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Answer, Ballot, Instant, Node, Op, Token, Verdict, Vote, VoteSlot};
+use redlock_core::{
+    Answer, Events, Instant, Node, NodeEvent, Op, Sink, Token, Verdict, Vote, VoteSlot,
+};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::backend::Backend;
@@ -16,29 +19,50 @@ const LONG: u64 = 60_000;
 /// Longer than any answer takes, in virtual time and in real time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-struct Urn(UnboundedSender<Vote>);
+/// What the node casts and reports goes to the test. A test that has failed does not listen.
+struct Report {
+    votes: UnboundedSender<Vote>,
+    events: UnboundedSender<NodeEvent>,
+}
 
-impl Ballot for Urn {
-    fn cast(self: Arc<Self>, vote: Vote) {
-        // A test that has failed does not listen any more.
-        let _ = self.0.send(vote);
+impl Sink for Report {
+    fn vote(&self, vote: Vote) {
+        let _ = self.votes.send(vote);
+    }
+
+    fn event(&self, _master: usize, event: NodeEvent) {
+        let _ = self.events.send(event);
     }
 }
 
 struct Asker {
     node: Arc<dyn Node>,
-    urn: Arc<Urn>,
+    sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
+    events: UnboundedReceiver<NodeEvent>,
+    driving: Option<JoinHandle<()>>,
 }
 
 impl Asker {
-    fn new(backend: &Backend) -> Self {
-        let (urn, votes) = unbounded_channel();
-        Self { node: backend.node(), urn: Arc::new(Urn(urn)), votes }
+    /// Drives the node, and waits until it is connected.
+    async fn new(backend: &Backend) -> Self {
+        let (to_votes, votes) = unbounded_channel();
+        let (to_events, events) = unbounded_channel();
+        let sink = Arc::new(Report { votes: to_votes, events: to_events });
+        let node = backend.node();
+        let driving = node.clone().drive(Events::new(sink.clone(), 0)).map(tokio::spawn);
+        let mut asker = Self { node, sink, votes, events, driving };
+        let event = asker.event().await;
+        assert!(matches!(event, NodeEvent::Up(_)), "{event:?}");
+        asker
     }
 
-    fn submit(&self, attempt: u32, op: Op) {
-        self.node.submit(op, VoteSlot::new(self.urn.clone(), 0, attempt, Instant::ORIGIN));
+    async fn event(&mut self) -> NodeEvent {
+        timeout(PATIENCE, self.events.recv()).await.expect("an event in time").expect("an event")
+    }
+
+    fn submit(&self, ticket: u128, op: Op) {
+        self.node.submit(op, VoteSlot::new(self.sink.clone(), 0, ticket, Instant::ORIGIN));
     }
 
     async fn vote(&mut self) -> Vote {
@@ -68,12 +92,41 @@ impl Asker {
 
     /// What is left of the key's life.
     async fn left(&mut self) -> Duration {
-        self.inspect().await.ttl.expect("the key is there and expires")
+        holder(&self.inspect().await).1.expect("the key expires")
+    }
+
+    async fn assert_free(&mut self) {
+        assert_eq!(self.inspect().await, Answer::new(Verdict::Free));
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        if let Some(driving) = &self.driving {
+            driving.abort();
+        }
+    }
+}
+
+/// The value of a key that is held, and how long it still lives.
+fn holder(answer: &Answer) -> (Option<&str>, Option<Duration>) {
+    match &answer.verdict {
+        Verdict::Held { token, ttl } => (token.as_deref(), *ttl),
+        verdict => panic!("the key should be held: {verdict:?}"),
     }
 }
 
 fn held_by(token: &Token, answer: &Answer) -> bool {
-    answer.holder.as_deref() == Some(token.as_str().as_bytes())
+    holder(answer).0 == Some(token.as_str())
+}
+
+/// The answer to an acquire that came second.
+fn taken() -> Answer {
+    Answer::new(Verdict::HELD)
+}
+
+fn not_ours() -> Answer {
+    Answer::new(Verdict::NotOurs)
 }
 
 fn tokens() -> (Token, Token) {
@@ -83,28 +136,28 @@ fn tokens() -> (Token, Token) {
 #[tokio::test]
 async fn acquire_grants_a_key_once_whoever_asks_again() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     assert_eq!(node.acquire(&ours, LONG).await, Answer::granted());
-    assert_eq!(node.acquire(&theirs, LONG).await, Answer::refused());
-    assert_eq!(node.acquire(&ours, LONG).await, Answer::refused(), "the same token is no key");
+    assert_eq!(node.acquire(&theirs, LONG).await, taken());
+    assert_eq!(node.acquire(&ours, LONG).await, taken(), "the same token is no key");
     assert!(held_by(&ours, &node.inspect().await));
 }
 
 #[tokio::test]
 async fn acquire_refuses_a_key_that_a_stranger_has_set() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     backend.put(KEY, theirs.as_str().as_bytes(), LONG).await;
-    assert_eq!(node.acquire(&ours, LONG).await, Answer::refused());
+    assert_eq!(node.acquire(&ours, LONG).await, taken());
     assert!(held_by(&theirs, &node.inspect().await));
 }
 
 #[tokio::test]
 async fn extend_gives_a_key_of_ours_more_time() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
     node.acquire(&ours, LONG).await;
     assert_eq!(node.extend(&ours, 2 * LONG).await, Answer::granted());
@@ -114,7 +167,7 @@ async fn extend_gives_a_key_of_ours_more_time() {
 #[tokio::test]
 async fn extend_never_shortens() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
     node.acquire(&ours, 2 * LONG).await;
     assert_eq!(node.extend(&ours, LONG).await, Answer::granted());
@@ -124,99 +177,114 @@ async fn extend_never_shortens() {
 #[tokio::test]
 async fn extend_refuses_a_missing_key_and_makes_none() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
-    assert_eq!(node.extend(&ours, LONG).await, Answer::refused());
-    assert_eq!(node.inspect().await, Answer::granted());
+    assert_eq!(node.extend(&ours, LONG).await, not_ours());
+    node.assert_free().await;
 }
 
 #[tokio::test]
-async fn extend_refuses_another_s_key_and_tells_holder_and_ttl() {
+async fn extend_refuses_another_s_key_and_shows_holder_and_ttl() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     node.acquire(&theirs, LONG).await;
     let answer = node.extend(&ours, 2 * LONG).await;
-    assert_eq!(answer.verdict, Verdict::Refused);
     assert!(held_by(&theirs, &answer), "{answer:?}");
-    let left = answer.ttl.expect("the key expires");
+    let left = holder(&answer).1.expect("the key expires");
     assert!(left <= Duration::from_millis(LONG) && left > Duration::ZERO, "{left:?}");
     assert!(node.left().await <= Duration::from_millis(LONG), "it gave the other more time");
 }
 
 #[tokio::test]
+async fn a_key_of_another_type_is_another_s_and_has_no_value() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let (ours, _) = tokens();
+    backend.put_other_type(KEY, LONG).await;
+    assert_eq!(node.acquire(&ours, LONG).await, taken());
+    assert_eq!(node.release(&ours).await, not_ours());
+    for answer in [node.inspect().await, node.extend(&ours, 2 * LONG).await] {
+        let (value, left) = holder(&answer);
+        assert_eq!(value, None);
+        let left = left.expect("the key expires");
+        assert!(left <= Duration::from_millis(LONG) && left > Duration::ZERO, "{left:?}");
+    }
+}
+
+#[tokio::test]
 async fn release_deletes_a_key_of_ours() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     node.acquire(&ours, LONG).await;
     assert_eq!(node.release(&ours).await, Answer::granted());
-    assert_eq!(node.release(&ours).await, Answer::refused());
+    assert_eq!(node.release(&ours).await, not_ours());
     assert_eq!(node.acquire(&theirs, LONG).await, Answer::granted());
 }
 
 #[tokio::test]
 async fn release_leaves_what_is_not_ours() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
-    assert_eq!(node.release(&ours).await, Answer::refused());
+    assert_eq!(node.release(&ours).await, not_ours());
     node.acquire(&theirs, LONG).await;
-    assert_eq!(node.release(&ours).await, Answer::refused());
+    assert_eq!(node.release(&ours).await, not_ours());
     assert!(held_by(&theirs, &node.inspect().await));
 }
 
 #[tokio::test]
-async fn inspect_tells_a_free_key_from_a_held_one() {
+async fn inspect_distinguishes_a_free_key_from_a_held_one() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
-    assert_eq!(node.inspect().await, Answer::granted());
+    node.assert_free().await;
     node.acquire(&ours, LONG).await;
     let answer = node.inspect().await;
-    assert_eq!(answer.verdict, Verdict::Refused);
     assert!(held_by(&ours, &answer), "{answer:?}");
-    let left = answer.ttl.expect("the key expires");
+    let left = holder(&answer).1.expect("the key expires");
     assert!(left <= Duration::from_millis(LONG) && left > Duration::ZERO, "{left:?}");
 }
 
 #[tokio::test]
-async fn a_long_value_is_told_cut_at_512_bytes() {
+async fn a_long_value_is_shown_cut_at_512_bytes() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     backend.put(KEY, &[b'x'; 600], LONG).await;
-    assert_eq!(node.inspect().await.holder, Some(vec![b'x'; 512]));
-    assert_eq!(node.extend(&Token::random(None), LONG).await.holder, Some(vec![b'x'; 512]));
+    let cut = "x".repeat(512);
+    assert_eq!(holder(&node.inspect().await).0, Some(&*cut));
+    assert_eq!(holder(&node.extend(&Token::random(None), LONG).await).0, Some(&*cut));
 }
 
 #[tokio::test]
 async fn a_key_is_there_for_its_life_and_gone_after_it() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     node.acquire(&ours, 400).await;
     backend.pass(Duration::from_millis(100)).await;
     assert!(held_by(&ours, &node.inspect().await));
     backend.pass(Duration::from_millis(310)).await;
-    assert_eq!(node.inspect().await, Answer::granted());
-    assert_eq!(node.extend(&ours, LONG).await, Answer::refused());
-    assert_eq!(node.release(&ours).await, Answer::refused());
+    node.assert_free().await;
+    assert_eq!(node.extend(&ours, LONG).await, not_ours());
+    assert_eq!(node.release(&ours).await, not_ours());
     assert_eq!(node.acquire(&theirs, LONG).await, Answer::granted());
 }
 
 #[tokio::test]
 async fn a_life_of_nothing_is_an_error_and_sets_no_key() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let answer = node.acquire(&Token::random(None), 0).await;
     assert!(matches!(answer.verdict, Verdict::Unknown(_)), "{answer:?}");
-    assert_eq!(node.inspect().await, Answer::granted());
+    node.assert_free().await;
 }
 
 #[tokio::test]
 async fn any_bytes_up_to_512_make_a_key() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     let (ours, _) = tokens();
     let names = [b"\r\n$3\r\n".to_vec(), vec![0], vec![0xff; 512], b"{a} b\tc".to_vec()];
     for name in &names {
@@ -233,15 +301,52 @@ async fn any_bytes_up_to_512_make_a_key() {
 #[tokio::test]
 async fn requests_are_carried_out_and_answered_in_the_order_of_submission() {
     let backend = Backend::start().await;
-    let mut node = Asker::new(&backend);
+    let mut node = Asker::new(&backend).await;
     for round in 0..100 {
         let (ours, _) = tokens();
         node.submit(2 * round, Op::acquire(KEY, ours.clone(), LONG));
         node.submit(2 * round + 1, Op::release(KEY, ours));
     }
-    for attempt in 0..200 {
+    for ticket in 0..200 {
         let vote = node.vote().await;
-        assert_eq!((vote.attempt, vote.answer), (attempt, Answer::granted()));
+        assert_eq!((vote.ticket, vote.answer), (ticket, Answer::granted()));
     }
-    assert_eq!(node.inspect().await, Answer::granted(), "nothing is left");
+    node.assert_free().await;
+}
+
+#[tokio::test]
+async fn a_watch_answers_as_an_inspection_and_its_next_change_is_reported_once() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let (ours, theirs) = tokens();
+    let changed = NodeEvent::KeyChanged(KEY.into());
+    // A key that is not there yet is watched, too; and whoever changes it, it is reported.
+    assert_eq!(node.ask(Op::watch(KEY)).await, Answer::new(Verdict::Free));
+    backend.put(KEY, theirs.as_str().as_bytes(), LONG).await;
+    assert_eq!(node.event().await, changed);
+    assert!(held_by(&theirs, &node.ask(Op::watch(KEY)).await));
+    assert_eq!(node.acquire(&ours, LONG).await, taken(), "a refusal changes nothing");
+    assert_eq!(node.extend(&theirs, 2 * LONG).await, Answer::granted());
+    assert_eq!(node.event().await, changed);
+
+    // One watch is one report, and an inspection is none.
+    node.inspect().await;
+    assert_eq!(node.release(&theirs).await, Answer::granted());
+    assert_eq!(node.ask(Op::watch(KEY)).await, Answer::new(Verdict::Free));
+    assert_eq!(node.acquire(&ours, LONG).await, Answer::granted());
+    assert_eq!(node.event().await, changed);
+    assert!(held_by(&ours, &node.ask(Op::watch(KEY)).await));
+    assert_eq!(node.release(&ours).await, Answer::granted());
+    assert_eq!(node.event().await, changed);
+    node.inspect().await;
+    assert!(node.events.try_recv().is_err(), "more was reported than was watched");
+}
+
+#[tokio::test]
+async fn the_loss_of_all_keys_is_reported_though_none_is_watched() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    backend.flush().await;
+    assert_eq!(node.event().await, NodeEvent::DataLost);
+    node.assert_free().await;
 }

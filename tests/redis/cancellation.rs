@@ -10,8 +10,8 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::lab::{
-    calls, eventually, hasty, in_time, masters, ms, no_key_is_left, patient, secs, urls_of, value,
-    warm_up,
+    again, calls, eventually, hasty, in_time, masters, ms, no_key_is_left, patient, secs, urls_of,
+    value, warm_up,
 };
 
 /// How many turns a future is given at most: more than it takes on healthy masters.
@@ -182,7 +182,7 @@ async fn a_resumption_dropped_anywhere_leaves_the_lease_or_releases_it() {
     let mut ended = 0;
     for turns in 0..TURNS {
         let lease = redlock.lock(format!("resumed:{turns}")).await.unwrap().into_lease();
-        let resumed = dropped_after(turns, redlock.resume(lease.clone())).await;
+        let resumed = dropped_after(turns, redlock.resume(again(&lease))).await;
         ended += usize::from(resumed.is_some_and(|resumed| resumed.is_ok()));
         match in_time(redlock.release(lease)).await {
             Ok(()) | Err(ReleaseError::NotOurs { .. }) => {}

@@ -4,7 +4,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use redlock_quorum::{Guard, NodeVote, Redlock, RedlockBuilder, Said, Votes};
+use redlock_quorum::{Guard, NodeVote, Redlock, RedlockBuilder, Verdict, Votes};
 use redlock_testkit::{FaultProxy, RedisServer, RedisServers};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -128,12 +128,20 @@ pub(crate) async fn warm_up(redlock: &Redlock, servers: &[RedisServer]) {
 }
 
 /// What one master said.
-pub(crate) fn said<'a>(votes: &'a Votes, name: &str) -> &'a Said {
+pub(crate) fn said<'a>(votes: &'a Votes, name: &str) -> &'a Verdict {
     let vote = votes.iter().find(|vote: &&NodeVote| &*vote.node == name);
-    &vote.expect("every master has a vote").said
+    &vote.expect("every master has a vote").verdict
 }
 
 /// How many masters said nothing that counts.
 pub(crate) fn unknown(votes: &Votes) -> usize {
-    votes.iter().filter(|vote| matches!(vote.said, Said::Unknown(_) | Said::Pending)).count()
+    votes
+        .iter()
+        .filter(|vote| matches!(vote.verdict, Verdict::Unknown(_) | Verdict::Pending))
+        .count()
+}
+
+/// The same lease once more, as a text that was read twice makes it.
+pub(crate) fn again(lease: &redlock_quorum::Lease) -> redlock_quorum::Lease {
+    redlock_quorum::Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl).unwrap()
 }

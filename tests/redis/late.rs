@@ -1,6 +1,6 @@
 //! Answers that come too late, and leases that have lapsed: neither makes a holder.
 
-use redlock_quorum::{AcquireError, Ended, Redlock, Why};
+use redlock_quorum::{AcquireError, Ended, LostReason, Redlock};
 use redlock_testkit::{Direction, FaultProxy, RedisServers};
 use tokio::time::sleep;
 
@@ -83,11 +83,11 @@ async fn a_lapsed_guard_stays_lapsed_and_its_keys_are_left_to_expire() {
     let guard = redlock.lock("lapsed").ttl(ms(600)).await.unwrap();
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::Both));
     let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("nobody released it") };
-    assert_eq!(lost.why, Why::Lapsed);
+    assert_eq!(lost.reason, LostReason::NotExtended);
     assert!(!guard.is_held());
     proxies.iter().for_each(|proxy| proxy.heal());
     never("a guard that is revived", || guard.is_held()).await;
-    assert_eq!(guard.check().unwrap_err().why, Why::Lapsed);
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::NotExtended);
     // The guard still lives, so nothing but their expiry can have removed them.
     no_key_is_left(&servers).await;
     assert!(!guard.is_held());

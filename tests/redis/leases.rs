@@ -1,11 +1,11 @@
 //! Leases as data: handed from one handle to another, forgotten, taken up again.
 
-use redlock_quorum::{Lease, Said};
+use redlock_quorum::{Lease, Verdict};
 use redlock_testkit::Direction;
 
 use crate::lab::{
-    calls, everywhere, hasty, masters, never, no_key_is_left, patient, pttl, said, secs, urls_of,
-    value, warm_up,
+    again, calls, everywhere, hasty, masters, never, no_key_is_left, patient, pttl, said, secs,
+    urls_of, value, warm_up,
 };
 
 #[tokio::test]
@@ -40,7 +40,7 @@ async fn a_lease_that_was_released_is_not_taken_up() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let lease = redlock.lock("over").await.unwrap().into_lease();
-    redlock.release(lease.clone()).await.unwrap();
+    redlock.release(again(&lease)).await.unwrap();
     no_key_is_left(&servers).await;
     redlock.resume(lease).await.unwrap_err();
     never("it is set again", || value(&servers[0], "over").is_some()).await;
@@ -75,7 +75,7 @@ async fn a_lease_taken_up_is_released_on_masters_that_were_away_then() {
     let second = hasty(urls_of(&proxies)).build().unwrap();
     let guard = second.resume(lease).await.unwrap();
     let away = said(&guard.votes(), &proxies[2].name()).clone();
-    assert!(matches!(away, Said::Unknown(_)), "{away}");
+    assert!(matches!(away, Verdict::Unknown(_)), "{away}");
     guard.release().await.unwrap();
     proxies[2].refuse(false);
     no_key_is_left(&servers).await;
@@ -89,7 +89,7 @@ async fn a_lease_is_not_taken_up_where_no_quorum_confirms_it() {
     warm_up(&redlock, &servers).await;
     let lease = everywhere(&redlock, "unproved").await.into_lease();
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToServer));
-    let refused = redlock.resume(lease.clone()).await.unwrap_err();
+    let refused = redlock.resume(again(&lease)).await.unwrap_err();
     assert!(refused.to_string().contains("no quorum to extend"), "{refused}");
     proxies.iter().for_each(|proxy| proxy.heal());
     redlock.resume(lease).await.unwrap().release().await.unwrap();

@@ -7,6 +7,7 @@ mod backend;
 mod cancellation;
 #[path = "../conformance/mod.rs"]
 mod conformance;
+mod connections;
 mod dead_masters;
 mod exclusion;
 mod keeper;

@@ -1,6 +1,6 @@
 //! Masters that answer, and not as they should.
 
-use redlock_quorum::{AcquireError, Redlock, Said};
+use redlock_quorum::{AcquireError, Redlock, Verdict};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 use crate::lab::{
@@ -10,7 +10,7 @@ use crate::lab::{
 
 fn unknown_at(guard: &redlock_quorum::Guard, server: &RedisServer) -> String {
     match said(&guard.votes(), &server.name()) {
-        Said::Unknown(cause) => cause.to_string(),
+        Verdict::Unknown(cause) => cause.to_string(),
         said => panic!("{said}"),
     }
 }

@@ -1,6 +1,6 @@
 //! The end of a handle: what it waits for, what it tells, and what becomes of its locks.
 
-use redlock_quorum::{AcquireError, Ended, ExtendError, Why};
+use redlock_quorum::{AcquireError, Ended, ExtendError, LostReason};
 use redlock_testkit::{Direction, RedisServer};
 use tokio::time::Instant;
 
@@ -34,9 +34,9 @@ async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
     let start = Instant::now();
     let unreleased = in_time(redlock.shutdown(ms(500))).await.unwrap_err();
     assert!(start.elapsed() >= ms(500), "it did not wait for them");
-    let nodes: Vec<_> = unreleased.owed().iter().map(|owed| owed.node.clone()).collect();
+    let nodes: Vec<_> = unreleased.keys().iter().map(|owed| owed.node.clone()).collect();
     assert_eq!(nodes, [servers[1].name(), servers[4].name()]);
-    for owed in unreleased.owed() {
+    for owed in unreleased.keys() {
         assert_eq!(owed.resource.as_bytes(), b"kept");
         assert!(secs(25) < owed.within && owed.within <= secs(33), "{:?}", owed.within);
     }
@@ -56,7 +56,7 @@ async fn closing_tells_the_longest_life_a_key_was_given() {
     servers[3].pause().unwrap();
     guard.release().await.unwrap();
     let unreleased = in_time(redlock.shutdown(ms(100))).await.unwrap_err();
-    assert!(unreleased.owed()[0].within > secs(50), "{unreleased}");
+    assert!(unreleased.keys()[0].within > secs(50), "{unreleased}");
     servers[3].resume().unwrap();
 }
 
@@ -85,10 +85,10 @@ async fn a_lock_that_is_held_is_lost_and_its_keys_are_told() {
     let guard = everywhere(&redlock, "held").await;
     let lost = guard.lost();
     let unreleased = in_time(redlock.shutdown(secs(5))).await.unwrap_err();
-    assert_eq!(unreleased.owed().len(), 5, "{unreleased}");
+    assert_eq!(unreleased.keys().len(), 5, "{unreleased}");
     let Ended::Lost(lost) = in_time(lost).await else { panic!("nobody released it") };
-    assert_eq!(lost.why, Why::Shutdown);
-    assert_eq!(guard.check().unwrap_err().why, Why::Shutdown);
+    assert_eq!(lost.reason, LostReason::Shutdown);
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::Shutdown);
     let refused = guard.extend(secs(30)).await.unwrap_err();
     let ExtendError::Lost(_) = refused else { panic!("{refused}") };
     assert!(in_time(guard.release()).await.is_err(), "there is nobody to release it");

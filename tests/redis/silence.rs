@@ -1,6 +1,6 @@
 //! Acquires that were given up because masters were silent, and masters that come back.
 
-use redlock_quorum::{AcquireError, NodeHolds, Redlock};
+use redlock_quorum::{AcquireError, Redlock, Verdict};
 use redlock_testkit::{RedisServer, RedisServers};
 
 use crate::lab::{calls, eventually, hasty, in_time, masters, ms, no_key_is_left, warm_up};
@@ -17,8 +17,8 @@ async fn connections_are_given_up(redlock: &Redlock, count: usize) {
     let given_up = async {
         loop {
             let status = redlock.status("given up").await;
-            let known = |node: &&redlock_quorum::NodeStatus| {
-                matches!(node.state, NodeHolds::Unknown(_)) && node.latency.is_some()
+            let known = |node: &&redlock_quorum::NodeVote| {
+                matches!(node.verdict, Verdict::Unknown(_)) && node.latency.is_some()
             };
             if status.nodes.iter().filter(known).count() == count {
                 return;

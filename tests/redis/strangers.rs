@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use redlock_quorum::{AcquireError, ExtendError, NodeHolds, ReleaseError, Said, State};
+use redlock_quorum::{AcquireError, ExtendError, ReleaseError, State, Verdict};
 use redlock_testkit::RedisServer;
 
 use crate::lab::{
-    eventually, everywhere, in_time, masters, ms, no_key_is_left, patient, pttl, said, secs, value,
-    warm_up,
+    again, eventually, everywhere, in_time, masters, ms, no_key_is_left, patient, pttl, said, secs,
+    value, warm_up,
 };
 
 const STRANGER: &str = "another client's token";
@@ -29,7 +29,7 @@ async fn a_lock_that_another_holds_is_refused_with_his_token_and_what_is_left() 
     let AcquireError::Held { votes, .. } = &refused else { panic!("{refused}") };
     let mut told = 0;
     for vote in votes {
-        if let Said::Held { token: Some(token), ttl: Some(ttl) } = &vote.said {
+        if let Verdict::Held { token: Some(token), ttl: Some(ttl) } = &vote.verdict {
             assert_eq!(token, STRANGER);
             assert!(secs(10) < *ttl && *ttl <= secs(20), "{ttl:?}");
             told += 1;
@@ -39,7 +39,7 @@ async fn a_lock_that_another_holds_is_refused_with_his_token_and_what_is_left() 
     let status = redlock.status("taken").await;
     let State::Held { token, .. } = &status.state else { panic!("{status:?}") };
     assert_eq!(token, STRANGER);
-    assert!(status.nodes.iter().all(|node| matches!(node.state, NodeHolds::Held { .. })));
+    assert!(status.nodes.iter().all(|node| matches!(node.verdict, Verdict::Held { .. })));
     assert!(servers.iter().all(|server| is_strangers(server, "taken")));
 }
 
@@ -62,7 +62,7 @@ async fn the_keeper_and_the_release_leave_a_strangers_key_alone() {
     guard.extend(ms(900)).await.unwrap();
     let said_by = |server: &RedisServer| said(&guard.votes(), &server.name()).clone();
     assert!(
-        matches!(said_by(&servers[0]), Said::Held { token: Some(token), .. } if token == STRANGER)
+        matches!(said_by(&servers[0]), Verdict::Held { token: Some(token), .. } if token == STRANGER)
     );
     guard.release().await.unwrap();
     eventually("ours are gone", || {
@@ -81,7 +81,7 @@ async fn a_lease_that_a_stranger_has_taken_is_neither_resumed_nor_released() {
     let redlock = patient(servers.urls()).build().unwrap();
     let lease = everywhere(&redlock, "handed on").await.into_lease();
     servers.iter().for_each(|server| take(server, "handed on", "20000"));
-    let refused = redlock.resume(lease.clone()).await.unwrap_err();
+    let refused = redlock.resume(again(&lease)).await.unwrap_err();
     let ExtendError::NotOurs { .. } = refused else { panic!("{refused}") };
     let refused = redlock.release(lease).await.unwrap_err();
     let ReleaseError::NotOurs { .. } = refused else { panic!("{refused}") };
@@ -109,7 +109,7 @@ async fn a_key_of_our_own_from_before_counts_for_nobody_and_blocks_one_master_fo
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
     warm_up(&redlock, &servers).await;
     let lease = redlock.lock("ours").await.unwrap().into_lease();
-    redlock.release(lease.clone()).await.unwrap();
+    redlock.release(again(&lease)).await.unwrap();
     no_key_is_left(&servers).await;
     let late = lease.token.to_string();
     servers[2].command(&["SET", "ours", &late, "NX", "PX", "2500"]).unwrap();

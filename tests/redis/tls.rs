@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use redlock_quorum::{AcquireError, Cause, Said, Tls};
+use redlock_quorum::{AcquireError, Cause, Tls, Verdict};
 use redlock_testkit::{RedisServer, ServerOptions};
 
 use crate::lab::patient;
@@ -90,8 +90,8 @@ async fn a_server_whose_ca_is_not_trusted_gets_nothing() {
     let redlock = patient(urls(&servers)).tls(Tls::new().ca(other.ca.as_str())).build().unwrap();
     let error = redlock.try_lock("a").await.unwrap_err();
     let AcquireError::NoQuorum { votes, .. } = &error else { panic!("{error}") };
-    let said = &votes.iter().next().unwrap().said;
-    let Said::Unknown(Cause::NotConnected(why)) = said else { panic!("{said}") };
+    let said = &votes.iter().next().unwrap().verdict;
+    let Verdict::Unknown(Cause::NotConnected(why)) = said else { panic!("{said}") };
     assert!(why.contains("certificate"), "{why}");
 }
 

@@ -99,3 +99,8 @@ pub(crate) fn partition(masters: &[Arc<SimNode>]) {
 pub(crate) fn heal(masters: &[Arc<SimNode>]) {
     masters.iter().for_each(|master| master.heal());
 }
+
+/// The same lease once more, as a text that was read twice makes it.
+pub(crate) fn again(lease: &redlock_quorum::Lease) -> redlock_quorum::Lease {
+    redlock_quorum::Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl).unwrap()
+}

@@ -29,4 +29,14 @@ impl Backend {
     pub(crate) async fn put(&self, key: &[u8], value: &[u8], px: u64) {
         self.master.put(key, value, px);
     }
+
+    /// Sets a key that is no string.
+    pub(crate) async fn put_other_type(&self, key: &[u8], px: u64) {
+        self.master.put_other_type(key, px);
+    }
+
+    /// Deletes all keys.
+    pub(crate) async fn flush(&self) {
+        self.master.flush();
+    }
 }

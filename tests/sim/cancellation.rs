@@ -9,7 +9,9 @@ use redlock_quorum::Redlock;
 use redlock_testkit::SimNodes;
 use tokio::time::{sleep, timeout};
 
-use crate::arena::{NODE_TIMEOUT, RESOURCE, copies, handle, heal, let_go, ms, settle, until_free};
+use crate::arena::{
+    NODE_TIMEOUT, RESOURCE, again, copies, handle, heal, let_go, ms, settle, until_free,
+};
 
 /// So long that no key goes away by itself in these tests.
 const LONG: Duration = Duration::from_secs(60);
@@ -143,7 +145,7 @@ async fn a_resumption_that_is_dropped_takes_nothing_from_the_lease_or_releases_i
     for millis in 0..40 {
         let (masters, redlock) = troubled(millis);
         let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
-        drop(timeout(ms(millis), redlock.resume(lease.clone())).await);
+        drop(timeout(ms(millis), redlock.resume(again(&lease))).await);
         settle().await;
         // What it was released by is either its drop here or nobody.
         let left = copies(&masters);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_quorum::{AcquireError, Ended, Redlock, Why};
+use redlock_quorum::{AcquireError, Ended, LostReason, Redlock};
 use redlock_testkit::SimNodes;
 use tokio::time::{advance, sleep, timeout};
 
@@ -37,8 +37,8 @@ async fn a_lease_lapses_exactly_when_its_validity_is_over() {
     assert_eq!(guard.check(), Ok(()));
     advance(Duration::from_nanos(1)).await;
     assert_eq!((guard.remaining(), guard.is_held()), (Duration::ZERO, false));
-    assert_eq!(guard.check().unwrap_err().why, Why::Lapsed);
-    assert!(matches!(lost.await, Ended::Lost(lost) if lost.why == Why::Lapsed));
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::NotExtended);
+    assert!(matches!(lost.await, Ended::Lost(lost) if lost.reason == LostReason::NotExtended));
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ async fn a_guard_is_never_revived_by_extensions_that_arrive_late() {
     assert!(masters.iter().any(|master| count(master, is_extend) > 0), "some came late");
     for _ in 0..30 {
         assert!(!guard.is_held() && guard.remaining() == Duration::ZERO);
-        assert_eq!(guard.check().unwrap_err().why, Why::Lapsed);
+        assert_eq!(guard.check().unwrap_err().reason, LostReason::NotExtended);
         sleep(ms(100)).await;
     }
     assert!(matches!(ended(&guard).await, Ended::Lost(_)));
@@ -141,7 +141,7 @@ async fn a_confirmation_at_the_very_deadline_is_too_late() {
     assert_eq!(guard.remaining(), ms(38));
     sleep(ms(200)).await;
     assert!(!guard.is_held());
-    assert_eq!(guard.check().unwrap_err().why, Why::Lapsed);
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::NotExtended);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use redlock_core::{Instant, Verb};
-use redlock_quorum::{AcquireError, Guard, Redlock, Said, Why};
+use redlock_quorum::{AcquireError, Guard, LostReason, Redlock, Verdict};
 use redlock_testkit::{Fault, History, Nemesis, SimNodes, check};
 use tokio::time::sleep;
 
@@ -78,8 +78,8 @@ async fn stopped_masters_of_a_minority_cost_no_time_at_all() {
     let begin = masters.clock().now();
     let guard = redlock.lock(RESOURCE).await.unwrap();
     assert_eq!(masters.clock().now(), begin, "the majority is not kept waiting");
-    let said: Vec<_> = guard.votes().iter().map(|vote| vote.said.clone()).collect();
-    assert_eq!(&said[..2], [Said::Pending, Said::Pending]);
+    let said: Vec<_> = guard.votes().iter().map(|vote| vote.verdict.clone()).collect();
+    assert_eq!(&said[..2], [Verdict::Pending, Verdict::Pending]);
     guard.release().await.unwrap();
     assert_eq!(masters.clock().now(), begin);
     let_go(&masters[..2]);
@@ -123,7 +123,8 @@ async fn a_client_cut_off_from_a_majority_fails_cleanly_and_another_goes_on() {
     let other = handle(&masters.another_client()).build().unwrap();
     partition(&masters[..3]);
     let error = redlock.try_lock(RESOURCE).await.unwrap_err();
-    let causes: Vec<_> = error.votes().unwrap().iter().map(|vote| vote.said.to_string()).collect();
+    let causes: Vec<_> =
+        error.votes().unwrap().iter().map(|vote| vote.verdict.to_string()).collect();
     assert_eq!(&causes[..3], ["connection closed"; 3]);
     let guard = other.lock(RESOURCE).await.unwrap();
     heal(&masters[..3]);
@@ -203,7 +204,7 @@ async fn a_master_turned_replica_does_not_count_for_a_lease_any_more() {
     let error = Some("READONLY You can't write against a read only replica.");
     masters[..3].iter().for_each(|master| master.error_replies(error));
     sleep(TTL / 2).await;
-    assert_eq!(guard.check().unwrap_err().why, Why::NotOurs);
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::NotOurs);
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,7 +273,7 @@ async fn a_restart_without_data_is_told_to_a_holder_that_is_connected() {
         let duel = Duel::begin(without).await;
         duel.masters[2..2 + broken].iter().for_each(|master| master.crash_and_restart(false));
         settle().await;
-        assert_eq!(duel.guard.check().unwrap_err().why, Why::NotOurs);
+        assert_eq!(duel.guard.check().unwrap_err().reason, LostReason::DataLost);
     }
 }
 

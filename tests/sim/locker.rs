@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Answer, Ballot, Clock, Instant, Node, Op, Token, Ttl, Verdict, Vote, VoteSlot};
+use redlock_core::{
+    Answer, Clock, Instant, Node, NodeEvent, Op, Sink, Token, Ttl, Verdict, Vote, VoteSlot,
+};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::{sleep, timeout};
 
@@ -43,13 +45,15 @@ pub(crate) struct Locker {
     own: Token,
 }
 
-struct Urn(UnboundedSender<Vote>);
+struct Votes(UnboundedSender<Vote>);
 
-impl Ballot for Urn {
-    fn cast(self: Arc<Self>, vote: Vote) {
-        // Nobody may be waiting any more.
+impl Sink for Votes {
+    fn vote(&self, vote: Vote) {
+        // Nothing may be waiting any more.
         let _ = self.0.send(vote);
     }
+
+    fn event(&self, _: usize, _: NodeEvent) {}
 }
 
 impl Locker {
@@ -93,8 +97,8 @@ impl Locker {
             Some(Flaw::ReusesItsToken) => {}
             Some(Flaw::ReleasesWithoutCompare) => {
                 for answer in self.ask(&Op::inspect(key.as_bytes())).await {
-                    let holder = answer.holder.and_then(|holder| String::from_utf8(holder).ok());
-                    if let Some(holder) = holder.and_then(|holder| Token::parse(&holder).ok()) {
+                    let holder = holder(&answer).and_then(|holder| Token::parse(holder).ok());
+                    if let Some(holder) = holder {
                         self.ask(&Op::release(key.as_bytes(), holder)).await;
                     }
                 }
@@ -105,13 +109,13 @@ impl Locker {
 
     /// Asks all masters, and takes what they answer within the node timeout.
     async fn ask(&self, op: &Op) -> Vec<Answer> {
-        let (urn, mut votes) = unbounded_channel();
-        let urn: Arc<dyn Ballot> = Arc::new(Urn(urn));
+        let (sender, mut votes) = unbounded_channel();
+        let sink: Arc<dyn Sink> = Arc::new(Votes(sender));
         let sent_at = self.clock.now();
         for (master, node) in self.nodes.iter().enumerate() {
-            node.submit(op.clone(), VoteSlot::new(urn.clone(), master, 0, sent_at));
+            node.submit(op.clone(), VoteSlot::new(sink.clone(), master, 0, sent_at));
         }
-        drop(urn);
+        drop(sink);
         let mut answers = Vec::new();
         let all = async {
             while let Some(vote) = votes.recv().await {
@@ -127,7 +131,7 @@ impl Locker {
 
     async fn own_keys(&self, key: &str, token: &Token) -> Vec<Answer> {
         let held = self.ask(&Op::inspect(key.as_bytes())).await;
-        let ours = |answer: &Answer| answer.holder.as_deref() == Some(token.as_str().as_bytes());
+        let ours = |answer: &Answer| holder(answer) == Some(token.as_str());
         held.into_iter().filter(ours).map(|_| Answer::granted()).collect()
     }
 
@@ -156,6 +160,13 @@ impl Locker {
     /// Waits until `at`.
     pub(crate) async fn sleep_until(&self, at: Instant) {
         sleep(at.saturating_since(self.clock.now())).await;
+    }
+}
+
+fn holder(answer: &Answer) -> Option<&str> {
+    match &answer.verdict {
+        Verdict::Held { token, .. } => token.as_deref(),
+        _ => None,
     }
 }
 

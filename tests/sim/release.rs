@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use redlock_quorum::{AcquireError, ReleaseError, Why};
+use redlock_quorum::{AcquireError, LostReason, ReleaseError};
 use tokio::time::{sleep, timeout};
 
 use crate::arena::{
@@ -34,7 +34,7 @@ async fn the_holder_is_over_with_it_before_the_first_master_hears_of_it() {
     masters.iter().for_each(|master| master.delay(ms(10)..=ms(10), ms(10)..=ms(10)));
     assert!(timeout(Duration::ZERO, &mut release).await.is_err());
     assert_eq!(copies(&masters), 3);
-    assert_eq!(hold.check().unwrap_err().why, Why::Released);
+    assert_eq!(hold.check().unwrap_err().reason, LostReason::Released);
     assert_eq!(release.await, Ok(()));
 }
 
@@ -192,9 +192,9 @@ async fn closing_waits_for_masters_that_come_back_in_time_and_names_those_that_d
             assert_eq!(copies(&masters), 0);
         } else {
             let left = closing.await.unwrap().unwrap_err();
-            assert_eq!(left.owed().len(), 1, "{left}");
-            assert_eq!(left.owed()[0].node, "sim-0:6379");
-            let left = left.owed()[0].within;
+            assert_eq!(left.keys().len(), 1, "{left}");
+            assert_eq!(left.keys()[0].node, "sim-0:6379");
+            let left = left.keys()[0].within;
             assert!(left > LONG - ms(6_000) && left <= LONG * 11 / 10, "{left:?}");
         }
     }

@@ -18,10 +18,10 @@ mod ttl;
 mod vote;
 
 pub use clock::{Clock, Instant};
-pub use node::{Node, NodeState};
+pub use node::{Facts, Node, NodeEvent, Role, Sink};
 pub use op::{Op, Verb};
-pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Roster, Tls};
+pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls};
 pub use resource::{InvalidResource, Resource};
 pub use token::{InvalidLabel, InvalidToken, Label, Token};
 pub use ttl::{InvalidTtl, Ttl};
-pub use vote::{Answer, Ballot, Cause, Verdict, Vote, VoteSlot};
+pub use vote::{Answer, Cause, Events, Verdict, Vote, VoteSlot};

@@ -21,8 +21,13 @@ pub enum Verb {
     },
     /// Delete the key if its value is the token.
     Release,
-    /// Tell the key's value and how long it still lives.
+    /// Return the key's value and how long it still lives.
     Inspect,
+    /// The same, and report the next change of the key, once, where [`Facts::tracks`]: also when
+    /// there is no such key yet.
+    ///
+    /// [`Facts::tracks`]: crate::Facts::tracks
+    Watch,
 }
 
 /// One request, the same for every master it is sent to: cloning is cheap, and what a node has
@@ -61,6 +66,13 @@ impl Op {
         Self::new(Verb::Inspect, key.into(), None)
     }
 
+    /// Ask who holds `key`, and have its next change reported as [`NodeEvent::KeyChanged`].
+    ///
+    /// [`NodeEvent::KeyChanged`]: crate::NodeEvent::KeyChanged
+    pub fn watch(key: impl Into<Arc<[u8]>>) -> Self {
+        Self::new(Verb::Watch, key.into(), None)
+    }
+
     /// What is asked.
     pub fn verb(&self) -> Verb {
         self.0.verb
@@ -71,7 +83,7 @@ impl Op {
         &self.0.key
     }
 
-    /// The token as bytes; empty for [`Verb::Inspect`], which has none.
+    /// The token as bytes; empty for [`Verb::Inspect`] and [`Verb::Watch`], which have none.
     pub fn token(&self) -> &[u8] {
         self.0.token.as_ref().map_or(&[], |token| token.as_str().as_bytes())
     }

@@ -27,9 +27,10 @@ pub enum InvalidResource {
         /// How many bytes it has.
         len: usize,
     },
-    /// The name begins with what is kept for the library's own keys.
+    /// The name, or the prefix and the name together, contain what is kept for the library's own
+    /// keys.
     #[error(
-        "the resource name starts with \"{prefix}\", which is reserved; choose another name",
+        "the key contains \"{prefix}\", which is reserved; choose another name",
         prefix = Resource::RESERVED
     )]
     Reserved,
@@ -40,7 +41,7 @@ impl Resource {
     /// command bandwidth, and are nearly always a mistake.
     pub const LEN_MAX: usize = 512;
 
-    /// Names that begin with this are kept for the library's own keys.
+    /// Keys that contain this are kept for the library's own data.
     pub const RESERVED: &'static str = "redlock-quorum:";
 
     /// The bytes of the name.
@@ -56,9 +57,14 @@ impl Resource {
         match self.0.len() {
             0 => Err(InvalidResource::Empty),
             len if len > Self::LEN_MAX => Err(InvalidResource::TooLong { len }),
-            _ if self.0.starts_with(Self::RESERVED.as_bytes()) => Err(InvalidResource::Reserved),
+            _ if Self::is_reserved(&self.0) => Err(InvalidResource::Reserved),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a key, or a part of one, is kept for the library's own data.
+    pub fn is_reserved(key: &[u8]) -> bool {
+        key.windows(Self::RESERVED.len()).any(|part| part == Self::RESERVED.as_bytes())
     }
 
     /// The Redis key of this resource in the namespace of `prefix`.
@@ -139,6 +145,8 @@ mod tests {
         assert!(long.to_string().contains("513 bytes; the limit is 512"), "{long}");
         let reserved = Resource::from("redlock-quorum:1").check();
         assert_eq!(reserved, Err(InvalidResource::Reserved));
+        let inside = Resource::from("a redlock-quorum:1").check();
+        assert_eq!(inside, Err(InvalidResource::Reserved));
     }
 
     #[test]

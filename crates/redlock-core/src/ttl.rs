@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// How long a lease lasts without extension, in whole milliseconds.
 ///
-/// Two durations follow from it and must not be confused: [`Ttl::px`] is what Redis is told,
+/// Two durations follow from it and must not be confused: [`Ttl::px`] is what is sent to Redis,
 /// [`Ttl::validity`] is what the holder may count on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ttl {
@@ -72,7 +72,7 @@ impl Ttl {
         self.get() - self.get() / 100 - Self::GRANULARITY
     }
 
-    /// What Redis is told with `PX`, in milliseconds: the TTL plus `guard`, rounded up.
+    /// What is sent to Redis as `PX`, in milliseconds: the TTL plus `guard`, rounded up.
     ///
     /// Redis expires by wall clock, and a time daemon may step or slew that clock by more than
     /// the 1 % of [`Ttl::validity`]; the guard covers a correction of up to its own length.

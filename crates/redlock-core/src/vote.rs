@@ -1,4 +1,4 @@
-//! `Vote`: what one master answered, and the slot it is cast into.
+//! `Vote`: what one master answered, and the slot through which the answer is cast.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,21 +6,64 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Instant;
+use crate::node::{NodeEvent, Sink};
 
-/// One of three answers. Everything that is not a clear yes or no is *unknown*.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a master said about one key. Everything that is not a clear answer is *unknown*.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Verdict {
     /// Acquire: the key was free and is ours now. Extend: it is ours and lives longer.
-    /// Release: it was ours and is gone. Inspect: nobody holds it.
+    /// Release: it was ours and is gone.
     Granted,
-    /// Acquire, inspect: the key is taken. Extend, release: it is not ours.
-    Refused,
-    /// The master may have done it or not.
+    /// Another holds the key.
+    Held {
+        /// The value of the key as text, its first 512 bytes at most; none where the master was
+        /// not asked for it, and where the key is of another type and so cannot be a lock.
+        token: Option<String>,
+        /// How long the key still lives; none where that was not asked, or has no end.
+        ttl: Option<Duration>,
+    },
+    /// Extend: there is no such key. Release: the key is not ours.
+    NotOurs,
+    /// Inspect: there is no such key.
+    Free,
+    /// The master may have done it or not, for the reason given.
     Unknown(Cause),
+    /// There is no answer yet. No master casts it.
+    Pending,
+}
+
+impl Verdict {
+    /// A refusal that does not say who holds the key: the answer to `SET NX`.
+    pub const HELD: Self = Self::Held { token: None, ttl: None };
+
+    /// Whether the master said that it did not do what it was asked.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Held { .. } | Self::NotOurs)
+    }
+
+    /// Whether the master itself has answered, one way or the other.
+    pub fn is_clear(&self) -> bool {
+        !matches!(self, Self::Unknown(_) | Self::Pending)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted => f.write_str("granted"),
+            Self::Held { ttl: Some(ttl), .. } => write!(f, "held ({ttl:?})"),
+            Self::Held { ttl: None, .. } => f.write_str("held"),
+            Self::NotOurs => f.write_str("not ours"),
+            Self::Free => f.write_str("free"),
+            Self::Unknown(cause) => cause.fmt(f),
+            Self::Pending => f.write_str("pending"),
+        }
+    }
 }
 
 /// Why an answer is unknown, in the words that errors and the command use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
     /// No answer within the node timeout; the request may still be carried out.
@@ -31,12 +74,38 @@ pub enum Cause {
     ConnectionClosed,
     /// There is no connection, for the reason given.
     NotConnected(Cow<'static, str>),
-    /// The master answered with an error.
+    /// There is a connection, and the request was not sent over it, for the reason given.
+    NotSent(Cow<'static, str>),
+    /// The master answered with an error: it did not do what it was asked.
     ErrorReply(String),
-    /// The master may not vote: a replica, a cluster node, and what later checks find.
+    /// The master answered that it is no master any more: `READONLY`, `MASTERDOWN`, also where an
+    /// old server wraps them into the error of a script.
+    Demoted(String),
+    /// The master does not count: it is a replica or a cluster node, or it is not admitted.
     NotAdmitted(Cow<'static, str>),
-    /// The same server as the master named here, which votes already.
+    /// The same server as the master named here, which counts already.
     TwinOf(String),
+}
+
+impl Cause {
+    /// The cause that an error reply stands for, from its text with the code in front. This is the
+    /// one place that knows how a server says that it is no master any more.
+    pub fn of_error_reply(text: String) -> Self {
+        let code = text.split(' ').next();
+        // Servers before 7.0 wrap the error of a command in a script into an error of the script.
+        let is_wrapped = text.starts_with("ERR Error running script")
+            && ["-READONLY ", "-MASTERDOWN "].iter().any(|error| text.contains(error));
+        if is_wrapped || matches!(code, Some("READONLY" | "MASTERDOWN")) {
+            Self::Demoted(text)
+        } else {
+            Self::ErrorReply(text)
+        }
+    }
+
+    /// Whether the master itself has answered, with an error. Nothing was done then.
+    pub fn is_error_reply(&self) -> bool {
+        matches!(self, Self::ErrorReply(_) | Self::Demoted(_))
+    }
 }
 
 impl fmt::Display for Cause {
@@ -47,7 +116,8 @@ impl fmt::Display for Cause {
             Self::ConnectionClosed => f.write_str("connection closed"),
             Self::NotConnected(why) if why.is_empty() => f.write_str("not connected"),
             Self::NotConnected(why) => write!(f, "not connected: {why}"),
-            Self::ErrorReply(error) => write!(f, "error reply: {error}"),
+            Self::NotSent(why) => write!(f, "not sent: {why}"),
+            Self::ErrorReply(error) | Self::Demoted(error) => write!(f, "error reply: {error}"),
             Self::NotAdmitted(why) => write!(f, "not admitted: {why}"),
             Self::TwinOf(name) => write!(f, "twin of {name}"),
         }
@@ -55,61 +125,56 @@ impl fmt::Display for Cause {
 }
 
 /// What a master said to one request, before it is known whose request it was.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Answer {
-    /// Yes, no, or unknown.
+    /// What it said.
     pub verdict: Verdict,
-    /// The value of the key where the master told it: who holds the resource.
-    pub holder: Option<Vec<u8>>,
-    /// How long that key still lives where the master told it.
-    pub ttl: Option<Duration>,
-    /// The master's counter, where the protocol keeps one.
-    pub counter: Option<u64>,
     /// Whether the request may have reached the master. Only a node that *knows* it was never
     /// handed to a socket may say no: then there is nothing to clean up.
     pub sent: bool,
 }
 
 impl Answer {
-    /// The master did what it was asked.
-    pub fn granted() -> Self {
-        Self::new(Verdict::Granted, true)
+    /// The answer of a master that was asked.
+    pub fn new(verdict: Verdict) -> Self {
+        Self { verdict, sent: true }
     }
 
-    /// The master refused.
-    pub fn refused() -> Self {
-        Self::new(Verdict::Refused, true)
+    /// The master did what it was asked.
+    pub fn granted() -> Self {
+        Self::new(Verdict::Granted)
+    }
+
+    /// Another holds the key. Its value and its remaining life follow where they were asked for.
+    pub fn held(value: Option<&[u8]>, ttl: Option<Duration>) -> Self {
+        Self::new(Verdict::Held { token: value.map(readable), ttl })
     }
 
     /// The request was handed over and its outcome is not known.
     pub fn unknown(cause: Cause) -> Self {
-        Self::new(Verdict::Unknown(cause), true)
+        Self::new(Verdict::Unknown(cause))
     }
 
     /// The request was never handed over: it cannot have had an effect.
     pub fn unsent(cause: Cause) -> Self {
-        Self::new(Verdict::Unknown(cause), false)
-    }
-
-    /// The same answer, with the key's value and remaining life.
-    #[must_use]
-    pub fn held_by(mut self, holder: Vec<u8>, ttl: Option<Duration>) -> Self {
-        self.holder = Some(holder);
-        self.ttl = ttl;
-        self
+        Self { verdict: Verdict::Unknown(cause), sent: false }
     }
 
     /// Whether the master itself has said so: only then does it mean anything how long it took.
     pub fn is_reply(&self) -> bool {
         match &self.verdict {
-            Verdict::Granted | Verdict::Refused => true,
-            Verdict::Unknown(cause) => self.sent && matches!(cause, Cause::ErrorReply(_)),
+            Verdict::Unknown(cause) => self.sent && cause.is_error_reply(),
+            verdict => verdict.is_clear(),
         }
     }
+}
 
-    fn new(verdict: Verdict, sent: bool) -> Self {
-        Self { verdict, holder: None, ttl: None, counter: None, sent }
+/// A key's value as text; other clients write any bytes.
+fn readable(value: &[u8]) -> String {
+    match str::from_utf8(value) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => value.escape_ascii().to_string(),
     }
 }
 
@@ -119,8 +184,8 @@ impl Answer {
 pub struct Vote {
     /// Which master voted: its place in the list of masters.
     pub master: usize,
-    /// Which attempt it voted in. A vote of an earlier one never counts in a later one.
-    pub attempt: u32,
+    /// Which request it answers, in the numbers of the caller that submitted it.
+    pub ticket: u128,
     /// Our clock before the request was handed to the socket.
     pub sent_at: Instant,
     /// Our clock when the reply was read, where the node has looked: several replies are read at
@@ -130,30 +195,28 @@ pub struct Vote {
     pub answer: Answer,
 }
 
-/// Counts votes, in place, where they are cast.
-///
-/// `cast` runs where replies are read, on whatever thread that is: it must not block, and it must
-/// not call back into the node.
-pub trait Ballot: Send + Sync {
-    /// Takes one vote. Called once for every [`VoteSlot`].
-    fn cast(self: Arc<Self>, vote: Vote);
+impl Vote {
+    /// The answer of `master` to a request that was made at `sent_at` and never submitted.
+    pub fn new(master: usize, ticket: u128, sent_at: Instant, answer: Answer) -> Self {
+        Self { master, ticket, sent_at, read_at: None, answer }
+    }
 }
 
-/// The right to cast one vote in one ballot.
+/// The right to cast one vote.
 ///
 /// A slot that is dropped uncast casts *unknown*: no way through the code can lose a vote.
 pub struct VoteSlot {
-    ballot: Option<Arc<dyn Ballot>>,
+    sink: Option<Arc<dyn Sink>>,
     master: usize,
-    attempt: u32,
+    ticket: u128,
     sent_at: Instant,
 }
 
 impl VoteSlot {
-    /// A slot for the vote of `master` in `attempt`, for a request that is handed over no earlier
+    /// A slot for the answer of `master` to the request `ticket`, which is handed over no earlier
     /// than `sent_at`.
-    pub fn new(ballot: Arc<dyn Ballot>, master: usize, attempt: u32, sent_at: Instant) -> Self {
-        Self { ballot: Some(ballot), master, attempt, sent_at }
+    pub fn new(sink: Arc<dyn Sink>, master: usize, ticket: u128, sent_at: Instant) -> Self {
+        Self { sink: Some(sink), master, ticket, sent_at }
     }
 
     /// When the request was made, on our clock.
@@ -161,7 +224,7 @@ impl VoteSlot {
         self.sent_at
     }
 
-    /// Casts the vote, whether or not anybody still waits for it.
+    /// Casts the vote, whether or not anything still waits for it.
     pub fn cast(mut self, answer: Answer) {
         self.deliver(answer, None);
     }
@@ -172,9 +235,9 @@ impl VoteSlot {
     }
 
     fn deliver(&mut self, answer: Answer, read_at: Option<Instant>) {
-        if let Some(ballot) = self.ballot.take() {
-            let (master, attempt, sent_at) = (self.master, self.attempt, self.sent_at);
-            ballot.cast(Vote { master, attempt, sent_at, read_at, answer });
+        if let Some(sink) = self.sink.take() {
+            let Self { master, ticket, sent_at, .. } = *self;
+            sink.vote(Vote { master, ticket, sent_at, read_at, answer });
         }
     }
 }
@@ -189,9 +252,34 @@ impl fmt::Debug for VoteSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VoteSlot")
             .field("master", &self.master)
-            .field("attempt", &self.attempt)
+            .field("ticket", &self.ticket)
             .field("sent_at", &self.sent_at)
             .finish_non_exhaustive()
+    }
+}
+
+/// Where a node reports what happens to its connection.
+#[derive(Clone)]
+pub struct Events {
+    sink: Arc<dyn Sink>,
+    master: usize,
+}
+
+impl Events {
+    /// Reports of `master` to `sink`.
+    pub fn new(sink: Arc<dyn Sink>, master: usize) -> Self {
+        Self { sink, master }
+    }
+
+    /// Reports one event.
+    pub fn report(&self, event: NodeEvent) {
+        self.sink.event(self.master, event);
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("master", &self.master).finish_non_exhaustive()
     }
 }
 
@@ -202,58 +290,70 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Urn(Mutex<Vec<Vote>>);
+    struct Votes(Mutex<Vec<Vote>>);
 
-    impl Ballot for Urn {
-        fn cast(self: Arc<Self>, vote: Vote) {
+    impl Sink for Votes {
+        fn vote(&self, vote: Vote) {
             self.0.lock().unwrap().push(vote);
         }
+
+        fn event(&self, _: usize, _: NodeEvent) {}
     }
 
     #[test]
     fn a_slot_casts_once() {
-        let urn = Arc::new(Urn::default());
-        VoteSlot::new(urn.clone(), 3, 7, Instant::ORIGIN).cast(Answer::granted());
-        let votes = urn.0.lock().unwrap();
+        let votes = Arc::new(Votes::default());
+        VoteSlot::new(votes.clone(), 3, 7, Instant::ORIGIN).cast(Answer::granted());
+        let votes = votes.0.lock().unwrap();
         assert_eq!(votes.len(), 1);
-        assert_eq!((votes[0].master, votes[0].attempt), (3, 7));
+        assert_eq!((votes[0].master, votes[0].ticket), (3, 7));
         assert_eq!(votes[0].answer, Answer::granted());
     }
 
     #[test]
     fn a_slot_dropped_uncast_casts_unknown() {
-        let urn = Arc::new(Urn::default());
-        drop(VoteSlot::new(urn.clone(), 0, 0, Instant::ORIGIN));
-        let votes = urn.0.lock().unwrap();
+        let votes = Arc::new(Votes::default());
+        drop(VoteSlot::new(votes.clone(), 0, 0, Instant::ORIGIN));
+        let votes = votes.0.lock().unwrap();
         assert_eq!(votes.len(), 1);
         assert_eq!(votes[0].answer, Answer::unknown(Cause::ConnectionClosed));
         assert!(votes[0].answer.sent, "a lost request may have had its effect");
     }
 
     #[test]
-    fn causes_are_told_in_the_words_of_the_command() {
-        let told: Vec<_> = [
+    fn causes_read_in_the_words_of_the_command() {
+        let text: Vec<_> = [
             Cause::TimedOut,
             Cause::ConnectionRefused,
             Cause::ConnectionClosed,
             Cause::NotConnected("".into()),
+            Cause::NotSent("too many requests".into()),
             Cause::ErrorReply("OOM".into()),
+            Cause::Demoted("READONLY".into()),
             Cause::NotAdmitted("it is a replica".into()),
             Cause::TwinOf("a:1".into()),
         ]
         .map(|cause| cause.to_string())
         .into();
         assert_eq!(
-            told,
+            text,
             [
                 "timed out",
                 "connection refused",
                 "connection closed",
                 "not connected",
+                "not sent: too many requests",
                 "error reply: OOM",
+                "error reply: READONLY",
                 "not admitted: it is a replica",
                 "twin of a:1",
             ]
         );
+    }
+
+    #[test]
+    fn a_holder_of_any_bytes_is_made_readable() {
+        assert_eq!(readable(b"plain"), "plain");
+        assert_eq!(readable(b"\xff\n"), "\\xff\\n");
     }
 }

@@ -26,15 +26,20 @@ use redlock_core::{Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-use crate::{
-    AcquireError, BuildError, Ended, ExtendError, FencingToken, Hold, Lease, Lost, RedlockBuilder,
-    ReleaseError, RunError, Status, Unreleased, Votes,
-};
+use crate::builder::RedlockBuilder;
+use crate::error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased};
+use crate::fencing::FencingToken;
+use crate::guard::Hold;
+use crate::lease::Lease;
+use crate::lost::{Ended, Lost, LostReason};
+use crate::settings::BuildError;
+use crate::status::Status;
+use crate::votes::Votes;
 
 /// A handle on N independent Redis masters; see [`crate::Redlock`]. Cheap to clone.
 ///
-/// Dropping the last clone, and the last guard, waits for releases that are owed, for a second at
-/// most; [`shutdown`](Self::shutdown) waits for as long as you say.
+/// Dropping the last clone, and the last guard, waits for releases that masters have not
+/// acknowledged, for a second at most; [`shutdown`](Self::shutdown) waits for as long as you say.
 #[derive(Clone)]
 pub struct Redlock {
     redlock: crate::Redlock,
@@ -60,7 +65,7 @@ impl Redlock {
         crate::Redlock::builder()
     }
 
-    pub(crate) fn new(redlock: crate::Redlock) -> Result<Self, BuildError> {
+    fn new(redlock: crate::Redlock) -> Result<Self, BuildError> {
         let worker = Worker::start(redlock.clone())
             .map_err(|error| BuildError::Thread { why: error.to_string() })?;
         Ok(Self { redlock, worker: Arc::new(worker) })
@@ -115,6 +120,16 @@ impl Redlock {
     }
 }
 
+impl RedlockBuilder {
+    /// As [`build`](Self::build), for code that does not await: starts a thread for the handle.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and when no thread can be started.
+    pub fn build_blocking(self) -> Result<Redlock, BuildError> {
+        Redlock::new(self.build()?)
+    }
+}
+
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.redlock.fmt(f)
@@ -139,6 +154,11 @@ impl LockRequest {
     /// As [`crate::LockRequest::wait`].
     pub fn wait(self, wait: Duration) -> Self {
         self.map(|request| request.wait(wait))
+    }
+
+    /// As [`crate::LockRequest::wait_until`].
+    pub fn wait_until(self, instant: std::time::Instant) -> Self {
+        self.map(|request| request.wait_until(instant))
     }
 
     /// As [`crate::LockRequest::wait_forever`].
@@ -186,11 +206,14 @@ impl LockRequest {
     ///
     /// # Errors
     /// [`RunError::Acquire`] when there is no lock: the work was not begun. [`RunError::Lost`]
-    /// when the lock was lost before the work had ended: its last part was not protected.
-    pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T, RunError> {
+    /// when the lock was lost before the work had ended: its last part was not protected, and its
+    /// output is inside.
+    pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T, RunError<T>> {
         let guard = self.acquire()?;
         let output = work(guard.hold());
-        guard.check()?;
+        if let Err(lost) = guard.check() {
+            return Err(RunError::Lost { lost, output: Some(output) });
+        }
         if let Err(error) = guard.release() {
             tracing::warn!(%error, "the work is done, but its lock is not known to be released");
         }
@@ -252,7 +275,14 @@ impl Guard {
     /// Waits until the lock is over, for a thread that watches over another.
     pub fn lost(&self) -> Ended {
         let ended = self.worker.wait(self.guard.lost());
-        ended.unwrap_or_else(|| Ended::Lost(self.guard.claim().lost(crate::Why::Shutdown)))
+        ended.unwrap_or_else(|| Ended::Lost(self.guard.cell().lost(LostReason::Shutdown)))
+    }
+
+    /// Waits until every master has answered the request for this lock, or its time is up; as
+    /// [`crate::Guard::settled`].
+    pub fn settled(&self) {
+        // A handle that was shut down waits for nothing.
+        let _ = self.worker.wait(self.guard.settled());
     }
 
     /// As [`crate::Guard::copies`].
@@ -275,7 +305,7 @@ impl Guard {
     /// # Errors
     /// [`ExtendError`] when no quorum confirms it; the lock is then valid as long as before.
     pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        let outcome = self.worker.wait(self.guard.extension(ttl)?);
+        let outcome = self.worker.wait(self.guard.extension(ttl));
         outcome.unwrap_or(Err(ExtendError::Shutdown))
     }
 
@@ -313,7 +343,7 @@ struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long the thread goes on releasing what is owed when nobody needs it any more.
+/// How long the thread goes on releasing when no handle needs it any more.
 const LINGER: Duration = Duration::from_secs(1);
 
 impl Worker {
@@ -342,7 +372,7 @@ impl Worker {
     {
         let (done, outcome) = mpsc::sync_channel(1);
         self.runtime.spawn(async move {
-            // Nobody takes the result only when the caller's thread has been torn down.
+            // Nothing takes the result only when the caller's thread has been torn down.
             let _ = done.send(work.await);
         });
         outcome.recv().ok()

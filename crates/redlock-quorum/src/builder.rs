@@ -2,18 +2,17 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use redlock_core::{Clock, InvalidLabel, Label, Node, RedisNode, RedisSetup, Resource, Tls, Ttl};
 
-use crate::claim::Context;
-use crate::driver::{Driver, Slot};
-use crate::settings::{MAX_TTL_MAX, Settings};
-use crate::tally::MASTERS_MAX;
-use crate::{BuildError, InvalidRequest, Redlock};
+use crate::driver::Setup;
+use crate::driver::life::Slot;
+use crate::handle::Handle;
+use crate::quorum::MASTERS_MAX;
+use crate::settings::{BuildError, InvalidRequest, MAX_TTL_MAX, Settings};
 
-/// Builds a [`Redlock`]. What is out of range is refused by [`build`](Self::build), with the limit.
+/// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build), with the limit.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct RedlockBuilder {
@@ -86,7 +85,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// How long [`Redlock::lock`] keeps trying. Default: 10 s. Zero is one attempt.
+    /// How long [`Redlock::lock`](crate::Redlock::lock) keeps trying. Default: 10 s. Zero is one attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -101,8 +100,8 @@ impl RedlockBuilder {
     }
 
     /// How long a connection may take to be set up. Default: 1 s. The first use waits for it, at
-    /// most, for masters that have never been reached yet; a connection that owes an answer for so
-    /// long is made anew.
+    /// most, for masters that have never been reached yet. A connection that leaves a request
+    /// unanswered for so long, or for the node timeout where that is longer, is made anew.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = Some(connect_timeout);
         self
@@ -116,7 +115,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// A name that is added to every token, for people who ask who holds a lock: 1 to 64 of
+    /// A name that is added to every token, for people that ask who holds a lock: 1 to 64 of
     /// `A-Z a-z 0-9 . _ @ : -`. Default: none. It is never compared.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
@@ -137,31 +136,19 @@ impl RedlockBuilder {
         self
     }
 
-    /// Checks everything and makes the handle. Connects nothing.
+    /// Checks everything and makes the handle that its faces share.
     ///
     /// # Errors
     /// [`BuildError`] with the limit that was passed and what to do.
-    pub fn build(self) -> Result<Redlock, BuildError> {
+    pub(crate) fn handle(self) -> Result<Handle, BuildError> {
         let settings = self.settings()?;
         let clock = self.clock.clone().unwrap_or_else(Clock::system);
-        let masters = self.nodes_of(&clock, settings.connect_timeout)?;
-        let context = Arc::new(Context {
-            clock,
-            names: masters.iter().map(|node| node.name().into()).collect(),
-            mailbox: Arc::default(),
-            voting: AtomicUsize::new(0),
-        });
+        let nodes = self.nodes_of(&clock, &settings)?;
+        let connect_timeout = settings.connect_timeout;
         let seed = self.seed.unwrap_or_else(rand::random);
-        let driver = Driver::new(context.clone(), masters.clone(), settings.connect_timeout, seed);
-        Ok(Redlock::new(settings, context, masters, Slot::new(driver)))
-    }
-
-    /// The same for code that does not await: starts a thread for the handle.
-    ///
-    /// # Errors
-    /// As [`build`](Self::build), and when no thread can be started.
-    pub fn build_blocking(self) -> Result<crate::blocking::Redlock, BuildError> {
-        crate::blocking::Redlock::new(self.build()?)
+        let names = nodes.iter().map(|node| node.name().into()).collect();
+        let setup = Setup { clock: clock.clone(), nodes, connect_timeout, seed };
+        Ok(Handle::new(settings, clock, names, Slot::new(setup)))
     }
 
     fn settings(&self) -> Result<Settings, BuildError> {
@@ -193,8 +180,7 @@ impl RedlockBuilder {
     }
 
     fn checked_prefix(&self) -> Result<Arc<[u8]>, BuildError> {
-        let is_reserved = self.prefix.starts_with(Resource::RESERVED.as_bytes());
-        if is_reserved || self.prefix.len() > Resource::LEN_MAX {
+        if Resource::is_reserved(&self.prefix) || self.prefix.len() > Resource::LEN_MAX {
             let prefix = self.prefix.escape_ascii().to_string();
             return Err(BuildError::Prefix { prefix });
         }
@@ -208,9 +194,10 @@ impl RedlockBuilder {
     fn nodes_of(
         &self,
         clock: &Clock,
-        connect_timeout: Duration,
+        settings: &Settings,
     ) -> Result<Arc<[Arc<dyn Node>]>, BuildError> {
-        let mut setup = RedisSetup::new(clock.clone(), connect_timeout);
+        let mut setup = RedisSetup::new(clock.clone(), settings.connect_timeout);
+        setup.stall_timeout = settings.stall_timeout();
         setup.tls = self.tls.clone();
         let masters = self.urls.len() + self.masters.len();
         match masters {

@@ -1,21 +1,24 @@
 //! The errors: one small enum for each operation. Each says whether a key may be left somewhere.
 
+use std::fmt;
 use std::time::Duration;
 
 use redlock_core::Resource;
 
-use crate::{InvalidRequest, Lost, Votes};
+use crate::lost::Lost;
+use crate::settings::InvalidRequest;
+use crate::votes::Votes;
 
 /// Why a lock was not acquired.
 ///
-/// Whatever the reason, every master that was asked is told to release the key again, in the
-/// background; [`Redlock::shutdown`](crate::Redlock::shutdown) waits for that and tells which
-/// masters may keep it.
+/// Whatever the reason, every master on which the key may be is asked to release it, in the
+/// background; [`Redlock::shutdown`](crate::Redlock::shutdown) waits for that and lists the masters
+/// that may keep it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// A quorum of masters answered, and not with yes: somebody else holds the resource, or
-    /// several contenders split the masters between them. Wait longer, or try again later.
+    /// A quorum of masters answered, and not with yes: another holds the resource, or several
+    /// contenders split the masters between them. Wait longer, or try again later.
     #[error("{resource} is held by another: {votes}")]
     Held {
         /// What the lock was for.
@@ -23,7 +26,7 @@ pub enum AcquireError {
         /// What each master said.
         votes: Votes,
     },
-    /// Too few masters answered: nobody can say who holds the resource. See to the masters.
+    /// Too few masters answered, so the holder is not known. See to the masters.
     #[error("no quorum for {resource}, too few masters answered: {votes}")]
     NoQuorum {
         /// What the lock was for.
@@ -100,6 +103,19 @@ pub enum ExtendError {
     Shutdown,
 }
 
+impl ExtendError {
+    /// The outcome of an attempt that was to take a lease over, in the words of an extension.
+    pub(crate) fn of_resume(error: AcquireError) -> Self {
+        match error {
+            AcquireError::Held { resource, votes } => Self::NotOurs { resource, votes },
+            AcquireError::NoQuorum { resource, votes } => Self::NoQuorum { resource, votes },
+            AcquireError::TooLate { resource, votes } => Self::TooLate { resource, votes },
+            AcquireError::Invalid(invalid) => Self::Invalid(invalid),
+            AcquireError::Shutdown => Self::Shutdown,
+        }
+    }
+}
+
 /// Why a release is not known to have freed the resource. Clean-up goes on in the background
 /// either way, until every master has acknowledged it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,42 +146,66 @@ pub enum ReleaseError {
     Shutdown,
 }
 
-/// Why [`LockRequest::run`](crate::LockRequest::run) has no result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why [`LockRequest::run`](crate::LockRequest::run) does not return the output of the work.
+///
+/// `T` is that output.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum RunError {
+pub enum RunError<T = ()> {
     /// The lock was not acquired; the work was not begun.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
-    /// The lock was lost while the work was going on; the work was stopped where it was.
-    #[error(transparent)]
-    Lost(#[from] Lost),
+    /// The lock was lost while the work was going on.
+    #[error("{lost}")]
+    Lost {
+        /// Why, and what each master said.
+        #[source]
+        lost: Lost,
+        /// The output of work that ended after the loss: its last part was not protected. None
+        /// where the work was stopped before its end.
+        output: Option<T>,
+    },
+}
+
+/// Says nothing of the output, which need not be printable.
+impl<T> fmt::Debug for RunError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquire(error) => f.debug_tuple("Acquire").field(error).finish(),
+            Self::Lost { lost, output } => {
+                let ended = output.is_some();
+                f.debug_struct("Lost").field("lost", lost).field("ended", &ended).finish()
+            }
+        }
+    }
 }
 
 /// Keys that may be left on masters after [`Redlock::shutdown`](crate::Redlock::shutdown).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} may be left on masters: {}", count(.owed.len()), list(.owed))]
+#[error("{} may be left on masters: {}", count(.keys.len()), list(.keys))]
 pub struct Unreleased {
-    pub(crate) owed: Vec<Owed>,
+    pub(crate) keys: Vec<UnreleasedKey>,
 }
 
 /// One key that may be left on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Owed {
+pub struct UnreleasedKey {
     /// The master.
     pub node: String,
     /// What the lock was for.
     pub resource: Resource,
-    /// How long it may stay: it expires by itself then. A master that does not run at all counts
-    /// from when it runs again.
+    /// How long it may stay: it expires by itself then.
     pub within: Duration,
+    /// That time counts from when the master runs again: it has not answered since the key was
+    /// set or extended, and may still have that request in its buffers.
+    pub from_wake_up: bool,
 }
 
 impl Unreleased {
     /// What may be left, and where.
-    pub fn owed(&self) -> &[Owed] {
-        &self.owed
+    pub fn keys(&self) -> &[UnreleasedKey] {
+        &self.keys
     }
 }
 
@@ -173,14 +213,20 @@ fn count(keys: usize) -> String {
     if keys == 1 { "1 key".into() } else { format!("{keys} keys") }
 }
 
-fn list(owed: &[Owed]) -> String {
-    /// An error is one line: the rest is in [`Unreleased::owed`].
+fn list(keys: &[UnreleasedKey]) -> String {
+    /// An error is one line: the rest is in [`Unreleased::keys`].
     const SHOWN: usize = 5;
-    let one =
-        |owed: &Owed| format!("{} on {} for up to {:.1?}", owed.resource, owed.node, owed.within);
-    let mut shown: Vec<String> = owed.iter().take(SHOWN).map(one).collect();
-    if owed.len() > SHOWN {
-        shown.push(format!("{} more", owed.len() - SHOWN));
+    let mut shown: Vec<String> = keys.iter().take(SHOWN).map(UnreleasedKey::to_string).collect();
+    if keys.len() > SHOWN {
+        shown.push(format!("{} more", keys.len() - SHOWN));
     }
     shown.join(", ")
+}
+
+impl fmt::Display for UnreleasedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { resource, node, within, .. } = self;
+        write!(f, "{resource} on {node} for up to {within:.1?}")?;
+        if self.from_wake_up { f.write_str(" from its wake-up") } else { Ok(()) }
+    }
 }

@@ -1,66 +1,61 @@
-//! `Guard`: a lock that is held, and `Hold`, `Loss` and `Lost`: what its holder needs to know.
+//! `Guard`: a lock that is held, and `Hold`: a view of it for the code that does the work.
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use redlock_core::{Resource, Token};
-use tokio::sync::oneshot;
-use tokio::time::sleep;
 
-use crate::claim::Claim;
-use crate::driver::Message;
-use crate::redlock::Inner;
-use crate::{ExtendError, Lease, ReleaseError, Votes};
-
-/// A number that grows with every lease of a resource, for stores that refuse smaller ones.
-///
-/// Locks do not carry one yet: [`Guard::fencing_token`] is `None`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FencingToken(u64);
-
-impl FencingToken {
-    /// The number, below 2^53.
-    pub fn get(self) -> u64 {
-        self.0
-    }
-}
+use crate::driver::command::Command;
+use crate::driver::grant::Grant;
+use crate::driver::life::Slot;
+use crate::error::{ExtendError, ReleaseError, RunError};
+use crate::fencing::FencingToken;
+use crate::handle::Handle;
+use crate::hold::HoldCell;
+use crate::lease::Lease;
+use crate::loss::{Loss, settled};
+use crate::lost::{Ended, Lost, LostReason};
+use crate::votes::Votes;
 
 /// A lock that is held.
 ///
 /// It does not promise that the lock *stays* held: a process that is stopped for longer than the
 /// lease lasts, or masters that lose it against the rules, end it early. Ask
-/// [`is_held`](Self::is_held) or [`check`](Self::check) before every step that matters, or let
-/// [`lost`](Self::lost) tell you. Both go by this process's own clock, and no answer from a master
-/// is waited for.
+/// [`is_held`](Self::is_held) or [`check`](Self::check) before every step that matters, or await
+/// [`lost`](Self::lost). Both go by this process's own clock, and no answer from a master is
+/// waited for.
 ///
 /// While the guard lives a keeper extends the lease at a third of its TTL, unless that was
-/// switched off. Release it with [`release`](Self::release). Dropping it releases it too, in the
-/// background, inside or outside a runtime, but then nobody learns how it went.
+/// switched off. Release it with [`release`](Self::release).
+///
+/// Dropping it releases it too, in the background, inside or outside a runtime, but then nothing
+/// says how that went. At the end of `main`, where the runtime ends right behind the guard (the
+/// `?` between a lock and its release leads there, too), the release is handed to connections that
+/// take it at once, and no answer is waited for. Where there is no connection at that moment, or
+/// the runtime ended *before* the guard was dropped, the key stays until it expires.
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
-    claim: Arc<Claim>,
-    handle: Arc<Inner>,
-    is_armed: bool,
+    // In this order: the release is asked for before the handle can be closed.
+    grant: Grant,
+    handle: Arc<Handle>,
 }
 
 impl Guard {
-    pub(crate) fn new(claim: Arc<Claim>, handle: Arc<Inner>) -> Self {
-        Self { claim, handle, is_armed: true }
+    pub(crate) fn new(mut grant: Grant, handle: Arc<Handle>) -> Self {
+        grant.accept();
+        Self { grant, handle }
     }
 
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
-        &self.claim.resource
+        &self.grant.cell.resource
     }
 
     /// The token that signs this lock: the value of its key on the masters.
     pub fn token(&self) -> &Token {
-        &self.claim.token
+        &self.grant.cell.token
     }
 
     /// The fencing token of this lease; `None`, because locks do not carry one yet.
@@ -71,12 +66,12 @@ impl Guard {
     /// How long the holder may still count on the lock, if it is not extended; zero once it is
     /// lost. The stop margin is taken off already.
     pub fn remaining(&self) -> Duration {
-        self.claim.remaining()
+        self.grant.cell.remaining()
     }
 
     /// Whether the lock is still held, exactly and at this moment. Once lost it stays lost.
     pub fn is_held(&self) -> bool {
-        self.claim.is_held()
+        self.grant.cell.is_held()
     }
 
     /// The same, to be used with `?` between two steps of the work.
@@ -84,31 +79,42 @@ impl Guard {
     /// # Errors
     /// [`Lost`] once the lock is not held any more, with the reason.
     pub fn check(&self) -> Result<(), Lost> {
-        self.claim.check()
+        self.grant.cell.check()
     }
 
     /// Resolves when the lock is over: as soon as this process's clock says so, or when masters
-    /// have told that it is gone. A timer on top of [`check`](Self::check), as prompt as the
-    /// scheduler. Must be polled inside a tokio runtime.
+    /// have answered that it is gone. A timer on top of [`check`](Self::check), as prompt as the
+    /// scheduler. Must be polled inside a tokio runtime; polling it keeps the lease extended when
+    /// the runtime that did so goes away.
     pub fn lost(&self) -> Loss {
-        Loss::new(self.claim.clone())
+        Loss::new(self.grant.cell.clone(), self.handle.inbox.slot().clone())
+    }
+
+    /// Resolves when every master has answered the request for this lock, or its time is up (one
+    /// node timeout after the request): from then on [`votes`](Self::votes) has no vote of the
+    /// acquisition that is pending. Must be polled inside a tokio runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
+        settled(self.grant.cell.clone(), self.handle.inbox.slot().clone())
     }
 
     /// How many masters are known to hold the key at this moment. A quorum of them is enough;
     /// with `m` copies of `N` the lock survives `m + q - N - 1` masters that lose it against the
     /// rules. The keeper works to bring them to `N`.
     pub fn copies(&self) -> usize {
-        self.claim.copies()
+        self.grant.cell.copies()
     }
 
     /// What each master said last: a snapshot.
     pub fn votes(&self) -> Votes {
-        self.claim.votes()
+        self.grant.cell.votes()
     }
 
     /// A view of this lock for the code that does the work.
     pub fn hold(&self) -> Hold {
-        Hold { claim: self.claim.clone() }
+        Hold { cell: self.grant.cell.clone(), slot: self.handle.inbox.slot().clone() }
     }
 
     /// Extends the lock now, so that it lasts at least `ttl` from here, and lets the keeper extend
@@ -120,21 +126,22 @@ impl Guard {
     /// # Cancel safety
     /// Dropping the future leaves the extension going on; whatever of it is confirmed counts.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
-        self.extension(ttl)?.await
+        self.extension(ttl).await
     }
 
-    /// An extension that is on its way already.
     pub(crate) fn extension(
         &self,
         ttl: Duration,
-    ) -> Result<impl Future<Output = Result<(), ExtendError>> + Send + use<>, ExtendError> {
-        let timing = self.handle.settings.timing(Some(ttl))?;
-        timing.check_margin(self.claim.terms.stop_margin)?;
-        self.claim.check()?;
-        let (reply, outcome) = oneshot::channel();
-        let claim = self.claim.clone();
-        self.handle.start_and_post(Message::Extend { claim, timing, reply })?;
-        Ok(async { outcome.await.unwrap_or(Err(ExtendError::Shutdown)) })
+    ) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
+        let (handle, cell) = (self.handle.clone(), self.grant.cell.clone());
+        let lock = self.grant.lock;
+        async move {
+            let timing = handle.settings.timing(Some(ttl))?;
+            timing.check_margin(cell.stop_margin)?;
+            cell.check()?;
+            let command = |reply| Command::Extend { lock, timing, reply };
+            handle.inbox.ask(command).await?
+        }
     }
 
     /// Releases the lock, and waits until a quorum of masters is known to be free of it.
@@ -145,55 +152,66 @@ impl Guard {
     /// The guard is consumed and clean-up goes on either way.
     ///
     /// # Cancel safety
-    /// Once polled, the release goes on even when the future is dropped.
-    pub async fn release(mut self) -> Result<(), ReleaseError> {
-        let (reply, outcome) = oneshot::channel();
-        self.part(Some(reply))?;
-        outcome.await.unwrap_or(Err(ReleaseError::Shutdown))
+    /// Dropping the future, polled or not, leaves the release going on.
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        let Self { grant, handle } = self;
+        let lock = grant.lock;
+        grant.end();
+        let command = |reply| Command::Release { lock, reply };
+        match handle.inbox.ask(|reply| command(Some(reply))).await {
+            Ok(outcome) => outcome,
+            Err(unasked) => {
+                // Where nothing can drive the handle now, its next use goes on with the release.
+                handle.inbox.post(command(None));
+                Err(unasked.into())
+            }
+        }
     }
 
     /// Gives up the guard and keeps the lock, as plain data that [`Redlock::resume`] takes back,
-    /// here or in another process. Nobody extends it in between: it lasts [`Self::remaining`].
+    /// here or in another process. Nothing extends it in between: it lasts [`Self::remaining`].
     ///
     /// [`Redlock::resume`]: crate::Redlock::resume
-    pub fn into_lease(mut self) -> Lease {
-        let lease = Lease::of(&self.claim);
-        self.disarm();
+    pub fn into_lease(self) -> Lease {
+        let lease = Lease {
+            resource: self.resource().clone(),
+            token: self.token().clone(),
+            ttl: self.grant.cell.ttl(),
+            fencing_token: None,
+            validity: self.remaining(),
+        };
+        self.grant.forget();
         lease
     }
 
     /// Drops the guard without releasing the lock: the key stays until it expires.
-    pub fn forget(mut self) {
-        self.disarm();
+    pub fn forget(self) {
+        self.grant.forget();
     }
 
-    pub(crate) fn claim(&self) -> &Arc<Claim> {
-        &self.claim
-    }
-
-    /// The holder is over with it before the first master hears of it. Where there is nobody to
-    /// tell the masters, outside a runtime, the next use of the handle does.
-    fn part(
-        &mut self,
-        reply: Option<crate::farewell::ReleaseReply>,
-    ) -> Result<(), crate::InvalidRequest> {
-        self.disarm();
-        self.handle.post(Message::Release { claim: self.claim.clone(), reply });
-        self.handle.start()
-    }
-
-    fn disarm(&mut self) {
-        self.is_armed = false;
-        self.claim.end(Ended::Released);
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if self.is_armed {
-            // Outside a runtime nobody can be started; nobody has to know.
-            let _ = self.part(None);
+    /// The work that ran under this lock has ended.
+    pub(crate) async fn end_run<T>(self, output: T) -> Result<T, RunError<T>> {
+        if let Err(lost) = self.check() {
+            return Err(RunError::Lost { lost, output: Some(output) });
         }
+        if let Err(error) = self.release().await {
+            tracing::warn!(%error, "the work is done, but its lock is not known to be released");
+        }
+        Ok(output)
+    }
+
+    /// The lock is over while the work goes on.
+    pub(crate) fn run_error<T>(&self, ended: Ended, output: Option<T>) -> RunError<T> {
+        let lost = match ended {
+            Ended::Lost(lost) => lost,
+            // Only this guard could have released it, and it has not.
+            Ended::Released => self.grant.cell.lost(LostReason::Released),
+        };
+        RunError::Lost { lost, output }
+    }
+
+    pub(crate) fn cell(&self) -> &Arc<HoldCell> {
+        &self.grant.cell
     }
 }
 
@@ -208,21 +226,22 @@ impl fmt::Debug for Guard {
 }
 
 /// A view of a held lock, for the code that does the work: it can look and listen, and neither
-/// extend nor release. Cheap to clone; goes on telling the truth after the guard is gone.
+/// extend nor release. Cheap to clone; it stays right after the guard is gone.
 #[derive(Clone)]
 pub struct Hold {
-    claim: Arc<Claim>,
+    cell: Arc<HoldCell>,
+    slot: Arc<Slot>,
 }
 
 impl Hold {
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
-        &self.claim.resource
+        &self.cell.resource
     }
 
     /// As [`Guard::token`].
     pub fn token(&self) -> &Token {
-        &self.claim.token
+        &self.cell.token
     }
 
     /// As [`Guard::fencing_token`].
@@ -232,12 +251,12 @@ impl Hold {
 
     /// As [`Guard::remaining`].
     pub fn remaining(&self) -> Duration {
-        self.claim.remaining()
+        self.cell.remaining()
     }
 
     /// As [`Guard::is_held`].
     pub fn is_held(&self) -> bool {
-        self.claim.is_held()
+        self.cell.is_held()
     }
 
     /// As [`Guard::check`].
@@ -245,12 +264,17 @@ impl Hold {
     /// # Errors
     /// [`Lost`] once the lock is not held any more.
     pub fn check(&self) -> Result<(), Lost> {
-        self.claim.check()
+        self.cell.check()
     }
 
     /// As [`Guard::lost`].
     pub fn lost(&self) -> Loss {
-        Loss::new(self.claim.clone())
+        Loss::new(self.cell.clone(), self.slot.clone())
+    }
+
+    /// As [`Guard::votes`].
+    pub fn votes(&self) -> Votes {
+        self.cell.votes()
     }
 }
 
@@ -260,98 +284,5 @@ impl fmt::Debug for Hold {
             .field("resource", self.resource())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
-    }
-}
-
-/// How a lock came to its end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// Its holder gave it back, or gave it away.
-    Released,
-    /// It was lost.
-    Lost(Lost),
-}
-
-/// The lock is not held any more.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-#[error("the lock on {resource} is lost: {why}")]
-pub struct Lost {
-    /// What the lock was for.
-    pub resource: Resource,
-    /// Why it is lost.
-    pub why: Why,
-}
-
-/// Why a lock is not held any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Why {
-    /// It was not extended in time.
-    Lapsed,
-    /// So many masters have told that the key is gone that no quorum is left.
-    NotOurs,
-    /// The handle was shut down.
-    Shutdown,
-    /// The guard was released, dropped or turned into a lease.
-    Released,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lapsed => "it was not extended in time",
-            Self::NotOurs => "too many masters do not hold the key any more",
-            Self::Shutdown => "the handle was shut down",
-            Self::Released => "it was released",
-        })
-    }
-}
-
-/// A future that resolves when a lock is over; see [`Guard::lost`]. Dropping it does nothing.
-#[must_use = "futures do nothing unless polled"]
-pub struct Loss {
-    claim: Arc<Claim>,
-    wait: BoxFuture<'static, Ended>,
-}
-
-impl Loss {
-    fn new(claim: Arc<Claim>) -> Self {
-        Self { wait: Box::pin(ended(claim.clone())), claim }
-    }
-}
-
-/// The deadline is looked at first and last: the timer only says when to look.
-async fn ended(claim: Arc<Claim>) -> Ended {
-    loop {
-        let mut notified = std::pin::pin!(claim.notify().notified());
-        notified.as_mut().enable();
-        if let Some(ended) = claim.ended() {
-            return ended;
-        }
-        tokio::select! {
-            () = &mut notified => {}
-            () = sleep(claim.remaining()) => {}
-        }
-    }
-}
-
-impl Future for Loss {
-    type Output = Ended;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
-        self.wait.as_mut().poll(cx)
-    }
-}
-
-impl Clone for Loss {
-    fn clone(&self) -> Self {
-        Self::new(self.claim.clone())
-    }
-}
-
-impl fmt::Debug for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loss").field("resource", &self.claim.resource).finish_non_exhaustive()
     }
 }

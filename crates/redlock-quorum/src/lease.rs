@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use redlock_core::{InvalidToken, Resource, Token};
 
-use crate::claim::Claim;
-use crate::guard::FencingToken;
+use crate::fencing::FencingToken;
 
 /// A held lock as plain data, to be kept in a file or handed to another process.
 ///
 /// It proves nothing by itself: [`Redlock::resume`](crate::Redlock::resume) proves it, by
 /// extending it on a quorum of masters. What it says of its validity was true when it was made and
 /// is for information only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// It stands for *one* hold, and so it is no `Clone`. A lease that is written down can be read
+/// back twice all the same: two guards of one lease release under each other, and the one that is
+/// left learns of it only when its keeper extends. Resume what was written down once.
+#[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
     /// What the lock is for.
@@ -40,16 +43,6 @@ impl Lease {
         let (resource, token) = (resource.into(), Token::parse(token)?);
         Ok(Self { resource, token, ttl, fencing_token: None, validity: Duration::ZERO })
     }
-
-    pub(crate) fn of(claim: &Claim) -> Self {
-        Self {
-            resource: claim.resource.clone(),
-            token: claim.token.clone(),
-            ttl: claim.timing().ttl.get(),
-            fencing_token: None,
-            validity: claim.remaining(),
-        }
-    }
 }
 
 #[cfg(feature = "serde")]
@@ -63,10 +56,36 @@ mod plain {
 
     #[derive(Serialize, Deserialize)]
     struct Plain {
-        resource: Vec<u8>,
+        resource: Name,
         token: String,
         ttl_ms: u64,
         validity_ms: u64,
+    }
+
+    /// A name as text where it is text, so that people can read it; otherwise as its bytes.
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Name {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    impl From<&Resource> for Name {
+        fn from(resource: &Resource) -> Self {
+            match str::from_utf8(resource.as_bytes()) {
+                Ok(text) => Self::Text(text.to_owned()),
+                Err(_) => Self::Bytes(resource.as_bytes().to_vec()),
+            }
+        }
+    }
+
+    impl From<Name> for Resource {
+        fn from(name: Name) -> Self {
+            match name {
+                Name::Text(text) => text.into(),
+                Name::Bytes(bytes) => bytes.into(),
+            }
+        }
     }
 
     fn millis(duration: Duration) -> u64 {
@@ -76,7 +95,7 @@ mod plain {
     impl Serialize for Lease {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             let plain = Plain {
-                resource: self.resource.as_bytes().to_vec(),
+                resource: Name::from(&self.resource),
                 token: self.token.to_string(),
                 ttl_ms: millis(self.ttl),
                 validity_ms: millis(self.validity),
@@ -89,7 +108,8 @@ mod plain {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             let plain = Plain::deserialize(deserializer)?;
             let ttl = Duration::from_millis(plain.ttl_ms);
-            let lease = Self::new(plain.resource, &plain.token, ttl).map_err(D::Error::custom)?;
+            let lease = Self::new(Resource::from(plain.resource), &plain.token, ttl)
+                .map_err(D::Error::custom)?;
             Ok(Self { validity: Duration::from_millis(plain.validity_ms), ..lease })
         }
     }

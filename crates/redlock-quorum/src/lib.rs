@@ -72,33 +72,37 @@ struct GuideDoctests;
 
 pub mod blocking;
 mod builder;
-mod claim;
 mod driver;
 mod error;
-mod farewell;
+mod fencing;
 mod guard;
+mod handle;
+mod hold;
+mod inbox;
 mod lease;
-mod mailbox;
+mod loss;
+mod lost;
+mod protocol;
+mod quorum;
 mod redlock;
 mod request;
-mod retry;
-mod round;
 mod settings;
 mod status;
-mod tally;
-mod validity;
 mod votes;
 
 pub use builder::RedlockBuilder;
-pub use error::{AcquireError, ExtendError, Owed, ReleaseError, RunError, Unreleased};
-pub use guard::{Ended, FencingToken, Guard, Hold, Loss, Lost, Why};
+pub use error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased, UnreleasedKey};
+pub use fencing::FencingToken;
+pub use guard::{Guard, Hold};
 pub use lease::Lease;
+pub use loss::Loss;
+pub use lost::{Ended, Lost, LostReason};
 pub use redlock::Redlock;
 pub use redlock_core::{
     Cause, Clock, Instant, InvalidLabel, InvalidNode, InvalidResource, InvalidTls, InvalidToken,
-    InvalidTtl, InvalidUrl, Node, NodeState, Resource, Tls, Token,
+    InvalidTtl, InvalidUrl, Node, Resource, Tls, Token, Verdict,
 };
 pub use request::LockRequest;
 pub use settings::{BuildError, InvalidRequest};
-pub use status::{NodeHolds, NodeStatus, State, Status};
-pub use votes::{NodeVote, Said, Votes};
+pub use status::{State, Status};
+pub use votes::{NodeVote, Votes};

@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::{Instant, InvalidResource, Label, Resource};
-use tokio::sync::oneshot;
+use redlock_core::{Instant, Label, Resource, Token};
 
-use crate::claim::Terms;
-use crate::driver::{Message, Request};
-use crate::guard::{Ended, Guard, Hold};
-use crate::redlock::Inner;
-use crate::settings::Timing;
-use crate::{AcquireError, InvalidRequest, Lease, RunError};
+use crate::driver::command::{Command, Request};
+use crate::error::{AcquireError, RunError};
+use crate::guard::{Guard, Hold};
+use crate::handle::Handle;
+use crate::settings::{HoldOptions, InvalidRequest, Timing};
 
 /// A lock that is asked for: set what is not default, then `.await` it, or [`run`](Self::run)
 /// work under it. Nothing happens before that.
@@ -21,34 +19,35 @@ use crate::{AcquireError, InvalidRequest, Lease, RunError};
 /// # Cancel safety
 /// Dropping the future at any point leaves no key behind where a key can be reached: the attempt
 /// and its clean-up belong to the handle. A lock that was already won is released.
+///
+/// # Errors
+/// Awaiting it returns [`AcquireError`]: `Held` when another holds the lock until the wait is
+/// over, `NoQuorum` when too few masters answer, `TooLate` when nothing of the lease is left,
+/// `Invalid` when an option is out of range, and `Shutdown` when the handle was shut down. A lock
+/// that the caller itself holds counts as held by another: it is not reentrant.
 #[must_use = "a lock that is not awaited is not asked for"]
 #[derive(Clone)]
 pub struct LockRequest {
-    handle: Arc<Inner>,
+    handle: Arc<Handle>,
     resource: Resource,
     ttl: Option<Duration>,
     wait: Wait,
     label: Option<String>,
-    terms: Terms,
-    lease: Option<Lease>,
+    options: HoldOptions,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Default,
     For(Duration),
+    Until(std::time::Instant),
     Forever,
 }
 
 impl LockRequest {
-    pub(crate) fn new(handle: Arc<Inner>, resource: Resource) -> Self {
-        let terms = Terms {
-            auto_extend: true,
-            max_hold: None,
-            min_copies: None,
-            stop_margin: Duration::ZERO,
-        };
-        Self { handle, resource, ttl: None, wait: Wait::Default, label: None, terms, lease: None }
+    pub(crate) fn new(handle: Arc<Handle>, resource: Resource) -> Self {
+        let options = HoldOptions::default();
+        Self { handle, resource, ttl: None, wait: Wait::Default, label: None, options }
     }
 
     /// How long the lease lasts without extension: 10 ms to the handle's `max_ttl`. Default: the
@@ -65,8 +64,15 @@ impl LockRequest {
         self
     }
 
-    /// Keep trying until the lock is had or the future is dropped. Masters that do not answer are
-    /// waited for, too.
+    /// Keep trying until this instant, however long the call itself was delayed. An instant in the
+    /// past is one attempt.
+    pub fn wait_until(mut self, instant: std::time::Instant) -> Self {
+        self.wait = Wait::Until(instant);
+        self
+    }
+
+    /// Keep trying until the lock is acquired or the future is dropped. Masters that do not answer
+    /// are waited for, too.
     pub fn wait_forever(mut self) -> Self {
         self.wait = Wait::Forever;
         self
@@ -75,7 +81,7 @@ impl LockRequest {
     /// Whether a keeper extends the lease while the guard lives. Default: yes. Without it the
     /// lock is lost after one TTL.
     pub fn auto_extend(mut self, auto_extend: bool) -> Self {
-        self.terms.auto_extend = auto_extend;
+        self.options.auto_extend = auto_extend;
         self
     }
 
@@ -83,7 +89,7 @@ impl LockRequest {
     /// left to lapse, within one TTL. Default: without limit, so that work that hangs holds the
     /// lock for as long as its process lives. (The Redis page advises a limit.)
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.terms.max_hold = Some(max_hold);
+        self.options.max_hold = Some(max_hold);
         self
     }
 
@@ -93,18 +99,18 @@ impl LockRequest {
     /// the quorum took and never longer than the node timeout: ask [`Guard::copies`] what there
     /// is. Default: a quorum.
     pub fn min_copies(mut self, copies: usize) -> Self {
-        self.terms.min_copies = Some(copies);
+        self.options.min_copies = Some(copies);
         self
     }
 
     /// Makes the deadline, and so [`Guard::lost`], come this much earlier than the end of the
     /// lease, for work that needs time to stop. Default: zero. Must leave something of the lease.
     pub fn stop_margin(mut self, margin: Duration) -> Self {
-        self.terms.stop_margin = margin;
+        self.options.stop_margin = margin;
         self
     }
 
-    /// A name that is added to the token, for people who ask who holds the lock: 1 to 64 of
+    /// A name that is added to the token, for people that ask who holds the lock: 1 to 64 of
     /// `A-Z a-z 0-9 . _ @ : -`. Default: the handle's label.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
@@ -115,16 +121,16 @@ impl LockRequest {
     /// the work is going on, the work is dropped where it awaits. What does not await cannot be
     /// stopped: ask [`Hold::check`] in between.
     ///
-    /// A release that fails is logged; it never costs the result. Nor does a loss that comes while
-    /// the last part of the work runs without awaiting: nobody could have stopped it.
+    /// A release that fails is logged; it never costs the output.
     ///
     /// # Errors
     /// [`RunError::Acquire`] when there is no lock: the work was not begun. [`RunError::Lost`]
-    /// when it was lost: the work was stopped.
+    /// when it was lost: the work was stopped, or it ended after the loss because it did not
+    /// await, and its output is inside.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lock in the background.
-    pub async fn run<W, F>(self, work: W) -> Result<F::Output, RunError>
+    pub async fn run<W, F>(self, work: W) -> Result<F::Output, RunError<F::Output>>
     where
         W: FnOnce(Hold) -> F,
         F: Future,
@@ -134,57 +140,37 @@ impl LockRequest {
         let output = tokio::select! {
             // The loss is looked at first: once it is known, nothing more of the work is done.
             biased;
-            ended = lost => match ended {
-                Ended::Lost(lost) => return Err(lost.into()),
-                // Only this function could have released it, and it has not.
-                Ended::Released => return Err(guard.claim().lost(crate::Why::Released).into()),
-            },
+            ended = lost => return Err(guard.run_error(ended, None)),
             output = work(guard.hold()) => output,
         };
-        if let Err(error) = guard.release().await {
-            tracing::warn!(%error, "the work is done, but its lock is not known to be released");
-        }
-        Ok(output)
+        guard.end_run(output).await
     }
 
-    /// Takes over `lease` instead of acquiring anew.
-    pub(crate) fn resume(
-        mut self,
-        lease: Lease,
-    ) -> impl Future<Output = Result<Guard, AcquireError>> {
-        self.lease = Some(lease);
-        self.acquire()
+    /// Takes over the lease that `token` signs, instead of acquiring anew.
+    pub(crate) async fn resume(self, token: Token) -> Result<Guard, AcquireError> {
+        self.acquire(Some(token)).await
     }
 
-    async fn acquire(self) -> Result<Guard, AcquireError> {
-        let timing = self.check()?;
-        let label = self.checked_label()?;
-        let until = self.until();
-        loop {
-            if let Some(shut_down) = self.handle.shut_down_error() {
-                return Err(shut_down);
-            }
-            let (reply, outcome) = oneshot::channel();
-            let request = Request {
+    async fn acquire(self, resume: Option<Token>) -> Result<Guard, AcquireError> {
+        let key = self.handle.key(&self.resource)?;
+        let (timing, label, until) = (self.check()?, self.checked_label()?, self.until());
+        self.handle.open()?;
+        let command = |reply| {
+            Command::Acquire(Box::new(Request {
                 resource: self.resource.clone(),
-                key: self.handle.key(&self.resource),
+                key: key.clone(),
                 timing,
-                terms: self.terms.clone(),
+                options: self.options,
                 label: label.clone(),
                 until,
-                lease: self.lease.clone(),
+                resume: resume.clone(),
                 reply,
-                handle: self.handle.clone(),
                 failures: 0,
-            };
-            self.handle.start_and_post(Message::Acquire(Box::new(request)))?;
-            match outcome.await {
-                Ok(Ok(guard)) => return self.on_time(guard),
-                Ok(Err(error)) => return Err(error),
-                // The runtime that drove the handle has gone: try again on this one.
-                Err(_) => {}
-            }
-        }
+                is_attempted: false,
+            }))
+        };
+        let grant = self.handle.inbox.ask(command).await??;
+        self.on_time(Guard::new(grant, self.handle.clone()))
     }
 
     /// A guard may have waited for its caller to get to run: what counts is what is left now.
@@ -197,17 +183,12 @@ impl LockRequest {
 
     /// Checks the request without sending anything.
     fn check(&self) -> Result<Timing, InvalidRequest> {
-        self.resource.check()?;
-        // A prefix and a name may make up together what neither may begin with.
-        if self.handle.key(&self.resource).starts_with(Resource::RESERVED.as_bytes()) {
-            return Err(InvalidResource::Reserved.into());
-        }
         let timing = self.handle.settings.timing(self.ttl)?;
-        let masters = self.handle.context.names.len();
-        if let Some(copies) = self.terms.min_copies.filter(|n| !(1..=masters).contains(n)) {
+        let masters = self.handle.names.len();
+        if let Some(copies) = self.options.min_copies.filter(|n| !(1..=masters).contains(n)) {
             return Err(InvalidRequest::MinCopies { copies, masters });
         }
-        timing.check_margin(self.terms.stop_margin)?;
+        timing.check_margin(self.options.stop_margin)?;
         Ok(timing)
     }
 
@@ -222,9 +203,10 @@ impl LockRequest {
         let wait = match self.wait {
             Wait::Default => self.handle.settings.wait,
             Wait::For(wait) => wait,
+            Wait::Until(instant) => instant.saturating_duration_since(std::time::Instant::now()),
             Wait::Forever => return None,
         };
-        Some(self.handle.context.clock.now().saturating_add(wait))
+        Some(self.handle.clock.now().saturating_add(wait))
     }
 }
 
@@ -233,7 +215,7 @@ impl IntoFuture for LockRequest {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.acquire())
+        Box::pin(self.acquire(None))
     }
 }
 
@@ -243,7 +225,7 @@ impl std::fmt::Debug for LockRequest {
             .field("resource", &self.resource)
             .field("ttl", &self.ttl)
             .field("wait", &self.wait)
-            .field("terms", &self.terms)
+            .field("options", &self.options)
             .finish_non_exhaustive()
     }
 }

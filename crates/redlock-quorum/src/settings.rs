@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redlock_core::{InvalidLabel, InvalidResource, InvalidTtl, Label, Ttl};
 
-use crate::tally::MASTERS_MAX;
+use crate::quorum::MASTERS_MAX;
 
 /// The largest `max_ttl`. A lock that must live longer is extended, not granted for days.
 pub(crate) const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,12 +27,27 @@ pub(crate) struct Settings {
 }
 
 /// The durations of one request, which all follow from its TTL.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Timing {
     pub(crate) ttl: Ttl,
     pub(crate) node_timeout: Duration,
     /// What Redis is told, in milliseconds.
     pub(crate) px: u64,
+}
+
+/// What the holder asked for beside the TTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HoldOptions {
+    pub(crate) auto_extend: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_copies: Option<usize>,
+    pub(crate) stop_margin: Duration,
+}
+
+impl Default for HoldOptions {
+    fn default() -> Self {
+        Self { auto_extend: true, max_hold: None, min_copies: None, stop_margin: Duration::ZERO }
+    }
 }
 
 /// Why a request cannot be made. Nothing was sent to any master.
@@ -73,16 +88,17 @@ pub enum InvalidRequest {
         ttl: Duration,
     },
     /// There are not so many masters.
-    #[error("min_copies({copies}) cannot be had of {masters} masters; take 1 to {masters}")]
+    #[error("min_copies({copies}) asks for more than {masters} masters have; take 1 to {masters}")]
     MinCopies {
         /// The number asked for.
         copies: usize,
         /// The number of masters.
         masters: usize,
     },
-    /// There is no tokio runtime to work on.
+    /// There is no tokio runtime to work on, or it is shutting down.
     #[error(
-        "there is no tokio runtime here: call from within one, or use redlock_quorum::blocking"
+        "there is no running tokio runtime here: call from within one, or use \
+         redlock_quorum::blocking"
     )]
     NoRuntime,
     /// The task that drives the handle has panicked; the handle is of no use any more.
@@ -147,8 +163,8 @@ pub enum BuildError {
     },
     /// The prefix cannot be used.
     #[error(
-        "the prefix {prefix:?} cannot be used: it has more than 512 bytes, or it starts with \
-             \"redlock-quorum:\", which is reserved"
+        "the prefix {prefix:?} cannot be used: it has more than 512 bytes, or it contains \
+         \"redlock-quorum:\", which is reserved"
     )]
     Prefix {
         /// What was given.
@@ -157,6 +173,12 @@ pub enum BuildError {
 }
 
 impl Settings {
+    /// How long a connection may leave a request unanswered before it is made anew: a master must
+    /// have its whole node timeout.
+    pub(crate) fn stall_timeout(&self) -> Duration {
+        self.connect_timeout.max(self.node_timeout.unwrap_or(NODE_TIMEOUT))
+    }
+
     /// The durations that follow from `ttl`, or from the handle's TTL.
     pub(crate) fn timing(&self, ttl: Option<Duration>) -> Result<Timing, InvalidRequest> {
         let ttl = Ttl::new(ttl.unwrap_or(self.ttl), self.max_ttl)?;

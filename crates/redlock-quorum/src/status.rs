@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Verdict};
+use redlock_core::{Cause, Verdict};
 
-use crate::tally::quorum;
-use crate::votes::readable;
+use crate::quorum::quorum;
+use crate::votes::NodeVote;
 
 /// Who holds a resource, by what each master says.
 ///
@@ -17,8 +17,9 @@ use crate::votes::readable;
 pub struct Status {
     /// What a quorum agrees on.
     pub state: State,
-    /// What each master said, in the order in which the masters were given.
-    pub nodes: Vec<NodeStatus>,
+    /// What each master said, in the order in which the masters were given: [`Verdict::Held`],
+    /// [`Verdict::Free`] or [`Verdict::Unknown`].
+    pub nodes: Vec<NodeVote>,
 }
 
 /// What a quorum of masters agrees on.
@@ -38,83 +39,27 @@ pub enum State {
     Undecided,
 }
 
-/// What one master said about a resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct NodeStatus {
-    /// The master.
-    pub node: Arc<str>,
-    /// What it has.
-    pub state: NodeHolds,
-    /// How long it took until this was known; none when it was not in time.
-    pub latency: Option<Duration>,
-}
-
-/// What one master has under a resource's key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NodeHolds {
-    /// A key, signed with this token.
-    Held {
-        /// The token: at most the first 512 bytes of the key's value.
-        token: String,
-        /// How long it still lives there; none when it never expires.
-        ttl: Option<Duration>,
-    },
-    /// No key.
-    Free,
-    /// Nobody can say, for the reason given.
-    Unknown(Cause),
-}
-
 impl Status {
-    pub(crate) fn new(nodes: Vec<NodeStatus>) -> Self {
+    pub(crate) fn new(nodes: Vec<NodeVote>) -> Self {
         Self { state: State::of(&nodes), nodes }
     }
 
     /// No master could be asked, for the reason given.
     pub(crate) fn unasked(names: &[Arc<str>], why: &str) -> Self {
-        let answer = Answer::unsent(Cause::NotConnected(why.to_owned().into()));
-        let node = |name: &Arc<str>| NodeStatus {
-            latency: None,
-            ..NodeStatus::new(name.clone(), Some(&(answer.clone(), Duration::ZERO)))
-        };
+        let verdict = Verdict::Unknown(Cause::NotConnected(why.to_owned().into()));
+        let node = |name: &Arc<str>| NodeVote::new(name.clone(), verdict.clone(), None);
         Self::new(names.iter().map(node).collect())
     }
 }
 
-impl NodeStatus {
-    pub(crate) fn new(node: Arc<str>, answer: Option<&(Answer, Duration)>) -> Self {
-        let state = match answer.map(|(answer, _)| answer) {
-            None => NodeHolds::Unknown(Cause::TimedOut),
-            Some(answer) => match &answer.verdict {
-                Verdict::Granted => NodeHolds::Free,
-                Verdict::Unknown(cause) => NodeHolds::Unknown(cause.clone()),
-                Verdict::Refused => NodeHolds::Held {
-                    token: answer.holder.as_deref().map(readable).unwrap_or_default(),
-                    ttl: answer.ttl,
-                },
-            },
-        };
-        Self { node, state, latency: answer.map(|(_, latency)| *latency) }
-    }
-
-    fn token(&self) -> Option<&str> {
-        match &self.state {
-            NodeHolds::Held { token, .. } => Some(token),
-            NodeHolds::Free | NodeHolds::Unknown(_) => None,
-        }
-    }
-}
-
 impl State {
-    fn of(nodes: &[NodeStatus]) -> Self {
+    fn of(nodes: &[NodeVote]) -> Self {
         let quorum = quorum(nodes.len());
-        if nodes.iter().filter(|node| node.state == NodeHolds::Free).count() >= quorum {
+        if nodes.iter().filter(|node| node.verdict == Verdict::Free).count() >= quorum {
             return Self::Free;
         }
-        let holder = nodes.iter().filter_map(NodeStatus::token).find(|token| {
-            nodes.iter().filter(|node| node.token() == Some(token)).count() >= quorum
+        let holder = nodes.iter().filter_map(token).find(|holder| {
+            nodes.iter().filter(|node| token(node) == Some(*holder)).count() >= quorum
         });
         match holder {
             None => Self::Undecided,
@@ -123,12 +68,21 @@ impl State {
     }
 }
 
+fn token(node: &NodeVote) -> Option<&str> {
+    match &node.verdict {
+        Verdict::Held { token, .. } => token.as_deref(),
+        _ => None,
+    }
+}
+
 /// Until a quorum of keys is not there any more: the q-th longest life.
-fn left(nodes: &[NodeStatus], holder: &str, quorum: usize) -> Option<Duration> {
+fn left(nodes: &[NodeVote], holder: &str, quorum: usize) -> Option<Duration> {
     let mut lives: Vec<Duration> = nodes
         .iter()
-        .filter_map(|node| match &node.state {
-            NodeHolds::Held { token, ttl } if token == holder => Some(ttl.unwrap_or(Duration::MAX)),
+        .filter_map(|node| match &node.verdict {
+            Verdict::Held { token: Some(token), ttl } if token == holder => {
+                Some(ttl.unwrap_or(Duration::MAX))
+            }
             _ => None,
         })
         .collect();
@@ -140,17 +94,20 @@ fn left(nodes: &[NodeStatus], holder: &str, quorum: usize) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    fn held(token: &str, ttl: Option<u64>) -> NodeStatus {
-        let answer = Answer::refused().held_by(token.into(), ttl.map(Duration::from_millis));
-        NodeStatus::new("n".into(), Some(&(answer, Duration::ZERO)))
+    fn node(verdict: Verdict) -> NodeVote {
+        NodeVote::new("n".into(), verdict, None)
     }
 
-    fn free() -> NodeStatus {
-        NodeStatus::new("n".into(), Some(&(Answer::granted(), Duration::ZERO)))
+    fn held(token: &str, ttl: Option<u64>) -> NodeVote {
+        node(Verdict::Held { token: Some(token.into()), ttl: ttl.map(Duration::from_millis) })
     }
 
-    fn silent() -> NodeStatus {
-        NodeStatus::new("n".into(), None)
+    fn free() -> NodeVote {
+        node(Verdict::Free)
+    }
+
+    fn silent() -> NodeVote {
+        node(Verdict::Unknown(Cause::TimedOut))
     }
 
     #[test]
@@ -170,6 +127,12 @@ mod tests {
         ] {
             assert_eq!(Status::new(nodes).state, State::Undecided);
         }
+    }
+
+    #[test]
+    fn keys_of_another_type_are_held_by_no_token() {
+        let foreign = || node(Verdict::HELD);
+        assert_eq!(Status::new(vec![foreign(), foreign(), free()]).state, State::Undecided);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Verdict};
+use redlock_core::Verdict;
 
 /// What each master said, in the order in which the masters were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,36 +16,21 @@ pub struct Votes(Vec<NodeVote>);
 pub struct NodeVote {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// What it said.
-    pub said: Said,
-    /// How long its answer took, from before the request was sent.
+    /// What it said; [`Verdict::Pending`] where it had not answered when this was written down.
+    pub verdict: Verdict,
+    /// How long its answer took, from before the request was sent; none where the master itself
+    /// has not answered. In a [`Status`](crate::Status) a master that is known to be away has one,
+    /// too: none means that nothing was known in time.
     pub latency: Option<Duration>,
-}
-
-/// An answer as people read it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Said {
-    /// It did what it was asked.
-    Granted,
-    /// Another holds the resource there.
-    Held {
-        /// The holder's token, where the master told it: at most its first 512 bytes.
-        token: Option<String>,
-        /// How long that key still lives, where the master told it.
-        ttl: Option<Duration>,
-    },
-    /// It does not hold our key.
-    NotOurs,
-    /// Nobody can say whether it did what it was asked, for the reason given.
-    Unknown(Cause),
-    /// It had not answered when this was written down.
-    Pending,
 }
 
 impl Votes {
     pub(crate) fn new(votes: Vec<NodeVote>) -> Self {
         Self(votes)
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<NodeVote> {
+        self.0
     }
 
     /// The votes, one for each master.
@@ -65,7 +50,7 @@ impl Votes {
 
     /// How many masters have granted.
     pub fn granted(&self) -> usize {
-        self.iter().filter(|vote| vote.said == Said::Granted).count()
+        self.iter().filter(|vote| vote.verdict == Verdict::Granted).count()
     }
 }
 
@@ -78,35 +63,9 @@ impl<'a> IntoIterator for &'a Votes {
     }
 }
 
-impl Said {
-    /// The answer to an acquire: whoever refuses has another holder.
-    pub(crate) fn to_acquire(answer: &Answer) -> Self {
-        match &answer.verdict {
-            Verdict::Granted => Self::Granted,
-            Verdict::Refused => Self::held(answer),
-            Verdict::Unknown(cause) => Self::Unknown(cause.clone()),
-        }
-    }
-
-    /// The answer to an extension or a release: who refuses may name another holder or none.
-    pub(crate) fn to_holder(answer: &Answer) -> Self {
-        match &answer.verdict {
-            Verdict::Refused if answer.holder.is_none() => Self::NotOurs,
-            _ => Self::to_acquire(answer),
-        }
-    }
-
-    fn held(answer: &Answer) -> Self {
-        let token = answer.holder.as_deref().map(readable);
-        Self::Held { token, ttl: answer.ttl }
-    }
-}
-
-/// A key's value as text; other clients write any bytes.
-pub(crate) fn readable(value: &[u8]) -> String {
-    match str::from_utf8(value) {
-        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
-        _ => value.escape_ascii().to_string(),
+impl NodeVote {
+    pub(crate) fn new(node: Arc<str>, verdict: Verdict, latency: Option<Duration>) -> Self {
+        Self { node, verdict, latency }
     }
 }
 
@@ -122,43 +81,27 @@ impl fmt::Display for Votes {
 
 impl fmt::Display for NodeVote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.node, self.said)
-    }
-}
-
-impl fmt::Display for Said {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Granted => f.write_str("granted"),
-            Self::Held { ttl: Some(ttl), .. } => write!(f, "held ({ttl:?})"),
-            Self::Held { ttl: None, .. } => f.write_str("held"),
-            Self::NotOurs => f.write_str("not ours"),
-            Self::Unknown(cause) => cause.fmt(f),
-            Self::Pending => f.write_str("pending"),
-        }
+        write!(f, "{} {}", self.node, self.verdict)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use redlock_core::Cause;
+
     use super::*;
 
     #[test]
     fn votes_read_as_one_line() {
-        let vote = |node: &str, said| NodeVote { node: node.into(), said, latency: None };
-        let held = Answer::refused().held_by(b"tok".to_vec(), Some(Duration::from_millis(1_500)));
+        let vote = |node: &str, verdict| NodeVote::new(node.into(), verdict, None);
+        let held =
+            Verdict::Held { token: Some("tok".into()), ttl: Some(Duration::from_millis(1_500)) };
         let votes = Votes::new(vec![
-            vote("a:1", Said::Granted),
-            vote("b:1", Said::to_acquire(&held)),
-            vote("c:1", Said::Unknown(Cause::TimedOut)),
-            vote("d:1", Said::to_holder(&Answer::refused())),
+            vote("a:1", Verdict::Granted),
+            vote("b:1", held),
+            vote("c:1", Verdict::Unknown(Cause::TimedOut)),
+            vote("d:1", Verdict::NotOurs),
         ]);
         assert_eq!(votes.to_string(), "a:1 granted, b:1 held (1.5s), c:1 timed out, d:1 not ours");
-    }
-
-    #[test]
-    fn a_holder_of_any_bytes_is_made_readable() {
-        assert_eq!(readable(b"plain"), "plain");
-        assert_eq!(readable(b"\xff\n"), "\\xff\\n");
     }
 }

@@ -8,11 +8,11 @@ mod common;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use common::{PATIENCE, eventually, keys, ms, patient, put, value};
+use common::{PATIENCE, again, eventually, keys, ms, patient, put, value};
 use futures::FutureExt;
 use redlock_quorum::{
     AcquireError, Cause, Ended, ExtendError, Guard, Hold, InvalidRequest, Lease, LockRequest, Loss,
-    Lost, NodeHolds, Redlock, ReleaseError, Resource, RunError, State, Unreleased, Why,
+    Lost, LostReason, Redlock, ReleaseError, Resource, RunError, State, Unreleased, Verdict,
 };
 use redlock_testkit::{Direction, RedisServers};
 use tokio::runtime::{Builder, Runtime};
@@ -44,7 +44,7 @@ fn types_can_be_sent_shared_and_cloned_where_programs_rely_on_it() {
     request::<LockRequest>();
     guard::<Guard>();
     view::<Hold>();
-    view::<Lease>();
+    guard::<Lease>();
     loss::<Loss>();
     error::<AcquireError>();
     error::<ExtendError>();
@@ -66,7 +66,7 @@ fn every_future_can_be_sent_to_another_thread(redlock: Redlock, guard: Guard, le
     owned(redlock.lock("a").run(|hold| async move { hold.lost().await }));
     owned(redlock.try_lock("a").into_future());
     drop(sent(redlock.status("a")));
-    drop(sent(redlock.resume(lease.clone())));
+    drop(sent(redlock.resume(again(&lease))));
     drop(sent(redlock.release(lease)));
     drop(sent(guard.extend(Duration::ZERO)));
     owned(guard.lost());
@@ -244,10 +244,10 @@ async fn a_closed_handle_refuses_everything_and_its_guards_are_lost() {
     let guard = redlock.lock("a").min_copies(3).await.unwrap();
     let lease = redlock.lock("b").await.unwrap().into_lease();
     let left = redlock.clone().shutdown(PATIENCE).await.unwrap_err();
-    assert_eq!(left.owed().len(), 3, "{left}");
-    assert_eq!(guard.check().unwrap_err().why, Why::Shutdown);
+    assert_eq!(left.keys().len(), 3, "{left}");
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::Shutdown);
     assert_eq!(redlock.lock("c").await.unwrap_err(), AcquireError::Shutdown);
-    assert_eq!(redlock.resume(lease.clone()).await.unwrap_err(), ExtendError::Shutdown);
+    assert_eq!(redlock.resume(again(&lease)).await.unwrap_err(), ExtendError::Shutdown);
     assert_eq!(redlock.release(lease).await.unwrap_err(), ReleaseError::Shutdown);
     assert!(matches!(guard.extend(ms(9_000)).await, Err(ExtendError::Lost(_))));
     assert!(guard.release().await.is_err());
@@ -262,7 +262,7 @@ async fn a_lease_is_released_by_a_handle_that_has_never_been_used() {
         redlock.lock("a").min_copies(3).await.unwrap().into_lease()
     };
     let redlock = patient(&servers).build().unwrap();
-    assert_eq!(redlock.release(lease.clone()).await, Ok(()));
+    assert_eq!(redlock.release(again(&lease)).await, Ok(()));
     let again = redlock.release(lease).await.unwrap_err();
     assert!(matches!(again, ReleaseError::NotOurs { .. }), "{again}");
 }
@@ -275,7 +275,7 @@ async fn a_lease_goes_from_one_handle_to_another() {
         redlock.lock("a").min_copies(3).await.unwrap().into_lease()
     };
     let redlock = patient(&servers).build().unwrap();
-    let guard = redlock.resume(lease.clone()).await.unwrap();
+    let guard = redlock.resume(again(&lease)).await.unwrap();
     assert_eq!(guard.resource(), &lease.resource);
     assert!(matches!(redlock.try_lock("a").await, Err(AcquireError::Held { .. })));
     guard.release().await.unwrap();
@@ -317,10 +317,10 @@ async fn status_tells_a_strangers_token_and_does_not_make_up_a_holder() {
     let status = redlock.status("a").await;
     assert!(matches!(&status.state, State::Held { token, .. } if token == "a stranger"));
     servers[3].command(&["SET", "b", "for ever"]).unwrap();
-    let NodeHolds::Held { token, ttl } = redlock.status("b").await.nodes[3].state.clone() else {
+    let Verdict::Held { token, ttl } = redlock.status("b").await.nodes[3].verdict.clone() else {
         panic!("the key is there")
     };
-    assert_eq!((token.as_str(), ttl), ("for ever", None));
+    assert_eq!((token.as_deref(), ttl), (Some("for ever"), None));
 }
 
 #[tokio::test]
@@ -333,7 +333,7 @@ async fn status_counts_masters_that_are_down_for_nobody() {
     let status = redlock.status("a").await;
     assert!(matches!(status.state, State::Held { .. }), "{status:?}");
     for node in &status.nodes[..2] {
-        assert!(matches!(node.state, NodeHolds::Unknown(_)), "{node:?}");
+        assert!(matches!(node.verdict, Verdict::Unknown(_)), "{node:?}");
     }
     servers[2].kill();
     eventually("the third is known to be down", || {
@@ -351,7 +351,7 @@ async fn status_of_a_name_that_cannot_be_asks_nobody_and_says_why() {
     let servers = RedisServers::start(1).unwrap();
     let redlock = patient(&servers).build().unwrap();
     let status = redlock.status("").await;
-    let NodeHolds::Unknown(Cause::NotConnected(why)) = &status.nodes[0].state else {
+    let Verdict::Unknown(Cause::NotConnected(why)) = &status.nodes[0].verdict else {
         panic!("{status:?}")
     };
     assert!(why.contains("the resource name is empty"), "{why}");

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::{PATIENCE, assert_one_line, eventually, keys, ms, patient, put};
 use redlock_quorum::{
-    AcquireError, Cause, ExtendError, InvalidRequest, Lease, LockRequest, NodeHolds, Redlock,
-    RedlockBuilder, ReleaseError, RunError, Said, Votes,
+    AcquireError, Cause, ExtendError, InvalidRequest, Lease, LockRequest, Redlock, RedlockBuilder,
+    ReleaseError, RunError, Verdict, Votes,
 };
 use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers, ServerOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -221,8 +221,8 @@ async fn words_of(url: &str) -> String {
     assert_one_line(error.to_string().trim_end_matches('.'));
     let vote = votes(&error).iter().next().unwrap();
     assert!(error.to_string().ends_with(&vote.to_string()), "{error}");
-    assert_eq!(vote.to_string(), format!("{} {}", vote.node, vote.said));
-    vote.said.to_string()
+    assert_eq!(vote.to_string(), format!("{} {}", vote.node, vote.verdict));
+    vote.verdict.to_string()
 }
 
 #[tokio::test]
@@ -274,8 +274,8 @@ async fn one_server_under_two_names_is_told_and_votes_once() {
         .build()
         .unwrap();
     let error = redlock.try_lock("a").await.unwrap_err();
-    let twins = votes(&error).iter().filter(|vote| match &vote.said {
-        Said::Unknown(Cause::TwinOf(other)) => names.contains(other) && **other != *vote.node,
+    let twins = votes(&error).iter().filter(|vote| match &vote.verdict {
+        Verdict::Unknown(Cause::TwinOf(other)) => names.contains(other) && **other != *vote.node,
         _ => false,
     });
     assert_eq!(twins.count(), 1, "{error}");
@@ -298,7 +298,7 @@ async fn an_error_has_a_word_for_each_master_in_their_order() {
     proxies[4].hold(Direction::ToServer);
     let error = redlock.try_lock("a").await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-    let said: Vec<_> = votes(&error).iter().map(|vote| vote.said.to_string()).collect();
+    let said: Vec<_> = votes(&error).iter().map(|vote| vote.verdict.to_string()).collect();
     assert_eq!(said[0], "granted");
     assert!(said[1].starts_with("held"), "{}", said[1]);
     assert_eq!(&said[2..], ["timed out", "connection closed", "timed out"]);
@@ -323,11 +323,11 @@ async fn held_tells_by_whom_and_for_how_long() {
     assert!(matches!(error, AcquireError::Held { .. }), "{error}");
     let mut told = 0;
     for vote in votes(&error) {
-        let Said::Held { token, ttl } = &vote.said else { panic!("{error}") };
+        let Verdict::Held { token, ttl } = &vote.verdict else { panic!("{error}") };
         assert!(vote.latency.is_some());
         if let (Some(token), Some(ttl)) = (token, ttl) {
             assert!(token.ends_with("/web-1"), "{token}");
-            assert_eq!(vote.said.to_string(), format!("held ({ttl:?})"));
+            assert_eq!(vote.verdict.to_string(), format!("held ({ttl:?})"));
             told += 1;
         }
     }
@@ -343,11 +343,11 @@ async fn a_master_that_is_not_reached_in_time_is_told_to_be_connecting() {
     proxies[0].blackhole_new(true);
     let redlock = through(&proxies).connect_timeout(PATIENCE).build().unwrap();
     let guard = redlock.lock("a").await.unwrap();
-    let said = guard.votes().iter().next().unwrap().said.to_string();
+    let said = guard.votes().iter().next().unwrap().verdict.to_string();
     assert_eq!(said, "not connected: still connecting");
     assert_eq!(guard.copies(), 2);
     let status = redlock.status("a").await;
-    assert!(matches!(&status.nodes[0].state, NodeHolds::Unknown(Cause::NotConnected(_))));
+    assert!(matches!(&status.nodes[0].verdict, Verdict::Unknown(Cause::NotConnected(_))));
 }
 
 #[tokio::test]
@@ -388,9 +388,9 @@ async fn what_may_be_left_is_told_with_master_and_time() {
     let left = redlock.shutdown(ms(100)).await.unwrap_err();
     let text = left.to_string();
     assert_one_line(&text);
-    assert_eq!(left.owed().len(), 4, "{text}");
+    assert_eq!(left.keys().len(), 4, "{text}");
     assert!(text.starts_with("4 keys may be left on masters: "), "{text}");
-    for owed in left.owed() {
+    for owed in left.keys() {
         let told = format!("{} on {} for up to {:.1?}", owed.resource, owed.node, owed.within);
         assert!(text.contains(&told), "{told:?} in {text}");
     }

@@ -8,8 +8,8 @@ mod common;
 
 use std::process::Command;
 
-use common::{eventually, ms, patient, value};
-use redlock_quorum::{AcquireError, Redlock, State, Why};
+use common::{again, eventually, ms, patient, value};
+use redlock_quorum::{AcquireError, LostReason, Redlock, State};
 use redlock_testkit::{RedisServer, RedisServers};
 
 const KEY: &str = "orders:42";
@@ -111,12 +111,12 @@ async fn a_majority_decides_between_us_and_another() {
 async fn whoever_has_our_token_can_release_with_the_script_of_the_page_and_we_notice() {
     let (servers, redlock) = five_masters();
     let lease = redlock.lock(KEY).min_copies(5).await.unwrap().into_lease();
-    let guard = redlock.resume(lease.clone()).await.unwrap();
+    let guard = redlock.resume(again(&lease)).await.unwrap();
     assert_eq!(delete(&servers, lease.token.as_str()), 5);
     assert_eq!(set_nx(&servers, "stranger"), 5);
     let error = guard.extend(ms(20_000)).await.unwrap_err();
     assert!(!guard.is_held(), "{error}");
-    assert_eq!(guard.check().unwrap_err().why, Why::NotOurs);
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::NotOurs);
     guard.release().await.unwrap_err();
     assert!(servers.iter().all(|server| value(server, KEY).as_deref() == Some("stranger")));
 }

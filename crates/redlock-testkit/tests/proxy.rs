@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use redis::Value;
+use redlock_testkit::lab::{PATIENCE, eventually, value};
 use redlock_testkit::{Direction, FaultProxy, RedisServer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -46,18 +47,6 @@ async fn expect_silence(client: &mut TcpStream) {
 /// What the next read fails with.
 async fn expect_error(client: &mut TcpStream) -> ErrorKind {
     timeout(PATIENCE, client.read_u8()).await.expect("an end in time").unwrap_err().kind()
-}
-
-fn get(server: &RedisServer, key: &str) -> Option<String> {
-    redis::from_redis_value(server.command(&["GET", key]).unwrap()).unwrap()
-}
-
-async fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "not in {PATIENCE:?}: {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
 }
 
 #[tokio::test]
@@ -106,11 +95,11 @@ async fn held_bytes_come_in_order_when_released() {
         sleep(Duration::from_millis(2)).await;
     }
     expect_silence(&mut client).await;
-    assert_eq!(get(&server, "word"), None);
+    assert_eq!(value(&server, "word"), None);
     proxy.release(Direction::ToServer);
     send(&mut client, "APPEND word d").await;
     expect(&mut client, ":1\r\n:2\r\n:3\r\n:4\r\n").await;
-    assert_eq!(get(&server, "word"), Some("abcd".into()));
+    assert_eq!(value(&server, "word"), Some("abcd".into()));
 }
 
 #[tokio::test]
@@ -121,10 +110,10 @@ async fn bytes_of_a_closed_connection_still_arrive() {
     drop(client);
     // Time for the command to be executed, were it not held.
     sleep(Duration::from_millis(100)).await;
-    assert_eq!(get(&server, "late"), None);
+    assert_eq!(value(&server, "late"), None);
     assert_eq!(proxy.connections(), 1);
     proxy.release(Direction::ToServer);
-    eventually("the late SET is executed", || get(&server, "late").is_some()).await;
+    eventually("the late SET is executed", || value(&server, "late").is_some()).await;
     eventually("the connection ends behind it", || proxy.connections() == 0).await;
 }
 
@@ -139,7 +128,7 @@ async fn bytes_of_a_reset_connection_never_arrive() {
     eventually("the connection is gone", || proxy.connections() == 0).await;
     // Commands of a later connection would be executed after the held one.
     send(&mut connect(&proxy).await, "PING").await;
-    assert_eq!(get(&server, "late"), None);
+    assert_eq!(value(&server, "late"), None);
 }
 
 #[tokio::test]
@@ -147,7 +136,7 @@ async fn a_lost_reply_leaves_the_command_executed() {
     let (server, proxy, mut client) = connected().await;
     proxy.drop(Direction::ToClient);
     send(&mut client, "SET key 1").await;
-    eventually("the command is executed", || get(&server, "key").is_some()).await;
+    eventually("the command is executed", || value(&server, "key").is_some()).await;
     expect_silence(&mut client).await;
 }
 
@@ -161,7 +150,7 @@ async fn a_stream_that_lost_bytes_stays_silent_and_a_new_connection_works() {
     send(&mut client, "SET behind 1").await;
     expect_silence(&mut client).await;
     connect(&proxy).await;
-    assert_eq!([get(&server, "lost"), get(&server, "behind")], [None, None]);
+    assert_eq!([value(&server, "lost"), value(&server, "behind")], [None, None]);
 }
 
 #[tokio::test]
@@ -182,7 +171,7 @@ async fn dropping_takes_what_is_held() {
     proxy.drop(Direction::ToServer);
     proxy.heal();
     expect_silence(&mut client).await;
-    assert_eq!(get(&server, "held"), None);
+    assert_eq!(value(&server, "held"), None);
 }
 
 #[tokio::test]
@@ -211,7 +200,7 @@ async fn a_reply_is_cut_in_the_middle_once() {
     send(&mut client, "SET key 1").await;
     expect(&mut client, "+OK").await;
     assert_eq!(expect_error(&mut client).await, ErrorKind::ConnectionReset);
-    assert_eq!(get(&server, "key"), Some("1".into()));
+    assert_eq!(value(&server, "key"), Some("1".into()));
     connect(&proxy).await;
 }
 
@@ -221,7 +210,7 @@ async fn a_command_cut_at_its_first_byte_is_not_executed() {
     proxy.reset_after(Direction::ToServer, 0);
     send(&mut client, "SET key 1").await;
     assert_eq!(expect_error(&mut client).await, ErrorKind::ConnectionReset);
-    assert_eq!(get(&server, "key"), None);
+    assert_eq!(value(&server, "key"), None);
 }
 
 #[tokio::test]
@@ -309,5 +298,3 @@ async fn a_proxy_before_each_server_has_its_password() {
         expect(&mut client, &format!("+OK\r\n*2\r\n$4\r\nport\r\n$5\r\n{port}\r\n")).await;
     }
 }
-
-const PATIENCE: Duration = Duration::from_secs(10);

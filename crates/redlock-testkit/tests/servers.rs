@@ -9,23 +9,12 @@ use std::{env, fs, io, panic, thread};
 
 use io::BufRead;
 use redis::Value;
+use redlock_testkit::lab::{Paused, copies, is_alive, is_stopped, keys, poll, put, text, value};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
-fn text(value: Value) -> Option<String> {
-    redis::from_redis_value(value).unwrap()
-}
-
-fn get(server: &RedisServer, key: &str) -> Option<String> {
-    text(server.command(&["GET", key]).unwrap())
-}
-
-/// Polls until `condition` holds; fails when it does not in 10 s.
-fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !condition() {
-        assert!(Instant::now() < deadline, "not in 10 s: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
+/// Waits until something is so.
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    poll(what, || is_so().then_some(()));
 }
 
 fn new_directory(name: &str) -> PathBuf {
@@ -49,7 +38,7 @@ fn five_servers_are_five_processes_that_answer_for_themselves() {
         server.command(&["SET", "place", &place.to_string()]).unwrap();
     }
     for (place, server) in servers.iter().enumerate() {
-        assert_eq!(get(server, "place"), Some(place.to_string()));
+        assert_eq!(value(server, "place"), Some(place.to_string()));
         assert_eq!(servers.urls()[place], format!("redis://127.0.0.1:{}", server.port()));
     }
 }
@@ -67,7 +56,7 @@ fn sets_started_at_once_do_not_collide() {
     ports.dedup();
     assert_eq!(ports.len(), 15);
     for server in servers {
-        let info = text(server.command(&["INFO", "server"]).unwrap()).unwrap();
+        let info: String = text(server, &["INFO", "server"]);
         assert!(info.contains(&format!("process_id:{}\r\n", server.pid().unwrap())));
     }
 }
@@ -86,7 +75,7 @@ fn a_paused_server_is_silent_and_executes_what_it_was_sent_when_resumed() {
     drop(connection);
     server.resume().unwrap();
     assert!(!server.is_paused());
-    eventually("the late SET is executed", || get(&server, "late").is_some());
+    eventually("the late SET is executed", || value(&server, "late").is_some());
 }
 
 #[test]
@@ -131,7 +120,7 @@ fn a_server_without_persistence_forgets_its_keys_at_a_restart() {
     server.restart().unwrap();
     assert_eq!(server.port(), port);
     assert_ne!(server.pid(), pid);
-    assert_eq!(get(&server, "key"), None);
+    assert_eq!(value(&server, "key"), None);
 }
 
 #[test]
@@ -144,9 +133,9 @@ fn a_server_that_fsyncs_keeps_its_keys_over_a_crash_unless_wiped() {
     assert!(!server.is_running());
     assert!(server.command(&["PING"]).is_err());
     server.restart().unwrap();
-    assert_eq!(get(&server, "key"), Some("1".into()));
+    assert_eq!(value(&server, "key"), Some("1".into()));
     server.restart_empty().unwrap();
-    assert_eq!(get(&server, "key"), None);
+    assert_eq!(value(&server, "key"), None);
 }
 
 #[test]
@@ -262,4 +251,22 @@ fn servers_die_with_a_process_that_is_killed() {
         eventually("the server is gone (needs setpriv of util-linux)", || port_is_closed(port));
     }
     fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_pause_ends_with_its_value_also_in_a_panic() {
+    let servers = RedisServers::start(2).unwrap();
+    let panicked = panic::catch_unwind(|| {
+        let _paused = Paused::all(&*servers);
+        assert!(servers.iter().all(|server| is_stopped(server.pid().unwrap())));
+        assert_eq!(copies(&servers, "key"), 0, "a paused master is not asked");
+        panic!("as a test that fails");
+    });
+    assert!(panicked.is_err());
+    for server in servers.iter() {
+        assert!(is_alive(server.pid().unwrap()));
+        put(server, "key", "value", 60_000);
+        assert_eq!(keys(server), ["key"]);
+    }
+    assert_eq!(copies(&servers, "key"), 2);
 }

@@ -2,40 +2,73 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlock_core::{
-    Answer, Ballot, Cause, Instant, Node, NodeState, Op, Token, Verb, Verdict, Vote, VoteSlot,
+    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Role, Sink, Token, Verb, Verdict,
+    Vote, VoteSlot,
 };
 use redlock_testkit::{SimNode, SimNodes};
 use tokio::time::sleep;
 
 const KEY: &[u8] = b"orders:42";
 
-/// The votes that were cast, in their order; each attempt number is one request.
+/// What was cast and reported, in its order; each ticket is one request.
 #[derive(Default)]
-struct Urn(Mutex<Vec<Vote>>);
+struct Seen {
+    votes: Mutex<Vec<Vote>>,
+    events: Mutex<Vec<NodeEvent>>,
+    /// A node that is looked at while it casts or reports: it must not be locked then.
+    watched: Mutex<Option<Arc<SimNode>>>,
+}
 
-impl Ballot for Urn {
-    fn cast(self: Arc<Self>, vote: Vote) {
-        self.0.lock().unwrap().push(vote);
+impl Sink for Seen {
+    fn vote(&self, vote: Vote) {
+        self.votes.lock().unwrap().push(vote);
+    }
+
+    fn event(&self, _master: usize, event: NodeEvent) {
+        if let Some(node) = &*self.watched.lock().unwrap() {
+            node.keys();
+        }
+        self.events.lock().unwrap().push(event);
     }
 }
 
-impl Urn {
-    fn submit(self: &Arc<Self>, node: &SimNode, attempt: u32, op: Op) {
-        node.submit(op, VoteSlot::new(self.clone(), 0, attempt, Instant::ORIGIN));
+impl Seen {
+    fn submit(self: &Arc<Self>, node: &SimNode, ticket: u128, op: Op) {
+        node.submit(op, VoteSlot::new(self.clone(), 0, ticket, Instant::ORIGIN));
     }
 
-    fn attempts(&self) -> Vec<u32> {
-        self.0.lock().unwrap().iter().map(|vote| vote.attempt).collect()
+    fn drive(self: &Arc<Self>, node: &Arc<SimNode>) -> impl Sized + use<> {
+        node.clone().drive(Events::new(self.clone(), 0)).expect("it is driven")
+    }
+
+    fn tickets(&self) -> Vec<u128> {
+        self.votes.lock().unwrap().iter().map(|vote| vote.ticket).collect()
     }
 
     fn answers(&self) -> Vec<Answer> {
-        self.0.lock().unwrap().iter().map(|vote| vote.answer.clone()).collect()
+        self.votes.lock().unwrap().iter().map(|vote| vote.answer.clone()).collect()
     }
+
+    /// The events since the last look.
+    fn events(&self) -> Vec<NodeEvent> {
+        std::mem::take(&mut self.events.lock().unwrap())
+    }
+
+    /// The one event since the last look, which must be a new connection.
+    fn up(&self) -> Facts {
+        match self.events().as_slice() {
+            [NodeEvent::Up(facts)] => facts.clone(),
+            events => panic!("{events:?}"),
+        }
+    }
+}
+
+fn down(cause: Cause, retries_now: bool) -> NodeEvent {
+    NodeEvent::Down { cause, retries_now }
 }
 
 fn token(text: &str) -> Token {
@@ -64,36 +97,36 @@ fn lost() -> Answer {
 
 #[test]
 fn without_delays_it_answers_at_once_and_needs_no_runtime() {
-    let (node, urn) = (one(0), Arc::<Urn>::default());
-    urn.submit(&node, 0, acquire(60_000));
-    assert_eq!(urn.answers(), [Answer::granted()]);
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    seen.submit(&node, 0, acquire(60_000));
+    assert_eq!(seen.answers(), [Answer::granted()]);
     assert_eq!(node.holder(KEY).as_deref(), Some("t"));
-    urn.submit(&node, 1, release());
-    assert_eq!(urn.answers().last(), Some(&Answer::granted()));
+    seen.submit(&node, 1, release());
+    assert_eq!(seen.answers().last(), Some(&Answer::granted()));
     assert_eq!(node.keys(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn delays_take_their_time_and_nothing_overtakes() {
-    let (node, urn) = (one(1), Arc::<Urn>::default());
+    let (node, seen) = (one(1), Arc::<Seen>::default());
     node.delay(ms(10)..=ms(90), ms(10)..=ms(90));
-    for attempt in 0..50 {
-        urn.submit(&node, attempt, if attempt % 2 == 0 { acquire(1_000) } else { release() });
+    for ticket in 0..50 {
+        seen.submit(&node, ticket, if ticket % 2 == 0 { acquire(1_000) } else { release() });
     }
-    assert_eq!(urn.attempts(), [0_u32; 0], "nothing can have come back yet");
+    assert_eq!(seen.tickets(), [0_u128; 0], "nothing can have come back yet");
     sleep(ms(19)).await;
-    assert_eq!(urn.attempts(), [0_u32; 0], "nothing can have come back yet");
+    assert_eq!(seen.tickets(), [0_u128; 0], "nothing can have come back yet");
     sleep(ms(200)).await;
-    assert_eq!(urn.attempts(), (0..50).collect::<Vec<_>>());
-    assert!(urn.answers().iter().all(|answer| *answer == Answer::granted()));
+    assert_eq!(seen.tickets(), (0..50).collect::<Vec<_>>());
+    assert!(seen.answers().iter().all(|answer| *answer == Answer::granted()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_seed_is_one_run() {
     async fn log(seed: u64) -> Vec<Instant> {
-        let (node, urn) = (one(seed), Arc::<Urn>::default());
+        let (node, seen) = (one(seed), Arc::<Seen>::default());
         node.delay(ms(0)..=ms(500), ms(0)..=ms(10));
-        (0..20).for_each(|attempt| urn.submit(&node, attempt, acquire(10)));
+        (0..20).for_each(|ticket| seen.submit(&node, ticket, acquire(10)));
         sleep(ms(1_000)).await;
         node.log().iter().map(|executed| executed.at).collect()
     }
@@ -103,33 +136,35 @@ async fn one_seed_is_one_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_held_master_carries_out_later_what_it_was_sent() {
-    let (node, urn) = (one(0), Arc::<Urn>::default());
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let _driving = seen.drive(&node);
+    seen.up();
     node.hold();
-    urn.submit(&node, 0, acquire(100));
+    seen.submit(&node, 0, acquire(100));
     sleep(ms(5_000)).await;
-    assert_eq!(urn.attempts(), [0_u32; 0]);
-    assert!(matches!(node.state(), NodeState::Up { .. }), "nobody can tell yet");
+    assert_eq!(seen.tickets(), [0_u128; 0]);
+    assert_eq!(seen.events(), [], "it only seems to be slow");
     node.release();
-    assert_eq!(urn.answers(), [Answer::granted()]);
+    assert_eq!(seen.answers(), [Answer::granted()]);
     assert_eq!(node.holder(KEY).as_deref(), Some("t"), "its life began when it was set");
 }
 
 #[test]
 fn lost_requests_do_nothing_and_lost_replies_hide_what_was_done() {
     for lost_requests in [true, false] {
-        let (node, urn) = (one(0), Arc::<Urn>::default());
+        let (node, seen) = (one(0), Arc::<Seen>::default());
         let lose = |yes| match lost_requests {
             true => node.lose_requests(yes),
             false => node.lose_replies(yes),
         };
         lose(true);
-        urn.submit(&node, 0, acquire(60_000));
-        assert_eq!(urn.attempts(), [0_u32; 0]);
+        seen.submit(&node, 0, acquire(60_000));
+        assert_eq!(seen.tickets(), [0_u128; 0]);
         assert_eq!(node.keys(), usize::from(!lost_requests));
         lose(false);
-        assert_eq!(urn.answers(), [lost()], "the silent connection is replaced");
-        urn.submit(&node, 1, release());
-        assert_eq!(urn.attempts(), [0, 1]);
+        assert_eq!(seen.answers(), [lost()], "the silent connection is replaced");
+        seen.submit(&node, 1, release());
+        assert_eq!(seen.tickets(), [0, 1]);
         assert_eq!(node.keys(), 0);
     }
 }
@@ -138,21 +173,23 @@ fn lost_requests_do_nothing_and_lost_replies_hide_what_was_done() {
 async fn a_broken_connection_answers_unknown_and_nothing_of_it_follows_the_next_one() {
     let (mut arrived, mut before_due) = ([0; 2], 0);
     for seed in 0..100 {
-        let (node, urn) = (one(seed), Arc::<Urn>::default());
+        let (node, seen) = (one(seed), Arc::<Seen>::default());
+        let _driving = seen.drive(&node);
+        seen.up();
         node.delay(ms(20)..=ms(40), ms(0)..=ms(0));
-        urn.submit(&node, 0, acquire(60_000));
+        seen.submit(&node, 0, acquire(60_000));
         node.partition();
-        assert_eq!(urn.answers(), [lost()]);
-        assert_eq!(node.state(), NodeState::Down(Cause::ConnectionClosed));
-        urn.submit(&node, 1, release());
-        assert_eq!(urn.answers()[1], Answer::unsent(Cause::ConnectionClosed));
+        assert_eq!(seen.answers(), [lost()]);
+        assert_eq!(seen.events(), [down(Cause::ConnectionClosed, false)]);
+        seen.submit(&node, 1, release());
+        assert_eq!(seen.answers()[1], Answer::unsent(Cause::ConnectionClosed));
         sleep(ms(seed % 60)).await;
         node.heal();
         arrived[node.keys()] += 1;
         before_due += if seed % 60 < 20 { node.keys() } else { 0 };
-        urn.submit(&node, 2, release());
+        seen.submit(&node, 2, release());
         sleep(ms(1_000)).await;
-        assert_eq!(urn.attempts(), [0, 1, 2]);
+        assert_eq!(seen.tickets(), [0, 1, 2]);
         assert_eq!(node.keys(), 0, "seed {seed}: the acquire came after its release");
     }
     assert!(arrived.iter().all(|runs| *runs > 10), "both ends are possible: {arrived:?}");
@@ -162,10 +199,10 @@ async fn a_broken_connection_answers_unknown_and_nothing_of_it_follows_the_next_
 #[tokio::test(start_paused = true)]
 async fn what_was_on_its_way_arrives_in_order_if_at_all() {
     for seed in 0..50 {
-        let (node, urn) = (one(seed), Arc::<Urn>::default());
+        let (node, seen) = (one(seed), Arc::<Seen>::default());
         node.delay(ms(0)..=ms(80), ms(0)..=ms(0));
-        for attempt in 0..10 {
-            urn.submit(&node, attempt, Op::inspect([attempt as u8]));
+        for ticket in 0..10 {
+            seen.submit(&node, ticket, Op::inspect([ticket as u8]));
         }
         sleep(ms(20)).await;
         node.partition();
@@ -180,117 +217,243 @@ async fn what_was_on_its_way_arrives_in_order_if_at_all() {
         );
         let keys: Vec<_> = node.log().iter().map(|executed| executed.key[0]).collect();
         assert_eq!(keys, (0..keys.len() as u8).collect::<Vec<_>>(), "seed {seed}");
-        assert_eq!(urn.attempts().len(), 10, "every slot was cast");
+        assert_eq!(seen.tickets().len(), 10, "every slot was cast");
     }
 }
 
 #[test]
 fn a_master_that_is_down_refuses_at_once_and_comes_back_with_its_keys() {
-    let (node, urn) = (one(0), Arc::<Urn>::default());
-    urn.submit(&node, 0, acquire(60_000));
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let _driving = seen.drive(&node);
+    let before = seen.up();
+    seen.submit(&node, 0, acquire(60_000));
     node.down();
-    assert_eq!(node.state(), NodeState::Down(Cause::ConnectionRefused));
-    urn.submit(&node, 1, release());
-    assert_eq!(urn.answers()[1], Answer::unsent(Cause::ConnectionRefused));
+    assert_eq!(seen.events(), [down(Cause::ConnectionRefused, false)]);
+    seen.submit(&node, 1, release());
+    assert_eq!(seen.answers()[1], Answer::unsent(Cause::ConnectionRefused));
     node.up();
-    assert_eq!(node.state(), NodeState::Up { incarnation: 1 });
+    assert_eq!(seen.up(), before, "it is the same process");
     assert_eq!(node.holder(KEY).as_deref(), Some("t"));
 }
 
 #[test]
-fn a_restart_shows_as_another_incarnation_with_or_without_the_keys() {
+fn a_restart_shows_as_another_process_with_or_without_the_keys() {
     for keep in [true, false] {
-        let (node, urn) = (one(0), Arc::<Urn>::default());
-        urn.submit(&node, 0, acquire(60_000));
+        let (node, seen) = (one(0), Arc::<Seen>::default());
+        let _driving = seen.drive(&node);
+        let before = seen.up();
+        seen.submit(&node, 0, acquire(60_000));
         node.hold();
-        urn.submit(&node, 1, release());
+        seen.submit(&node, 1, release());
         node.crash_and_restart(keep);
-        assert_eq!(urn.answers()[1], lost());
-        assert_eq!(node.state(), NodeState::Up { incarnation: 2 });
+        assert_eq!(seen.answers()[1], lost());
+        let events = seen.events();
+        let [NodeEvent::Down { retries_now: true, .. }, NodeEvent::Up(after)] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert_ne!(after.run_id, before.run_id);
         assert_eq!(node.keys(), usize::from(keep), "the dead process read nothing more");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn keys_expire_by_the_master_s_own_clock() {
-    let (node, urn) = (one(0), Arc::<Urn>::default());
-    urn.submit(&node, 0, acquire(1_000));
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    seen.submit(&node, 0, acquire(1_000));
     sleep(ms(1_000)).await;
     assert_eq!(node.keys(), 1, "Redis keeps a key through its last millisecond");
     sleep(ms(1)).await;
     assert_eq!(node.keys(), 0);
 
-    urn.submit(&node, 1, acquire(1_000));
+    seen.submit(&node, 1, acquire(1_000));
     node.step_clock(900);
     sleep(ms(101)).await;
     assert_eq!(node.keys(), 0, "a step forward takes time from the key");
 
     node.set_clock_rate(0.5);
-    urn.submit(&node, 2, acquire(1_000));
+    seen.submit(&node, 2, acquire(1_000));
     sleep(ms(2_000)).await;
     assert_eq!(node.keys(), 1, "a slow clock keeps it longer");
-    assert_eq!(urn.answers(), vec![Answer::granted(); 3]);
+    assert_eq!(seen.answers(), vec![Answer::granted(); 3]);
 }
 
 #[test]
 fn error_replies_are_unknown_with_their_text_and_do_nothing() {
-    let (node, urn) = (one(0), Arc::<Urn>::default());
+    let (node, seen) = (one(0), Arc::<Seen>::default());
     node.error_replies(Some("OOM command not allowed"));
-    urn.submit(&node, 0, acquire(1_000));
-    let told = Answer::unknown(Cause::ErrorReply("OOM command not allowed".into()));
-    assert_eq!(urn.answers(), [told]);
+    seen.submit(&node, 0, acquire(1_000));
+    let oom = Answer::unknown(Cause::ErrorReply("OOM command not allowed".into()));
+    assert_eq!(seen.answers(), [oom]);
     assert_eq!(node.keys(), 0);
     node.error_replies(None);
-    urn.submit(&node, 1, acquire(1_000));
-    assert_eq!(urn.answers()[1], Answer::granted());
+    seen.submit(&node, 1, acquire(1_000));
+    assert_eq!(seen.answers()[1], Answer::granted());
 }
 
 #[test]
 fn two_clients_share_the_master_and_not_the_network() {
     let first = SimNodes::new(1, 0);
     let second = first.another_client();
-    let urn = Arc::<Urn>::default();
+    let seen = Arc::<Seen>::default();
     first[0].partition();
-    urn.submit(&second[0], 0, acquire(60_000));
-    assert_eq!(urn.answers(), [Answer::granted()]);
+    seen.submit(&second[0], 0, acquire(60_000));
+    assert_eq!(seen.answers(), [Answer::granted()]);
     assert_eq!(first[0].holder(KEY).as_deref(), Some("t"));
     second[0].down();
-    assert_eq!(first[0].state(), NodeState::Down(Cause::ConnectionRefused));
+    let _driving = seen.drive(&first[0]);
+    assert_eq!(seen.events(), [down(Cause::ConnectionRefused, false)]);
 }
 
 #[test]
 fn the_log_tells_what_was_carried_out() {
-    let (node, urn) = (one(0), Arc::<Urn>::default());
+    let (node, seen) = (one(0), Arc::<Seen>::default());
     node.put(KEY, "stranger", 1_000);
-    urn.submit(&node, 0, acquire(500));
+    seen.submit(&node, 0, acquire(500));
     node.flush();
-    urn.submit(&node, 1, acquire(500));
+    seen.submit(&node, 1, acquire(500));
     let log = node.log();
     let verdicts: Vec<_> = log.iter().map(|executed| executed.verdict.clone()).collect();
-    assert_eq!(verdicts, [Verdict::Refused, Verdict::Granted]);
+    assert_eq!(verdicts, [Verdict::HELD, Verdict::Granted]);
     assert_eq!((log[0].verb, log[0].token.as_str()), (Verb::Acquire { px: 500 }, "t"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_drives_it_hears_of_changes_until_the_future_is_dropped() {
-    let (node, urn) = (one(0), Arc::<Urn>::default());
-    let changes = Arc::new(AtomicUsize::new(0));
-    let (count, watched) = (changes.clone(), node.clone());
-    let driving = node.clone().drive(Arc::new(move || {
-        // A listener looks at the node: the node must not be locked then.
-        drop(watched.state());
-        count.fetch_add(1, Ordering::Relaxed);
-    }));
+async fn a_driven_node_reports_each_connection_until_the_future_is_dropped() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    *seen.watched.lock().unwrap() = Some(node.clone());
+    let driving = seen.drive(&node);
+    seen.up();
     node.partition();
     node.heal();
     node.step_clock(1);
-    node.crash_and_restart(true);
-    assert_eq!(changes.load(Ordering::Relaxed), 3);
+    let events = seen.events();
+    assert!(matches!(events[..], [NodeEvent::Down { .. }, NodeEvent::Up(_)]), "{events:?}");
 
     node.delay(ms(50)..=ms(50), ms(0)..=ms(0));
-    urn.submit(&node, 0, acquire(1_000));
+    seen.submit(&node, 0, acquire(1_000));
     drop(driving);
-    assert_eq!(urn.answers(), [lost()], "nobody is left waiting");
+    assert_eq!(seen.answers(), [lost()], "no request is left without an answer");
+    let events = seen.events();
+    assert!(matches!(events[..], [NodeEvent::Down { retries_now: false, .. }]), "{events:?}");
     node.partition();
-    assert_eq!(changes.load(Ordering::Relaxed), 3);
+    assert_eq!(seen.events(), []);
+}
+
+#[test]
+fn the_connection_is_reported_in_drive_and_by_a_runtime_that_polls_later() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let driving = seen.drive(&node);
+    seen.up();
+    std::thread::spawn(move || drop(driving)).join().unwrap();
+    assert_eq!(seen.events().len(), 1);
+    node.partition();
+    let _driving = seen.drive(&node);
+    assert_eq!(seen.events(), [down(Cause::ConnectionClosed, false)]);
+}
+
+#[test]
+fn votes_come_before_the_end_of_their_connection_is_reported() {
+    #[derive(Default)]
+    struct Order(Mutex<Vec<&'static str>>);
+    impl Sink for Order {
+        fn vote(&self, _: Vote) {
+            self.0.lock().unwrap().push("vote");
+        }
+        fn event(&self, _: usize, event: NodeEvent) {
+            let word = if matches!(event, NodeEvent::Up(_)) { "up" } else { "down" };
+            self.0.lock().unwrap().push(word);
+        }
+    }
+    let (node, order) = (one(0), Arc::<Order>::default());
+    let _driving = node.clone().drive(Events::new(order.clone(), 0));
+    node.hold();
+    node.submit(acquire(1_000), VoteSlot::new(order.clone(), 0, 0, Instant::ORIGIN));
+    node.crash_and_restart(true);
+    assert_eq!(*order.0.lock().unwrap(), ["up", "vote", "down", "up"]);
+}
+
+#[test]
+fn a_server_that_became_a_replica_says_so_and_takes_no_write() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let _driving = seen.drive(&node);
+    let before = seen.up();
+    node.set_role(Role::Replica);
+    let after = seen.events().pop();
+    let mut expected = before.clone();
+    expected.role = Role::Replica;
+    assert_eq!(after, Some(NodeEvent::Up(expected)));
+    seen.submit(&node, 0, acquire(1_000));
+    seen.submit(&node, 1, Op::inspect(KEY));
+    let answers = seen.answers();
+    assert!(matches!(answers[0].verdict, Verdict::Unknown(Cause::Demoted(_))), "{answers:?}");
+    assert_eq!(answers[1], Answer::new(Verdict::Free));
+    node.set_role(Role::Master);
+    assert_eq!(seen.events().pop(), Some(NodeEvent::Up(before)));
+}
+
+#[test]
+fn two_addresses_of_one_master_have_one_identity() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let twin = node.alias("twin:6379");
+    assert_eq!(twin.name(), "twin:6379");
+    let _driving = [seen.drive(&node), seen.drive(&twin)];
+    let events = seen.events();
+    assert_eq!(events[0], events[1]);
+    seen.submit(&node, 0, acquire(60_000));
+    assert_eq!(twin.keys(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_push_follows_the_reply_and_takes_as_long() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let _driving = seen.drive(&node);
+    assert!(seen.up().tracks);
+    seen.submit(&node, 0, Op::watch(KEY));
+    node.delay(ms(0)..=ms(0), ms(50)..=ms(50));
+    seen.submit(&node, 1, acquire(1_000));
+    sleep(ms(49)).await;
+    assert_eq!((seen.tickets().len(), seen.events()), (1, vec![]));
+    sleep(ms(2)).await;
+    assert_eq!(seen.tickets(), [0, 1]);
+    assert_eq!(seen.events(), [NodeEvent::KeyChanged(KEY.into())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expiry_is_pushed_when_a_request_comes_upon_it() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let _driving = seen.drive(&node);
+    node.put(KEY, "stranger", 1_000);
+    seen.submit(&node, 0, Op::watch(KEY));
+    seen.up();
+    sleep(ms(5_000)).await;
+    assert_eq!(seen.events(), [], "as late as on a busy server");
+    seen.submit(&node, 1, Op::inspect(KEY));
+    assert_eq!(seen.events(), [NodeEvent::KeyChanged(KEY.into())]);
+}
+
+#[test]
+fn a_server_that_does_not_track_pushes_nothing() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let _driving = seen.drive(&node);
+    node.set_tracking(false);
+    let up = seen.events().pop();
+    assert!(matches!(up, Some(NodeEvent::Up(facts)) if !facts.tracks));
+    seen.submit(&node, 0, Op::watch(KEY));
+    seen.submit(&node, 1, acquire(1_000));
+    node.flush();
+    assert_eq!(seen.events(), []);
+}
+
+#[test]
+fn a_new_connection_watches_nothing() {
+    let (node, seen) = (one(0), Arc::<Seen>::default());
+    let _driving = seen.drive(&node);
+    seen.submit(&node, 0, Op::watch(KEY));
+    node.crash_and_restart(false);
+    node.partition();
+    node.flush();
+    node.heal();
+    seen.events();
+    seen.submit(&node, 1, acquire(1_000));
+    assert_eq!(seen.events(), []);
 }

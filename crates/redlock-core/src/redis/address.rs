@@ -169,7 +169,7 @@ impl fmt::Debug for Address {
 }
 
 /// The URL without what may be secret: everything up to the last `@`, and the query. Where a `?`
-/// comes before that `@`, nobody can say whether it is part of a password or begins a query.
+/// comes before that `@`, it is unknown whether it is part of a password or begins a query.
 fn redact(url: &str) -> String {
     let is_scheme = |text: &str| text.bytes().all(|b| b.is_ascii_alphabetic() || b == b'+');
     let (scheme, rest) = match url.split_once("://") {

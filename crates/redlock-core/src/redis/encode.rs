@@ -23,31 +23,31 @@ impl Text {
     }
 }
 
-/// Which scripts one connection has carried the text of.
+/// Which scripts one connection has loaded.
 ///
-/// The first call of each goes with its text, which the master remembers. Were it answered with
+/// The first call of each carries its text, which the master remembers. Were it answered with
 /// `NOSCRIPT` instead, its second sending would come behind requests that were submitted later.
 #[derive(Default)]
-pub(super) struct Taught {
+pub(super) struct Loaded {
     extend: bool,
     release: bool,
     inspect: bool,
 }
 
-impl Taught {
+impl Loaded {
     /// The request with the script's text, if that has not been sent yet.
-    pub(super) fn teach(&mut self, op: &Op) -> Option<Vec<u8>> {
-        let taught = match op.verb() {
+    pub(super) fn load(&mut self, op: &Op) -> Option<Vec<u8>> {
+        let loaded = match op.verb() {
             Verb::Acquire { .. } => return None,
             Verb::Extend { .. } => &mut self.extend,
             Verb::Release => &mut self.release,
-            Verb::Inspect => &mut self.inspect,
+            Verb::Inspect | Verb::Watch => &mut self.inspect,
         };
-        if std::mem::replace(taught, true) { None } else { by_text(op) }
+        if std::mem::replace(loaded, true) { None } else { by_text(op) }
     }
 }
 
-/// The request, with scripts named by their digest: a master that was taught them has them.
+/// The request, with scripts named by their digest: a master that has loaded them knows them.
 fn by_digest(op: &Op) -> Vec<u8> {
     match script(op) {
         None => acquire(op),
@@ -66,7 +66,7 @@ fn script(op: &Op) -> Option<&'static Text> {
         Verb::Acquire { .. } => None,
         Verb::Extend { .. } => Some(&EXTEND),
         Verb::Release => Some(&RELEASE),
-        Verb::Inspect => Some(&INSPECT),
+        Verb::Inspect | Verb::Watch => Some(&INSPECT),
     }
 }
 
@@ -100,6 +100,9 @@ fn natively(op: &Op, native: Native) -> Vec<u8> {
     })
 }
 
+/// Has the keys that the next command reads tracked: it goes right before a watch.
+pub(super) const TRACK_NEXT: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
+
 /// The published protocol, literally: `SET key token NX PX milliseconds`.
 fn acquire(op: &Op) -> Vec<u8> {
     let Verb::Acquire { px } = op.verb() else { return Vec::new() };
@@ -114,7 +117,7 @@ fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
         match op.verb() {
             Verb::Acquire { px } | Verb::Extend { px } => call.arg(op.token()).arg(px),
             Verb::Release => call.arg(op.token()),
-            Verb::Inspect => call,
+            Verb::Inspect | Verb::Watch => call,
         };
     })
 }
@@ -166,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn each_script_is_taught_once() {
-        let (token, mut taught) = (Token::parse("t").unwrap(), Taught::default());
+    fn each_script_is_loaded_once() {
+        let (token, mut loaded) = (Token::parse("t").unwrap(), Loaded::default());
         let release = Op::release(*b"k", token.clone());
-        assert_eq!(taught.teach(&Op::acquire(*b"k", token, 1)), None);
-        assert_eq!(taught.teach(&release), by_text(&release));
-        assert_eq!(taught.teach(&release), None);
-        assert!(taught.teach(&Op::inspect(*b"k")).is_some());
+        assert_eq!(loaded.load(&Op::acquire(*b"k", token, 1)), None);
+        assert_eq!(loaded.load(&release), by_text(&release));
+        assert_eq!(loaded.load(&release), None);
+        assert!(loaded.load(&Op::inspect(*b"k")).is_some());
     }
 
     #[test]

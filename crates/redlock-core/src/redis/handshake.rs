@@ -1,19 +1,20 @@
-//! What is asked on every new connection before the master may vote.
+//! What is asked on every new connection before it is used.
 
 use redis::{Cmd, Value, cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
 use super::address::Login;
 use super::encode::Native;
 use super::reply::{self, Garbage};
-use super::stream::{Stream, cause, not_connected};
-use crate::Cause;
+use super::stream::{LAST_WORDS, Stream, cause, not_connected};
+use crate::{Cause, Facts, NodeEvent, Role};
 
-/// Who answers at the other end.
+/// The server at the other end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// New with every server process.
-    pub(super) run_id: String,
+    /// What it says about itself.
+    pub(super) facts: Facts,
     /// The server's number for this connection.
     pub(super) client_id: i64,
     /// The server's own command for a release, where it has one.
@@ -24,14 +25,15 @@ pub(super) struct Identity {
 pub(super) struct Talk<'a> {
     stream: &'a mut dyn Stream,
     unread: Vec<u8>,
+    pushed: Vec<NodeEvent>,
 }
 
 impl<'a> Talk<'a> {
     pub(super) fn new(stream: &'a mut dyn Stream) -> Self {
-        Self { stream, unread: Vec::new() }
+        Self { stream, unread: Vec::new(), pushed: Vec::new() }
     }
 
-    /// Logs in, and learns who answers and whether it may vote.
+    /// Logs in, and learns which server answers.
     pub(super) async fn greet(&mut self, login: &Login) -> Result<Identity, Cause> {
         let mut batch = logins(login);
         let logins = batch.len();
@@ -42,40 +44,80 @@ impl<'a> Talk<'a> {
         let facts = replies.split_off(asked);
         // Log-ins must succeed. The rest is a courtesy, or a question that need not be answered.
         let native = replies.pop().as_ref().and_then(native);
+        let tracks = replies.get(logins..).is_some_and(|introduced| {
+            TRACKING.iter().all(|place| introduced.get(*place) == Some(&Value::Okay))
+        });
         for reply in replies.into_iter().take(logins) {
             succeeded(reply)?;
         }
-        admit(facts, native)
+        let mut identity = identify(facts, native)?;
+        identity.facts.tracks = tracks;
+        Ok(identity)
     }
 
-    /// Ends the connection that the server knows under `client_id`. Once this has been answered,
-    /// no request that was on its way there will ever be carried out.
+    /// What the server has pushed meanwhile, and what is left of the bytes that were read.
+    pub(super) fn into_rest(self) -> (Vec<NodeEvent>, Vec<u8>) {
+        (self.pushed, self.unread)
+    }
+
+    /// Ends the connection that the server knows under `client_id`, and returns whether it is
+    /// certain that no request that was on its way there will be carried out any more.
     ///
     /// A server that does not allow it answers with an error; the connection that took its place
     /// is of use all the same.
-    pub(super) async fn kill(&mut self, client_id: i64) -> Result<(), Cause> {
+    pub(super) async fn kill(&mut self, client_id: i64) -> Result<bool, Cause> {
         let kill = cmd("CLIENT").arg("KILL").arg("ID").arg(client_id).clone();
-        self.ask(&[kill]).await.map(drop)
+        let replies = self.ask(&[kill]).await?;
+        Ok(match replies.as_slice() {
+            [Value::ServerError(error)] => {
+                reply::refusal(error).to_string().contains("No such client")
+            }
+            [Value::Int(_) | Value::Okay] => true,
+            _ => false,
+        })
     }
 
     async fn ask(&mut self, batch: &[Cmd]) -> Result<Vec<Value>, Cause> {
         let packed: Vec<u8> = batch.iter().flat_map(Cmd::get_packed_command).collect();
-        self.stream.write_all(&packed).await.map_err(|error| cause(&error))?;
+        let written = self.stream.write_all(&packed).await.map_err(|error| cause(&error));
         let mut replies = Vec::with_capacity(batch.len());
-        while replies.len() < batch.len() {
+        let reading = self.replies(batch.len(), &mut replies);
+        let read = match written {
+            Ok(()) => reading.await,
+            Err(cause) => timeout(LAST_WORDS, reading).await.unwrap_or(Err(cause)),
+        };
+        match (read, replies.as_slice()) {
+            (Ok(()), _) => Ok(replies),
+            // An error in place of all replies is what the server says to those whom it turns away.
+            (Err(_), [Value::ServerError(error)]) => Err(reply::refusal(error)),
+            (Err(cause), _) => Err(cause),
+        }
+    }
+
+    async fn replies(&mut self, count: usize, into: &mut Vec<Value>) -> Result<(), Cause> {
+        while into.len() < count {
             match self.take().map_err(|Garbage| self.stranger())? {
-                Some(reply) => replies.push(reply),
+                Some(reply) => into.push(reply),
                 None => self.read().await?,
             }
         }
-        Ok(replies)
+        Ok(())
     }
 
+    /// The next reply; none when it is not complete yet.
     fn take(&mut self) -> Result<Option<Value>, Garbage> {
-        let Some(len) = reply::len(&self.unread)? else { return Ok(None) };
-        let reply = reply::parse(&self.unread[..len])?;
-        self.unread.drain(..len);
-        Ok(Some(reply))
+        while let Some(len) = reply::len(&self.unread)? {
+            let bytes = &self.unread[..len];
+            if reply::is_aside(bytes) {
+                self.pushed.extend(reply::events(bytes)?);
+                self.unread.drain(..len);
+            } else {
+                let reply = reply::parse(bytes)?;
+                self.unread.drain(..len);
+                return Ok(Some(reply));
+            }
+        }
+        Ok(None)
     }
 
     async fn read(&mut self) -> Result<(), Cause> {
@@ -107,14 +149,24 @@ fn logins(login: &Login) -> Vec<Cmd> {
     batch
 }
 
-fn introductions() -> [Cmd; 3] {
+/// The places among the introductions of what tracking needs.
+const TRACKING: [usize; 2] = [1, 2];
+
+/// A server that does not know the first three goes on with RESP2, and tracks nothing. The third
+/// has no effect here: it asks whether the user may do that before each watch.
+fn introductions() -> [Cmd; 6] {
+    let hello = cmd("HELLO").arg(3).clone();
+    let tracking = cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").clone();
+    let caching = cmd("CLIENT").arg("CACHING").arg("YES").clone();
     let setinfo =
         |what: &str, value: &str| cmd("CLIENT").arg("SETINFO").arg(what).arg(value).clone();
     let commands = cmd("COMMAND").arg("INFO").arg("DELIFEQ").arg("DELEX").clone();
-    [setinfo("LIB-NAME", "redlock"), setinfo("LIB-VER", env!("CARGO_PKG_VERSION")), commands]
+    let [name, version] =
+        [setinfo("LIB-NAME", "redlock"), setinfo("LIB-VER", env!("CARGO_PKG_VERSION"))];
+    [hello, tracking, caching, name, version, commands]
 }
 
-/// Which of the commands asked for the server has: none is told by nil.
+/// Which of the commands asked for the server has: nil stands for none.
 fn native(reply: &Value) -> Option<Native> {
     let Value::Array(known) = reply else { return None };
     let has =
@@ -122,45 +174,44 @@ fn native(reply: &Value) -> Option<Native> {
     if has(0) { Some(Native::DelIfEq) } else { has(1).then_some(Native::DelEx) }
 }
 
-fn info(section: &str) -> Cmd {
+pub(super) fn info(section: &str) -> Cmd {
     cmd("INFO").arg(section).clone()
 }
 
 fn succeeded(reply: Value) -> Result<Value, Cause> {
     match reply {
-        Value::ServerError(error) => Err(Cause::ErrorReply(reply::message(&error))),
+        Value::ServerError(error) => Err(reply::refusal(&error)),
         reply => Ok(reply),
     }
 }
 
-/// Whether a server that describes itself so may vote.
-fn admit(facts: Vec<Value>, native: Option<Native>) -> Result<Identity, Cause> {
-    let mut told = Vec::with_capacity(facts.len());
-    for fact in facts {
-        told.push(succeeded(fact)?);
-    }
-    let [client_id, server, replication] = told.as_slice() else {
+/// What the server says about itself.
+fn identify(replies: Vec<Value>, native: Option<Native>) -> Result<Identity, Cause> {
+    let replies: Vec<Value> = replies.into_iter().map(succeeded).collect::<Result<_, _>>()?;
+    let [client_id, server, replication] = replies.as_slice() else {
         return Err(not_connected("not a Redis"));
     };
-    let (server, replication) = (text(server)?, text(replication)?);
+    let server = text(server)?;
     // Valkey has given the field a name of its own.
     let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
-    if modes.contains(&Some("cluster")) {
-        return Err(Cause::NotAdmitted("it is in cluster mode, give independent masters".into()));
-    }
-    match field(&replication, "role") {
-        Some("master") => {}
-        Some("slave") => {
-            return Err(Cause::NotAdmitted("it is a replica, give independent masters".into()));
-        }
-        _ => return Err(Cause::NotAdmitted("it is not a master".into())),
-    }
-    match (field(&server, "run_id"), client_id) {
-        (Some(run_id), Value::Int(client_id)) => {
-            Ok(Identity { run_id: run_id.to_owned(), client_id: *client_id, native })
-        }
-        _ => Err(Cause::NotAdmitted("INFO server does not tell its run_id".into())),
-    }
+    let (Some(run_id), Value::Int(client_id)) = (field(&server, "run_id"), client_id) else {
+        return Err(not_connected("INFO server does not contain its run_id"));
+    };
+    let facts = Facts {
+        role: role(replication)?,
+        is_cluster: modes.contains(&Some("cluster")),
+        ..Facts::master(run_id)
+    };
+    Ok(Identity { facts, client_id: *client_id, native })
+}
+
+/// The role that `INFO replication` says.
+pub(super) fn role(replication: &Value) -> Result<Role, Cause> {
+    Ok(match field(&text(replication)?, "role") {
+        Some("master") => Role::Master,
+        Some("slave") => Role::Replica,
+        _ => Role::Other,
+    })
 }
 
 fn text(reply: &Value) -> Result<String, Cause> {
@@ -177,6 +228,7 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stream::Closed;
     use super::*;
 
     fn facts(server: &str, replication: &str) -> Vec<Value> {
@@ -184,37 +236,48 @@ mod tests {
         vec![Value::Int(7), bulk(server), bulk(replication)]
     }
 
+    #[tokio::test]
+    async fn what_the_server_said_is_heard_though_it_takes_no_request_any_more() {
+        let mut stream = Closed(b"-ERR max number of clients reached\r\n");
+        let refused = Talk::new(&mut stream).greet(&Login::default()).await;
+        assert_eq!(refused, Err(Cause::ErrorReply("ERR max number of clients reached".into())));
+        let silent = Talk::new(&mut Closed(b"")).greet(&Login::default()).await;
+        assert_eq!(silent, Err(Cause::ConnectionClosed));
+    }
+
     const SERVER: &str = "# Server\r\nredis_mode:standalone\r\nrun_id:abc\r\n";
     const MASTER: &str = "# Replication\r\nrole:master\r\n";
 
+    fn seen(server: &str, replication: &str) -> Facts {
+        identify(facts(server, replication), None).unwrap().facts
+    }
+
     #[test]
-    fn a_standalone_master_is_admitted_with_its_identity() {
-        let identity = admit(facts(SERVER, MASTER), None);
-        let expected = Identity { run_id: "abc".into(), client_id: 7, native: None };
+    fn a_standalone_master_is_one_with_its_identity() {
+        let identity = identify(facts(SERVER, MASTER), None);
+        let expected = Identity { facts: Facts::master("abc"), client_id: 7, native: None };
         assert_eq!(identity, Ok(expected));
     }
 
     #[test]
-    fn replicas_cluster_nodes_and_sentinels_are_not_admitted() {
-        let replica = facts(SERVER, "role:slave\r\nmaster_host:m\r\n");
-        let cluster = facts("redis_mode:cluster\r\nrun_id:abc\r\n", MASTER);
-        let valkey = facts("server_mode:cluster\r\nrun_id:abc\r\n", MASTER);
-        let sentinel = facts("redis_mode:sentinel\r\nrun_id:abc\r\n", "");
-        let expected =
-            [(replica, "replica"), (cluster, "cluster"), (valkey, "cluster"), (sentinel, "master")];
-        for (facts, word) in expected {
-            let refused = admit(facts, None).unwrap_err();
-            assert!(matches!(refused, Cause::NotAdmitted(_)), "{refused}");
-            assert!(refused.to_string().contains(word), "{refused}");
+    fn replicas_cluster_nodes_and_sentinels_are_known_as_what_they_are() {
+        let replica = seen(SERVER, "role:slave\r\nmaster_host:m\r\n");
+        assert_eq!((replica.role, replica.is_cluster), (Role::Replica, false));
+        for mode in ["redis_mode", "server_mode"] {
+            let cluster = seen(&format!("{mode}:cluster\r\nrun_id:abc\r\n"), MASTER);
+            assert_eq!((cluster.role, cluster.is_cluster), (Role::Master, true));
         }
+        let sentinel = seen("redis_mode:sentinel\r\nrun_id:abc\r\n", "");
+        assert_eq!(sentinel.role, Role::Other);
     }
 
     #[test]
-    fn a_server_that_will_not_say_who_it_is_is_not_admitted() {
-        assert!(matches!(admit(facts("", MASTER), None), Err(Cause::NotAdmitted(_))));
+    fn a_server_that_does_not_say_what_it_is_is_of_no_use() {
+        let nameless = identify(facts("", MASTER), None).unwrap_err();
+        assert!(nameless.to_string().contains("run_id"), "{nameless}");
         let error = redis::parse_redis_value(b"-NOPERM no INFO for you\r\n").unwrap();
         let mut denied = facts(SERVER, MASTER);
         denied[1] = error;
-        assert_eq!(admit(denied, None), Err(Cause::ErrorReply("NOPERM no INFO for you".into())));
+        assert_eq!(identify(denied, None), Err(Cause::ErrorReply("NOPERM no INFO for you".into())));
     }
 }

@@ -1,256 +1,210 @@
-//! The life of a connection: made, served, and made again.
+//! The life of connections: made, used, and made again.
 
-use std::future::poll_fn;
-use std::io;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::RedisNode;
 use super::handshake::{Identity, Talk};
-use super::reply::{self, Garbage};
-use super::stream::{self, Stream, cause, not_connected};
-use super::wire::Settled;
-use crate::{Answer, Cause, Instant, VoteSlot};
-
-type Changed = Arc<dyn Fn() + Send + Sync>;
+use super::pump::Pump;
+use super::stream::{self, Stream, not_connected};
+use crate::{Cause, Events, NodeEvent};
 
 /// The first pause before a connection is tried again; it doubles with every failure.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// The longest such pause: a master that is back votes again within about a second.
+/// The longest such pause: a master that is back is reached within about a second.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The same while a held lease lacks a copy on this master.
+const PAUSE_MAX_URGENT: Duration = Duration::from_millis(80);
 
-/// Keeps `node` connected until dropped.
-pub(super) async fn run(node: Arc<RedisNode>, changed: Changed) {
-    let link = Link { node, changed };
-    let mut pause = PAUSE_MIN;
-    loop {
-        let was_up = link.session().await;
-        pause = if was_up { PAUSE_MIN } else { PAUSE_MAX.min(pause * 2) };
-        // Half of it is random, so that many clients do not come back in step.
-        sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
-    }
-}
-
-struct Link {
+/// Keeps a node connected until it is dropped.
+pub(super) struct Link {
     node: Arc<RedisNode>,
-    changed: Changed,
+    events: Events,
 }
 
 impl Link {
-    /// One connection from beginning to end. Says whether it ever was of use.
-    async fn session(&self) -> bool {
-        let opened = timeout(self.node.connect_timeout, self.node.open()).await;
-        let (cause, was_up) = match opened.unwrap_or(Err(Cause::TimedOut)) {
-            Err(cause) => (cause, false),
-            Ok((stream, identity)) => {
-                self.node.wire().up(identity);
-                (self.changed)();
-                (Pump::new(&self.node, stream).run().await, true)
-            }
-        };
-        self.down(cause);
-        was_up
+    /// From here on the first connection is being made, and not only from the first poll: a master
+    /// that was never tried must not look like one that cannot be reached.
+    pub(super) fn new(node: Arc<RedisNode>, events: Events) -> Self {
+        node.wire().connecting();
+        Self { node, events }
     }
 
-    fn down(&self, cause: Cause) {
-        let owed = self.node.wire().down(cause);
-        drop(owed);
-        (self.changed)();
+    pub(super) async fn run(self) {
+        let mut pauses = Pauses::default();
+        loop {
+            let (cause, was_up) = self.session().await;
+            let pause = pauses.next(was_up, Instant::now());
+            self.down(cause, pause.is_none());
+            if let Some(pause) = pause {
+                self.pause(pause).await;
+            }
+        }
+    }
+
+    /// Waits for as long as `pause`, or for the longest pause that is allowed now where that is
+    /// shorter: it may become urgent meanwhile.
+    async fn pause(&self, pause: Duration) {
+        // Half of it is random, so that many clients do not come back in step.
+        let share = rand::random_range(0.5..1.0);
+        let begun = Instant::now();
+        let end = |longest: Duration| begun + pause.min(longest).mul_f64(share);
+        let mut timer = pin!(sleep_until(end(PAUSE_MAX)));
+        poll_fn(|cx| {
+            if self.node.wire().is_urgent(cx.waker()) {
+                timer.as_mut().reset(end(PAUSE_MAX_URGENT));
+            }
+            timer.as_mut().poll(cx)
+        })
+        .await;
+    }
+
+    /// One connection from beginning to end. Returns why it ended, and whether it ever was of use.
+    async fn session(&self) -> (Cause, bool) {
+        let opened = timeout(self.node.connect_timeout, self.open()).await;
+        match opened.unwrap_or(Err(Cause::TimedOut)) {
+            Err(cause) => (cause, false),
+            Ok(Opened { stream, identity, pushed, read }) => {
+                let role = identity.facts.role;
+                let facts = self.node.wire().up(identity);
+                self.events.report(NodeEvent::Up(facts));
+                pushed.into_iter().for_each(|event| self.events.report(event));
+                let pump = Pump::new(&self.node, &self.events, (stream, read), role);
+                (pump.run().await, true)
+            }
+        }
+    }
+
+    /// A new connection, with nothing of the one before it left at the server.
+    async fn open(&self) -> Result<Opened, Cause> {
+        let node = &self.node;
+        let (place, tls, limit) = (&node.address.place, node.tls.as_ref(), node.connect_timeout);
+        let mut stream = stream::connect(place, &node.resolver, tls, limit).await?;
+        let mut talk = Talk::new(&mut *stream);
+        let mut identity = talk.greet(&node.address.login).await?;
+        let predecessor = node.wire().predecessor(&identity.facts.run_id);
+        if let Some(predecessor) = predecessor {
+            identity.facts.is_barred = talk.kill(predecessor).await?;
+        }
+        let (pushed, read) = talk.into_rest();
+        Ok(Opened { stream, identity, pushed, read })
+    }
+
+    /// Requests without an answer are answered *unknown* before the event is reported.
+    fn down(&self, cause: Cause, retries_now: bool) {
+        let unanswered = self.node.wire().down(cause.clone());
+        drop(unanswered);
+        self.events.report(NodeEvent::Down { cause, retries_now });
     }
 }
 
-/// Whoever stops driving the node leaves nobody waiting.
+/// A connection that may be used.
+struct Opened {
+    stream: Box<dyn Stream>,
+    identity: Identity,
+    /// What the server has pushed before.
+    pushed: Vec<NodeEvent>,
+    /// Bytes behind the last reply of the handshake.
+    read: Vec<u8>,
+}
+
+/// A node that is not driven any more leaves no request without an answer.
 impl Drop for Link {
     fn drop(&mut self) {
-        self.down(not_connected("the runtime that drove the connection is gone"));
+        self.down(not_connected("the runtime that drove the connection is gone"), false);
     }
 }
 
-impl RedisNode {
-    /// A new connection to a server that may vote, with nothing of the one before it left.
-    async fn open(&self) -> Result<(Box<dyn Stream>, Identity), Cause> {
-        let mut stream = stream::connect(&self.address.place, self.tls.as_ref()).await?;
-        let mut talk = Talk::new(&mut *stream);
-        let identity = talk.greet(&self.address.login).await?;
-        self.roster.enter(&self.address.name, &identity.run_id).map_err(Cause::TwinOf)?;
-        let predecessor = self.wire().predecessor(&identity);
-        if let Some(predecessor) = predecessor {
-            talk.kill(predecessor).await?;
+/// The pauses before connections.
+#[derive(Default)]
+struct Pauses {
+    /// Attempts that failed since there was a connection.
+    failures: u32,
+    /// When a pause was last left out.
+    left_out: Option<Instant>,
+}
+
+impl Pauses {
+    /// The pause before the next connection. None after one that was up: a server that closes idle
+    /// connections, or was restarted, is reached again at once. But not more often than once in
+    /// [`PAUSE_MAX`], for a server that closes all connections.
+    fn next(&mut self, was_up: bool, now: Instant) -> Option<Duration> {
+        if was_up {
+            self.failures = 0;
+            if self.left_out.is_none_or(|at| now.duration_since(at) >= PAUSE_MAX) {
+                self.left_out = Some(now);
+                return None;
+            }
         }
-        Ok((stream, identity))
+        let pause = PAUSE_MIN.saturating_mul(2_u32.saturating_pow(self.failures));
+        self.failures = self.failures.saturating_add(1);
+        Some(pause.min(PAUSE_MAX))
     }
 }
 
-/// Moves bytes between the wire and the socket.
-struct Pump<'a> {
-    node: &'a RedisNode,
-    stream: Box<dyn Stream>,
-    writing: Vec<u8>,
-    written: usize,
-    reading: Vec<u8>,
-    filled: usize,
-    votes: Vec<(VoteSlot, Answer)>,
-    stall: Option<Pin<Box<Sleep>>>,
-}
+#[cfg(test)]
+mod tests {
+    use crate::{Clock, Node, RedisSetup, Sink, Vote};
 
-impl<'a> Pump<'a> {
-    fn new(node: &'a RedisNode, stream: Box<dyn Stream>) -> Self {
-        Self {
-            node,
-            stream,
-            writing: Vec::new(),
-            written: 0,
-            reading: vec![0; 4096],
-            filled: 0,
-            votes: Vec::new(),
-            stall: None,
+    use super::*;
+
+    struct Deaf;
+
+    impl Sink for Deaf {
+        fn vote(&self, _: Vote) {}
+        fn event(&self, _: usize, _: NodeEvent) {}
+    }
+
+    /// How long a pause takes for which no more than `pause` was asked, in virtual time, when
+    /// `meanwhile` happens 100 ms after its beginning.
+    async fn paused_for(pause: Duration, urgent: bool, meanwhile: fn(&RedisNode)) -> Duration {
+        let setup = RedisSetup::new(Clock::paused(), PAUSE_MAX);
+        let node = Arc::new(RedisNode::new("redis://127.0.0.1:1", &setup).unwrap());
+        node.set_urgent(true);
+        node.set_urgent(urgent);
+        let link = Link::new(node.clone(), Events::new(Arc::new(Deaf), 0));
+        let begun = Instant::now();
+        let pausing = tokio::spawn(async move { link.pause(pause).await });
+        tokio::spawn(async move {
+            sleep_until(begun + Duration::from_millis(100)).await;
+            meanwhile(&node);
+        });
+        pausing.await.unwrap();
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_long_unless_a_connection_is_urgent() {
+        let (ms, nothing): (_, fn(&RedisNode)) = (Duration::from_millis, |_| {});
+        for _ in 0..20 {
+            let long = paused_for(PAUSE_MAX, false, nothing).await;
+            assert!((ms(500)..=ms(1001)).contains(&long), "{long:?}");
+            let urgent = paused_for(PAUSE_MAX, true, nothing).await;
+            assert!((ms(40)..=ms(81)).contains(&urgent), "{urgent:?}");
+            let short = paused_for(PAUSE_MIN, true, nothing).await;
+            assert!((ms(10)..=ms(21)).contains(&short), "{short:?}");
         }
     }
 
-    /// Serves the connection until it is of no use any more, and tells why.
-    async fn run(mut self) -> Cause {
-        poll_fn(|cx| self.poll(cx)).await
+    #[tokio::test(start_paused = true)]
+    async fn a_long_pause_ends_when_a_connection_becomes_urgent() {
+        let took = paused_for(PAUSE_MAX, false, |node| node.set_urgent(true)).await;
+        assert!(took <= Duration::from_millis(101), "{took:?}");
+        let took = paused_for(PAUSE_MAX, true, |node| node.set_urgent(false)).await;
+        assert!(took <= Duration::from_millis(81), "{took:?}");
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
-        loop {
-            let oldest = self.take(cx);
-            if let Err(error) = self.write(cx) {
-                return Poll::Ready(cause(&error));
-            }
-            match self.read(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(cause)) => return Poll::Ready(cause),
-                Poll::Pending => return self.watch(cx, oldest),
-            }
-        }
-    }
-
-    fn take(&mut self, cx: &mut Context<'_>) -> Option<Instant> {
-        if self.written == self.writing.len() {
-            self.writing.clear();
-            self.written = 0;
-        }
-        self.node.wire().take(&mut self.writing, cx.waker())
-    }
-
-    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while self.written < self.writing.len() {
-            let rest = &self.writing[self.written..];
-            match Pin::new(&mut self.stream).poll_write(cx, rest) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::BrokenPipe.into()),
-                Poll::Ready(Ok(len)) => self.written += len,
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => return Ok(()),
-            }
-        }
-        match Pin::new(&mut self.stream).poll_flush(cx) {
-            Poll::Ready(Err(error)) => Err(error),
-            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
-        }
-    }
-
-    /// Reads once, and counts the replies that have come. Ready when there may be more to do.
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Cause>> {
-        if self.filled == self.reading.len() {
-            self.reading.resize(self.filled * 2, 0);
-        }
-        let mut buffer = ReadBuf::new(&mut self.reading[self.filled..]);
-        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer));
-        let len = buffer.filled().len();
-        Poll::Ready(match read {
-            Err(error) => Err(cause(&error)),
-            Ok(()) if len == 0 => Err(Cause::ConnectionClosed),
-            Ok(()) => {
-                self.filled += len;
-                let outcome = self.settle();
-                let now = self.node.clock.now();
-                self.votes.drain(..).for_each(|(slot, answer)| slot.cast_at(answer, now));
-                outcome
-            }
-        })
-    }
-
-    /// Takes whole replies out of what was read. Votes are cast once the wire is free again.
-    fn settle(&mut self) -> Result<(), Cause> {
-        let mut at = 0;
-        let mut wire = self.node.wire();
-        let outcome = loop {
-            let rest = &self.reading[at..self.filled];
-            let len = match reply::len(rest) {
-                Ok(Some(len)) => len,
-                Ok(None) => break Ok(()),
-                Err(Garbage) => break Err(garbage()),
-            };
-            at += len;
-            // A push answers no request; nobody here has subscribed to anything.
-            if rest[0] == b'>' {
-                continue;
-            }
-            match reply::parse(&rest[..len]).and_then(|reply| wire.settle(reply)) {
-                Ok(Settled::Vote(slot, answer)) => {
-                    let demoted = demoted(&answer);
-                    self.votes.push((slot, answer));
-                    if let Some(cause) = demoted {
-                        break Err(cause);
-                    }
-                }
-                Ok(Settled::Again) => {}
-                Ok(Settled::Garbage(slot)) => {
-                    self.votes.push((slot, Answer::unknown(Cause::ConnectionClosed)));
-                    break Err(garbage());
-                }
-                Err(Garbage) => break Err(garbage()),
-            }
-        };
-        drop(wire);
-        self.reading.copy_within(at..self.filled, 0);
-        self.filled -= at;
-        outcome
-    }
-
-    /// Ends a connection that has owed an answer for too long: it may lead nowhere.
-    fn watch(&mut self, cx: &mut Context<'_>, oldest: Option<Instant>) -> Poll<Cause> {
-        let limit = self.node.connect_timeout;
-        loop {
-            match (&mut self.stall, oldest) {
-                (None, None) => return Poll::Pending,
-                (None, Some(since)) => {
-                    let waited = self.node.clock.now().saturating_since(since);
-                    if waited >= limit {
-                        return Poll::Ready(Cause::TimedOut);
-                    }
-                    self.stall = Some(Box::pin(sleep(limit - waited)));
-                }
-                // A timer that outlives what it was set for is left to run out: setting it anew
-                // for every request would cost more than one look a second.
-                (Some(stall), _) => {
-                    ready!(stall.as_mut().poll(cx));
-                    self.stall = None;
-                }
-            }
-        }
-    }
-}
-
-fn garbage() -> Cause {
-    not_connected("it sent what is no reply of a Redis")
-}
-
-/// A master that has become a replica: only a new connection can find the right one.
-fn demoted(answer: &Answer) -> Option<Cause> {
-    match &answer.verdict {
-        crate::Verdict::Unknown(cause @ Cause::ErrorReply(error))
-            // Old servers wrap what went wrong in a script into an error of their own.
-            if error.contains("READONLY") || error.starts_with("MASTERDOWN") =>
-        {
-            Some(cause.clone())
-        }
-        _ => None,
+    #[test]
+    fn pauses_double_up_to_a_second_and_begin_anew_after_a_connection() {
+        let (mut pauses, now) = (Pauses::default(), Instant::now());
+        let mut next = |was_up| pauses.next(was_up, now).map(|pause| pause.as_millis());
+        assert_eq!([false; 8].map(&mut next), [20, 40, 80, 160, 320, 640, 1000, 1000].map(Some));
+        assert_eq!([true, false, false].map(&mut next), [None, Some(20), Some(40)]);
+        assert_eq!([true, true].map(&mut next), [Some(20); 2], "one a second is left out");
+        assert_eq!(pauses.next(true, now + PAUSE_MAX), None);
     }
 }

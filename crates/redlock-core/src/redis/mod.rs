@@ -1,15 +1,16 @@
 //! The real Redis behind the [`Node`] seam. Only this folder names the Redis client crate.
 //!
-//! In reading order: `address` (what a URL says), `stream` (bytes to a server), `handshake` (who
-//! answers, and may it vote), `roster` (is it the same server twice), `encode` and `reply` (the
-//! wire's form), `wire` (what is on its way), `link` (the connection's life).
+//! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a server), `handshake` (which
+//! server answers), `encode` and `reply` (the wire's form), `wire` (what is on its way), `pump` (one
+//! connection in use), `link` (the life of connections).
 
 mod address;
+mod dial;
 mod encode;
 mod handshake;
 mod link;
+mod pump;
 mod reply;
-mod roster;
 mod stream;
 mod wire;
 
@@ -20,12 +21,13 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_rustls::TlsConnector;
 
-use crate::{Answer, Clock, Node, NodeState, Op, VoteSlot};
+use crate::{Answer, Clock, Events, Node, Op, VoteSlot};
 use address::{Address, Place};
+use dial::Resolver;
+use link::Link;
 use wire::Wire;
 
 pub use address::InvalidUrl;
-pub use roster::Roster;
 pub use stream::{InvalidTls, Tls};
 
 /// One real Redis (or Valkey) master, over one connection that is made again when it breaks.
@@ -33,19 +35,23 @@ pub use stream::{InvalidTls, Tls};
 /// Nothing is connected before [`Node::drive`] is polled. What is submitted before that, or while
 /// the master cannot be reached, is answered *unknown* at once.
 ///
-/// On every new connection it logs in, reads `INFO server` and `INFO replication`, and refuses
-/// replicas, cluster nodes, and a server that votes already under another address. If the same
-/// server process has answered before, the connection before this one is ended there first
-/// (`CLIENT KILL ID`), so that nothing that was still on its way is carried out later. A user of
-/// the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire +info
-/// +client|id +client|kill +client|setinfo`; with `+command|info`, and `+delifeq` (Valkey 9) or
-/// `+delex` (Redis 8.4), its releases cost it less.
+/// On every new connection it logs in, and reads `INFO server` and `INFO replication` for the
+/// [`Facts`](crate::Facts) that it reports. If the same server process has answered before, the
+/// connection before this one is ended there first (`CLIENT KILL ID`), so that nothing that was
+/// still on its way is carried out later; [`Facts::is_barred`](crate::Facts::is_barred) reports
+/// whether that was possible.
+///
+/// A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire
+/// +info +client|id +client|kill +client|setinfo`. With `+client|tracking +client|caching` the server
+/// pushes changes of keys; with `+command|info`, and `+delifeq` (Valkey 9) or `+delex` (Redis 8.4),
+/// its releases cost it less.
 pub struct RedisNode {
     address: Address,
+    resolver: Resolver,
     tls: Option<TlsConnector>,
     clock: Clock,
     connect_timeout: Duration,
-    roster: Arc<Roster>,
+    stall_timeout: Duration,
     wire: Mutex<Wire>,
 }
 
@@ -56,18 +62,18 @@ pub struct RedisSetup {
     /// The clock of the handle.
     pub clock: Clock,
     /// How long setting up a connection may take: name look-up, TCP, TLS, log-in and `INFO`.
-    /// A connection that owes an answer for as long as this is replaced.
     pub connect_timeout: Duration,
+    /// How long a request may be unanswered before its connection is replaced. Default: the
+    /// connect timeout. Not shorter than the time for which answers are waited for.
+    pub stall_timeout: Duration,
     /// Certificates and keys for `rediss://` URLs.
     pub tls: Tls,
-    /// Finds addresses that lead to the same server.
-    pub roster: Arc<Roster>,
 }
 
 impl RedisSetup {
-    /// A set-up with an empty roster and the operating system's certificates.
+    /// A set-up with the operating system's certificates.
     pub fn new(clock: Clock, connect_timeout: Duration) -> Self {
-        Self { clock, connect_timeout, tls: Tls::new(), roster: Arc::default() }
+        Self { clock, connect_timeout, stall_timeout: connect_timeout, tls: Tls::new() }
     }
 }
 
@@ -97,10 +103,11 @@ impl RedisNode {
         };
         Ok(Self {
             address,
+            resolver: Resolver::default(),
             tls,
             clock: setup.clock.clone(),
             connect_timeout: setup.connect_timeout,
-            roster: setup.roster.clone(),
+            stall_timeout: setup.stall_timeout,
             wire: Mutex::default(),
         })
     }
@@ -133,18 +140,15 @@ impl Node for RedisNode {
         }
     }
 
-    fn state(&self) -> NodeState {
-        self.wire().state()
+    fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
+        Some(Box::pin(Link::new(self, events).run()))
     }
 
-    fn drive(
-        self: Arc<Self>,
-        changed: Arc<dyn Fn() + Send + Sync>,
-    ) -> Option<BoxFuture<'static, ()>> {
-        // Known from here on, not from the first poll: who asks in between must not take a master
-        // that nobody has tried yet for one that is down.
-        self.wire().connecting();
-        Some(Box::pin(link::run(self, changed)))
+    fn set_urgent(&self, urgent: bool) {
+        let waker = self.wire().set_urgent(urgent);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }
 
@@ -152,7 +156,7 @@ impl fmt::Debug for RedisNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisNode")
             .field("name", &self.address.name)
-            .field("state", &self.state())
+            .field("state", &self.wire().state())
             .finish_non_exhaustive()
     }
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use redis::{ServerError, Value};
+use redis::{PushKind, ServerError, Value};
 
-use crate::{Answer, Cause, Verb};
+use crate::{Answer, Cause, NodeEvent, Verb, Verdict};
 
 /// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
-/// no use any more, because nobody can say where the next reply begins.
+/// no use any more, because it is unknown where the next reply begins.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Garbage;
 
@@ -16,27 +16,60 @@ const LEN_MAX: usize = 1 << 20;
 /// The longest first line of a reply: an error message, or a length.
 const LINE_MAX: usize = 1 << 16;
 
-/// How many bytes the first reply in `bytes` has; none when it is not complete yet.
+/// How many bytes the first reply in `bytes` has; none when it is not complete yet. A push or an
+/// attribute counts like a reply, see [`is_aside`].
 ///
 /// Understands every type of RESP2 and RESP3, so that it never loses its place.
 pub(super) fn len(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
-    let (mut at, mut owed) = (0, 1_usize);
-    while owed > 0 {
+    let (mut at, mut missing) = (0, 1_usize);
+    while missing > 0 {
         let Some(line) = line(bytes.get(at..).unwrap_or_default())? else { return Ok(None) };
+        let is_first = at == 0;
         at += line.len() + 2;
-        owed -= 1;
+        missing -= 1;
         match line[0] {
             b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {}
             b'$' | b'=' | b'!' => at += count(line)?.map_or(0, |len| len + 2),
-            b'*' | b'~' | b'>' => owed += count(line)?.unwrap_or(0),
-            b'%' | b'|' => owed += 2 * count(line)?.unwrap_or(0),
+            b'*' | b'~' | b'>' => missing += count(line)?.unwrap_or(0),
+            b'%' => missing += 2 * count(line)?.unwrap_or(0),
+            // It stands before a value, and is none.
+            b'|' => missing += 2 * count(line)?.unwrap_or(0) + usize::from(!is_first),
             _ => return Err(Garbage),
         }
-        if at + owed > LEN_MAX {
+        if at + missing > LEN_MAX {
             return Err(Garbage);
         }
     }
     Ok((at <= bytes.len()).then_some(at))
+}
+
+/// Whether this answers no request: a push, or an attribute of the reply or push that follows.
+pub(super) fn is_aside(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'>' | b'|'))
+}
+
+/// What a push says; nothing for one that we have not asked for, and for an attribute.
+pub(super) fn events(aside: &[u8]) -> Result<Vec<NodeEvent>, Garbage> {
+    if !aside.starts_with(b">") {
+        return Ok(Vec::new());
+    }
+    match redis::parse_redis_value(aside).map(plain).map_err(|_| Garbage)? {
+        Value::Push { kind: PushKind::Invalidate, data } => Ok(invalidated(data)),
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The keys of an `invalidate`. Without keys all data may be gone.
+fn invalidated(data: Vec<Value>) -> Vec<NodeEvent> {
+    let changed = |key| match key {
+        Value::BulkString(key) => Some(NodeEvent::KeyChanged(key.into())),
+        _ => None,
+    };
+    match <[Value; 1]>::try_from(data) {
+        Ok([Value::Array(keys)]) => keys.into_iter().filter_map(changed).collect(),
+        Ok([Value::Nil]) => vec![NodeEvent::DataLost],
+        _ => Vec::new(),
+    }
 }
 
 /// The first line without its end; none when its end is not there yet.
@@ -53,7 +86,7 @@ fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbage> {
     }
 }
 
-/// Whether this can still become a reply: something that is not a Redis is told at once.
+/// Whether this can still become a reply: what is not a Redis is recognised at once.
 fn plausible(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|byte| b"+-:_#,($=!*~>%|".contains(byte))
 }
@@ -68,48 +101,68 @@ fn count(line: &[u8]) -> Result<Option<usize>, Garbage> {
     if count > LEN_MAX { Err(Garbage) } else { Ok(Some(count)) }
 }
 
-/// What one whole reply says. The three that nearly every lock gets need no parser.
+/// What one whole reply says. Those that nearly every lock gets need no parser.
 pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
     match reply {
         b"+OK\r\n" => Ok(Value::Okay),
-        b"$-1\r\n" => Ok(Value::Nil),
+        b"$-1\r\n" | b"_\r\n" => Ok(Value::Nil),
         b":1\r\n" => Ok(Value::Int(1)),
-        _ => redis::parse_redis_value(reply).map_err(|_| Garbage),
+        _ => redis::parse_redis_value(reply).map(plain).map_err(|_| Garbage),
+    }
+}
+
+/// The value without the attributes of its elements.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::Attribute { data, .. } => plain(*data),
+        Value::Array(elements) => Value::Array(elements.into_iter().map(plain).collect()),
+        Value::Push { kind, data } => {
+            Value::Push { kind, data: data.into_iter().map(plain).collect() }
+        }
+        value => value,
     }
 }
 
 /// What a reply means as the answer to a request.
 pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
-        // A key of another type is another's; the script says so, too.
+        // A key of another type is another's. The script answers 0 then; so must what stands for it.
         (Verb::Release, Value::ServerError(error)) if error.code() == "WRONGTYPE" => {
-            Ok(Answer::refused())
+            Ok(Answer::new(Verdict::NotOurs))
         }
-        (_, Value::ServerError(error)) => Ok(Answer::unknown(Cause::ErrorReply(message(&error)))),
+        (_, Value::ServerError(error)) => Ok(Answer::unknown(refusal(&error))),
         (Verb::Acquire { .. }, Value::Okay) => Ok(Answer::granted()),
-        (Verb::Acquire { .. }, Value::Nil) => Ok(Answer::refused()),
+        (Verb::Acquire { .. }, Value::Nil) => Ok(Answer::new(Verdict::HELD)),
         (Verb::Extend { .. } | Verb::Release, Value::Int(1)) => Ok(Answer::granted()),
-        (Verb::Extend { .. } | Verb::Release, Value::Int(0)) => Ok(Answer::refused()),
-        (Verb::Extend { .. } | Verb::Inspect, Value::Array(pair)) => held(pair),
+        (Verb::Extend { .. } | Verb::Release, Value::Int(0)) => Ok(Answer::new(Verdict::NotOurs)),
+        (Verb::Inspect | Verb::Watch, Value::Int(0)) => Ok(Answer::new(Verdict::Free)),
+        (Verb::Extend { .. } | Verb::Inspect | Verb::Watch, Value::Array(pair)) => held(pair),
         _ => Err(Garbage),
     }
 }
 
-/// `{value, PTTL}`: who holds the key and for how long.
+/// `{value, PTTL}`: what the key holds and how long it lives. A key of another type has no value.
 fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
-    match <[Value; 2]>::try_from(pair) {
-        Ok([Value::Nil, _]) => Ok(Answer::granted()),
-        // A key without expiry has a PTTL of -1: it is held, and no end of it is known.
-        Ok([Value::BulkString(holder), Value::Int(left)]) => {
-            let ttl = u64::try_from(left).ok().map(Duration::from_millis);
-            Ok(Answer::refused().held_by(holder, ttl))
-        }
+    let Ok([value, Value::Int(left)]) = <[Value; 2]>::try_from(pair) else { return Err(Garbage) };
+    // A key without expiry has a PTTL of -1: it is held, and no end of it is known.
+    let ttl = match left {
+        -1 => None,
+        left => Some(Duration::from_millis(u64::try_from(left).map_err(|_| Garbage)?)),
+    };
+    match value {
+        Value::BulkString(value) => Ok(Answer::held(Some(&value), ttl)),
+        Value::Nil => Ok(Answer::held(None, ttl)),
         _ => Err(Garbage),
     }
+}
+
+/// An error reply as a cause.
+pub(super) fn refusal(error: &ServerError) -> Cause {
+    Cause::of_error_reply(message(error))
 }
 
 /// An error reply as one line of text.
-pub(super) fn message(error: &ServerError) -> String {
+fn message(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),
@@ -124,7 +177,7 @@ mod tests {
     const ACQUIRE: Verb = Verb::Acquire { px: 1 };
 
     /// Every reply type, some nested, each exactly one reply.
-    const REPLIES: [&[u8]; 16] = [
+    const REPLIES: [&[u8]; 18] = [
         b"+OK\r\n",
         b"-ERR no\r\n",
         b":42\r\n",
@@ -141,6 +194,9 @@ mod tests {
         b"%1\r\n+a\r\n:1\r\n",
         b"~1\r\n+a\r\n",
         b">2\r\n+a\r\n+b\r\n",
+        // An attribute is no reply, and comes before one; inside of one it is no element.
+        b"|1\r\n+ttl\r\n:3600\r\n",
+        b"*2\r\n|1\r\n+ttl\r\n:3600\r\n$1\r\na\r\n:5\r\n",
     ];
 
     #[test]
@@ -161,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_redis_is_told_from_its_first_bytes() {
+    fn what_is_not_a_redis_is_recognised_by_its_first_bytes() {
         for garbage in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"S", b"\x15\x03", b"\r\n", b"+a\rb"]
         {
             assert_eq!(len(garbage), Err(Garbage), "{}", garbage.escape_ascii());
@@ -181,8 +237,19 @@ mod tests {
 
     #[test]
     fn the_fast_path_reads_what_the_parser_reads() {
-        for reply in [&b"+OK\r\n"[..], b"$-1\r\n", b":1\r\n"] {
+        for reply in [&b"+OK\r\n"[..], b"$-1\r\n", b"_\r\n", b":1\r\n"] {
             assert_eq!(parse(reply), redis::parse_redis_value(reply).map_err(|_| Garbage));
+        }
+    }
+
+    #[test]
+    fn an_attribute_inside_a_reply_changes_nothing() {
+        let plain = answer(Verb::Inspect, parse(b"*2\r\n$1\r\na\r\n:5\r\n").unwrap());
+        for with_attribute in [
+            &b"*2\r\n|1\r\n+ttl\r\n:9\r\n$1\r\na\r\n:5\r\n"[..],
+            b"*2\r\n$1\r\na\r\n|1\r\n+ttl\r\n:9\r\n:5\r\n",
+        ] {
+            assert_eq!(answer(Verb::Inspect, parse(with_attribute).unwrap()), plain);
         }
     }
 
@@ -190,11 +257,11 @@ mod tests {
     fn only_a_clear_yes_is_granted() {
         let said = |verb, reply: &[u8]| answer(verb, parse(reply)?);
         assert_eq!(said(ACQUIRE, b"+OK\r\n"), Ok(Answer::granted()));
-        assert_eq!(said(ACQUIRE, b"$-1\r\n"), Ok(Answer::refused()));
+        assert_eq!(said(ACQUIRE, b"$-1\r\n"), Ok(Answer::new(Verdict::HELD)));
         assert_eq!(said(ACQUIRE, b":1\r\n"), Err(Garbage));
         assert_eq!(said(ACQUIRE, b"+QUEUED\r\n"), Err(Garbage));
         assert_eq!(said(EXTEND, b":1\r\n"), Ok(Answer::granted()));
-        assert_eq!(said(EXTEND, b":0\r\n"), Ok(Answer::refused()));
+        assert_eq!(said(EXTEND, b":0\r\n"), Ok(Answer::new(Verdict::NotOurs)));
         assert_eq!(said(EXTEND, b":2\r\n"), Err(Garbage));
         assert_eq!(said(Verb::Release, b"+OK\r\n"), Err(Garbage));
         let error = said(ACQUIRE, b"-OOM command not allowed\r\n").unwrap();
@@ -202,12 +269,45 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_the_key_is_told_with_what_is_left() {
-        let said = |reply: &[u8]| answer(Verb::Inspect, parse(reply).unwrap()).unwrap();
-        let held = said(b"*2\r\n$1\r\na\r\n:50\r\n");
-        assert_eq!(held.holder.as_deref(), Some(&b"a"[..]));
-        assert_eq!(held.ttl, Some(Duration::from_millis(50)));
-        assert_eq!(said(b"*2\r\n$-1\r\n:-2\r\n"), Answer::granted());
-        assert_eq!(said(b"*2\r\n$1\r\na\r\n:-1\r\n").ttl, None);
+    fn a_key_that_is_held_is_answered_with_its_value_and_what_is_left() {
+        let said = |verb, reply: &[u8]| answer(verb, parse(reply).unwrap());
+        let fifty = Some(Duration::from_millis(50));
+        for verb in [EXTEND, Verb::Inspect] {
+            assert_eq!(
+                said(verb, b"*2\r\n$1\r\na\r\n:50\r\n"),
+                Ok(Answer::held(Some(b"a"), fifty))
+            );
+            assert_eq!(said(verb, b"*2\r\n$1\r\na\r\n:-1\r\n"), Ok(Answer::held(Some(b"a"), None)));
+            let other_type = said(verb, b"*2\r\n$-1\r\n:50\r\n");
+            assert_eq!(other_type, Ok(Answer::held(None, fifty)), "it is no grant");
+            assert_eq!(said(verb, b"*2\r\n$-1\r\n:-2\r\n"), Err(Garbage));
+        }
+        assert_eq!(said(Verb::Inspect, b":0\r\n"), Ok(Answer::new(Verdict::Free)));
+        assert_eq!(said(Verb::Inspect, b":1\r\n"), Err(Garbage));
+    }
+
+    #[test]
+    fn a_server_that_is_no_master_any_more_is_known_by_its_error() {
+        let cause = |reply: &[u8]| match answer(EXTEND, parse(reply).unwrap()).unwrap().verdict {
+            Verdict::Unknown(cause) => cause,
+            verdict => panic!("{verdict}"),
+        };
+        for demoted in [
+            &b"-READONLY You can't write against a read only replica.\r\n"[..],
+            b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
+            b"-ERR Error running script (call to f_1): @user_script:5: @user_script: 5: -READONLY \
+              You can't write against a read only slave.\r\n",
+        ] {
+            let cause = cause(demoted);
+            assert!(matches!(cause, Cause::Demoted(_)), "{cause}");
+        }
+        for other in [
+            &b"-ERR READONLY is not what this is about\r\n"[..],
+            b"-NOPERM the user may not use '-READONLY '\r\n",
+            b"-OOM command not allowed\r\n",
+        ] {
+            let cause = cause(other);
+            assert!(matches!(cause, Cause::ErrorReply(_)), "{cause}");
+        }
     }
 }

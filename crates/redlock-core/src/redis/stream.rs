@@ -17,14 +17,18 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::address::Place;
+use super::dial::{self, Resolver};
 use crate::Cause;
 
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
+/// How long a connection that does not take bytes any more is read: an error that the server sent
+/// before it hung up says more than the end does.
+pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
 /// After this long without a sign of life the kernel asks whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
-/// Bytes that nobody acknowledges for this long end the connection.
+/// Bytes that are not acknowledged for this long end the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Whom to trust, and who we are, on `rediss://` connections. `Debug` shows no key.
@@ -119,12 +123,15 @@ fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
 
 pub(super) async fn connect(
     place: &Place,
+    resolver: &Resolver,
     tls: Option<&TlsConnector>,
+    limit: Duration,
 ) -> Result<Box<dyn Stream>, Cause> {
     match place {
         Place::Unix(path) => unix(path).await,
         Place::Tcp { host, port, .. } => {
-            let stream = tcp(host, *port).await.map_err(|error| cause(&error))?;
+            let stream = dial::tcp(resolver, host, *port, limit).await;
+            let stream = stream.and_then(tuned).map_err(|error| cause(&error))?;
             match tls {
                 None => Ok(Box::new(stream)),
                 Some(connector) => encrypted(connector, host, stream).await,
@@ -133,8 +140,7 @@ pub(super) async fn connect(
     }
 }
 
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
+fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(&stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
@@ -194,5 +200,51 @@ mod tests {
     fn debug_shows_no_key() {
         let tls = Tls::new().identity("CERT", "SESAME");
         assert!(!format!("{tls:?}").contains("SESAME"));
+    }
+}
+
+/// A connection whose end the server has closed, with what it said before.
+#[cfg(test)]
+pub(super) struct Closed(pub(super) &'static [u8]);
+
+#[cfg(test)]
+mod closed {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use tokio::io::ReadBuf;
+
+    use super::{AsyncRead, AsyncWrite, Closed, io};
+
+    impl AsyncRead for Closed {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            into: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if self.0.is_empty() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+            }
+            into.put_slice(std::mem::take(&mut self.0));
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Closed {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
     }
 }

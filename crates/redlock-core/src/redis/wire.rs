@@ -1,98 +1,146 @@
-//! What is on its way to a master: bytes to send, and the answers that are owed.
+//! What is on its way to a master: bytes to send, and requests without an answer.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
 use redis::Value;
 
-use super::encode::{self, Native, Taught};
-use super::handshake::Identity;
+use super::encode::{self, Loaded, Native};
+use super::handshake::{self, Identity};
 use super::reply::{self, Garbage};
 use super::stream::not_connected;
-use crate::{Answer, Cause, Instant, NodeState, Op, Verb, VoteSlot};
+use crate::{Answer, Cause, Facts, Instant, Op, Verb, VoteSlot};
 
 /// The state that submitters and the connection share.
 pub(super) struct Wire {
-    state: NodeState,
+    state: State,
     /// Encoded requests that no socket has yet.
     out: Vec<u8>,
     /// Requests that were handed over, in the order in which the master will answer.
     in_flight: VecDeque<Pending>,
-    /// What the master at the other end of this connection knows.
-    taught: Taught,
+    /// The scripts that this connection has loaded.
+    loaded: Loaded,
     /// Its own command for a release, where it has one that we may use.
     native: Option<Native>,
-    /// Wakes the connection when there is something to send.
+    /// The server pushes changes of keys that are watched.
+    tracks: bool,
+    /// Wakes the connection when there is something to send, and the pause before one.
     waker: Option<Waker>,
-    /// Who answered on the latest connection that was up.
-    last: Option<Identity>,
-    incarnation: u64,
+    /// Pauses before a connection are to be short.
+    is_urgent: bool,
+    /// The latest server processes that a connection was up to, each with the server's number for
+    /// the last one. The latest is at the end.
+    served_by: VecDeque<(String, i64)>,
 }
 
-struct Pending {
-    op: Op,
-    slot: VoteSlot,
+/// Whether there is a connection.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    /// The first one is being made.
+    Connecting,
+    Up,
+    /// There is none, for the reason given.
+    Down(Cause),
+}
+
+enum Pending {
+    Request(Op, VoteSlot, Form),
+    /// The first half of a watch, and when it was sent.
+    TrackNext(Instant),
+    /// Our own question for the server's role, and when it was asked.
+    Look(Instant),
+}
+
+/// How a request was sent. After its last form there is no other one left to try.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// As the server's own command.
+    Native,
+    /// As the published command, or as a script by its digest.
+    Short,
+    /// As a script with its text.
+    Text,
 }
 
 /// What became of one reply.
 pub(super) enum Settled {
     /// The answer to the oldest request.
     Vote(VoteSlot, Answer),
-    /// The master has forgotten the script: its text is on the way.
-    Again,
+    /// There is more to come: this was the first half of an answer, or the master has forgotten
+    /// the script, and its text is on the way.
+    More,
     /// The oldest request, with a reply that is no answer to it.
     Garbage(VoteSlot),
+    /// The answer to the question for the server's role.
+    Look(Value),
+    /// There is no request that it could answer.
+    Unasked(Value),
 }
 
-/// Requests that one master may owe answers to. A master that owes so many is not keeping up, and
-/// more of them would only take memory.
+/// Requests that may be unanswered on one connection. A master that is so far behind does not keep
+/// up, and more of them would only take memory.
 const IN_FLIGHT_MAX: usize = 16_384;
+
+/// Server processes that are remembered: behind a proxy one may come back after another.
+const PROCESSES_MAX: usize = 8;
 
 impl Default for Wire {
     fn default() -> Self {
         Self {
-            state: NodeState::Down(not_connected("")),
+            state: State::Down(not_connected("")),
             out: Vec::new(),
             in_flight: VecDeque::new(),
-            taught: Taught::default(),
+            loaded: Loaded::default(),
             native: None,
+            tracks: false,
             waker: None,
-            last: None,
-            incarnation: 0,
+            is_urgent: false,
+            served_by: VecDeque::new(),
         }
     }
 }
 
 impl Wire {
-    pub(super) fn state(&self) -> NodeState {
+    pub(super) fn state(&self) -> State {
         self.state.clone()
     }
 
     /// Why nothing can be sent now; none when something can.
     pub(super) fn obstacle(&self) -> Option<Cause> {
         match &self.state {
-            NodeState::Up { .. } if self.in_flight.len() >= IN_FLIGHT_MAX => {
-                Some(not_connected("too many requests are unanswered"))
-            }
-            NodeState::Up { .. } => None,
-            NodeState::Connecting => Some(not_connected("still connecting")),
-            NodeState::Down(cause) => Some(cause.clone()),
+            State::Up if self.in_flight.len() >= IN_FLIGHT_MAX => Some(too_many()),
+            State::Up => None,
+            State::Connecting => Some(not_connected("still connecting")),
+            State::Down(cause) => Some(cause.clone()),
         }
     }
 
     /// Takes a request; the waker, where there is one, must be woken once the lock is free.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
-        let is_native = self.native.is_some() && op.verb() == Verb::Release;
-        match if is_native { None } else { self.taught.teach(&op) } {
-            Some(text) => self.out.extend_from_slice(&text),
-            None => self.out.extend_from_slice(encode::packed(&op, self.native)),
-        }
-        self.in_flight.push_back(Pending { op, slot });
+        self.track_next(&op, slot.sent_at());
+        let form = if self.native.is_some() && op.verb() == Verb::Release {
+            self.out.extend_from_slice(encode::packed(&op, self.native));
+            Form::Native
+        } else if let Some(text) = self.loaded.load(&op) {
+            self.out.extend_from_slice(&text);
+            Form::Text
+        } else {
+            self.out.extend_from_slice(encode::packed(&op, None));
+            Form::Short
+        };
+        self.in_flight.push_back(Pending::Request(op, slot, form));
         self.waker.take()
     }
 
+    fn track_next(&mut self, op: &Op, sent_at: Instant) {
+        if self.tracks && op.verb() == Verb::Watch {
+            self.out.extend_from_slice(encode::TRACK_NEXT);
+            self.in_flight.push_back(Pending::TrackNext(sent_at));
+        }
+    }
+
     /// Moves what is to be sent into `buffer`, and has `waker` woken when there is more.
-    /// Tells since when the oldest answer is owed.
+    /// Returns when the oldest request without an answer was made.
     pub(super) fn take(&mut self, buffer: &mut Vec<u8>, waker: &Waker) -> Option<Instant> {
         if buffer.is_empty() {
             std::mem::swap(buffer, &mut self.out);
@@ -102,63 +150,105 @@ impl Wire {
         if !self.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.waker = Some(waker.clone());
         }
-        self.in_flight.front().map(|oldest| oldest.slot.sent_at())
+        self.in_flight.front().map(|oldest| match oldest {
+            Pending::Request(_, slot, _) => slot.sent_at(),
+            Pending::TrackNext(sent_at) | Pending::Look(sent_at) => *sent_at,
+        })
+    }
+
+    /// Asks for the server's role, in line with the requests.
+    pub(super) fn look(&mut self, now: Instant) {
+        self.out.extend_from_slice(&handshake::info("replication").get_packed_command());
+        self.in_flight.push_back(Pending::Look(now));
+    }
+
+    /// Sets whether a new connection is urgent. The waker, where there is one, must be woken once the
+    /// lock is free.
+    pub(super) fn set_urgent(&mut self, urgent: bool) -> Option<Waker> {
+        let was_urgent = std::mem::replace(&mut self.is_urgent, urgent);
+        if urgent && !was_urgent { self.waker.take() } else { None }
+    }
+
+    /// Whether a new connection is urgent. If not, `waker` is woken when it becomes so.
+    pub(super) fn is_urgent(&mut self, waker: &Waker) -> bool {
+        if !self.is_urgent {
+            self.waker = Some(waker.clone());
+        }
+        self.is_urgent
     }
 
     /// Counts a reply as the answer to the oldest request.
-    pub(super) fn settle(&mut self, reply: Value) -> Result<Settled, Garbage> {
-        let Pending { op, slot } = self.in_flight.pop_front().ok_or(Garbage)?;
-        // It comes behind what was submitted later: that is safe, because no script sets a key,
-        // and rare, because only a master that was told to forget asks for a text twice.
-        let is_denied = op.verb() == Verb::Release && self.native.is_some() && is_denied(&reply);
+    pub(super) fn settle(&mut self, reply: Value) -> Settled {
+        let (op, slot, form) = match self.in_flight.pop_front() {
+            Some(Pending::Request(op, slot, form)) => (op, slot, form),
+            // Without tracking a watch is still a look.
+            Some(Pending::TrackNext(_)) => return Settled::More,
+            Some(Pending::Look(_)) => return Settled::Look(reply),
+            None => return Settled::Unasked(reply),
+        };
+        let is_denied = form == Form::Native && is_denied(&reply);
         if is_denied {
             self.native = None;
         }
+        // It comes behind what was submitted later: that is safe, because no script sets a key,
+        // and rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
         if (is_noscript(&reply) || is_denied)
+            && form != Form::Text
             && let Some(text) = encode::by_text(&op)
         {
+            self.track_next(&op, slot.sent_at());
             self.out.extend_from_slice(&text);
-            self.in_flight.push_back(Pending { op, slot });
-            return Ok(Settled::Again);
+            self.in_flight.push_back(Pending::Request(op, slot, Form::Text));
+            return Settled::More;
         }
-        Ok(match reply::answer(op.verb(), reply) {
+        match reply::answer(op.verb(), reply) {
             Ok(answer) => Settled::Vote(slot, answer),
             Err(Garbage) => Settled::Garbage(slot),
-        })
+        }
     }
 
     /// A first connection is being made.
     pub(super) fn connecting(&mut self) {
-        self.state = NodeState::Connecting;
+        self.state = State::Connecting;
     }
 
-    /// The connection that `identity` answered on may be used.
-    pub(super) fn up(&mut self, identity: Identity) {
-        if self.last.as_ref().is_none_or(|last| last.run_id != identity.run_id) {
-            self.incarnation += 1;
+    /// The connection on which `identity` answered may be used.
+    pub(super) fn up(&mut self, identity: Identity) -> Facts {
+        let Identity { facts, client_id, native } = identity;
+        self.native = native;
+        self.tracks = facts.tracks;
+        self.served_by.retain(|(run_id, _)| *run_id != facts.run_id);
+        if self.served_by.len() == PROCESSES_MAX {
+            self.served_by.pop_front();
         }
-        self.native = identity.native;
-        self.last = Some(identity);
-        self.state = NodeState::Up { incarnation: self.incarnation };
+        self.served_by.push_back((facts.run_id.clone(), client_id));
+        self.state = State::Up;
+        facts
     }
 
-    /// There is no connection any more. The slots of all that is owed are handed back, to be
-    /// dropped, and so cast *unknown*, once the lock is free.
+    /// There is no connection any more. The slots of all that is unanswered are returned, to
+    /// be dropped, and so cast *unknown*, once the lock is free.
     #[must_use]
     pub(super) fn down(&mut self, cause: Cause) -> impl Sized + use<> {
-        self.state = NodeState::Down(cause);
+        self.state = State::Down(cause);
         self.out.clear();
-        self.taught = Taught::default();
+        self.loaded = Loaded::default();
         self.waker = None;
         std::mem::take(&mut self.in_flight)
     }
 
     /// The connection to the same process before this one, where there was one: it must be ended
     /// before this one is used.
-    pub(super) fn predecessor(&self, identity: &Identity) -> Option<i64> {
-        let last = self.last.as_ref().filter(|last| last.run_id == identity.run_id);
-        last.map(|last| last.client_id)
+    pub(super) fn predecessor(&self, run_id: &str) -> Option<i64> {
+        let before = self.served_by.iter().find(|(served_by, _)| served_by == run_id);
+        before.map(|(_, client_id)| *client_id)
     }
+}
+
+fn too_many() -> Cause {
+    let limit =
+        format!("{IN_FLIGHT_MAX} requests to this master are unanswered, which is the limit");
+    Cause::NotSent(limit.into())
 }
 
 /// The server has the command, and its user may not use it: the script does the same.

@@ -1,34 +1,49 @@
-//! A driven `RedisNode`, and what it answered.
+//! A driven `RedisNode`, and what it answered and reported.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use redlock_core::{
-    Answer, Ballot, Cause, Clock, Node, NodeState, Op, RedisNode, RedisSetup, Token, Vote, VoteSlot,
+    Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Sink, Token,
+    Vote, VoteSlot,
 };
-use tokio::sync::Notify;
+use redlock_testkit::lab::{PATIENCE, Peer, ScriptedServer};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::server::{PATIENCE, Peer, Server};
+/// What the node casts and reports goes to the test. A test that has failed does not listen.
+struct Report {
+    votes: UnboundedSender<Vote>,
+    events: UnboundedSender<NodeEvent>,
+    /// Both, in the order in which they came.
+    order: Mutex<Vec<&'static str>>,
+}
 
-struct Urn(UnboundedSender<Vote>);
+impl Sink for Report {
+    fn vote(&self, vote: Vote) {
+        self.order.lock().unwrap().push("vote");
+        let _ = self.votes.send(vote);
+    }
 
-impl Ballot for Urn {
-    fn cast(self: Arc<Self>, vote: Vote) {
-        // A test that has failed does not listen any more.
-        let _ = self.0.send(vote);
+    fn event(&self, _master: usize, event: NodeEvent) {
+        self.order.lock().unwrap().push(match event {
+            NodeEvent::Up(_) => "up",
+            NodeEvent::Down { .. } => "down",
+            _ => "push",
+        });
+        let _ = self.events.send(event);
     }
 }
 
 pub(crate) struct Client {
     pub(crate) node: Arc<RedisNode>,
     clock: Clock,
-    changed: Arc<Notify>,
     driving: Option<JoinHandle<()>>,
-    urn: Arc<Urn>,
+    sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
+    events: UnboundedReceiver<NodeEvent>,
 }
 
 pub(crate) fn setup(connect_timeout: Duration) -> RedisSetup {
@@ -39,9 +54,10 @@ impl Client {
     /// Not driven yet.
     pub(crate) fn new(url: &str, setup: &RedisSetup) -> Self {
         let node = Arc::new(RedisNode::new(url, setup).unwrap());
-        let (urn, votes) = unbounded_channel();
-        let (clock, urn, changed) = (setup.clock.clone(), Arc::new(Urn(urn)), Arc::default());
-        Self { node, clock, changed, driving: None, urn, votes }
+        let (to_votes, votes) = unbounded_channel();
+        let (to_events, events) = unbounded_channel();
+        let sink = Arc::new(Report { votes: to_votes, events: to_events, order: Mutex::default() });
+        Self { node, clock: setup.clock.clone(), driving: None, sink, votes, events }
     }
 
     /// Driven, with all the time in the world to connect.
@@ -56,18 +72,21 @@ impl Client {
     }
 
     /// Driven, and connected to a master in good health.
-    pub(crate) async fn connected() -> (Server, Peer, Self) {
-        let server = Server::bind().await;
-        let client = Self::start(&server.url());
+    pub(crate) async fn connected() -> (ScriptedServer, Peer, Self) {
+        let server = ScriptedServer::bind().await;
+        let mut client = Self::start(&server.url());
         let peer = server.admit("abc", 1).await;
         client.up().await;
         (server, peer, client)
     }
 
     pub(crate) fn drive(&mut self) {
-        let changed = self.changed.clone();
-        let drive = self.node.clone().drive(Arc::new(move || changed.notify_one())).unwrap();
-        self.driving = Some(tokio::spawn(drive));
+        self.driving = Some(tokio::spawn(self.unpolled()));
+    }
+
+    /// The future that drives the node.
+    pub(crate) fn unpolled(&self) -> BoxFuture<'static, ()> {
+        self.node.clone().drive(Events::new(self.sink.clone(), 0)).unwrap()
     }
 
     /// Drops the future that drives the node.
@@ -77,41 +96,35 @@ impl Client {
         assert!(driving.await.unwrap_err().is_cancelled());
     }
 
-    /// Waits for a state, and gives it.
-    pub(crate) async fn until(&self, wanted: impl Fn(&NodeState) -> bool) -> NodeState {
-        let reached = async {
-            loop {
-                let state = self.node.state();
-                if wanted(&state) {
-                    return state;
-                }
-                self.changed.notified().await;
+    /// The next event.
+    pub(crate) async fn event(&mut self) -> NodeEvent {
+        timeout(PATIENCE, self.events.recv()).await.expect("an event in time").unwrap()
+    }
+
+    /// The event that must be there already; none when it is not.
+    pub(crate) fn event_at_once(&mut self) -> Option<NodeEvent> {
+        self.events.try_recv().ok()
+    }
+
+    /// Waits for the next connection.
+    pub(crate) async fn up(&mut self) -> Facts {
+        loop {
+            if let NodeEvent::Up(facts) = self.event().await {
+                return facts;
             }
-        };
-        let reached = timeout(PATIENCE, reached).await;
-        reached.unwrap_or_else(|_| panic!("it is still {:?}", self.node.state()))
-    }
-
-    pub(crate) async fn up(&self) -> u64 {
-        match self.until(|state| matches!(state, NodeState::Up { .. })).await {
-            NodeState::Up { incarnation } => incarnation,
-            state => panic!("{state:?}"),
         }
     }
 
-    /// Waits until it is down, and not only not driven yet.
-    pub(crate) async fn down(&self) -> Cause {
-        let never_driven = NodeState::Down(Cause::NotConnected("".into()));
-        let down =
-            |state: &NodeState| matches!(state, NodeState::Down(_)) && *state != never_driven;
-        match self.until(down).await {
-            NodeState::Down(cause) => cause,
-            state => panic!("{state:?}"),
+    /// The next event, which must be the end of a connection or of an attempt at one.
+    pub(crate) async fn down(&mut self) -> Cause {
+        match self.event().await {
+            NodeEvent::Down { cause, .. } => cause,
+            event => panic!("{event:?}"),
         }
     }
 
-    pub(crate) fn submit(&self, attempt: u32, op: Op) {
-        let slot = VoteSlot::new(self.urn.clone(), 0, attempt, self.clock.now());
+    pub(crate) fn submit(&self, ticket: u128, op: Op) {
+        let slot = VoteSlot::new(self.sink.clone(), 0, ticket, self.clock.now());
         self.node.submit(op, slot);
     }
 
@@ -121,6 +134,11 @@ impl Client {
 
     pub(crate) async fn answer(&mut self) -> Answer {
         self.vote().await.answer
+    }
+
+    /// All votes and events so far, in the order in which they came.
+    pub(crate) fn order(&self) -> Vec<&'static str> {
+        self.sink.order.lock().unwrap().clone()
     }
 
     /// The vote that must be there already; none when it is not.

@@ -1,101 +1,98 @@
-//! Who is allowed to vote, and what is told of those who are not.
+//! What a connection learns about the server, and servers that it cannot use.
 
 use std::time::{Duration, Instant};
 
-use redlock_core::{Answer, Cause, Node, NodeState};
+use redlock_core::{Answer, Cause, Facts, Node, Role};
+use redlock_testkit::lab::{PATIENCE, ScriptedServer};
 use tokio::net::TcpListener;
 
-use crate::client::{Client, acquire, setup};
-use crate::server::{PATIENCE, Server};
+use crate::client::{Client, acquire};
 
 #[tokio::test]
-async fn a_server_that_is_no_redis_is_told_by_what_it_said() {
-    for (said, told) in [
+async fn a_server_that_is_no_redis_is_reported_with_what_it_said() {
+    for (said, shown) in [
         ("HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 400"),
         ("SSH-2.0-OpenSSH_9.2\r\n", "SSH-2.0"),
         ("\x15\x03\x01", "\\x15\\x03\\x01"),
     ] {
-        let server = Server::bind().await;
-        let client = Client::start(&server.url());
+        let server = ScriptedServer::bind().await;
+        let mut client = Client::start(&server.url());
         let mut peer = server.accept().await;
         peer.say(said).await;
         let cause = client.down().await.to_string();
-        assert!(cause.contains(&format!("not a Redis, it said \"{told}")), "{cause}");
+        assert!(cause.contains(&format!("not a Redis, it said \"{shown}")), "{cause}");
     }
 }
 
 #[tokio::test]
 async fn the_log_in_comes_first_and_then_the_questions() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let url = format!("redis://me:p%40ss@{}/3", server.name());
-    let client = Client::start(&url);
+    let mut client = Client::start(&url);
     let mut peer = server.accept().await;
     assert_eq!(peer.expect("AUTH").await[1..], ["me", "p@ss"]);
     assert_eq!(peer.expect("SELECT").await[1..], ["3"]);
     peer.say("+OK\r\n+OK\r\n").await;
     peer.handshake("abc", 1).await;
-    assert_eq!(client.up().await, 1);
+    client.up().await;
 }
 
 #[tokio::test]
 async fn a_handshake_byte_by_byte_is_as_good_as_any() {
-    let server = Server::bind().await;
-    let client = Client::start(&server.url());
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
     peer.say_in_pieces(facts.as_bytes(), 1).await;
-    assert_eq!(client.up().await, 1);
+    client.up().await;
 }
 
 #[tokio::test]
 async fn an_old_server_that_knows_no_setinfo_is_admitted() {
-    let server = Server::bind().await;
-    let client = Client::start(&server.url());
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
     peer.say(facts.replace("+OK", "-ERR unknown subcommand 'SETINFO'")).await;
-    assert_eq!(client.up().await, 1);
+    client.up().await;
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_told_and_the_password_is_not() {
-    let server = Server::bind().await;
+async fn a_wrong_password_is_reported_and_the_password_is_not() {
+    let server = ScriptedServer::bind().await;
     let mut client = Client::start(&format!("redis://somebody:sesame@{}", server.name()));
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
     let refused = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
-    let denied = "-NOAUTH Authentication required.\r\n".repeat(facts.matches("+OK").count() + 3);
+    let replies = facts.matches("+OK").count() + facts.matches("-ERR").count() + 4;
+    let denied = "-NOAUTH Authentication required.\r\n".repeat(replies - 1);
     peer.say(format!("{refused}{denied}")).await;
     let cause = client.down().await;
     assert!(cause.to_string().starts_with("error reply: WRONGPASS invalid"), "{cause}");
     peer.expect_end().await;
     client.submit(0, acquire());
     let vote = client.vote_at_once().expect("known at once");
-    let shown = format!(
-        "{:?} {:?} {cause} {vote:?} {}",
-        client.node,
-        client.node.state(),
-        client.node.name()
-    );
+    let event = client.event_at_once();
+    let shown = format!("{:?} {:?} {cause} {vote:?} {}", client.node, event, client.node.name());
     assert!(!shown.contains("sesame") && !shown.contains("somebody"), "{shown}");
 }
 
 #[tokio::test]
 async fn a_server_that_stays_silent_is_down_after_the_connect_timeout() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let (limit, began) = (Duration::from_millis(500), Instant::now());
-    let client = Client::impatient(&server.url(), limit);
+    let mut client = Client::impatient(&server.url(), limit);
     let _silent = server.accept().await;
-    assert_eq!(client.node.state(), NodeState::Connecting);
+    assert_eq!(client.event_at_once(), None, "it is still connecting");
     assert_eq!(client.down().await, Cause::TimedOut);
     assert!(began.elapsed() >= limit && began.elapsed() < PATIENCE / 2);
     let mut peer = server.accept().await;
     peer.handshake("abc", 1).await;
-    assert_eq!(client.up().await, 1, "it is tried again");
+    client.up().await;
 }
 
 #[tokio::test]
-async fn an_address_where_nobody_listens_refuses() {
+async fn an_address_where_no_server_listens_refuses() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("redis://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -108,38 +105,65 @@ async fn an_address_where_nobody_listens_refuses() {
 
 #[tokio::test]
 async fn a_server_that_hangs_up_in_the_handshake_is_down() {
-    let server = Server::bind().await;
-    let client = Client::start(&server.url());
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
+    peer.say(&facts[..facts.len() - 1]).await;
+    drop(peer);
+    assert_eq!(client.down().await, Cause::ConnectionClosed);
+}
+
+/// What a server says to a client that it will not serve, in place of any reply.
+const TURNED_AWAY: [&str; 2] = [
+    "ERR max number of clients reached",
+    "DENIED Redis is running in protected mode because protected mode is enabled",
+];
+
+#[tokio::test]
+async fn a_server_that_turns_clients_away_is_reported_with_what_it_said() {
+    for error in TURNED_AWAY {
+        let server = ScriptedServer::bind().await;
+        let mut client = Client::start(&server.url());
+        let mut peer = server.accept().await;
+        peer.say(format!("-{error}\r\n")).await;
+        // Commands that the server has not read make the end of the connection a reset.
+        drop(peer);
+        assert_eq!(client.down().await, Cause::ErrorReply(error.into()));
+    }
+}
+
+#[tokio::test]
+async fn an_error_to_a_courtesy_is_not_why_a_server_hangs_up() {
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    let facts = peer.facts("abc", 1, "master").await;
+    let facts = facts.replace("+OK", "-ERR unknown subcommand 'SETINFO'");
     peer.say(&facts[..facts.len() / 2]).await;
     drop(peer);
     assert_eq!(client.down().await, Cause::ConnectionClosed);
 }
 
 #[tokio::test]
-async fn the_second_address_of_one_server_is_a_twin_and_does_not_vote() {
-    let (first, second) = (Server::bind().await, Server::bind().await);
-    let setup = setup(PATIENCE);
-    let mut clients = [&first, &second].map(|server| Client::new(&server.url(), &setup));
-    clients[0].drive();
-    let _peer = first.admit("abc", 1).await;
-    clients[0].up().await;
-    clients[1].drive();
-    let _twin = second.admit("abc", 2).await;
-    assert_eq!(clients[1].down().await, Cause::TwinOf(first.name()));
-    let _other = second.admit("def", 3).await;
-    assert_eq!(clients[1].up().await, 1, "another server at that address is welcome");
-}
+async fn a_connection_is_reported_with_what_the_server_says_about_itself() {
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.admit("abc", 1).await;
+    assert_eq!(client.up().await, Facts::master("abc"));
+    drop(peer);
 
-#[tokio::test]
-async fn a_cluster_node_is_not_admitted() {
-    let server = Server::bind().await;
-    let client = Client::start(&server.url());
-    let mut peer = server.accept().await;
-    let facts = peer.facts("abc", 1, "master").await;
+    client.down().await;
+    peer = server.accept().await;
+    peer.handshake_as_replica("def").await;
+    let facts = client.up().await;
+    assert_eq!((facts.run_id.as_str(), facts.role), ("def", Role::Replica));
+    drop(peer);
+
+    client.down().await;
+    peer = server.accept().await;
+    let facts = peer.facts("ghi", 1, "master").await;
     // The length stays right.
     peer.say(facts.replace("standalone\r\n", "cluster\r\nx\r\n")).await;
-    let cause = client.down().await;
-    assert!(cause.to_string().starts_with("not admitted: it is in cluster mode"), "{cause}");
+    assert!(client.up().await.is_cluster);
 }

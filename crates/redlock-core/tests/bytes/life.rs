@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Node, NodeState, Op, Verdict};
+use redlock_core::{Answer, Cause, Facts, NodeEvent, Op, Role, Verdict};
+use redlock_testkit::lab::{PATIENCE, ScriptedServer, bulk};
 
-use crate::client::{Client, acquire, release, setup, token};
-use crate::server::{PATIENCE, Server};
+use crate::client::{Client, acquire, inspect, release, setup, token};
 
 fn lost() -> Answer {
     Answer::unknown(Cause::ConnectionClosed)
@@ -13,7 +13,7 @@ fn lost() -> Answer {
 
 #[tokio::test]
 async fn nothing_is_sent_before_the_node_is_driven() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::new(&server.url(), &setup(PATIENCE));
     client.submit(0, acquire());
     let answer = client.vote_at_once().expect("known at once").answer;
@@ -33,15 +33,15 @@ async fn nothing_is_sent_before_the_node_is_driven() {
 }
 
 #[tokio::test]
-async fn a_connection_that_ends_leaves_all_it_owed_unknown() {
+async fn a_connection_that_ends_leaves_all_its_requests_unknown() {
     let (_server, mut peer, mut client) = Client::connected().await;
-    for attempt in 0..3 {
-        client.submit(attempt, acquire());
+    for ticket in 0..3 {
+        client.submit(ticket, acquire());
         peer.expect("SET").await;
     }
     peer.say("$-1\r\n+O").await;
     drop(peer);
-    assert_eq!(client.answer().await, Answer::refused());
+    assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
     assert_eq!(client.answer().await, lost(), "half a reply is none");
     assert_eq!(client.answer().await, lost());
     assert_eq!(client.down().await, Cause::ConnectionClosed);
@@ -51,8 +51,31 @@ async fn a_connection_that_ends_leaves_all_it_owed_unknown() {
 }
 
 #[tokio::test]
+async fn votes_come_before_the_end_of_their_connection() {
+    let (_server, mut peer, mut client) = Client::connected().await;
+    for ticket in 0..2 {
+        client.submit(ticket, acquire());
+        peer.expect("SET").await;
+    }
+    peer.say("+OK\r\n").await;
+    drop(peer);
+    client.down().await;
+    assert_eq!(client.order(), ["up", "vote", "vote", "down"]);
+}
+
+#[tokio::test]
+async fn a_node_that_was_never_polled_is_down_when_the_future_is_dropped() {
+    let mut client = Client::new("redis://127.0.0.1:1", &setup(PATIENCE));
+    drop(client.unpolled());
+    assert!(matches!(client.event_at_once(), Some(NodeEvent::Down { retries_now: false, .. })));
+    client.submit(0, acquire());
+    let answer = client.vote_at_once().expect("known at once").answer;
+    assert!(!answer.sent && format!("{answer:?}").contains("runtime"), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_connection_that_has_become_silent_is_replaced() {
-    let server = Server::bind().await;
+    let server = ScriptedServer::bind().await;
     let mut client = Client::impatient(&server.url(), Duration::from_millis(500));
     let mut silent = server.admit("abc", 1).await;
     client.up().await;
@@ -62,12 +85,31 @@ async fn a_connection_that_has_become_silent_is_replaced() {
     assert_eq!(client.down().await, Cause::TimedOut);
     silent.expect_end().await;
     let _peer = server.admit("def", 2).await;
-    assert_eq!(client.up().await, 2);
+    client.up().await;
 }
 
 #[tokio::test]
-async fn a_connection_that_owes_nothing_may_be_silent() {
-    let server = Server::bind().await;
+async fn a_request_may_take_longer_than_connecting_where_the_setup_says_so() {
+    let server = ScriptedServer::bind().await;
+    let connect_timeout = Duration::from_secs(1);
+    let mut setup = setup(connect_timeout);
+    setup.stall_timeout = PATIENCE;
+    let mut client = Client::new(&server.url(), &setup);
+    client.drive();
+    let mut peer = server.admit("abc", 1).await;
+    client.up().await;
+    client.submit(0, acquire());
+    peer.expect("SET").await;
+    // Nothing happens: that can only be waited for.
+    tokio::time::sleep(connect_timeout * 3 / 2).await;
+    assert_eq!(client.event_at_once(), None);
+    peer.say("+OK\r\n").await;
+    assert_eq!(client.answer().await, Answer::granted());
+}
+
+#[tokio::test]
+async fn a_connection_without_requests_may_be_silent() {
+    let server = ScriptedServer::bind().await;
     let limit = Duration::from_millis(300);
     let mut client = Client::impatient(&server.url(), limit);
     let mut peer = server.admit("abc", 1).await;
@@ -88,11 +130,11 @@ async fn the_same_process_first_ends_the_connection_before() {
     client.down().await;
     let mut peer = server.admit("abc", 2).await;
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
-    assert!(matches!(client.node.state(), NodeState::Down(_)), "not before it is answered");
+    assert_eq!(client.event_at_once(), None, "not before it is answered");
     client.submit(0, release());
     assert!(!client.vote_at_once().expect("known at once").answer.sent);
     peer.say(":1\r\n").await;
-    assert_eq!(client.up().await, 1, "it is the same process");
+    assert_eq!(client.up().await, Facts::master("abc"));
     client.submit(1, release());
     peer.expect("EVAL").await;
     drop(peer);
@@ -100,30 +142,108 @@ async fn the_same_process_first_ends_the_connection_before() {
     client.down().await;
     let mut peer = server.admit("abc", 3).await;
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "2"], "the latest, not the first");
-    peer.say("-NOPERM this user may not\r\n").await;
-    assert_eq!(client.up().await, 1, "who may not do it connects all the same");
 }
 
 #[tokio::test]
-async fn another_process_is_another_incarnation_and_nothing_is_ended_there() {
-    let (server, peer, client) = Client::connected().await;
-    assert_eq!(client.up().await, 1);
+async fn a_connection_that_may_still_be_served_is_reported() {
+    for (reply, is_barred) in [
+        (":1", true),
+        (":0", true),
+        ("-ERR No such client", true),
+        ("-NOPERM this user has no permissions to run the 'client|kill' command", false),
+        ("-ERR unknown command 'CLIENT'", false),
+        ("-ERR unknown subcommand 'KILL'", false),
+    ] {
+        let (server, peer, mut client) = Client::connected().await;
+        drop(peer);
+        client.down().await;
+        let mut peer = server.admit("abc", 2).await;
+        peer.expect("CLIENT").await;
+        peer.say(format!("{reply}\r\n")).await;
+        assert_eq!(client.up().await.is_barred, is_barred, "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_comes_back_behind_a_proxy_is_remembered() {
+    let (server, mut peer, mut client) = Client::connected().await;
+    let others = (0..7).map(|i| format!("other-{i}"));
+    for other in others {
+        drop(peer);
+        client.down().await;
+        peer = server.admit(&other, 1).await;
+        assert!(client.up().await.is_barred, "there was no connection to {other} before");
+    }
+    drop(peer);
+    client.down().await;
+    let mut peer = server.admit("abc", 9).await;
+    assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
+    peer.say(":1\r\n").await;
+    assert!(client.up().await.is_barred);
+}
+
+#[tokio::test]
+async fn a_replica_is_looked_at_again_until_it_is_a_master() {
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    peer.handshake_as_replica("abc").await;
+    assert_eq!(client.up().await.role, Role::Replica);
+    for reply in [bulk("role:slave\r\n"), "-NOPERM not now\r\n".to_owned()] {
+        assert_eq!(peer.expect("INFO").await[1..], ["replication"]);
+        client.submit(0, inspect());
+        peer.command().await.expect("the request");
+        peer.say(reply + ":0\r\n").await;
+        assert_eq!(client.answer().await, Answer::new(Verdict::Free));
+    }
+    client.submit(1, acquire());
+    peer.expect("SET").await;
+    let readonly = "READONLY You can't write against a read only replica.";
+    peer.say(format!("-{readonly}\r\n")).await;
+    assert_eq!(client.answer().await, Answer::unknown(Cause::Demoted(readonly.into())));
+    peer.expect("INFO").await;
+    assert_eq!(client.event_at_once(), None, "nothing has changed so far");
+    peer.say(bulk("role:master\r\n")).await;
+    let changed = client.down().await;
+    assert!(changed.to_string().contains("role"), "{changed}");
+    let mut peer = server.admit("abc", 2).await;
+    peer.expect("CLIENT").await;
+    peer.say(":1\r\n").await;
+    assert_eq!(client.up().await.role, Role::Master);
+}
+
+#[tokio::test]
+async fn another_process_is_reported_by_its_run_id_and_nothing_is_ended_there() {
+    let (server, peer, mut client) = Client::connected().await;
     drop(peer);
     client.down().await;
     let mut peer = server.admit("def", 1).await;
-    assert_eq!(client.up().await, 2);
+    assert_eq!(client.up().await, Facts::master("def"));
     client.submit(0, acquire());
     peer.expect("SET").await;
-    drop(peer);
-
-    client.down().await;
-    let _peer = server.admit("abc", 1).await;
-    assert_eq!(client.up().await, 3, "the first process again is a change, too");
 }
 
 #[tokio::test]
-async fn a_script_is_taught_again_on_every_connection() {
-    let (server, mut peer, client) = Client::connected().await;
+async fn a_connection_that_breaks_is_made_again_at_once_but_not_over_and_over() {
+    let (server, peer, mut client) = Client::connected().await;
+    // An idle connection that the server closes, as with `timeout 1`.
+    drop(peer);
+    let (cause, retries_now) = (Cause::ConnectionClosed, true);
+    assert_eq!(client.event().await, NodeEvent::Down { cause, retries_now });
+    // On a busy machine the time in which it happens once may be over.
+    let mut left_alone = false;
+    for run_id in ["b", "c", "d", "e", "f"] {
+        drop(server.admit(run_id, 1).await);
+        client.up().await;
+        let NodeEvent::Down { retries_now, .. } = client.event().await else { panic!() };
+        left_alone |= !retries_now;
+    }
+    assert!(left_alone);
+}
+
+#[tokio::test]
+async fn a_script_is_loaded_again_on_every_connection() {
+    let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, release());
     client.submit(1, release());
     peer.expect("EVAL").await;
@@ -137,32 +257,36 @@ async fn a_script_is_taught_again_on_every_connection() {
 }
 
 #[tokio::test]
-async fn a_master_that_owes_too_much_is_sent_no_more() {
+async fn a_master_with_too_many_unanswered_requests_is_sent_no_more() {
     let (_server, mut peer, mut client) = Client::connected().await;
-    for attempt in 0..16_384 {
-        client.submit(attempt, Op::acquire(*b"k", token(), 1_000));
+    for ticket in 0..16_384 {
+        client.submit(ticket, Op::acquire(*b"k", token(), 1_000));
     }
     assert!(client.vote_at_once().is_none());
     client.submit(16_384, acquire());
     let vote = client.vote_at_once().expect("known at once");
-    assert_eq!((vote.attempt, vote.answer.sent), (16_384, false));
-    assert!(format!("{vote:?}").contains("too many requests are unanswered"), "{vote:?}");
+    assert_eq!((vote.ticket, vote.answer.sent), (16_384, false));
+    let Verdict::Unknown(cause) = &vote.answer.verdict else { panic!("{vote:?}") };
+    assert_eq!(
+        cause.to_string(),
+        "not sent: 16384 requests to this master are unanswered, which is the limit"
+    );
 
     peer.say("$-1\r\n").await;
-    assert_eq!(client.answer().await, Answer::refused());
+    assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
     client.submit(16_385, acquire());
     assert!(client.vote_at_once().is_none(), "there is room for one again");
 }
 
 #[tokio::test]
-async fn who_stops_driving_leaves_nobody_waiting_and_may_begin_again() {
+async fn a_node_that_is_not_driven_any_more_answers_all_and_may_be_driven_again() {
     let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     peer.expect("SET").await;
     client.submit(1, acquire());
     client.stop().await;
     for _ in 0..2 {
-        let vote = client.vote_at_once().expect("nobody is left waiting");
+        let vote = client.vote_at_once().expect("no request is left without an answer");
         assert_eq!(vote.answer, lost());
     }
     client.submit(2, acquire());
@@ -174,7 +298,7 @@ async fn who_stops_driving_leaves_nobody_waiting_and_may_begin_again() {
     let mut peer = server.admit("abc", 2).await;
     assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
     peer.say(":0\r\n").await;
-    assert_eq!(client.up().await, 1);
+    client.up().await;
     client.submit(3, release());
     // The acquire that no socket had taken was answered unknown: it must never be sent.
     peer.expect("EVAL").await;

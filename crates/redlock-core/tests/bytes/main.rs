@@ -6,5 +6,5 @@
 mod client;
 mod handshake;
 mod life;
+mod pushes;
 mod replies;
-mod server;

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Op, Verdict};
+use redlock_core::{Answer, Cause, NodeEvent, Op, Role, Verdict};
+use redlock_testkit::lab::{KNOWS_NONE, Peer, ScriptedServer, bulk};
 
 use crate::client::{Client, acquire, inspect, release, token};
-use crate::server::{KNOWS_NONE, Peer, Server, bulk};
 
 fn held(holder: &[u8], millis: u64) -> Answer {
-    Answer::refused().held_by(holder.to_vec(), Some(Duration::from_millis(millis)))
+    Answer::held(Some(holder), Some(Duration::from_millis(millis)))
+}
+
+fn not_ours() -> Answer {
+    Answer::new(Verdict::NotOurs)
 }
 
 fn lost() -> Answer {
@@ -25,22 +29,24 @@ async fn replies_in_pieces_of_any_size_are_put_together() {
         peer.say_in_pieces(b"+OK\r\n*2\r\n$3\r\n\r\n+\r\n:77\r\n:0\r\n", size).await;
         assert_eq!(client.answer().await, Answer::granted(), "{size} bytes at a time");
         assert_eq!(client.answer().await, held(b"\r\n+", 77), "{size} bytes at a time");
-        assert_eq!(client.answer().await, Answer::refused(), "{size} bytes at a time");
+        assert_eq!(client.answer().await, not_ours(), "{size} bytes at a time");
     }
 }
 
 #[tokio::test]
 async fn replies_that_come_in_one_read_are_told_apart() {
     let (_server, mut peer, mut client) = Client::connected().await;
-    for attempt in 0..3 {
-        client.submit(attempt, acquire());
+    for ticket in 0..3 {
+        client.submit(ticket, acquire());
         peer.expect("SET").await;
     }
     peer.say("+OK\r\n$-1\r\n-OOM no\r\n").await;
     let oom = Answer::unknown(Cause::ErrorReply("OOM no".into()));
-    for (attempt, answer) in [Answer::granted(), Answer::refused(), oom].into_iter().enumerate() {
+    for (ticket, answer) in
+        [Answer::granted(), Answer::new(Verdict::HELD), oom].into_iter().enumerate()
+    {
         let vote = client.vote().await;
-        assert_eq!((vote.attempt as usize, vote.answer), (attempt, answer));
+        assert_eq!((vote.ticket as usize, vote.answer), (ticket, answer));
     }
 }
 
@@ -64,14 +70,14 @@ async fn a_server_that_reads_late_gets_everything_in_order() {
 }
 
 #[tokio::test]
-async fn garbage_ends_the_connection_and_what_is_owed_is_unknown() {
+async fn garbage_ends_the_connection_and_what_is_unanswered_is_unknown() {
     let huge = "$1048577\r\n";
     for garbage in
         ["HTTP/1.1 400\r\n", "+OK\rx", "\r\n", huge, "*3\r\n:1\r\n:1\r\n:1\r\n", ":5\r\n"]
     {
         let (_server, mut peer, mut client) = Client::connected().await;
-        for attempt in 0..3 {
-            client.submit(attempt, acquire());
+        for ticket in 0..3 {
+            client.submit(ticket, acquire());
             peer.expect("SET").await;
         }
         peer.say(format!("+OK\r\n{garbage}")).await;
@@ -84,12 +90,12 @@ async fn garbage_ends_the_connection_and_what_is_owed_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_reply_that_nobody_asked_for_ends_the_connection_and_is_no_vote() {
+async fn a_reply_to_no_request_ends_the_connection_and_is_no_vote() {
     let (server, mut peer, mut client) = Client::connected().await;
     client.submit(0, acquire());
     peer.expect("SET").await;
     peer.say("$-1\r\n+OK\r\n").await;
-    assert_eq!(client.answer().await, Answer::refused());
+    assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
     client.down().await;
     peer.expect_end().await;
 
@@ -99,7 +105,7 @@ async fn a_reply_that_nobody_asked_for_ends_the_connection_and_is_no_vote() {
     peer.expect("SET").await;
     assert!(client.vote_at_once().is_none(), "the extra reply waited for it");
     peer.say("$-1\r\n").await;
-    assert_eq!(client.answer().await, Answer::refused());
+    assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
 }
 
 #[tokio::test]
@@ -115,7 +121,28 @@ async fn a_push_is_skipped_wherever_it_comes() {
     assert_eq!(client.answer().await, Answer::granted());
     client.submit(2, acquire());
     peer.say("$-1\r\n").await;
-    assert_eq!(client.answer().await, Answer::refused(), "the connection is as good as before");
+    assert_eq!(
+        client.answer().await,
+        Answer::new(Verdict::HELD),
+        "the connection is as good as before"
+    );
+}
+
+#[tokio::test]
+async fn an_attribute_is_skipped_and_no_reply() {
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    let facts = peer.facts("abc", 1, "master").await;
+    let attribute = "|1\r\n+key-popularity\r\n%1\r\n$1\r\nk\r\n,0.5\r\n";
+    let push = ">1\r\n+hello\r\n";
+    peer.say(facts.replace("+OK\r\n", &format!("{push}{attribute}+OK\r\n"))).await;
+    client.up().await;
+    client.submit(0, acquire());
+    client.submit(1, acquire());
+    peer.say(format!("{attribute}$-1\r\n{attribute}{push}+OK\r\n")).await;
+    assert_eq!(client.answer().await, Answer::new(Verdict::HELD));
+    assert_eq!(client.answer().await, Answer::granted());
 }
 
 #[tokio::test]
@@ -123,8 +150,8 @@ async fn a_script_goes_with_its_text_once_and_again_when_the_master_forgot_it() 
     let (_server, mut peer, mut client) = Client::connected().await;
     let key = |name: &str| Op::release(name.as_bytes(), token());
     client.submit(0, key("a"));
-    let taught = peer.expect("EVAL").await;
-    assert_eq!(taught[2..], ["1", "a", "t"]);
+    let text = peer.expect("EVAL").await;
+    assert_eq!(text[2..], ["1", "a", "t"]);
     peer.say(":1\r\n").await;
     assert_eq!(client.answer().await, Answer::granted());
 
@@ -136,19 +163,36 @@ async fn a_script_goes_with_its_text_once_and_again_when_the_master_forgot_it() 
     peer.say("-NOSCRIPT No matching script.\r\n".repeat(2)).await;
     for name in ["b", "c"] {
         let again = peer.expect("EVAL").await;
-        assert_eq!((&again[1], &again[2..]), (&taught[1], &["1", name, "t"].map(String::from)[..]));
+        assert_eq!((&again[1], &again[2..]), (&text[1], &["1", name, "t"].map(String::from)[..]));
     }
     peer.say(":1\r\n:0\r\n").await;
-    for (attempt, answer) in [(1, Answer::granted()), (2, Answer::refused())] {
+    for (ticket, answer) in [(1, Answer::granted()), (2, not_ours())] {
         let vote = client.vote().await;
-        assert_eq!((vote.attempt, vote.answer), (attempt, answer));
+        assert_eq!((vote.ticket, vote.answer), (ticket, answer));
     }
 }
 
+#[tokio::test]
+async fn a_script_that_is_unknown_even_with_its_text_is_an_error() {
+    let (_server, mut peer, mut client) = Client::connected().await;
+    client.submit(0, release());
+    client.submit(1, release());
+    peer.expect("EVAL").await;
+    peer.expect("EVALSHA").await;
+    let noscript = "NOSCRIPT No matching script.";
+    let answer = Answer::unknown(Cause::ErrorReply(noscript.into()));
+    peer.say(format!("-{noscript}\r\n")).await;
+    assert_eq!(client.answer().await, answer, "it was sent with its text");
+    peer.say(format!("-{noscript}\r\n")).await;
+    peer.expect("EVAL").await;
+    peer.say(format!("-{noscript}\r\n")).await;
+    assert_eq!(client.answer().await, answer);
+}
+
 /// A master that says of one of two commands that it has it.
-async fn connected_to_one_that_knows(what: &str) -> (Server, Peer, Client) {
-    let server = Server::bind().await;
-    let client = Client::start(&server.url());
+async fn connected_to_one_that_knows(what: &str) -> (ScriptedServer, Peer, Client) {
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
     let mut peer = server.accept().await;
     let facts = peer.facts("abc", 1, "master").await;
     peer.say(facts.replace(KNOWS_NONE, what)).await;
@@ -170,20 +214,25 @@ async fn a_release_is_the_masters_own_command_where_it_has_one() {
         client.submit(1, Op::release(*b"k", token()));
         peer.expect(command.split(' ').next().unwrap()).await;
         peer.say("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n").await;
-        assert_eq!(client.answer().await, Answer::refused(), "it is another's");
+        assert_eq!(client.answer().await, not_ours(), "it is another's");
     }
 }
 
 #[tokio::test]
 async fn a_master_whose_own_command_is_forbidden_gets_the_script() {
     let (_server, mut peer, mut client) = connected_to_one_that_knows(KNOWS_DELIFEQ).await;
-    client.submit(0, Op::release(*b"k", token()));
-    peer.expect("DELIFEQ").await;
-    peer.say("-NOPERM this user has no permissions to run the 'delifeq' command\r\n").await;
-    assert_eq!(peer.expect("EVAL").await[2..], ["1", "k", "t"]);
-    peer.say(":1\r\n").await;
-    assert_eq!(client.answer().await, Answer::granted());
-    client.submit(1, Op::release(*b"k", token()));
+    for ticket in 0..2 {
+        client.submit(ticket, Op::release(*b"k", token()));
+        peer.expect("DELIFEQ").await;
+    }
+    let denied = "-NOPERM this user has no permissions to run the 'delifeq' command\r\n";
+    peer.say(denied.repeat(2)).await;
+    for _ in 0..2 {
+        assert_eq!(peer.expect("EVAL").await[2..], ["1", "k", "t"]);
+        peer.say(":1\r\n").await;
+        assert_eq!(client.answer().await, Answer::granted());
+    }
+    client.submit(2, Op::release(*b"k", token()));
     peer.expect("EVAL").await;
 }
 
@@ -204,37 +253,50 @@ async fn an_error_reply_is_unknown_with_its_text_and_harms_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_master_that_became_a_replica_is_left_and_not_admitted_again() {
-    let (server, mut peer, mut client) = Client::connected().await;
-    client.submit(0, acquire());
-    client.submit(1, acquire());
-    peer.expect("SET").await;
-    peer.say("-READONLY You can't write against a read only replica.\r\n").await;
-    let readonly = "READONLY You can't write against a read only replica.";
-    assert_eq!(client.answer().await, Answer::unknown(Cause::ErrorReply(readonly.into())));
-    assert_eq!(client.answer().await, lost());
-    peer.expect("SET").await;
-    peer.expect_end().await;
+async fn a_master_that_became_a_replica_is_left_and_reported_as_one() {
+    let wrapped = "ERR Error running script (call to f_1): @user_script:5: -READONLY You can't";
+    for error in ["READONLY You can't write against a read only replica.", wrapped] {
+        let (server, mut peer, mut client) = Client::connected().await;
+        client.submit(0, Op::extend(*b"k", token(), 5));
+        client.submit(1, acquire());
+        peer.expect("EVAL").await;
+        peer.say(format!("-{error}\r\n")).await;
+        let demoted = Cause::Demoted(error.into());
+        assert_eq!(client.answer().await, Answer::unknown(demoted.clone()));
+        assert_eq!(client.answer().await, lost());
+        peer.expect("SET").await;
+        peer.expect_end().await;
+        assert_eq!(client.down().await, demoted);
 
-    server.accept().await.handshake_as_replica().await;
-    let not_admitted =
-        |state: &redlock_core::NodeState| format!("{state:?}").contains("NotAdmitted");
-    let state = client.until(not_admitted).await;
-    assert!(format!("{state:?}").contains("replica"), "{state:?}");
-    client.submit(2, acquire());
-    let vote = client.vote_at_once().expect("known at once");
-    assert!(!vote.answer.sent, "{vote:?}");
+        let mut peer = server.accept().await;
+        peer.handshake_as_replica("abc").await;
+        peer.expect("CLIENT").await;
+        peer.say(":1\r\n").await;
+        assert_eq!(client.up().await.role, Role::Replica);
+    }
 }
 
 #[tokio::test]
-async fn a_nil_and_an_unlimited_life_are_understood() {
+async fn what_a_script_may_not_read_is_an_error_and_no_key_of_another() {
     let (_server, mut peer, mut client) = Client::connected().await;
     client.submit(0, inspect());
-    client.submit(1, inspect());
-    client.submit(2, Op::extend(*b"k", token(), 5));
+    peer.say("-NOPERM this user has no permissions to access one of the keys\r\n").await;
+    let answer = client.answer().await;
+    assert!(matches!(answer.verdict, Verdict::Unknown(Cause::ErrorReply(_))), "{answer:?}");
+    assert_eq!(client.event_at_once(), None::<NodeEvent>, "the connection is as good as before");
+}
+
+#[tokio::test]
+async fn keys_that_are_free_without_end_or_of_another_type_are_told_apart() {
+    let (_server, mut peer, mut client) = Client::connected().await;
+    for ticket in 0..3 {
+        client.submit(ticket, inspect());
+    }
+    client.submit(3, Op::extend(*b"k", token(), 5));
     let value = bulk("them");
-    peer.say(format!("*2\r\n$-1\r\n:-2\r\n*2\r\n{value}:-1\r\n*2\r\n{value}:9\r\n")).await;
-    assert_eq!(client.answer().await, Answer::granted());
-    assert_eq!(client.answer().await, Answer::refused().held_by(b"them".to_vec(), None));
+    peer.say(format!(":0\r\n*2\r\n{value}:-1\r\n*2\r\n$-1\r\n:7\r\n*2\r\n{value}:9\r\n")).await;
+    assert_eq!(client.answer().await, Answer::new(Verdict::Free));
+    assert_eq!(client.answer().await, Answer::held(Some(b"them"), None));
+    assert_eq!(client.answer().await, Answer::held(None, Some(Duration::from_millis(7))));
     assert_eq!(client.answer().await, held(b"them", 9));
 }

@@ -1,111 +1,193 @@
-//! The end: nothing new is begun, and what is owed is waited for.
+//! The end: nothing new is begun, and releases are waited for.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use redlock_core::Instant;
 
-use super::{Driver, Due, Start};
-use crate::claim::Claim;
-use crate::guard::{Ended, Why};
-use crate::{AcquireError, Unreleased};
-
-pub(crate) type CloseReply = oneshot::Sender<Result<(), Unreleased>>;
+use super::acquire::answer;
+use super::command::CloseReply;
+use super::release::Unacknowledged;
+use super::ticket::{LockId, RequestId};
+use super::timers::Due;
+use super::{Driver, Lock, Stage};
+use crate::error::{AcquireError, Unreleased, UnreleasedKey};
+use crate::lost::{Ended, LostReason};
 
 /// A handle that is being closed.
 pub(super) struct Closing {
-    reply: Option<CloseReply>,
-    /// Leases that somebody still held: their keys stay until they expire, because whoever works
-    /// under them may not have noticed yet.
-    held: Vec<Arc<Claim>>,
-    /// Whoever waits does not wait any longer.
+    /// The callers that wait for the end: all of them get the same outcome.
+    replies: Vec<CloseReply>,
+    until: Instant,
+    /// The callers do not wait any longer.
     is_over: bool,
 }
 
 impl Driver {
+    /// Nothing new is begun. What callers wait for fails, what is held is lost, and releases go on
+    /// until all are acknowledged or the first caller that still waits does so no longer.
     pub(super) fn close(&mut self, within: Duration, reply: Option<CloseReply>) {
-        let due = self.now().saturating_add(within);
-        let held = self.dismiss();
-        self.closing = Some(Closing { reply, held, is_over: false });
-        self.timers.enter(due, Due::Close);
+        let until = self.now().saturating_add(within);
+        let before = self.closing.take();
+        if before.is_none() {
+            self.dismiss_requests();
+            self.lose_leases(LostReason::Shutdown);
+        }
+        let (mut replies, earlier) = before.map_or((Vec::new(), None), |closing| {
+            let is_awaited = closing.replies.iter().any(|reply| !reply.is_closed());
+            (closing.replies, is_awaited.then_some(closing.until))
+        });
+        replies.extend(reply);
+        let until = earlier.map_or(until, |earlier| earlier.min(until));
+        self.closing = Some(Closing { replies, until, is_over: false });
+        self.timers.enter(until, Due::Close);
     }
 
     pub(super) fn give_up_closing(&mut self) {
+        let now = self.now();
         if let Some(closing) = &mut self.closing {
-            closing.is_over = true;
+            closing.is_over |= closing.until <= now;
         }
     }
 
-    /// Whether the driver is done: closed, and either nothing is owed or nobody waits for it.
-    pub(super) fn is_closed(&mut self) -> bool {
-        let Some(closing) = &self.closing else { return false };
-        let mut left = Vec::new();
-        for claim in closing.held.iter().filter(|claim| claim.touched() != 0) {
-            let within = claim.life_max();
-            left.extend(self.keys(&claim.resource, claim.touched(), within));
-        }
-        let is_over = closing.is_over;
-        let owed = self.owed();
-        if !owed.is_empty() && !is_over {
-            return false;
-        }
-        left.extend(owed);
-        let outcome = if left.is_empty() { Ok(()) } else { Err(Unreleased { owed: left }) };
-        if let Some(reply) = self.closing.as_mut().and_then(|closing| closing.reply.take()) {
-            let _ = reply.send(outcome);
-        }
-        self.context.mailbox.close();
-        true
-    }
-
-    /// A guard that is dropped while the handle is being closed frees its key after all.
-    pub(super) fn part_while_closing(&mut self, claim: &Arc<Claim>) {
-        if let Some(closing) = &mut self.closing {
-            closing.held.retain(|held| !Arc::ptr_eq(held, claim));
+    /// The runtime before has left the handle half closed.
+    pub(super) fn resume_closing(&mut self) {
+        if let Some(closing) = &self.closing {
+            self.timers.enter(closing.until, Due::Close);
         }
     }
 
-    /// Sends everybody away who waits, and ends every lease. Returns those that were held.
-    fn dismiss(&mut self) -> Vec<Arc<Claim>> {
-        for request in std::mem::take(&mut self.line) {
-            let _ = request.reply.send(Err(AcquireError::Shutdown));
-        }
-        let mut held = Vec::new();
-        let due: Vec<Due> = self.timers.drain().collect();
-        for due in due {
-            match due {
-                Due::Retry(request) => {
-                    let _ = request.reply.send(Err(AcquireError::Shutdown));
-                }
-                Due::Attempt(claim) => {
-                    if let Some(claim) = claim.upgrade() {
-                        self.dismiss_claim(claim, &mut held);
-                    }
-                }
-                Due::Keep(claim) => self.dismiss_claim(claim, &mut held),
-                Due::Round(round) => {
-                    self.dismiss_claim(round.claim.clone(), &mut held);
-                    round.time_out();
-                }
-                Due::Census(census) => census.time_out(),
-                due @ (Due::Farewell(_) | Due::Debts) => {
-                    self.timers.enter(self.context.clock.now(), due);
-                }
-                // Nobody waits for connections any more: what was left for them goes out.
-                Due::Start => self.start = Start::Done,
-                Due::Grace(_) | Due::Close => {}
+    /// Whether the driver is done: closed, and either nothing is left to release or nothing waits
+    /// for it.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closing.as_ref().is_some_and(|closing| closing.is_over || self.releases == 0)
+    }
+
+    /// What is left on masters, for the callers that wait for the end and for those to come.
+    pub(super) fn finish(&mut self) -> Result<(), Unreleased> {
+        let outcome = self.left();
+        if let Some(closing) = self.closing.take() {
+            for reply in closing.replies {
+                let _ = reply.send(outcome.clone());
             }
         }
-        held
+        self.mailbox.close();
+        outcome
     }
 
-    fn dismiss_claim(&mut self, claim: Arc<Claim>, held: &mut Vec<Arc<Claim>>) {
-        if let Some(request) = claim.abandon() {
-            let _ = request.reply.send(Err(AcquireError::Shutdown));
-            self.release(&claim, None);
-        } else if claim.is_held() {
-            claim.end(Ended::Lost(claim.lost(Why::Shutdown)));
-            held.push(claim);
+    /// The keys that may be left on masters: those of leases whose holders have not returned them,
+    /// and those that masters have not acknowledged.
+    fn left(&self) -> Result<(), Unreleased> {
+        let now = self.now();
+        let keys: Vec<UnreleasedKey> =
+            self.locks.values().flat_map(|lock| self.left_of(lock, now)).collect();
+        if keys.is_empty() { Ok(()) } else { Err(Unreleased { keys }) }
+    }
+
+    fn left_of(&self, lock: &Lock, now: Instant) -> Vec<UnreleasedKey> {
+        let names = self.masters.names();
+        let key = |master: usize, left: Option<Duration>, life: Duration| UnreleasedKey {
+            node: names[master].to_string(),
+            resource: lock.resource.clone(),
+            within: left.unwrap_or(life),
+            from_wake_up: left.is_none() || self.masters.is_unbarred(master),
+        };
+        match &lock.stage {
+            Stage::Lease(tenure) => {
+                let life = tenure.lease.life_max();
+                let masters = tenure.lease.ledger().may_hold();
+                masters.iter().map(|master| key(master, Some(life), life)).collect()
+            }
+            Stage::Release { release, .. } => {
+                let left = |master| (master, release.left(master, now));
+                let keys = release.unacknowledged().iter().map(left);
+                keys.filter(|(_, left)| *left != Some(Duration::ZERO))
+                    .map(|(master, left)| key(master, left, release.life()))
+                    .collect()
+            }
+            Stage::Attempt { .. } | Stage::Changing => Vec::new(),
+        }
+    }
+
+    fn dismiss_requests(&mut self) {
+        let attempts: Vec<LockId> = self.attempt_ids();
+        for id in attempts {
+            self.abort_attempt(id);
+        }
+        let requests: Vec<RequestId> = self.requests.keys().collect();
+        for id in requests {
+            if let Some(request) = self.requests.remove(id) {
+                answer(request, Err(AcquireError::Shutdown));
+            }
+        }
+    }
+
+    /// Gives up an attempt that is still open; its request stays.
+    fn abort_attempt(&mut self, id: LockId) {
+        let now = self.now();
+        if let Some((attempt, _)) = self.end_attempt(id) {
+            self.release_attempt(id, attempt, now);
+        }
+    }
+
+    fn attempt_ids(&self) -> Vec<LockId> {
+        let is_attempt = |lock: &Lock| matches!(lock.stage, Stage::Attempt { .. });
+        self.locks.iter().filter(|(_, lock)| is_attempt(lock)).map(|(id, _)| id).collect()
+    }
+
+    /// Ends every lease that is held. Their keys are left to expire: a holder may not have noticed
+    /// yet, and another must not get the lock before.
+    fn lose_leases(&mut self, reason: LostReason) {
+        for id in self.lease_ids() {
+            if let Some(tenure) = self.tenure(id) {
+                let lost = tenure.cell.lost(reason);
+                tenure.lease.end(reason);
+                tenure.cell.end(Ended::Lost(lost));
+            }
+        }
+    }
+
+    /// The task that works on the driver has panicked: nothing of it can be relied on any more.
+    pub(super) fn panicked(&mut self) -> Result<(), Unreleased> {
+        self.lose_leases(LostReason::Panicked);
+        self.finish()
+    }
+
+    /// No task works on the driver from here on: callers that wait for answers ask again, on a
+    /// runtime of their own, and releases and leases wait for the next one.
+    pub(super) fn park(&mut self) {
+        self.read_commands();
+        self.read_signals();
+        for id in self.attempt_ids() {
+            self.abort_attempt(id);
+        }
+        self.requests.clear();
+        self.early.clear();
+        self.inspections.clear();
+        self.line.clear();
+        self.timers.clear();
+        self.unacknowledged.iter_mut().for_each(Unacknowledged::clear);
+        self.release_callers();
+    }
+
+    /// Closes the ways to answer, which makes callers ask again; and wakes those that wait for the
+    /// end of a lease, because one of them may go on with the driver.
+    fn release_callers(&mut self) {
+        for lock in self.locks.values_mut() {
+            lock.is_open = false;
+            match &mut lock.stage {
+                Stage::Lease(tenure) => {
+                    tenure.extending.clear();
+                    tenure.cell.wake();
+                }
+                Stage::Release { reply, explains, .. } => {
+                    *reply = None;
+                    *explains = None;
+                }
+                Stage::Attempt { .. } | Stage::Changing => {}
+            }
+        }
+        if let Some(closing) = &mut self.closing {
+            closing.replies.clear();
         }
     }
 }

@@ -1,89 +1,213 @@
-//! The keeper: extends what is held, until it is released, lost, or held long enough.
+//! Held leases: extensions, keys that are given back to masters, and the deadline.
 
-use std::sync::Arc;
+use redlock_core::{Instant, Op, Vote};
 
-use rand::RngExt;
-use redlock_core::{Instant, VoteSlot};
-
-use super::{Driver, Due};
-use crate::claim::Claim;
-use crate::round::{EXTEND, ExtendReply, READD, Round};
+use super::command::ExtendReply;
+use super::ticket::{LockId, Ticket};
+use super::timers::Due;
+use super::{Driver, Lock, Stage, Tenure};
+use crate::error::ExtendError;
+use crate::lost::Ended;
+use crate::protocol::lease::{Extend, Extended};
+use crate::protocol::master_set::MasterSet;
 use crate::settings::Timing;
 
 impl Driver {
-    /// The first extension is due a third of the TTL after the lease began: two more can fail
-    /// before it is over.
-    pub(super) fn keep_later(&mut self, claim: Arc<Claim>) {
-        if claim.is_held() {
-            let third = claim.timing().ttl.get() / 3;
-            self.timers.enter(claim.started.saturating_add(third), Due::Keep(claim));
-        }
-    }
-
-    pub(super) fn keep(&mut self, claim: Arc<Claim>) {
-        if !claim.is_held() {
+    /// The keeper of a lease has something to do.
+    pub(super) fn keep_due(&mut self, id: LockId, at: Instant, now: Instant) {
+        let random = self.random();
+        let Some(tenure) = self.tenure(id).filter(|tenure| tenure.scheduled == Some(at)) else {
             return;
-        }
-        let now = self.now();
-        if is_kept(&claim, now) {
-            let timing = claim.timing();
-            self.extension(claim, timing, now, None);
-        } else {
-            // Nothing to do any more but to know that it is held, until it is not.
-            self.timers.enter(now.saturating_add(claim.remaining()), Due::Keep(claim));
+        };
+        tenure.scheduled = None;
+        let step = tenure.lease.tick(now, random);
+        tenure.cell.write_terms(&tenure.lease);
+        tenure.cell.write_all(tenure.lease.ledger());
+        self.publish(id, now);
+        self.readd(id, step.readd, now);
+        if let Some(extend) = step.extend {
+            self.send_extension(id, extend, now);
         }
     }
 
     /// The holder wants more time, now and from each extension that follows.
-    pub(super) fn extend(&mut self, claim: Arc<Claim>, timing: Timing, reply: ExtendReply) {
-        claim.set_timing(timing);
+    pub(super) fn extend(&mut self, id: LockId, timing: Timing, reply: ExtendReply) {
         let now = self.now();
-        self.extension(claim, timing, now, Some(reply));
-    }
-
-    fn extension(
-        &mut self,
-        claim: Arc<Claim>,
-        timing: Timing,
-        now: Instant,
-        reply: Option<ExtendReply>,
-    ) {
-        let op = claim.extend_op(timing.px);
-        let round = Round::new(claim, timing, now, reply);
-        self.timers.enter(now.saturating_add(timing.node_timeout), Due::Round(round.clone()));
-        self.send(&op, self.all(), |master| VoteSlot::new(round.clone(), master, EXTEND, now));
-    }
-
-    /// The node timeout of an extension has passed. Where no quorum has confirmed it is tried
-    /// again soon, until the lease is over: a failed extension never releases anything.
-    pub(super) fn round_due(&mut self, round: &Arc<Round>) {
-        round.time_out();
-        if !round.is_keepers || !round.claim.is_held() {
+        if let Some(lock) = self.locks.get_mut(id) {
+            lock.node_timeout = timing.node_timeout;
+        }
+        let Some(tenure) = self.tenure(id) else {
+            let _ = reply.send(Err(ExtendError::Shutdown));
+            return;
+        };
+        if let Err(lost) = tenure.cell.check() {
+            let _ = reply.send(Err(lost.into()));
             return;
         }
-        let next = if round.is_won() {
-            round.started.saturating_add(round.timing.ttl.get() / 3)
-        } else {
-            let pause = round.timing.node_timeout.mul_f64(self.rng.random());
-            self.now().saturating_add(pause)
-        };
-        self.timers.enter(next, Due::Keep(round.claim.clone()));
+        let extend = tenure.lease.extend(timing);
+        tenure.cell.write_terms(&tenure.lease);
+        tenure.extending.push((extend.number, reply));
+        let due = now.saturating_add(timing.node_timeout);
+        self.timers.enter(due, Due::Extension(id, extend.number));
+        self.send_extension(id, extend, now);
     }
 
-    /// A master has lost the key of a lease, and nobody else has it there. While the lease is
-    /// valid no other can hold a quorum, so the key may be set again; it counts from when that is
-    /// confirmed, and only if the lease has not lapsed by then.
-    pub(super) fn readd(&mut self, round: &Arc<Round>, master: usize) {
-        let claim = &round.claim;
-        if self.closing.is_none() && claim.is_held() {
-            claim.touch(master);
-            let slot = VoteSlot::new(round.clone(), master, READD, self.now());
-            self.masters[master].submit(claim.acquire_op(round.timing.px), slot);
+    fn send_extension(&mut self, id: LockId, extend: Extend, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        let Stage::Lease(tenure) = &lock.stage else { return };
+        let px = tenure.lease.timing().px;
+        let op = Op::extend(lock.key.clone(), lock.token.clone(), px);
+        let ticket = Ticket::Extension(id, extend.number);
+        for vote in self.masters.send(&op, extend.masters, ticket, now) {
+            self.vote(&vote);
+        }
+    }
+
+    /// The answer of a master to an extension.
+    pub(super) fn extension_vote(&mut self, id: LockId, number: u32, vote: &Vote, now: Instant) {
+        let Some(tenure) = self.tenure(id) else { return };
+        let step = tenure.lease.extended(number, vote.master, &vote.answer, vote.sent_at, now);
+        tenure.cell.write(tenure.lease.ledger(), vote.master);
+        self.publish(id, now);
+        if let Some(extended) = step.extended {
+            self.answer_extension(id, number, extended);
+        }
+        self.readd(id, step.readd, now);
+    }
+
+    /// Masters have lost the key of a lease, and no other holds it there: they are given it again.
+    fn readd(&mut self, id: LockId, masters: MasterSet, now: Instant) {
+        if masters.is_empty() || self.closing.is_some() {
+            return;
+        }
+        let Some(Lock { key, token, stage: Stage::Lease(tenure), .. }) = self.locks.get(id) else {
+            return;
+        };
+        let op = Op::acquire(key.clone(), token.clone(), tenure.lease.timing().px);
+        for vote in self.masters.send(&op, masters, Ticket::Readd(id), now) {
+            self.vote(&vote);
+        }
+    }
+
+    pub(super) fn readd_vote(&mut self, id: LockId, vote: &Vote, now: Instant) {
+        let Some(tenure) = self.tenure(id) else { return };
+        tenure.lease.readded(vote.master, &vote.answer, vote.sent_at, now);
+        tenure.cell.write(tenure.lease.ledger(), vote.master);
+        self.publish(id, now);
+    }
+
+    /// The node timeout of an extension that its holder waits for has passed.
+    pub(super) fn extension_due(&mut self, id: LockId, number: u32) {
+        let Some(tenure) = self.tenure(id) else { return };
+        let extended = tenure.lease.extension_timed_out(number);
+        tenure.cell.write_all(tenure.lease.ledger());
+        if let Some(extended) = extended {
+            self.answer_extension(id, number, extended);
+        }
+    }
+
+    fn answer_extension(&mut self, id: LockId, number: u32, extended: Extended) {
+        let Some(tenure) = self.tenure(id) else { return };
+        let Some(at) = tenure.extending.iter().position(|(one, _)| *one == number) else { return };
+        let (_, reply) = tenure.extending.swap_remove(at);
+        let outcome = match (tenure.cell.check(), extended) {
+            (Err(lost), _) => Err(lost.into()),
+            (Ok(()), Extended::Confirmed) => Ok(()),
+            (Ok(()), refused) => Err(tenure.refused(refused)),
+        };
+        // A caller that has stopped waiting does not need to know.
+        let _ = reply.send(outcome);
+    }
+
+    /// `master` may have forgotten every key. What it still has it confirms with the next
+    /// extension.
+    pub(super) fn disown(&mut self, master: usize, now: Instant) {
+        let leases: Vec<LockId> = self.lease_ids();
+        for id in leases {
+            let Some(tenure) = self.tenure(id) else { continue };
+            tenure.lease.disown(master, now);
+            tenure.cell.write(tenure.lease.ledger(), master);
+            self.publish(id, now);
+        }
+    }
+
+    /// Carries what the machine has found out to the holder, and sets the keeper's alarm.
+    pub(super) fn publish(&mut self, id: LockId, now: Instant) {
+        let Some(tenure) = self.tenure(id) else { return };
+        let reason = tenure.lease.reason();
+        match tenure.lease.deadline() {
+            Some(deadline) => tenure.cell.move_deadline(deadline, now),
+            None => {
+                let lost = tenure.cell.lost(reason);
+                tenure.cell.end(Ended::Lost(lost));
+            }
+        }
+        self.schedule(id);
+    }
+
+    /// One alarm for each lease: an earlier one replaces a later one.
+    pub(super) fn schedule(&mut self, id: LockId) {
+        let Some(tenure) = self.tenure(id) else { return };
+        let Some(due) = tenure.lease.due() else { return };
+        if tenure.scheduled.is_none_or(|scheduled| due < scheduled) {
+            tenure.scheduled = Some(due);
+            self.timers.enter(due, Due::Keep(id, due));
+        }
+    }
+
+    /// The leases that the runtime before has left are kept again.
+    pub(super) fn resume_leases(&mut self, now: Instant) {
+        for id in self.lease_ids() {
+            if let Some(tenure) = self.tenure(id) {
+                tenure.scheduled = None;
+            }
+            self.publish(id, now);
+        }
+    }
+
+    /// The holder gives the lease away: it is neither kept nor released.
+    pub(super) fn forget(&mut self, id: LockId) {
+        if self.tenure(id).is_some() {
+            self.end_lease(id);
+            self.locks.remove(id);
+        }
+    }
+
+    /// Takes the lease out of its lock, which gets another stage.
+    pub(super) fn end_lease(&mut self, id: LockId) -> Option<Tenure> {
+        let lock = self.locks.get_mut(id)?;
+        match std::mem::replace(&mut lock.stage, Stage::Changing) {
+            Stage::Lease(tenure) => {
+                self.leases -= 1;
+                self.masters.set_holding(self.leases > 0);
+                Some(tenure)
+            }
+            stage => {
+                lock.stage = stage;
+                None
+            }
+        }
+    }
+
+    pub(super) fn lease_ids(&self) -> Vec<LockId> {
+        let is_lease = |lock: &Lock| matches!(lock.stage, Stage::Lease(_));
+        self.locks.iter().filter(|(_, lock)| is_lease(lock)).map(|(id, _)| id).collect()
+    }
+
+    pub(super) fn tenure(&mut self, id: LockId) -> Option<&mut Tenure> {
+        match &mut self.locks.get_mut(id)?.stage {
+            Stage::Lease(tenure) => Some(tenure),
+            _ => None,
         }
     }
 }
 
-fn is_kept(claim: &Claim, now: Instant) -> bool {
-    let held = now.saturating_since(claim.started);
-    claim.terms.auto_extend && claim.terms.max_hold.is_none_or(|max_hold| held < max_hold)
+impl Tenure {
+    fn refused(&self, extended: Extended) -> ExtendError {
+        let (resource, votes) = (self.cell.resource.clone(), self.cell.votes());
+        match extended {
+            Extended::NotOurs => ExtendError::NotOurs { resource, votes },
+            _ => ExtendError::NoQuorum { resource, votes },
+        }
+    }
 }

@@ -1,158 +1,170 @@
-//! The driver: a task of the library's own that sends requests, keeps time and cleans up.
+//! The driver: the only shell around the protocol. It sends, keeps time, and answers callers.
 //!
-//! Callers leave a message and wait; votes are counted in place, where replies are read. All that
-//! is left for the driver is listed in [`Message`] and [`Due`](timers::Due). In reading order:
-//! `task` (the task and its life), `attempt` (from a request to a lease or an error), `keep`
-//! (extending what is held), `debts` (releases until they are acknowledged), `close` (the end).
+//! It is one task of the library's own. It reads commands and signals from the mailbox, hands each
+//! to the machine that it concerns, and carries out the step that comes back. In reading order:
+//! `mailbox` (what comes in), `command`, `ticket`; `life` (the task, and which runtime it is on);
+//! `masters` (connections); `acquire` (from a request to a lease or an error), `keep` (extending
+//! what is held), `release`, `inspect`, `close` (the end).
 
-mod attempt;
-mod census;
+mod acquire;
 mod close;
-mod debts;
+pub(crate) mod command;
+mod doorbell;
+pub(crate) mod grant;
+mod inspect;
 mod keep;
-mod task;
+pub(crate) mod life;
+mod line;
+pub(crate) mod mailbox;
+mod masters;
+mod release;
+mod ticket;
 mod timers;
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll, Waker};
+/// What the doorbell is made of. Its model compiles it with other types of the same names.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicBool, Ordering};
+
+    pub(super) struct AtomicWaker(futures::task::AtomicWaker);
+
+    impl AtomicWaker {
+        pub(super) fn new() -> Self {
+            Self(futures::task::AtomicWaker::new())
+        }
+
+        pub(super) fn register_by_ref(&self, waker: &std::task::Waker) {
+            self.0.register(waker);
+        }
+
+        pub(super) fn wake(&self) {
+            self.0.wake();
+        }
+    }
+}
+
+use std::sync::{Arc, Weak};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use redlock_core::{Instant, Node, NodeState, Op, Resource, VoteSlot};
-use tokio::sync::oneshot;
+use rand::{RngExt, SeedableRng};
+use redlock_core::{Clock, Instant, Node, NodeEvent, Resource, Token, Vote};
+use slotmap::SlotMap;
 
-use crate::claim::{Claim, Context, Terms};
-use crate::farewell::{Farewell, ReleaseReply};
-use crate::guard::Guard;
-use crate::redlock::Inner;
-use crate::round::{ExtendReply, Round};
-use crate::settings::Timing;
-use crate::{AcquireError, Lease};
-use census::{Asker, Census};
-use debts::Debts;
-use timers::{Due, Timers};
-
-pub(crate) use crate::claim::Defeat;
-pub(crate) use attempt::as_extension;
-pub(crate) use census::StatusReply;
-pub(crate) use close::CloseReply;
-pub(crate) use task::Slot;
-
-/// Attempts whose vote may be open at one time. Those beyond wait in line, first come first
-/// served, so that a burst cannot fill the masters' queues with requests that time out there.
-const VOTING_MAX: usize = 4_096;
-
-/// One caller's wish for a lock, through all its attempts.
-pub(crate) struct Request {
-    pub(crate) resource: Resource,
-    pub(crate) key: Arc<[u8]>,
-    pub(crate) timing: Timing,
-    pub(crate) terms: Terms,
-    pub(crate) label: Option<redlock_core::Label>,
-    /// When to stop trying; none for never.
-    pub(crate) until: Option<Instant>,
-    /// Not acquire anew, but take over this.
-    pub(crate) lease: Option<Lease>,
-    pub(crate) reply: oneshot::Sender<Result<Guard, AcquireError>>,
-    pub(crate) handle: Arc<Inner>,
-    /// Attempts that were lost.
-    pub(crate) failures: u32,
-}
-
-/// What the driver is told.
-pub(crate) enum Message {
-    /// A caller wants a lock, or a lease proved.
-    Acquire(Box<Request>),
-    /// An attempt was lost: clean up, then try again or give up.
-    Defeated { claim: Arc<Claim>, request: Box<Request>, defeat: Defeat },
-    /// All that an error can tell is known: answer the caller.
-    Final { claim: Arc<Claim>, request: Box<Request>, defeat: Defeat },
-    /// A quorum is there; wait a little for more copies.
-    Grace(Arc<Claim>),
-    /// The holder wants more time.
-    Extend { claim: Arc<Claim>, timing: Timing, reply: ExtendReply },
-    /// A master has lost the key of a lease that is held.
-    Missing { round: Arc<Round>, master: usize },
-    /// The holder is done.
-    Release { claim: Arc<Claim>, reply: Option<ReleaseReply> },
-    /// Whatever a lease says is to be released.
-    ReleaseLease { lease: Lease, key: Arc<[u8]>, timing: Timing, reply: ReleaseReply },
-    /// A master has not acknowledged a release.
-    Debt { farewell: Arc<Farewell>, master: usize },
-    /// A caller asks who holds a resource.
-    Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
-    /// The state of a connection has changed.
-    Changed(usize),
-    /// The handle is closed.
-    Close { within: Duration, reply: Option<CloseReply> },
-}
+use self::acquire::Start;
+use self::close::Closing;
+use self::command::{Command, ExtendReply, ReleaseReply, Request};
+use self::inspect::Question;
+use self::life::Slot;
+use self::line::Line;
+use self::mailbox::{Mailbox, Signal};
+use self::masters::{Masters, News};
+use self::release::Unacknowledged;
+use self::ticket::{InspectionId, LockId, RequestId, Ticket};
+use self::timers::{Due, Timers};
+use crate::hold::HoldCell;
+use crate::protocol::attempt::Attempt;
+use crate::protocol::lease::HeldLease;
+use crate::protocol::release::Release;
 
 /// Everything the driver knows. It outlives the task that works on it: when a runtime goes away,
 /// the next use of the handle goes on with this on another one.
+///
+/// Each table is bounded by what callers wait for or hold, by the line (1,000,000 that wait), and
+/// by the releases that a master may leave unacknowledged (10,000).
 pub(crate) struct Driver {
-    context: Arc<Context>,
-    masters: Arc<[Arc<dyn Node>]>,
+    clock: Clock,
+    mailbox: Arc<Mailbox>,
+    slot: Weak<Slot>,
     connect_timeout: Duration,
-    links: Vec<Option<Link>>,
-    /// The incarnation in which each master was last seen.
-    seen: Vec<Option<u64>>,
-    timers: Timers,
-    inbox: Vec<Message>,
-    /// The last messages were several at a time.
-    is_busy: bool,
-    /// Requests that wait for the first connections, or for their turn.
-    line: VecDeque<Box<Request>>,
-    /// Questions, and what concerns locks from before, that wait for the first connections.
-    early: Vec<Message>,
-    start: Start,
-    debts: Debts,
     rng: StdRng,
-    closing: Option<close::Closing>,
+    masters: Masters,
+    requests: SlotMap<RequestId, Request>,
+    locks: SlotMap<LockId, Lock>,
+    inspections: SlotMap<InspectionId, Question>,
+    line: Line,
+    timers: Timers,
+    unacknowledged: Vec<Unacknowledged>,
+    /// How many locks are in each of these stages.
+    leases: usize,
+    releases: usize,
+    start: Start,
+    closing: Option<Closing>,
+    /// The last commands were several at a time.
+    is_busy: bool,
+    /// Extensions that wait for the first connections.
+    early: Vec<Command>,
+    // Buffers that are used again.
+    commands: Vec<Command>,
+    signals: Vec<Signal>,
 }
 
-/// The input and output of one master, with the waker that tells us it has something to do.
-struct Link {
-    drive: BoxFuture<'static, ()>,
-    waker: Waker,
+/// One token, in exactly one stage of its life.
+struct Lock {
+    resource: Resource,
+    key: Arc<[u8]>,
+    token: Token,
+    /// How long masters have to answer what is sent for it.
+    node_timeout: Duration,
+    stage: Stage,
+    /// It counts as open in the line.
+    is_open: bool,
 }
 
-/// Whether requests go out yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// The first connections are being made, since then.
-    Connecting(Instant),
-    /// A quorum is connected; the others have until then.
-    Lingering,
-    /// Whoever is not connected now answers *unknown*.
-    Done,
+enum Stage {
+    /// Masters are asked for it.
+    Attempt { attempt: Attempt, request: RequestId },
+    /// It is held.
+    Lease(Tenure),
+    /// It is given back.
+    Release { release: Release, reply: Option<ReleaseReply>, explains: Option<InspectionId> },
+    /// Between two stages.
+    Changing,
+}
+
+/// A lease and its holder.
+struct Tenure {
+    lease: HeldLease,
+    cell: Arc<HoldCell>,
+    /// Holders that wait for an extension, by its number.
+    extending: Vec<(u32, ExtendReply)>,
+    /// When its keeper is scheduled next.
+    scheduled: Option<Instant>,
+}
+
+/// What a driver is made for.
+pub(crate) struct Setup {
+    pub(crate) clock: Clock,
+    pub(crate) nodes: Arc<[Arc<dyn Node>]>,
+    pub(crate) connect_timeout: Duration,
+    /// Draws the random pauses.
+    pub(crate) seed: u64,
 }
 
 impl Driver {
-    pub(crate) fn new(
-        context: Arc<Context>,
-        masters: Arc<[Arc<dyn Node>]>,
-        connect_timeout: Duration,
-        seed: u64,
-    ) -> Self {
-        let debts = Debts::new(masters.len());
+    fn new(setup: Setup, mailbox: Arc<Mailbox>, slot: Weak<Slot>) -> Self {
+        let masters = Masters::new(setup.nodes, mailbox.clone());
         Self {
-            seen: vec![None; masters.len()],
-            context,
+            clock: setup.clock,
+            mailbox,
+            slot,
+            connect_timeout: setup.connect_timeout,
+            rng: StdRng::seed_from_u64(setup.seed),
+            unacknowledged: (0..masters.len()).map(|_| Unacknowledged::default()).collect(),
             masters,
-            connect_timeout,
-            links: Vec::new(),
+            requests: SlotMap::with_key(),
+            locks: SlotMap::with_key(),
+            inspections: SlotMap::with_key(),
+            line: Line::default(),
             timers: Timers::default(),
-            inbox: Vec::new(),
-            is_busy: false,
-            line: VecDeque::new(),
-            early: Vec::new(),
+            leases: 0,
+            releases: 0,
             start: Start::Done,
-            debts,
-            rng: StdRng::seed_from_u64(seed),
             closing: None,
+            is_busy: false,
+            early: Vec::new(),
+            commands: Vec::new(),
+            signals: Vec::new(),
         }
     }
 
@@ -162,80 +174,108 @@ impl Driver {
     /// theirs: then requests of many tasks go out in one write. It is a must, too: a socket that
     /// has used up what the runtime lets one task do at a time says "pending, but look again", and
     /// would be looked at for ever.
-    fn work(&mut self, cx: &mut TaskContext<'_>) -> Poll<()> {
-        self.context.mailbox.begin(cx.waker());
-        self.read_inbox();
+    fn turn(&mut self, waker: &Waker) -> Poll<()> {
+        self.mailbox.begin(waker);
+        self.read_commands();
+        self.read_signals();
+        self.advance_line();
         self.drive_links();
-        self.read_inbox();
+        self.read_commands();
         self.fire_timers();
-        self.attend_to_early();
         self.advance_line();
         if self.is_closed() {
             return Poll::Ready(());
         }
-        if !self.context.mailbox.may_sleep() {
-            cx.waker().wake_by_ref();
+        if !self.mailbox.may_sleep() {
+            waker.wake_by_ref();
         }
         Poll::Pending
     }
 
-    fn read_inbox(&mut self) {
-        let mut inbox = std::mem::take(&mut self.inbox);
-        self.context.mailbox.take(&mut inbox);
-        if !inbox.is_empty() {
-            self.is_busy = inbox.len() > 1;
-        }
-        for message in inbox.drain(..) {
-            self.handle(message);
-        }
-        self.inbox = inbox;
-    }
-
-    /// The first connections are made: what came before them goes out.
-    fn attend_to_early(&mut self) {
+    /// Does what can be done at once, for a runtime that is going away: releases that were asked
+    /// for are handed to the sockets, which write what they take without waiting.
+    fn last_turn(&mut self) {
+        self.mailbox.begin(Waker::noop());
+        self.read_commands();
         if self.start == Start::Done {
-            for message in std::mem::take(&mut self.early) {
-                self.handle(message);
-            }
+            self.advance_line();
+            self.drive_links();
+        }
+        self.masters.disconnect();
+        self.read_signals();
+    }
+
+    fn read_commands(&mut self) {
+        let mut commands = std::mem::take(&mut self.commands);
+        self.mailbox.take_commands(&mut commands);
+        if !commands.is_empty() {
+            self.is_busy = commands.len() > 1;
+        }
+        for command in commands.drain(..) {
+            self.command(command);
+        }
+        self.commands = commands;
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Extend { .. } if self.start != Start::Done => self.early.push(command),
+            Command::Acquire(request) => self.request(*request),
+            Command::Extend { lock, timing, reply } => self.extend(lock, timing, reply),
+            Command::Release { lock, reply } => self.release(lock, reply),
+            Command::Forget { lock } => self.forget(lock),
+            Command::ReleaseLease(lease) => self.release_lease(*lease),
+            Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
+            Command::Close { within, reply } => self.close(within, reply),
         }
     }
 
-    fn handle(&mut self, message: Message) {
-        match message {
-            Message::Status { .. }
-            | Message::ReleaseLease { .. }
-            | Message::Release { .. }
-            | Message::Extend { .. }
-                if self.start != Start::Done =>
-            {
-                self.early.push(message);
+    fn read_signals(&mut self) {
+        let mut signals = std::mem::take(&mut self.signals);
+        self.mailbox.take_signals(&mut signals);
+        for signal in signals.drain(..) {
+            match signal {
+                Signal::Vote(vote) => self.vote(&vote),
+                Signal::Event(master, event) => self.event(master, event),
             }
-            Message::Acquire(request) => self.enqueue(request),
-            Message::Defeated { claim, request, defeat } => self.defeated(&claim, request, defeat),
-            Message::Final { claim, request, defeat } => attempt::fail(&claim, *request, defeat),
-            Message::Grace(claim) => self.grace(claim),
-            Message::Extend { claim, timing, reply } => self.extend(claim, timing, reply),
-            Message::Missing { round, master } => self.readd(&round, master),
-            Message::Release { claim, reply } => self.release(&claim, reply),
-            Message::ReleaseLease { lease, key, timing, reply } => {
-                self.release_lease(lease, key, timing, reply);
-            }
-            Message::Debt { farewell, master } => self.owe(farewell, master),
-            Message::Status { key, node_timeout, reply } => self.ask(key, node_timeout, reply),
-            Message::Changed(master) => self.changed(master),
-            Message::Close { within, reply } => self.close(within, reply),
+        }
+        self.signals = signals;
+    }
+
+    fn vote(&mut self, vote: &Vote) {
+        let now = vote.read_at.unwrap_or_else(|| self.now());
+        match Ticket::unpack(vote.ticket) {
+            Ticket::Attempt(lock) => self.attempt_vote(lock, vote, now),
+            Ticket::Extension(lock, number) => self.extension_vote(lock, number, vote, now),
+            Ticket::Readd(lock) => self.readd_vote(lock, vote, now),
+            Ticket::Release(lock) => self.release_vote(lock, vote, now),
+            Ticket::Inspection(inspection) => self.inspection_vote(inspection, vote, now),
         }
     }
 
-    /// Polls the links that were woken, and no others.
+    fn event(&mut self, master: usize, event: NodeEvent) {
+        let now = self.now();
+        match self.masters.event(master, event, now) {
+            News::None => {}
+            News::Up => self.reached(master, now),
+            News::Restarted => {
+                self.process_ended(master, now);
+                self.disown(master, now);
+                self.reached(master, now);
+            }
+            News::Ended => self.process_ended(master, now),
+        }
+        self.consider_start();
+    }
+
+    /// Polls the links that were woken, and no others. After each the votes that it has read are
+    /// counted, so that a caller is woken as early as its deciding reply is there.
     fn drive_links(&mut self) {
-        let woken = self.context.mailbox.take_links();
-        for (master, link) in self.links.iter_mut().enumerate() {
-            if woken & 1 << master != 0
-                && let Some(open) = link
-                && open.drive.as_mut().poll(&mut TaskContext::from_waker(&open.waker)).is_ready()
-            {
-                *link = None;
+        let woken = self.mailbox.take_links();
+        for master in 0..self.masters.len() {
+            if woken & 1 << master != 0 {
+                self.masters.drive(master);
+                self.read_signals();
             }
         }
     }
@@ -244,63 +284,57 @@ impl Driver {
         let now = self.now();
         while let Some(due) = self.timers.pop(now) {
             match due {
-                Due::Attempt(claim) => self.attempt_due(&claim),
-                Due::Grace(claim) => claim.end_grace(),
-                Due::Retry(request) => self.enqueue(request),
-                Due::Keep(claim) => self.keep(claim),
-                Due::Round(round) => self.round_due(&round),
-                Due::Farewell(farewell) => self.farewell_due(&farewell),
-                Due::Census(census) => census.time_out(),
-                Due::Debts => self.ask_debtors(),
-                Due::Start => self.start = Start::Done,
+                Due::Attempt(lock) => self.attempt_due(lock, now),
+                Due::Grace(lock) => self.grace_due(lock, now),
+                Due::Retry(request) => self.stand_in_line(request),
+                Due::Turn(request) => self.turn_due(request),
+                Due::Keep(lock, at) => self.keep_due(lock, at, now),
+                Due::Extension(lock, number) => self.extension_due(lock, number),
+                Due::Release(lock) => self.release_due(lock),
+                Due::Inspection(inspection) => self.inspection_due(inspection),
+                Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
+                Due::Start => self.started(),
+                Due::Revived => {}
                 Due::Close => self.give_up_closing(),
             }
         }
     }
 
-    /// The connection to `master` was made, or lost.
-    fn changed(&mut self, master: usize) {
-        if let NodeState::Up { incarnation } = self.masters[master].state() {
-            let before = self.seen[master].replace(incarnation);
-            if before.is_some_and(|before| before != incarnation) {
-                self.restarted(master);
+    /// When the driver has something to do, if nothing comes in before.
+    fn next_due(&mut self) -> Option<Instant> {
+        let Self { locks, requests, inspections, timers, .. } = self;
+        timers.prune(|due| match due {
+            Due::Attempt(lock) | Due::Release(lock) => {
+                locks.get(lock).is_none_or(|lock| !lock.stage.awaits_votes())
             }
-            self.pay(master);
-        }
-        self.consider_start();
+            Due::Grace(lock) | Due::Keep(lock, _) | Due::Extension(lock, _) => {
+                !locks.contains_key(lock)
+            }
+            Due::Retry(request) | Due::Turn(request) => !requests.contains_key(request),
+            Due::Inspection(inspection) => !inspections.contains_key(inspection),
+            Due::Unacknowledged(_) | Due::Start | Due::Revived | Due::Close => false,
+        });
+        timers.next()
     }
 
-    /// Another process answers for `master`: it may have forgotten every key. What it still has
-    /// it confirms with the next extension.
-    fn restarted(&mut self, master: usize) {
-        for due in self.timers.iter() {
-            match due {
-                Due::Attempt(claim) => {
-                    if let Some(claim) = claim.upgrade() {
-                        claim.disown(master);
-                    }
-                }
-                Due::Keep(claim) => claim.disown(master),
-                Due::Round(round) => round.claim.disown(master),
-                _ => {}
-            }
-        }
-    }
-
-    /// Sends the same request to every master whose bit is set.
-    fn send(&self, op: &Op, masters: u32, slot: impl Fn(usize) -> VoteSlot) {
-        for (master, node) in self.masters.iter().enumerate() {
-            if masters & 1 << master != 0 {
-                node.submit(op.clone(), slot(master));
-            }
-        }
-    }
-
-    fn all(&self) -> u32 {
-        (1 << self.masters.len()) - 1
+    /// A draw from 0 to 1.
+    fn random(&mut self) -> f64 {
+        self.rng.random()
     }
 
     fn now(&self) -> Instant {
-        self.context.clock.now()
+        self.clock.now()
+    }
+}
+
+impl Stage {
+    /// Whether the node timeout of what was sent still means something.
+    fn awaits_votes(&self) -> bool {
+        match self {
+            Self::Attempt { .. } => true,
+            Self::Lease(tenure) => !tenure.cell.is_settled(),
+            Self::Release { release, .. } => release.outcome().is_none(),
+            Self::Changing => false,
+        }
     }
 }

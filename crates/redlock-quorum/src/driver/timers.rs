@@ -1,57 +1,46 @@
 //! `Timers`: all that is to happen later, in order, under one timer of the runtime.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::{Arc, Weak};
 
 use redlock_core::Instant;
 
-use super::Request;
-use super::census::Census;
-use crate::claim::Claim;
-use crate::farewell::Farewell;
-use crate::round::Round;
+use super::ticket::{InspectionId, LockId, RequestId};
 
-/// What is to happen when its time has come.
+/// What is to happen when its time has come. It points into the tables, and goes stale with what
+/// it points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
-    /// The node timeout of an attempt has passed; from here on its lease is kept. A lock that was
-    /// released and answered for by then takes no memory any more: most are.
-    Attempt(Weak<Claim>),
+    /// The node timeout of an attempt has passed.
+    Attempt(LockId),
     /// The grace for more copies is over.
-    Grace(Arc<Claim>),
+    Grace(LockId),
     /// The pause before the next attempt is over.
-    Retry(Box<Request>),
-    /// The lease is to be extended.
-    Keep(Arc<Claim>),
-    /// The node timeout of an extension has passed.
-    Round(Arc<Round>),
-    /// The node timeout of a release has passed; one that all masters have acknowledged is gone.
-    Farewell(Weak<Farewell>),
-    /// The node timeout of a question to all masters has passed.
-    Census(Arc<Census>),
-    /// Masters that owe a release are asked again.
-    Debts,
+    Retry(RequestId),
+    /// A request has stood in line for too long.
+    Turn(RequestId),
+    /// The keeper of a lease has something to do; stale if the lease is scheduled otherwise.
+    Keep(LockId, Instant),
+    /// The node timeout of an extension that its holder waits for has passed.
+    Extension(LockId, u32),
+    /// The node timeout of a release has passed.
+    Release(LockId),
+    /// The node timeout of an inspection has passed.
+    Inspection(InspectionId),
+    /// This master is asked again for releases that it has not acknowledged.
+    Unacknowledged(usize),
     /// The first connections have had their time.
     Start,
-    /// Whoever closes the handle does not wait any longer.
+    /// Connections that were being made again have had their time.
+    Revived,
+    /// The caller that closes the handle does not wait any longer.
     Close,
-}
-
-impl Due {
-    /// Whether nobody is left to whom it could matter.
-    fn is_moot(&self) -> bool {
-        match self {
-            Self::Attempt(claim) => claim.strong_count() == 0,
-            Self::Farewell(farewell) => farewell.strong_count() == 0,
-            _ => false,
-        }
-    }
 }
 
 /// Ordered by time, and by the order of entry where that is the same.
 ///
-/// Nearly everything that is entered is due a node timeout from now, and so after whatever was
-/// entered before it: that stands in a lane, where nothing has to be sorted. The rest is in a heap.
+/// Nearly everything that is entered is due a node timeout from now, and so after what was entered
+/// before it: that stands in a lane, where nothing has to be sorted. The rest is in a heap.
 #[derive(Default)]
 pub(super) struct Timers {
     lane: VecDeque<Entry>,
@@ -59,6 +48,7 @@ pub(super) struct Timers {
     entered: u64,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at: Instant,
     nth: u64,
@@ -92,9 +82,9 @@ impl Timers {
         }
     }
 
-    /// Takes out what has become moot from where it would be next: no alarm is set for it.
-    pub(super) fn prune(&mut self) {
-        while self.lane.front().is_some_and(|first| first.due.is_moot()) {
+    /// Takes out what is stale from where it would be next: no alarm is set for it.
+    pub(super) fn prune(&mut self, is_stale: impl Fn(Due) -> bool) {
+        while self.lane.front().is_some_and(|first| is_stale(first.due)) {
             self.lane.pop_front();
         }
     }
@@ -106,36 +96,9 @@ impl Timers {
         first.into_iter().chain(top).min()
     }
 
-    /// Everything that is still to come, in no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Due> {
-        let heap = self.heap.iter().map(|Reverse(entry)| entry);
-        self.lane.iter().chain(heap).map(|entry| &entry.due)
-    }
-
-    /// Takes out everything that is still to come.
-    pub(super) fn drain(&mut self) -> impl Iterator<Item = Due> + '_ {
-        let heap = self.heap.drain().map(|Reverse(entry)| entry);
-        self.lane.drain(..).chain(heap).map(|entry| entry.due)
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.nth).cmp(&(other.at, other.nth))
+    pub(super) fn clear(&mut self) {
+        self.lane.clear();
+        self.heap.clear();
     }
 }
 
@@ -143,26 +106,20 @@ impl Ord for Entry {
 mod tests {
     use super::*;
 
-    fn fired(timers: &mut Timers, now: u64) -> Vec<bool> {
-        let mut fired = Vec::new();
-        while let Some(due) = timers.pop(Instant::from_nanos(now)) {
-            fired.push(matches!(due, Due::Debts));
-        }
-        fired
+    fn fired(timers: &mut Timers, now: u64) -> Vec<Due> {
+        std::iter::from_fn(|| timers.pop(Instant::from_nanos(now))).collect()
     }
 
     #[test]
-    fn whatever_the_order_of_entry_things_fire_in_the_order_of_time() {
+    fn things_fire_in_the_order_of_time_and_not_of_entry() {
         for order in [[1, 2, 3, 4], [4, 3, 2, 1], [2, 4, 1, 3], [3, 1, 4, 2]] {
             let mut timers = Timers::default();
             for at in order {
-                let due = if at == 2 { Due::Debts } else { Due::Start };
-                timers.enter(Instant::from_nanos(at), due);
+                timers.enter(Instant::from_nanos(at), Due::Unacknowledged(at as usize));
             }
             assert_eq!(timers.next(), Some(Instant::from_nanos(1)));
-            assert_eq!(fired(&mut timers, 3), [false, true, false], "{order:?}");
-            assert_eq!(timers.iter().count(), 1);
-            assert_eq!(fired(&mut timers, 4), [false]);
+            assert_eq!(fired(&mut timers, 3), [1, 2, 3].map(Due::Unacknowledged), "{order:?}");
+            assert_eq!(fired(&mut timers, 4), [Due::Unacknowledged(4)]);
             assert_eq!(timers.next(), None);
         }
     }
@@ -170,9 +127,18 @@ mod tests {
     #[test]
     fn what_is_due_at_the_same_time_fires_in_the_order_of_entry() {
         let mut timers = Timers::default();
-        for (at, due) in [(5, Due::Start), (9, Due::Start), (5, Due::Debts)] {
+        for (at, due) in [(5, Due::Start), (9, Due::Start), (5, Due::Close)] {
             timers.enter(Instant::from_nanos(at), due);
         }
-        assert_eq!(fired(&mut timers, 5), [false, true]);
+        assert_eq!(fired(&mut timers, 5), [Due::Start, Due::Close]);
+    }
+
+    #[test]
+    fn no_alarm_is_set_for_what_is_stale() {
+        let mut timers = Timers::default();
+        timers.enter(Instant::from_nanos(5), Due::Start);
+        timers.enter(Instant::from_nanos(6), Due::Close);
+        timers.prune(|due| due == Due::Start);
+        assert_eq!(timers.next(), Some(Instant::from_nanos(6)));
     }
 }

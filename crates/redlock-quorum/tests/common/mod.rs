@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use redlock_quorum::{Redlock, RedlockBuilder};
+use redlock_quorum::{Lease, Redlock, RedlockBuilder};
 use redlock_testkit::RedisServer;
 
 /// Long enough for any machine: a test that waits for it has failed.
@@ -54,4 +54,9 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 pub(crate) fn assert_one_line(text: &str) {
     assert!(!text.is_empty() && !text.contains(['\n', '\r']), "not one line: {text:?}");
     assert!(!text.ends_with(['.', ' ', ',']), "an error has no end: {text:?}");
+}
+
+/// The same lease once more, as a text that was read twice makes it.
+pub(crate) fn again(lease: &Lease) -> Lease {
+    Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl).unwrap()
 }

@@ -1,19 +1,16 @@
 //! `Link`: one client's connection to a simulated master, and what is on its way there.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use redlock_core::{Answer, Instant, NodeState, Op, VoteSlot};
+use redlock_core::{Answer, Cause, Events, Instant, NodeEvent, Op, VoteSlot};
 
 /// How long one way takes.
 pub(super) type Delay = RangeInclusive<Duration>;
-
-pub(super) type Changed = Arc<dyn Fn() + Send + Sync>;
 
 /// A request on its way. One whose connection broke has no slot any more, and may arrive still.
 #[derive(Debug)]
@@ -23,12 +20,26 @@ pub(super) struct Request {
     pub(super) due: Instant,
 }
 
-/// A reply on its way.
+/// A reply or a push on its way.
 #[derive(Debug)]
 pub(super) struct Reply {
-    pub(super) slot: VoteSlot,
-    pub(super) answer: Answer,
+    pub(super) said: Said,
     pub(super) due: Instant,
+}
+
+#[derive(Debug)]
+pub(super) enum Said {
+    Answer(VoteSlot, Answer),
+    Push(NodeEvent),
+}
+
+impl Said {
+    fn slot(self) -> Option<VoteSlot> {
+        match self {
+            Self::Answer(slot, _) => Some(slot),
+            Self::Push(_) => None,
+        }
+    }
 }
 
 pub(super) struct Link {
@@ -40,16 +51,18 @@ pub(super) struct Link {
     pub(super) connected: bool,
     pub(super) requests: VecDeque<Request>,
     pub(super) replies: VecDeque<Reply>,
-    /// Owed answers that will never come over this connection.
+    /// Requests whose answers will never come over this connection.
     pub(super) swallowed: Vec<VoteSlot>,
-    /// Who wants to hear of a change of state, by number.
-    pub(super) listeners: Vec<(u64, Changed)>,
-    /// The state that the listeners know.
-    pub(super) told: NodeState,
+    /// Keys whose next change is to be pushed.
+    pub(super) watched: HashSet<Vec<u8>>,
+    /// Where events are reported, by number.
+    pub(super) listeners: Vec<(u64, Events)>,
+    /// Why there is no connection, as it was last reported.
+    pub(super) reported: Option<Cause>,
 }
 
 impl Link {
-    pub(super) fn new(state: NodeState) -> Self {
+    pub(super) fn new() -> Self {
         let at_once = Duration::ZERO..=Duration::ZERO;
         Self {
             request_delay: at_once.clone(),
@@ -61,8 +74,9 @@ impl Link {
             requests: VecDeque::new(),
             replies: VecDeque::new(),
             swallowed: Vec::new(),
+            watched: HashSet::new(),
             listeners: Vec::new(),
-            told: state,
+            reported: None,
         }
     }
 
@@ -83,34 +97,53 @@ impl Link {
     }
 
     /// Puts a reply on its way, behind those that went before it in the same manner.
-    pub(super) fn reply(&mut self, slot: VoteSlot, answer: Answer, now: Instant, rng: &mut StdRng) {
+    pub(super) fn reply(&mut self, said: Said, now: Instant, rng: &mut StdRng) {
         if self.lose_replies {
-            self.swallowed.push(slot);
+            self.swallowed.extend(said.slot());
             return;
         }
         let due = now.saturating_add(pick(&self.reply_delay, rng));
-        self.replies.push_back(Reply { slot, answer, due });
+        self.replies.push_back(Reply { said, due });
     }
 
-    /// Ends the connection and hands back the slots of all that was owed. Of the requests on
+    /// Pushes a change of a key that is watched, once, or the loss of all keys.
+    pub(super) fn push(&mut self, change: Option<&[u8]>, now: Instant, rng: &mut StdRng) {
+        let event = match change {
+            Some(key) if self.watched.remove(key) => NodeEvent::KeyChanged(key.into()),
+            Some(_) => return,
+            None => NodeEvent::DataLost,
+        };
+        if self.connected {
+            self.reply(Said::Push(event), now, rng);
+        }
+    }
+
+    /// An event for each listener.
+    pub(super) fn report(&self, event: &NodeEvent) -> impl Iterator<Item = (Events, NodeEvent)> {
+        self.listeners.iter().map(|(_, events)| (events.clone(), event.clone()))
+    }
+
+    /// Ends the connection and returns the slots of all that is unanswered. Of the requests on
     /// their way the first few, by the seed, arrive all the same, later.
     #[must_use]
     pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<VoteSlot> {
         self.connected = false;
-        let mut owed: Vec<_> = self.replies.drain(..).map(|reply| reply.slot).collect();
-        owed.append(&mut self.swallowed);
-        owed.extend(self.requests.iter_mut().filter_map(|request| request.slot.take()));
+        self.watched.clear();
+        let replies = self.replies.drain(..);
+        let mut unanswered: Vec<_> = replies.filter_map(|reply| reply.said.slot()).collect();
+        unanswered.append(&mut self.swallowed);
+        unanswered.extend(self.requests.iter_mut().filter_map(|request| request.slot.take()));
         if !self.requests.is_empty() {
             self.requests.truncate(rng.random_range(0..=self.requests.len()));
         }
-        owed
+        unanswered
     }
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link")
-            .field("state", &self.told)
+            .field("connected", &self.connected)
             .field("requests", &self.requests.len())
             .field("replies", &self.replies.len())
             .finish_non_exhaustive()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Instant, Op, Verb, Verdict};
+use redlock_core::{Answer, Cause, Instant, Op, Role, Verb, Verdict};
 
 use super::clock::WallClock;
 
@@ -17,14 +17,15 @@ pub struct Executed {
     pub verb: Verb,
     /// Of which key.
     pub key: Vec<u8>,
-    /// Signed with which token; empty for [`Verb::Inspect`].
+    /// Signed with which token; empty for [`Verb::Inspect`] and [`Verb::Watch`].
     pub token: String,
     /// What the master said, whether or not its reply ever arrived.
     pub verdict: Verdict,
 }
 
-/// The longest part of a value that is told to those who do not own it.
-const HOLDER_MAX: usize = 512;
+const READONLY: &str = "READONLY You can't write against a read only replica.";
+/// The longest part of a value that is shown to a client that does not own it.
+const VALUE_MAX: usize = 512;
 
 #[derive(Debug)]
 pub(super) struct Master {
@@ -32,25 +33,37 @@ pub(super) struct Master {
     /// With this set, nothing is carried out and every request gets this error.
     pub(super) error: Option<String>,
     pub(super) log: Vec<Executed>,
+    /// Keys that have changed and whose change was not pushed yet; none for the loss of all.
+    pub(super) changes: Vec<Option<Vec<u8>>>,
     keys: HashMap<Vec<u8>, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    value: Vec<u8>,
+    /// None for a key that is no string.
+    value: Option<Vec<u8>>,
     /// Milliseconds on the master's clock.
     expire_at: i64,
+}
+
+impl Entry {
+    fn is(&self, token: &[u8]) -> bool {
+        self.value.as_deref() == Some(token)
+    }
 }
 
 impl Master {
     pub(super) fn new(now: Instant) -> Self {
         let clock = WallClock::new(now);
-        Self { clock, error: None, log: Vec::new(), keys: HashMap::new() }
+        Self { clock, error: None, log: Vec::new(), changes: Vec::new(), keys: HashMap::new() }
     }
 
-    pub(super) fn execute(&mut self, now: Instant, op: &Op) -> Answer {
+    pub(super) fn execute(&mut self, now: Instant, op: &Op, role: Role) -> Answer {
         let answer = match &self.error {
-            Some(error) => Answer::unknown(Cause::ErrorReply(error.clone())),
+            Some(error) => Answer::unknown(Cause::of_error_reply(error.clone())),
+            None if role != Role::Master && !matches!(op.verb(), Verb::Inspect | Verb::Watch) => {
+                Answer::unknown(Cause::Demoted(READONLY.into()))
+            }
             None => self.answer(now, op),
         };
         self.log.push(Executed {
@@ -69,7 +82,9 @@ impl Master {
             Verb::Acquire { px } => self.acquire(now, op, px),
             Verb::Extend { px } => self.extend(now, op, px),
             Verb::Release => self.release(op),
-            Verb::Inspect => self.told(now, op.key()).unwrap_or_else(Answer::granted),
+            Verb::Inspect | Verb::Watch => {
+                self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::Free))
+            }
         }
     }
 
@@ -79,49 +94,53 @@ impl Master {
             return Answer::unknown(Cause::ErrorReply(error.into()));
         }
         if self.keys.contains_key(op.key()) {
-            return Answer::refused();
+            return Answer::new(Verdict::HELD);
         }
-        self.put(now, op.key(), op.token(), px);
+        self.put(now, op.key(), Some(op.token()), px);
         Answer::granted()
     }
 
     fn extend(&mut self, now: Instant, op: &Op, px: u64) -> Answer {
         let expire_at = self.deadline(now, px);
         match self.keys.get_mut(op.key()) {
-            None => Answer::refused(),
-            Some(entry) if entry.value == op.token() => {
-                entry.expire_at = entry.expire_at.max(expire_at);
+            None => Answer::new(Verdict::NotOurs),
+            Some(entry) if entry.is(op.token()) => {
+                if entry.expire_at < expire_at {
+                    entry.expire_at = expire_at;
+                    self.changes.push(Some(op.key().to_vec()));
+                }
                 Answer::granted()
             }
-            Some(_) => self.told(now, op.key()).unwrap_or_else(Answer::refused),
+            Some(_) => self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::NotOurs)),
         }
     }
 
     fn release(&mut self, op: &Op) -> Answer {
-        if self.keys.get(op.key()).is_some_and(|entry| entry.value == op.token()) {
-            self.keys.remove(op.key());
+        if self.keys.get(op.key()).is_some_and(|entry| entry.is(op.token())) {
+            self.remove(op.key());
             return Answer::granted();
         }
-        Answer::refused()
+        Answer::new(Verdict::NotOurs)
     }
 
-    /// A refusal that says who holds the key; none when nobody does.
-    fn told(&self, now: Instant, key: &[u8]) -> Option<Answer> {
+    /// Who holds the key; none when it is free.
+    fn held(&self, now: Instant, key: &[u8]) -> Option<Answer> {
         let entry = self.keys.get(key)?;
-        let holder = entry.value[..entry.value.len().min(HOLDER_MAX)].to_vec();
+        let value = entry.value.as_ref().map(|value| &value[..value.len().min(VALUE_MAX)]);
         let left = entry.expire_at - self.clock.millis(now);
         let left = Duration::from_millis(left.max(0).unsigned_abs());
-        Some(Answer::refused().held_by(holder, Some(left)))
+        Some(Answer::held(value, Some(left)))
     }
 
-    pub(super) fn put(&mut self, now: Instant, key: &[u8], value: &[u8], px: u64) {
+    pub(super) fn put(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>, px: u64) {
         let expire_at = self.deadline(now, px);
-        self.keys.insert(key.to_vec(), Entry { value: value.to_vec(), expire_at });
+        self.changes.push(Some(key.to_vec()));
+        self.keys.insert(key.to_vec(), Entry { value: value.map(<[u8]>::to_vec), expire_at });
     }
 
     pub(super) fn holder(&self, now: Instant, key: &[u8]) -> Option<&[u8]> {
         let entry = self.keys.get(key).filter(|entry| self.alive(now, entry))?;
-        Some(&entry.value)
+        entry.value.as_deref()
     }
 
     pub(super) fn count(&self, now: Instant) -> usize {
@@ -130,12 +149,18 @@ impl Master {
 
     pub(super) fn flush(&mut self) {
         self.keys.clear();
+        self.changes.push(None);
     }
 
     fn expire(&mut self, now: Instant, key: &[u8]) {
         if self.keys.get(key).is_some_and(|entry| !self.alive(now, entry)) {
-            self.keys.remove(key);
+            self.remove(key);
         }
+    }
+
+    fn remove(&mut self, key: &[u8]) {
+        self.keys.remove(key);
+        self.changes.push(Some(key.to_vec()));
     }
 
     /// Redis keeps a key through the whole millisecond in which it expires.

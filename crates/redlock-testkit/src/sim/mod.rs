@@ -1,4 +1,4 @@
-//! Simulated masters: Redis as far as a lock can tell, with faults at the turn of a switch.
+//! Simulated masters: Redis as far as a lock can see, with faults at the turn of a switch.
 //!
 //! In reading order: `master` (keys, expiry, what each request does), `clock` (the master's own,
 //! which may be wrong), `link` (one connection and what is on its way), `node` (the seam and the

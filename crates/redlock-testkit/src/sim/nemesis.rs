@@ -55,7 +55,7 @@ pub struct Step {
     /// Which master, by its place in the list.
     pub node: usize,
     /// Whose network, for a fault of the network: one client's, or every client's where there is
-    /// none. A fault of the server is the same for all, whoever's hands it goes through.
+    /// none. A fault of the server is the same for all, through whichever of them it comes.
     pub client: Option<usize>,
     /// What is done to it.
     pub action: Action,

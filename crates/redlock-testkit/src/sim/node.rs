@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::{Clock, Node, NodeState, Op, VoteSlot};
+use redlock_core::{Answer, Cause, Clock, Events, Node, NodeEvent, Op, Role, VoteSlot};
 use tokio::runtime::Handle;
 
-use super::link::Changed;
 use super::master::Executed;
 use super::world::{Outbox, World};
 
@@ -18,13 +17,17 @@ use super::world::{Outbox, World};
 ///
 /// Without delays it answers before [`Node::submit`] returns, inside or outside of a runtime.
 /// With delays it needs a runtime; they are as exact as tokio's timer, which counts whole
-/// milliseconds. It answers without being driven: [`Node::drive`] only tells of changes.
+/// milliseconds. It answers without being driven: [`Node::drive`] only reports events, the present
+/// state of the connection at once.
 ///
 /// *Network* faults (delays, losses, partition) belong to this client alone. *Server* faults
 /// (hold, down, restart, flush, clock, errors) and the keys are the same for all clients of the
 /// master; [`SimNode::another_client`] makes a second one.
 ///
-/// A connection that breaks answers all it owes with *unknown*. What was already on its way is
+/// Changes of watched keys are pushed as a real server does, but that a key which has expired is
+/// pushed only when a request comes upon it.
+///
+/// A connection that breaks answers all its requests with *unknown*. What was already on its way is
 /// carried out or not, by the seed, but in order, and never after something that was submitted on
 /// the next connection.
 pub struct SimNode {
@@ -44,8 +47,15 @@ impl SimNode {
     /// The same master, over another connection with network faults of its own.
     #[must_use]
     pub fn another_client(&self) -> Arc<Self> {
+        self.alias(self.name.clone())
+    }
+
+    /// The same master as another address leads to it: two masters with one `run_id`, which must
+    /// count once. The connection, and the network faults, are of its own.
+    #[must_use]
+    pub fn alias(&self, name: impl Into<String>) -> Arc<Self> {
         let link = self.world().connect();
-        Arc::new(Self { name: self.name.clone(), world: self.world.clone(), link })
+        Arc::new(Self { name: name.into(), world: self.world.clone(), link })
     }
 
     /// How long requests and replies take on their way from now on. Default zero for both.
@@ -67,7 +77,7 @@ impl SimNode {
         });
     }
 
-    /// Whether replies vanish on their way, so that the master does what nobody hears of. Setting
+    /// Whether replies vanish on their way, so that the master does what no client learns of. Setting
     /// it back makes a new connection, as a client does after a while of silence.
     pub fn lose_replies(&self, lose: bool) {
         self.change(|world, link, outbox| {
@@ -100,7 +110,7 @@ impl SimNode {
         self.change(|world, _, _| world.held = false);
     }
 
-    /// Nobody listens any more: connections break, and new ones are refused. The keys stay.
+    /// The server does not listen any more: connections break, and new ones are refused. The keys stay.
     pub fn down(&self) {
         self.change(|world, _, outbox| {
             world.listening = false;
@@ -117,6 +127,24 @@ impl SimNode {
     /// master that syncs every write) or without any. A master that is down stays down.
     pub fn crash_and_restart(&self, keep_data: bool) {
         self.change(|world, _, outbox| world.restart(keep_data, outbox));
+    }
+
+    /// Whether the server pushes changes of keys, as it does by default. Otherwise it is like one
+    /// before 6.0. All connections are made again.
+    pub fn set_tracking(&self, tracks: bool) {
+        self.change(|world, _, outbox| {
+            world.facts.tracks = tracks;
+            world.cut_all(outbox);
+        });
+    }
+
+    /// Makes the server a replica, as `REPLICAOF` does, or a master again. A replica answers every
+    /// write with `READONLY`. All connections are made again, as clients do that find this out.
+    pub fn set_role(&self, role: Role) {
+        self.change(|world, _, outbox| {
+            world.facts.role = role;
+            world.cut_all(outbox);
+        });
     }
 
     /// Deletes all keys, as `FLUSHALL` does.
@@ -143,11 +171,19 @@ impl SimNode {
         self.change(|world, _, _| world.master.error = error.map(str::to_owned));
     }
 
-    /// Sets a key for `px` milliseconds, whoever holds it: what a stranger's `SET` does.
+    /// Sets a key for `px` milliseconds, over any holder: what a stranger's `SET` does.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, px: u64) {
         self.change(|world, _, _| {
             let now = world.clock.now();
-            world.master.put(now, key.as_ref(), value.as_ref(), px);
+            world.master.put(now, key.as_ref(), Some(value.as_ref()), px);
+        });
+    }
+
+    /// Sets a key that is no string for `px` milliseconds, over any holder.
+    pub fn put_other_type(&self, key: impl AsRef<[u8]>, px: u64) {
+        self.change(|world, _, _| {
+            let now = world.clock.now();
+            world.master.put(now, key.as_ref(), None, px);
         });
     }
 
@@ -164,7 +200,7 @@ impl SimNode {
         world.master.count(world.clock.now())
     }
 
-    /// Everything the master has carried out so far, in order, whoever asked for it.
+    /// Everything the master has carried out so far, in order, for all clients.
     pub fn log(&self) -> Vec<Executed> {
         self.world().master.log.clone()
     }
@@ -186,23 +222,17 @@ impl Node for SimNode {
     }
 
     fn submit(&self, op: Op, slot: VoteSlot) {
-        self.change(|world, link, outbox| match world.state(link) {
-            NodeState::Down(cause) => {
-                outbox.votes.push((slot, redlock_core::Answer::unsent(cause)));
-            }
-            _ => {
+        self.change(|world, link, outbox| match world.obstacle(link) {
+            Some(cause) => outbox.vote(slot, Answer::unsent(cause)),
+            None => {
                 let now = world.clock.now();
                 world.links[link].send(op, slot, now, &mut world.rng);
             }
         });
     }
 
-    fn state(&self) -> NodeState {
-        self.world().state(self.link)
-    }
-
-    fn drive(self: Arc<Self>, changed: Changed) -> Option<BoxFuture<'static, ()>> {
-        let driven = Driven::new(self, changed);
+    fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
+        let driven = Driven::new(self, events);
         Some(Box::pin(async move {
             let _driven = driven;
             pending().await
@@ -214,39 +244,46 @@ impl fmt::Debug for SimNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimNode")
             .field("name", &self.name)
-            .field("state", &self.state())
+            .field("obstacle", &self.world().obstacle(self.link))
             .finish_non_exhaustive()
     }
 }
 
-/// Keeps a listener for as long as somebody drives the node.
+/// A listener, for as long as the node is driven.
 struct Driven {
     node: Arc<SimNode>,
     number: u64,
 }
 
 impl Driven {
-    fn new(node: Arc<SimNode>, changed: Changed) -> Self {
-        let mut world = node.world();
-        let listeners = &mut world.links[node.link].listeners;
-        let number = listeners.last().map_or(0, |(last, _)| last + 1);
-        listeners.push((number, changed));
-        drop(world);
+    fn new(node: Arc<SimNode>, events: Events) -> Self {
+        let mut number = 0;
+        node.change(|world, link, outbox| {
+            outbox.event((events.clone(), world.present(link)));
+            let listeners = &mut world.links[link].listeners;
+            number = listeners.last().map_or(0, |(last, _)| last + 1);
+            listeners.push((number, events));
+        });
         Self { node, number }
     }
 }
 
-/// Whoever stops driving the node ends its connection; the next use makes a new one.
+/// A node that is not driven any more ends its connection; the next use makes a new one.
 impl Drop for Driven {
     fn drop(&mut self) {
         self.node.change(|world, link, outbox| {
-            world.links[link].listeners.retain(|(number, _)| *number != self.number);
+            let listeners = &mut world.links[link].listeners;
+            let ended: Vec<_> =
+                listeners.extract_if(.., |(number, _)| *number == self.number).collect();
             world.cut(link, outbox);
+            let cause = Cause::NotConnected("it is not driven any more".into());
+            let down = NodeEvent::Down { cause, retries_now: false };
+            ended.into_iter().for_each(|(_, events)| outbox.event((events, down.clone())));
         });
     }
 }
 
-/// Changes the world, lets happen what is due, tells who is concerned, and sets the timer.
+/// Changes the world, lets happen what is due, casts and reports it, and sets the timer.
 fn turn(world: &Arc<Mutex<World>>, change: impl FnOnce(&mut World, &mut Outbox)) {
     let mut outbox = Outbox::default();
     let mut locked = world.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,26 +2,41 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::{Answer, Cause, Clock, Instant, NodeState, VoteSlot};
+use redlock_core::{Answer, Cause, Clock, Events, Facts, Instant, NodeEvent, Verb, VoteSlot};
 use tokio::task::JoinHandle;
 
-use super::link::{Changed, Link};
+use super::link::{Link, Said};
 use super::master::Master;
 
-/// What is told to others once the lock on the world is free again: they may look back at it.
+/// What is cast and reported, in this order, once the lock on the world is free again: who takes it
+/// may look back at the world.
 #[derive(Default)]
-pub(super) struct Outbox {
-    pub(super) votes: Vec<(VoteSlot, Answer)>,
-    pub(super) lost: Vec<VoteSlot>,
-    pub(super) changed: Vec<Changed>,
+pub(super) struct Outbox(Vec<Message>);
+
+enum Message {
+    Vote(VoteSlot, Answer),
+    /// A slot that is dropped casts *unknown*.
+    Unanswered(VoteSlot),
+    Event(Events, NodeEvent),
 }
 
 impl Outbox {
+    pub(super) fn vote(&mut self, slot: VoteSlot, answer: Answer) {
+        self.0.push(Message::Vote(slot, answer));
+    }
+
+    pub(super) fn event(&mut self, (events, event): (Events, NodeEvent)) {
+        self.0.push(Message::Event(events, event));
+    }
+
     pub(super) fn deliver(self) {
-        self.votes.into_iter().for_each(|(slot, answer)| slot.cast(answer));
-        // A slot that is dropped casts *unknown*.
-        drop(self.lost);
-        self.changed.iter().for_each(|changed| changed());
+        for message in self.0 {
+            match message {
+                Message::Vote(slot, answer) => slot.cast(answer),
+                Message::Unanswered(slot) => drop(slot),
+                Message::Event(events, event) => events.report(event),
+            }
+        }
     }
 }
 
@@ -33,44 +48,69 @@ pub(super) struct World {
     pub(super) links: Vec<Link>,
     /// The process is stopped: what arrives waits.
     pub(super) held: bool,
-    /// Somebody listens at the address.
+    /// The server listens at the address.
     pub(super) listening: bool,
-    pub(super) incarnation: u64,
+    /// What the server process says about itself.
+    pub(super) facts: Facts,
     /// What wakes the world up next, and when.
     pub(super) timer: Option<(Instant, JoinHandle<()>)>,
 }
 
 impl World {
     pub(super) fn new(clock: Clock, seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut facts = Facts::master(run_id(&mut rng));
+        facts.tracks = true;
         Self {
-            rng: StdRng::seed_from_u64(seed),
+            facts,
+            rng,
             master: Master::new(clock.now()),
             clock,
             links: Vec::new(),
             held: false,
             listening: true,
-            incarnation: 1,
             timer: None,
         }
     }
 
-    /// A further connection; gives its number.
+    /// A further connection; returns its number.
     pub(super) fn connect(&mut self) -> usize {
-        self.links.push(Link::new(NodeState::Up { incarnation: self.incarnation }));
+        self.links.push(Link::new());
         self.links.len() - 1
     }
 
-    pub(super) fn state(&self, link: usize) -> NodeState {
+    /// Why there is no connection; none when there is one.
+    pub(super) fn obstacle(&self, link: usize) -> Option<Cause> {
         match &self.links[link] {
-            link if link.connected => NodeState::Up { incarnation: self.incarnation },
-            _ if !self.listening => NodeState::Down(Cause::ConnectionRefused),
-            link if link.partitioned => NodeState::Down(Cause::ConnectionClosed),
-            _ => NodeState::Down(Cause::TimedOut),
+            link if link.connected => None,
+            _ if !self.listening => Some(Cause::ConnectionRefused),
+            link if link.partitioned => Some(Cause::ConnectionClosed),
+            _ => Some(Cause::TimedOut),
         }
     }
 
-    pub(super) fn cut(&mut self, link: usize, outbox: &mut Outbox) {
-        outbox.lost.extend(self.links[link].cut(&mut self.rng));
+    /// What is to be said about the connection as it is.
+    pub(super) fn present(&self, link: usize) -> NodeEvent {
+        match self.obstacle(link) {
+            None => NodeEvent::Up(self.facts.clone()),
+            Some(cause) => NodeEvent::Down { cause, retries_now: self.connects(link) },
+        }
+    }
+
+    /// Ends a connection: what is unanswered is *unknown* before the end is reported.
+    pub(super) fn cut(&mut self, at: usize, outbox: &mut Outbox) {
+        let was_connected = self.links[at].connected;
+        let unanswered = self.links[at].cut(&mut self.rng);
+        outbox.0.extend(unanswered.into_iter().map(Message::Unanswered));
+        if was_connected {
+            self.report(at, outbox);
+        }
+    }
+
+    fn report(&mut self, at: usize, outbox: &mut Outbox) {
+        let event = self.present(at);
+        self.links[at].reported = self.obstacle(at);
+        self.links[at].report(&event).for_each(|event| outbox.event(event));
     }
 
     pub(super) fn cut_all(&mut self, outbox: &mut Outbox) {
@@ -79,36 +119,39 @@ impl World {
 
     /// The process ends, and another takes its place.
     pub(super) fn restart(&mut self, keep_data: bool, outbox: &mut Outbox) {
-        self.cut_all(outbox);
-        // What the dead process had not read yet, nobody will ever read.
-        self.links.iter_mut().for_each(|link| link.requests.clear());
-        self.incarnation += 1;
         self.held = false;
+        self.cut_all(outbox);
+        // What the dead process had not read yet, is never read.
+        self.links.iter_mut().for_each(|link| link.requests.clear());
+        self.facts.run_id = run_id(&mut self.rng);
         if !keep_data {
             self.master.flush();
         }
+        self.master.changes.clear();
     }
 
     /// Does all that is due by now.
     pub(super) fn settle(&mut self, outbox: &mut Outbox) {
         let now = self.clock.now();
-        self.reconnect(now);
+        self.push_changes(now);
+        self.reconnect(now, outbox);
         while let Some(link) = self.next_request().filter(|(due, _)| *due <= now) {
             self.carry_out(link.1, now);
         }
         for link in &mut self.links {
             while link.replies.front().is_some_and(|reply| reply.due <= now) {
-                outbox
-                    .votes
-                    .extend(link.replies.pop_front().map(|reply| (reply.slot, reply.answer)));
+                match link.replies.pop_front().map(|reply| reply.said) {
+                    Some(Said::Answer(slot, answer)) => outbox.vote(slot, answer),
+                    Some(Said::Push(event)) => {
+                        link.report(&event).for_each(|event| outbox.event(event));
+                    }
+                    None => {}
+                }
             }
         }
         for at in 0..self.links.len() {
-            let state = self.state(at);
-            let link = &mut self.links[at];
-            if link.told != state {
-                link.told = state;
-                outbox.changed.extend(link.listeners.iter().map(|(_, changed)| changed.clone()));
+            if self.links[at].reported != self.obstacle(at) {
+                self.report(at, outbox);
             }
         }
     }
@@ -120,7 +163,7 @@ impl World {
         [request, reply].into_iter().flatten().min()
     }
 
-    /// The request that arrives first, and its link; none while nobody reads.
+    /// The request that arrives first, and its link; none while the server does not read.
     fn next_request(&self) -> Option<(Instant, usize)> {
         if self.held {
             return None;
@@ -132,26 +175,51 @@ impl World {
     fn carry_out(&mut self, at: usize, now: Instant) {
         let link = &mut self.links[at];
         let Some(request) = link.requests.pop_front() else { return };
-        let answer = self.master.execute(now, &request.op);
+        let answer = self.master.execute(now, &request.op, self.facts.role);
         if let Some(slot) = request.slot {
-            link.reply(slot, answer, now, &mut self.rng);
+            if request.op.verb() == Verb::Watch && self.facts.tracks {
+                link.watched.insert(request.op.key().to_vec());
+            }
+            link.reply(Said::Answer(slot, answer), now, &mut self.rng);
         }
+        self.push_changes(now);
+    }
+
+    /// Pushes what has changed, behind the reply to the request that has changed it. A process that
+    /// is stopped does so later.
+    fn push_changes(&mut self, now: Instant) {
+        if self.held {
+            return;
+        }
+        for change in self.master.changes.drain(..).filter(|_| self.facts.tracks) {
+            for link in &mut self.links {
+                link.push(change.as_deref(), now, &mut self.rng);
+            }
+        }
+    }
+
+    /// Whether a connection is made at once where there is none.
+    fn connects(&self, at: usize) -> bool {
+        !self.held && self.listening && self.links[at].passable()
     }
 
     /// Makes connections where that is possible. What is left of the one before arrives now or
     /// never: nothing of it may follow what is submitted on the new one.
-    fn reconnect(&mut self, now: Instant) {
-        if self.held || !self.listening {
-            return;
-        }
+    fn reconnect(&mut self, now: Instant, outbox: &mut Outbox) {
         for at in 0..self.links.len() {
-            if !self.links[at].connected && self.links[at].passable() {
+            if !self.links[at].connected && self.connects(at) {
                 for _ in 0..self.rng.random_range(0..=self.links[at].requests.len()) {
                     self.carry_out(at, now);
                 }
                 self.links[at].requests.clear();
                 self.links[at].connected = true;
+                self.report(at, outbox);
             }
         }
     }
+}
+
+/// The identity of a new server process.
+fn run_id(rng: &mut StdRng) -> String {
+    (0..5).map(|_| format!("{:08x}", rng.random::<u32>())).collect()
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-use crate::tally::{MASTERS_MAX, quorum};
+use crate::quorum::{MASTERS_MAX, quorum};
 
 /// For each master, the instant on our clock until which it is known to hold our key.
 ///
 /// The one rule for every question of time. A confirmed grant or extension sets a master's
 /// instant to "before that request was sent, plus the validity"; an unknown outcome leaves it;
 /// evidence that the key is gone clears it. The lease is valid while a quorum of them lies ahead.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HoldUntil {
     masters: usize,
     /// [`Instant::ORIGIN`] stands for "not held": no clock shows anything earlier.
@@ -42,7 +42,13 @@ impl HoldUntil {
         sorted[quorum(self.masters) - 1]
     }
 
+    /// Until when `master` is known to hold our key.
+    pub(crate) fn of(&self, master: usize) -> Instant {
+        self.until[master]
+    }
+
     /// How many masters are known to hold our key.
+    #[cfg(test)]
     pub(crate) fn copies(&self, now: Instant) -> usize {
         self.until[..self.masters].iter().filter(|until| **until > now).count()
     }

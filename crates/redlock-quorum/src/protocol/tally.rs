@@ -2,14 +2,7 @@
 
 use redlock_core::Verdict;
 
-/// How many masters there may be.
-pub(crate) const MASTERS_MAX: usize = 15;
-
-/// The least number of grants that wins: more than half of the *configured* masters, reachable or
-/// not, so that any two winners share one.
-pub(crate) fn quorum(masters: usize) -> usize {
-    masters / 2 + 1
-}
+use crate::quorum::quorum;
 
 /// What the votes counted so far have settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +16,7 @@ pub(crate) enum Decision {
 }
 
 /// The count of one attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tally {
     masters: usize,
     granted: usize,
@@ -40,8 +33,8 @@ impl Tally {
     pub(crate) fn count(&mut self, verdict: &Verdict) {
         match verdict {
             Verdict::Granted => self.granted += 1,
-            Verdict::Refused => self.refused += 1,
-            Verdict::Unknown(_) => self.unknown += 1,
+            verdict if verdict.is_refusal() => self.refused += 1,
+            _ => self.unknown += 1,
         }
     }
 
@@ -61,12 +54,6 @@ impl Tally {
         }
     }
 
-    /// Whether a lost vote was lost to other holders: a quorum has answered, and not with yes.
-    /// Otherwise it was lost to masters that did not answer.
-    pub(crate) fn is_held(&self) -> bool {
-        self.granted + self.refused >= quorum(self.masters)
-    }
-
     /// Whether a lost vote is certain to have been lost to silence, whatever is still to come.
     pub(crate) fn is_unanswered(&self) -> bool {
         self.granted + self.refused + self.pending() < quorum(self.masters)
@@ -74,6 +61,15 @@ impl Tally {
 
     pub(crate) fn granted(&self) -> usize {
         self.granted
+    }
+
+    pub(crate) fn refused(&self) -> usize {
+        self.refused
+    }
+
+    /// How many votes are in.
+    pub(crate) fn counted(&self) -> usize {
+        self.masters - self.pending()
     }
 
     pub(crate) fn pending(&self) -> usize {
@@ -88,7 +84,7 @@ mod tests {
     use super::*;
 
     const ANSWERS: [Verdict; 3] =
-        [Verdict::Granted, Verdict::Refused, Verdict::Unknown(Cause::TimedOut)];
+        [Verdict::Granted, Verdict::HELD, Verdict::Unknown(Cause::TimedOut)];
 
     /// Every assignment of three answers to `masters` masters.
     fn assignments(masters: usize) -> impl Iterator<Item = Vec<usize>> {
@@ -171,15 +167,10 @@ mod tests {
         assert_eq!(tally.decision(), Decision::Open);
         tally.close();
         assert_eq!(tally.decision(), Decision::Lost);
-        assert!(!tally.is_held());
     }
 
     #[test]
-    fn lost_to_another_holder_is_told_from_lost_to_silence() {
-        assert!(tally(5, &[1, 1, 1]).is_held());
-        assert!(tally(5, &[0, 1, 1, 2, 2]).is_held());
-        assert!(!tally(5, &[1, 1, 2, 2, 2]).is_held());
-        assert!(!tally(5, &[0, 0, 2, 2, 2]).is_held());
+    fn silence_of_a_majority_is_certain_once_no_quorum_can_answer() {
         assert!(tally(5, &[2, 2, 2]).is_unanswered());
         assert!(!tally(5, &[1, 2, 2]).is_unanswered(), "two more refusals can still come");
     }

@@ -17,6 +17,19 @@ pub(crate) fn pause(attempt: u32, fan_out: Duration, random: f64) -> Duration {
     fan_out + range.mul_f64(random)
 }
 
+/// The pause before a lease is extended again, when the `failures`-th extension in a row (from 0)
+/// did not move it: about a node timeout, doubling up to `longest`. Half of it is random, so that
+/// many leases on one slow master do not come back in step.
+pub(crate) fn extension_pause(
+    node_timeout: Duration,
+    failures: u32,
+    longest: Duration,
+    random: f64,
+) -> Duration {
+    let range = node_timeout.saturating_mul(1 << failures.min(16)).min(longest);
+    range.mul_f64(0.5 + random / 2.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

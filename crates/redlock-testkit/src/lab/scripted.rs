@@ -1,4 +1,4 @@
-//! A server that follows a script.
+//! `ScriptedServer`: a server that says exactly what a test has it say, byte by byte.
 
 use std::time::Duration;
 
@@ -6,57 +6,82 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Longer than anything here takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+use super::PATIENCE;
 
 /// What a server says of two commands that it does not have.
-pub(crate) const KNOWS_NONE: &str = "*2\r\n*-1\r\n*-1\r\n";
+pub const KNOWS_NONE: &str = "*2\r\n*-1\r\n*-1\r\n";
 
-pub(crate) struct Server {
+/// What a server before 6.0 says of RESP3.
+pub const NO_RESP3: &str = "-ERR unknown command 'HELLO'\r\n";
+/// What a server says of tracking, twice, where the connection has no RESP3.
+pub const NO_TRACKING: &str =
+    "-ERR Client tracking can be enabled only with RESP3 or REDIRECT mode active\r\n";
+
+/// Listens on the loopback interface. Each connection is a [`Peer`], which the test plays.
+#[derive(Debug)]
+pub struct ScriptedServer {
     listener: TcpListener,
 }
 
-impl Server {
-    pub(crate) async fn bind() -> Self {
+impl ScriptedServer {
+    /// Listens on a port that is free.
+    pub async fn bind() -> Self {
         Self { listener: TcpListener::bind("127.0.0.1:0").await.unwrap() }
     }
 
-    pub(crate) fn name(&self) -> String {
+    /// `127.0.0.1:PORT`.
+    pub fn name(&self) -> String {
         self.listener.local_addr().unwrap().to_string()
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// `redis://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
         format!("redis://{}", self.name())
     }
 
-    pub(crate) async fn accept(&self) -> Peer {
+    /// The next connection.
+    ///
+    /// # Panics
+    /// When none comes within [`PATIENCE`].
+    pub async fn accept(&self) -> Peer {
         let accepted = timeout(PATIENCE, self.listener.accept()).await.expect("a connection");
         let stream = accepted.unwrap().0;
         stream.set_nodelay(true).unwrap();
         Peer { stream, unread: Vec::new() }
     }
 
-    /// A connection of a master in good health, its handshake done.
-    pub(crate) async fn admit(&self, run_id: &str, client_id: u32) -> Peer {
+    /// The next connection, its handshake answered as by a master in good health.
+    ///
+    /// # Panics
+    /// When none comes within [`PATIENCE`], or it begins with something else than a handshake.
+    pub async fn admit(&self, run_id: &str, client_id: u32) -> Peer {
         let mut peer = self.accept().await;
         peer.handshake(run_id, client_id).await;
         peer
     }
 }
 
-/// One connection, seen from the server.
-pub(crate) struct Peer {
+/// One connection, seen from the server. It is closed when the value is dropped.
+#[derive(Debug)]
+pub struct Peer {
     stream: TcpStream,
     unread: Vec<u8>,
 }
 
 impl Peer {
-    pub(crate) async fn say(&mut self, bytes: impl AsRef<[u8]>) {
+    /// Sends these bytes.
+    ///
+    /// # Panics
+    /// When the client has gone.
+    pub async fn say(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Says it in pieces that the network does not put together again.
-    pub(crate) async fn say_in_pieces(&mut self, bytes: &[u8], of: usize) {
+    /// Sends these bytes in pieces that the network does not put together again.
+    ///
+    /// # Panics
+    /// As [`Peer::say`].
+    pub async fn say_in_pieces(&mut self, bytes: &[u8], of: usize) {
         for piece in bytes.chunks(of) {
             self.say(piece).await;
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -64,7 +89,10 @@ impl Peer {
     }
 
     /// The words of the next command; none when the client has gone.
-    pub(crate) async fn command(&mut self) -> Option<Vec<String>> {
+    ///
+    /// # Panics
+    /// When neither comes within [`PATIENCE`].
+    pub async fn command(&mut self) -> Option<Vec<String>> {
         loop {
             if let Some((words, len)) = parse(&self.unread) {
                 self.unread.drain(..len);
@@ -78,33 +106,50 @@ impl Peer {
         }
     }
 
-    pub(crate) async fn expect(&mut self, first: &str) -> Vec<String> {
+    /// The words of the next command, which must begin with `first`.
+    ///
+    /// # Panics
+    /// When it is another one, or none comes.
+    pub async fn expect(&mut self, first: &str) -> Vec<String> {
         let words = self.command().await.expect("a command, not the end");
         assert_eq!(words[0], first, "{words:?}");
         words
     }
 
-    pub(crate) async fn expect_end(&mut self) {
+    /// Waits until the client has gone.
+    ///
+    /// # Panics
+    /// When it sends a command.
+    pub async fn expect_end(&mut self) {
         assert_eq!(self.command().await, None, "the client should have gone");
     }
 
-    pub(crate) async fn handshake(&mut self, run_id: &str, client_id: u32) {
+    /// Answers a handshake as a master in good health does.
+    ///
+    /// # Panics
+    /// When the client sends something else; so do the next two.
+    pub async fn handshake(&mut self, run_id: &str, client_id: u32) {
         let facts = self.facts(run_id, client_id, "master").await;
         self.say(facts).await;
     }
 
-    pub(crate) async fn handshake_as_replica(&mut self) {
-        let facts = self.facts("abc", 1, "slave").await;
+    /// Answers a handshake as a replica does.
+    pub async fn handshake_as_replica(&mut self, run_id: &str) {
+        let facts = self.facts(run_id, 1, "slave").await;
         self.say(facts).await;
     }
 
-    /// Reads all commands of a handshake and gives the replies to them.
-    pub(crate) async fn facts(&mut self, run_id: &str, client_id: u32, role: &str) -> String {
+    /// Reads all commands of a handshake, and returns the replies to them.
+    pub async fn facts(&mut self, run_id: &str, client_id: u32, role: &str) -> String {
         let mut replies = String::new();
         loop {
             let words = self.command().await.expect("a handshake");
             match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
                 ["AUTH", ..] | ["SELECT", _] | ["CLIENT", "SETINFO", ..] => replies += "+OK\r\n",
+                ["HELLO", "3"] => replies += NO_RESP3,
+                ["CLIENT", "TRACKING", "ON", "OPTIN"] | ["CLIENT", "CACHING", "YES"] => {
+                    replies += NO_TRACKING;
+                }
                 ["COMMAND", "INFO", ..] => replies += KNOWS_NONE,
                 ["CLIENT", "ID"] => replies += &format!(":{client_id}\r\n"),
                 ["INFO", "server"] => {
@@ -117,7 +162,8 @@ impl Peer {
     }
 }
 
-pub(crate) fn bulk(text: &str) -> String {
+/// A text as a reply.
+pub fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 

@@ -1,0 +1,241 @@
+//! From a host name to a TCP connection.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+type LookUp = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// How long after the one before the next address of a name is tried, at most.
+const STAGGER: Duration = Duration::from_millis(250);
+/// How long the addresses of a name are of use to an attempt that begins after they were found.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Connects to the first of the host's addresses that accepts, within `limit`.
+pub(super) async fn tcp(
+    resolver: &Resolver,
+    host: &str,
+    port: u16,
+    limit: Duration,
+) -> io::Result<TcpStream> {
+    let addresses = match host.parse::<IpAddr>() {
+        Ok(ip) => vec![SocketAddr::new(ip, port)],
+        Err(_) => resolver.resolve(host, port).await?,
+    };
+    connect(addresses, limit).await
+}
+
+/// Tries the addresses side by side, each a little later than the one before, or as soon as one has
+/// failed: an address where nothing answers does not use up the time of the others.
+async fn connect(addresses: Vec<SocketAddr>, limit: Duration) -> io::Result<TcpStream> {
+    let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    let stagger = STAGGER.min(limit / count.saturating_add(1));
+    let mut untried = addresses.into_iter();
+    let mut trying = FuturesUnordered::new();
+    let mut error = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+    loop {
+        trying.extend(untried.next().map(TcpStream::connect));
+        let patience = if untried.len() > 0 { stagger } else { Duration::MAX };
+        match timeout(patience, trying.next()).await {
+            Ok(Some(Ok(stream))) => return Ok(stream),
+            Ok(Some(Err(failed))) => error = failed,
+            Ok(None) => return Err(error),
+            Err(_next) => {}
+        }
+    }
+}
+
+/// Looks up the addresses of one master.
+///
+/// The operating system's look-up blocks its thread, and cannot be cancelled. It gets a thread that
+/// no runtime waits for when it ends, and there is one at a time: a look-up that hangs is waited
+/// for by the next attempt, too.
+pub(super) struct Resolver {
+    look_up: Arc<LookUp>,
+    progress: Arc<Mutex<Progress>>,
+}
+
+enum Progress {
+    Idle,
+    /// To be woken at the end.
+    Running(Waker),
+    Done(io::Result<Vec<SocketAddr>>, Instant),
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Self::new(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
+    }
+}
+
+impl Resolver {
+    fn new(
+        look_up: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { look_up: Arc::new(look_up), progress: Arc::new(Mutex::new(Progress::Idle)) }
+    }
+
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        poll_fn(|cx| self.poll(host, port, cx)).await
+    }
+
+    fn poll(
+        &self,
+        host: &str,
+        port: u16,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Vec<SocketAddr>>> {
+        let mut progress = lock(&self.progress);
+        let waker = cx.waker().clone();
+        match std::mem::replace(&mut *progress, Progress::Idle) {
+            Progress::Done(found, at) if at.elapsed() < FRESH => return Poll::Ready(found),
+            Progress::Running(_) => {}
+            Progress::Idle | Progress::Done(..) => self.start(host, port)?,
+        }
+        *progress = Progress::Running(waker);
+        Poll::Pending
+    }
+
+    /// The thread waits for the lock on the progress, which is held here, before it says its result.
+    fn start(&self, host: &str, port: u16) -> io::Result<()> {
+        let (host, look_up, progress) =
+            (host.to_owned(), self.look_up.clone(), self.progress.clone());
+        let run = move || {
+            let found = look_up(&host, port);
+            let done = Progress::Done(found, Instant::now());
+            let before = std::mem::replace(&mut *lock(&progress), done);
+            if let Progress::Running(waker) = before {
+                waker.wake();
+            }
+        };
+        thread::Builder::new().name("redlock-dns".into()).spawn(run).map(drop)
+    }
+}
+
+/// No code that holds this lock can panic half-way through a change.
+fn lock(progress: &Mutex<Progress>) -> MutexGuard<'_, Progress> {
+    progress.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::{Sender, channel};
+
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    /// Longer than anything here takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn anywhere() -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, 0).into()
+    }
+
+    /// An address at which connecting is neither accepted nor refused.
+    fn black_hole() -> (SocketAddr, impl Sized) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&anywhere().into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let connect = || std::net::TcpStream::connect_timeout(&address, Duration::from_millis(100));
+        let waiting: Vec<_> = std::iter::repeat_with(connect).map_while(Result::ok).collect();
+        (address, (socket, waiting))
+    }
+
+    fn listener() -> (SocketAddr, std::net::TcpListener) {
+        let listener = std::net::TcpListener::bind(anywhere()).unwrap();
+        (listener.local_addr().unwrap(), listener)
+    }
+
+    fn refusing() -> SocketAddr {
+        listener().0
+    }
+
+    /// A name whose look-up hangs until the sender is dropped, and how often it was looked up.
+    fn hanging() -> (Resolver, Arc<AtomicUsize>, Sender<()>) {
+        let (hold, held) = channel();
+        let (calls, held) = (Arc::new(AtomicUsize::new(0)), Mutex::new(held));
+        let counted = calls.clone();
+        let resolver = Resolver::new(move |_, _| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let _ = held.lock().unwrap().recv();
+            Ok(vec![refusing()])
+        });
+        (resolver, calls, hold)
+    }
+
+    #[tokio::test]
+    async fn an_address_where_nothing_answers_does_not_keep_from_the_next() {
+        let ((dead, _hole), (alive, _listener)) = (black_hole(), listener());
+        for limit in [Duration::from_secs(3), PATIENCE] {
+            let resolver = Resolver::new(move |_, _| Ok(vec![dead, refusing(), dead, alive]));
+            let stream = timeout(limit, tcp(&resolver, "name.invalid", 1, limit)).await;
+            assert_eq!(stream.expect("in time").unwrap().peer_addr().unwrap(), alive);
+        }
+    }
+
+    #[tokio::test]
+    async fn where_all_addresses_refuse_the_refusal_is_reported() {
+        let resolver = Resolver::new(|_, _| Ok(vec![refusing(), refusing()]));
+        let refused = tcp(&resolver, "name.invalid", 1, PATIENCE).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        let resolver = Resolver::new(|_, _| Ok(Vec::new()));
+        let nowhere = tcp(&resolver, "name.invalid", 1, PATIENCE).await.unwrap_err();
+        assert_eq!(nowhere.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[tokio::test]
+    async fn an_ip_address_is_not_looked_up() {
+        let (alive, _listener) = listener();
+        let resolver = Resolver::new(|_, _| panic!("it needs no look-up"));
+        let stream = tcp(&resolver, "127.0.0.1", alive.port(), PATIENCE).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), alive);
+    }
+
+    #[tokio::test]
+    async fn a_look_up_that_hangs_is_not_started_again_and_serves_the_attempt_at_its_end() {
+        let (resolver, calls, hold) = hanging();
+        for _ in 0..3 {
+            let hung = timeout(Duration::from_millis(20), resolver.resolve("name.invalid", 1));
+            assert!(hung.await.is_err());
+        }
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        drop(hold);
+        let found = timeout(PATIENCE, resolver.resolve("name.invalid", 1)).await;
+        assert_eq!(found.expect("it ends").unwrap().len(), 1);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        resolver.resolve("name.invalid", 1).await.unwrap();
+        assert_eq!(calls.load(Ordering::Relaxed), 2, "each attempt looks again");
+    }
+
+    #[test]
+    fn a_runtime_ends_though_a_look_up_hangs() {
+        let (resolver, _calls, hold) = hanging();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let hung = timeout(Duration::from_millis(20), resolver.resolve("name.invalid", 1));
+            assert!(hung.await.is_err());
+        });
+        let begun = Instant::now();
+        let (ended, end) = channel();
+        thread::spawn(move || {
+            drop(runtime);
+            ended.send(()).unwrap();
+        });
+        end.recv_timeout(PATIENCE).expect("the runtime ends");
+        assert!(begun.elapsed() < PATIENCE);
+        drop(hold);
+    }
+}

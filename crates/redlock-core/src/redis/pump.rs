@@ -1,0 +1,332 @@
+//! One connection in use: moves bytes between the wire and the socket.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
+
+use super::RedisNode;
+use super::handshake;
+use super::reply::{self, Garbage};
+use super::stream::{LAST_WORDS, Stream, cause, not_connected};
+use super::wire::{Settled, Wire};
+use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
+
+/// Bytes that were written, and are not worth to be forgotten before the rest is written, too.
+const COMPACT_MIN: usize = 1 << 16;
+/// Room for replies. It grows where one reply needs more.
+const READING_MIN: usize = 4096;
+
+/// What is passed on once the wire is free again.
+enum Heard {
+    Vote(VoteSlot, Answer),
+    Event(NodeEvent),
+}
+
+pub(super) struct Pump<'a> {
+    node: &'a RedisNode,
+    events: &'a Events,
+    stream: Box<dyn Stream>,
+    writing: Vec<u8>,
+    written: usize,
+    reading: Vec<u8>,
+    filled: usize,
+    heard: Vec<Heard>,
+    stall: Option<Pin<Box<Sleep>>>,
+    /// What the server was when the connection was made, and the next time to ask again. A master
+    /// is not asked: it says so in its answers when it is none any more.
+    other: Option<(Role, Interval)>,
+    /// Why no more can be sent, and how long there may still be something to read.
+    broken: Option<(Cause, Pin<Box<Sleep>>)>,
+}
+
+impl<'a> Pump<'a> {
+    /// For a connection to a server in this role, of which the last bytes that were read are not
+    /// counted yet.
+    pub(super) fn new(
+        node: &'a RedisNode,
+        events: &'a Events,
+        (stream, mut read): (Box<dyn Stream>, Vec<u8>),
+        role: Role,
+    ) -> Self {
+        let filled = read.len();
+        read.resize(filled.max(READING_MIN), 0);
+        Self {
+            node,
+            events,
+            stream,
+            writing: Vec::new(),
+            written: 0,
+            reading: read,
+            filled,
+            heard: Vec::new(),
+            stall: None,
+            other: (role != Role::Master).then(|| (role, pace())),
+            broken: None,
+        }
+    }
+
+    /// Serves the connection until it is of no use any more, and returns why.
+    pub(super) async fn run(mut self) -> Cause {
+        match self.hear() {
+            Ok(()) => poll_fn(|cx| self.poll(cx)).await,
+            Err(cause) => cause,
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
+        loop {
+            self.look_again(cx);
+            let oldest = self.take(cx);
+            if self.broken.is_none()
+                && let Err(error) = self.write(cx)
+            {
+                self.broken = Some((cause(&error), Box::pin(sleep(LAST_WORDS))));
+            }
+            match (self.read(cx), &mut self.broken) {
+                (Poll::Ready(Ok(())), _) => {}
+                (Poll::Ready(Err(cause)), _) => return Poll::Ready(cause),
+                (Poll::Pending, None) => return self.watch(cx, oldest),
+                (Poll::Pending, Some((cause, timer))) => {
+                    ready!(timer.as_mut().poll(cx));
+                    return Poll::Ready(cause.clone());
+                }
+            }
+        }
+    }
+
+    fn look_again(&mut self, cx: &mut Context<'_>) {
+        if let Some((_, pace)) = &mut self.other {
+            while pace.poll_tick(cx).is_ready() {
+                self.node.wire().look(self.node.clock.now());
+            }
+        }
+    }
+
+    fn take(&mut self, cx: &mut Context<'_>) -> Option<crate::Instant> {
+        compact(&mut self.writing, &mut self.written);
+        self.node.wire().take(&mut self.writing, cx.waker())
+    }
+
+    fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.written < self.writing.len() {
+            let rest = &self.writing[self.written..];
+            match Pin::new(&mut self.stream).poll_write(cx, rest) {
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Poll::Ready(Ok(len)) => self.written += len,
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Pending => return Ok(()),
+            }
+        }
+        match Pin::new(&mut self.stream).poll_flush(cx) {
+            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
+        }
+    }
+
+    /// Reads once, and counts the replies that have come. Ready when there may be more to do.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Cause>> {
+        if self.filled == self.reading.len() {
+            self.reading.resize(self.filled * 2, 0);
+        }
+        let mut buffer = ReadBuf::new(&mut self.reading[self.filled..]);
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer));
+        let len = buffer.filled().len();
+        Poll::Ready(match read {
+            Err(error) => Err(cause(&error)),
+            Ok(()) if len == 0 => Err(Cause::ConnectionClosed),
+            Ok(()) => {
+                self.filled += len;
+                self.hear()
+            }
+        })
+    }
+
+    /// Counts the replies that were read, and passes on what they say.
+    fn hear(&mut self) -> Result<(), Cause> {
+        let outcome = self.settle();
+        let now = self.node.clock.now();
+        for heard in self.heard.drain(..) {
+            match heard {
+                Heard::Vote(slot, answer) => slot.cast_at(answer, now),
+                Heard::Event(event) => self.events.report(event),
+            }
+        }
+        outcome
+    }
+
+    /// Takes whole replies out of what was read.
+    fn settle(&mut self) -> Result<(), Cause> {
+        let mut at = 0;
+        let mut wire = self.node.wire();
+        let outcome = loop {
+            let rest = &self.reading[at..self.filled];
+            let len = match reply::len(rest) {
+                Ok(Some(len)) => len,
+                Ok(None) => break Ok(()),
+                Err(Garbage) => break Err(garbage()),
+            };
+            at += len;
+            let role = self.other.as_ref().map_or(Role::Master, |(role, _)| *role);
+            if let Err(cause) = count(&rest[..len], &mut wire, &mut self.heard, role) {
+                break Err(cause);
+            }
+        };
+        drop(wire);
+        self.reading.copy_within(at..self.filled, 0);
+        self.filled -= at;
+        outcome
+    }
+
+    /// Ends a connection with a request that is unanswered for too long: it may lead nowhere.
+    fn watch(&mut self, cx: &mut Context<'_>, oldest: Option<crate::Instant>) -> Poll<Cause> {
+        let limit = self.node.stall_timeout;
+        loop {
+            match (&mut self.stall, oldest) {
+                (None, None) => return Poll::Pending,
+                (None, Some(since)) => {
+                    let waited = self.node.clock.now().saturating_since(since);
+                    if waited >= limit {
+                        return Poll::Ready(Cause::TimedOut);
+                    }
+                    self.stall = Some(Box::pin(sleep(limit - waited)));
+                }
+                // A timer that outlives what it was set for is left to run out: setting it anew
+                // for every request would cost more than one look a second.
+                (Some(stall), _) => {
+                    ready!(stall.as_mut().poll(cx));
+                    self.stall = None;
+                }
+            }
+        }
+    }
+}
+
+/// How often a server that is no master is asked again.
+fn pace() -> Interval {
+    const PACE: Duration = Duration::from_secs(1);
+    let mut pace = interval_at(Instant::now() + PACE, PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace
+}
+
+/// Forgets what the socket has taken. While it takes less than there is to send, only now and then:
+/// the rest must be moved for it.
+fn compact(writing: &mut Vec<u8>, written: &mut usize) {
+    let is_worth_it = *written >= COMPACT_MIN && *written >= writing.len() / 2;
+    if *written == writing.len() || is_worth_it {
+        writing.drain(..std::mem::take(written));
+    }
+}
+
+/// Counts one whole reply. An error ends the connection.
+fn count(reply: &[u8], wire: &mut Wire, heard: &mut Vec<Heard>, role: Role) -> Result<(), Cause> {
+    if reply::is_aside(reply) {
+        let events = reply::events(reply).map_err(|Garbage| garbage())?;
+        heard.extend(events.into_iter().map(Heard::Event));
+        return Ok(());
+    }
+    match wire.settle(reply::parse(reply).map_err(|Garbage| garbage())?) {
+        Settled::Vote(slot, answer) => {
+            // Only a new connection can find the right server, unless this one never was a master.
+            let demoted = demoted(&answer).filter(|_| role == Role::Master);
+            heard.push(Heard::Vote(slot, answer));
+            demoted.map_or(Ok(()), Err)
+        }
+        Settled::More => Ok(()),
+        Settled::Garbage(slot) => {
+            heard.push(Heard::Vote(slot, Answer::unknown(Cause::ConnectionClosed)));
+            Err(garbage())
+        }
+        Settled::Look(reply) => match handshake::role(&reply) {
+            Ok(now) if now != role => Err(not_connected("the role of the server has changed")),
+            _ => Ok(()),
+        },
+        // A server says so why it hangs up.
+        Settled::Unasked(Value::ServerError(error)) => Err(reply::refusal(&error)),
+        Settled::Unasked(_) => Err(garbage()),
+    }
+}
+
+fn garbage() -> Cause {
+    not_connected("it sent what is no reply of a Redis")
+}
+
+/// Why the server is no master, if it has said so.
+fn demoted(answer: &Answer) -> Option<Cause> {
+    match &answer.verdict {
+        Verdict::Unknown(cause @ Cause::Demoted(_)) => Some(cause.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::super::handshake::Identity;
+    use super::super::stream::Closed;
+    use super::*;
+    use crate::{Clock, Facts, Node, Op, RedisSetup, Sink, Token, Vote};
+
+    #[derive(Default)]
+    struct Votes(Mutex<Vec<Answer>>);
+
+    impl Sink for Votes {
+        fn vote(&self, vote: Vote) {
+            self.0.lock().unwrap().push(vote.answer);
+        }
+
+        fn event(&self, _: usize, _: NodeEvent) {}
+    }
+
+    /// A node that has sent an acquire over a connection on which no more can be sent, what was
+    /// answered to it, and why the connection ended.
+    async fn closed_after(said: &'static [u8]) -> (Vec<Answer>, Cause) {
+        let setup = RedisSetup::new(Clock::paused(), LAST_WORDS);
+        let node = RedisNode::new("redis://127.0.0.1:1", &setup).unwrap();
+        let facts = Facts::master("abc");
+        node.wire().up(Identity { facts, client_id: 1, native: None });
+        let (votes, token) = (Arc::new(Votes::default()), Token::parse("t").unwrap());
+        let slot = VoteSlot::new(votes.clone(), 0, 0, setup.clock.now());
+        node.submit(Op::acquire(*b"k", token, 1), slot);
+        let (events, stream) = (Events::new(votes.clone(), 0), Box::new(Closed(said)));
+        let cause = Pump::new(&node, &events, (stream, Vec::new()), Role::Master).run().await;
+        (std::mem::take(&mut *votes.0.lock().unwrap()), cause)
+    }
+
+    #[test]
+    fn what_was_written_is_forgotten_though_the_socket_never_takes_all() {
+        let (mut writing, mut written, mut sent) = (Vec::new(), 0, 0_u32);
+        for step in 0..100_000_u32 {
+            writing.extend_from_slice(&step.to_be_bytes());
+            // One request stays behind.
+            while writing.len() - written > 4 {
+                assert_eq!(writing[written..written + 4], sent.to_be_bytes());
+                (written, sent) = (written + 4, sent + 1);
+            }
+            compact(&mut writing, &mut written);
+            assert!(writing.len() <= COMPACT_MIN + 4);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_server_said_counts_though_no_more_can_be_sent() {
+        let (answers, cause) = closed_after(b"+OK\r\n").await;
+        assert_eq!((answers, cause), (vec![Answer::granted()], Cause::ConnectionClosed));
+        let (answers, cause) = closed_after(b"").await;
+        assert_eq!((answers, cause), (vec![], Cause::ConnectionClosed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_that_answers_no_request_is_why_the_connection_ended() {
+        let (answers, cause) = closed_after(b"+OK\r\n-ERR max number of clients reached\r\n").await;
+        assert_eq!(answers, [Answer::granted()]);
+        assert_eq!(cause, Cause::ErrorReply("ERR max number of clients reached".into()));
+    }
+}

@@ -1,0 +1,64 @@
+//! `Command`: what callers ask of the driver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::{Instant, Label, Resource, Token};
+use tokio::sync::oneshot;
+
+use super::grant::Grant;
+use super::ticket::LockId;
+use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
+use crate::settings::{HoldOptions, Timing};
+use crate::status::Status;
+
+pub(crate) type AcquireReply = oneshot::Sender<Result<Grant, AcquireError>>;
+pub(crate) type ExtendReply = oneshot::Sender<Result<(), ExtendError>>;
+pub(crate) type ReleaseReply = oneshot::Sender<Result<(), ReleaseError>>;
+pub(crate) type StatusReply = oneshot::Sender<Status>;
+pub(crate) type CloseReply = oneshot::Sender<Result<(), Unreleased>>;
+
+/// What the driver is asked. A command that is dropped unanswered closes its reply.
+pub(crate) enum Command {
+    /// A caller wants a lock, or a lease proved.
+    Acquire(Box<Request>),
+    /// The holder wants the lease to last longer.
+    Extend { lock: LockId, timing: Timing, reply: ExtendReply },
+    /// The holder is done.
+    Release { lock: LockId, reply: Option<ReleaseReply> },
+    /// The holder gives the lease away: it is neither kept nor released.
+    Forget { lock: LockId },
+    /// What a lease says is to be released.
+    ReleaseLease(Box<LeaseRelease>),
+    /// A caller asks who holds a resource.
+    Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
+    /// The handle is closed.
+    Close { within: Duration, reply: Option<CloseReply> },
+}
+
+/// One caller's wish for a lock, through all its attempts.
+pub(crate) struct Request {
+    pub(crate) resource: Resource,
+    pub(crate) key: Arc<[u8]>,
+    pub(crate) timing: Timing,
+    pub(crate) options: HoldOptions,
+    pub(crate) label: Option<Label>,
+    /// When to stop trying; none for never.
+    pub(crate) until: Option<Instant>,
+    /// Not to acquire anew, but to take over what this signs.
+    pub(crate) resume: Option<Token>,
+    pub(crate) reply: AcquireReply,
+    /// Attempts that were lost.
+    pub(crate) failures: u32,
+    /// An attempt is under way.
+    pub(crate) is_attempted: bool,
+}
+
+/// A lease to be released by its token alone.
+pub(crate) struct LeaseRelease {
+    pub(crate) resource: Resource,
+    pub(crate) key: Arc<[u8]>,
+    pub(crate) token: Token,
+    pub(crate) timing: Timing,
+    pub(crate) reply: ReleaseReply,
+}

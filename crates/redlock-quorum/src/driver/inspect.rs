@@ -1,0 +1,130 @@
+//! Inspections: what each master says about a key.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::{Op, Vote};
+
+use super::Driver;
+use super::command::{Request, StatusReply};
+use super::line::Turn;
+use super::ticket::{InspectionId, Ticket};
+use super::timers::Due;
+use crate::hold::votes;
+use crate::protocol::attempt::Defeat;
+use crate::protocol::inspection::Inspection;
+use crate::protocol::ledger::LastAnswer;
+use crate::protocol::master_set::MasterSet;
+use crate::status::Status;
+
+/// An inspection, and what it is for.
+pub(super) struct Question {
+    inspection: Inspection,
+    key: Arc<[u8]>,
+    node_timeout: Duration,
+    asker: Asker,
+    /// It counts as open in the line.
+    is_open: bool,
+}
+
+enum Asker {
+    /// A caller wants to know what each master has.
+    Status(StatusReply),
+    /// A request has failed for good: its error shall say who holds the resource.
+    Failure(Box<Request>, Defeat),
+}
+
+impl Driver {
+    pub(super) fn status(&mut self, key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply) {
+        let inspection = Inspection::new(self.masters.len());
+        self.inspect(inspection, key, node_timeout, Asker::Status(reply));
+    }
+
+    /// Asks who holds what `request` did not get; `answers` are the votes on its last attempt.
+    pub(super) fn explain(
+        &mut self,
+        request: Request,
+        defeat: Defeat,
+        answers: Vec<LastAnswer>,
+    ) -> InspectionId {
+        let inspection = Inspection::behind(self.masters.len(), answers);
+        let (key, node_timeout) = (request.key.clone(), request.timing.node_timeout);
+        self.inspect(inspection, key, node_timeout, Asker::Failure(Box::new(request), defeat))
+    }
+
+    fn inspect(
+        &mut self,
+        inspection: Inspection,
+        key: Arc<[u8]>,
+        node_timeout: Duration,
+        asker: Asker,
+    ) -> InspectionId {
+        let question = Question { inspection, key, node_timeout, asker, is_open: false };
+        let id = self.inspections.insert(question);
+        self.line.push(Turn::Inspection(id));
+        id
+    }
+
+    pub(super) fn send_inspection(&mut self, id: InspectionId) {
+        let now = self.now();
+        let Some(question) = self.inspections.get_mut(id) else { return };
+        question.is_open = true;
+        self.line.open();
+        self.timers.enter(now.saturating_add(question.node_timeout), Due::Inspection(id));
+        let op = Op::inspect(question.key.clone());
+        let all = MasterSet::all(self.masters.len());
+        for vote in self.masters.send(&op, all, Ticket::Inspection(id), now) {
+            self.vote(&vote);
+        }
+    }
+
+    pub(super) fn inspection_vote(
+        &mut self,
+        id: InspectionId,
+        vote: &Vote,
+        now: redlock_core::Instant,
+    ) {
+        let Some(question) = self.inspections.get_mut(id) else { return };
+        let latency = now.saturating_since(vote.sent_at);
+        question.inspection.vote(vote.master, &vote.answer, latency);
+        if question.inspection.is_answered() && std::mem::take(&mut question.is_open) {
+            self.line.close();
+        }
+        self.inspection_changed(id);
+    }
+
+    /// The late answer of a master to the attempt that an inspection explains.
+    pub(super) fn attempt_explained(&mut self, id: InspectionId, vote: &Vote, latency: Duration) {
+        if let Some(question) = self.inspections.get_mut(id) {
+            question.inspection.attempt_vote(vote.master, &vote.answer, latency);
+        }
+    }
+
+    pub(super) fn inspection_due(&mut self, id: InspectionId) {
+        if let Some(question) = self.inspections.get_mut(id) {
+            question.inspection.time_out();
+            self.inspection_changed(id);
+        }
+    }
+
+    fn inspection_changed(&mut self, id: InspectionId) {
+        if !self.inspections.get(id).is_some_and(|question| question.inspection.is_over()) {
+            return;
+        }
+        let Some(question) = self.inspections.remove(id) else { return };
+        if question.is_open {
+            self.line.close();
+        }
+        match question.asker {
+            Asker::Status(reply) => {
+                let answers = question.inspection.into_answers();
+                let votes = votes(self.masters.names(), &answers);
+                // A caller that has stopped waiting does not need to know.
+                let _ = reply.send(Status::new(votes.into_vec()));
+            }
+            Asker::Failure(request, defeat) => {
+                self.fail(*request, defeat, &question.inspection.into_explanation());
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `Mailbox`: what callers ask of the driver, and what masters answer.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+use redlock_core::{NodeEvent, Sink, Vote};
+
+use super::command::Command;
+use super::doorbell::Doorbell;
+
+/// Commands from callers, signals from masters, and which links have something to do.
+///
+/// The driver reads it and never writes to it. Nothing is done while its lock is held.
+pub(crate) struct Mailbox {
+    letters: Mutex<Letters>,
+    /// One bit for each link that was woken.
+    links: AtomicU32,
+    doorbell: Doorbell,
+}
+
+#[derive(Default)]
+struct Letters {
+    commands: Vec<Command>,
+    signals: Vec<Signal>,
+    /// Nothing reads commands any more.
+    is_closed: bool,
+}
+
+/// What a master answered, or what happened to its connection, in the order in which it was seen.
+pub(super) enum Signal {
+    Vote(Vote),
+    Event(usize, NodeEvent),
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            letters: Mutex::default(),
+            links: AtomicU32::new(0),
+            doorbell: Doorbell::new(),
+        })
+    }
+
+    /// Leaves a command. Once the mailbox is closed it is dropped, and with it the way to answer
+    /// it: that is how its caller learns of it.
+    pub(crate) fn post(&self, command: Command) {
+        let mut letters = self.letters();
+        if letters.is_closed {
+            drop(letters);
+            return drop(command);
+        }
+        letters.commands.push(command);
+        drop(letters);
+        self.doorbell.ring();
+    }
+
+    /// Drops what was left, and all that comes.
+    pub(super) fn close(&self) {
+        let mut letters = self.letters();
+        letters.is_closed = true;
+        let left = std::mem::take(&mut letters.commands);
+        drop(letters);
+        drop(left);
+    }
+
+    /// A waker for the link of `master`.
+    pub(super) fn link_waker(self: &Arc<Self>, master: usize) -> Waker {
+        Waker::from(Arc::new(LinkWaker { mailbox: self.clone(), bit: 1 << master }))
+    }
+
+    /// The driver begins its turn, and wants `waker` woken once it sleeps.
+    pub(super) fn begin(&self, waker: &Waker) {
+        self.doorbell.begin(waker);
+    }
+
+    /// Every command that was left so far goes into `into`, which is empty.
+    pub(super) fn take_commands(&self, into: &mut Vec<Command>) {
+        std::mem::swap(&mut self.letters().commands, into);
+    }
+
+    /// Every signal that came so far goes into `into`, which is empty.
+    pub(super) fn take_signals(&self, into: &mut Vec<Signal>) {
+        std::mem::swap(&mut self.letters().signals, into);
+    }
+
+    /// The links that were woken since the last call, a bit each.
+    pub(super) fn take_links(&self) -> u32 {
+        self.links.swap(0, Ordering::SeqCst)
+    }
+
+    /// Whether nobody has left anything.
+    pub(super) fn is_empty(&self) -> bool {
+        let letters = self.letters();
+        letters.commands.is_empty() && letters.signals.is_empty()
+    }
+
+    /// Whether there is nothing left to do, so that the driver may sleep.
+    pub(super) fn may_sleep(&self) -> bool {
+        self.doorbell.may_sleep(|| self.links.load(Ordering::SeqCst) == 0 && self.is_empty())
+    }
+
+    /// No code that holds this lock can panic half-way through a change.
+    fn letters(&self) -> MutexGuard<'_, Letters> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.letters().signals.push(signal);
+        self.doorbell.ring();
+    }
+}
+
+impl Sink for Mailbox {
+    fn vote(&self, vote: Vote) {
+        self.signal(Signal::Vote(vote));
+    }
+
+    fn event(&self, master: usize, event: NodeEvent) {
+        self.signal(Signal::Event(master, event));
+    }
+}
+
+struct LinkWaker {
+    mailbox: Arc<Mailbox>,
+    bit: u32,
+}
+
+impl Wake for LinkWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.mailbox.links.fetch_or(self.bit, Ordering::SeqCst);
+        self.mailbox.doorbell.ring();
+    }
+}

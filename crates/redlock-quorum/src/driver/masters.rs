@@ -1,0 +1,230 @@
+//! `Masters`: the connection to each master, and what is known of it.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use redlock_core::{Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Vote, VoteSlot};
+
+use super::mailbox::Mailbox;
+use super::ticket::Ticket;
+use crate::protocol::master_set::MasterSet;
+use crate::protocol::standing::{Standing, Standings};
+use crate::quorum::quorum;
+
+/// All masters of a handle.
+pub(super) struct Masters {
+    nodes: Arc<[Arc<dyn Node>]>,
+    names: Arc<[Arc<str>]>,
+    mailbox: Arc<Mailbox>,
+    links: Vec<Link>,
+    standings: Standings,
+    /// Some lease is held: it may lack a copy on each master that is down.
+    is_holding: bool,
+}
+
+/// The connection to one master.
+struct Link {
+    state: State,
+    /// The node's own input and output, with the waker that says it has something to do.
+    drive: Option<(BoxFuture<'static, ()>, Waker)>,
+    /// An earlier connection may still carry out requests: the server let us not end it.
+    is_unbarred: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// The first connection is being made.
+    Connecting,
+    Up,
+    Down(Cause),
+    /// The connection broke, and another is being made since then.
+    Reviving(Instant, Cause),
+}
+
+/// What an event of a master means for what is held there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Nothing.
+    None,
+    /// It can be reached, and the same process as before answers.
+    Up,
+    /// It can be reached, and another process answers: it may have forgotten every key.
+    Restarted,
+    /// Nobody listens there: the process has ended.
+    Ended,
+}
+
+impl Masters {
+    pub(super) fn new(nodes: Arc<[Arc<dyn Node>]>, mailbox: Arc<Mailbox>) -> Self {
+        let names: Arc<[Arc<str>]> = nodes.iter().map(|node| node.name().into()).collect();
+        let link = || Link { state: State::Connecting, drive: None, is_unbarred: false };
+        Self {
+            links: nodes.iter().map(|_| link()).collect(),
+            standings: Standings::new(nodes.len()),
+            nodes,
+            names,
+            mailbox,
+            is_holding: false,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    pub(super) fn names(&self) -> &Arc<[Arc<str>]> {
+        &self.names
+    }
+
+    /// Opens the links. Their first poll is due at once.
+    pub(super) fn connect(&mut self) {
+        for (master, link) in self.links.iter_mut().enumerate() {
+            link.state = State::Connecting;
+            let events = Events::new(self.mailbox.clone(), master);
+            let waker = self.mailbox.link_waker(master);
+            link.drive = self.nodes[master].clone().drive(events).map(|drive| {
+                waker.wake_by_ref();
+                (drive, waker)
+            });
+        }
+    }
+
+    /// Closes the links. All that is unanswered becomes *unknown*.
+    pub(super) fn disconnect(&mut self) {
+        for link in &mut self.links {
+            link.drive = None;
+        }
+    }
+
+    /// Polls the link of `master`.
+    pub(super) fn drive(&mut self, master: usize) {
+        let Some((drive, waker)) = &mut self.links[master].drive else { return };
+        if drive.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
+            self.links[master].drive = None;
+        }
+    }
+
+    /// Hands the same request to every master of `masters`. Those that do not count are not asked:
+    /// their votes come back, to be counted like the others'.
+    pub(super) fn send(
+        &self,
+        op: &Op,
+        masters: MasterSet,
+        ticket: Ticket,
+        now: Instant,
+    ) -> Vec<Vote> {
+        let packed = ticket.pack();
+        let mut unsent = Vec::new();
+        for master in masters.iter() {
+            match self.obstacle(master) {
+                None => {
+                    let slot = VoteSlot::new(self.mailbox.clone(), master, packed, now);
+                    self.nodes[master].submit(op.clone(), slot);
+                }
+                Some(cause) => unsent.push((master, cause)),
+            }
+        }
+        unsent.into_iter().map(|(master, cause)| unsent_vote(master, packed, now, cause)).collect()
+    }
+
+    /// Why `master` is not asked; none where its node shall answer, be it that it is not connected.
+    fn obstacle(&self, master: usize) -> Option<Cause> {
+        let not_admitted = |why: &'static str| Some(Cause::NotAdmitted(why.into()));
+        match self.standings.of(master) {
+            Standing::Counts => None,
+            Standing::TwinOf(other) => Some(Cause::TwinOf(self.names[other].to_string())),
+            Standing::Replica => not_admitted("it is a replica, give independent masters"),
+            Standing::NotMaster => not_admitted("it is not a master"),
+            Standing::Cluster => not_admitted("it is in cluster mode, give independent masters"),
+        }
+    }
+
+    /// Takes in what happened to the connection of `master`.
+    pub(super) fn event(&mut self, master: usize, event: NodeEvent, now: Instant) -> News {
+        let news = match event {
+            NodeEvent::Up(facts) => self.up(master, &facts),
+            NodeEvent::Down { cause, retries_now } => self.down(master, cause, retries_now, now),
+            // Keys are watched by what waits for them, which nothing does yet.
+            _ => News::None,
+        };
+        self.urge(master);
+        news
+    }
+
+    fn up(&mut self, master: usize, facts: &Facts) -> News {
+        let link = &mut self.links[master];
+        link.state = State::Up;
+        let was_unbarred = std::mem::replace(&mut link.is_unbarred, !facts.is_barred);
+        if !facts.is_barred && !was_unbarred {
+            tracing::warn!(
+                node = %self.names[master],
+                "the server does not allow CLIENT KILL ID: a request of a broken connection may \
+                 be carried out late, and leave a key for up to its whole life"
+            );
+        }
+        if self.standings.up(master, facts) { News::Restarted } else { News::Up }
+    }
+
+    fn down(&mut self, master: usize, cause: Cause, retries_now: bool, now: Instant) -> News {
+        let has_ended = cause == Cause::ConnectionRefused;
+        self.links[master].state =
+            if retries_now { State::Reviving(now, cause) } else { State::Down(cause) };
+        if has_ended { News::Ended } else { News::None }
+    }
+
+    /// Some lease is held from now on, or none is.
+    pub(super) fn set_holding(&mut self, is_holding: bool) {
+        if std::mem::replace(&mut self.is_holding, is_holding) != is_holding {
+            (0..self.len()).for_each(|master| self.urge(master));
+        }
+    }
+
+    fn urge(&self, master: usize) {
+        let is_up = self.links[master].state == State::Up;
+        self.nodes[master].set_urgent(self.is_holding && !is_up);
+    }
+
+    pub(super) fn is_up(&self, master: usize) -> bool {
+        self.links[master].state == State::Up
+    }
+
+    /// Whether a late SET may still arrive over an earlier connection to `master`.
+    pub(super) fn is_unbarred(&self, master: usize) -> bool {
+        self.links[master].is_unbarred
+    }
+
+    /// Whether some master was never reached yet, and still may be.
+    pub(super) fn is_connecting(&self) -> bool {
+        self.links.iter().any(|link| link.state == State::Connecting)
+    }
+
+    /// Whether a quorum of masters is connected.
+    pub(super) fn has_quorum(&self) -> bool {
+        self.up_count() >= quorum(self.len())
+    }
+
+    /// Since when connections that make up a quorum are being made again; none where there is a
+    /// quorum, or where they would not make one.
+    pub(super) fn reviving_since(&self) -> Option<Instant> {
+        let since = self.links.iter().filter_map(|link| match link.state {
+            State::Reviving(since, _) => Some(since),
+            _ => None,
+        });
+        let reviving = since.clone().count();
+        let suffices = self.up_count() + reviving >= quorum(self.len());
+        if self.has_quorum() || !suffices { None } else { since.max() }
+    }
+
+    fn up_count(&self) -> usize {
+        self.links.iter().filter(|link| link.state == State::Up).count()
+    }
+}
+
+fn unsent_vote(master: usize, ticket: u128, now: Instant, cause: Cause) -> Vote {
+    Vote::new(master, ticket, now, Answer::unsent(cause))
+}
+
+/// How long requests wait for connections that broke and are being made again.
+pub(super) const REVIVAL: Duration = Duration::from_millis(50);

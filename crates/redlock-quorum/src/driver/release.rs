@@ -1,0 +1,363 @@
+//! Releases, until every master has acknowledged them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rand::RngExt;
+use redlock_core::{Instant, Op, Vote};
+
+use super::command::{LeaseRelease, ReleaseReply};
+use super::line::Turn;
+use super::ticket::{InspectionId, LockId, Ticket};
+use super::timers::Due;
+use super::{Driver, Lock, Stage};
+use crate::error::{ExtendError, ReleaseError};
+use crate::hold::votes;
+use crate::lost::{Ended, LostReason};
+use crate::protocol::attempt::{Attempt, Origin};
+use crate::protocol::ledger::Ledger;
+use crate::protocol::master_set::MasterSet;
+use crate::protocol::release::{Release, Released, is_denial};
+
+/// Releases that one master may leave unacknowledged. A master that is away for long collects
+/// them; the oldest are forgotten first, because their keys are the likeliest to have expired.
+const UNACKNOWLEDGED_MAX: usize = 10_000;
+/// How many of them are sent to a master at a time.
+const BATCH: usize = 1_000;
+/// How often a master that does not acknowledge is asked again, on average; the pause doubles
+/// while all it answers is errors.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// The pause behind a batch that was acknowledged.
+const NEXT_BATCH: Duration = Duration::from_millis(10);
+/// How often the pause may double.
+const DENIALS_MAX: u32 = 4;
+
+/// The releases that one master was sent and has not acknowledged.
+#[derive(Default)]
+pub(super) struct Unacknowledged {
+    queue: VecDeque<LockId>,
+    is_scheduled: bool,
+    /// Batches in a row to which the master answered errors.
+    denials: u32,
+    is_denying: bool,
+    /// Releases that were forgotten since the last line in the log.
+    forgotten: u64,
+}
+
+impl Unacknowledged {
+    /// The releases themselves stay in the table.
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.is_scheduled = false;
+    }
+}
+
+impl Driver {
+    /// The holder is done.
+    pub(super) fn release(&mut self, id: LockId, reply: Option<ReleaseReply>) {
+        let Some(lock) = self.locks.get_mut(id) else {
+            // No master has anything left to do: that came true before the caller asked again.
+            return answer(reply, Ok(()));
+        };
+        match &mut lock.stage {
+            Stage::Lease(_) => self.release_lease_of(id, reply),
+            // It was asked for before, by a caller whose runtime went away.
+            Stage::Release { release, reply: waiting, .. } => match release.outcome() {
+                None => *waiting = reply,
+                Some(_) => self.answer_release(id, reply),
+            },
+            Stage::Attempt { .. } | Stage::Changing => {}
+        }
+    }
+
+    fn release_lease_of(&mut self, id: LockId, reply: Option<ReleaseReply>) {
+        let now = self.now();
+        let Some(mut tenure) = self.end_lease(id) else { return };
+        let was_lost = matches!(tenure.cell.ended(), Some(Ended::Lost(_)));
+        tenure.cell.end(Ended::Released);
+        tenure.lease.end(LostReason::Released);
+        for (_, waiting) in tenure.extending {
+            let _ = waiting.send(Err(ExtendError::Lost(tenure.cell.lost(LostReason::Released))));
+        }
+        let (life, unanswered) = (tenure.lease.life_max(), tenure.lease.unanswered());
+        let ledger = tenure.lease.into_ledger();
+        self.begin_release(id, ledger, unanswered, life, was_lost, reply, now);
+    }
+
+    /// An attempt that was not won is released where its key may be. What was only to be taken
+    /// over is left to its holder.
+    pub(super) fn release_attempt(&mut self, id: LockId, attempt: Attempt, now: Instant) {
+        if attempt.origin() == Origin::Resumed {
+            self.locks.remove(id);
+            return;
+        }
+        let life = Duration::from_millis(attempt.timing().px);
+        let ledger = attempt.into_ledger();
+        let unanswered = ledger.pending();
+        self.begin_release(id, ledger, unanswered, life, false, None, now);
+    }
+
+    pub(super) fn release_lease(&mut self, lease: LeaseRelease) {
+        let LeaseRelease { resource, key, token, timing, reply } = lease;
+        let masters = self.masters.len();
+        let all = MasterSet::all(masters);
+        let node_timeout = timing.node_timeout;
+        let stage = Stage::Changing;
+        let lock = Lock { resource, key, token, node_timeout, stage, is_open: false };
+        let (id, now) = (self.locks.insert(lock), self.now());
+        let life = Duration::from_millis(timing.px);
+        self.begin_release(id, Ledger::new(masters, all), all, life, false, Some(reply), now);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "each is a fact that the release starts from")]
+    fn begin_release(
+        &mut self,
+        id: LockId,
+        ledger: Ledger,
+        unanswered: MasterSet,
+        life: Duration,
+        was_lost: bool,
+        reply: Option<ReleaseReply>,
+        now: Instant,
+    ) {
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let release = Release::new(ledger, unanswered, life, was_lost, now);
+        lock.stage = Stage::Release { release, reply, explains: None };
+        self.releases += 1;
+        self.line.push(Turn::Release(id));
+    }
+
+    /// Late answers to the attempt go to this inspection.
+    pub(super) fn set_explains(&mut self, id: LockId, inspection: InspectionId) {
+        if let Some(Stage::Release { explains, .. }) =
+            self.locks.get_mut(id).map(|lock| &mut lock.stage)
+        {
+            *explains = Some(inspection);
+        }
+    }
+
+    /// Its turn has come: it goes to every master on which the key may be, behind what was sent
+    /// there before, on the same connection.
+    pub(super) fn send_release(&mut self, id: LockId) {
+        let now = self.now();
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Stage::Release { release, .. } = &mut lock.stage else { return };
+        let masters = release.send();
+        if masters.is_empty() {
+            release.time_out();
+            return self.release_changed(id);
+        }
+        lock.is_open = true;
+        let op = Op::release(lock.key.clone(), lock.token.clone());
+        self.line.open();
+        self.timers.enter(now.saturating_add(lock.node_timeout), Due::Release(id));
+        for vote in self.masters.send(&op, masters, Ticket::Release(id), now) {
+            self.vote(&vote);
+        }
+    }
+
+    /// The answer of a master to a release.
+    pub(super) fn release_vote(&mut self, id: LockId, vote: &Vote, now: Instant) {
+        let master = vote.master;
+        self.unacknowledged[master].is_denying |= is_denial(&vote.answer);
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Stage::Release { release, .. } = &mut lock.stage else { return };
+        let latency = now.saturating_since(vote.sent_at);
+        release.vote(master, &vote.answer, latency, now);
+        if release.has_failed(master) {
+            self.left_unacknowledged(id, master);
+        }
+        self.release_changed(id);
+    }
+
+    /// The node timeout of a release has passed. What is still on its way stays in the table.
+    pub(super) fn release_due(&mut self, id: LockId) {
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Stage::Release { release, .. } = &mut lock.stage else { return };
+        release.time_out();
+        self.release_changed(id);
+    }
+
+    /// Answers the caller once the outcome is known, and lets go of what is over.
+    fn release_changed(&mut self, id: LockId) {
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Stage::Release { release, reply, .. } = &mut lock.stage else { return };
+        if release.outcome().is_none() {
+            return;
+        }
+        let (reply, is_over) = (reply.take(), release.is_over());
+        self.leave_window(id);
+        self.answer_release(id, reply);
+        if is_over {
+            self.remove_release(id);
+        }
+    }
+
+    fn remove_release(&mut self, id: LockId) {
+        self.leave_window(id);
+        if self.locks.remove(id).is_some() {
+            self.releases -= 1;
+        }
+    }
+
+    fn answer_release(&self, id: LockId, reply: Option<ReleaseReply>) {
+        let Some(reply) = reply else { return };
+        let Some(Lock { resource, stage: Stage::Release { release, .. }, .. }) = self.locks.get(id)
+        else {
+            return;
+        };
+        let (resource, votes) = (resource.clone(), votes(self.masters.names(), release.answers()));
+        let outcome = match release.outcome() {
+            Some(Released::Done) => Ok(()),
+            Some(Released::NotOurs) => Err(ReleaseError::NotOurs { resource, votes }),
+            Some(Released::Unconfirmed) | None => {
+                Err(ReleaseError::Unconfirmed { resource, votes })
+            }
+        };
+        answer(Some(reply), outcome);
+    }
+
+    // What masters did not acknowledge.
+
+    fn left_unacknowledged(&mut self, id: LockId, master: usize) {
+        let unacknowledged = &mut self.unacknowledged[master];
+        unacknowledged.queue.push_back(id);
+        if unacknowledged.queue.len() > UNACKNOWLEDGED_MAX
+            && let Some(oldest) = unacknowledged.queue.pop_front()
+        {
+            unacknowledged.forgotten += 1;
+            self.forget_release(oldest, master);
+        }
+        self.ask_again(master);
+    }
+
+    fn forget_release(&mut self, id: LockId, master: usize) {
+        if let Some(Stage::Release { release, .. }) =
+            self.locks.get_mut(id).map(|lock| &mut lock.stage)
+        {
+            release.forget(master);
+            self.release_changed(id);
+        }
+    }
+
+    fn ask_again(&mut self, master: usize) {
+        let unacknowledged = &self.unacknowledged[master];
+        let pause = ASK_AGAIN * (1 << unacknowledged.denials.min(DENIALS_MAX));
+        self.schedule_batch(master, pause);
+    }
+
+    fn schedule_batch(&mut self, master: usize, pause: Duration) {
+        if !std::mem::replace(&mut self.unacknowledged[master].is_scheduled, true) {
+            let pause = pause.mul_f64(self.rng.random_range(0.5..1.5));
+            self.timers.enter(self.now().saturating_add(pause), Due::Unacknowledged(master));
+        }
+    }
+
+    pub(super) fn unacknowledged_due(&mut self, master: usize, now: Instant) {
+        let unacknowledged = &mut self.unacknowledged[master];
+        unacknowledged.is_scheduled = false;
+        let is_denying = std::mem::take(&mut unacknowledged.is_denying);
+        unacknowledged.denials = if is_denying { unacknowledged.denials + 1 } else { 0 };
+        self.report_forgotten(master);
+        self.expire_releases(master, now);
+        if self.masters.is_up(master) {
+            self.send_batch(master, now);
+        }
+        if !self.unacknowledged[master].queue.is_empty() {
+            self.ask_again(master);
+        }
+    }
+
+    fn report_forgotten(&mut self, master: usize) {
+        let forgotten = std::mem::take(&mut self.unacknowledged[master].forgotten);
+        if forgotten > 0 {
+            tracing::warn!(
+                node = %self.masters.names()[master],
+                forgotten,
+                "too many releases are unacknowledged: the oldest are left to the expiry of their \
+                 keys"
+            );
+        }
+    }
+
+    /// Keys that have expired by themselves need no release.
+    fn expire_releases(&mut self, master: usize, now: Instant) {
+        let queue = std::mem::take(&mut self.unacknowledged[master].queue);
+        for id in queue {
+            let Some(Stage::Release { release, .. }) =
+                self.locks.get_mut(id).map(|lock| &mut lock.stage)
+            else {
+                continue;
+            };
+            release.expire(now);
+            if release.has_failed(master) {
+                self.unacknowledged[master].queue.push_back(id);
+            } else {
+                self.release_changed(id);
+            }
+        }
+    }
+
+    /// `master` can be reached: it is asked for all that it has not acknowledged.
+    pub(super) fn reached(&mut self, master: usize, now: Instant) {
+        self.unacknowledged[master].denials = 0;
+        self.send_batch(master, now);
+        if !self.unacknowledged[master].queue.is_empty() {
+            self.schedule_batch(master, NEXT_BATCH);
+        }
+    }
+
+    fn send_batch(&mut self, master: usize, now: Instant) {
+        let queue = &mut self.unacknowledged[master].queue;
+        let batch: Vec<LockId> = queue.drain(..queue.len().min(BATCH)).collect();
+        for id in batch {
+            let Some(lock) = self.locks.get_mut(id) else { continue };
+            let Stage::Release { release, .. } = &mut lock.stage else { continue };
+            if release.send_again(master) {
+                let op = Op::release(lock.key.clone(), lock.token.clone());
+                let masters = MasterSet::from_iter([master]);
+                for vote in self.masters.send(&op, masters, Ticket::Release(id), now) {
+                    self.vote(&vote);
+                }
+            }
+        }
+    }
+
+    /// The process of `master` has ended, and with it all that was on its way there.
+    pub(super) fn process_ended(&mut self, master: usize, now: Instant) {
+        if self.releases == 0 {
+            return;
+        }
+        for lock in self.locks.values_mut() {
+            if let Stage::Release { release, .. } = &mut lock.stage {
+                release.process_ended(master, now);
+            }
+        }
+    }
+
+    /// The releases that the runtime before has left go on.
+    pub(super) fn resume_releases(&mut self, now: Instant) {
+        let ids: Vec<LockId> = self.locks.keys().collect();
+        for id in ids {
+            let lock = &self.locks[id];
+            let Stage::Release { release, .. } = &lock.stage else { continue };
+            let failed: Vec<usize> =
+                (0..self.masters.len()).filter(|master| release.has_failed(*master)).collect();
+            if release.is_waiting() {
+                self.line.push(Turn::Release(id));
+            } else if release.outcome().is_none() {
+                self.timers.enter(now.saturating_add(lock.node_timeout), Due::Release(id));
+            }
+            for master in failed {
+                self.left_unacknowledged(id, master);
+            }
+        }
+    }
+}
+
+/// A caller that has stopped waiting does not need to know.
+fn answer(reply: Option<ReleaseReply>, outcome: Result<(), ReleaseError>) {
+    if let Some(reply) = reply {
+        let _ = reply.send(outcome);
+    }
+}

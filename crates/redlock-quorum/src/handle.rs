@@ -1,0 +1,73 @@
+//! `Handle`: what all clones of a handle, and all its guards, share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use redlock_core::{Clock, InvalidResource, Resource};
+
+use crate::driver::command::Command;
+use crate::driver::life::Slot;
+use crate::error::{AcquireError, Unreleased};
+use crate::inbox::Inbox;
+use crate::settings::{InvalidRequest, Settings};
+
+/// One handle, in the hands of callers and guards.
+pub(crate) struct Handle {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) names: Arc<[Arc<str>]>,
+    pub(crate) inbox: Inbox,
+    is_shut_down: AtomicBool,
+}
+
+/// How long a handle that was dropped goes on releasing, where its runtime lets it.
+const LINGER: Duration = Duration::from_secs(5);
+
+impl Handle {
+    pub(crate) fn new(
+        settings: Settings,
+        clock: Clock,
+        names: Arc<[Arc<str>]>,
+        slot: Arc<Slot>,
+    ) -> Self {
+        let (inbox, is_shut_down) = (Inbox::new(slot), AtomicBool::new(false));
+        Self { settings, clock, names, inbox, is_shut_down }
+    }
+
+    /// The key of a resource.
+    ///
+    /// # Errors
+    /// [`InvalidRequest::Resource`] when the name, or the whole key, cannot be used.
+    pub(crate) fn key(&self, resource: &Resource) -> Result<Arc<[u8]>, InvalidRequest> {
+        resource.check()?;
+        let key = resource.key(&self.settings.prefix);
+        // A prefix and a name may make up together what neither may contain.
+        if Resource::is_reserved(&key) {
+            return Err(InvalidResource::Reserved.into());
+        }
+        Ok(key)
+    }
+
+    /// # Errors
+    /// [`AcquireError::Shutdown`] once the handle was shut down.
+    pub(crate) fn open(&self) -> Result<(), AcquireError> {
+        match self.is_shut_down.load(Ordering::SeqCst) {
+            true => Err(AcquireError::Shutdown),
+            false => Ok(()),
+        }
+    }
+
+    /// Closes the handle, and returns what is left on masters.
+    pub(crate) async fn shut_down(&self, within: Duration) -> Result<(), Unreleased> {
+        self.is_shut_down.store(true, Ordering::SeqCst);
+        self.inbox.close(within).await
+    }
+}
+
+/// The last handle is gone, and every guard: the driver ends when all releases are acknowledged.
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.inbox.post(Command::Close { within: LINGER, reply: None });
+    }
+}

@@ -1,0 +1,273 @@
+//! `HoldCell`: what the holder of a lock and the driver share.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redlock_core::{Clock, Instant, Resource, Token};
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+
+use crate::lost::{Ended, Lost, LostReason};
+use crate::protocol::lease::HeldLease;
+use crate::protocol::ledger::{LastAnswer, Ledger};
+use crate::votes::{NodeVote, Votes};
+
+/// One held lock: its deadline, how it ended, and a wake-up for those that wait for either.
+///
+/// The driver moves the deadline; the holder reads it by its own clock, on any thread, and asks
+/// nothing. The one lock in here is held for a few instructions, and nothing is woken under it.
+pub(crate) struct HoldCell {
+    pub(crate) resource: Resource,
+    pub(crate) token: Token,
+    clock: Clock,
+    names: Arc<[Arc<str>]>,
+    /// The instant, in nanoseconds, at which the holder must have stopped. Zero once the lease is
+    /// over, and nothing leaves zero: no guard is revived.
+    deadline: AtomicU64,
+    /// Every master has answered the attempt, or its time is up.
+    is_settled: AtomicBool,
+    /// Taken off the end of the lease, for work that needs time to stop.
+    pub(crate) stop_margin: Duration,
+    facts: Mutex<Facts>,
+    changed: Arc<Notify>,
+}
+
+/// What the driver has written down for the holder.
+struct Facts {
+    rows: Vec<Row>,
+    /// How long an extension makes the lease last.
+    ttl: Duration,
+    /// Why the lease is lost if its deadline passes.
+    lapse: LostReason,
+    ended: Option<Ended>,
+}
+
+/// One master.
+struct Row {
+    hold_until: Instant,
+    answer: LastAnswer,
+}
+
+impl HoldCell {
+    /// A lease that is valid until `deadline`.
+    pub(crate) fn new(
+        resource: Resource,
+        token: Token,
+        clock: Clock,
+        names: Arc<[Arc<str>]>,
+        lease: &HeldLease,
+        deadline: Instant,
+    ) -> Arc<Self> {
+        let ledger = lease.ledger();
+        let rows = (0..ledger.masters()).map(|master| Row::of(ledger, master)).collect();
+        let ttl = lease.timing().ttl.get();
+        let facts = Facts { rows, ttl, lapse: LostReason::NotExtended, ended: None };
+        Arc::new(Self {
+            resource,
+            token,
+            clock,
+            names,
+            deadline: AtomicU64::new(deadline.as_nanos()),
+            is_settled: AtomicBool::new(ledger.pending().is_empty()),
+            stop_margin: lease.stop_margin(),
+            facts: Mutex::new(facts),
+            changed: Arc::default(),
+        })
+    }
+
+    // What the holder asks.
+
+    /// Whether the lease is valid, by the clock and at this moment. Once this has been answered
+    /// with no it is never answered with yes again.
+    pub(crate) fn is_held(&self) -> bool {
+        self.remaining() > Duration::ZERO
+    }
+
+    /// How long the holder may still count on the lease.
+    pub(crate) fn remaining(&self) -> Duration {
+        loop {
+            let deadline = self.deadline.load(Ordering::Acquire);
+            let left = Instant::from_nanos(deadline).saturating_since(self.clock.now());
+            if deadline == 0 || left > Duration::ZERO {
+                return left;
+            }
+            if self.swap_deadline(deadline, 0) {
+                self.end_lapsed();
+                return Duration::ZERO;
+            }
+        }
+    }
+
+    /// # Errors
+    /// [`Lost`] once the lease is over.
+    pub(crate) fn check(&self) -> Result<(), Lost> {
+        match self.ended() {
+            None => Ok(()),
+            Some(Ended::Lost(lost)) => Err(lost),
+            Some(Ended::Released) => Err(self.lost(LostReason::Released)),
+        }
+    }
+
+    /// How the lease ended; none while it is valid.
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        if self.is_held() {
+            return None;
+        }
+        // Another thread may have found the deadline passed and not have written it down yet.
+        let mut facts = self.facts();
+        let ended = facts.ended.clone();
+        if ended.is_none() {
+            let lost = self.lost_by(&facts, facts.lapse);
+            facts.ended = Some(Ended::Lost(lost));
+        }
+        facts.ended.clone()
+    }
+
+    /// How many masters are known to hold the key.
+    pub(crate) fn copies(&self) -> usize {
+        let now = self.clock.now();
+        self.facts().rows.iter().filter(|row| row.hold_until > now).count()
+    }
+
+    pub(crate) fn votes(&self) -> Votes {
+        self.votes_of(&self.facts())
+    }
+
+    /// The loss for `reason`, with what the masters said last.
+    pub(crate) fn lost(&self, reason: LostReason) -> Lost {
+        self.lost_by(&self.facts(), reason)
+    }
+
+    /// Whether every master has answered the attempt, or its time is up.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
+    }
+
+    /// Resolves at the next change that a waiter must know: an end, an earlier deadline, a driver
+    /// that has stopped, or the last answer to the attempt.
+    pub(crate) fn changed(&self) -> OwnedNotified {
+        self.changed.clone().notified_owned()
+    }
+
+    /// How long an extension makes the lease last.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.facts().ttl
+    }
+
+    // What the driver writes.
+
+    /// What `master` has said and confirmed.
+    pub(crate) fn write(&self, ledger: &Ledger, master: usize) {
+        self.facts().rows[master] = Row::of(ledger, master);
+    }
+
+    /// The same of all masters.
+    pub(crate) fn write_all(&self, ledger: &Ledger) {
+        let mut facts = self.facts();
+        for (master, row) in facts.rows.iter_mut().enumerate() {
+            *row = Row::of(ledger, master);
+        }
+    }
+
+    /// How long an extension makes the lease last, and why it is lost if its deadline passes.
+    pub(crate) fn write_terms(&self, lease: &HeldLease) {
+        let mut facts = self.facts();
+        facts.ttl = lease.timing().ttl.get();
+        facts.lapse = lease.reason();
+    }
+
+    /// Every master has answered the attempt, or its time is up.
+    pub(crate) fn settle(&self) {
+        if !self.is_settled.swap(true, Ordering::AcqRel) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Moves the deadline, unless it has passed: a lease that has lapsed stays lapsed.
+    pub(crate) fn move_deadline(&self, to: Instant, now: Instant) {
+        let mut from = self.deadline.load(Ordering::Acquire);
+        loop {
+            if from == to.as_nanos() || from == 0 || Instant::from_nanos(from) <= now {
+                return;
+            }
+            if self.swap_deadline(from, to.as_nanos()) {
+                break;
+            }
+            from = self.deadline.load(Ordering::Acquire);
+        }
+        // Timers were set for the later one.
+        if to.as_nanos() < from {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Ends the lease. The first end stays.
+    pub(crate) fn end(&self, ended: Ended) {
+        let mut facts = self.facts();
+        facts.ended.get_or_insert(ended);
+        self.deadline.store(0, Ordering::Release);
+        drop(facts);
+        self.changed.notify_waiters();
+    }
+
+    /// Wakes those that wait: nobody drives the handle any more, and one of them may.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    fn end_lapsed(&self) {
+        let mut facts = self.facts();
+        if facts.ended.is_none() {
+            let lost = self.lost_by(&facts, facts.lapse);
+            facts.ended = Some(Ended::Lost(lost));
+        }
+        drop(facts);
+        self.changed.notify_waiters();
+    }
+
+    fn lost_by(&self, facts: &Facts, reason: LostReason) -> Lost {
+        Lost { resource: self.resource.clone(), reason, votes: self.votes_of(facts) }
+    }
+
+    fn votes_of(&self, facts: &Facts) -> Votes {
+        votes(&self.names, facts.rows.iter().map(|row| &row.answer))
+    }
+
+    fn swap_deadline(&self, from: u64, to: u64) -> bool {
+        self.deadline.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// No code that holds this lock can panic half-way through a change.
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Row {
+    fn of(ledger: &Ledger, master: usize) -> Self {
+        Self { hold_until: ledger.hold_until(master), answer: ledger.answer(master).clone() }
+    }
+}
+
+/// What the masters said, under their names.
+pub(crate) fn votes<'a>(
+    names: &[Arc<str>],
+    answers: impl IntoIterator<Item = &'a LastAnswer>,
+) -> Votes {
+    let vote = |(name, answer): (&Arc<str>, &LastAnswer)| {
+        NodeVote::new(name.clone(), answer.verdict.clone(), answer.latency)
+    };
+    Votes::new(names.iter().zip(answers).map(vote).collect())
+}
+
+impl fmt::Debug for HoldCell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HoldCell")
+            .field("resource", &self.resource)
+            .field("token", &self.token)
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
+    }
+}

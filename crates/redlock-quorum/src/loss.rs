@@ -1,0 +1,94 @@
+//! `Loss`: a future that resolves when a lock is over.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::time::sleep;
+
+use crate::driver::life::Slot;
+use crate::hold::HoldCell;
+use crate::lost::Ended;
+
+/// A future that resolves when a lock is over; see [`Guard::lost`](crate::Guard::lost). Dropping
+/// it does nothing.
+#[must_use = "futures do nothing unless polled"]
+pub struct Loss {
+    cell: Arc<HoldCell>,
+    slot: Arc<Slot>,
+    wait: BoxFuture<'static, Ended>,
+}
+
+impl Loss {
+    pub(crate) fn new(cell: Arc<HoldCell>, slot: Arc<Slot>) -> Self {
+        Self { wait: Box::pin(ended(cell.clone(), slot.clone())), cell, slot }
+    }
+}
+
+/// The deadline is looked at first and last: the timer only says when to look.
+async fn ended(cell: Arc<HoldCell>, slot: Arc<Slot>) -> Ended {
+    loop {
+        let changed = cell.changed();
+        if let Some(ended) = cell.ended() {
+            return ended;
+        }
+        let left = cell.remaining();
+        tokio::select! {
+            () = changed => {}
+            () = driven(&slot, left) => {}
+        }
+    }
+}
+
+/// Resolves when every master has answered the attempt, or its time is up.
+pub(crate) async fn settled(cell: Arc<HoldCell>, slot: Arc<Slot>) {
+    loop {
+        let changed = cell.changed();
+        if cell.is_settled() {
+            return;
+        }
+        let left = cell.remaining().max(Duration::from_millis(1));
+        tokio::select! {
+            () = changed => {}
+            () = driven(&slot, left) => {}
+        }
+    }
+}
+
+/// Sleeps for `left` at most, and sees to it that the driver works: it is started where its runtime
+/// is gone, and taken over from a runtime that does not poll it. A driver that is polled has turns
+/// well before half of a lease has passed.
+async fn driven(slot: &Arc<Slot>, left: Duration) {
+    // Where no runtime can drive it, time goes on all the same.
+    let _ = slot.start();
+    if !slot.is_elsewhere() {
+        return sleep(left).await;
+    }
+    let turns = slot.turns();
+    sleep(left / 2).await;
+    let _ = slot.take_over(turns);
+}
+
+impl Future for Loss {
+    type Output = Ended;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+        self.wait.as_mut().poll(cx)
+    }
+}
+
+impl Clone for Loss {
+    fn clone(&self) -> Self {
+        Self::new(self.cell.clone(), self.slot.clone())
+    }
+}
+
+impl fmt::Debug for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loss").field("resource", &self.cell.resource).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,179 @@
+//! `Attempt`: one token, asked of all masters at once, until it is won or lost.
+
+use std::time::Duration;
+
+use redlock_core::{Answer, Instant, Verdict};
+
+use super::lease::HeldLease;
+use super::ledger::{LastAnswer, Ledger};
+use super::master_set::MasterSet;
+use super::tally::{Decision, Tally};
+use crate::quorum::quorum;
+use crate::settings::{HoldOptions, Timing};
+
+/// How the token came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Origin {
+    /// It is fresh: `SET NX` is asked of the masters.
+    Acquired,
+    /// It is another's, or ours from before: an extension is asked of the masters.
+    Resumed,
+}
+
+/// The votes on one token.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Attempt {
+    ledger: Ledger,
+    tally: Tally,
+    origin: Origin,
+    timing: Timing,
+    options: HoldOptions,
+    started: Instant,
+    /// When the vote was decided; the start while it is open.
+    decided: Instant,
+    awaits_copies: bool,
+}
+
+/// What follows from an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing yet.
+    Wait,
+    /// A quorum has granted, and the caller wants more copies: wait a little for them.
+    AwaitCopies,
+    /// The lease is ours.
+    Won,
+    /// It is not.
+    Lost(Defeat),
+}
+
+/// Why an attempt was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Defeat {
+    /// Too few granted.
+    Outvoted,
+    /// Enough granted, too late.
+    TooLate,
+}
+
+impl Attempt {
+    /// The requests go out now, all of them. `now` was read before the first byte could leave.
+    pub(crate) fn new(
+        masters: usize,
+        origin: Origin,
+        timing: Timing,
+        options: HoldOptions,
+        now: Instant,
+    ) -> Self {
+        Self {
+            ledger: Ledger::new(masters, MasterSet::all(masters)),
+            tally: Tally::new(masters),
+            origin,
+            timing,
+            options,
+            started: now,
+            decided: now,
+            awaits_copies: false,
+        }
+    }
+
+    /// The vote of `master`, on a request that was sent no earlier than `sent_at`.
+    pub(crate) fn vote(
+        &mut self,
+        master: usize,
+        answer: &Answer,
+        sent_at: Instant,
+        now: Instant,
+    ) -> Step {
+        self.ledger.write(master, answer, now.saturating_since(sent_at));
+        // A lease that is taken over may have its key where it could not be asked for it.
+        if self.origin == Origin::Acquired {
+            self.ledger.acquired(master, answer);
+        }
+        if answer.verdict == Verdict::Granted {
+            self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
+        }
+        self.tally.count(&answer.verdict);
+        self.judge(now)
+    }
+
+    /// The node timeout has passed: votes that are still out are *unknown*.
+    pub(crate) fn time_out(&mut self, now: Instant) -> Step {
+        self.ledger.time_out(self.ledger.pending());
+        self.tally.close();
+        self.judge(now)
+    }
+
+    /// The grace for more copies is over: what there is must do.
+    pub(crate) fn end_grace(&mut self, now: Instant) -> Step {
+        if self.awaits_copies { self.conclude(now) } else { Step::Wait }
+    }
+
+    fn judge(&mut self, now: Instant) -> Step {
+        if !self.awaits_copies && self.tally.decision() != Decision::Open {
+            self.decided = now;
+        }
+        match self.tally.decision() {
+            Decision::Open => Step::Wait,
+            // The votes on a lease that is taken over say themselves who holds the key: all of
+            // them are waited for, because nothing has to be released meanwhile.
+            Decision::Lost if self.origin == Origin::Resumed && self.tally.pending() > 0 => {
+                Step::Wait
+            }
+            Decision::Lost => Step::Lost(Defeat::Outvoted),
+            Decision::Won if self.has_copies() || self.tally.pending() == 0 => self.conclude(now),
+            Decision::Won if self.awaits_copies => Step::Wait,
+            Decision::Won => {
+                self.awaits_copies = true;
+                Step::AwaitCopies
+            }
+        }
+    }
+
+    fn has_copies(&self) -> bool {
+        self.options.min_copies.is_none_or(|copies| self.tally.granted() >= copies)
+    }
+
+    /// A quorum has granted: the lease is won if anything of it is left.
+    fn conclude(&self, now: Instant) -> Step {
+        let until = self.ledger.valid_until().saturating_sub(self.options.stop_margin);
+        if until > now { Step::Won } else { Step::Lost(Defeat::TooLate) }
+    }
+
+    /// The lease that was won.
+    pub(crate) fn into_lease(self) -> HeldLease {
+        HeldLease::new(self.ledger, self.timing, self.options, self.started)
+    }
+
+    pub(crate) fn into_ledger(self) -> Ledger {
+        self.ledger
+    }
+
+    pub(crate) fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// How long the votes took. A process that was stopped in the middle of them has not measured
+    /// its network: no more than the node timeout counts.
+    pub(crate) fn fan_out(&self) -> Duration {
+        self.decided.saturating_since(self.started).min(self.timing.node_timeout)
+    }
+
+    /// Whether a quorum of masters has answered, so that the request need not wait for the others.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.tally.counted() >= quorum(self.ledger.masters())
+    }
+
+    /// Whether a lost vote is certain to have been lost to masters that did not answer.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.tally.is_unanswered() && self.ledger.pending().is_empty()
+    }
+
+    pub(crate) fn answers(&self) -> &[LastAnswer] {
+        self.ledger.answers()
+    }
+}

@@ -1,0 +1,132 @@
+//! `Inspection`: what each master says about a key, asked once of all of them.
+
+use std::time::Duration;
+
+use redlock_core::{Answer, Verdict};
+
+use super::ledger::LastAnswer;
+use crate::quorum::quorum;
+
+/// The answers to one question to all masters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Inspection {
+    answers: Vec<LastAnswer>,
+    /// What the masters said to the attempt whose loss is to be explained; empty where none is.
+    attempt: Vec<LastAnswer>,
+    is_over: bool,
+}
+
+impl Inspection {
+    /// A question of its own.
+    pub(crate) fn new(masters: usize) -> Self {
+        Self::behind(masters, Vec::new())
+    }
+
+    /// A question behind an attempt that was lost: who holds what it did not get?
+    pub(crate) fn behind(masters: usize, attempt: Vec<LastAnswer>) -> Self {
+        Self { answers: vec![LastAnswer::PENDING; masters], attempt, is_over: false }
+    }
+
+    /// The answer of `master`. Says whether the inspection is over with it.
+    pub(crate) fn vote(&mut self, master: usize, answer: &Answer, latency: Duration) -> bool {
+        if self.is_over {
+            return false;
+        }
+        // Also of a master that is known to be away: in time is what counts here.
+        let verdict = answer.verdict.clone();
+        self.answers[master] = LastAnswer { verdict, latency: Some(latency) };
+        self.is_over = !self.answers.iter().any(LastAnswer::is_pending);
+        self.is_over
+    }
+
+    /// The late answer of `master` to the attempt.
+    pub(crate) fn attempt_vote(&mut self, master: usize, answer: &Answer, latency: Duration) {
+        if let Some(known) = self.attempt.get_mut(master) {
+            *known = LastAnswer::new(answer, latency);
+        }
+    }
+
+    /// The node timeout has passed: what there is must do.
+    pub(crate) fn time_out(&mut self) {
+        self.answers.iter_mut().chain(&mut self.attempt).for_each(LastAnswer::time_out);
+        self.is_over = true;
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether a quorum of masters has answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        let answered = self.answers.iter().filter(|answer| !answer.is_pending()).count();
+        answered >= quorum(self.answers.len())
+    }
+
+    /// What the masters said.
+    pub(crate) fn into_answers(self) -> Vec<LastAnswer> {
+        self.answers
+    }
+
+    /// Why the attempt was lost: its own votes, and who holds the key on masters that refused it.
+    pub(crate) fn into_explanation(self) -> Vec<LastAnswer> {
+        let explain = |(vote, now): (LastAnswer, LastAnswer)| match (&vote.verdict, now.verdict) {
+            (Verdict::Held { .. }, held @ Verdict::Held { .. }) => {
+                LastAnswer { verdict: held, ..vote }
+            }
+            _ => vote,
+        };
+        self.attempt.into_iter().zip(self.answers).map(explain).collect()
+    }
+}
+
+/// Whether a quorum of masters has answered clearly, so that a lost vote was lost to other holders.
+pub(crate) fn is_contended(answers: &[LastAnswer]) -> bool {
+    let clear = answers.iter().filter(|answer| answer.verdict.is_clear()).count();
+    clear >= quorum(answers.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::Cause;
+
+    use super::*;
+
+    fn held(token: &str) -> Answer {
+        Answer::held(Some(token.as_bytes()), None)
+    }
+
+    #[test]
+    fn a_refusal_is_explained_by_its_holder_and_a_silence_by_nothing() {
+        let silent = LastAnswer::unknown(Cause::TimedOut);
+        let refused = LastAnswer { verdict: Verdict::HELD, latency: None };
+        let granted = LastAnswer { verdict: Verdict::Granted, latency: None };
+        let mut inspection = Inspection::behind(3, vec![refused, silent.clone(), granted.clone()]);
+        for master in 0..3 {
+            let is_over = inspection.vote(master, &held("a"), Duration::ZERO);
+            assert_eq!(is_over, master == 2);
+        }
+        let votes = inspection.into_explanation();
+        assert_eq!(votes[0].verdict, held("a").verdict);
+        assert_eq!(votes[1..], [silent, granted]);
+    }
+
+    #[test]
+    fn after_its_time_is_up_nothing_changes_it() {
+        let mut inspection = Inspection::new(2);
+        inspection.vote(0, &Answer::new(Verdict::Free), Duration::ZERO);
+        assert!(!inspection.is_answered());
+        inspection.time_out();
+        assert!(!inspection.vote(1, &held("a"), Duration::ZERO));
+        let answers = inspection.into_answers();
+        assert_eq!(answers[0].verdict, Verdict::Free);
+        assert_eq!(answers[1].verdict, Verdict::Unknown(Cause::TimedOut));
+    }
+
+    #[test]
+    fn held_takes_a_quorum_of_clear_answers() {
+        let clear = LastAnswer { verdict: Verdict::HELD, latency: None };
+        let silent = LastAnswer::unknown(Cause::TimedOut);
+        assert!(is_contended(&[clear.clone(), clear.clone(), silent.clone()]));
+        assert!(!is_contended(&[clear, silent.clone(), silent]));
+    }
+}

@@ -1,0 +1,176 @@
+//! `Ledger`: what is known of one token on each master.
+
+use std::time::Duration;
+
+use redlock_core::{Answer, Cause, Instant, Verdict};
+
+use super::master_set::MasterSet;
+use super::validity::HoldUntil;
+
+/// For each master: until when it is known to hold our key, whether our key may be there, and
+/// what it said last. It goes with the token from the attempt to the lease to the release.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ledger {
+    holds: HoldUntil,
+    may_hold: MasterSet,
+    answers: Vec<LastAnswer>,
+}
+
+/// What one master said last.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LastAnswer {
+    pub(crate) verdict: Verdict,
+    /// How long the answer took; none where the master itself has not answered.
+    pub(crate) latency: Option<Duration>,
+}
+
+impl LastAnswer {
+    pub(crate) const PENDING: Self = Self { verdict: Verdict::Pending, latency: None };
+
+    pub(crate) fn new(answer: &Answer, latency: Duration) -> Self {
+        let latency = answer.is_reply().then_some(latency);
+        Self { verdict: answer.verdict.clone(), latency }
+    }
+
+    pub(crate) fn unknown(cause: Cause) -> Self {
+        Self { verdict: Verdict::Unknown(cause), latency: None }
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.verdict == Verdict::Pending
+    }
+
+    /// The time for an answer is over.
+    pub(crate) fn time_out(&mut self) {
+        if self.is_pending() {
+            *self = Self::unknown(Cause::TimedOut);
+        }
+    }
+}
+
+impl Ledger {
+    /// A token that every master of `may_hold` may come to hold.
+    pub(crate) fn new(masters: usize, may_hold: MasterSet) -> Self {
+        let answers = vec![LastAnswer::PENDING; masters];
+        Self { holds: HoldUntil::new(masters), may_hold, answers }
+    }
+
+    pub(crate) fn masters(&self) -> usize {
+        self.answers.len()
+    }
+
+    /// A request that may set the key goes to `master` now.
+    pub(crate) fn expose(&mut self, master: usize) {
+        self.may_hold.insert(master);
+    }
+
+    /// The masters on which our key may be: these must be asked to release it.
+    pub(crate) fn may_hold(&self) -> MasterSet {
+        self.may_hold
+    }
+
+    /// Writes down what `master` has answered.
+    pub(crate) fn write(&mut self, master: usize, answer: &Answer, latency: Duration) {
+        self.answers[master] = LastAnswer::new(answer, latency);
+    }
+
+    /// The answer to the `SET NX` of a token that was never used before. Only a grant and an
+    /// unknown outcome leave a key that may be ours: a refusal proves that ours is not there, and
+    /// after an error reply nothing was set.
+    pub(crate) fn acquired(&mut self, master: usize, answer: &Answer) {
+        let is_absent = match &answer.verdict {
+            Verdict::Granted => false,
+            Verdict::Unknown(cause) => !answer.sent || cause.is_error_reply(),
+            refusal => refusal.is_refusal(),
+        };
+        if is_absent {
+            self.may_hold.remove(master);
+        }
+    }
+
+    /// The answer to an extension. A master that holds no key of ours has none to release.
+    pub(crate) fn extended(&mut self, master: usize, answer: &Answer) {
+        if answer.verdict.is_refusal() {
+            self.may_hold.remove(master);
+        }
+    }
+
+    /// `master` has confirmed that it holds the key, by a request sent no earlier than `sent_at`.
+    pub(crate) fn confirm(&mut self, master: usize, sent_at: Instant, validity: Duration) {
+        self.holds.confirm(master, sent_at, validity);
+    }
+
+    /// There is evidence that `master` does not hold the key any more.
+    pub(crate) fn disown(&mut self, master: usize) {
+        self.holds.clear(master);
+    }
+
+    /// The time of `masters` to answer is over. What they confirmed before counts as before.
+    pub(crate) fn time_out(&mut self, masters: MasterSet) {
+        for master in masters.iter() {
+            self.answers[master] = LastAnswer::unknown(Cause::TimedOut);
+        }
+    }
+
+    /// The masters whose first answer has not come.
+    pub(crate) fn pending(&self) -> MasterSet {
+        (0..self.masters()).filter(|master| self.answers[*master].is_pending()).collect()
+    }
+
+    /// The masters that said yes or no, or that they cannot.
+    pub(crate) fn replied(&self) -> MasterSet {
+        let replied = |master: &usize| match &self.answers[*master].verdict {
+            Verdict::Unknown(cause) => cause.is_error_reply(),
+            verdict => verdict.is_clear(),
+        };
+        (0..self.masters()).filter(replied).collect()
+    }
+
+    pub(crate) fn valid_until(&self) -> Instant {
+        self.holds.valid_until()
+    }
+
+    pub(crate) fn hold_until(&self, master: usize) -> Instant {
+        self.holds.of(master)
+    }
+
+    pub(crate) fn answer(&self, master: usize) -> &LastAnswer {
+        &self.answers[master]
+    }
+
+    pub(crate) fn answers(&self) -> &[LastAnswer] {
+        &self.answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_grant_or_an_unknown_outcome_leaves_a_key_that_may_be_ours() {
+        let answers = [
+            (Answer::granted(), true),
+            (Answer::unknown(Cause::TimedOut), true),
+            (Answer::unknown(Cause::ConnectionClosed), true),
+            (Answer::held(None, None), false),
+            (Answer::unknown(Cause::ErrorReply("BUSY".into())), false),
+            (Answer::unknown(Cause::Demoted("READONLY".into())), false),
+            (Answer::unsent(Cause::ConnectionRefused), false),
+        ];
+        for (answer, may_hold) in answers {
+            let mut ledger = Ledger::new(1, MasterSet::all(1));
+            ledger.acquired(0, &answer);
+            assert_eq!(ledger.may_hold().contains(0), may_hold, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn a_master_that_denied_the_key_and_got_it_again_is_asked_to_release_it() {
+        let mut ledger = Ledger::new(1, MasterSet::all(1));
+        ledger.extended(0, &Answer::new(Verdict::NotOurs));
+        assert!(ledger.may_hold().is_empty());
+        ledger.expose(0);
+        assert!(ledger.may_hold().contains(0));
+    }
+}

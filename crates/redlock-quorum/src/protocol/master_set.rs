@@ -1,0 +1,78 @@
+//! `MasterSet`: some of the masters.
+
+use crate::quorum::MASTERS_MAX;
+
+/// A set of masters, by their places in the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct MasterSet(u16);
+
+// Every place in the list is a bit.
+const _: () = assert!(MASTERS_MAX <= 16);
+
+impl MasterSet {
+    pub(crate) const EMPTY: Self = Self(0);
+
+    /// The first `masters` masters.
+    pub(crate) fn all(masters: usize) -> Self {
+        (0..masters).collect()
+    }
+
+    pub(crate) fn contains(self, master: usize) -> bool {
+        self.0 & 1 << master != 0
+    }
+
+    pub(crate) fn insert(&mut self, master: usize) {
+        self.0 |= 1 << master;
+    }
+
+    pub(crate) fn remove(&mut self, master: usize) {
+        self.0 &= !(1 << master);
+    }
+
+    /// Those that are not in `other`.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    pub(crate) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MASTERS_MAX).filter(move |master| self.contains(*master))
+    }
+}
+
+impl FromIterator<usize> for MasterSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(masters: I) -> Self {
+        let mut set = Self::EMPTY;
+        masters.into_iter().for_each(|master| set.insert(master));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_what_was_put_in() {
+        let mut set = MasterSet::all(5);
+        set.remove(1);
+        set.remove(4);
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 2, 3]);
+        assert_eq!((set.len(), set.contains(1), set.contains(2)), (3, false, true));
+        assert_eq!(MasterSet::all(5).without(set).iter().collect::<Vec<_>>(), [1, 4]);
+        assert_eq!(set.union(MasterSet::all(2)).len(), 4);
+        assert_eq!(MasterSet::all(MASTERS_MAX).len(), MASTERS_MAX);
+        assert!(MasterSet::EMPTY.is_empty());
+    }
+}

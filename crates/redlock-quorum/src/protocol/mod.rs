@@ -1,0 +1,22 @@
+//! The protocol as pure machines: events and the present instant come in, one step comes out.
+//!
+//! Nothing here waits, sends, locks, reads a clock or draws a random number; `tests/imports.rs`
+//! holds that. All machines are `Clone + Eq + Hash` over small values, so that every order of
+//! events can be enumerated. In reading order:
+//!
+//! * `tally` (is the vote decided?), `validity` (until when do we hold?), `retry` (when again?);
+//! * `ledger`: what is known of one token on each master;
+//! * one machine for each stage of a token: `attempt`, then `lease`, then `release`;
+//! * `inspection`: what each master says about a key;
+//! * `standing`: which masters count.
+
+pub(crate) mod attempt;
+pub(crate) mod inspection;
+pub(crate) mod lease;
+pub(crate) mod ledger;
+pub(crate) mod master_set;
+pub(crate) mod release;
+pub(crate) mod retry;
+pub(crate) mod standing;
+pub(crate) mod tally;
+pub(crate) mod validity;

@@ -1,0 +1,243 @@
+//! `Release`: a token that is given back, until every master that may hold it has acknowledged.
+
+use std::time::Duration;
+
+use redlock_core::{Answer, Cause, Instant, Verdict};
+
+use super::ledger::{LastAnswer, Ledger};
+use super::master_set::MasterSet;
+use crate::quorum::quorum;
+
+/// The release of one token: what each master still has to do with it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Release {
+    copies: Vec<Copy>,
+    answers: Vec<LastAnswer>,
+    /// How long a key may live from when a master was last asked to set or extend it.
+    life: Duration,
+    /// It is known from before that a quorum does not hold the key any more.
+    was_lost: bool,
+    /// Acknowledgements, and how many of them had to delete a key.
+    acknowledged: usize,
+    deleted: usize,
+    /// How many acknowledgements make the resource free for others.
+    needed: usize,
+    outcome: Option<Released>,
+}
+
+/// What a master has to do with the key, and when that key has expired there by itself; none
+/// while the master may still have a request of ours in its buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Copy {
+    /// Our key is not there.
+    Gone,
+    /// It may be there, and the request to delete it waits for its turn.
+    Waiting(Option<Instant>),
+    /// The request is on its way.
+    Sent(Option<Instant>),
+    /// The master did not acknowledge it.
+    Failed(Option<Instant>),
+}
+
+/// How a release went, for the caller that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Released {
+    /// A quorum held the key, and is free of it.
+    Done,
+    /// A quorum did not hold the key any more.
+    NotOurs,
+    /// Too few masters have acknowledged.
+    Unconfirmed,
+}
+
+impl Release {
+    /// The release of the token of `ledger`. Masters that have not answered some request for it,
+    /// `unanswered`, may carry that out at any time, and the key lives for `life` from then.
+    pub(crate) fn new(
+        ledger: Ledger,
+        unanswered: MasterSet,
+        life: Duration,
+        was_lost: bool,
+        now: Instant,
+    ) -> Self {
+        let masters = ledger.masters();
+        let may_hold = ledger.may_hold();
+        let settled = ledger.replied().without(unanswered);
+        let expires = now.saturating_add(life);
+        let copy = |master| match may_hold.contains(master) {
+            false => Copy::Gone,
+            true => Copy::Waiting(settled.contains(master).then_some(expires)),
+        };
+        let answer = |master| match may_hold.contains(master) {
+            false => LastAnswer { verdict: Verdict::NotOurs, latency: None },
+            true => LastAnswer::PENDING,
+        };
+        Self {
+            copies: (0..masters).map(copy).collect(),
+            answers: (0..masters).map(answer).collect(),
+            life,
+            was_lost,
+            acknowledged: 0,
+            deleted: 0,
+            needed: quorum(masters).min(may_hold.len()),
+            outcome: None,
+        }
+    }
+
+    /// Whether some masters have not been asked at all.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.copies.iter().any(|copy| matches!(copy, Copy::Waiting(_)))
+    }
+
+    /// The requests go out now, to the masters that are returned.
+    pub(crate) fn send(&mut self) -> MasterSet {
+        let mut masters = MasterSet::EMPTY;
+        for (master, copy) in self.copies.iter_mut().enumerate() {
+            if let Copy::Waiting(expires) = *copy {
+                *copy = Copy::Sent(expires);
+                masters.insert(master);
+            }
+        }
+        masters
+    }
+
+    /// `master` is asked once more. Says no when there is nothing to ask it for.
+    pub(crate) fn send_again(&mut self, master: usize) -> bool {
+        let copy = &mut self.copies[master];
+        if let Copy::Failed(expires) = *copy {
+            *copy = Copy::Sent(expires);
+            return true;
+        }
+        false
+    }
+
+    /// The answer of `master`.
+    pub(crate) fn vote(
+        &mut self,
+        master: usize,
+        answer: &Answer,
+        latency: Duration,
+        now: Instant,
+    ) -> Option<Released> {
+        self.answers[master] = LastAnswer::new(answer, latency);
+        if let Copy::Sent(expires) = self.copies[master] {
+            let is_gone = match &answer.verdict {
+                Verdict::Granted | Verdict::NotOurs | Verdict::Held { .. } => true,
+                // A master that answers has carried out all that came before: what it was given
+                // then expires within one life from here, if it lets us release nothing.
+                Verdict::Unknown(cause) if cause.is_error_reply() => {
+                    let expires = expires.unwrap_or_else(|| now.saturating_add(self.life));
+                    self.copies[master] = Copy::Failed(Some(expires));
+                    now > expires
+                }
+                _ => {
+                    self.copies[master] = Copy::Failed(expires);
+                    false
+                }
+            };
+            if is_gone {
+                self.copies[master] = Copy::Gone;
+                self.acknowledged += 1;
+                self.deleted += usize::from(answer.verdict == Verdict::Granted);
+            }
+        }
+        self.conclude()
+    }
+
+    /// The node timeout has passed: the caller that waits gets an answer now.
+    pub(crate) fn time_out(&mut self) -> Option<Released> {
+        self.answers.iter_mut().for_each(LastAnswer::time_out);
+        self.conclude()
+    }
+
+    /// The server process of `master` is gone, and with it all that was on its way there: a key
+    /// that it wrote down expires within one life from here.
+    pub(crate) fn process_ended(&mut self, master: usize, now: Instant) {
+        let at = now.saturating_add(self.life);
+        match &mut self.copies[master] {
+            Copy::Waiting(expires) | Copy::Sent(expires) | Copy::Failed(expires) => {
+                expires.get_or_insert(at);
+            }
+            Copy::Gone => {}
+        }
+    }
+
+    /// Keys that have expired by themselves need no release any more.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        for copy in &mut self.copies {
+            if matches!(copy, Copy::Failed(Some(expires)) if *expires < now) {
+                *copy = Copy::Gone;
+            }
+        }
+    }
+
+    /// `master` will not be asked any more: its key is left to expire.
+    pub(crate) fn forget(&mut self, master: usize) {
+        self.copies[master] = Copy::Gone;
+    }
+
+    /// At once where a quorum had our key and is free of it; otherwise when every master has
+    /// answered, because a caller that gets no wants to know who said what.
+    fn conclude(&mut self) -> Option<Released> {
+        let is_open = self.answers.iter().any(LastAnswer::is_pending);
+        let is_sure = self.deleted >= self.needed && !self.was_lost;
+        if self.outcome.is_some() || is_open && !is_sure {
+            return None;
+        }
+        let absent = self.acknowledged - self.deleted;
+        self.outcome = Some(if self.acknowledged < self.needed {
+            Released::Unconfirmed
+        } else if self.was_lost || absent >= self.needed {
+            Released::NotOurs
+        } else {
+            Released::Done
+        });
+        self.outcome
+    }
+
+    /// How it went, once that is known.
+    pub(crate) fn outcome(&self) -> Option<Released> {
+        self.outcome
+    }
+
+    /// Whether no master has anything left to do.
+    pub(crate) fn is_over(&self) -> bool {
+        self.outcome.is_some() && self.copies.iter().all(|copy| *copy == Copy::Gone)
+    }
+
+    /// The masters that may still hold the key.
+    pub(crate) fn unacknowledged(&self) -> MasterSet {
+        let copies = self.copies.iter().enumerate();
+        copies.filter(|(_, copy)| **copy != Copy::Gone).map(|(master, _)| master).collect()
+    }
+
+    /// Whether `master` was asked, did not acknowledge, and can be asked again.
+    pub(crate) fn has_failed(&self, master: usize) -> bool {
+        matches!(self.copies[master], Copy::Failed(_))
+    }
+
+    /// How long the key may still live on `master`; none for its whole life, counted from when
+    /// the master runs again.
+    pub(crate) fn left(&self, master: usize, now: Instant) -> Option<Duration> {
+        match self.copies[master] {
+            Copy::Waiting(expires) | Copy::Sent(expires) | Copy::Failed(expires) => {
+                expires.map(|expires| expires.saturating_since(now))
+            }
+            Copy::Gone => Some(Duration::ZERO),
+        }
+    }
+
+    /// The whole life of the key.
+    pub(crate) fn life(&self) -> Duration {
+        self.life
+    }
+
+    pub(crate) fn answers(&self) -> &[LastAnswer] {
+        &self.answers
+    }
+}
+
+/// Whether a master that answers so has refused to do what it was asked, and will again.
+pub(crate) fn is_denial(answer: &Answer) -> bool {
+    matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(_) | Cause::Demoted(_)))
+}

@@ -1,0 +1,69 @@
+//! The keys on real masters, as an outsider sees them. These functions block their thread.
+
+use redis::FromRedisValue;
+use tokio::time::{Instant, sleep};
+
+use super::{PATIENCE, ms};
+use crate::RedisServer;
+
+/// The keys on a master, without those that the library keeps for itself.
+///
+/// # Panics
+/// When the master does not answer; so do all functions of this file.
+pub fn keys(server: &RedisServer) -> Vec<String> {
+    let all: Vec<String> = text(server, &["KEYS", "*"]);
+    all.into_iter().filter(|key| !key.contains("redlock-quorum:")).collect()
+}
+
+/// The master's answer to a command, as what the test wants it to be.
+pub fn text<T: FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
+    redis::from_redis_value(server.command(words).unwrap()).unwrap()
+}
+
+/// The value of a key, as text.
+pub fn value(server: &RedisServer, key: &str) -> Option<String> {
+    text(server, &["GET", key])
+}
+
+/// Sets a key for `px` milliseconds, over any holder: what a stranger's `SET` does.
+pub fn put(server: &RedisServer, key: &str, value: &str, px: u64) {
+    server.command(&["SET", key, value, "PX", &px.to_string()]).unwrap();
+}
+
+/// How many milliseconds a key still lives; negative when there is none or it never expires.
+pub fn pttl(server: &RedisServer, key: &str) -> i64 {
+    text(server, &["PTTL", key])
+}
+
+/// How often a master has carried out a command since it was started.
+pub fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats: String = text(server, &["INFO", "commandstats"]);
+    let head = format!("cmdstat_{command}:calls=");
+    let calls = stats.lines().find_map(|line| line.strip_prefix(&head)?.split(',').next());
+    calls.map_or(0, |calls| calls.parse().unwrap())
+}
+
+/// On how many of the masters that answer there is a key.
+pub fn copies(servers: &[RedisServer], key: &str) -> usize {
+    servers.iter().filter(can_be_asked).filter(|server| value(server, key).is_some()).count()
+}
+
+/// Waits until no key is left on any of the masters that answer.
+///
+/// # Panics
+/// When some are left after [`PATIENCE`].
+pub async fn no_key_is_left(servers: &[RedisServer]) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left: Vec<_> = servers.iter().filter(can_be_asked).map(keys).collect();
+        if left.iter().all(Vec::is_empty) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "keys are left: {left:?}");
+        sleep(ms(10)).await;
+    }
+}
+
+fn can_be_asked(server: &&RedisServer) -> bool {
+    server.is_running() && !server.is_paused()
+}

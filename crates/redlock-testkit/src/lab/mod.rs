@@ -1,0 +1,18 @@
+//! Helpers that tests share: waiting with a deadline, a look at the keys behind the library's back,
+//! servers that stand still for a while, and servers that follow a script.
+//!
+//! They are for tests only: where something is not as a test expects, they panic.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
+
+mod keys;
+mod pause;
+mod processes;
+mod scripted;
+mod wait;
+
+pub use keys::{calls, copies, keys, no_key_is_left, pttl, put, text, value};
+pub use pause::Paused;
+pub use processes::{is_alive, is_stopped};
+pub use scripted::{KNOWS_NONE, NO_RESP3, NO_TRACKING, Peer, ScriptedServer, bulk};
+pub use wait::{PATIENCE, eventually, in_time, ms, never, poll, secs};

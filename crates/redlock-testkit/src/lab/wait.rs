@@ -1,0 +1,74 @@
+//! Waiting, always with a deadline.
+
+use std::future::Future;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::time::{sleep, timeout};
+
+/// How long a test waits for what must come: longer than anything takes on a busy machine, so a
+/// test that has waited for so long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a test waits for what must not come.
+const NEVER: Duration = Duration::from_millis(300);
+const INTERVAL: Duration = Duration::from_millis(2);
+
+/// So many milliseconds.
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// So many seconds.
+pub const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// Waits for what must come.
+///
+/// # Panics
+/// When it does not come within [`PATIENCE`].
+pub async fn in_time<F: Future>(future: F) -> F::Output {
+    let ended = timeout(PATIENCE, future).await;
+    ended.unwrap_or_else(|_| panic!("it does not come within {PATIENCE:?}"))
+}
+
+/// Waits until something is so.
+///
+/// # Panics
+/// With `what`, when it is not so within [`PATIENCE`].
+pub async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(tokio::time::Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Makes sure that something does not become so. That can only be waited for, here 300 ms.
+///
+/// # Panics
+/// With `what`, when it becomes so.
+pub async fn never(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = tokio::time::Instant::now() + NEVER;
+    while tokio::time::Instant::now() < end {
+        assert!(!is_so(), "{what}");
+        sleep(INTERVAL).await;
+    }
+}
+
+/// Looks again and again until there is something to see. It blocks its thread: for tests outside
+/// of a runtime.
+///
+/// # Panics
+/// With `what`, when there is nothing to see within [`PATIENCE`].
+pub fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(INTERVAL);
+    }
+}

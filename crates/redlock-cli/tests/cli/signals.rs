@@ -1,9 +1,24 @@
 //! Signals that `redlock` gets, and its own death.
 
+use std::process::{Command, Stdio};
+
 use redlock_testkit::RedisServers;
 use rustix::process::Signal;
 
-use crate::support::{Running, ask, copies, is_alive, poll, redlock};
+use crate::support::{Running, ask, copies, is_alive, poll, redlock, undisturbed};
+
+/// The same command, executed by another in its own place.
+fn started_by(words: &[&str], command: &Command) -> Command {
+    let mut outer = undisturbed(words[0]);
+    outer.args(&words[1..]).args(command.get_args().skip(1));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}
 
 #[test]
 fn signals_are_passed_on_to_the_command() {
@@ -41,10 +56,10 @@ fn signals_reach_what_the_command_has_started() {
 #[test]
 fn a_signal_that_was_ignored_before_stays_ignored() {
     let servers = RedisServers::start(1).unwrap();
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", "trap '' HUP; exec \"$@\"", "_", env!("CARGO_BIN_EXE_redlock")]);
-    command.args(["run", "k", "--", "sh", "-c", "grep SigIgn /proc/self/status; read x; echo on"]);
-    command.env("REDLOCK_NODES", servers.urls().join(",")).stdin(std::process::Stdio::piped());
+    let script = "grep SigIgn /proc/self/status; read x; echo on";
+    let run = redlock(&servers, ["run", "k", "--", "sh", "-c", script]);
+    let mut command = started_by(&["env", "--ignore-signal=HUP"], &run);
+    command.stdin(Stdio::piped());
     let mut run = Running::start(command);
     let mut lines = run.lines();
     let mask = lines.next();

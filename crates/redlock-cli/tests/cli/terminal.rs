@@ -11,7 +11,7 @@ use redlock_testkit::RedisServers;
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::{copies, poll, redlock};
+use crate::support::{copies, poll, redlock, undisturbed};
 
 /// A command on a terminal of its own, and what a person would see there.
 struct Terminal {
@@ -29,7 +29,7 @@ impl Terminal {
         let name = ptsname(&keyboard, Vec::new()).unwrap();
         let tty = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
         let side = || Stdio::from(tty.try_clone().unwrap());
-        let mut session = Command::new("setsid");
+        let mut session = undisturbed("setsid");
         session.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {

@@ -1,13 +1,14 @@
 //! The `redlock` command.
 //!
 //! In reading order: `args` (what may be asked), `command` (one file for each command), `session`
-//! (the handle on the masters), `supervise`, `child`, `launcher`, `terminal` and `signals` (what
-//! `run` is made of), `output` and `exit` (what is answered).
+//! (the handle on the masters), `supervise`, `child`, `launcher`, `watchdog`, `environment`,
+//! `terminal` and `signals` (what `run` is made of), `output` and `exit` (what is answered).
 
 mod args;
 mod child;
 mod command;
 mod duration;
+mod environment;
 mod exit;
 mod help;
 mod launcher;
@@ -17,6 +18,7 @@ mod signals;
 mod supervise;
 mod terminal;
 mod usage;
+mod watchdog;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -32,6 +34,9 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     if launcher::is_meant(&words) {
         return launcher::launch(&words);
+    }
+    if watchdog::is_meant(&words) {
+        return watchdog::watch();
     }
     match usage::parse(&words) {
         Ok(cli) => report(execute(cli)),

@@ -11,6 +11,7 @@ use redlock_quorum::{Guard, Lease, NodeVote, Owed, Redlock, Resource, Said, Tls,
 
 use crate::args::Global;
 use crate::duration::Wait;
+use crate::environment;
 use crate::exit::Failure;
 use crate::output;
 use crate::signals::Signals;
@@ -144,6 +145,11 @@ fn nodes(global: &Global) -> Result<Vec<String>, Failure> {
     } else if let Some(file) = set("REDLOCK_NODES_FILE") {
         let text = read(Path::new(&file)).map_err(Failure::usage)?;
         urls(&String::from_utf8_lossy(&text))
+    } else if environment::is_of_a_command() {
+        return Err(Failure::usage(anyhow!(
+            "no masters were named: `redlock run` removes REDLOCK_NODES and REDLOCK_NODES_FILE \
+             from the environment of its command; give `redlock run --pass-nodes` to keep them"
+        )));
     } else {
         return Err(Failure::usage(anyhow!(
             "no masters were named: give --node URL for each, set REDLOCK_NODES or \

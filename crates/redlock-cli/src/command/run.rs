@@ -1,6 +1,7 @@
 //! `redlock run`: a command under a lock.
 
-use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -9,11 +10,12 @@ use rustix::process::Signal;
 
 use crate::args::{Global, Run};
 use crate::child::Child;
-use crate::exit::{CANNOT_RUN, Failure, LOST};
+use crate::environment::Environment;
+use crate::exit::{self, CANNOT_RUN, Failure, LOST};
 use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
-use crate::supervise::{Deadlines, Stage, supervise};
+use crate::supervise::{Deadlines, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
 
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
@@ -24,7 +26,7 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     let outcome = match session.acquire(wait, args.max_hold, &mut signals).await {
         Ok(guard) => {
             session.tell("acquired", &guard.votes());
-            under_lock(&session, args, guard, &mut signals).await
+            under_lock(&session, global, args, guard, &mut signals).await
         }
         Err(failure) => Err(failure.held_as(args.patience.held_code)),
     };
@@ -34,12 +36,13 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
 
 async fn under_lock(
     session: &Session,
+    global: &Global,
     args: &Run,
     guard: Guard,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
-    let child = match start(args, &guard, signals) {
+    let mut child = match start(global, args, &guard, signals) {
         Ok(child) => child,
         Err(failure) => {
             release(guard).await?;
@@ -47,19 +50,33 @@ async fn under_lock(
         }
     };
     let deadlines = Deadlines::new(session.ttl, args.kill_after);
-    let stage = supervise(&child, &guard, deadlines, signals).await;
-    let code = child.reap().map_err(|error| Failure::new(CANNOT_RUN, error));
+    let supervisor = Supervisor::new(&mut child, &guard, deadlines);
+    let (stage, pause) = supervisor.supervise(signals).await;
+    let status = child.reap();
     if stage == Stage::Running && guard.is_held() {
-        release(guard).await?;
-        return code;
+        let status = status.map_err(|error| Failure::new(CANNOT_RUN, error));
+        let succeeded = status.as_ref().is_ok_and(ExitStatus::success);
+        if args.keep && succeeded {
+            keep(session, guard).await;
+        } else {
+            release(guard).await?;
+        }
+        return status.map(exit::code);
     }
-    let failure = lost(args, &guard, stage, began.elapsed());
+    let why = why(args, &guard, pause, began.elapsed());
+    let what = what(stage, status.ok());
+    let failure = Failure::new(LOST, anyhow!("{why}, {what}: {}", guard.votes()));
     // Only where our own key still is: nobody else's lock is touched, and no lease revived.
     let _ = guard.release().await;
     Err(failure)
 }
 
-fn start(args: &Run, guard: &Guard, signals: &mut Signals) -> Result<Child, Failure> {
+fn start(
+    global: &Global,
+    args: &Run,
+    guard: &Guard,
+    signals: &mut Signals,
+) -> Result<Child, Failure> {
     let cannot = |error: std::io::Error| {
         let cause = anyhow::Error::new(error).context("the command cannot be started");
         Failure::new(CANNOT_RUN, cause)
@@ -68,16 +85,17 @@ fn start(args: &Run, guard: &Guard, signals: &mut Signals) -> Result<Child, Fail
     let terminal = Terminal::open();
     if terminal.is_some() {
         // Until now Ctrl-Z has stopped this process; from here on the command stops first.
-        signals.listen_to(Signal::TSTP).map_err(cannot)?;
+        signals.listen_unless_ignored(Signal::TSTP).map_err(cannot)?;
     }
-    let token = OsStr::new(guard.token().as_str());
-    let fence = output::fence(guard.fencing_token().map(|fence| fence.get()));
-    let variables = [
-        ("REDLOCK_KEY", args.key.as_os_str()),
-        ("REDLOCK_TOKEN", token),
-        ("REDLOCK_FENCING_TOKEN", OsStr::new(&fence)),
-    ];
-    Child::start(&args.command, variables, terminal).map_err(cannot)
+    let environment = Environment::new(global, args, guard);
+    Child::start(&args.command, &environment, signals.blocked(), terminal).map_err(cannot)
+}
+
+/// The work of this period is done: the lock is left to expire, and nobody else begins before.
+async fn keep(session: &Session, guard: Guard) {
+    let votes = session.hear_all(&guard).await;
+    session.tell("kept until it expires", &votes);
+    guard.forget();
 }
 
 /// The command has ended while its lock was held. Masters may still tell that it was not.
@@ -96,19 +114,31 @@ async fn release(guard: Guard) -> Result<(), Failure> {
     }
 }
 
-fn lost(args: &Run, guard: &Guard, stage: Stage, held: Duration) -> Failure {
+fn why(args: &Run, guard: &Guard, pause: Pause, held: Duration) -> String {
     let key = guard.resource();
-    let why = match (guard.check(), args.max_hold) {
-        (_, Some(max_hold)) if held >= max_hold => {
+    match (pause, guard.check(), args.max_hold) {
+        (Pause::Job, ..) => {
+            format!("the lock on {key} was not extended in time because the job was stopped")
+        }
+        (Pause::Frozen, ..) => {
+            format!("the lock on {key} was not extended in time because redlock itself stood still")
+        }
+        (_, _, Some(max_hold)) if held >= max_hold => {
             format!("the lock on {key} was held for its --max-hold of {max_hold:?}")
         }
-        (Err(lost), _) => lost.to_string(),
-        (Ok(()), _) => format!("the lock on {key} was not extended in time"),
-    };
-    let what = match stage {
-        Stage::Running => "the command had just ended",
-        Stage::Asked(_) => "the command was ended with SIGTERM",
-        Stage::Killed => "the command was ended with SIGKILL",
-    };
-    Failure::new(LOST, anyhow!("{why}, {what}: {}", guard.votes()))
+        (_, Err(lost), _) => lost.to_string(),
+        (_, Ok(()), _) => format!("the lock on {key} was not extended in time"),
+    }
+}
+
+/// How the command ended, of which this process, its watchdog or the command itself may have been
+/// the first.
+fn what(stage: Stage, status: Option<ExitStatus>) -> &'static str {
+    if status.and_then(|status| status.signal()) == Some(Signal::KILL.as_raw()) {
+        "the command was ended with SIGKILL"
+    } else if matches!(stage, Stage::Asked(_)) {
+        "the command was ended with SIGTERM"
+    } else {
+        "the command had just ended"
+    }
 }

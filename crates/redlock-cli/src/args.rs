@@ -123,7 +123,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", default_value = "5s", value_parser = duration::parse)]
     pub(crate) kill_after: Duration,
     /// Leave the lock to expire when the command succeeds, so that no other host does the work
-    /// again; release it when the command fails
+    /// again for two thirds of the TTL at least; release it when the command fails
     #[arg(long)]
     pub(crate) keep: bool,
     /// Let the command know the masters, so that it can extend the lock or take others

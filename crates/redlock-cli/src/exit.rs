@@ -1,6 +1,8 @@
 //! The exit codes, and `Failure`: why the command ends with one of them.
 
 use std::fmt::Display;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use anyhow::anyhow;
 use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError};
@@ -29,6 +31,15 @@ pub(crate) const NOT_FOUND: u8 = 127;
 pub(crate) fn signalled(signal: i32) -> u8 {
     // The numbers of signals end at 64.
     u8::try_from(signal).unwrap_or(u8::MAX).saturating_add(128)
+}
+
+/// The exit code for a command that ended so, as shells have it.
+pub(crate) fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        // The kernel keeps eight bits of it.
+        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
+        (None, signal) => signalled(signal.unwrap_or_default()),
+    }
 }
 
 /// Why the command ends with a code of its own: what its line on stderr says.

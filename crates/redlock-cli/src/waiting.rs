@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, Guard};
+use redlock_quorum::{AcquireError, Guard, Votes};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -46,7 +46,7 @@ impl Session {
             Err(error) => error,
         };
         let left = match (wait, error.votes()) {
-            (Wait::For(Duration::ZERO), _) | (_, None) => return Err(self.failure(error)),
+            (Wait::For(Duration::ZERO), _) | (_, None) => return Err(self.failure(error).await),
             (Wait::For(wait), _) => Wait::For(wait.saturating_sub(began.elapsed())),
             (Wait::Forever, _) => Wait::Forever,
         };
@@ -55,7 +55,10 @@ impl Session {
         }
         tokio::select! {
             biased;
-            outcome = self.request(left, max_hold) => outcome.map_err(|error| self.failure(error)),
+            outcome = self.request(left, max_hold) => match outcome {
+                Ok(guard) => Ok(guard),
+                Err(error) => Err(self.failure(error).await),
+            },
             failure = self.watch(wait) => Err(failure),
         }
     }
@@ -99,7 +102,7 @@ impl Session {
     /// An error when so many masters can't vote that no quorum is left, however long one waits.
     fn check_use(
         &self,
-        barred: &[Barred],
+        barred: &[Barred<'_>],
         masters: usize,
         answers: &impl std::fmt::Display,
     ) -> Result<(), Failure> {
@@ -111,14 +114,27 @@ impl Session {
     }
 
     /// The lock was not acquired.
-    fn failure(&self, error: AcquireError) -> Failure {
+    async fn failure(&self, error: AcquireError) -> Failure {
         let failure = match &error {
             AcquireError::Held { votes, .. } => {
-                Failure::new(HELD, anyhow!(answers::refusal(&self.key.to_string(), votes)))
+                Failure::new(HELD, anyhow!(self.refusal(votes).await))
             }
             _ => error.into(),
         };
         self.explained(failure)
+    }
+
+    /// Who holds the lock. Where no token does, it may be a key of another type, which only a
+    /// status shows: a refusal that names nobody may also be one whose holder has gone since.
+    async fn refusal(&self, votes: &Votes) -> String {
+        let key = self.key.to_string();
+        if answers::holder(votes).is_none() {
+            let status = self.status().await;
+            if answers::is_foreign(&status) {
+                return format!("{}: {}", answers::verdict(&key, &status), answers::list(&status));
+            }
+        }
+        answers::refusal(&key, votes)
     }
 
     /// A second signal does not wait for what the masters answer.

@@ -198,12 +198,15 @@ impl Driver {
                 }
                 self.publish(id, now);
             }
-            // Behind a release only the explanation of a lost attempt wants to know.
-            Stage::Release { explains: Some(inspection), .. } => {
-                let (inspection, latency) = (*inspection, now.saturating_since(vote.sent_at));
-                self.attempt_explained(inspection, vote, latency);
+            Stage::Release { release, explains, .. } => {
+                release.acquired(vote.master, &vote.answer);
+                if let Some(inspection) = *explains {
+                    let latency = now.saturating_since(vote.sent_at);
+                    self.attempt_explained(inspection, vote, latency);
+                }
+                self.release_changed(id);
             }
-            Stage::Release { .. } | Stage::Changing => {}
+            Stage::Changing => {}
         }
     }
 

@@ -106,7 +106,7 @@ impl Driver {
         let lock = Lock { resource, key, token, node_timeout, stage, is_open: false };
         let (id, now) = (self.locks.insert(lock), self.now());
         let life = Duration::from_millis(timing.px);
-        self.begin_release(id, Ledger::new(masters, all), all, life, false, Some(reply), now);
+        self.begin_release(id, Ledger::new(masters), all, life, false, Some(reply), now);
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a fact that the release starts from")]
@@ -179,7 +179,7 @@ impl Driver {
     }
 
     /// Answers the caller once the outcome is known, and lets go of what is over.
-    fn release_changed(&mut self, id: LockId) {
+    pub(super) fn release_changed(&mut self, id: LockId) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Release { release, reply, .. } = &mut lock.stage else { return };
         if release.outcome().is_none() {

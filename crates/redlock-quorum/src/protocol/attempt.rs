@@ -6,7 +6,6 @@ use redlock_core::{Answer, Instant, Verdict};
 
 use super::lease::HeldLease;
 use super::ledger::{LastAnswer, Ledger};
-use super::master_set::MasterSet;
 use super::tally::{Decision, Tally};
 use crate::quorum::quorum;
 use crate::settings::{HoldOptions, Timing};
@@ -66,7 +65,7 @@ impl Attempt {
         now: Instant,
     ) -> Self {
         Self {
-            ledger: Ledger::new(masters, MasterSet::all(masters)),
+            ledger: Ledger::new(masters),
             tally: Tally::new(masters),
             origin,
             timing,
@@ -85,7 +84,7 @@ impl Attempt {
         sent_at: Instant,
         now: Instant,
     ) -> Step {
-        self.ledger.write(master, answer, now.saturating_since(sent_at));
+        self.ledger.write_first(master, answer, now.saturating_since(sent_at));
         // A lease that is taken over may have its key where it could not be asked for it.
         if self.origin == Origin::Acquired {
             self.ledger.acquired(master, answer);

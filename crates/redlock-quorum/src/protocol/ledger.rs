@@ -13,6 +13,11 @@ use super::validity::HoldUntil;
 pub(crate) struct Ledger {
     holds: HoldUntil,
     may_hold: MasterSet,
+    /// Masters that have not answered the first request.
+    unanswered: MasterSet,
+    /// Masters that may carry out a request of ours later, because none of their answers says what
+    /// became of it.
+    unsettled: MasterSet,
     answers: Vec<LastAnswer>,
 }
 
@@ -49,10 +54,16 @@ impl LastAnswer {
 }
 
 impl Ledger {
-    /// A token that every master of `may_hold` may come to hold.
-    pub(crate) fn new(masters: usize, may_hold: MasterSet) -> Self {
-        let answers = vec![LastAnswer::PENDING; masters];
-        Self { holds: HoldUntil::new(masters), may_hold, answers }
+    /// A token that every master may come to hold: all are asked for it now, or were before.
+    pub(crate) fn new(masters: usize) -> Self {
+        let all = MasterSet::all(masters);
+        Self {
+            holds: HoldUntil::new(masters),
+            may_hold: all,
+            unanswered: all,
+            unsettled: all,
+            answers: vec![LastAnswer::PENDING; masters],
+        }
     }
 
     pub(crate) fn masters(&self) -> usize {
@@ -69,21 +80,26 @@ impl Ledger {
         self.may_hold
     }
 
-    /// Writes down what `master` has answered.
+    /// Writes down what `master` has answered. A reply settles all that was sent there before,
+    /// because nothing overtakes on a connection; a request that was not sent settles nothing.
     pub(crate) fn write(&mut self, master: usize, answer: &Answer, latency: Duration) {
+        if answer.is_reply() {
+            self.unsettled.remove(master);
+        } else if answer.sent {
+            self.unsettled.insert(master);
+        }
         self.answers[master] = LastAnswer::new(answer, latency);
     }
 
-    /// The answer to the `SET NX` of a token that was never used before. Only a grant and an
-    /// unknown outcome leave a key that may be ours: a refusal proves that ours is not there, and
-    /// after an error reply nothing was set.
+    /// Writes down what `master` has answered to the first request.
+    pub(crate) fn write_first(&mut self, master: usize, answer: &Answer, latency: Duration) {
+        self.unanswered.remove(master);
+        self.write(master, answer, latency);
+    }
+
+    /// The answer to the `SET NX` of a token that was never used before.
     pub(crate) fn acquired(&mut self, master: usize, answer: &Answer) {
-        let is_absent = match &answer.verdict {
-            Verdict::Granted => false,
-            Verdict::Unknown(cause) => !answer.sent || cause.is_error_reply(),
-            refusal => refusal.is_refusal(),
-        };
-        if is_absent {
+        if !may_have_set(answer) {
             self.may_hold.remove(master);
         }
     }
@@ -112,18 +128,19 @@ impl Ledger {
         }
     }
 
-    /// The masters whose first answer has not come.
+    /// The masters whose answer has not come, and is still waited for.
     pub(crate) fn pending(&self) -> MasterSet {
         (0..self.masters()).filter(|master| self.answers[*master].is_pending()).collect()
     }
 
-    /// The masters that said yes or no, or that they cannot.
-    pub(crate) fn replied(&self) -> MasterSet {
-        let replied = |master: &usize| match &self.answers[*master].verdict {
-            Verdict::Unknown(cause) => cause.is_error_reply(),
-            verdict => verdict.is_clear(),
-        };
-        (0..self.masters()).filter(replied).collect()
+    /// The masters that have not answered the first request, whether or not it is waited for.
+    pub(crate) fn unanswered(&self) -> MasterSet {
+        self.unanswered
+    }
+
+    /// The masters that may carry out a request of ours later.
+    pub(crate) fn unsettled(&self) -> MasterSet {
+        self.unsettled
     }
 
     pub(crate) fn valid_until(&self) -> Instant {
@@ -143,6 +160,16 @@ impl Ledger {
     }
 }
 
+/// Whether the `SET NX` of a token that was never used before may have left a key of ours, by its
+/// answer. Only a grant and an unknown outcome do: a refusal proves that ours is not there, and
+/// after an error reply nothing was set.
+pub(crate) fn may_have_set(answer: &Answer) -> bool {
+    match &answer.verdict {
+        Verdict::Unknown(cause) => answer.sent && !cause.is_error_reply(),
+        verdict => !verdict.is_refusal(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +186,7 @@ mod tests {
             (Answer::unsent(Cause::ConnectionRefused), false),
         ];
         for (answer, may_hold) in answers {
-            let mut ledger = Ledger::new(1, MasterSet::all(1));
+            let mut ledger = Ledger::new(1);
             ledger.acquired(0, &answer);
             assert_eq!(ledger.may_hold().contains(0), may_hold, "{answer:?}");
         }
@@ -167,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_master_that_denied_the_key_and_got_it_again_is_asked_to_release_it() {
-        let mut ledger = Ledger::new(1, MasterSet::all(1));
+        let mut ledger = Ledger::new(1);
         ledger.extended(0, &Answer::new(Verdict::NotOurs));
         assert!(ledger.may_hold().is_empty());
         ledger.expose(0);

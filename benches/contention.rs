@@ -98,10 +98,8 @@ fn report(
     requests: u64,
 ) {
     holds.sort_by_key(|hold| hold.granted);
-    let mut gaps: Vec<u64> = holds
-        .windows(2)
-        .map(|pair| pair[1].granted.saturating_sub(pair[0].released))
-        .collect();
+    let mut gaps: Vec<u64> =
+        holds.windows(2).map(|pair| pair[1].granted.saturating_sub(pair[0].released)).collect();
     let mut waits: Vec<u64> = holds.iter().map(|hold| hold.granted - hold.asked).collect();
     let mean = holds.len() as f64 / shares.len() as f64;
     let least = shares.iter().min().copied().unwrap_or(0) as f64 / mean;

@@ -91,7 +91,7 @@ async fn a_server_whose_ca_is_not_trusted_gets_nothing() {
     let error = redlock.try_lock("a").await.unwrap_err();
     let AcquireError::NoQuorum { votes, .. } = &error else { panic!("{error}") };
     let said = &votes.iter().next().unwrap().verdict;
-    let Verdict::Unknown(Cause::NotConnected(why)) = said else { panic!("{said}") };
+    let Verdict::Unknown(Cause::Unusable(why)) = said else { panic!("{said}") };
     assert!(why.contains("certificate"), "{why}");
 }
 

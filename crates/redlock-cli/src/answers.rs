@@ -1,66 +1,60 @@
-//! What masters answered, in words: the one place that knows in which form the library gives it.
+//! What masters answered, in words.
 
 use std::time::Duration;
 
-use redlock_quorum::{Cause, NodeHolds, NodeStatus, NodeVote, Said, State, Status, Votes};
+use redlock_quorum::{Cause, NodeVote, State, Status, Verdict, Votes};
 
-/// Who holds a lock, where the library names a holder that is a token.
-pub(crate) fn holder(status: &Status) -> Option<(&str, Option<Duration>)> {
-    match &status.state {
-        State::Held { token, ttl } if !is_foreign(token) => Some((token, *ttl)),
+/// Whether a majority of masters has a key of another type. In a status a master that does not
+/// name a holder has one.
+pub(crate) fn is_foreign(status: &Status) -> bool {
+    let foreign = status.nodes.iter().filter(|node| is_held(node) && token(node).is_none());
+    foreign.count() >= quorum(status.nodes.len())
+}
+
+fn is_held(vote: &NodeVote) -> bool {
+    matches!(vote.verdict, Verdict::Held { .. })
+}
+
+/// The token of the key on one master, where the master named it.
+pub(crate) fn token(vote: &NodeVote) -> Option<&str> {
+    match &vote.verdict {
+        Verdict::Held { token, .. } => token.as_deref(),
         _ => None,
     }
 }
 
-/// The token of the key on one master; none of a key of another type.
-pub(crate) fn token(state: &NodeHolds) -> Option<&str> {
-    match state {
-        NodeHolds::Held { token, .. } if !is_foreign(token) => Some(token),
-        _ => None,
+/// What one master has, by a status, on one line.
+pub(crate) fn held(node: &NodeVote) -> String {
+    match &node.verdict {
+        Verdict::Held { token, ttl } => {
+            format!("held by {}, {}", token.as_deref().unwrap_or(FOREIGN), left(*ttl))
+        }
+        verdict => verdict.to_string(),
     }
 }
 
-/// Whether what stands for the value is what the server says about a key of another type. A token
-/// has no spaces.
-fn is_foreign(token: &str) -> bool {
-    token.starts_with("WRONGTYPE ")
-}
-
-/// What one master has, on one line.
-pub(crate) fn held(state: &NodeHolds) -> String {
-    match state {
-        NodeHolds::Held { ttl, .. } => match token(state) {
-            Some(token) => format!("held by {token}, {}", left(*ttl)),
-            None => format!("held by {FOREIGN}, {}", left(*ttl)),
-        },
-        NodeHolds::Free => "free".into(),
-        NodeHolds::Unknown(cause) => cause.to_string(),
-        _ => "unknown".into(),
-    }
-}
-
-/// What each master has, on one line for all.
+/// What each master has, by a status, on one line for all.
 pub(crate) fn list(status: &Status) -> String {
-    let majority = holder(status).map(|(token, _)| token);
-    let one = |node: &NodeStatus| {
-        let brief = match &node.state {
-            // The line names the holder already.
-            NodeHolds::Held { ttl, .. } if majority.is_some() && token(&node.state) == majority => {
-                ttl.map_or_else(|| "held".into(), |ttl| format!("held ({ttl:.1?})"))
-            }
-            state => held(state),
-        };
-        format!("{} {brief}", node.node)
+    let holder = match &status.state {
+        State::Held { token, .. } => Some(token.as_str()),
+        _ => None,
+    };
+    let one = |node: &NodeVote| match &node.verdict {
+        // The line names the holder already.
+        Verdict::Held { ttl, .. } if holder.is_some() && token(node) == holder => {
+            format!("{} held{}", node.node, brief(*ttl))
+        }
+        _ => format!("{} {}", node.node, held(node)),
     };
     status.nodes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Who holds a lock, or why nobody can say.
 pub(crate) fn verdict(key: &str, status: &Status) -> String {
-    match (holder(status), &status.state) {
-        (Some((token, ttl)), _) => format!("{key} is held by {token}, {}", left(ttl)),
-        (None, State::Free) => format!("{key} is free"),
-        (None, State::Held { .. }) => format!("{key} is no lock: it is {FOREIGN}"),
+    match &status.state {
+        State::Held { token, ttl } => format!("{key} is held by {token}, {}", left(*ttl)),
+        State::Free => format!("{key} is free"),
+        _ if is_foreign(status) => format!("{key} is no lock: it is {FOREIGN}"),
         _ => format!("{key} is undecided: no majority is free, and no token holds one"),
     }
 }
@@ -68,82 +62,55 @@ pub(crate) fn verdict(key: &str, status: &Status) -> String {
 /// Who holds a lock and what each master has, on one line.
 pub(crate) fn standing(key: &str, status: &Status) -> String {
     let list = list(status);
-    if holder(status).is_none() { list } else { format!("{}: {list}", verdict(key, status)) }
-}
-
-/// Why a lock was refused: by whom, and what each master has.
-pub(crate) fn refusal(key: &str, status: &Status) -> String {
-    let (list, held) = (list(status), format!("{key} is held by another"));
-    match (holder(status), &status.state) {
-        (Some((token, ttl)), _) => format!("{held}: {token}, {}; {list}", left(ttl)),
-        (None, State::Held { ttl, .. }) => format!("{held}: {FOREIGN}, {}; {list}", left(*ttl)),
-        // It was released in between, or contenders share the masters.
-        _ => format!("{held}: {list}"),
+    match status.state {
+        State::Held { .. } => format!("{}: {list}", verdict(key, status)),
+        _ => list,
     }
 }
 
-/// One vote with the time it took, where the master itself said so.
-pub(crate) fn timed(vote: &NodeVote) -> String {
-    match (&vote.said, vote.latency) {
-        (Said::Granted | Said::Held { .. } | Said::NotOurs, Some(latency)) => {
-            format!("{vote} in {latency:.1?}")
+/// Why a lock was refused: by whom, and what each master said when it was.
+pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
+    let holder = holder(votes);
+    let one = |vote: &NodeVote| match (&vote.verdict, token(vote)) {
+        // The line names the holder already.
+        (Verdict::Held { ttl, .. }, Some(token)) if holder.is_none_or(|(of, _)| of != token) => {
+            format!("{} held by {token}{}", vote.node, brief(*ttl))
         }
+        (Verdict::Held { ttl, .. }, _) => format!("{} held{}", vote.node, brief(*ttl)),
         _ => vote.to_string(),
+    };
+    let list = votes.iter().map(one).collect::<Vec<_>>().join(", ");
+    match holder {
+        Some((token, ttl)) => format!("{key} is held by another: {token}, {}; {list}", left(ttl)),
+        // It was released in between, or contenders share the masters.
+        None => format!("{key} is held by another: {list}"),
     }
 }
 
-/// Whether some master has still to answer.
-pub(crate) fn is_pending(votes: &Votes) -> bool {
-    votes.iter().any(|vote| vote.said == Said::Pending)
-}
-
-/// A master that can't vote, and why, whatever it is asked.
-pub(crate) struct Barred {
-    pub(crate) node: String,
-    pub(crate) cause: Cause,
-}
-
-/// The masters that can't vote in a way that waiting does not cure.
-pub(crate) fn barred(votes: &Votes) -> Vec<Barred> {
-    let unknown = votes.iter().filter_map(|vote| match &vote.said {
-        Said::Unknown(cause) => Some((&vote.node, cause)),
+/// Whose key most masters have, where they named it, and until when they do.
+pub(crate) fn holder(votes: &Votes) -> Option<(&str, Option<Duration>)> {
+    let keys = votes.iter().filter_map(|vote| match &vote.verdict {
+        Verdict::Held { token: Some(token), ttl } => Some((token.as_str(), *ttl)),
         _ => None,
     });
-    unknown.filter(|(_, cause)| is_incurable(cause)).map(Barred::new).collect()
+    on_majority(keys.collect(), votes.len())
 }
 
-/// The same, by what they answered to a question. A master that may not be asked about a key may
-/// let it be acquired.
-pub(crate) fn barred_by_status(status: &Status) -> Vec<Barred> {
-    let unknown = status.nodes.iter().filter_map(|node| match &node.state {
-        NodeHolds::Unknown(cause) => Some((&node.node, cause)),
-        _ => None,
-    });
-    let is_barred = |cause: &Cause| is_incurable(cause) && !is_denial(cause);
-    unknown.filter(|(_, cause)| is_barred(cause)).map(Barred::new).collect()
+/// The token that is on a majority of so many masters, and until when it is on one: the q-th
+/// longest life. None is a key that never expires.
+pub(crate) fn on_majority<'a>(
+    mut keys: Vec<(&'a str, Option<Duration>)>,
+    masters: usize,
+) -> Option<(&'a str, Option<Duration>)> {
+    let quorum = quorum(masters);
+    let life = |ttl: Option<Duration>| ttl.unwrap_or(Duration::MAX);
+    keys.sort_unstable_by(|a, b| a.0.cmp(b.0).then(life(b.1).cmp(&life(a.1))));
+    let most = keys.chunk_by(|a, b| a.0 == b.0).find(|same| same.len() >= quorum)?;
+    most.get(quorum - 1).copied()
 }
 
-impl Barred {
-    fn new((node, cause): (&std::sync::Arc<str>, &Cause)) -> Self {
-        Self { node: node.to_string(), cause: cause.clone() }
-    }
-}
-
-/// Whether waiting can't cure it: somebody has to change a password, a right, or the list of
-/// masters. What comes and goes by itself (silence, loading, a full memory) is not among these.
-fn is_incurable(cause: &Cause) -> bool {
-    let begins = |text: &str, words: &[&str]| words.iter().any(|word| text.starts_with(word));
-    match cause {
-        Cause::TwinOf(_) => true,
-        Cause::ErrorReply(error) => begins(error, &INCURABLE_REPLIES),
-        Cause::NotAdmitted(why) => begins(why, &["it is a replica", "it is in cluster mode"]),
-        Cause::NotConnected(why) => begins(why, &INCURABLE_CONNECTIONS),
-        _ => false,
-    }
-}
-
-fn is_denial(cause: &Cause) -> bool {
-    matches!(cause, Cause::ErrorReply(error) if error.starts_with("NOPERM"))
+fn brief(ttl: Option<Duration>) -> String {
+    ttl.map_or_else(String::new, |ttl| format!(" ({ttl:.1?})"))
 }
 
 fn left(ttl: Option<Duration>) -> String {
@@ -153,51 +120,73 @@ fn left(ttl: Option<Duration>) -> String {
     }
 }
 
+/// How many masters are a majority.
+pub(crate) fn quorum(masters: usize) -> usize {
+    masters / 2 + 1
+}
+
+/// How many masters have answered a status, whatever they have.
+pub(crate) fn answered(status: &Status) -> usize {
+    status.nodes.iter().filter(|node| node.verdict.is_clear()).count()
+}
+
+/// One vote with the time it took, where the master itself said so.
+pub(crate) fn timed(vote: &NodeVote) -> String {
+    match latency(vote) {
+        Some(latency) => format!("{vote} in {latency:.1?}"),
+        None => vote.to_string(),
+    }
+}
+
+/// How long an answer took; silence has no latency.
+pub(crate) fn latency(vote: &NodeVote) -> Option<Duration> {
+    vote.latency.filter(|_| vote.verdict.is_clear())
+}
+
+/// A master that can't vote, and why, whatever it is asked.
+pub(crate) struct Barred<'a> {
+    pub(crate) node: &'a str,
+    pub(crate) cause: &'a Cause,
+}
+
+/// The masters that can't vote in a way that waiting does not cure, by their votes on a lock.
+pub(crate) fn barred(votes: &Votes) -> Vec<Barred<'_>> {
+    votes.iter().filter_map(Barred::of).collect()
+}
+
+/// The same, by their answers to a question. A master that may not be asked about a key may let it
+/// be acquired.
+pub(crate) fn barred_by_status(status: &Status) -> Vec<Barred<'_>> {
+    let is_denial =
+        |cause: &Cause| matches!(cause, Cause::ErrorReply(error) if error.starts_with("NOPERM"));
+    status.nodes.iter().filter_map(Barred::of).filter(|barred| !is_denial(barred.cause)).collect()
+}
+
+impl<'a> Barred<'a> {
+    fn of(vote: &'a NodeVote) -> Option<Self> {
+        match &vote.verdict {
+            Verdict::Unknown(cause) if !cause.is_curable() => {
+                Some(Self { node: &vote.node, cause })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// How a key is called that is not a string.
 pub(crate) const FOREIGN: &str = "a key of another type";
-
-const INCURABLE_REPLIES: [&str; 10] = [
-    "WRONGPASS",
-    "NOAUTH",
-    "NOPERM",
-    "READONLY",
-    "MOVED",
-    "ERR AUTH",
-    "ERR Client sent AUTH",
-    "ERR invalid password",
-    "ERR invalid DB index",
-    "ERR DB index",
-];
-const INCURABLE_CONNECTIONS: [&str; 3] =
-    ["not a Redis", "the host name cannot be in a certificate", "TLS: invalid peer certificate"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_somebody_must_change_is_told_from_what_comes_and_goes() {
-        let reply = |error: &str| Cause::ErrorReply(error.into());
-        for cause in [
-            reply("WRONGPASS invalid username-password pair or user is disabled."),
-            reply("NOAUTH Authentication required."),
-            reply("NOPERM this user has no permissions to run the 'set' command"),
-            Cause::TwinOf("a:1".into()),
-            Cause::NotAdmitted("it is a replica, give independent masters".into()),
-            Cause::NotConnected("not a Redis, it said \"HTTP/1.1\"".into()),
-        ] {
-            assert!(is_incurable(&cause), "{cause}");
-        }
-        for cause in [
-            reply("LOADING Redis is loading the dataset in memory"),
-            reply("OOM command not allowed"),
-            reply("MISCONF errors writing to the AOF file"),
-            Cause::TimedOut,
-            Cause::ConnectionRefused,
-            Cause::NotAdmitted("it has lost its data and votes again in 40s".into()),
-            Cause::NotConnected("TLS: unexpected end of file".into()),
-        ] {
-            assert!(!is_incurable(&cause), "{cause}");
-        }
+    fn a_token_on_a_majority_counts_for_as_long_as_it_is_on_one() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        let keys = vec![("a", ms(90)), ("b", ms(70)), ("a", ms(50)), ("a", None)];
+        assert_eq!(on_majority(keys.clone(), 4), Some(("a", ms(50))));
+        assert_eq!(on_majority(keys.clone(), 3), Some(("a", ms(90))));
+        assert_eq!(on_majority(keys, 7), None, "three of seven are no majority");
+        assert_eq!(on_majority(vec![("a", None), ("a", None)], 3), Some(("a", None)));
     }
 }

@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::duration::{self, Wait};
-pub(crate) use crate::global::Global;
+use crate::global::Global;
 use crate::help;
 
 #[derive(Debug, Parser)]
@@ -80,6 +80,13 @@ pub(crate) struct Run {
     /// TTL at most
     #[arg(long, value_name = "D", default_value = "5s", value_parser = duration::parse)]
     pub(crate) kill_after: Duration,
+    /// Leave the lock to expire when the command succeeds, so that no other host does the work
+    /// again for two thirds of the TTL at least; release it when the command fails
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Let the command know the masters, so that it can extend the lock or take others
+    #[arg(long)]
+    pub(crate) pass_nodes: bool,
     #[command(flatten)]
     pub(crate) patience: Patience,
     /// The command and its arguments

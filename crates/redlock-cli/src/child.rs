@@ -1,17 +1,19 @@
 //! `Child`: the command, in a process group of its own.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::time::Duration;
 
+use nix::sys::signal::SigSet;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
 };
 
-use crate::exit;
+use crate::environment::Environment;
 use crate::launcher;
 use crate::terminal::Terminal;
+use crate::watchdog::Watchdog;
 
 /// A running command and all that it has started and that has not left its group.
 ///
@@ -20,6 +22,7 @@ use crate::terminal::Terminal;
 pub(crate) struct Child {
     process: std::process::Child,
     terminal: Option<Terminal>,
+    watchdog: Watchdog,
 }
 
 /// What has become of the command.
@@ -34,21 +37,21 @@ pub(crate) enum News {
 }
 
 impl Child {
-    /// Starts the command, with these variables and without those that lead to the masters. Must be
-    /// called on the main thread: to the kernel the parent is the thread, and the command dies with
-    /// it.
+    /// Starts the command, with these signals blocked. Must be called on the main thread: to the
+    /// kernel the parent is the thread, and the command dies with it.
     pub(crate) fn start(
         command: &[OsString],
-        variables: [(&str, &OsStr); 3],
+        environment: &Environment,
+        blocked: SigSet,
         terminal: Option<Terminal>,
     ) -> io::Result<Self> {
+        // First, so that the command is never without it.
+        let watchdog = Watchdog::start()?;
         let in_foreground = terminal.as_ref().is_some_and(Terminal::is_for_the_command);
-        let mut launcher = launcher::command(command, in_foreground);
-        for secret in SECRETS {
-            launcher.env_remove(secret);
-        }
-        let process = launcher.envs(variables).spawn()?;
-        Ok(Self { process, terminal })
+        let mut launcher = launcher::command(command, in_foreground, blocked);
+        environment.apply_to(&mut launcher);
+        let process = launcher.spawn()?;
+        Ok(Self { process, terminal, watchdog })
     }
 
     /// Whether the command is part of a job that a shell can stop and continue.
@@ -58,6 +61,11 @@ impl Child {
 
     fn group(&self) -> Pid {
         Pid::from_child(&self.process)
+    }
+
+    /// Has the group killed after this long, even if this process is stopped by then.
+    pub(crate) fn kill_within(&mut self, within: Duration) {
+        self.watchdog.watch(self.group(), within);
     }
 
     /// Sends a signal to the whole group.
@@ -74,7 +82,7 @@ impl Child {
     }
 
     /// What has happened since the last look.
-    pub(crate) fn news(&self) -> News {
+    pub(crate) fn news(&mut self) -> News {
         let look = |options| {
             let options = options | WaitIdOptions::NOHANG;
             waitid(WaitId::Pid(self.group()), options).ok().flatten()
@@ -83,19 +91,40 @@ impl Child {
             return News::Ended;
         }
         let stopped = look(WaitIdOptions::STOPPED).as_ref().and_then(WaitIdStatus::stopping_signal);
+        self.reap_others();
         stopped.map_or(News::None, News::Stopped)
     }
 
-    /// The command was stopped by `signal`: it gets the terminal if that is what it wanted, and
-    /// else the whole job stops, as it would without us. Returns when the job goes on; the command
-    /// is still stopped then.
-    pub(crate) fn stop_with(&self, signal: i32) {
-        let Some(terminal) = &self.terminal else { return };
-        let wants_terminal = [Signal::TTIN, Signal::TTOU].iter().any(|s| s.as_raw() == signal);
-        if !(wants_terminal && terminal.is_ours()) {
-            terminal.take_back_from(self.group());
-            terminal.stop_our_job();
+    /// Reaps children that are not ours: process 1 of a container adopts every orphan there.
+    fn reap_others(&mut self) {
+        self.watchdog.reap();
+        #[cfg(target_os = "linux")]
+        while let Some(other) = ended_child()
+            && ![self.process.id(), self.watchdog.id()].contains(&other.as_raw().cast_unsigned())
+        {
+            // It has ended, so this returns at once.
+            let _ = nix::sys::wait::waitpid(other, None);
         }
+    }
+
+    /// Whether the command was stopped by `signal` because it asked for a terminal that is ours
+    /// to give.
+    pub(crate) fn asks_for_terminal(&self, signal: i32) -> bool {
+        let asks = [Signal::TTIN, Signal::TTOU].iter().any(|s| s.as_raw() == signal);
+        asks && self.terminal.as_ref().is_some_and(Terminal::is_ours)
+    }
+
+    /// Stops the whole job, as it would stop without us, and returns when it goes on. The command
+    /// and what it has started are stopped first, members that ignore Ctrl-Z included, and are
+    /// still stopped when this returns; unless they were continued from elsewhere, or killed by the
+    /// watchdog.
+    pub(crate) fn stop_job(&mut self) {
+        let Some(terminal) = &self.terminal else { return };
+        self.signal(Signal::STOP);
+        terminal.take_back_from(self.group());
+        self.watchdog.job_stops(true);
+        terminal.stop_our_job();
+        self.watchdog.job_stops(false);
     }
 
     /// Lets a command that was stopped go on, with the terminal if it is ours to give.
@@ -113,28 +142,22 @@ impl Child {
         self.signal(Signal::KILL);
     }
 
-    /// Takes the terminal back from a command that has ended, and tells its exit code as shells do.
-    pub(crate) fn reap(mut self) -> io::Result<u8> {
-        if let Some(terminal) = &self.terminal {
-            terminal.take_back_from(self.group());
+    /// Takes the terminal back from a command that has ended, and returns how it ended.
+    pub(crate) fn reap(self) -> io::Result<ExitStatus> {
+        let Self { mut process, terminal, watchdog } = self;
+        if let Some(terminal) = terminal {
+            terminal.take_back_from(Pid::from_child(&process));
         }
-        self.process.wait().map(code)
+        // From then on the id of the group can be another's.
+        drop(watchdog);
+        process.wait()
     }
 }
 
-fn code(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        // The kernel keeps eight bits of it.
-        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
-        (None, signal) => exit::signalled(signal.unwrap_or_default()),
-    }
+/// A child that has ended and was not reaped, whichever it is.
+#[cfg(target_os = "linux")]
+fn ended_child() -> Option<nix::unistd::Pid> {
+    use nix::sys::wait::{Id, WaitPidFlag, waitid};
+    let options = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, options).ok().and_then(|status| status.pid())
 }
-
-/// What a command must not inherit: where the masters are, and how to log in to them.
-const SECRETS: [&str; 5] = [
-    "REDLOCK_NODES",
-    "REDLOCK_NODES_FILE",
-    "REDLOCK_TLS_CA",
-    "REDLOCK_TLS_CERT",
-    "REDLOCK_TLS_KEY",
-];

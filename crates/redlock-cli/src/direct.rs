@@ -48,12 +48,12 @@ impl Direct {
     }
 
     /// The names of the keys that begin with `prefix`, `limit` at most, and whether there may be
-    /// more. `seen` counts them as they are found.
+    /// more. `searched` counts, roughly, all keys that the master has walked over so far.
     pub(crate) fn names(
         &mut self,
         prefix: &[u8],
         limit: usize,
-        seen: &AtomicUsize,
+        searched: &AtomicUsize,
     ) -> RedisResult<(BTreeSet<Vec<u8>>, bool)> {
         let pattern = [&escape(prefix)[..], b"*"].concat();
         let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
@@ -61,7 +61,7 @@ impl Direct {
             let mut scan = cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
             let (next, found): (u64, Vec<Vec<u8>>) = scan.query(&mut self.0)?;
-            seen.fetch_add(found.len(), Ordering::Relaxed);
+            searched.fetch_add(SCAN_COUNT, Ordering::Relaxed);
             names.extend(found);
             cursor = next;
             if cursor == 0 || names.len() > limit {

@@ -1,6 +1,8 @@
 //! The exit codes, and `Failure`: why the command ends with one of them.
 
 use std::fmt::Display;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 use anyhow::anyhow;
 use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError};
@@ -29,6 +31,15 @@ pub(crate) const NOT_FOUND: u8 = 127;
 pub(crate) fn signalled(signal: i32) -> u8 {
     // The numbers of signals end at 64.
     u8::try_from(signal).unwrap_or(u8::MAX).saturating_add(128)
+}
+
+/// The exit code for a command that ended so, as shells have it.
+pub(crate) fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        // The kernel keeps eight bits of it.
+        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
+        (None, signal) => signalled(signal.unwrap_or_default()),
+    }
 }
 
 /// Why the command ends with a code of its own: what its line on stderr says.
@@ -135,13 +146,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_of_many_lines_is_told_in_one() {
+    fn a_cause_of_many_lines_is_put_on_one() {
         let failure = Failure::usage(anyhow!("a port is taken:\n  see the\tlog"));
         assert_eq!(failure.line(), "redlock: a port is taken: see the log");
     }
 
     #[test]
-    fn a_signal_is_told_as_shells_do() {
+    fn a_signal_is_reported_as_shells_do() {
         assert_eq!(signalled(15), 143);
         assert_eq!(signalled(1_000), 255);
     }

@@ -78,28 +78,31 @@ Durations:
 
 What it does not promise:
   A lock can end before its holder notices: when clocks jump, when masters lose their memory,
-  or when redlock itself is frozen (SIGSTOP, a virtual machine that stands still) and its
-  command is not. In all other cases its own clock stops the command in time.";
+  or when a whole machine stands still and goes on later. In all other cases redlock's own clock
+  stops the command in time, also when redlock itself is stopped.";
 
 pub(crate) const RUN: &str = "\
 The command:
-  gets REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN, and no URL of a master. It runs in
-  a process group of its own, which is in the foreground where there is a terminal. INT, TERM,
-  HUP, QUIT, USR1 and USR2 are passed on to the group. Ctrl-Z stops the job, and the lock is
-  then not extended: if it has ended when the job goes on, the command is killed.
+  gets REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN, and no URL of a master, unless
+  --pass-nodes is given. It runs in a process group of its own, which is in the foreground where
+  there is a terminal. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the group, a second
+  TERM within half a second is not. Ctrl-Z stops the whole job, and the lock is then not
+  extended: the command is killed before the lock ends.
 
 When the lock is lost:
   it is extended at a third of the TTL. When that fails for so long that no more than
   --kill-after is left (or a third of the TTL), the group gets SIGTERM, and SIGKILL before the
   lock ends. When masters tell that the lock is gone, it gets SIGKILL at once. Then redlock
-  waits for the command and ends with 79. The command dies with redlock when redlock itself is
-  killed (on Linux); what the command has started does not. A command that changes its user, as
-  sudo does, can neither be killed by redlock nor dies with it.
+  waits for the command and ends with 79. A second process, `redlock __watchdog`, kills the
+  group in time when redlock is stopped, and at once when redlock is killed; the command itself
+  dies with redlock in any case (on Linux). What has left the group lives on. A command that
+  changes its user, as sudo does, can neither be killed by redlock nor dies with it.
 
 Examples:
   redlock run backup -- /usr/local/bin/backup --full
   redlock run backup --ttl 10s --kill-after 2s --max-hold 1h -- backup --full
-  redlock run backup -n -E 0 -- backup     # somebody else does it? fine
+  redlock run backup -n -E 0 -- backup     # another host does it? fine
+  redlock run report --ttl 10m --max-ttl 10m --keep -- report   # once, and again when it fails
   redlock run counter -- sh -c 'n=$(cat n); echo $((n + 1)) > n'
 
 Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by another,
@@ -131,8 +134,8 @@ Exit codes: 0 extended, 1 not ours, 64 usage, 69 no quorum, 74 cannot print.";
 pub(crate) const RELEASE: &str = "\
 By token, only the lock with this token is released, never another's.
 
-By force, the key is deleted on all masters, whoever holds it, and nothing checks that the holder
-is gone. A holder that still works loses the lock: it notices at its next extension, after a third
+By force, the key is deleted on all masters, no matter who holds it, and nothing checks that
+the holder is gone. A holder that still works loses the lock: it notices at its next extension, after a third
 of its TTL as a rule, and works beside the next holder until then. Look at `status` first; a lock
 whose holder has died ends by itself unless it never expires. What is deleted is said before, and
 asked about on a terminal; elsewhere --yes is needed. A lock that was acquired meanwhile and a key

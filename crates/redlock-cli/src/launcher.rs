@@ -1,9 +1,10 @@
 //! The launcher: this program once more, for an instant, in the place of the command.
 //!
-//! `redlock run` starts `redlock __child PARENT TERMINAL COMMAND...` in a process group of its own.
-//! There the kernel is asked to kill the process when its parent dies, the terminal is taken where
-//! it is for the command, and then the command is executed in the same process. To do this between
-//! fork and exec would need `unsafe`.
+//! `redlock run` starts `redlock __child PARENT TERMINAL BLOCKED COMMAND...` in a process group of
+//! its own. There the kernel is asked to kill the process when its parent dies, the terminal is
+//! taken where it is for the command, the signals that `redlock run` found blocked are blocked
+//! again, and then the command is executed in the same process. To do this between fork and exec
+//! would need `unsafe`.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -12,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow};
+use nix::sys::signal::{SigSet, Signal as Blockable};
 use rustix::process::{getpid, getppid};
 
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
@@ -24,22 +26,22 @@ const FOREGROUND: &str = "foreground";
 const BACKGROUND: &str = "background";
 
 /// A command that starts the launcher for `command`.
-pub(crate) fn command(command: &[OsString], in_foreground: bool) -> Command {
+pub(crate) fn command(command: &[OsString], in_foreground: bool, blocked: SigSet) -> Command {
     let mut launcher = Command::new(this_program());
     launcher.arg(WORD).arg(getpid().to_string());
     launcher.arg(if in_foreground { FOREGROUND } else { BACKGROUND });
-    launcher.args(command).process_group(0);
+    launcher.arg(numbers(blocked)).args(command).process_group(0);
     launcher
 }
 
 /// Linux keeps this name valid when the file is replaced or removed, as in an upgrade.
 #[cfg(target_os = "linux")]
-fn this_program() -> &'static str {
+pub(crate) fn this_program() -> &'static str {
     "/proc/self/exe"
 }
 
 #[cfg(not(target_os = "linux"))]
-fn this_program() -> std::path::PathBuf {
+pub(crate) fn this_program() -> std::path::PathBuf {
     std::env::current_exe().unwrap_or_else(|_| "redlock".into())
 }
 
@@ -56,7 +58,7 @@ pub(crate) fn launch(words: &[OsString]) -> ExitCode {
 }
 
 fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {
-    let [_, _, parent, terminal, program, arguments @ ..] = words else {
+    let [_, _, parent, terminal, blocked, program, arguments @ ..] = words else {
         return Err(Failure::usage(anyhow!("{WORD} is for the use of `redlock run` alone")));
     };
     die_with(parent).map_err(|error| Failure::new(CANNOT_RUN, error))?;
@@ -65,8 +67,22 @@ fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {
     {
         terminal.give_to(getpid());
     }
+    // Setting a mask fails for an unknown operation alone.
+    let _ = signals(blocked).thread_block();
     let error = Command::new(program).args(arguments).exec();
     Err(failed(program, error))
+}
+
+/// Signals as a word of the command line: `15,17`.
+fn numbers(signals: SigSet) -> String {
+    let numbers: Vec<_> = signals.iter().map(|signal| (signal as i32).to_string()).collect();
+    numbers.join(",")
+}
+
+fn signals(numbers: &OsStr) -> SigSet {
+    let numbers = numbers.to_string_lossy();
+    let signal = |number: &str| Blockable::try_from(number.parse::<i32>().ok()?).ok();
+    numbers.split(',').filter_map(signal).collect()
 }
 
 /// Asks the kernel for our death at that of the parent; the order outlives the execution of the
@@ -86,5 +102,17 @@ fn failed(program: &OsStr, error: std::io::Error) -> Failure {
         Failure::new(NOT_FOUND, anyhow!("{program}: command not found"))
     } else {
         Failure::new(CANNOT_RUN, anyhow!("{program}: cannot be run: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_read_as_they_were_written() {
+        for set in [SigSet::empty(), SigSet::from_iter([Blockable::SIGTERM, Blockable::SIGCHLD])] {
+            assert_eq!(signals(OsStr::new(&numbers(set))), set);
+        }
     }
 }

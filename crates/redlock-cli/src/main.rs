@@ -2,8 +2,9 @@
 //!
 //! In reading order: `args` and `global` (what may be asked), `command` (one file for each
 //! command), `masters`, `session` and `waiting` (the handle on the masters), `direct` (what the
-//! library does not offer), `supervise`, `child`, `launcher`, `terminal` and `signals` (what `run`
-//! is made of), `answers`, `output` and `exit` (what is answered).
+//! library does not offer), `supervise`, `child`, `launcher`, `watchdog`, `environment`,
+//! `terminal` and `signals` (what `run` is made of), `answers`, `output` and `exit` (what is
+//! answered).
 
 mod answers;
 mod args;
@@ -11,6 +12,7 @@ mod child;
 mod command;
 mod direct;
 mod duration;
+mod environment;
 mod exit;
 mod global;
 mod help;
@@ -24,6 +26,7 @@ mod supervise;
 mod terminal;
 mod usage;
 mod waiting;
+mod watchdog;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -38,6 +41,9 @@ fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     if launcher::is_meant(&words) {
         return launcher::launch(&words);
+    }
+    if watchdog::is_meant(&words) {
+        return watchdog::watch();
     }
     match usage::parse(&words) {
         Ok(cli) => report(execute(cli)),

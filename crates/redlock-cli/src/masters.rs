@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use redlock_quorum::{BuildError, InvalidNode, InvalidRequest, Redlock, RedlockBuilder, Tls};
 
+use crate::environment;
 use crate::exit::Failure;
 use crate::global::{Global, variable};
 
@@ -148,13 +149,18 @@ fn nodes(global: &Global) -> Result<Vec<Master>, Failure> {
     } else {
         Vec::new()
     };
-    if nodes.is_empty() {
-        return Err(Failure::usage(anyhow!(
-            "no masters were named: give --node URL for each, set REDLOCK_NODES or \
-             REDLOCK_NODES_FILE; `redlock dev` starts some to play with"
-        )));
-    }
-    Ok(nodes)
+    if nodes.is_empty() { Err(none_named()) } else { Ok(nodes) }
+}
+
+fn none_named() -> Failure {
+    let advice = if environment::is_of_a_command() {
+        "`redlock run` removes REDLOCK_NODES and REDLOCK_NODES_FILE from the environment of its \
+         command; give `redlock run --pass-nodes` to keep them"
+    } else {
+        "give --node URL for each, set REDLOCK_NODES or REDLOCK_NODES_FILE; `redlock dev` starts \
+         some to play with"
+    };
+    Failure::usage(anyhow!("no masters were named: {advice}"))
 }
 
 /// URLs separated by commas or on lines of their own; `#` at the start of a line is a comment.

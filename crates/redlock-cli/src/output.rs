@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use redlock_quorum::{Guard, NodeHolds, NodeStatus, State, Status};
+use redlock_quorum::{Guard, NodeVote, State, Status, Verdict};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
@@ -81,30 +81,26 @@ struct NodeReport<'a> {
 
 impl<'a> Report<'a> {
     pub(crate) fn new(key: String, status: &'a Status) -> Self {
-        let (token, ttl) = answers::holder(status).unzip();
-        let state = match status.state {
-            _ if token.is_some() => "held",
-            State::Free => "free",
-            _ => "undecided",
+        let (state, token, ttl) = match &status.state {
+            State::Held { token, ttl } => ("held", Some(token.as_str()), *ttl),
+            State::Free => ("free", None, None),
+            _ => ("undecided", None, None),
         };
         let nodes = status.nodes.iter().map(NodeReport::new).collect();
-        Self { key, state, token, ttl_ms: ttl.flatten().map(millis), nodes }
+        Self { key, state, token, ttl_ms: ttl.map(millis), nodes }
     }
 }
 
 impl<'a> NodeReport<'a> {
-    fn new(node: &'a NodeStatus) -> Self {
-        let token = answers::token(&node.state);
-        let (state, ttl, cause) = match &node.state {
-            NodeHolds::Held { ttl, .. } if token.is_none() => {
-                ("held", *ttl, Some(answers::FOREIGN.to_owned()))
-            }
-            NodeHolds::Held { ttl, .. } => ("held", *ttl, None),
-            NodeHolds::Free => ("free", None, None),
-            NodeHolds::Unknown(cause) => ("unknown", None, Some(cause.to_string())),
-            _ => ("unknown", None, None),
+    fn new(node: &'a NodeVote) -> Self {
+        let token = answers::token(node);
+        let (state, ttl, cause) = match &node.verdict {
+            Verdict::Held { token: Some(_), ttl } => ("held", *ttl, None),
+            Verdict::Held { token: None, ttl } => ("held", *ttl, Some(answers::FOREIGN.to_owned())),
+            Verdict::Free => ("free", None, None),
+            verdict => ("unknown", None, Some(verdict.to_string())),
         };
-        let latency_us = latency(node).map(micros);
+        let latency_us = answers::latency(node).map(micros);
         Self { node: &node.node, state, token, ttl_ms: ttl.map(millis), latency_us, cause }
     }
 }
@@ -114,18 +110,13 @@ pub(crate) fn people(key: &str, status: &Status) -> String {
     let widest = status.nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
     let mut text = String::new();
     for node in &status.nodes {
-        text.push_str(&format!("{:widest$}  {}", node.node, answers::held(&node.state)));
-        if let Some(latency) = latency(node) {
+        text.push_str(&format!("{:widest$}  {}", node.node, answers::held(node)));
+        if let Some(latency) = answers::latency(node) {
             text.push_str(&format!("  {latency:.1?}"));
         }
         text.push('\n');
     }
     text + &answers::verdict(key, status)
-}
-
-/// How long an answer took; silence has no latency.
-fn latency(node: &NodeStatus) -> Option<Duration> {
-    node.latency.filter(|_| !matches!(node.state, NodeHolds::Unknown(_)))
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
@@ -157,7 +148,7 @@ pub(crate) fn has_reader() -> bool {
 
 /// One more line for people, on stderr. It never starts with `redlock:`: that is for causes.
 pub(crate) fn note(text: &str) {
-    complain(&format!("note: {text}"));
+    complain(&redact(&format!("note: {text}")));
 }
 
 /// Writes to stderr, a whole text at a time: the lines of commands that run side by side, as

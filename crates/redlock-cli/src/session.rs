@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redlock_quorum::{Guard, Lease, Owed, Redlock, Resource, Status, Votes};
+use redlock_quorum::{Guard, Lease, Redlock, Resource, Status, UnreleasedKey, Votes};
 
 use crate::answers;
 use crate::exit::Failure;
@@ -83,15 +83,7 @@ impl Session {
     /// Waits until every master has answered or its node timeout has passed: a quorum is enough to
     /// hold the lock, but what is on its way when this process ends might not arrive.
     pub(crate) async fn hear_all(&self, guard: &Guard) -> Votes {
-        /// There is no event for a late vote; this is a fraction of a round trip.
-        const LOOK_AGAIN: Duration = Duration::from_millis(1);
-        let all_have_answered = async {
-            while answers::is_pending(&guard.votes()) {
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        };
-        // A master that is still silent then has timed out.
-        let _ = tokio::time::timeout(self.node_timeout, all_have_answered).await;
+        guard.settled().await;
         guard.votes()
     }
 
@@ -124,9 +116,9 @@ impl Session {
         }
         let (masters, left) = (votes.len(), votes.len() - barred.len());
         let one =
-            |barred: &answers::Barred| format!("{} can't vote: {}", barred.node, barred.cause);
+            |barred: &answers::Barred<'_>| format!("{} can't vote: {}", barred.node, barred.cause);
         let why = barred.iter().map(one).collect::<Vec<_>>().join(", ");
-        let spare = left.saturating_sub(quorum(masters));
+        let spare = left.saturating_sub(answers::quorum(masters));
         output::note(&format!("{why}; of {masters} masters {left} are left, {spare} may fail"));
     }
 
@@ -166,28 +158,24 @@ impl Session {
         if let Err(unreleased) = self.redlock.shutdown(self.node_timeout * 2).await
             && !self.leaves_quietly.get()
         {
-            for owed in unreleased.owed() {
-                output::note(&kept(owed, SystemTime::now()));
+            for key in unreleased.keys() {
+                output::note(&kept(key, SystemTime::now()));
             }
         }
     }
 }
 
-/// How many masters are a majority.
-pub(crate) fn quorum(masters: usize) -> usize {
-    masters / 2 + 1
-}
-
 /// Which master may keep which key, and until when.
-fn kept(owed: &Owed, now: SystemTime) -> String {
-    let Owed { node, resource, within, .. } = owed;
+fn kept(key: &UnreleasedKey, now: SystemTime) -> String {
+    let UnreleasedKey { node, resource, within, from_wake_up, .. } = key;
+    let kept = format!("{node} may keep the key of {resource}");
+    if *from_wake_up {
+        return format!("{kept} for up to {within:.1?} from its wake-up");
+    }
     let until = now.duration_since(UNIX_EPOCH).unwrap_or_default() + *within;
     let seconds = until.as_secs() % 86_400;
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!(
-        "{node} may keep the key of {resource} until {hour:02}:{minute:02}:{second:02} UTC, \
-         {within:.1?} at most"
-    )
+    format!("{kept} until {hour:02}:{minute:02}:{second:02} UTC, {within:.1?} at most")
 }
 
 // The library's defaults, which are known to the builder alone.

@@ -5,6 +5,7 @@ use std::io;
 use std::task::Poll;
 use std::time::Duration;
 
+use nix::sys::signal::{SigSet, Signal as Blockable};
 use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
 
@@ -21,6 +22,9 @@ const PASSED_ON: [(Signal, &str); 6] = [
 /// The signals that this process listens to. From then on they no longer end it.
 pub(crate) struct Signals {
     streams: Vec<(Signal, unix::Signal)>,
+    /// A bit for each signal that was ignored when this process began.
+    ignored: u64,
+    blocked: SigSet,
 }
 
 impl Signals {
@@ -28,21 +32,36 @@ impl Signals {
     /// (by `nohup`, or by a shell for a job in the background) stay ignored, and the command
     /// inherits that.
     pub(crate) fn new() -> io::Result<Self> {
-        let ignored = ignored();
-        let mut signals = Self { streams: Vec::new() };
+        let mut signals =
+            Self { streams: Vec::new(), ignored: ignored(), blocked: SigSet::empty() };
         for (signal, _) in PASSED_ON {
-            if ignored & 1 << (signal.as_raw() - 1) == 0 {
-                signals.listen_to(signal)?;
-            }
+            signals.listen_unless_ignored(signal)?;
         }
         Ok(signals)
     }
 
-    /// Listens to one more.
+    /// Listens to one more, unless it was ignored when this process began.
+    pub(crate) fn listen_unless_ignored(&mut self, wanted: Signal) -> io::Result<()> {
+        let is_ignored = self.ignored & 1 << (wanted.as_raw() - 1) != 0;
+        if is_ignored { Ok(()) } else { self.listen_to(wanted) }
+    }
+
+    /// Listens to one more. A process inherits the signals that are blocked, and a supervisor may
+    /// have blocked this one: then it would never come.
     pub(crate) fn listen_to(&mut self, wanted: Signal) -> io::Result<()> {
         let stream = signal(SignalKind::from_raw(wanted.as_raw()))?;
         self.streams.push((wanted, stream));
+        let wanted = Blockable::try_from(wanted.as_raw())?;
+        if SigSet::thread_get_mask()?.contains(wanted) {
+            self.blocked.add(wanted);
+            SigSet::from(wanted).thread_unblock()?;
+        }
         Ok(())
+    }
+
+    /// Those of them that were blocked when this process began, which the command inherits.
+    pub(crate) fn blocked(&self) -> SigSet {
+        self.blocked
     }
 
     /// Whether a signal has come.

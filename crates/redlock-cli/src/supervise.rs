@@ -1,5 +1,8 @@
-//! Watching over a command that runs under a lock: signals, stops, and the end of the lease.
+//! `Supervisor`: watches over a command under a lock: signals, stops, and the end of the lease.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use redlock_quorum::Guard;
@@ -16,8 +19,14 @@ pub(crate) struct Deadlines {
     term: Duration,
     /// Before the end: SIGKILL.
     kill: Duration,
+    /// Before the end: SIGKILL by the watchdog, where this process has not done it.
+    watchdog: Duration,
     /// The longest time between the two, should the lease be extended after all.
     kill_after: Duration,
+    /// The end of the lease is looked at as often: it moves without a word when the lease is
+    /// extended, the watchdog must know it in time, and the runtime's timers stand still while the
+    /// machine is suspended.
+    look_again: Duration,
 }
 
 impl Deadlines {
@@ -26,8 +35,15 @@ impl Deadlines {
     pub(crate) fn new(ttl: Duration, kill_after: Duration) -> Self {
         /// The scheduler may be late by some of this, and the lease must not have ended.
         const KILL_MARGIN_MAX: Duration = Duration::from_millis(100);
+        const LOOK_AGAIN_MAX: Duration = Duration::from_secs(1);
         let kill = KILL_MARGIN_MAX.min(ttl / 20);
-        Self { term: kill_after.min(ttl / 3).max(kill), kill, kill_after }
+        Self {
+            term: kill_after.min(ttl / 3).max(kill),
+            kill,
+            watchdog: kill / 2,
+            kill_after,
+            look_again: LOOK_AGAIN_MAX.min(ttl / 6),
+        }
     }
 }
 
@@ -42,90 +58,155 @@ pub(crate) enum Stage {
     Killed,
 }
 
-/// Waits until the command has ended, and makes sure that this is before its lock does.
-pub(crate) async fn supervise(
-    child: &Child,
-    guard: &Guard,
+/// Why this process could not extend the lock for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// There was none.
+    None,
+    /// The job was stopped, as by Ctrl-Z.
+    Job,
+    /// This process stood still: SIGSTOP, or a machine that was suspended.
+    Frozen,
+}
+
+/// Watches over one command until it has ended.
+pub(crate) struct Supervisor<'a> {
+    child: &'a mut Child,
+    guard: &'a Guard,
     deadlines: Deadlines,
-    signals: &mut Signals,
-) -> Stage {
-    let mut stage = Stage::Running;
-    loop {
-        stage = advance(stage, child, guard, deadlines);
-        tokio::select! {
-            biased;
-            () = next_look(stage, guard, deadlines) => {}
-            signal = signals.next() => match signal {
-                Signal::CHILD => match child.news() {
-                    News::None => {}
-                    News::Ended => break,
-                    News::Stopped(signal) => stage = pause(stage, child, guard, signal).await,
+    stage: Stage,
+    pause: Pause,
+    last_term: Option<Instant>,
+}
+
+impl<'a> Supervisor<'a> {
+    pub(crate) fn new(child: &'a mut Child, guard: &'a Guard, deadlines: Deadlines) -> Self {
+        let (stage, pause) = (Stage::Running, Pause::None);
+        Self { child, guard, deadlines, stage, pause, last_term: None }
+    }
+
+    /// Waits until the command has ended, and makes sure that this is before its lock does. The
+    /// pause is the one in which the lock was lost.
+    pub(crate) async fn supervise(mut self, signals: &mut Signals) -> (Stage, Pause) {
+        loop {
+            self.advance();
+            tokio::select! {
+                biased;
+                () = self.next_look() => {}
+                signal = signals.next() => match signal {
+                    Signal::CHILD => match self.child.news() {
+                        News::None => {}
+                        News::Ended => break,
+                        News::Stopped(signal) => self.pause(signal).await,
+                    },
+                    signal => self.pass_on(signal),
                 },
-                signal => child.signal(signal),
-            },
+            }
+        }
+        if self.stage != Stage::Running || !self.guard.is_held() {
+            // It has done as it was told; what it has started may not have.
+            self.child.kill();
+        }
+        (self.stage, self.pause)
+    }
+
+    /// Does what is due, by the clock and at this moment.
+    fn advance(&mut self) {
+        let left = self.guard.remaining();
+        self.child.kill_within(left.saturating_sub(self.deadlines.watchdog));
+        if !self.is_due(left) {
+            return;
+        }
+        let is_overdue = match self.stage {
+            Stage::Running => left <= self.deadlines.kill,
+            Stage::Asked(_) | Stage::Killed => true,
+        };
+        if is_overdue {
+            self.child.kill();
+            self.stage = Stage::Killed;
+        } else {
+            self.child.ask_to_end();
+            self.stage = Stage::Asked(Instant::now());
         }
     }
-    if stage != Stage::Running {
-        // It has done as it was told; what it has started may not have.
-        child.kill();
-    }
-    stage
-}
 
-/// Does what is due, by the clock and at this moment.
-fn advance(stage: Stage, child: &Child, guard: &Guard, deadlines: Deadlines) -> Stage {
-    let left = guard.remaining();
-    let is_overdue = match stage {
-        Stage::Running => left <= deadlines.kill,
-        Stage::Asked(at) => left <= deadlines.kill || at.elapsed() >= deadlines.kill_after,
-        Stage::Killed => false,
-    };
-    if is_overdue {
-        child.kill();
-        Stage::Killed
-    } else if stage == Stage::Running && left <= deadlines.term {
-        child.ask_to_end();
-        Stage::Asked(Instant::now())
-    } else {
-        stage
-    }
-}
-
-/// Resolves when the next deadline may have come, or when masters have told that the lock is gone.
-async fn next_look(stage: Stage, guard: &Guard, deadlines: Deadlines) {
-    /// The runtime's timers stand still while the machine is suspended, and the lease does not.
-    const LOOK_AGAIN: Duration = Duration::from_secs(1);
-    let left = guard.remaining();
-    let wait = match stage {
-        Stage::Running => left.saturating_sub(deadlines.term),
-        Stage::Asked(at) => {
-            let patience = deadlines.kill_after.saturating_sub(at.elapsed());
-            left.saturating_sub(deadlines.kill).min(patience)
+    /// Whether the next stage has come, when this is left of the lease.
+    fn is_due(&self, left: Duration) -> bool {
+        match self.stage {
+            Stage::Running => left <= self.deadlines.term,
+            Stage::Asked(at) => {
+                left <= self.deadlines.kill || at.elapsed() >= self.deadlines.kill_after
+            }
+            Stage::Killed => false,
         }
-        Stage::Killed => return std::future::pending().await,
-    };
-    tokio::select! {
-        _ = guard.lost() => {}
-        () = sleep(wait.min(LOOK_AGAIN)) => {}
+    }
+
+    /// Resolves when the next deadline may have come, or when masters say that the lock is gone.
+    async fn next_look(&mut self) {
+        let left = self.guard.remaining();
+        let wait = match self.stage {
+            Stage::Running => left.saturating_sub(self.deadlines.term),
+            Stage::Asked(at) => {
+                let patience = self.deadlines.kill_after.saturating_sub(at.elapsed());
+                left.saturating_sub(self.deadlines.kill).min(patience)
+            }
+            Stage::Killed => return std::future::pending().await,
+        };
+        let wait = wait.min(self.deadlines.look_again);
+        let began = Instant::now();
+        let mut lost = pin!(self.guard.lost());
+        let mut timer = pin!(sleep(wait));
+        // What wakes this may also be an end that has moved and is earlier than before.
+        poll_fn(|cx| {
+            let is_time = self.is_due(self.guard.remaining())
+                || lost.as_mut().poll(cx).is_ready()
+                || timer.as_mut().poll(cx).is_ready();
+            if is_time { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        if !self.guard.is_held() && began.elapsed() > wait + FROZEN {
+            self.pause = Pause::Frozen;
+        }
+    }
+
+    /// Under systemd's default `KillMode` a service's processes get SIGTERM one by one, and a
+    /// supervisor above this one may pass on its own: one request to end is passed on once.
+    fn pass_on(&mut self, signal: Signal) {
+        const MOMENT: Duration = Duration::from_millis(500);
+        if signal == Signal::TERM {
+            let before = self.last_term.replace(Instant::now());
+            if before.is_some_and(|before| before.elapsed() < MOMENT) {
+                return;
+            }
+        }
+        self.child.signal(signal);
+    }
+
+    /// The command was stopped. On a terminal the job stops as a whole, this process included, and
+    /// nobody extends the lease: whether it goes on is decided by what is left of it.
+    async fn pause(&mut self, signal: i32) {
+        /// A command that is stopped again at once, because there is nobody to give it the
+        /// terminal, must not keep us busy.
+        const BREATH: Duration = Duration::from_millis(20);
+        if !self.child.has_terminal() {
+            return;
+        }
+        let is_held_before = self.guard.is_held();
+        if !self.child.asks_for_terminal(signal) {
+            self.child.stop_job();
+        }
+        sleep(BREATH).await;
+        if self.guard.is_held() {
+            self.child.go_on();
+        } else {
+            self.child.kill();
+            self.stage = Stage::Killed;
+            if is_held_before {
+                self.pause = Pause::Job;
+            }
+        }
     }
 }
 
-/// The command was stopped. On a terminal the job stops as a whole, this process included, and
-/// nobody extends the lease: whether it goes on is decided by what is left of it.
-async fn pause(stage: Stage, child: &Child, guard: &Guard, signal: i32) -> Stage {
-    /// A command that is stopped again at once, because there is nobody to give it the terminal,
-    /// must not keep us busy.
-    const BREATH: Duration = Duration::from_millis(20);
-    if !child.has_terminal() {
-        return stage;
-    }
-    child.stop_with(signal);
-    sleep(BREATH).await;
-    if guard.is_held() {
-        child.go_on();
-        stage
-    } else {
-        child.kill();
-        Stage::Killed
-    }
-}
+/// A wake-up that is later than this is no matter of a busy machine.
+const FROZEN: Duration = Duration::from_secs(1);

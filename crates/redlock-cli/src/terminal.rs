@@ -40,7 +40,8 @@ impl Terminal {
     /// Puts `group` into the foreground.
     pub(crate) fn give_to(&self, group: Pid) {
         // A group that is gone, or a terminal that was hung up: there is nothing to give.
-        let _ = without_stopping(|| tcsetpgrp(&self.tty, group));
+        // A process in the background that does this is stopped, unless it blocks SIGTTOU.
+        let _ = with_mask(SigmaskHow::SIG_BLOCK, || tcsetpgrp(&self.tty, group));
     }
 
     /// Puts our own group into the foreground again, if `group` has been there.
@@ -56,16 +57,18 @@ impl Terminal {
         // The default action of this signal is to stop. SIGTSTP has a handler of ours, and SIGSTOP
         // would stop a group that nobody continues. The call returns after the stop, because a
         // signal to its own process is delivered to the calling thread first.
-        let _ = kill_current_process_group(Signal::TTOU);
+        with_mask(SigmaskHow::SIG_UNBLOCK, || {
+            let _ = kill_current_process_group(Signal::TTOU);
+        });
     }
 }
 
-/// A process in the background that changes the foreground group is stopped, unless it blocks
-/// SIGTTOU. The mask is put back, because a command inherits it.
-fn without_stopping<T>(change: impl FnOnce() -> T) -> T {
-    let blocked = SigSet::from(Blockable::SIGTTOU).thread_swap_mask(SigmaskHow::SIG_BLOCK);
-    let outcome = change();
-    if let Ok(before) = blocked {
+/// Does something while SIGTTOU is blocked or is not. The mask is put back, because a command
+/// inherits it.
+fn with_mask<T>(how: SigmaskHow, action: impl FnOnce() -> T) -> T {
+    let changed = SigSet::from(Blockable::SIGTTOU).thread_swap_mask(how);
+    let outcome = action();
+    if let Ok(before) = changed {
         // Setting a mask that was in force before cannot fail.
         let _ = before.thread_set_mask();
     }

@@ -44,7 +44,7 @@ fn is_without_command(kind: ErrorKind) -> bool {
 }
 
 /// A repeated option that stands on both sides of the command counts on one side only, and a list
-/// of masters must never be shorter than somebody has meant.
+/// of masters must never be shorter than it was meant.
 fn has_all_nodes(cli: &Cli, words: &[OsString]) -> bool {
     let ours = words.iter().take_while(|word| *word != "--");
     let is_node = |word: &&OsString| {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_on_several_lines_is_told_on_the_first() {
+    fn a_cause_on_several_lines_is_put_on_the_first() {
         let text = "error: these were not provided:\n  <KEY>\n\nUsage: redlock run\n";
         let ours = in_our_words(text);
         assert_eq!(ours, "these were not provided: <KEY>\n\nUsage: redlock run\n");

@@ -4,16 +4,16 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, Guard, State};
+use redlock_quorum::{AcquireError, Guard, Votes};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::answers::{self, Barred};
+use crate::answers::{self, Barred, quorum};
 use crate::args::Patience;
 use crate::duration::Wait;
 use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::output;
-use crate::session::{Session, quorum};
+use crate::session::Session;
 use crate::signals::Signals;
 
 impl Session {
@@ -102,7 +102,7 @@ impl Session {
     /// An error when so many masters can't vote that no quorum is left, however long one waits.
     fn check_use(
         &self,
-        barred: &[Barred],
+        barred: &[Barred<'_>],
         masters: usize,
         answers: &impl std::fmt::Display,
     ) -> Result<(), Failure> {
@@ -113,17 +113,28 @@ impl Session {
         Err(self.explained(Failure::new(UNAVAILABLE, cause)))
     }
 
-    /// The lock was not acquired. A refusal does not name the holder, so that is asked for.
+    /// The lock was not acquired.
     async fn failure(&self, error: AcquireError) -> Failure {
-        let AcquireError::Held { votes, .. } = &error else {
-            return self.explained(error.into());
+        let failure = match &error {
+            AcquireError::Held { votes, .. } => {
+                Failure::new(HELD, anyhow!(self.refusal(votes).await))
+            }
+            _ => error.into(),
         };
-        let (key, status) = (&self.key, self.status().await);
-        let cause = match status.state {
-            State::Free => anyhow!("{key} is held by another: {votes}; it has become free since"),
-            _ => anyhow!(answers::refusal(&key.to_string(), &status)),
-        };
-        self.explained(Failure::new(HELD, cause))
+        self.explained(failure)
+    }
+
+    /// Who holds the lock. Where no token does, it may be a key of another type, which only a
+    /// status shows: a refusal that names nobody may also be one whose holder has gone since.
+    async fn refusal(&self, votes: &Votes) -> String {
+        let key = self.key.to_string();
+        if answers::holder(votes).is_none() {
+            let status = self.status().await;
+            if answers::is_foreign(&status) {
+                return format!("{}: {}", answers::verdict(&key, &status), answers::list(&status));
+            }
+        }
+        answers::refusal(&key, votes)
     }
 
     /// A second signal does not wait for what the masters answer.

@@ -74,6 +74,9 @@ pub enum Cause {
     ConnectionClosed,
     /// There is no connection, for the reason given.
     NotConnected(Cow<'static, str>),
+    /// There is no connection, because what is at the address is no master that can be used: no
+    /// Redis, or one whose certificate is not trusted.
+    Unusable(Cow<'static, str>),
     /// There is a connection, and the request was not sent over it, for the reason given.
     NotSent(Cow<'static, str>),
     /// The master answered with an error: it did not do what it was asked.
@@ -102,11 +105,54 @@ impl Cause {
         }
     }
 
+    /// Whether waiting may cure it. It does not cure a wrong password, a right that is missing, a
+    /// server that is no independent master, or one address too many: a person has to change
+    /// something. It may cure silence, a server that loads its data, or a memory that is full.
+    ///
+    /// This is the one place that knows which errors of servers last.
+    pub fn is_curable(&self) -> bool {
+        match self {
+            Self::TimedOut
+            | Self::ConnectionRefused
+            | Self::ConnectionClosed
+            | Self::NotConnected(_)
+            | Self::NotSent(_) => true,
+            Self::ErrorReply(text) => !LASTING_ERRORS.iter().any(|error| begins(text, error)),
+            Self::Unusable(_) | Self::Demoted(_) | Self::NotAdmitted(_) | Self::TwinOf(_) => false,
+        }
+    }
+
     /// Whether the master itself has answered, with an error. Nothing was done then.
     pub fn is_error_reply(&self) -> bool {
         matches!(self, Self::ErrorReply(_) | Self::Demoted(_))
     }
 }
+
+/// Whether a text begins with these words, as a whole.
+fn begins(text: &str, words: &str) -> bool {
+    text.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+/// How errors begin that come again until a person changes something.
+const LASTING_ERRORS: [&str; 12] = [
+    // Who we are, and what we may do.
+    "WRONGPASS",
+    "NOAUTH",
+    "NOPERM",
+    "ERR AUTH",
+    "ERR Client sent AUTH,",
+    "ERR invalid password",
+    // Protected mode.
+    "DENIED",
+    // A node of a cluster.
+    "MOVED",
+    "ASK",
+    // The URL names a database that the server does not have.
+    "ERR invalid DB index",
+    "ERR DB index",
+    // The server knows SET under another name, or not at all.
+    "ERR unknown command",
+];
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,7 +161,7 @@ impl fmt::Display for Cause {
             Self::ConnectionRefused => f.write_str("connection refused"),
             Self::ConnectionClosed => f.write_str("connection closed"),
             Self::NotConnected(why) if why.is_empty() => f.write_str("not connected"),
-            Self::NotConnected(why) => write!(f, "not connected: {why}"),
+            Self::NotConnected(why) | Self::Unusable(why) => write!(f, "not connected: {why}"),
             Self::NotSent(why) => write!(f, "not sent: {why}"),
             Self::ErrorReply(error) | Self::Demoted(error) => write!(f, "error reply: {error}"),
             Self::NotAdmitted(why) => write!(f, "not admitted: {why}"),
@@ -327,6 +373,7 @@ mod tests {
             Cause::ConnectionRefused,
             Cause::ConnectionClosed,
             Cause::NotConnected("".into()),
+            Cause::Unusable("not a Redis".into()),
             Cause::NotSent("too many requests".into()),
             Cause::ErrorReply("OOM".into()),
             Cause::Demoted("READONLY".into()),
@@ -342,6 +389,7 @@ mod tests {
                 "connection refused",
                 "connection closed",
                 "not connected",
+                "not connected: not a Redis",
                 "not sent: too many requests",
                 "error reply: OOM",
                 "error reply: READONLY",
@@ -349,6 +397,50 @@ mod tests {
                 "twin of a:1",
             ]
         );
+    }
+
+    #[test]
+    fn what_a_person_must_change_is_not_cured_by_waiting() {
+        let reply = |error: &str| Cause::of_error_reply(error.into());
+        for lasting in [
+            reply("WRONGPASS invalid username-password pair or user is disabled."),
+            reply("NOAUTH Authentication required."),
+            reply("NOPERM this user has no permissions to run the 'set' command"),
+            reply(
+                "ERR AUTH <password> called without any password configured for the default user",
+            ),
+            reply("ERR Client sent AUTH, but no password is set"),
+            reply("ERR invalid password"),
+            reply("DENIED Redis is running in protected mode because protected mode is enabled"),
+            reply("MOVED 1234 10.0.0.1:6379"),
+            reply("ERR DB index is out of range"),
+            reply("ERR unknown command 'SET', with args beginning with: "),
+            reply("READONLY You can't write against a read only replica."),
+            Cause::TwinOf("a:1".into()),
+            Cause::NotAdmitted("it is a replica, give independent masters".into()),
+            Cause::Unusable("not a Redis, it said \"HTTP/1.1\"".into()),
+        ] {
+            assert!(!lasting.is_curable(), "{lasting}");
+        }
+    }
+
+    #[test]
+    fn what_comes_and_goes_may_be_cured_by_waiting() {
+        let reply = |error: &str| Cause::of_error_reply(error.into());
+        for passing in [
+            reply("LOADING Redis is loading the dataset in memory"),
+            reply("OOM command not allowed when used memory > 'maxmemory'."),
+            reply("MISCONF Errors writing to the AOF file"),
+            reply("BUSY Redis is busy running a script."),
+            reply("ERR max number of clients reached"),
+            Cause::TimedOut,
+            Cause::ConnectionRefused,
+            Cause::ConnectionClosed,
+            Cause::NotConnected("TLS: unexpected end of file".into()),
+            Cause::NotSent("too many requests are unanswered".into()),
+        ] {
+            assert!(passing.is_curable(), "{passing}");
+        }
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! `redlock release --force`: delete a stuck lock, whoever holds it.
+//! `redlock release --force`: delete a stuck lock, no matter who holds it.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::anyhow;
-use redlock_quorum::{NodeHolds, Status};
+use redlock_quorum::{State, Status, Verdict};
 
-use crate::answers;
+use crate::answers::{self, quorum};
 use crate::args::Release;
 use crate::direct::{self, Direct, Found, PATIENCE};
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::masters;
 use crate::output::{self, Forced};
-use crate::session::{Session, quorum};
+use crate::session::Session;
 
 /// A string on one master that is to be deleted, with the value that was looked at.
 struct Target {
@@ -66,9 +66,9 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
 async fn targets(session: &Session, key: &[u8], status: &Status) -> Vec<Target> {
     let mut targets = Vec::new();
     for (url, node) in session.masters.urls().zip(&status.nodes) {
-        match &node.state {
-            NodeHolds::Held { .. } => {}
-            NodeHolds::Unknown(why) => {
+        match &node.verdict {
+            Verdict::Held { .. } => {}
+            Verdict::Unknown(why) => {
                 output::note(&format!("{} may keep the key: {why}", node.node));
                 continue;
             }
@@ -83,7 +83,7 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> Vec<Target> 
                 url,
                 node: node_name,
                 value: value.clone(),
-                held: answers::held(&node.state),
+                held: answers::held(node),
             }),
             Ok([Found::Foreign]) => {
                 output::note(&format!("{node_name} has {}: left alone", answers::FOREIGN));
@@ -102,9 +102,8 @@ fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Fai
     if args.json {
         output::json(&Forced { key, deleted: Vec::new() })?;
     }
-    let is_known =
-        status.nodes.iter().filter(|n| !matches!(n.state, NodeHolds::Unknown(_))).count();
-    let code = if is_known >= quorum(status.nodes.len()) { NOT_OURS } else { UNAVAILABLE };
+    let is_known = answers::answered(status) >= quorum(status.nodes.len());
+    let code = if is_known { NOT_OURS } else { UNAVAILABLE };
     Err(session.explained(Failure::new(code, cause)))
 }
 
@@ -132,8 +131,7 @@ fn agree(key: &str) -> Result<(), Failure> {
 /// Whether a majority is free now.
 async fn confirm(session: &Session) -> Result<u8, Failure> {
     let status = session.status().await;
-    let is_free = |node: &&redlock_quorum::NodeStatus| node.state == NodeHolds::Free;
-    if status.nodes.iter().filter(is_free).count() >= quorum(status.nodes.len()) {
+    if status.state == State::Free {
         return Ok(0);
     }
     let list = answers::list(&status);

@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use redlock_quorum::{NodeHolds, Resource};
+use redlock_quorum::Resource;
 use serde::Serialize;
 
-use crate::answers;
+use crate::answers::{self, quorum};
 use crate::direct::{self, Direct, Found};
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;
 use crate::masters;
 use crate::output;
-use crate::session::{Session, quorum};
+use crate::session::Session;
 
 /// What `status` prints as JSON when it was given no key.
 #[derive(Serialize)]
@@ -61,9 +61,10 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
     let columns = columns(&voters, session, &names).await?;
     let masters = session.masters.urls().count();
     let locks = (0..names.len()).filter_map(|row| {
-        let (token, ttl) = held(columns.iter().map(|column| &column[row]), masters)?;
+        let keys = columns.iter().filter_map(|column| token(&column[row])).collect();
+        let (token, ttl) = answers::on_majority(keys, masters)?;
         let key = Resource::from(&names[row][prefix.len()..]).to_string();
-        Some(Lock { key, token, ttl_ms: output::millis(ttl) })
+        Some(Lock { key, token: token.to_owned(), ttl_ms: output::millis(ttl?) })
     });
     Ok(Listing { locks: locks.collect(), truncated })
 }
@@ -71,8 +72,8 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
 /// The URLs of the masters that may vote; an error when they are no quorum.
 async fn voters(session: &Session) -> Result<Vec<String>, Failure> {
     let status = session.status().await;
-    let votes = status.nodes.iter().map(|node| !matches!(node.state, NodeHolds::Unknown(_)));
-    let urls = session.masters.urls().zip(votes).filter(|(_, votes)| *votes);
+    let urls = session.masters.urls().zip(&status.nodes);
+    let urls = urls.filter(|(_, node)| node.verdict.is_clear());
     let urls: Vec<_> = urls.map(|(url, _)| url.to_owned()).collect();
     if urls.len() < quorum(status.nodes.len()) {
         let list = answers::list(&status);
@@ -103,7 +104,8 @@ async fn names(
         truncated |= more;
     }
     // The keys that this library keeps for itself are no locks, and no lock has an empty name.
-    let is_internal = |name: &[u8]| name.starts_with(Resource::RESERVED.as_bytes());
+    let reserved = Resource::RESERVED.as_bytes();
+    let is_internal = |name: &[u8]| name.windows(reserved.len()).any(|part| part == reserved);
     names.retain(|name| !is_internal(name) && name.len() > prefix.len());
     truncated |= names.len() > KEYS_MAX;
     Ok((names.into_iter().take(KEYS_MAX).collect(), truncated))
@@ -140,7 +142,7 @@ async fn with_progress<T>(seen: &AtomicUsize, asked: Vec<Asked<T>>) -> Vec<Resul
                 answer = &mut one => break answer,
                 () = tokio::time::sleep(SHOW_AGAIN), if is_terminal => {
                     has_shown = true;
-                    show(&format!("{} keys ...", seen.load(Ordering::Relaxed)));
+                    show(&format!("{} keys searched ...", seen.load(Ordering::Relaxed)));
                 }
             }
         };
@@ -171,19 +173,10 @@ fn answered<T>(answers: Vec<Result<T, String>>, session: &Session) -> Result<Vec
     Ok(answered)
 }
 
-/// The token that a majority holds, and until when it is one: the q-th longest life.
-fn held<'a>(row: impl Iterator<Item = &'a Found>, masters: usize) -> Option<(String, Duration)> {
-    let mut tokens: Vec<_> = row.filter_map(token).collect();
-    tokens.sort_unstable_by(|a, b| a.0.cmp(b.0).then(b.1.cmp(&a.1)));
-    let majority = tokens.chunk_by(|a, b| a.0 == b.0).find(|same| same.len() >= quorum(masters))?;
-    let (token, ttl) = majority[quorum(masters) - 1];
-    Some((token.to_owned(), ttl))
-}
-
 /// A lock has a token and an end; all else under the prefix is something else.
-fn token(found: &Found) -> Option<(&str, Duration)> {
+fn token(found: &Found) -> Option<(&str, Option<Duration>)> {
     match found {
-        Found::Text { value, ttl: Some(ttl) } => {
+        Found::Text { value, ttl: ttl @ Some(_) } => {
             let text = str::from_utf8(value).ok()?;
             is_token(text).then_some((text, *ttl))
         }
@@ -237,16 +230,6 @@ mod tests {
     }
 
     const TOKEN: &str = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6/me@host:7";
-
-    #[test]
-    fn a_token_on_a_majority_is_a_lock_for_as_long_as_it_is_one() {
-        let row = [text(TOKEN, Some(90)), text(TOKEN, Some(50)), Found::Nothing];
-        let ttl = Duration::from_millis(50);
-        assert_eq!(held(row.iter(), 3), Some((TOKEN.to_owned(), ttl)));
-        assert_eq!(held(row.iter(), 5), None, "two of five are no majority");
-        let row = [text(TOKEN, Some(90)), text("0123456789abcdef", Some(90)), Found::Foreign];
-        assert_eq!(held(row.iter(), 3), None);
-    }
 
     #[test]
     fn what_has_no_end_or_no_token_is_no_lock() {

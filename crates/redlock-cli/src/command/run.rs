@@ -1,19 +1,22 @@
 //! `redlock run`: a command under a lock.
 
-use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{Guard, ReleaseError};
+use redlock_quorum::{Guard, LostReason, ReleaseError};
 use rustix::process::Signal;
 
-use crate::args::{Global, Run};
+use crate::args::Run;
 use crate::child::Child;
-use crate::exit::{CANNOT_RUN, Failure, LOST};
+use crate::environment::Environment;
+use crate::exit::{self, CANNOT_RUN, Failure, LOST};
+use crate::global::Global;
 use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
-use crate::supervise::{Deadlines, Stage, supervise};
+use crate::supervise::{Deadlines, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
 
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
@@ -24,7 +27,7 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     let outcome = match acquired {
         Ok(guard) => {
             session.tell("acquired", &guard.votes());
-            under_lock(&session, args, guard, &mut signals).await
+            under_lock(&session, global, args, guard, &mut signals).await
         }
         Err(failure) => Err(failure),
     };
@@ -34,12 +37,13 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
 
 async fn under_lock(
     session: &Session,
+    global: &Global,
     args: &Run,
     guard: Guard,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
-    let child = match start(args, &guard, signals) {
+    let mut child = match start(global, args, &guard, signals) {
         Ok(child) => child,
         Err(failure) => {
             release(guard).await?;
@@ -47,20 +51,36 @@ async fn under_lock(
         }
     };
     let deadlines = Deadlines::new(session.ttl, args.kill_after);
-    let work = supervise(&child, &guard, deadlines, signals);
-    let stage = session.with_margin_watched(&guard, work).await;
-    let code = child.reap().map_err(|error| Failure::new(CANNOT_RUN, error));
+    let supervisor = Supervisor::new(&mut child, &guard, deadlines);
+    let work = supervisor.supervise(signals);
+    let (stage, pause) = session.with_margin_watched(&guard, work).await;
+    let status = child.reap();
     if stage == Stage::Running && guard.is_held() {
-        release(guard).await?;
-        return code;
+        let status = status.map_err(|error| Failure::new(CANNOT_RUN, error));
+        let succeeded = status.as_ref().is_ok_and(ExitStatus::success);
+        if args.keep && succeeded {
+            keep(session, guard).await;
+        } else {
+            release(guard).await?;
+        }
+        return status.map(exit::code);
     }
-    let failure = lost(args, &guard, stage, began.elapsed(), &session.answers().await);
+    let (why, what) =
+        (why(&guard, pause, args.max_hold, began.elapsed()), what(stage, status.ok()));
+    // What they said when the lock was acquired says nothing of how it was lost.
+    let answers = session.answers().await;
+    let failure = Failure::new(LOST, anyhow!("{why}, {what}: {answers}"));
     // Only where our own key still is: nobody else's lock is touched, and no lease revived.
     let _ = guard.release().await;
     Err(failure)
 }
 
-fn start(args: &Run, guard: &Guard, signals: &mut Signals) -> Result<Child, Failure> {
+fn start(
+    global: &Global,
+    args: &Run,
+    guard: &Guard,
+    signals: &mut Signals,
+) -> Result<Child, Failure> {
     let cannot = |error: std::io::Error| {
         let cause = anyhow::Error::new(error).context("the command cannot be started");
         Failure::new(CANNOT_RUN, cause)
@@ -69,16 +89,17 @@ fn start(args: &Run, guard: &Guard, signals: &mut Signals) -> Result<Child, Fail
     let terminal = Terminal::open();
     if terminal.is_some() {
         // Until now Ctrl-Z has stopped this process; from here on the command stops first.
-        signals.listen_to(Signal::TSTP).map_err(cannot)?;
+        signals.listen_unless_ignored(Signal::TSTP).map_err(cannot)?;
     }
-    let token = OsStr::new(guard.token().as_str());
-    let fence = output::fence(guard.fencing_token().map(|fence| fence.get()));
-    let variables = [
-        ("REDLOCK_KEY", args.key.as_os_str()),
-        ("REDLOCK_TOKEN", token),
-        ("REDLOCK_FENCING_TOKEN", OsStr::new(&fence)),
-    ];
-    Child::start(&args.command, variables, terminal).map_err(cannot)
+    let environment = Environment::new(global, args, guard);
+    Child::start(&args.command, &environment, signals.blocked(), terminal).map_err(cannot)
+}
+
+/// The work of this period is done: the lock is left to expire, and nobody else begins before.
+async fn keep(session: &Session, guard: Guard) {
+    let votes = session.hear_all(&guard).await;
+    session.tell("kept until it expires", &votes);
+    guard.forget();
 }
 
 /// The command has ended while its lock was held. Masters may still tell that it was not.
@@ -97,21 +118,35 @@ async fn release(guard: Guard) -> Result<(), Failure> {
     }
 }
 
-/// `answers` is what the masters have now: what they said when the lock was acquired says nothing
-/// of how it was lost.
-fn lost(args: &Run, guard: &Guard, stage: Stage, held: Duration, answers: &str) -> Failure {
-    let key = guard.resource();
-    let why = match (guard.check(), args.max_hold) {
-        (_, Some(max_hold)) if held >= max_hold => {
-            format!("the lock on {key} was held for its --max-hold of {max_hold:?}")
+/// Why the lock was lost, or is about to be: the command is ended before.
+fn why(guard: &Guard, pause: Pause, max_hold: Option<Duration>, held: Duration) -> String {
+    let max_hold = max_hold.filter(|max_hold| held >= *max_hold);
+    let reason = match (guard.check(), max_hold) {
+        (Err(lost), _) => lost.reason,
+        (Ok(()), Some(_)) => LostReason::MaxHold,
+        (Ok(()), None) => LostReason::NotExtended,
+    };
+    let why = match (pause, reason, max_hold) {
+        (Pause::Job, ..) => "it was not extended in time because the job was stopped".into(),
+        (Pause::Frozen, ..) => {
+            "it was not extended in time because redlock itself stood still".into()
         }
-        (Err(lost), _) => lost.to_string(),
-        (Ok(()), _) => format!("the lock on {key} was not extended in time"),
+        (_, LostReason::MaxHold, Some(max_hold)) => {
+            format!("it was held for its --max-hold of {max_hold:?}")
+        }
+        _ => reason.to_string(),
     };
-    let what = match stage {
-        Stage::Running => "the command had just ended",
-        Stage::Asked(_) => "the command was ended with SIGTERM",
-        Stage::Killed => "the command was ended with SIGKILL",
-    };
-    Failure::new(LOST, anyhow!("{why}, {what}: {answers}"))
+    format!("the lock on {} is lost: {why}", guard.resource())
+}
+
+/// How the command ended, of which this process, its watchdog or the command itself may have been
+/// the first.
+fn what(stage: Stage, status: Option<ExitStatus>) -> &'static str {
+    if status.and_then(|status| status.signal()) == Some(Signal::KILL.as_raw()) {
+        "the command was ended with SIGKILL"
+    } else if matches!(stage, Stage::Asked(_)) {
+        "the command was ended with SIGTERM"
+    } else {
+        "the command had just ended"
+    }
 }

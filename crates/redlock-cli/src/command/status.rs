@@ -38,10 +38,12 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
 /// Free and undecided have exit codes of ours, and so a line that says why.
 fn judge(key: &str, status: &redlock_quorum::Status) -> Result<u8, Failure> {
     let (verdict, list) = (answers::verdict(key, status), answers::list(status));
-    match (answers::holder(status), &status.state) {
-        (Some(_), _) => Ok(0),
-        (None, State::Free) => Err(Failure::new(NOT_OURS, anyhow!("{key} is free: {list}"))),
-        (None, State::Held { .. }) => Err(Failure::new(UNAVAILABLE, anyhow!("{verdict}: {list}"))),
+    match status.state {
+        State::Held { .. } => Ok(0),
+        State::Free => Err(Failure::new(NOT_OURS, anyhow!("{verdict}: {list}"))),
+        _ if answers::is_foreign(status) => {
+            Err(Failure::new(UNAVAILABLE, anyhow!("{verdict}: {list}")))
+        }
         _ => Err(Failure::new(UNAVAILABLE, anyhow!("no quorum agrees on {key}: {list}"))),
     }
 }

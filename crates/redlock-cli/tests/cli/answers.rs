@@ -56,6 +56,19 @@ fn a_lock_of_another_ends_with_75_or_the_code_that_was_asked_for() {
 }
 
 #[test]
+fn contenders_that_share_the_masters_are_all_named() {
+    let servers = RedisServers::start(3).unwrap();
+    for (server, holder) in servers.iter().zip(["ann", "bob", "cyd"]) {
+        server.command(&["SET", "k", holder]).unwrap();
+    }
+    let answer = ask(&servers, ["acquire", "k"]);
+    assert_eq!(answer.code, 75);
+    let [a, b, c] = [0, 1, 2].map(|place: usize| servers[place].name());
+    let said = format!("k is held by another: {a} held by ann, {b} held by bob, {c} held by cyd");
+    assert!(answer.cause().ends_with(&said), "{answer:?}");
+}
+
+#[test]
 fn a_key_of_a_stranger_is_respected_and_left_alone() {
     let servers = RedisServers::start(3).unwrap();
     for server in servers.iter() {

@@ -25,8 +25,9 @@ fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
         server.command(&["SET", "visits", "42", "PX", "60000"]).unwrap();
         server.command(&["HSET", "hash", "f", "v"]).unwrap();
         server.command(&["PEXPIRE", "hash", "60000"]).unwrap();
-        let internal = ["SET", "redlock-quorum:x", &tokens[0], "PX", "60000"];
-        server.command(&internal).unwrap();
+        for internal in ["redlock-quorum:x", "prefix:redlock-quorum:1"] {
+            server.command(&["SET", internal, &tokens[0], "PX", "60000"]).unwrap();
+        }
     }
     servers[0].command(&["SET", "one-copy", &tokens[0], "PX", "60000"]).unwrap();
     let listing = ask(&servers, ["status"]);

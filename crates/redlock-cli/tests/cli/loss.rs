@@ -157,16 +157,24 @@ fn max_hold_ends_a_command_that_hangs() {
 }
 
 #[test]
-fn a_redlock_that_was_frozen_for_too_long_kills_its_command() {
+fn a_redlock_that_stands_still_has_its_command_ended_in_time_all_the_same() {
     let servers = RedisServers::start(3).unwrap();
     let (run, pids) = holding(&servers, STUBBORN);
     run.signal(Signal::STOP);
     poll("redlock stands still", || is_stopped(run.pid()).then_some(()));
+    // What it has extended before ends with this.
+    let valid_until = Instant::now() + validity(TTL);
+    poll("the command and what it has started end", || {
+        (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
+    });
+    assert!(Instant::now() < valid_until, "{:?} too late", valid_until.elapsed());
+    assert!(is_stopped(run.pid()));
     poll("the lock expires", || (copies(&servers, "k") == 0).then_some(()));
     run.signal(Signal::CONT);
     let answer = run.answer();
     assert_eq!(answer.code, 79);
-    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+    assert!(answer.cause().contains("because redlock itself stood still"), "{answer:?}");
+    assert!(answer.cause().contains("SIGKILL"), "{answer:?}");
 }
 
 #[test]

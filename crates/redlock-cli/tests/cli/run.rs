@@ -8,7 +8,7 @@ use redlock_testkit::RedisServers;
 use rustix::process::Signal;
 
 use crate::support::{
-    Running, Scratch, ask, copies, is_alive, is_stopped, poll, redlock, send, value,
+    Running, Scratch, ask, bare, copies, is_alive, is_stopped, poll, redlock, send, value,
 };
 
 #[test]
@@ -90,6 +90,49 @@ fn what_the_command_leaves_behind_is_not_waited_for() {
     assert_eq!(run.status().code(), Some(0));
     assert!(is_alive(left));
     send(left, Signal::KILL);
+}
+
+#[test]
+fn a_success_keeps_the_lock_where_that_was_asked_for_and_a_failure_releases_it() {
+    let servers = RedisServers::start(3).unwrap();
+    for (script, code, is_kept) in [("exit 3", 3, false), ("kill $$", 143, false), ("", 0, true)] {
+        let answer = ask(&servers, ["run", "k", "--keep", "--", "sh", "-c", script]);
+        assert_eq!((answer.code, answer.err.as_str()), (code, ""));
+        assert_eq!(copies(&servers, "k"), if is_kept { 3 } else { 0 });
+    }
+    let ttl = servers[0].command(&["PTTL", "k"]).unwrap();
+    assert!(matches!(ttl, redis::Value::Int(1..=33_000)), "{ttl:?}");
+    assert_eq!(ask(&servers, ["run", "k", "--keep", "-n", "--", "true"]).code, 75);
+}
+
+#[test]
+fn a_command_that_needs_the_masters_is_told_how_to_get_them() {
+    let servers = RedisServers::start(3).unwrap();
+    let extend = format!("{} extend $REDLOCK_KEY $REDLOCK_TOKEN", env!("CARGO_BIN_EXE_redlock"));
+    let answer = ask(&servers, ["run", "k", "--", "sh", "-c", &extend]);
+    assert_eq!(answer.code, 64);
+    assert!(answer.cause().contains("`redlock run` removes REDLOCK_NODES"), "{answer:?}");
+    assert!(answer.cause().contains("--pass-nodes"), "{answer:?}");
+
+    let answer = ask(&servers, ["run", "k", "--pass-nodes", "--", "sh", "-c", &extend]);
+    assert_eq!(answer.success().split(' ').count(), 3);
+
+    let nested = format!("{} run inner -- echo $REDLOCK_KEY", env!("CARGO_BIN_EXE_redlock"));
+    let answer = ask(&servers, ["run", "k", "--pass-nodes", "--", "sh", "-c", &nested]);
+    answer.success();
+}
+
+#[test]
+fn what_was_given_as_options_is_passed_on_with_the_masters() {
+    let servers = RedisServers::start(3).unwrap();
+    let extend =
+        format!("{} extend $REDLOCK_KEY $REDLOCK_TOKEN --ttl 2m", env!("CARGO_BIN_EXE_redlock"));
+    let mut command = bare(["--max-ttl", "2m", "--prefix", "p:", "--node-timeout", "1500ms"]);
+    for server in servers.iter() {
+        command.args(["--node", &server.url()]);
+    }
+    command.args(["run", "k", "--pass-nodes", "--", "sh", "-c", &extend]);
+    assert_eq!(Running::start(command).answer().success().split(' ').count(), 3);
 }
 
 #[test]

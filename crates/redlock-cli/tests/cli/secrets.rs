@@ -25,6 +25,10 @@ fn no_command_prints_a_password() {
     assert_eq!(silent_about_it(redlock(&servers, ["-v", "extend", "k", token])).code, 0);
     assert_eq!(silent_about_it(redlock(&servers, ["-v", "release", "k", token])).code, 0);
     assert_eq!(silent_about_it(redlock(&servers, ["--help"])).code, 0);
+    assert_eq!(silent_about_it(redlock(&servers, ["-v", "acquire", "k"])).code, 0);
+    assert_eq!(silent_about_it(redlock(&servers, ["-v", "status"])).code, 0);
+    let force = redlock(&servers, ["-v", "release", "--force", "k", "--yes"]);
+    assert_eq!(silent_about_it(force).code, 0);
     servers[0].kill();
     servers[1].kill();
     assert_eq!(silent_about_it(redlock(&servers, ["-v", "acquire", "k"])).code, 69);
@@ -42,6 +46,7 @@ fn a_password_that_the_masters_refuse_or_that_stands_in_the_wrong_place_is_not_s
     assert_eq!(silent_about_it(bare(["status", "k", "--node-timeout", &url])).code, 64);
     let malformed = format!("redis://me:{SECRET}@h:99999");
     assert_eq!(silent_about_it(bare(["status", "k", "--node", &malformed])).code, 64);
+    assert_eq!(silent_about_it(bare(["-v", "acquire", &malformed, "--node", &url])).code, 69);
     let mut command = bare(["status", "k"]);
     command.env("REDLOCK_NODES", format!("{malformed},{malformed}"));
     assert_eq!(silent_about_it(command).code, 64);

@@ -1,9 +1,29 @@
 //! Signals that `redlock` gets, and its own death.
 
-use redlock_testkit::RedisServers;
-use rustix::process::Signal;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
-use crate::support::{Running, ask, copies, is_alive, poll, redlock};
+use redlock_testkit::RedisServers;
+use rustix::process::{Pid, Signal};
+
+use crate::support::{
+    Running, ask, copies, is_alive, is_stopped, poll, redlock, send, undisturbed,
+};
+
+/// The same command, executed by another in its own place.
+fn started_by(words: &[&str], command: &Command) -> Command {
+    let mut outer = undisturbed(words[0]);
+    outer.args(&words[1..]).args(command.get_args().skip(1));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer
+}
 
 #[test]
 fn signals_are_passed_on_to_the_command() {
@@ -41,15 +61,14 @@ fn signals_reach_what_the_command_has_started() {
 #[test]
 fn a_signal_that_was_ignored_before_stays_ignored() {
     let servers = RedisServers::start(1).unwrap();
-    let mut command = std::process::Command::new("sh");
-    command.args(["-c", "trap '' HUP; exec \"$@\"", "_", env!("CARGO_BIN_EXE_redlock")]);
-    command.args(["run", "k", "--", "sh", "-c", "grep SigIgn /proc/self/status; read x; echo on"]);
-    command.env("REDLOCK_NODES", servers.urls().join(",")).stdin(std::process::Stdio::piped());
+    let script = "grep SigIgn /proc/self/status; read x; echo on";
+    let run = redlock(&servers, ["run", "k", "--", "sh", "-c", script]);
+    let mut command = started_by(&["env", "--ignore-signal=HUP"], &run);
+    command.stdin(Stdio::piped());
     let mut run = Running::start(command);
     let mut lines = run.lines();
-    let mask = lines.next();
-    let mask = u64::from_str_radix(mask.trim_start_matches("SigIgn:").trim(), 16).unwrap();
-    assert_eq!(mask & 1, 1, "SIGHUP is ignored by the command");
+    let ignored = mask(&lines.next());
+    assert_ne!(ignored & bit(Signal::HUP), 0, "SIGHUP is ignored by the command");
     run.signal(Signal::HUP);
     run.type_in("x\n");
     assert_eq!(lines.next(), "on");
@@ -92,12 +111,172 @@ fn a_signal_ends_the_wait_for_a_lock_and_nothing_is_left() {
 }
 
 #[test]
-fn the_command_dies_with_a_redlock_that_is_killed() {
+fn a_signal_that_was_blocked_ends_the_wait_for_a_lock_all_the_same() {
     let servers = RedisServers::start(1).unwrap();
-    let script = "trap '' TERM HUP INT; echo $$; while :; do sleep 1; done";
+    servers[0].command(&["SET", "k", "stranger"]).unwrap();
+    let run = redlock(&servers, ["run", "k", "--wait", "forever", "--", "true"]);
+    let run = Running::start(started_by(&["env", "--block-signal=TERM"], &run));
+    poll("it has tried", || {
+        let stats = format!("{:?}", servers[0].command(&["INFO", "commandstats"]).unwrap());
+        stats.contains("cmdstat_evalsha").then_some(())
+    });
+    run.signal(Signal::TERM);
+    assert_eq!(run.answer().code, 143);
+}
+
+#[test]
+fn the_command_gets_the_blocked_signals_that_redlock_found() {
+    let servers = RedisServers::start(1).unwrap();
+    // No shell: some of them unblock everything.
+    let run = redlock(&servers, ["run", "k", "--", "cat", "/proc/self/status", "-"]);
+    let mut command = started_by(&["env", "--block-signal=CHLD,TERM,ALRM"], &run);
+    command.stdin(Stdio::piped());
+    let mut run = Running::start(command);
+    let mut lines = run.lines();
+    let mut line = |name| loop {
+        let line = lines.next();
+        if line.starts_with(name) {
+            return line.split_whitespace().last().unwrap().to_owned();
+        }
+    };
+    let (child, blocked) = (line("Pid:").parse().unwrap(), line("SigBlk:"));
+    let found: u64 = [Signal::CHILD, Signal::TERM, Signal::ALARM].map(bit).iter().sum();
+    assert_eq!(mask(&blocked), found, "{blocked}");
+    run.signal(Signal::TERM);
+    poll("SIGTERM is passed on and waits there", || {
+        (mask_of(child, "ShdPnd:") & bit(Signal::TERM) != 0).then_some(())
+    });
+    run.type_in("x\n");
+    assert_eq!(run.answer().code, 0, "its end is noticed although SIGCHLD was blocked");
+}
+
+fn bit(signal: Signal) -> u64 {
+    1 << (signal.as_raw() - 1)
+}
+
+/// The signals in a line of `/proc/PID/status`.
+fn mask(line: &str) -> u64 {
+    u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap()
+}
+
+fn mask_of(pid: i32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    mask(status.lines().find(|line| line.starts_with(name)).unwrap())
+}
+
+#[test]
+fn a_second_sigterm_within_a_moment_is_not_passed_on_and_a_later_one_is() {
+    const MOMENT: Duration = Duration::from_millis(500);
+    let servers = RedisServers::start(1).unwrap();
+    // On a busy machine the second may come late.
+    poll("two within a moment", || {
+        let (apart, passed_on) = two_sigterms(&servers, Duration::ZERO);
+        if apart < MOMENT {
+            assert_eq!(passed_on, 1, "{apart:?} apart");
+        }
+        (apart < MOMENT).then_some(())
+    });
+    let (_, passed_on) = two_sigterms(&servers, MOMENT + Duration::from_millis(100));
+    assert_eq!(passed_on, 2);
+}
+
+/// How far apart they were at most, and how many the command got.
+fn two_sigterms(servers: &RedisServers, pause: Duration) -> (Duration, u32) {
+    // It starts nothing: a shell that has just forked loses signals.
+    let script = "n=0; trap 'n=$((n+1)); echo TERM' TERM; trap 'echo USR1' USR1; echo ready; \
+                  while ! read x; do :; done; echo got $n";
+    let mut command = redlock(servers, ["run", "k", "--", "sh", "-c", script]);
+    command.stdin(Stdio::piped());
+    let mut run = Running::start(command);
+    let mut lines = run.lines();
+    assert_eq!(lines.next(), "ready");
+    let began = Instant::now();
+    run.signal(Signal::TERM);
+    assert_eq!(lines.next(), "TERM");
+    thread::sleep(pause);
+    run.signal(Signal::TERM);
+    let apart = began.elapsed();
+    // What was passed on before this has reached the command when it answers.
+    run.signal(Signal::USR1);
+    while lines.next() != "USR1" {}
+    run.type_in("x\n");
+    let count = loop {
+        if let Some(count) = lines.next().strip_prefix("got ") {
+            break count.parse().unwrap();
+        }
+    };
+    assert_eq!(run.answer().code, 0);
+    (apart, count)
+}
+
+#[test]
+fn children_that_redlock_did_not_start_are_reaped() {
+    let servers = RedisServers::start(1).unwrap();
+    // As process 1 of a container it adopts orphans; here it is executed by who has a child.
+    let shell = ["sh", "-c", "sleep 0.5 >/dev/null 2>&1 & echo $!; exec \"$@\"", "_"];
+    let run = redlock(&servers, ["run", "k", "--", "sh", "-c", "echo up; exec sleep 600"]);
+    let mut run = Running::start(started_by(&shell, &run));
+    let mut lines = run.lines();
+    let adopted = lines.next();
+    assert_eq!(lines.next(), "up");
+    let adopted = Path::new("/proc").join(adopted);
+    poll("the adopted child is gone", || (!adopted.exists()).then_some(()));
+    assert!(!run.has_ended());
+    run.signal(Signal::TERM);
+    assert_eq!(run.answer().code, 143);
+}
+
+#[test]
+fn the_command_and_what_it_has_started_die_with_a_redlock_that_is_killed() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "trap '' TERM HUP INT; (while :; do sleep 1; done) >/dev/null & \
+                  echo $$ $!; while :; do sleep 1; done";
     let mut run = Running::start(redlock(&servers, ["run", "k", "--", "sh", "-c", script]));
-    let child: i32 = run.lines().next().parse().unwrap();
-    assert!(is_alive(child));
+    let line = run.lines().next();
+    let pids: Vec<i32> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
+    let watchdog = watchdog_of(run.pid());
+    assert!(pids.iter().all(|pid| is_alive(*pid)));
     run.signal(Signal::KILL);
-    poll("the command dies", || (!is_alive(child)).then_some(()));
+    poll("the command dies", || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()));
+    poll("the watchdog ends", || (!is_alive(watchdog)).then_some(()));
+}
+
+#[test]
+fn the_watchdog_has_its_own_session_minds_no_signal_and_ends_with_redlock() {
+    let servers = RedisServers::start(1).unwrap();
+    let mut command = redlock(&servers, ["run", "k", "--", "sh", "-c", "echo up; read x"]);
+    command.stdin(Stdio::piped());
+    let mut run = Running::start(command);
+    assert_eq!(run.lines().next(), "up");
+    let watchdog = watchdog_of(run.pid());
+    poll("it has its own session", || {
+        let session = rustix::process::getsid(Pid::from_raw(watchdog)).unwrap();
+        (session.as_raw_nonzero().get() == watchdog).then_some(())
+    });
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::TSTP, Signal::USR1] {
+        send(watchdog, signal);
+    }
+    assert!(is_alive(watchdog) && !is_stopped(watchdog));
+    let environment = fs::read(format!("/proc/{watchdog}/environ")).unwrap();
+    assert!(environment.is_empty(), "it need not know where the masters are");
+    run.type_in("x\n");
+    run.answer();
+    assert!(!is_alive(watchdog));
+}
+
+/// The process that watches over a `redlock run`.
+fn watchdog_of(redlock: i32) -> i32 {
+    let children = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let pid: i32 = entry.unwrap().file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let parent = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.to_owned();
+        (parent == redlock.to_string()).then_some(pid)
+    });
+    let is_watchdog = |pid: &i32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.split(|byte| *byte == 0).nth(1) == Some(b"__watchdog")
+    };
+    let watchdogs: Vec<_> = children.filter(is_watchdog).collect();
+    assert_eq!(watchdogs.len(), 1, "{watchdogs:?}");
+    watchdogs[0]
 }

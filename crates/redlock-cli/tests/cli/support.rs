@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -46,10 +47,18 @@ impl From<Output> for Answer {
     }
 }
 
+/// Starts a program with every signal's default action. A process inherits what is ignored, and
+/// `nohup` or a shell's `&` ignore signals that tests send.
+pub(crate) fn undisturbed(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
+}
+
 /// A command with nothing of the surroundings that could change what it does. The node timeout is
 /// long: a busy machine is no fault of a master.
 pub(crate) fn bare<const N: usize>(words: [&str; N]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redlock"));
+    let mut command = undisturbed(env!("CARGO_BIN_EXE_redlock"));
     for (name, _) in env::vars_os() {
         if name.to_string_lossy().starts_with("REDLOCK_") {
             command.env_remove(name);
@@ -69,82 +78,103 @@ pub(crate) fn redlock<const N: usize>(servers: &RedisServers, words: [&str; N]) 
 
 /// The answer of a command on these masters.
 pub(crate) fn ask<const N: usize>(servers: &RedisServers, words: [&str; N]) -> Answer {
-    redlock(servers, words).output().unwrap().into()
+    Running::start(redlock(servers, words)).answer()
 }
 
 /// A command that runs beside the test, and is killed with it.
-pub(crate) struct Running(Child);
+pub(crate) struct Running {
+    process: Child,
+    stderr: Receiver<Vec<u8>>,
+}
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self(command.spawn().unwrap())
+        Self::start_into(&mut command, Stdio::piped())
     }
 
     /// The same, printing into something else than a pipe.
     pub(crate) fn start_into(command: &mut Command, stdout: Stdio) -> Self {
-        Self(command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap())
+        let mut process = command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = all_of(process.stderr.take().unwrap());
+        Self { process, stderr }
     }
 
     pub(crate) fn pid(&self) -> i32 {
-        Pid::from_child(&self.0).as_raw_nonzero().get()
+        Pid::from_child(&self.process).as_raw_nonzero().get()
     }
 
     /// The next lines it prints.
     pub(crate) fn lines(&mut self) -> Lines {
-        Lines(BufReader::new(self.0.stdout.take().unwrap()))
+        Lines::of(self.process.stdout.take().unwrap())
     }
 
     pub(crate) fn type_in(&mut self, text: &str) {
-        self.0.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        self.process.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.0), signal).unwrap();
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_some()
+        self.process.try_wait().unwrap().is_some()
     }
 
     pub(crate) fn status(mut self) -> ExitStatus {
-        let status = poll("the command ends", || self.0.try_wait().unwrap());
-        self.0.stdout.take();
-        status
+        poll("the command ends", || self.process.try_wait().unwrap())
     }
 
-    /// Waits for its end. What it still prints must fit into a pipe.
+    /// Waits for its end and for that of its output.
     pub(crate) fn answer(mut self) -> Answer {
-        let status = poll("the command ends", || self.0.try_wait().unwrap());
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        if let Some(mut pipe) = self.0.stdout.take() {
-            pipe.read_to_end(&mut stdout).unwrap();
-        }
-        self.0.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
-        Output { status, stdout, stderr }.into()
+        let stdout = self.process.stdout.take().map(all_of);
+        let status = poll("the command ends", || self.process.try_wait().unwrap());
+        let end = |output: &Receiver<_>| output.recv_timeout(PATIENCE).expect("its output ends");
+        let stdout = stdout.as_ref().map(end).unwrap_or_default();
+        Output { status, stdout, stderr: end(&self.stderr) }.into()
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
-pub(crate) struct Lines(BufReader<ChildStdout>);
+/// Reads a pipe beside the test: its end may never come.
+fn all_of(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).unwrap();
+        // A test that has ended wants it no more.
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
+    fn of(stdout: ChildStdout) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            while lines.next().is_some_and(|line| sender.send(line).is_ok()) {}
+        });
+        Self(receiver)
+    }
+
     pub(crate) fn next(&mut self) -> String {
-        let mut line = String::new();
-        assert_ne!(self.0.read_line(&mut line).unwrap(), 0, "a line was expected");
-        line.trim_end().to_owned()
+        self.0.recv_timeout(PATIENCE).expect("a line was expected")
     }
 }
+
+/// Far more than anything takes here, on a busy machine too.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks again and again until there is something to see.
 pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    const PATIENCE: Duration = Duration::from_secs(30);
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(seen) = look() {

@@ -6,12 +6,14 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use redlock_testkit::RedisServers;
 use rustix::fs::{Mode, OFlags};
+use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::{copies, poll, redlock};
+use crate::support::{copies, is_alive, is_stopped, poll, redlock, send, undisturbed};
 
 /// A command on a terminal of its own, and what a person would see there.
 pub(crate) struct Terminal {
@@ -29,7 +31,7 @@ impl Terminal {
         let name = ptsname(&keyboard, Vec::new()).unwrap();
         let tty = rustix::fs::open(&*name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
         let side = || Stdio::from(tty.try_clone().unwrap());
-        let mut session = Command::new("setsid");
+        let mut session = undisturbed("setsid");
         session.args(["--ctty", "--wait"]).arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -162,6 +164,67 @@ fn a_job_that_was_stopped_for_longer_than_its_lock_is_killed_when_it_goes_on() {
 }
 
 #[test]
+fn ctrl_z_stops_what_ignores_it_too_and_all_of_it_ends_before_the_lock() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "$R run k --ttl 2s -- sh -c 'env --ignore-signal=TSTP sleep 600 & \
+                  echo member $!; read x'; \
+                  echo \"stopped $?.\"; read y; fg >/dev/null; echo \"ended $?.\"";
+    let mut terminal = shell(&servers, script);
+    let member: i32 = terminal.shows("member ").parse().unwrap();
+    terminal.type_in("\x1a");
+    terminal.shows("stopped 1");
+    poll("it is stopped", || is_stopped(member).then_some(()));
+    poll("the lock expires", || {
+        let is_alive = is_alive(member);
+        let is_held = copies(&servers, "k") > 0;
+        assert!(is_held || !is_alive, "it lives on after the lock");
+        (!is_held).then_some(())
+    });
+    terminal.type_in("go\n");
+    let cause = terminal.shows("redlock: ");
+    assert!(cause.contains("not extended in time because the job was stopped"), "{cause}");
+    assert!(cause.contains("SIGKILL"), "{cause}");
+    terminal.shows("ended 79.");
+}
+
+#[test]
+fn a_command_that_is_stopped_and_continued_from_elsewhere_keeps_its_lock() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "$R run k --ttl 2s -- sh -c 'echo pids $PPID $$; \
+                  trap \"exit 5\" TERM; while :; do sleep 0.05; done'; \
+                  echo \"stopped $?.\"; wait -f %1; echo \"ended $?.\"";
+    let terminal = shell(&servers, script);
+    let pids = terminal.shows("pids ");
+    let (redlock, child) = pids.split_once(' ').unwrap();
+    let (redlock, child) = (redlock.parse().unwrap(), child.parse().unwrap());
+    send(child, Signal::STOP);
+    terminal.shows("stopped 1");
+    poll("the job stops as a whole", || is_stopped(redlock).then_some(()));
+    send(child, Signal::CONT);
+    poll("redlock goes on, too", || (!is_stopped(redlock)).then_some(()));
+    // Well beyond the TTL.
+    thread::sleep(Duration::from_secs(3));
+    assert!(is_alive(child) && !is_stopped(child));
+    assert_eq!(copies(&servers, "k"), 1);
+    send(child, Signal::TERM);
+    terminal.shows("ended 5.");
+    assert_eq!(copies(&servers, "k"), 0);
+}
+
+#[test]
+fn a_terminals_stop_signal_that_was_blocked_stops_the_job_all_the_same() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "env --block-signal=TTOU,CHLD $R run k -- sh -c 'echo ready; read x; exit 5'; \
+                  echo \"stopped $?.\"; fg >/dev/null; echo \"ended $?.\"";
+    let mut terminal = shell(&servers, script);
+    terminal.shows("ready");
+    terminal.type_in("\x1a");
+    terminal.shows("stopped 1");
+    terminal.type_in("hello\n");
+    terminal.shows("ended 5.");
+}
+
+#[test]
 fn a_command_whose_output_goes_elsewhere_gets_the_terminal_when_it_asks_for_it() {
     let servers = RedisServers::start(1).unwrap();
     let script = "$R run k -- sh -c 'echo ready >&2; read x; echo \"got $x\"' | cat; echo end $?.";
@@ -176,7 +239,8 @@ fn a_command_whose_output_goes_elsewhere_gets_the_terminal_when_it_asks_for_it()
 #[test]
 fn ctrl_z_stops_a_command_that_is_not_in_the_foreground_itself() {
     let servers = RedisServers::start(1).unwrap();
-    let script = "$R run k -- sh -c 'echo ready >&2; sleep 1; echo over' | cat; \
+    // Some shells cannot be stopped while what they have just started is stopped: `wait` can.
+    let script = "$R run k -- sh -c 'sleep 1 & echo ready >&2; wait; echo over' | cat; \
                   echo \"stopped $?.\"; fg >/dev/null; echo \"ended $?.\"";
     let mut terminal = shell(&servers, script);
     terminal.shows("ready");

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::address::Login;
 use super::encode::Native;
 use super::reply::{self, Garbage};
-use super::stream::{LAST_WORDS, Stream, cause, not_connected};
+use super::stream::{LAST_WORDS, Stream, cause, unusable};
 use crate::{Cause, Facts, NodeEvent, Role};
 
 /// The server at the other end of a connection.
@@ -130,7 +130,7 @@ impl<'a> Talk<'a> {
 
     fn stranger(&self) -> Cause {
         let said = &self.unread[..self.unread.len().min(32)];
-        not_connected(format!("not a Redis, it said \"{}\"", said.escape_ascii()))
+        unusable(format!("not a Redis, it said \"{}\"", said.escape_ascii()))
     }
 }
 
@@ -189,13 +189,13 @@ fn succeeded(reply: Value) -> Result<Value, Cause> {
 fn identify(replies: Vec<Value>, native: Option<Native>) -> Result<Identity, Cause> {
     let replies: Vec<Value> = replies.into_iter().map(succeeded).collect::<Result<_, _>>()?;
     let [client_id, server, replication] = replies.as_slice() else {
-        return Err(not_connected("not a Redis"));
+        return Err(unusable("not a Redis"));
     };
     let server = text(server)?;
     // Valkey has given the field a name of its own.
     let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
     let (Some(run_id), Value::Int(client_id)) = (field(&server, "run_id"), client_id) else {
-        return Err(not_connected("INFO server does not contain its run_id"));
+        return Err(unusable("INFO server does not contain its run_id"));
     };
     let facts = Facts {
         role: role(replication)?,
@@ -218,7 +218,7 @@ fn text(reply: &Value) -> Result<String, Cause> {
     match reply {
         Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
         Value::VerbatimString { text, .. } => Ok(text.clone()),
-        _ => Err(not_connected("not a Redis, INFO is no text")),
+        _ => Err(unusable("not a Redis, INFO is no text")),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
@@ -24,17 +26,35 @@ const PAUSE_MAX_URGENT: Duration = Duration::from_millis(80);
 pub(super) struct Link {
     node: Arc<RedisNode>,
     events: Events,
+    /// Which of the node's links this is: only the latest one has a say.
+    number: u64,
 }
 
 impl Link {
     /// From here on the first connection is being made, and not only from the first poll: a master
     /// that was never tried must not look like one that cannot be reached.
     pub(super) fn new(node: Arc<RedisNode>, events: Events) -> Self {
-        node.wire().connecting();
-        Self { node, events }
+        let number = node.links.fetch_add(1, Ordering::Relaxed) + 1;
+        let unanswered = node.wire().connecting();
+        drop(unanswered);
+        Self { node, events, number }
     }
 
+    /// Ends when the node is driven by another link.
     pub(super) async fn run(self) {
+        let mut serving = pin!(self.serve());
+        let serve = |cx: &mut Context<'_>| match self.is_latest() {
+            true => serving.as_mut().poll(cx),
+            false => Poll::Ready(()),
+        };
+        poll_fn(serve).await;
+    }
+
+    fn is_latest(&self) -> bool {
+        self.node.links.load(Ordering::Relaxed) == self.number
+    }
+
+    async fn serve(&self) {
         let mut pauses = Pauses::default();
         loop {
             let (cause, was_up) = self.session().await;
@@ -115,6 +135,9 @@ struct Opened {
 /// A node that is not driven any more leaves no request without an answer.
 impl Drop for Link {
     fn drop(&mut self) {
+        if !self.is_latest() {
+            return;
+        }
         self.down(not_connected("the runtime that drove the connection is gone"), false);
     }
 }

@@ -15,6 +15,7 @@ mod stream;
 mod wire;
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,6 +53,8 @@ pub struct RedisNode {
     clock: Clock,
     connect_timeout: Duration,
     stall_timeout: Duration,
+    /// How often the node has been driven so far.
+    links: AtomicU64,
     wire: Mutex<Wire>,
 }
 
@@ -108,6 +111,7 @@ impl RedisNode {
             clock: setup.clock.clone(),
             connect_timeout: setup.connect_timeout,
             stall_timeout: setup.stall_timeout,
+            links: AtomicU64::new(0),
             wire: Mutex::default(),
         })
     }

@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 use super::address::Place;
 use super::dial::{self, Resolver};
@@ -162,11 +162,18 @@ async fn encrypted(
     stream: TcpStream,
 ) -> Result<Box<dyn Stream>, Cause> {
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| not_connected("the host name cannot be in a certificate"))?;
+        .map_err(|_| unusable("the host name cannot be in a certificate"))?;
     match connector.connect(name, stream).await {
         Ok(stream) => Ok(Box::new(stream)),
+        Err(error) if is_distrust(&error) => Err(unusable(format!("TLS: {error}"))),
         Err(error) => Err(not_connected(format!("TLS: {error}"))),
     }
+}
+
+/// Whether we do not trust the certificate that the server has shown.
+fn is_distrust(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>());
+    matches!(error, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// An operating system's error in our words.
@@ -183,6 +190,10 @@ pub(super) fn cause(error: &io::Error) -> Cause {
 
 pub(super) fn not_connected(why: impl Into<Cow<'static, str>>) -> Cause {
     Cause::NotConnected(why.into())
+}
+
+pub(super) fn unusable(why: impl Into<Cow<'static, str>>) -> Cause {
+    Cause::Unusable(why.into())
 }
 
 #[cfg(test)]

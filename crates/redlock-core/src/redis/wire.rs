@@ -208,8 +208,9 @@ impl Wire {
     }
 
     /// A first connection is being made.
-    pub(super) fn connecting(&mut self) {
-        self.state = State::Connecting;
+    #[must_use]
+    pub(super) fn connecting(&mut self) -> impl Sized + use<> {
+        self.end(State::Connecting)
     }
 
     /// The connection on which `identity` answered may be used.
@@ -226,11 +227,16 @@ impl Wire {
         facts
     }
 
-    /// There is no connection any more. The slots of all that is unanswered are returned, to
-    /// be dropped, and so cast *unknown*, once the lock is free.
+    /// There is no connection any more, for this reason.
     #[must_use]
     pub(super) fn down(&mut self, cause: Cause) -> impl Sized + use<> {
-        self.state = State::Down(cause);
+        self.end(State::Down(cause))
+    }
+
+    /// The slots of all that is unanswered are returned, to be dropped, and so cast *unknown*, once
+    /// the lock is free.
+    fn end(&mut self, state: State) -> impl Sized + use<> {
+        self.state = state;
         self.out.clear();
         self.loaded = Loaded::default();
         self.waker = None;

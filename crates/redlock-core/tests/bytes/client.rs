@@ -40,7 +40,7 @@ impl Sink for Report {
 pub(crate) struct Client {
     pub(crate) node: Arc<RedisNode>,
     clock: Clock,
-    driving: Option<JoinHandle<()>>,
+    pub(crate) driving: Option<JoinHandle<()>>,
     sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
     events: UnboundedReceiver<NodeEvent>,

@@ -74,6 +74,25 @@ async fn a_node_that_was_never_polled_is_down_when_the_future_is_dropped() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_driven_anew_does_not_mind_the_end_of_the_former_future() {
+    let (server, mut peer, mut client) = Client::connected().await;
+    client.submit(0, acquire());
+    peer.expect("SET").await;
+    let former = client.driving.take().unwrap();
+    client.drive();
+    assert_eq!(client.answer().await, lost(), "the former connection is of no use any more");
+    let mut peer = server.admit("def", 1).await;
+    client.up().await;
+    former.abort();
+    assert!(former.await.unwrap_err().is_cancelled());
+    assert_eq!(client.event_at_once(), None);
+    client.submit(1, acquire());
+    peer.expect("SET").await;
+    peer.say("+OK\r\n").await;
+    assert_eq!(client.answer().await, Answer::granted());
+}
+
+#[tokio::test]
 async fn a_connection_that_has_become_silent_is_replaced() {
     let server = ScriptedServer::bind().await;
     let mut client = Client::impatient(&server.url(), Duration::from_millis(500));

@@ -111,6 +111,8 @@ impl Driver {
         // Those that are being attempted end by themselves.
         let is_attempted = self.requests.get(id).is_none_or(|request| request.is_attempted);
         if !is_attempted && let Some(request) = self.requests.remove(id) {
+            let now = self.now();
+            self.left_waiting(id, &request.key, now);
             self.refuse_turn(request, "its turn did not come in time".into());
         }
     }
@@ -240,12 +242,15 @@ impl Driver {
                 }
                 self.publish(id, now);
             }
-            // Behind a release only the explanation of a lost attempt wants to know.
-            Stage::Release { explains: Some(inspection), .. } => {
-                let (inspection, latency) = (*inspection, now.saturating_since(vote.sent_at));
-                self.attempt_explained(inspection, vote, latency);
+            Stage::Release { release, explains, .. } => {
+                release.acquired(vote.master, &vote.answer);
+                if let Some(inspection) = *explains {
+                    let latency = now.saturating_since(vote.sent_at);
+                    self.attempt_explained(inspection, vote, latency);
+                }
+                self.release_changed(id);
             }
-            Stage::Release { .. } | Stage::Changing => {}
+            Stage::Changing => {}
         }
     }
 
@@ -365,7 +370,7 @@ impl Driver {
             return self.wait_on(request, refusal, now);
         }
         let Some(wish) = self.requests.remove(request) else { return };
-        self.left_waiting(request, &wish.key.clone(), now);
+        self.left_waiting(request, &wish.key, now);
         if is_gone {
             // Nothing waits for an answer.
         } else if is_explained && !is_resumed {

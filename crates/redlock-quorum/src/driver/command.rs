@@ -8,8 +8,8 @@ use tokio::sync::oneshot;
 
 use super::grant::Grant;
 use super::ticket::LockId;
-use crate::protocol::waiting::Ask;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
+use crate::protocol::waiting::Ask;
 use crate::settings::{HoldOptions, Timing};
 use crate::status::Status;
 

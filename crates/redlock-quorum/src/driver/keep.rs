@@ -8,7 +8,8 @@ use super::timers::Due;
 use super::{Driver, Lock, Stage, Tenure};
 use crate::error::ExtendError;
 use crate::lost::Ended;
-use crate::protocol::lease::{Extend, Extended};
+use crate::protocol::extension::Extended;
+use crate::protocol::lease::Extend;
 use crate::protocol::master_set::MasterSet;
 use crate::settings::Timing;
 

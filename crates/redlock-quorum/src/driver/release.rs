@@ -94,6 +94,11 @@ impl Driver {
         let life = Duration::from_millis(attempt.timing().px);
         let ledger = attempt.into_ledger();
         let unanswered = ledger.pending();
+        if ledger.may_hold().is_empty() && ledger.unanswered().is_empty() {
+            // Every master that was asked has refused: there is nothing to release.
+            self.locks.remove(id);
+            return;
+        }
         self.begin_release(id, ledger, unanswered, life, false, None, now);
     }
 
@@ -183,7 +188,7 @@ impl Driver {
     }
 
     /// Answers the caller once the outcome is known, and lets go of what is over.
-    fn release_changed(&mut self, id: LockId) {
+    pub(super) fn release_changed(&mut self, id: LockId) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Release { release, reply, .. } = &mut lock.stage else { return };
         if release.outcome().is_none() {

@@ -13,7 +13,7 @@ use super::ticket::{LockId, RequestId, Ticket, WaitingId};
 use super::timers::Due;
 use crate::protocol::attempt::Defeat;
 use crate::protocol::master_set::MasterSet;
-use crate::protocol::waiting::{Refusal, Step, Waiting};
+use crate::protocol::waiting::{Ask, Refusal, Step, Waiting};
 
 /// The queues, by key and by the name that timers and votes have for them.
 #[derive(Default)]
@@ -268,9 +268,16 @@ impl Driver {
         let step = self.waiters.queues[queue].waiting.leave(id, now);
         self.step(queue, step, now);
         if is_head {
-            self.stand_in_line(id);
+            self.attempt_last(id);
         } else if let Some(request) = self.requests.remove(id) {
             self.explain(request, Defeat::Outvoted, Vec::new());
+        }
+    }
+
+    fn attempt_last(&mut self, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.ask = Ask::All;
+            self.stand_in_line(id);
         }
     }
 
@@ -278,9 +285,8 @@ impl Driver {
     pub(super) fn withdrawn(&mut self, key: &[u8]) {
         let Some(queue) = self.waiters.of(key) else { return };
         let now = self.now();
-        let is_gone = |id: &RequestId| {
-            self.requests.get(*id).is_none_or(|request| request.reply.is_closed())
-        };
+        let is_gone =
+            |id: &RequestId| self.requests.get(*id).is_none_or(|request| request.reply.is_closed());
         let gone: Vec<RequestId> =
             self.waiters.queues[queue].waiting.callers().filter(is_gone).collect();
         for id in gone {

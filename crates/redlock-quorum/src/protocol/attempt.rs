@@ -93,7 +93,7 @@ impl Attempt {
         sent_at: Instant,
         now: Instant,
     ) -> Step {
-        self.ledger.write(master, answer, now.saturating_since(sent_at));
+        self.ledger.write_first(master, answer, now.saturating_since(sent_at));
         // A lease that is taken over may have its key where it could not be asked for it.
         if self.origin == Origin::Acquired {
             self.ledger.acquired(master, answer);
@@ -119,7 +119,7 @@ impl Attempt {
     /// The others are asked now: these.
     pub(crate) fn ask_others(&mut self) -> MasterSet {
         let others = self.others();
-        others.iter().for_each(|master| self.ledger.expose(master));
+        self.ledger.ask(others);
         self.asked = self.asked.union(others);
         others
     }

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use redlock_core::{Answer, Cause, Instant, Verdict};
 
+use super::extension::{Extended, Extension};
 use super::ledger::Ledger;
 use super::master_set::MasterSet;
 use super::retry;
-use super::tally::{Decision, Tally};
 use crate::lost::LostReason;
-use crate::quorum::quorum;
 use crate::settings::{HoldOptions, Timing};
 
 /// A lease that was won: its extensions, and the instant at which its holder must have stopped.
@@ -34,6 +33,8 @@ pub(crate) struct HeldLease {
     /// Why it is lost if masters deny the key and no quorum is left.
     evidence: LostReason,
     extensions: Vec<Extension>,
+    /// Masters that are being given the key again, and have not answered.
+    readding: MasterSet,
     last_number: u32,
     keeper: Keeper,
 }
@@ -59,18 +60,6 @@ enum Keeper {
     Off,
 }
 
-/// One extension on its way.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Extension {
-    number: u32,
-    validity: Duration,
-    tally: Tally,
-    unanswered: MasterSet,
-    /// Masters that have no key: they may be given ours again.
-    missing: MasterSet,
-    is_awaited: bool,
-}
-
 /// An extension to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extend {
@@ -87,17 +76,6 @@ pub(crate) struct Step {
     pub(crate) readd: MasterSet,
     /// The holder that waits for this extension gets this answer.
     pub(crate) extended: Option<Extended>,
-}
-
-/// How an extension went that its holder waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extended {
-    /// A quorum has confirmed it.
-    Confirmed,
-    /// So many masters do not hold our key that no quorum does.
-    NotOurs,
-    /// Too few masters have answered.
-    NoQuorum,
 }
 
 impl HeldLease {
@@ -120,6 +98,7 @@ impl HeldLease {
             lapse: LostReason::NotExtended,
             evidence: LostReason::NotOurs,
             extensions: Vec::new(),
+            readding: MasterSet::EMPTY,
             last_number: 0,
             keeper: Keeper::Off,
         };
@@ -151,8 +130,7 @@ impl HeldLease {
     pub(crate) fn due(&self) -> Option<Instant> {
         match (self.state, self.keeper) {
             (State::Over(_), _) | (_, Keeper::Off) => None,
-            (_, Keeper::Due(at)) => Some(at),
-            (_, Keeper::Asked { look_at, .. }) => Some(look_at),
+            (_, Keeper::Due(at) | Keeper::Asked { look_at: at, .. }) => Some(at),
             (_, Keeper::Pausing { until, .. }) => Some(until),
         }
     }
@@ -176,13 +154,13 @@ impl HeldLease {
 
     /// The masters that have not answered some request for this lease.
     pub(crate) fn unanswered(&self) -> MasterSet {
-        let extending = self.extensions.iter().map(|extension| extension.unanswered);
-        extending.fold(self.ledger.pending(), MasterSet::union)
+        let acquiring = self.ledger.unanswered().union(self.readding);
+        self.extensions.iter().map(Extension::unanswered).fold(acquiring, MasterSet::union)
     }
 
     /// The lease is over for its holder: released, given up or shut down.
     pub(crate) fn end(&mut self, reason: LostReason) {
-        if let State::Valid(_) = self.state {
+        if self.deadline().is_some() {
             self.state = State::Over(reason);
         }
     }
@@ -201,7 +179,7 @@ impl HeldLease {
         sent_at: Instant,
         now: Instant,
     ) {
-        self.ledger.write(master, answer, now.saturating_since(sent_at));
+        self.ledger.write_first(master, answer, now.saturating_since(sent_at));
         self.ledger.acquired(master, answer);
         if answer.verdict == Verdict::Granted {
             self.ledger.confirm(master, sent_at, self.acquired_validity);
@@ -222,7 +200,10 @@ impl HeldLease {
         }
         match self.keeper {
             Keeper::Asked { failures, .. } => {
-                let until = now.saturating_add(self.pause(failures, random));
+                let (node_timeout, longest) =
+                    (self.timing.node_timeout, self.timing.ttl.get() / 10);
+                let pause = retry::extension_pause(node_timeout, failures, longest, random);
+                let until = now.saturating_add(pause);
                 self.keeper = Keeper::Pausing { until, failures: failures.saturating_add(1) };
                 Step { readd: self.give_up_waiting(), ..Step::default() }
             }
@@ -237,8 +218,7 @@ impl HeldLease {
     /// The keeper asks every master that has answered what it was asked before: one that is slow
     /// or silent is not asked twice, because nothing overtakes on its connection.
     fn keep(&mut self, now: Instant, failures: u32) -> Option<Extend> {
-        let held = now.saturating_since(self.started);
-        if self.options.max_hold.is_some_and(|max_hold| held >= max_hold) {
+        if self.options.max_hold.is_some_and(|max| now.saturating_since(self.started) >= max) {
             self.keeper = Keeper::Off;
             self.lapse = LostReason::MaxHold;
             return None;
@@ -259,14 +239,13 @@ impl HeldLease {
 
     fn extension(&mut self, masters: MasterSet, is_awaited: bool) -> Extend {
         self.last_number = self.last_number.wrapping_add(1);
-        self.extensions.push(Extension {
-            number: self.last_number,
-            validity: self.timing.ttl.validity(),
-            tally: Tally::new(self.ledger.masters()),
-            unanswered: masters,
-            missing: MasterSet::EMPTY,
+        self.extensions.push(Extension::new(
+            self.last_number,
+            self.ledger.masters(),
+            masters,
+            self.timing.ttl.validity(),
             is_awaited,
-        });
+        ));
         Extend { number: self.last_number, masters }
     }
 
@@ -279,48 +258,42 @@ impl HeldLease {
         sent_at: Instant,
         now: Instant,
     ) -> Step {
+        let before = self.ledger.valid_until();
         self.ledger.write(master, answer, now.saturating_since(sent_at));
-        self.ledger.extended(master, answer);
+        // An extension that was sent before the key was given back says nothing about that.
+        if !self.readding.contains(master) {
+            self.ledger.extended(master, answer);
+        }
         let validity = self.count(number, master, &answer.verdict);
         match &answer.verdict {
             Verdict::Granted => self.ledger.confirm(master, sent_at, validity),
-            Verdict::NotOurs | Verdict::Held { .. } => self.lose(master, LostReason::NotOurs),
-            Verdict::Unknown(Cause::Demoted(_)) => self.lose(master, LostReason::NotOurs),
+            Verdict::NotOurs | Verdict::Held { .. } | Verdict::Unknown(Cause::Demoted(_)) => {
+                self.lose(master, LostReason::NotOurs);
+            }
             _ => {}
         }
         self.settle(now);
-        self.reschedule(now);
-        let readd = self.missing(number);
-        Step { extend: None, readd, extended: self.concluded(number) }
+        self.reschedule(before, now);
+        let missing = self.find(number).map(Extension::take_missing).unwrap_or_default();
+        Step { extend: None, readd: self.give_back(missing), extended: self.conclude(number) }
     }
 
-    /// The masters that the extension `number` found without a key, once its outcome is certain:
-    /// a lease that is lost with the next answer gives nothing back.
-    fn missing(&mut self, number: u32) -> MasterSet {
-        let is_certain = |one: &&mut Extension| {
-            one.number == number
-                && (one.unanswered.is_empty() || one.tally.decision() == Decision::Won)
-        };
-        let missing = match self.extensions.iter_mut().find(is_certain) {
-            Some(extension) => std::mem::take(&mut extension.missing),
-            None => MasterSet::EMPTY,
-        };
-        self.give_back(missing)
-    }
-
-    /// Keys are set again only while the lease is valid: no other can hold a quorum then.
+    /// Keys are set again only while the lease is valid: no other can hold a quorum then. Each
+    /// master is given its key once at a time.
     fn give_back(&mut self, missing: MasterSet) -> MasterSet {
         if self.deadline().is_none() {
             return MasterSet::EMPTY;
         }
+        let missing = missing.without(self.readding);
         missing.iter().for_each(|master| self.ledger.expose(master));
+        self.readding = self.readding.union(missing);
         missing
     }
 
     /// The answer of `master` to a `SET` that gives the key back to it. It counts from when it was
     /// sent, for the shortest time that it can have been sent with, and only if the lease has not
-    /// lapsed by now. A refusal says nothing new: the key that stands there may be the one that
-    /// another such request has set.
+    /// lapsed by now. After a refusal the key may be ours all the same, set by an earlier such
+    /// request whose answer was lost.
     pub(crate) fn readded(
         &mut self,
         master: usize,
@@ -329,21 +302,21 @@ impl HeldLease {
         now: Instant,
     ) {
         self.settle(now);
+        self.readding.remove(master);
+        let before = self.ledger.valid_until();
+        self.ledger.write(master, answer, now.saturating_since(sent_at));
         if answer.verdict == Verdict::Granted {
-            self.ledger.write(master, answer, now.saturating_since(sent_at));
             self.ledger.confirm(master, sent_at, self.validity_min);
             self.settle(now);
-            self.reschedule(now);
+            self.reschedule(before, now);
         }
     }
 
     /// The node timeout of an extension that its holder waits for has passed.
     pub(crate) fn extension_timed_out(&mut self, number: u32) -> Option<Extended> {
-        let extension = self.extensions.iter_mut().find(|one| one.number == number)?;
-        extension.tally.close();
-        let unanswered = extension.unanswered;
+        let unanswered = self.find(number)?.time_out();
         self.ledger.time_out(unanswered);
-        self.concluded(number)
+        self.conclude(number)
     }
 
     /// `master` may have lost its data: another process answers there, or it says so itself. What
@@ -366,40 +339,22 @@ impl HeldLease {
         self.evidence = reason;
     }
 
-    /// Counts a vote, and returns the validity that this extension confers.
-    fn count(&mut self, number: u32, master: usize, verdict: &Verdict) -> Duration {
-        let Some(extension) = self.extensions.iter_mut().find(|one| one.number == number) else {
-            // Every extension stays until all its votes are in: this is never reached, and zero
-            // would confirm nothing.
-            return Duration::ZERO;
-        };
-        extension.unanswered.remove(master);
-        if *verdict == Verdict::NotOurs {
-            extension.missing.insert(master);
-        }
-        if extension.tally.pending() > 0 {
-            extension.tally.count(verdict);
-        }
-        extension.validity
+    fn find(&mut self, number: u32) -> Option<&mut Extension> {
+        self.extensions.iter_mut().find(|extension| extension.number == number)
     }
 
-    /// The answer for the holder that waits: at once where a quorum has confirmed; otherwise when
-    /// all have answered, so that it can say what each master said.
-    fn concluded(&mut self, number: u32) -> Option<Extended> {
-        let at = self.extensions.iter().position(|one| one.number == number)?;
-        let masters = self.ledger.masters();
-        let extension = &mut self.extensions[at];
-        let extended = match extension.tally.decision() {
-            Decision::Won => Some(Extended::Confirmed),
-            _ if extension.tally.pending() > 0 => None,
-            _ if extension.tally.refused() > masters - quorum(masters) => Some(Extended::NotOurs),
-            _ => Some(Extended::NoQuorum),
-        };
-        let extended = extended.filter(|_| extension.is_awaited);
-        extension.is_awaited &= extended.is_none();
-        if extension.unanswered.is_empty() && !extension.is_awaited {
-            self.extensions.remove(at);
-        }
+    /// Counts a vote, and returns the validity that this extension confers. Every extension stays
+    /// until all its votes are in; if it did not, zero would confirm nothing.
+    fn count(&mut self, number: u32, master: usize, verdict: &Verdict) -> Duration {
+        self.find(number).map_or(Duration::ZERO, |extension| {
+            extension.count(master, verdict);
+            extension.validity
+        })
+    }
+
+    fn conclude(&mut self, number: u32) -> Option<Extended> {
+        let extended = self.find(number)?.conclude();
+        self.extensions.retain(|extension| !extension.is_over());
         extended
     }
 
@@ -416,32 +371,34 @@ impl HeldLease {
         };
     }
 
-    /// An extension that has moved the lease far enough is followed by the next in its time.
-    fn reschedule(&mut self, now: Instant) {
+    /// What has moved the lease, which was valid until `before`, is followed by the next extension
+    /// in its time.
+    fn reschedule(&mut self, before: Instant, now: Instant) {
         let due = self.extension_due();
-        if self.keeper != Keeper::Off && due > now {
+        if self.keeper != Keeper::Off && self.ledger.valid_until() > before && due > now {
             self.keeper = Keeper::Due(due);
         }
     }
 
-    /// A third of the TTL after the quorum was confirmed: two more extensions can fail before the
-    /// lease is over.
+    /// A third of the holder's time after the quorum was confirmed: two more extensions can fail
+    /// before the lease is over.
     fn extension_due(&self) -> Instant {
         let confirmed = self.ledger.valid_until().saturating_sub(self.timing.ttl.validity());
-        confirmed.saturating_add(self.timing.ttl.get() / 3)
+        let time = self.timing.ttl.get().saturating_sub(self.options.stop_margin);
+        confirmed.saturating_add(time / 3)
     }
 
-    /// Masters that have not answered the latest extension in time are written down as such, and
-    /// are not waited for by those that have no key.
+    /// Masters that have not answered the keeper in time are written down as such, and are not
+    /// waited for by those that have no key.
     fn give_up_waiting(&mut self) -> MasterSet {
-        let Some(extension) = self.extensions.last_mut() else { return MasterSet::EMPTY };
-        let (unanswered, missing) = (extension.unanswered, std::mem::take(&mut extension.missing));
-        self.ledger.time_out(unanswered);
+        let mut missing = MasterSet::EMPTY;
+        for extension in self.extensions.iter_mut().filter(|one| !one.is_awaited()) {
+            self.ledger.time_out(extension.unanswered());
+            missing = missing.union(extension.take_all_missing());
+        }
         self.give_back(missing)
     }
-
-    fn pause(&self, failures: u32, random: f64) -> Duration {
-        let longest = self.timing.ttl.get() / 10;
-        retry::extension_pause(self.timing.node_timeout, failures, longest, random)
-    }
 }
+
+#[cfg(test)]
+mod tests;

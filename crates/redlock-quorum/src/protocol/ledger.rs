@@ -13,6 +13,11 @@ use super::validity::HoldUntil;
 pub(crate) struct Ledger {
     holds: HoldUntil,
     may_hold: MasterSet,
+    /// Masters that have not answered the first request.
+    unanswered: MasterSet,
+    /// Masters that may carry out a request of ours later, because none of their answers says what
+    /// became of it.
+    unsettled: MasterSet,
     answers: Vec<LastAnswer>,
 }
 
@@ -49,10 +54,23 @@ impl LastAnswer {
 }
 
 impl Ledger {
-    /// A token that every master of `may_hold` may come to hold.
-    pub(crate) fn new(masters: usize, may_hold: MasterSet) -> Self {
-        let answers = vec![LastAnswer::PENDING; masters];
-        Self { holds: HoldUntil::new(masters), may_hold, answers }
+    /// A token that the masters of `asked` may come to hold: they are asked for it now, or were
+    /// before.
+    pub(crate) fn new(masters: usize, asked: MasterSet) -> Self {
+        Self {
+            holds: HoldUntil::new(masters),
+            may_hold: asked,
+            unanswered: asked,
+            unsettled: asked,
+            answers: vec![LastAnswer::PENDING; masters],
+        }
+    }
+
+    /// More masters are asked for it now.
+    pub(crate) fn ask(&mut self, masters: MasterSet) {
+        self.may_hold = self.may_hold.union(masters);
+        self.unanswered = self.unanswered.union(masters);
+        self.unsettled = self.unsettled.union(masters);
     }
 
     pub(crate) fn masters(&self) -> usize {
@@ -69,21 +87,26 @@ impl Ledger {
         self.may_hold
     }
 
-    /// Writes down what `master` has answered.
+    /// Writes down what `master` has answered. A reply settles all that was sent there before,
+    /// because nothing overtakes on a connection; a request that was not sent settles nothing.
     pub(crate) fn write(&mut self, master: usize, answer: &Answer, latency: Duration) {
+        if answer.is_reply() {
+            self.unsettled.remove(master);
+        } else if answer.sent {
+            self.unsettled.insert(master);
+        }
         self.answers[master] = LastAnswer::new(answer, latency);
     }
 
-    /// The answer to the `SET NX` of a token that was never used before. Only a grant and an
-    /// unknown outcome leave a key that may be ours: a refusal proves that ours is not there, and
-    /// after an error reply nothing was set.
+    /// Writes down what `master` has answered to the first request.
+    pub(crate) fn write_first(&mut self, master: usize, answer: &Answer, latency: Duration) {
+        self.unanswered.remove(master);
+        self.write(master, answer, latency);
+    }
+
+    /// The answer to the `SET NX` of a token that was never used before.
     pub(crate) fn acquired(&mut self, master: usize, answer: &Answer) {
-        let is_absent = match &answer.verdict {
-            Verdict::Granted => false,
-            Verdict::Unknown(cause) => !answer.sent || cause.is_error_reply(),
-            refusal => refusal.is_refusal(),
-        };
-        if is_absent {
+        if !may_have_set(answer) {
             self.may_hold.remove(master);
         }
     }
@@ -112,18 +135,19 @@ impl Ledger {
         }
     }
 
-    /// The masters whose first answer has not come.
+    /// The masters whose answer has not come, and is still waited for.
     pub(crate) fn pending(&self) -> MasterSet {
         (0..self.masters()).filter(|master| self.answers[*master].is_pending()).collect()
     }
 
-    /// The masters that said yes or no, or that they cannot.
-    pub(crate) fn replied(&self) -> MasterSet {
-        let replied = |master: &usize| match &self.answers[*master].verdict {
-            Verdict::Unknown(cause) => cause.is_error_reply(),
-            verdict => verdict.is_clear(),
-        };
-        (0..self.masters()).filter(replied).collect()
+    /// The masters that have not answered the first request, whether or not it is waited for.
+    pub(crate) fn unanswered(&self) -> MasterSet {
+        self.unanswered
+    }
+
+    /// The masters that may carry out a request of ours later.
+    pub(crate) fn unsettled(&self) -> MasterSet {
+        self.unsettled
     }
 
     pub(crate) fn valid_until(&self) -> Instant {
@@ -140,6 +164,16 @@ impl Ledger {
 
     pub(crate) fn answers(&self) -> &[LastAnswer] {
         &self.answers
+    }
+}
+
+/// Whether the `SET NX` of a token that was never used before may have left a key of ours, by its
+/// answer. Only a grant and an unknown outcome do: a refusal proves that ours is not there, and
+/// after an error reply nothing was set.
+pub(crate) fn may_have_set(answer: &Answer) -> bool {
+    match &answer.verdict {
+        Verdict::Unknown(cause) => answer.sent && !cause.is_error_reply(),
+        verdict => !verdict.is_refusal(),
     }
 }
 

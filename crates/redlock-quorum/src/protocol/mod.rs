@@ -6,12 +6,16 @@
 //!
 //! * `tally` (is the vote decided?), `validity` (until when do we hold?), `retry` (when again?);
 //! * `ledger`: what is known of one token on each master;
-//! * one machine for each stage of a token: `attempt`, then `lease`, then `release`;
+//! * one machine for each stage of a token: `attempt`, then `lease` (with its `extension`s), then
+//!   `release`;
 //! * `inspection`: what each master says about a key;
 //! * `standing`: which masters count; `waiting`: the callers that wait for one key.
 
 pub(crate) mod attempt;
+pub(crate) mod extension;
 pub(crate) mod inspection;
+#[cfg(test)]
+mod lab;
 pub(crate) mod lease;
 pub(crate) mod ledger;
 pub(crate) mod master_set;

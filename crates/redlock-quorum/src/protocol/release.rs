@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{Answer, Cause, Instant, Verdict};
 
-use super::ledger::{LastAnswer, Ledger};
+use super::ledger::{LastAnswer, Ledger, may_have_set};
 use super::master_set::MasterSet;
 use crate::quorum::quorum;
 
@@ -17,11 +17,9 @@ pub(crate) struct Release {
     life: Duration,
     /// It is known from before that a quorum does not hold the key any more.
     was_lost: bool,
-    /// Acknowledgements, and how many of them had to delete a key.
-    acknowledged: usize,
+    /// How many masters had no key of ours, and how many have deleted one.
+    absent: usize,
     deleted: usize,
-    /// How many acknowledgements make the resource free for others.
-    needed: usize,
     outcome: Option<Released>,
 }
 
@@ -38,6 +36,9 @@ enum Copy {
     /// The master did not acknowledge it.
     Failed(Option<Instant>),
 }
+
+/// What is known of a master that was not asked, because it cannot have our key.
+const ABSENT: LastAnswer = LastAnswer { verdict: Verdict::NotOurs, latency: None };
 
 /// How a release went, for the caller that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,14 +63,14 @@ impl Release {
     ) -> Self {
         let masters = ledger.masters();
         let may_hold = ledger.may_hold();
-        let settled = ledger.replied().without(unanswered);
+        let unsettled = ledger.unsettled().union(unanswered);
         let expires = now.saturating_add(life);
         let copy = |master| match may_hold.contains(master) {
             false => Copy::Gone,
-            true => Copy::Waiting(settled.contains(master).then_some(expires)),
+            true => Copy::Waiting((!unsettled.contains(master)).then_some(expires)),
         };
         let answer = |master| match may_hold.contains(master) {
-            false => LastAnswer { verdict: Verdict::NotOurs, latency: None },
+            false => ABSENT,
             true => LastAnswer::PENDING,
         };
         Self {
@@ -77,9 +78,8 @@ impl Release {
             answers: (0..masters).map(answer).collect(),
             life,
             was_lost,
-            acknowledged: 0,
+            absent: masters - may_hold.len(),
             deleted: 0,
-            needed: quorum(masters).min(may_hold.len()),
             outcome: None,
         }
     }
@@ -137,9 +137,20 @@ impl Release {
             };
             if is_gone {
                 self.copies[master] = Copy::Gone;
-                self.acknowledged += 1;
-                self.deleted += usize::from(answer.verdict == Verdict::Granted);
+                let was_there = answer.verdict == Verdict::Granted;
+                *if was_there { &mut self.deleted } else { &mut self.absent } += 1;
             }
+        }
+        self.conclude()
+    }
+
+    /// The late answer of `master` to the `SET` of the attempt: there is nothing to release where
+    /// that was not carried out.
+    pub(crate) fn acquired(&mut self, master: usize, answer: &Answer) -> Option<Released> {
+        if self.copies[master] != Copy::Gone && !may_have_set(answer) {
+            self.copies[master] = Copy::Gone;
+            self.answers[master] = ABSENT;
+            self.absent += 1;
         }
         self.conclude()
     }
@@ -179,15 +190,16 @@ impl Release {
     /// At once where a quorum had our key and is free of it; otherwise when every master has
     /// answered, because a caller that gets no wants to know who said what.
     fn conclude(&mut self) -> Option<Released> {
+        let masters = self.copies.len();
+        let quorum = quorum(masters);
         let is_open = self.answers.iter().any(LastAnswer::is_pending);
-        let is_sure = self.deleted >= self.needed && !self.was_lost;
+        let is_sure = self.deleted >= quorum && !self.was_lost;
         if self.outcome.is_some() || is_open && !is_sure {
             return None;
         }
-        let absent = self.acknowledged - self.deleted;
-        self.outcome = Some(if self.acknowledged < self.needed {
+        self.outcome = Some(if self.absent + self.deleted < quorum {
             Released::Unconfirmed
-        } else if self.was_lost || absent >= self.needed {
+        } else if self.was_lost || self.absent > masters - quorum {
             Released::NotOurs
         } else {
             Released::Done
@@ -240,4 +252,52 @@ impl Release {
 /// Whether a master that answers so has refused to do what it was asked, and will again.
 pub(crate) fn is_denial(answer: &Answer) -> bool {
     matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(_) | Cause::Demoted(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lab::*;
+    use super::*;
+
+    fn ledger(answers: &[Answer]) -> Ledger {
+        let mut ledger = Ledger::new(answers.len(), MasterSet::all(answers.len()));
+        for (master, answer) in answers.iter().enumerate() {
+            ledger.write(master, answer, Duration::ZERO);
+            ledger.acquired(master, answer);
+        }
+        ledger
+    }
+
+    #[test]
+    fn a_lock_that_another_could_have_had_was_not_ours() {
+        let granted = Answer::granted;
+        let ledger = ledger(&[granted(), granted(), granted(), held(), held()]);
+        let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
+        release.send();
+        release.vote(0, &granted(), ms(1), at(1));
+        release.vote(1, &granted(), ms(1), at(1));
+        let released = release.vote(2, &not_ours(), ms(1), at(1));
+        assert_eq!(released, Some(Released::NotOurs), "three of five were free for another");
+    }
+
+    #[test]
+    fn masters_that_refused_are_known_free_of_the_key() {
+        let granted = Answer::granted;
+        let ledger = ledger(&[granted(), granted(), granted(), held(), held()]);
+        let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
+        release.send();
+        release.vote(0, &granted(), ms(1), at(1));
+        assert_eq!(release.vote(1, &granted(), ms(1), at(1)), None, "another may have had it");
+        assert_eq!(release.time_out(), Some(Released::Done));
+    }
+
+    #[test]
+    fn the_key_expires_by_itself_on_a_master_that_was_not_asked_since() {
+        let mut ledger = ledger(&[Answer::granted()]);
+        ledger.write(0, &unsent(), Duration::ZERO);
+        let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
+        release.send();
+        release.vote(0, &unsent(), ms(0), at(0));
+        assert_eq!(release.left(0, at(100)), Some(ms(1_000)));
+    }
 }

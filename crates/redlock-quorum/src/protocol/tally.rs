@@ -59,12 +59,13 @@ impl Tally {
         self.granted + self.refused + self.pending() < quorum(self.masters)
     }
 
-    pub(crate) fn granted(&self) -> usize {
-        self.granted
+    /// Whether so many have refused that no quorum can hold the key.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused > self.masters - quorum(self.masters)
     }
 
-    pub(crate) fn refused(&self) -> usize {
-        self.refused
+    pub(crate) fn granted(&self) -> usize {
+        self.granted
     }
 
     /// How many votes are in.

@@ -23,6 +23,9 @@ use redlock_core::{Instant, Verdict};
 
 use super::retry;
 
+#[cfg(test)]
+mod tests;
+
 /// The longest sleep between two looks at a key that stays held; a quarter of it is random.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many looks in a row may find the key free and the attempt behind them refused.

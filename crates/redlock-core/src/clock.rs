@@ -281,10 +281,11 @@ mod tests {
     }
 
     /// A machine on which a reader may be stopped before each of its reads, and which may be
-    /// suspended then.
+    /// suspended then. A time daemon slows its boot clock down.
     struct Machine {
         rng: StdRng,
         awake: u64,
+        slewed: u64,
         suspended: u64,
         suspends: bool,
     }
@@ -292,7 +293,7 @@ mod tests {
     impl Machine {
         fn reading(&mut self) -> Reading {
             self.pass();
-            let boot = self.awake + self.suspended;
+            let boot = self.awake + self.suspended - self.slewed;
             self.pass();
             Reading { boot, raw: self.awake }
         }
@@ -302,6 +303,9 @@ mod tests {
                 0 => self.rng.random_range(0..50_000_000),
                 _ => 30,
             };
+            if self.rng.random_range(0..50) == 0 {
+                self.slewed += 200_000;
+            }
             if self.suspends && self.rng.random_range(0..100) == 0 {
                 self.suspended += SECOND;
             }
@@ -312,7 +316,8 @@ mod tests {
     fn readers_that_are_stopped_between_two_reads_do_not_add_up() {
         for (seed, suspends) in [(1, false), (2, false), (3, true), (4, true)] {
             let rng = StdRng::seed_from_u64(seed);
-            let mut machine = Machine { rng, awake: 10 * SECOND, suspended: 0, suspends };
+            let mut machine =
+                Machine { rng, awake: 10 * SECOND, slewed: 0, suspended: 0, suspends };
             let (ratchet, mut gained) = (Ratchet::default(), 0);
             for _ in 0..10_000 {
                 let now = ratchet.advance(|| machine.reading());

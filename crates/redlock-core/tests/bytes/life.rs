@@ -184,21 +184,24 @@ async fn a_connection_that_may_still_be_served_is_reported() {
 }
 
 #[tokio::test]
-async fn a_process_that_comes_back_behind_a_proxy_is_remembered() {
-    let (server, mut peer, mut client) = Client::connected().await;
-    let others = (0..7).map(|i| format!("other-{i}"));
-    for other in others {
+async fn the_latest_processes_behind_a_proxy_are_remembered() {
+    for (others, remembered) in [(7, true), (8, false)] {
+        let (server, mut peer, mut client) = Client::connected().await;
+        for other in (0..others).map(|i| format!("other-{i}")) {
+            drop(peer);
+            client.down().await;
+            peer = server.admit(&other, 1).await;
+            assert!(client.up().await.is_barred, "there was no connection to {other} before");
+        }
         drop(peer);
         client.down().await;
-        peer = server.admit(&other, 1).await;
-        assert!(client.up().await.is_barred, "there was no connection to {other} before");
+        let mut peer = server.admit("abc", 9).await;
+        if remembered {
+            assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
+            peer.say(":1\r\n").await;
+        }
+        assert!(client.up().await.is_barred);
     }
-    drop(peer);
-    client.down().await;
-    let mut peer = server.admit("abc", 9).await;
-    assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
-    peer.say(":1\r\n").await;
-    assert!(client.up().await.is_barred);
 }
 
 #[tokio::test]

@@ -77,6 +77,6 @@ impl Drop for Grant {
         self.cell.end(Ended::Released);
         self.slot.post(command);
         // Outside of a runtime nothing can be started: the next use of the handle goes on with it.
-        let _ = self.slot.start();
+        self.slot.look_after();
     }
 }

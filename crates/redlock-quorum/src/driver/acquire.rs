@@ -22,6 +22,8 @@ use crate::protocol::retry;
 /// Whether requests go out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
+    /// No runtime drives the masters.
+    Parked,
     /// The first connections are being made, since then.
     Connecting(Instant),
     /// A quorum is connected; the others have a little longer.
@@ -48,7 +50,7 @@ impl Driver {
     pub(super) fn consider_start(&mut self) {
         /// The least time for the others: connections made at the same time end at the same time.
         const LINGER_MIN: Duration = Duration::from_millis(10);
-        if self.start == Start::Done {
+        if matches!(self.start, Start::Done | Start::Parked) {
             return;
         }
         if !self.masters.is_connecting() {
@@ -93,7 +95,8 @@ impl Driver {
     fn limit_standing(&mut self, id: RequestId) {
         if let Some(until) = self.requests.get(id).and_then(|request| request.until) {
             // Time for the first connections, and for the last attempt at the end of the wait.
-            self.timers.enter(until.saturating_add(self.connect_timeout * 2), Due::Turn(id));
+            let grace = self.connect_timeout.saturating_mul(2);
+            self.timers.enter(until.saturating_add(grace), Due::Turn(id));
         }
     }
 

@@ -137,7 +137,12 @@ impl Driver {
         let Some(tenure) = self.tenure(id) else { return };
         let reason = tenure.lease.reason();
         match tenure.lease.deadline() {
-            Some(deadline) => tenure.cell.move_deadline(deadline, now),
+            Some(deadline) => {
+                if !tenure.cell.move_deadline(deadline, now) {
+                    // The holder has seen the end of it: nothing extends it any more.
+                    tenure.lease.end(reason);
+                }
+            }
             None => {
                 let lost = tenure.cell.lost(reason);
                 tenure.cell.end(Ended::Lost(lost));

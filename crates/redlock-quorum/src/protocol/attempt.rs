@@ -144,6 +144,10 @@ impl Attempt {
         HeldLease::new(self.ledger, self.timing, self.options, self.started)
     }
 
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     pub(crate) fn into_ledger(self) -> Ledger {
         self.ledger
     }

@@ -111,6 +111,19 @@ impl Release {
         false
     }
 
+    /// The caller asks again, because its runtime went away with the answer: masters that did not
+    /// acknowledge are waited for again. Says whether the requests to them have to be sent anew.
+    pub(crate) fn reopen(&mut self) -> bool {
+        let was_waiting = self.is_waiting();
+        for (copy, answer) in self.copies.iter_mut().zip(&mut self.answers) {
+            if let Copy::Failed(expires) = *copy {
+                (*copy, *answer) = (Copy::Waiting(expires), LastAnswer::PENDING);
+                self.outcome = None;
+            }
+        }
+        self.is_waiting() && !was_waiting
+    }
+
     /// The answer of `master`.
     pub(crate) fn vote(
         &mut self,

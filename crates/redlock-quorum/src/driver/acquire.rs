@@ -213,6 +213,18 @@ impl Driver {
         }
     }
 
+    /// `master` may have forgotten every key: its grants do not count.
+    pub(super) fn disown_attempts(&mut self, master: usize, now: Instant) {
+        for id in self.attempt_ids() {
+            if let Some(Stage::Attempt { attempt, .. }) =
+                self.locks.get_mut(id).map(|l| &mut l.stage)
+            {
+                let step = attempt.disown(master, now);
+                self.attempt_step(id, step, now);
+            }
+        }
+    }
+
     /// The node timeout of an attempt has passed.
     pub(super) fn attempt_due(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };

@@ -143,7 +143,7 @@ impl Driver {
         }
     }
 
-    fn attempt_ids(&self) -> Vec<LockId> {
+    pub(super) fn attempt_ids(&self) -> Vec<LockId> {
         let is_attempt = |lock: &Lock| matches!(lock.stage, Stage::Attempt { .. });
         self.locks.iter().filter(|(_, lock)| is_attempt(lock)).map(|(id, _)| id).collect()
     }

@@ -123,6 +123,7 @@ impl Driver {
     /// `master` may have forgotten every key. What it still has it confirms with the next
     /// extension.
     pub(super) fn disown(&mut self, master: usize, now: Instant) {
+        self.disown_attempts(master, now);
         let leases: Vec<LockId> = self.lease_ids();
         for id in leases {
             let Some(tenure) = self.tenure(id) else { continue };

@@ -96,6 +96,16 @@ impl Attempt {
         self.judge(now)
     }
 
+    /// `master` may have lost its data: what it has granted counts no more.
+    pub(crate) fn disown(&mut self, master: usize, now: Instant) -> Step {
+        if self.ledger.answer(master).verdict == Verdict::Granted {
+            self.tally.revoke();
+        }
+        self.ledger.disown(master);
+        self.awaits_copies &= self.tally.decision() == Decision::Won;
+        self.judge(now)
+    }
+
     /// The node timeout has passed: votes that are still out are *unknown*.
     pub(crate) fn time_out(&mut self, now: Instant) -> Step {
         self.ledger.time_out(self.ledger.pending());
@@ -180,3 +190,6 @@ impl Attempt {
         self.ledger.answers()
     }
 }
+
+#[cfg(test)]
+mod tests;

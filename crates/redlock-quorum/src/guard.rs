@@ -91,7 +91,7 @@ impl Guard {
     }
 
     /// Resolves when every master has answered the request for this lock, or its time is up (one
-    /// node timeout after the request): from then on [`votes`](Self::votes) has no vote of the
+    /// node timeout after the request, or the end of the lock): from then on [`votes`](Self::votes) has no vote of the
     /// acquisition that is pending. Must be polled inside a tokio runtime.
     ///
     /// # Cancel safety

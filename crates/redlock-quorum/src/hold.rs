@@ -185,12 +185,16 @@ impl HoldCell {
         }
     }
 
-    /// Moves the deadline, unless it has passed: a lease that has lapsed stays lapsed.
-    pub(crate) fn move_deadline(&self, to: Instant, now: Instant) {
+    /// Moves the deadline, unless it has passed: a lease that has lapsed stays lapsed. Says whether
+    /// it has not: a holder may have seen that before.
+    pub(crate) fn move_deadline(&self, to: Instant, now: Instant) -> bool {
         let mut from = self.deadline.load(Ordering::Acquire);
         loop {
-            if from == to.as_nanos() || from == 0 || Instant::from_nanos(from) <= now {
-                return;
+            if from == 0 || Instant::from_nanos(from) <= now {
+                return false;
+            }
+            if from == to.as_nanos() {
+                return true;
             }
             if self.swap_deadline(from, to.as_nanos()) {
                 break;
@@ -201,13 +205,15 @@ impl HoldCell {
         if to.as_nanos() < from {
             self.changed.notify_waiters();
         }
+        true
     }
 
-    /// Ends the lease. The first end stays.
+    /// Ends the lease, and with it the time of masters to answer the attempt. The first end stays.
     pub(crate) fn end(&self, ended: Ended) {
         let mut facts = self.facts();
         facts.ended.get_or_insert(ended);
         self.deadline.store(0, Ordering::Release);
+        self.is_settled.store(true, Ordering::Release);
         drop(facts);
         self.changed.notify_waiters();
     }

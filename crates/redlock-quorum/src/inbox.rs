@@ -1,21 +1,20 @@
 //! `Inbox`: how callers ask the driver, and see to it that somebody drives.
 
-use std::sync::Arc;
+use std::future::pending;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::RecvError;
 use tokio::time::sleep;
 
 use crate::driver::command::Command;
-use crate::driver::life::Slot;
+use crate::driver::life::{PATIENCE, Slot, living_runtime};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::settings::InvalidRequest;
 
-/// How long a caller waits for a driver on another runtime that may not poll it, before it looks
-/// whether the driver had a turn at all.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How often a caller that has no runtime to take the driver over waits for it in vain.
+const SILENT_MAX: u32 = 10;
 
 /// The callers' end of the driver.
 pub(crate) struct Inbox {
@@ -57,7 +56,7 @@ impl Inbox {
             self.slot.post(command(reply));
             // The task may have gone away in between, and with it the reader of the command.
             self.start()?;
-            if let Ok(answer) = self.wait(answer).await {
+            if let Some(answer) = self.wait(answer).await? {
                 return Ok(answer);
             }
         }
@@ -71,19 +70,24 @@ impl Inbox {
         }
     }
 
-    async fn wait<T>(&self, mut answer: oneshot::Receiver<T>) -> Result<T, RecvError> {
-        // Without a runtime here there is no timer to look up by, and none to go on with.
-        while self.slot.is_elsewhere() && Handle::try_current().is_ok() {
-            let turns = self.slot.turns();
+    /// The answer; none where it will not come, and is to be asked for again.
+    async fn wait<T>(&self, mut answer: oneshot::Receiver<T>) -> Result<Option<T>, Unasked> {
+        let mut silent = 0;
+        while self.slot.is_elsewhere() {
+            let turns = self.slot.ring();
             tokio::select! {
                 biased;
-                answer = &mut answer => return answer,
-                () = sleep(PATIENCE) => {}
+                answer = &mut answer => return Ok(answer.ok()),
+                () = pause(PATIENCE) => {}
             }
-            // Where this runtime cannot take it over either, its own may still poll it.
-            let _ = self.slot.take_over(turns);
+            silent = if self.slot.has_turned(turns) { 0 } else { silent + 1 };
+            if let Err(invalid) = self.slot.take_over(turns)
+                && silent >= SILENT_MAX
+            {
+                return Err(Unasked::Invalid(invalid));
+            }
         }
-        answer.await
+        Ok(answer.await.ok())
     }
 
     /// Closes the driver, and returns what is left on masters. All callers get one outcome.
@@ -93,15 +97,38 @@ impl Inbox {
             let within = until.saturating_since(self.slot.now());
             Command::Close { within, reply: Some(reply) }
         };
-        match self.ask(command).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                // Nothing can send anything any more.
-                self.slot.end_parked();
-                self.slot.outcome()
+        loop {
+            if let Ok(outcome) = self.ask(command).await {
+                return outcome;
+            }
+            // Nothing can send anything any more.
+            self.slot.end_unpolled();
+            if let Some(outcome) = self.slot.outcome() {
+                return outcome;
             }
         }
     }
+}
+
+/// Waits so long: also where there is no runtime, and so no timer. That costs a thread.
+async fn pause(time: Duration) {
+    if living_runtime().is_some() {
+        return sleep(time).await;
+    }
+    let (over, is_over) = oneshot::channel::<()>();
+    let (wanted, is_wanted) = mpsc::channel::<()>();
+    let timer = move || {
+        // It ends early where the answer has come.
+        let _ = is_wanted.recv_timeout(time);
+        drop(over);
+    };
+    let spawned = thread::Builder::new().name("redlock timer".into()).spawn(timer);
+    if spawned.is_err() {
+        // The answer may come all the same.
+        return pending().await;
+    }
+    let _ = is_over.await;
+    drop(wanted);
 }
 
 impl From<Unasked> for AcquireError {

@@ -60,15 +60,14 @@ pub(crate) async fn settled(cell: Arc<HoldCell>, slot: Arc<Slot>) {
 }
 
 /// Sleeps for `left` at most, and sees to it that the driver works: it is started where its runtime
-/// is gone, and taken over from a runtime that does not poll it. A driver that is polled has turns
-/// well before half of a lease has passed.
+/// is gone, and taken over from a runtime that does not poll it.
 async fn driven(slot: &Arc<Slot>, left: Duration) {
     // Where no runtime can drive it, time goes on all the same.
     let _ = slot.start();
     if !slot.is_elsewhere() {
         return sleep(left).await;
     }
-    let turns = slot.turns();
+    let turns = slot.ring();
     sleep(left / 2).await;
     let _ = slot.take_over(turns);
 }

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use redlock_core::{Instant, Label, Resource, Token};
 
 use crate::driver::command::{Command, Request};
+use crate::driver::grant::Grant;
 use crate::error::{AcquireError, RunError};
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
@@ -174,15 +175,17 @@ impl LockRequest {
         let outcome = self.handle.inbox.ask(command).await;
         std::mem::forget(withdrawal);
         let grant = outcome??;
-        self.on_time(Guard::new(grant, self.handle.clone()))
+        self.on_time(grant)
     }
 
-    /// A guard may have waited for its caller to get to run: what counts is what is left now.
-    fn on_time(&self, guard: Guard) -> Result<Guard, AcquireError> {
-        if guard.is_held() {
-            return Ok(guard);
+    /// A grant may have waited for its caller to get to run: what counts is what is left now. One
+    /// that comes too late is dropped before it was accepted: what was only to be taken over is
+    /// not released then.
+    fn on_time(&self, grant: Grant) -> Result<Guard, AcquireError> {
+        if grant.cell.is_held() {
+            return Ok(Guard::new(grant, self.handle.clone()));
         }
-        Err(AcquireError::TooLate { resource: self.resource.clone(), votes: guard.votes() })
+        Err(AcquireError::TooLate { resource: self.resource.clone(), votes: grant.cell.votes() })
     }
 
     /// Checks the request without sending anything.

@@ -97,7 +97,7 @@ pub enum InvalidRequest {
     },
     /// There is no tokio runtime to work on, or it is shutting down.
     #[error(
-        "there is no running tokio runtime here: call from within one, or use \
+        "there is no tokio runtime here, or it is shutting down: call from within one, or use \
          redlock_quorum::blocking"
     )]
     NoRuntime,

@@ -16,12 +16,13 @@ use crate::hold::{HoldCell, votes};
 use crate::protocol::attempt::{Attempt, Defeat, Origin, Step};
 use crate::protocol::inspection::is_contended;
 use crate::protocol::ledger::LastAnswer;
-use crate::protocol::master_set::MasterSet;
 use crate::protocol::waiting::Ask;
 
 /// Whether requests go out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
+    /// No runtime drives the masters.
+    Parked,
     /// The first connections are being made, since then.
     Connecting(Instant),
     /// A quorum is connected; the others have a little longer.
@@ -48,7 +49,7 @@ impl Driver {
     pub(super) fn consider_start(&mut self) {
         /// The least time for the others: connections made at the same time end at the same time.
         const LINGER_MIN: Duration = Duration::from_millis(10);
-        if self.start == Start::Done {
+        if matches!(self.start, Start::Done | Start::Parked) {
             return;
         }
         if !self.masters.is_connecting() {
@@ -103,7 +104,8 @@ impl Driver {
     fn limit_standing(&mut self, id: RequestId) {
         if let Some(until) = self.requests.get(id).and_then(|request| request.until) {
             // Time for the first connections, and for the last attempt at the end of the wait.
-            self.timers.enter(until.saturating_add(self.connect_timeout * 2), Due::Turn(id));
+            let grace = self.connect_timeout.saturating_mul(2);
+            self.timers.enter(until.saturating_add(grace), Due::Turn(id));
         }
     }
 
@@ -168,7 +170,7 @@ impl Driver {
             return self.left_waiting(id, &key, now);
         }
         request.is_attempted = true;
-        let request_ask = request.ask;
+        let ask = request.ask;
         let (timing, options) = (request.timing, request.options);
         let (resource, key) = (request.resource.clone(), request.key.clone());
         let (token, origin) = match &request.resume {
@@ -182,8 +184,13 @@ impl Driver {
         // The clock is read before the first byte can leave.
         let now = self.now();
         let node_timeout = timing.node_timeout;
-        let (asked, time) = self.asked(request_ask, &key, now, node_timeout);
-        let attempt = Attempt::new(self.masters.len(), asked, origin, timing, options, now);
+        let attempt = Attempt::new(self.masters.len(), origin, timing, options, now);
+        let first = self.masters.meeting_point(&key, now);
+        let (attempt, time) = match first.filter(|_| ask == Ask::MeetingPointFirst) {
+            Some(first) => (attempt.asking_first(first), self.answer_time().min(node_timeout)),
+            None => (attempt, node_timeout),
+        };
+        let asked = attempt.asked();
         let stage = Stage::Attempt { attempt, request: id };
         let due = now.saturating_add(time);
         let lock = Lock { resource, key, token, node_timeout, stage, is_open: true, due };
@@ -192,20 +199,6 @@ impl Driver {
         self.timers.enter(due, Due::Attempt(lock, due));
         for vote in self.masters.send(&op, asked, Ticket::Attempt(lock), now) {
             self.vote(&vote);
-        }
-    }
-
-    /// The masters that an attempt asks, and how long they have to answer.
-    fn asked(
-        &self,
-        ask: Ask,
-        key: &[u8],
-        now: Instant,
-        node_timeout: Duration,
-    ) -> (MasterSet, Duration) {
-        match self.masters.meeting_point(key, now).filter(|_| ask == Ask::MeetingPointFirst) {
-            Some(first) => (MasterSet::from_iter([first]), self.answer_time().min(node_timeout)),
-            None => (MasterSet::all(self.masters.len()), node_timeout),
         }
     }
 
@@ -251,6 +244,18 @@ impl Driver {
                 self.release_changed(id);
             }
             Stage::Changing => {}
+        }
+    }
+
+    /// `master` may have forgotten every key: its grants do not count.
+    pub(super) fn disown_attempts(&mut self, master: usize, now: Instant) {
+        for id in self.attempt_ids() {
+            if let Some(Stage::Attempt { attempt, .. }) =
+                self.locks.get_mut(id).map(|l| &mut l.stage)
+            {
+                let step = attempt.disown(master, now);
+                self.attempt_step(id, step, now);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-use super::acquire::answer;
+use super::acquire::{Start, answer};
 use super::command::CloseReply;
 use super::release::Unacknowledged;
 use super::ticket::{LockId, RequestId};
@@ -15,11 +15,23 @@ use crate::lost::{Ended, LostReason};
 
 /// A handle that is being closed.
 pub(super) struct Closing {
-    /// The callers that wait for the end: all of them get the same outcome.
-    replies: Vec<CloseReply>,
+    /// The callers that wait for the end, and until when: all of them get the same outcome.
+    replies: Vec<(Instant, CloseReply)>,
+    /// What counts where none of them waits any more.
     until: Instant,
     /// The callers do not wait any longer.
     is_over: bool,
+}
+
+impl Closing {
+    /// Whether one of those that wait does so no longer.
+    fn is_due(&self, now: Instant) -> bool {
+        let mut waiting = self.replies.iter().filter(|(_, reply)| !reply.is_closed()).peekable();
+        match waiting.peek() {
+            Some(_) => waiting.any(|(until, _)| *until <= now),
+            None => self.until <= now,
+        }
+    }
 }
 
 impl Driver {
@@ -32,12 +44,8 @@ impl Driver {
             self.dismiss_requests();
             self.lose_leases(LostReason::Shutdown);
         }
-        let (mut replies, earlier) = before.map_or((Vec::new(), None), |closing| {
-            let is_awaited = closing.replies.iter().any(|reply| !reply.is_closed());
-            (closing.replies, is_awaited.then_some(closing.until))
-        });
-        replies.extend(reply);
-        let until = earlier.map_or(until, |earlier| earlier.min(until));
+        let mut replies = before.map_or_else(Vec::new, |closing| closing.replies);
+        replies.extend(reply.map(|reply| (until, reply)));
         self.closing = Some(Closing { replies, until, is_over: false });
         self.timers.enter(until, Due::Close);
     }
@@ -45,7 +53,7 @@ impl Driver {
     pub(super) fn give_up_closing(&mut self) {
         let now = self.now();
         if let Some(closing) = &mut self.closing {
-            closing.is_over |= closing.until <= now;
+            closing.is_over |= closing.is_due(now);
         }
     }
 
@@ -66,7 +74,7 @@ impl Driver {
     pub(super) fn finish(&mut self) -> Result<(), Unreleased> {
         let outcome = self.left();
         if let Some(closing) = self.closing.take() {
-            for reply in closing.replies {
+            for (_, reply) in closing.replies {
                 let _ = reply.send(outcome.clone());
             }
         }
@@ -92,10 +100,16 @@ impl Driver {
             from_wake_up: left.is_none() || self.masters.is_unbarred(master),
         };
         match &lock.stage {
+            Stage::Attempt { attempt, .. } => {
+                let (ledger, life) = (attempt.ledger(), Duration::from_millis(attempt.timing().px));
+                let left = |master| (!ledger.pending().contains(master)).then_some(life);
+                ledger.may_hold().iter().map(|master| key(master, left(master), life)).collect()
+            }
             Stage::Lease(tenure) => {
-                let life = tenure.lease.life_max();
-                let masters = tenure.lease.ledger().may_hold();
-                masters.iter().map(|master| key(master, Some(life), life)).collect()
+                let (lease, life) = (&tenure.lease, tenure.lease.life_max());
+                let left = |master| (!lease.unanswered().contains(master)).then_some(life);
+                let masters = lease.ledger().may_hold();
+                masters.iter().map(|master| key(master, left(master), life)).collect()
             }
             Stage::Release { release, .. } => {
                 let left = |master| (master, release.left(master, now));
@@ -104,7 +118,7 @@ impl Driver {
                     .map(|(master, left)| key(master, left, release.life()))
                     .collect()
             }
-            Stage::Attempt { .. } | Stage::Changing => Vec::new(),
+            Stage::Changing => Vec::new(),
         }
     }
 
@@ -130,7 +144,7 @@ impl Driver {
         }
     }
 
-    fn attempt_ids(&self) -> Vec<LockId> {
+    pub(super) fn attempt_ids(&self) -> Vec<LockId> {
         let is_attempt = |lock: &Lock| matches!(lock.stage, Stage::Attempt { .. });
         self.locks.iter().filter(|(_, lock)| is_attempt(lock)).map(|(id, _)| id).collect()
     }
@@ -149,6 +163,7 @@ impl Driver {
 
     /// The task that works on the driver has panicked: nothing of it can be relied on any more.
     pub(super) fn panicked(&mut self) -> Result<(), Unreleased> {
+        self.masters.disconnect();
         self.lose_leases(LostReason::Panicked);
         self.finish()
     }
@@ -156,6 +171,7 @@ impl Driver {
     /// No task works on the driver from here on: callers that wait for answers ask again, on a
     /// runtime of their own, and releases and leases wait for the next one.
     pub(super) fn park(&mut self) {
+        self.start = Start::Parked;
         self.read_commands();
         self.read_signals();
         for id in self.attempt_ids() {
@@ -165,10 +181,13 @@ impl Driver {
         self.waiters.clear();
         self.early.clear();
         self.inspections.clear();
+        self.release_callers();
+        // What is unanswered becomes unknown, and no caller gets that for an answer.
+        self.masters.disconnect();
+        self.read_signals();
         self.line.clear();
         self.timers.clear();
         self.unacknowledged.iter_mut().for_each(Unacknowledged::clear);
-        self.release_callers();
     }
 
     /// Closes the ways to answer, which makes callers ask again; and wakes those that wait for the

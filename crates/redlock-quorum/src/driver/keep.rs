@@ -123,6 +123,7 @@ impl Driver {
     /// `master` may have forgotten every key. What it still has it confirms with the next
     /// extension.
     pub(super) fn disown(&mut self, master: usize, now: Instant) {
+        self.disown_attempts(master, now);
         let leases: Vec<LockId> = self.lease_ids();
         for id in leases {
             let Some(tenure) = self.tenure(id) else { continue };
@@ -146,7 +147,12 @@ impl Driver {
         let Some(tenure) = self.tenure(id) else { return };
         let reason = tenure.lease.reason();
         match tenure.lease.deadline() {
-            Some(deadline) => tenure.cell.move_deadline(deadline, now),
+            Some(deadline) => {
+                if !tenure.cell.move_deadline(deadline, now) {
+                    // The holder has seen the end of it: nothing extends it any more.
+                    tenure.lease.end(reason);
+                }
+            }
             None => {
                 let lost = tenure.cell.lost(reason);
                 tenure.cell.end(Ended::Lost(lost));

@@ -1,22 +1,26 @@
-//! `Slot`: where the driver is, and the task that works on it, on one runtime after the other.
+//! `Slot`: where the driver is, on one runtime after the other.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use redlock_core::{Clock, Instant};
 use tokio::runtime::{self, Handle, RuntimeFlavor};
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
 
 use super::command::Command;
 use super::grant::Giver;
 use super::mailbox::Mailbox;
+use super::task::Task;
 use super::ticket::LockId;
 use super::{Driver, Setup};
 use crate::error::{Unreleased, UnreleasedKey};
 use crate::settings::InvalidRequest;
+
+/// How long a driver on another runtime, which may not poll it, has for a turn after the doorbell.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Where the driver is.
 ///
@@ -26,17 +30,17 @@ pub(crate) struct Slot {
     mailbox: Arc<Mailbox>,
     clock: Clock,
     state: Mutex<State>,
-    /// A task works on the driver, as far as anybody knows: a first look without the lock.
+    /// The driver is in use: a first look without the lock, under which it is written.
     is_running: AtomicBool,
     /// Turns so far: they go on where the driver is polled.
-    turns: AtomicU64,
+    pub(super) turns: AtomicU64,
 }
 
 enum State {
     /// No task works on it: it was never used, or its runtime has ended.
     Parked(Box<Driver>),
-    /// A task works on it; there is no driver in here during a turn.
-    Running { task: u64, home: Home, driver: Option<Box<Driver>> },
+    /// A task works on it; there is no driver in here while it does.
+    Running { task: u64, home: Option<Home>, driver: Option<Box<Driver>> },
     /// It will never work again.
     Ended(End),
 }
@@ -86,15 +90,15 @@ impl Slot {
         if self.is_running.load(Ordering::SeqCst) {
             return Ok(());
         }
-        let runtime = Handle::try_current().map_err(|_| InvalidRequest::NoRuntime);
+        let runtime = living_runtime();
         let mut state = self.state();
         match &*state {
             State::Running { .. } => Ok(()),
             State::Ended(End { has_panicked: true, .. }) => Err(InvalidRequest::Panicked),
             State::Ended(_) => Ok(()),
             State::Parked(_) => {
-                let runtime = runtime?;
-                let driver = state.enter(&runtime, 0);
+                let runtime = runtime.ok_or(InvalidRequest::NoRuntime)?;
+                let driver = self.enter(&mut state, Some(Home::of(&runtime)));
                 drop(state);
                 self.launch(driver, &runtime)
             }
@@ -105,66 +109,106 @@ impl Slot {
     pub(crate) fn is_elsewhere(&self) -> bool {
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
         match &*self.state() {
-            State::Running { home, .. } => home.may_idle && Some(home.runtime) != here,
-            State::Parked(_) | State::Ended(_) => false,
+            State::Running { home: Some(home), .. } => home.may_idle && Some(home.runtime) != here,
+            _ => false,
         }
     }
 
-    /// How many turns the driver had.
-    pub(crate) fn turns(&self) -> u64 {
-        self.turns.load(Ordering::Relaxed)
+    /// How many turns the driver had. It has another soon, if its runtime polls it.
+    pub(crate) fn ring(&self) -> u64 {
+        let turns = self.turns.load(Ordering::Relaxed);
+        self.mailbox.ring();
+        turns
+    }
+
+    /// Whether the driver had a turn since there were `turns` of them.
+    pub(crate) fn has_turned(&self, turns: u64) -> bool {
+        self.turns.load(Ordering::Relaxed) != turns
     }
 
     /// Takes the driver over to this runtime if it had no turn since there were `turns` of them:
     /// its own runtime does not poll it.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
     pub(crate) fn take_over(self: &Arc<Self>, turns: u64) -> Result<(), InvalidRequest> {
-        let runtime = Handle::try_current().map_err(|_| InvalidRequest::NoRuntime)?;
+        let runtime = living_runtime().ok_or(InvalidRequest::NoRuntime)?;
         let mut state = self.state();
-        let State::Running { task, driver: Some(_), .. } = &*state else { return Ok(()) };
-        if self.turns() != turns {
+        let is_resting = matches!(&*state, State::Running { driver: Some(_), .. });
+        if !is_resting || self.has_turned(turns) {
             return Ok(());
         }
-        let task = *task;
-        let mut driver = state.enter(&runtime, task);
+        let driver = self.enter(&mut state, Some(Home::of(&runtime)));
         drop(state);
-        if let Some(driver) = &mut driver {
-            driver.last_turn();
-            driver.park();
-        }
-        self.launch(driver, &runtime)
+        let driver = driver.and_then(|driver| self.work(driver, Driver::leave));
+        self.launch(driver.map(|(driver, ())| driver), &runtime)
     }
 
+    /// Sees to it that what was posted, and is not waited for, is read: also where the runtime of
+    /// the driver is not polled, and this one is.
+    pub(crate) fn look_after(self: &Arc<Self>) {
+        let is_started = self.start().is_ok();
+        if !is_started || !self.is_elsewhere() {
+            return;
+        }
+        if let Some(runtime) = living_runtime() {
+            let (slot, turns) = (self.clone(), self.ring());
+            runtime.spawn(async move {
+                sleep(PATIENCE).await;
+                // Where it has ended meanwhile nothing reads any more.
+                let _ = slot.take_over(turns);
+            });
+        }
+    }
+
+    /// Connects the masters and hands the driver to a task of `runtime`. Without a driver it has
+    /// ended meanwhile.
     fn launch(
         self: &Arc<Self>,
         driver: Option<Box<Driver>>,
         runtime: &Handle,
     ) -> Result<(), InvalidRequest> {
-        let Some(mut driver) = driver else { return Ok(()) };
-        driver.connect();
-        let task = self.rest(driver);
-        self.is_running.store(true, Ordering::SeqCst);
-        let spawned = runtime.spawn(Task::new(task, self.clone(), runtime));
-        // A runtime that shuts down drops what is spawned on it at once, unpolled.
-        if spawned.is_finished() && matches!(&*self.state(), State::Parked(_)) {
-            return Err(InvalidRequest::NoRuntime);
+        let connected = driver.and_then(|driver| self.work(driver, Driver::connect));
+        let Some((driver, ())) = connected else { return Err(InvalidRequest::Panicked) };
+        if let Some(task) = self.rest(driver) {
+            // A runtime that has ended meanwhile drops the task at once, which parks the driver.
+            drop(runtime.spawn(Task::new(task, self.clone(), runtime)));
         }
         Ok(())
     }
 
-    /// Puts the driver back after a turn. Returns the number of the task that works on it.
-    fn rest(&self, rested: Box<Driver>) -> u64 {
-        match &mut *self.state() {
-            State::Running { task, driver, .. } => {
-                *driver = Some(rested);
-                *task
+    /// Works on the driver, which is not in the slot. None when that has panicked: then the driver
+    /// is of no use any more, and all that wait get an answer.
+    pub(super) fn work<T>(
+        &self,
+        mut driver: Box<Driver>,
+        work: impl FnOnce(&mut Driver) -> T,
+    ) -> Option<(Box<Driver>, T)> {
+        // Nothing of it is looked at behind a panic but what is left on masters.
+        match catch_unwind(AssertUnwindSafe(|| work(&mut driver))) {
+            Ok(output) => Some((driver, output)),
+            Err(_) => {
+                let outcome = driver.panicked();
+                self.end(true, outcome);
+                None
             }
-            // Only the task that took the driver out changes the state meanwhile: never reached.
-            State::Parked(_) | State::Ended(_) => 0,
         }
     }
 
-    /// Takes the driver out for a turn of `task`, if it is still this task's.
-    fn take(&self, of: u64) -> Option<Box<Driver>> {
+    /// Puts the driver back after work. Returns the number of the task that works on it.
+    pub(super) fn rest(&self, rested: Box<Driver>) -> Option<u64> {
+        match &mut *self.state() {
+            State::Running { task, driver, .. } => {
+                *driver = Some(rested);
+                Some(*task)
+            }
+            // The one that took the driver out is the only one to change the state meanwhile.
+            State::Parked(_) | State::Ended(_) => None,
+        }
+    }
+
+    /// Takes the driver out for work of `task`, if it is still this task's.
+    pub(super) fn take(&self, of: u64) -> Option<Box<Driver>> {
         match &mut *self.state() {
             State::Running { task, driver, .. } if *task == of => driver.take(),
             _ => None,
@@ -173,22 +217,34 @@ impl Slot {
 
     /// No task works on the driver from here on. What was left for it meanwhile is dealt with
     /// before, so that nothing waits for a task that does not exist.
-    fn park(&self, mut driver: Box<Driver>) {
-        loop {
-            driver.park();
+    pub(super) fn park(&self, mut driver: Box<Driver>) {
+        while let Some((rested, ())) = self.work(driver, Driver::leave) {
             let mut state = self.state();
             if self.mailbox.is_empty() {
                 self.is_running.store(false, Ordering::SeqCst);
-                *state = State::Parked(driver);
+                *state = State::Parked(rested);
                 return;
             }
+            driver = rested;
+        }
+    }
+
+    /// The driver is done.
+    pub(super) fn conclude(&self, driver: Box<Driver>) {
+        let finished = self.work(driver, |driver| {
+            driver.masters.disconnect();
+            driver.finish()
+        });
+        if let Some((_, outcome)) = finished {
+            self.end(false, outcome);
         }
     }
 
     fn end(&self, has_panicked: bool, outcome: Result<(), Unreleased>) {
         let at = self.clock.now();
-        *self.state() = State::Ended(End { has_panicked, outcome, at });
+        let mut state = self.state();
         self.is_running.store(false, Ordering::SeqCst);
+        *state = State::Ended(End { has_panicked, outcome, at });
     }
 
     /// Whether the driver will never work again.
@@ -196,12 +252,12 @@ impl Slot {
         !self.is_running.load(Ordering::SeqCst) && matches!(&*self.state(), State::Ended(_))
     }
 
-    /// What is left on masters by a driver that has ended.
-    pub(crate) fn outcome(&self) -> Result<(), Unreleased> {
+    /// What is left on masters by a driver that has ended; none where it has not.
+    pub(crate) fn outcome(&self) -> Option<Result<(), Unreleased>> {
         let now = self.clock.now();
         match &*self.state() {
-            State::Ended(end) => end.outcome(now),
-            State::Parked(_) | State::Running { .. } => Ok(()),
+            State::Ended(end) => Some(end.outcome(now)),
+            State::Parked(_) | State::Running { .. } => None,
         }
     }
 
@@ -209,20 +265,36 @@ impl Slot {
         self.clock.now()
     }
 
-    /// Ends a driver that no task works on, without sending anything.
-    pub(crate) fn end_parked(&self) {
+    /// Ends a driver that nothing polls, without sending anything.
+    pub(crate) fn end_unpolled(&self) {
         let mut state = self.state();
-        if let State::Parked(_) = &*state {
-            let end = End { has_panicked: false, outcome: Ok(()), at: self.clock.now() };
-            let State::Parked(mut driver) = std::mem::replace(&mut *state, State::Ended(end))
-            else {
-                return;
-            };
-            drop(state);
-            driver.park();
-            driver.close(std::time::Duration::ZERO, None);
-            let outcome = driver.finish();
-            self.end(false, outcome);
+        let driver = self.enter(&mut state, None);
+        drop(state);
+        let closed = driver.and_then(|driver| {
+            self.work(driver, |driver| {
+                driver.park();
+                driver.close(Duration::ZERO, None);
+            })
+        });
+        if let Some((driver, ())) = closed {
+            self.conclude(driver);
+        }
+    }
+
+    /// Takes the driver out for what comes next, which no task that works on it now takes part in.
+    /// None where one is at work at this moment, or never will be.
+    fn enter(&self, state: &mut State, home: Option<Home>) -> Option<Box<Driver>> {
+        let next = |task: u64| State::Running { task: task.wrapping_add(1), home, driver: None };
+        let next = match state {
+            State::Parked(_) => next(0),
+            State::Running { task, driver: Some(_), .. } => next(*task),
+            State::Running { .. } | State::Ended(_) => return None,
+        };
+        self.is_running.store(true, Ordering::SeqCst);
+        match std::mem::replace(state, next) {
+            State::Parked(driver) => Some(driver),
+            State::Running { driver, .. } => driver,
+            State::Ended(_) => None,
         }
     }
 
@@ -232,18 +304,26 @@ impl Slot {
     }
 }
 
-impl State {
-    /// A task of `runtime` gets the driver: the next one after `last`.
-    fn enter(&mut self, runtime: &Handle, last: u64) -> Option<Box<Driver>> {
+impl Home {
+    fn of(runtime: &Handle) -> Self {
         let may_idle = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
-        let home = Home { runtime: runtime.id(), may_idle };
-        let next = Self::Running { task: last.wrapping_add(1), home, driver: None };
-        match std::mem::replace(self, next) {
-            Self::Parked(driver) => Some(driver),
-            Self::Running { driver, .. } => driver,
-            Self::Ended(_) => None,
-        }
+        Self { runtime: runtime.id(), may_idle }
     }
+}
+
+/// The runtime around the caller, unless it has ended: its blocking threads may live on.
+pub(crate) fn living_runtime() -> Option<Handle> {
+    let runtime = Handle::try_current().ok()?;
+    let probe = Arc::new(());
+    let held = probe.clone();
+    let task = runtime.spawn(async move {
+        let _held = held;
+        pending::<()>().await;
+    });
+    // A runtime that has ended drops what is spawned on it at once.
+    let lives = Arc::strong_count(&probe) > 1;
+    task.abort();
+    lives.then_some(runtime)
 }
 
 impl End {
@@ -267,125 +347,11 @@ impl End {
 impl Giver for Slot {
     fn release(self: Arc<Self>, lock: LockId) {
         self.post(Command::Release { lock, reply: None });
-        let _ = self.start();
+        self.look_after();
     }
 
     fn forget(self: Arc<Self>, lock: LockId) {
         self.post(Command::Forget { lock });
-        let _ = self.start();
-    }
-}
-
-/// The task that works on the driver for as long as it is this task's.
-struct Task {
-    number: u64,
-    slot: Arc<Slot>,
-    alarm: Option<(Instant, Pin<Box<Sleep>>)>,
-    /// There was nothing left to do at the end of the last turn, which was of several commands.
-    was_busy: bool,
-    /// On a runtime with several threads a task that was woken runs next, before the other tasks
-    /// that are ready and would leave commands too. Where there were several commands at a time
-    /// it lets them go first, or each would be written to the masters by itself.
-    lets_others_first: bool,
-}
-
-/// What a turn has led to.
-enum Outcome {
-    /// The driver rests, until the instant at which something is due.
-    Rests(Option<Instant>),
-    /// It has ended, or another task works on it.
-    Over,
-}
-
-impl Task {
-    fn new(number: u64, slot: Arc<Slot>, runtime: &Handle) -> Self {
-        let lets_others_first = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
-        Self { number, slot, alarm: None, was_busy: false, lets_others_first }
-    }
-
-    /// Ready when something is due. There is one timer of the runtime for all that is to come.
-    fn poll_alarm(&mut self, next: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(next) = next else { return Poll::Pending };
-        // An alarm that was set for something earlier is left to ring: one look too many costs
-        // less than setting it anew for every request.
-        if self.alarm.as_ref().is_none_or(|(at, _)| *at > next) {
-            let wait = next.saturating_since(self.slot.clock.now());
-            self.alarm = Some((next, Box::pin(sleep(wait))));
-        }
-        if let Some((_, alarm)) = &mut self.alarm {
-            ready!(alarm.as_mut().poll(cx));
-        }
-        self.alarm = None;
-        Poll::Ready(())
-    }
-
-    /// One turn of the driver.
-    fn turn(&mut self, cx: &mut Context<'_>) -> Outcome {
-        let Some(driver) = self.slot.take(self.number) else { return Outcome::Over };
-        let mut turn = Turn { slot: &self.slot, driver: Some(driver) };
-        let Some(driver) = &mut turn.driver else { return Outcome::Over };
-        self.slot.turns.fetch_add(1, Ordering::Relaxed);
-        let is_over = driver.turn(cx.waker()).is_ready();
-        self.was_busy = driver.is_busy;
-        let next = driver.next_due();
-        if is_over {
-            driver.masters.disconnect();
-            let outcome = driver.finish();
-            turn.driver = None;
-            self.slot.end(false, outcome);
-            return Outcome::Over;
-        }
-        Outcome::Rests(next)
-    }
-}
-
-impl Future for Task {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        if std::mem::take(&mut self.was_busy) && self.lets_others_first {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        loop {
-            match self.turn(cx) {
-                Outcome::Over => return Poll::Ready(()),
-                Outcome::Rests(next) => ready!(self.poll_alarm(next, cx)),
-            }
-        }
-    }
-}
-
-/// The runtime is going away with work not done: the driver waits for the next one.
-impl Drop for Task {
-    fn drop(&mut self) {
-        let Some(mut driver) = self.slot.take(self.number) else { return };
-        // A panic of the user's, which ends the runtime, is no time for more.
-        if std::thread::panicking() {
-            driver.masters.disconnect();
-        } else {
-            driver.last_turn();
-        }
-        self.slot.park(driver);
-    }
-}
-
-/// The driver during a turn. If its own work panics it is of no use any more, and all that wait
-/// get an answer.
-struct Turn<'a> {
-    slot: &'a Slot,
-    driver: Option<Box<Driver>>,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let Some(mut driver) = self.driver.take() else { return };
-        if std::thread::panicking() {
-            driver.masters.disconnect();
-            let outcome = driver.panicked();
-            self.slot.end(true, outcome);
-        } else {
-            self.slot.rest(driver);
-        }
+        self.look_after();
     }
 }

@@ -64,6 +64,11 @@ impl Mailbox {
         drop(left);
     }
 
+    /// Asks for a turn of the driver.
+    pub(super) fn ring(&self) {
+        self.doorbell.ring();
+    }
+
     /// A waker for the link of `master`.
     pub(super) fn link_waker(self: &Arc<Self>, master: usize) -> Waker {
         Waker::from(Arc::new(LinkWaker { mailbox: self.clone(), bit: 1 << master }))

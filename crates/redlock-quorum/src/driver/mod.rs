@@ -2,7 +2,7 @@
 //!
 //! It is one task of the library's own. It reads commands and signals from the mailbox, hands each
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
-//! `mailbox` (what comes in), `command`, `ticket`; `life` (the task, and which runtime it is on);
+//! `mailbox` (what comes in), `command`, `ticket`; `life` (which runtime it is on) and `task`;
 //! `masters` (connections); `acquire` (from a request to a lease or an error), `keep` (extending
 //! what is held), `release`, `inspect`, `close` (the end).
 
@@ -18,6 +18,7 @@ mod line;
 pub(crate) mod mailbox;
 mod masters;
 mod release;
+mod task;
 mod ticket;
 mod timers;
 mod waiting;
@@ -175,7 +176,7 @@ impl Driver {
             timers: Timers::default(),
             leases: 0,
             releases: 0,
-            start: Start::Done,
+            start: Start::Parked,
             closing: None,
             is_busy: false,
             early: Vec::new(),
@@ -208,17 +209,16 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Does what can be done at once, for a runtime that is going away: releases that were asked
-    /// for are handed to the sockets, which write what they take without waiting.
-    fn last_turn(&mut self) {
+    /// Leaves a runtime that is going away: what can be done at once is done. Releases that were
+    /// asked for are handed to the sockets, which write what they take without waiting.
+    fn leave(&mut self) {
         self.mailbox.begin(Waker::noop());
         self.read_commands();
         if self.start == Start::Done {
             self.advance_line();
             self.drive_links();
         }
-        self.masters.disconnect();
-        self.read_signals();
+        self.park();
     }
 
     fn read_commands(&mut self) {

@@ -61,12 +61,21 @@ impl Driver {
         };
         match &mut lock.stage {
             Stage::Lease(_) => self.release_lease_of(id, reply),
-            // It was asked for before, by a caller whose runtime went away.
-            Stage::Release { release, reply: waiting, .. } => match release.outcome() {
-                None => *waiting = reply,
-                Some(_) => self.answer_release(id, reply),
-            },
+            Stage::Release { .. } => self.release_again(id, reply),
             Stage::Attempt { .. } | Stage::Changing => {}
+        }
+    }
+
+    /// It was asked for before, by a caller whose runtime went away with the answer.
+    fn release_again(&mut self, id: LockId, reply: Option<ReleaseReply>) {
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Stage::Release { release, reply: waiting, .. } = &mut lock.stage else { return };
+        if reply.is_some() && release.outcome() != Some(Released::Done) && release.reopen() {
+            self.line.push(Turn::Release(id));
+        }
+        match release.outcome() {
+            None => *waiting = reply,
+            Some(_) => self.answer_release(id, reply),
         }
     }
 
@@ -112,7 +121,7 @@ impl Driver {
         let lock = Lock { resource, key, token, node_timeout, stage, is_open: false, due: now };
         let id = self.locks.insert(lock);
         let life = Duration::from_millis(timing.px);
-        self.begin_release(id, Ledger::new(masters, all), all, life, false, Some(reply), now);
+        self.begin_release(id, Ledger::new(masters), all, life, false, Some(reply), now);
     }
 
     #[expect(clippy::too_many_arguments, reason = "each is a fact that the release starts from")]

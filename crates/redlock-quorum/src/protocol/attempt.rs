@@ -62,18 +62,17 @@ pub(crate) enum Defeat {
 }
 
 impl Attempt {
-    /// The requests to `asked` go out now: all masters, or the meeting point before the others.
-    /// `now` was read before the first byte could leave.
+    /// The requests go out now, all of them. `now` was read before the first byte could leave.
     pub(crate) fn new(
         masters: usize,
-        asked: MasterSet,
         origin: Origin,
         timing: Timing,
         options: HoldOptions,
         now: Instant,
     ) -> Self {
+        let asked = MasterSet::all(masters);
         Self {
-            ledger: Ledger::new(masters, asked),
+            ledger: Ledger::new(masters),
             asked,
             tally: Tally::new(masters),
             origin,
@@ -83,6 +82,17 @@ impl Attempt {
             decided: now,
             awaits_copies: false,
         }
+    }
+
+    /// The same, where only the master `first` is asked now, and the others when it has granted.
+    pub(crate) fn asking_first(self, first: usize) -> Self {
+        let (masters, asked) = (self.ledger.masters(), MasterSet::from_iter([first]));
+        Self { ledger: Ledger::asking(masters, asked), asked, ..self }
+    }
+
+    /// The masters that were asked so far.
+    pub(crate) fn asked(&self) -> MasterSet {
+        self.asked
     }
 
     /// The vote of `master`, on a request that was sent no earlier than `sent_at`.
@@ -122,6 +132,16 @@ impl Attempt {
         self.ledger.ask(others);
         self.asked = self.asked.union(others);
         others
+    }
+
+    /// `master` may have lost its data: what it has granted counts no more.
+    pub(crate) fn disown(&mut self, master: usize, now: Instant) -> Step {
+        if self.ledger.answer(master).verdict == Verdict::Granted {
+            self.tally.revoke();
+        }
+        self.ledger.disown(master);
+        self.awaits_copies &= self.tally.decision() == Decision::Won;
+        self.judge(now)
     }
 
     /// The node timeout has passed: votes that are still out are *unknown*.
@@ -170,6 +190,10 @@ impl Attempt {
     /// The lease that was won.
     pub(crate) fn into_lease(self) -> HeldLease {
         HeldLease::new(self.ledger, self.timing, self.options, self.started)
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     pub(crate) fn into_ledger(self) -> Ledger {
@@ -230,3 +254,6 @@ impl Attempt {
         self.ledger.answers()
     }
 }
+
+#[cfg(test)]
+mod tests;

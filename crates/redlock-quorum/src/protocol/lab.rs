@@ -6,7 +6,6 @@ use redlock_core::{Answer, Cause, Instant, Ttl, Verdict};
 
 use super::attempt::{Attempt, Origin, Step};
 use super::lease::HeldLease;
-use super::master_set::MasterSet;
 use crate::settings::{HoldOptions, Timing};
 
 /// The TTL of the tests, in milliseconds. It is good for 988 ms.
@@ -29,7 +28,7 @@ pub(super) fn timing(ttl: u64) -> Timing {
 }
 
 pub(super) fn attempt(masters: usize, options: HoldOptions, now: Instant) -> Attempt {
-    Attempt::new(masters, MasterSet::all(masters), Origin::Acquired, timing(TTL), options, now)
+    Attempt::new(masters, Origin::Acquired, timing(TTL), options, now)
 }
 
 /// A lease of the first `copies` of `masters`, acquired at `now`; the others have not answered.

@@ -54,9 +54,13 @@ impl LastAnswer {
 }
 
 impl Ledger {
-    /// A token that the masters of `asked` may come to hold: they are asked for it now, or were
-    /// before.
-    pub(crate) fn new(masters: usize, asked: MasterSet) -> Self {
+    /// A token that every master may come to hold: all are asked for it now, or were before.
+    pub(crate) fn new(masters: usize) -> Self {
+        Self::asking(masters, MasterSet::all(masters))
+    }
+
+    /// A token that only the masters of `asked` may come to hold.
+    pub(crate) fn asking(masters: usize, asked: MasterSet) -> Self {
         Self {
             holds: HoldUntil::new(masters),
             may_hold: asked,
@@ -193,7 +197,7 @@ mod tests {
             (Answer::unsent(Cause::ConnectionRefused), false),
         ];
         for (answer, may_hold) in answers {
-            let mut ledger = Ledger::new(1, MasterSet::all(1));
+            let mut ledger = Ledger::new(1);
             ledger.acquired(0, &answer);
             assert_eq!(ledger.may_hold().contains(0), may_hold, "{answer:?}");
         }
@@ -201,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_master_that_denied_the_key_and_got_it_again_is_asked_to_release_it() {
-        let mut ledger = Ledger::new(1, MasterSet::all(1));
+        let mut ledger = Ledger::new(1);
         ledger.extended(0, &Answer::new(Verdict::NotOurs));
         assert!(ledger.may_hold().is_empty());
         ledger.expose(0);

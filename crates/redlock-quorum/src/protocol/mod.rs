@@ -19,6 +19,8 @@ mod lab;
 pub(crate) mod lease;
 pub(crate) mod ledger;
 pub(crate) mod master_set;
+#[cfg(test)]
+mod orders;
 pub(crate) mod release;
 pub(crate) mod retry;
 pub(crate) mod standing;

@@ -111,6 +111,19 @@ impl Release {
         false
     }
 
+    /// The caller asks again, because its runtime went away with the answer: masters that did not
+    /// acknowledge are waited for again. Says whether the requests to them have to be sent anew.
+    pub(crate) fn reopen(&mut self) -> bool {
+        let was_waiting = self.is_waiting();
+        for (copy, answer) in self.copies.iter_mut().zip(&mut self.answers) {
+            if let Copy::Failed(expires) = *copy {
+                (*copy, *answer) = (Copy::Waiting(expires), LastAnswer::PENDING);
+                self.outcome = None;
+            }
+        }
+        self.is_waiting() && !was_waiting
+    }
+
     /// The answer of `master`.
     pub(crate) fn vote(
         &mut self,
@@ -255,49 +268,4 @@ pub(crate) fn is_denial(answer: &Answer) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::lab::*;
-    use super::*;
-
-    fn ledger(answers: &[Answer]) -> Ledger {
-        let mut ledger = Ledger::new(answers.len(), MasterSet::all(answers.len()));
-        for (master, answer) in answers.iter().enumerate() {
-            ledger.write(master, answer, Duration::ZERO);
-            ledger.acquired(master, answer);
-        }
-        ledger
-    }
-
-    #[test]
-    fn a_lock_that_another_could_have_had_was_not_ours() {
-        let granted = Answer::granted;
-        let ledger = ledger(&[granted(), granted(), granted(), held(), held()]);
-        let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
-        release.send();
-        release.vote(0, &granted(), ms(1), at(1));
-        release.vote(1, &granted(), ms(1), at(1));
-        let released = release.vote(2, &not_ours(), ms(1), at(1));
-        assert_eq!(released, Some(Released::NotOurs), "three of five were free for another");
-    }
-
-    #[test]
-    fn masters_that_refused_are_known_free_of_the_key() {
-        let granted = Answer::granted;
-        let ledger = ledger(&[granted(), granted(), granted(), held(), held()]);
-        let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
-        release.send();
-        release.vote(0, &granted(), ms(1), at(1));
-        assert_eq!(release.vote(1, &granted(), ms(1), at(1)), None, "another may have had it");
-        assert_eq!(release.time_out(), Some(Released::Done));
-    }
-
-    #[test]
-    fn the_key_expires_by_itself_on_a_master_that_was_not_asked_since() {
-        let mut ledger = ledger(&[Answer::granted()]);
-        ledger.write(0, &unsent(), Duration::ZERO);
-        let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
-        release.send();
-        release.vote(0, &unsent(), ms(0), at(0));
-        assert_eq!(release.left(0, at(100)), Some(ms(1_000)));
-    }
-}
+mod tests;

@@ -38,6 +38,12 @@ impl Tally {
         }
     }
 
+    /// A grant that was counted has become *unknown*.
+    pub(crate) fn revoke(&mut self) {
+        self.granted -= 1;
+        self.unknown += 1;
+    }
+
     /// Counts every vote that is still out as *unknown*: their time is up.
     pub(crate) fn close(&mut self) {
         self.unknown += self.pending();

@@ -1,5 +1,7 @@
 //! One lease, event by event.
 
+mod keeper;
+
 use super::super::lab::*;
 use super::*;
 
@@ -92,4 +94,230 @@ fn a_slow_master_does_not_keep_the_key_from_one_that_lost_its_data() {
     assert_eq!(steps[1].readd, MasterSet::EMPTY);
     all_answer(&mut lease, extend.number, [1, 2], &Answer::granted(), at(102));
     assert_eq!(lease.tick(at(100 + NODE_TIMEOUT), 0.5).readd, set([0, 4]));
+}
+
+// The deadline.
+
+#[test]
+fn the_deadline_is_the_time_of_the_quorum_th_largest_confirmation() {
+    let mut lease = lease(5, 3, options(), at(0));
+    assert_eq!(lease.deadline(), Some(at(VALIDITY)));
+    let number = lease.extend(timing(TTL)).number;
+    lease.extended(number, 0, &Answer::granted(), at(100), at(101));
+    lease.extended(number, 1, &Answer::granted(), at(200), at(201));
+    assert_eq!(lease.deadline(), Some(at(VALIDITY)), "two have confirmed");
+    lease.extended(number, 2, &Answer::granted(), at(150), at(202));
+    assert_eq!(lease.deadline(), Some(at(100 + VALIDITY)));
+}
+
+#[test]
+fn a_late_grant_counts_for_as_long_as_it_was_asked_for() {
+    for ttl in [400, 3_000] {
+        let mut lease = lease(5, 3, options(), at(0));
+        lease.extend(timing(ttl));
+        lease.acquired(3, &Answer::granted(), at(0), at(60));
+        assert_eq!(lease.ledger().hold_until(3), at(VALIDITY));
+    }
+}
+
+#[test]
+fn a_key_that_is_given_back_counts_for_the_shortest_time_that_was_asked_for() {
+    for (ttl, validity) in [(400, 394), (3_000, VALIDITY)] {
+        let mut lease = lease(3, 3, options(), at(0));
+        let number = lease.extend(timing(ttl)).number;
+        all_answer(&mut lease, number, [0, 1], &Answer::granted(), at(10));
+        assert_eq!(all_answer(&mut lease, number, [2], &not_ours(), at(10))[0].readd, set([2]));
+        lease.readded(2, &Answer::granted(), at(10), at(20));
+        assert_eq!(lease.ledger().hold_until(2), at(10 + validity));
+    }
+}
+
+#[test]
+fn an_extension_confirms_the_time_that_it_asked_for() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let short = lease.extend(timing(TTL)).number;
+    let long = lease.extend(timing(3_000)).number;
+    all_answer(&mut lease, short, 0..3, &Answer::granted(), at(100));
+    assert_eq!(lease.deadline(), Some(at(100 + VALIDITY)));
+    all_answer(&mut lease, long, 0..3, &Answer::granted(), at(100));
+    assert_eq!(lease.deadline(), Some(at(100 + 2_968)));
+    assert_eq!((lease.timing(), lease.life_max()), (timing(3_000), ms(3_300)));
+    lease.extend(timing(TTL));
+    assert_eq!((lease.timing(), lease.life_max()), (timing(TTL), ms(3_300)));
+}
+
+#[test]
+fn no_answer_revives_a_lease_whose_deadline_has_passed() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = keep(&mut lease, at(400)).number;
+    all_answer(&mut lease, number, [0], &Answer::granted(), at(500));
+    let steps = all_answer(&mut lease, number, [1, 2], &Answer::granted(), at(VALIDITY));
+    assert_eq!((lease.deadline(), lease.due()), (None, None));
+    assert_eq!(lease.reason(), LostReason::NotExtended);
+    assert!(steps.iter().all(|step| *step == Step::default()));
+    lease.readded(1, &Answer::granted(), at(VALIDITY), at(VALIDITY));
+    lease.acquired(2, &Answer::granted(), at(VALIDITY), at(VALIDITY));
+    lease.end(LostReason::Released);
+    assert_eq!((lease.deadline(), lease.reason()), (None, LostReason::NotExtended));
+}
+
+#[test]
+fn a_key_that_is_given_back_too_late_does_not_count() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = keep(&mut lease, at(400)).number;
+    all_answer(&mut lease, number, [0], &Answer::granted(), at(400));
+    all_answer(&mut lease, number, [1], &not_ours(), at(400));
+    assert_eq!(lease.tick(at(450), 0.5).readd, set([1]));
+    lease.readded(1, &Answer::granted(), at(450), at(VALIDITY));
+    assert_eq!(lease.deadline(), None);
+}
+
+#[test]
+fn a_tick_finds_that_the_deadline_has_passed() {
+    let mut lease = lease(3, 3, options(), at(0));
+    assert_eq!(lease.tick(at(VALIDITY - 1), 0.5).extend.map(|one| one.masters), Some(set(0..3)));
+    assert_eq!(lease.tick(at(VALIDITY), 0.5), Step::default());
+    assert_eq!((lease.deadline(), lease.reason()), (None, LostReason::NotExtended));
+}
+
+#[test]
+fn the_margin_is_taken_off_every_deadline() {
+    let options = HoldOptions { stop_margin: ms(300), ..options() };
+    let mut lease = lease(3, 3, options, at(0));
+    assert_eq!((lease.deadline(), lease.stop_margin()), (Some(at(VALIDITY - 300)), ms(300)));
+    let number = lease.extend(timing(TTL)).number;
+    all_answer(&mut lease, number, 0..3, &Answer::granted(), at(100));
+    assert_eq!(lease.deadline(), Some(at(VALIDITY - 200)));
+}
+
+#[test]
+fn a_lease_that_is_given_up_stays_so_for_the_first_reason() {
+    let mut lease = lease(3, 3, options(), at(0));
+    lease.end(LostReason::Shutdown);
+    lease.end(LostReason::Released);
+    assert_eq!((lease.deadline(), lease.due()), (None, None));
+    assert_eq!(lease.reason(), LostReason::Shutdown);
+}
+
+// Evidence.
+
+#[test]
+fn a_refusal_and_a_demotion_disown_and_an_unknown_answer_changes_nothing() {
+    for (answer, counts) in [
+        (not_ours(), false),
+        (held(), false),
+        (demoted(), false),
+        (busy(), true),
+        (closed(), true),
+        (unsent(), true),
+    ] {
+        let mut lease = lease(3, 3, options(), at(0));
+        let number = keep(&mut lease, at(400)).number;
+        all_answer(&mut lease, number, [0], &answer, at(401));
+        let until = if counts { at(VALIDITY) } else { Instant::ORIGIN };
+        assert_eq!(lease.ledger().hold_until(0), until, "{answer:?}");
+        assert_eq!(lease.deadline(), Some(at(VALIDITY)), "two are left");
+        all_answer(&mut lease, number, [1], &answer, at(402));
+        let lost = (lease.deadline(), lease.reason());
+        let expected = match counts {
+            true => (Some(at(VALIDITY)), LostReason::NotExtended),
+            false => (None, LostReason::NotOurs),
+        };
+        assert_eq!(lost, expected, "{answer:?}");
+    }
+}
+
+#[test]
+fn lost_data_moves_the_deadline_and_asks_at_once() {
+    let mut lease = lease(5, 4, options(), at(0));
+    lease.acquired(4, &unsent(), at(0), at(1));
+    let number = lease.extend(timing(TTL)).number;
+    all_answer(&mut lease, number, 0..3, &Answer::granted(), at(100));
+    assert_eq!(lease.deadline(), Some(at(100 + VALIDITY)));
+    lease.disown(0, at(150));
+    assert_eq!((lease.deadline(), lease.due()), (Some(at(VALIDITY)), Some(at(150))));
+    lease.disown(1, at(160));
+    assert_eq!((lease.deadline(), lease.reason()), (None, LostReason::DataLost));
+}
+
+#[test]
+fn lost_data_does_not_hurry_a_keeper_that_has_asked_or_is_off() {
+    let mut asked = lease(3, 3, options(), at(0));
+    keep(&mut asked, at(400));
+    asked.disown(0, at(410));
+    assert_eq!(asked.due(), Some(at(400 + NODE_TIMEOUT)));
+    let mut off = lease(3, 3, HoldOptions { auto_extend: false, ..options() }, at(0));
+    off.disown(0, at(10));
+    assert_eq!(off.due(), None);
+}
+
+#[test]
+fn the_masters_that_may_hold_the_key_are_those_that_did_not_refuse_it_last() {
+    let mut lease = lease(5, 3, options(), at(0));
+    lease.acquired(3, &held(), at(0), at(1));
+    lease.acquired(4, &closed(), at(0), at(1));
+    assert_eq!(lease.ledger().may_hold(), set([0, 1, 2, 4]));
+    let number = lease.extend(timing(TTL)).number;
+    all_answer(&mut lease, number, [0, 1, 2], &Answer::granted(), at(2));
+    assert_eq!(all_answer(&mut lease, number, [3], &not_ours(), at(2))[0].readd, set([3]));
+    all_answer(&mut lease, number, [4], &held(), at(2));
+    assert_eq!(lease.ledger().may_hold(), set([0, 1, 2, 3]));
+    lease.readded(3, &held(), at(2), at(3));
+    assert_eq!(lease.ledger().may_hold(), set([0, 1, 2, 3]), "an earlier request may have set it");
+}
+
+// Keys that are given back.
+
+#[test]
+fn keys_are_given_back_once_it_is_certain_that_the_lease_lasts() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = keep(&mut lease, at(400)).number;
+    assert_eq!(all_answer(&mut lease, number, [0], &not_ours(), at(401))[0].readd, set([]));
+    assert_eq!(all_answer(&mut lease, number, [1], &Answer::granted(), at(401))[0].readd, set([]));
+    let steps = all_answer(&mut lease, number, [2], &Answer::granted(), at(401));
+    assert_eq!(steps[0].readd, set([0]));
+    assert!(lease.ledger().may_hold().contains(0));
+}
+
+#[test]
+fn a_lease_that_is_lost_with_the_next_answer_gives_nothing_back() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = keep(&mut lease, at(400)).number;
+    let steps = all_answer(&mut lease, number, 0..3, &not_ours(), at(401));
+    assert!(steps.iter().all(|step| step.readd.is_empty()));
+    assert!(lease.ledger().may_hold().is_empty());
+}
+
+#[test]
+fn a_master_that_another_holds_is_not_given_our_key() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = keep(&mut lease, at(400)).number;
+    all_answer(&mut lease, number, [0], &held(), at(401));
+    let steps = all_answer(&mut lease, number, 1..3, &Answer::granted(), at(401));
+    assert!(steps.iter().all(|step| step.readd.is_empty()));
+}
+
+#[test]
+fn a_key_that_was_given_back_can_be_lost_and_given_back_again() {
+    let mut lease = lease(3, 3, options(), at(0));
+    for now in [400, 800] {
+        let number = keep(&mut lease, at(now)).number;
+        all_answer(&mut lease, number, 0..2, &Answer::granted(), at(now));
+        assert_eq!(all_answer(&mut lease, number, [2], &not_ours(), at(now))[0].readd, set([2]));
+        lease.readded(2, &Answer::granted(), at(now), at(now + 1));
+        assert_eq!(lease.ledger().hold_until(2), at(now + VALIDITY));
+        assert!(lease.unanswered().is_empty());
+    }
+}
+
+#[test]
+fn a_key_that_is_given_back_can_move_the_lease_and_with_it_the_next_extension() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = keep(&mut lease, at(400)).number;
+    all_answer(&mut lease, number, [0], &Answer::granted(), at(400));
+    all_answer(&mut lease, number, [1], &not_ours(), at(400));
+    assert_eq!(lease.tick(at(450), 0.5).readd, set([1]));
+    lease.readded(1, &Answer::granted(), at(450), at(460));
+    assert_eq!(lease.deadline(), Some(at(400 + VALIDITY)));
+    assert_eq!(lease.due(), Some(at(400 + TTL / 3).saturating_add(ms(1) / 3)));
 }

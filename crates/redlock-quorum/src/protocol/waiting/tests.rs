@@ -132,9 +132,10 @@ impl World {
             || self.waiting.is_looking() && self.is_looking
             || self.waiting.due().is_some();
         assert!(!waits || goes_on, "{event:?} led to a dead end: {:?}", self.waiting);
-        let alarm = self.waiting.due().is_none_or(|due| {
-            due.saturating_since(self.now) <= Duration::from_secs(1)
-        });
+        let alarm = self
+            .waiting
+            .due()
+            .is_none_or(|due| due.saturating_since(self.now) <= Duration::from_secs(1));
         assert!(alarm, "every sleep ends within a second: {:?}", self.waiting);
     }
 }
@@ -192,11 +193,8 @@ proptest! {
 #[test]
 fn a_push_is_answered_after_a_pause_at_the_meeting_point_and_an_expiry_everywhere() {
     let mut world = World::new();
-    for event in [
-        Event::Join { is_held_here: false },
-        Event::Lost(Refusal::Held),
-        Event::Answer(1),
-    ] {
+    for event in [Event::Join { is_held_here: false }, Event::Lost(Refusal::Held), Event::Answer(1)]
+    {
         world.happen(event);
     }
     let mut expired = world.clone();

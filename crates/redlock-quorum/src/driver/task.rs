@@ -1,0 +1,104 @@
+//! `Task`: what works on the driver, on one runtime, for as long as the driver is this task's.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use redlock_core::Instant;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::{Sleep, sleep};
+
+use super::life::Slot;
+
+pub(super) struct Task {
+    number: u64,
+    slot: Arc<Slot>,
+    alarm: Option<(Instant, Pin<Box<Sleep>>)>,
+    /// There was nothing left to do at the end of the last turn, which was of several commands.
+    was_busy: bool,
+    /// On a runtime with several threads a task that was woken runs next, before the other tasks
+    /// that are ready and would leave commands too. Where there were several commands at a time
+    /// it lets them go first, or each would be written to the masters by itself.
+    lets_others_first: bool,
+}
+
+/// What a turn has led to.
+enum Outcome {
+    /// The driver rests, until the instant at which something is due.
+    Rests(Option<Instant>),
+    /// It has ended, or another task works on it.
+    Over,
+}
+
+impl Task {
+    pub(super) fn new(number: u64, slot: Arc<Slot>, runtime: &Handle) -> Self {
+        let lets_others_first = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
+        Self { number, slot, alarm: None, was_busy: false, lets_others_first }
+    }
+
+    /// Ready when something is due. There is one timer of the runtime for all that is to come.
+    fn poll_alarm(&mut self, next: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(next) = next else { return Poll::Pending };
+        // An alarm that was set for something earlier is left to ring: one look too many costs
+        // less than setting it anew for every request.
+        if self.alarm.as_ref().is_none_or(|(at, _)| *at > next) {
+            let wait = next.saturating_since(self.slot.now());
+            self.alarm = Some((next, Box::pin(sleep(wait))));
+        }
+        if let Some((_, alarm)) = &mut self.alarm {
+            ready!(alarm.as_mut().poll(cx));
+        }
+        self.alarm = None;
+        Poll::Ready(())
+    }
+
+    /// One turn of the driver.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Outcome {
+        let Some(driver) = self.slot.take(self.number) else { return Outcome::Over };
+        self.slot.turns.fetch_add(1, Ordering::Relaxed);
+        let turn = self.slot.work(driver, |driver| {
+            let is_over = driver.turn(cx.waker()).is_ready();
+            (driver.is_busy, driver.next_due(), is_over)
+        });
+        match turn {
+            None => Outcome::Over,
+            Some((driver, (_, _, true))) => {
+                self.slot.conclude(driver);
+                Outcome::Over
+            }
+            Some((driver, (was_busy, next, false))) => {
+                self.was_busy = was_busy;
+                self.slot.rest(driver);
+                Outcome::Rests(next)
+            }
+        }
+    }
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if std::mem::take(&mut self.was_busy) && self.lets_others_first {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        loop {
+            match self.turn(cx) {
+                Outcome::Over => return Poll::Ready(()),
+                Outcome::Rests(next) => ready!(self.poll_alarm(next, cx)),
+            }
+        }
+    }
+}
+
+/// The runtime is going away with work not done: the driver waits for the next one.
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(driver) = self.slot.take(self.number) {
+            self.slot.park(driver);
+        }
+    }
+}

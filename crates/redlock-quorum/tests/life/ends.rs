@@ -1,0 +1,132 @@
+//! Runtimes that end while guards live in them.
+
+use std::future::pending;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use redlock_quorum::{AcquireError, InvalidRequest, Redlock};
+use tokio::runtime::Runtime;
+
+use crate::lab::{FLAVORS, Masters, PATIENCE, block_on, bounded, elsewhere, eventually, full, ms};
+
+const ROUNDS: usize = 50;
+
+/// The next use of a handle releases what guards could not.
+fn assert_released_by_the_next_use(masters: &Masters, redlock: &Redlock) {
+    elsewhere(async {
+        redlock.lock("next").await.unwrap().release().await.unwrap();
+        while masters.keys() > 0 {
+            tokio::time::sleep(ms(1)).await;
+        }
+    });
+}
+
+fn guards_in_tasks(flavor: fn() -> Runtime, guards: usize) {
+    let (masters, runtime) = (Masters::new(), flavor());
+    let redlock = masters.handle();
+    for guard in 0..guards {
+        let redlock = redlock.clone();
+        runtime.block_on(async move {
+            let guard = full(&redlock, &format!("held:{guard}")).await;
+            tokio::spawn(async move {
+                pending::<()>().await;
+                drop(guard);
+            });
+        });
+    }
+    drop(runtime);
+    assert_released_by_the_next_use(&masters, &redlock);
+}
+
+#[test]
+fn a_runtime_with_guards_in_its_tasks_ends() {
+    for flavor in FLAVORS {
+        for _ in 0..ROUNDS {
+            bounded(move || guards_in_tasks(flavor, 3));
+        }
+    }
+}
+
+/// Each guard that is dropped behind the driver looks for a runtime, and finds that there is none.
+#[test]
+fn a_runtime_with_many_guards_in_its_tasks_ends() {
+    for flavor in FLAVORS {
+        bounded(move || guards_in_tasks(flavor, 3_000));
+    }
+}
+
+fn a_guard_in_a_blocking_closure(flavor: fn() -> Runtime) {
+    let (masters, runtime) = (Masters::new(), flavor());
+    let redlock = masters.handle();
+    let guard = runtime.block_on(full(&redlock, "held"));
+    let (go, may_go) = channel();
+    let closure = runtime.spawn_blocking(move || {
+        may_go.recv_timeout(PATIENCE).unwrap();
+        drop(guard);
+    });
+    // The end of the runtime waits for the closure, and the driver is gone by then.
+    let ending = thread::spawn(move || drop(runtime));
+    thread::sleep(ms(2));
+    go.send(()).unwrap();
+    ending.join().unwrap();
+    assert!(closure.is_finished());
+    assert_released_by_the_next_use(&masters, &redlock);
+}
+
+#[test]
+fn a_runtime_with_a_guard_in_a_blocking_closure_ends() {
+    for flavor in FLAVORS {
+        for _ in 0..ROUNDS {
+            bounded(move || a_guard_in_a_blocking_closure(flavor));
+        }
+    }
+}
+
+fn a_lock_behind_the_end(flavor: fn() -> Runtime, is_used_before: bool) {
+    let (masters, runtime) = (Masters::new(), flavor());
+    let redlock = masters.handle();
+    if is_used_before {
+        runtime.block_on(async { redlock.lock("used").await.unwrap().release().await.unwrap() });
+    }
+    let ((go, may_go), (outcome, outcomes)) = (channel(), channel());
+    runtime.spawn_blocking(move || {
+        may_go.recv_timeout(PATIENCE).unwrap();
+        let request = redlock.lock("late").into_future();
+        outcome.send(block_on(request).map(drop)).unwrap();
+    });
+    let (task, tasks_are_dropped) = channel::<()>();
+    runtime.spawn(async move {
+        pending::<()>().await;
+        drop(task);
+    });
+    runtime.shutdown_background();
+    tasks_are_dropped.recv_timeout(PATIENCE).unwrap_err();
+    go.send(()).unwrap();
+    let refused = outcomes.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(refused, Err(AcquireError::Invalid(InvalidRequest::NoRuntime)));
+}
+
+#[test]
+fn a_lock_on_a_thread_of_an_ended_runtime_is_refused() {
+    for flavor in FLAVORS {
+        for is_used_before in [false, true] {
+            bounded(move || a_lock_behind_the_end(flavor, is_used_before));
+        }
+    }
+}
+
+/// What is dropped just before the end of a runtime is released on the way out.
+#[test]
+fn a_guard_that_is_dropped_as_the_last_thing_on_a_runtime_is_released() {
+    for flavor in FLAVORS {
+        for _ in 0..ROUNDS {
+            bounded(move || {
+                let (masters, runtime) = (Masters::new(), flavor());
+                let redlock = masters.handle();
+                runtime.block_on(async { drop(full(&redlock, "held").await) });
+                drop(runtime);
+                eventually("every key is gone", || masters.keys() == 0);
+            });
+        }
+    }
+}

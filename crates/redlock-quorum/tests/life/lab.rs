@@ -1,0 +1,168 @@
+//! What these tests have in common: runtimes, masters, and a limit for everything.
+
+use std::future::Future;
+use std::panic::resume_unwind;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use redlock_core::{Clock, Events, Node, Op, Verb, VoteSlot};
+use redlock_quorum::{Guard, Redlock, RedlockBuilder};
+use redlock_testkit::SimNode;
+use tokio::runtime::{Builder, Runtime};
+
+/// Longer than anything here takes on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const MASTERS: usize = 5;
+
+pub(crate) const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+pub(crate) fn multi_thread() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
+pub(crate) const FLAVORS: [fn() -> Runtime; 2] = [current_thread, multi_thread];
+
+/// Runs a test in a thread of its own, which may hang: the test fails then, and goes on no longer.
+pub(crate) fn bounded<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = channel();
+    let thread = thread::spawn(move || drop(sender.send(test())));
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(output) => output,
+        Err(RecvTimeoutError::Timeout) => panic!("it hangs: nothing in {PATIENCE:?}"),
+        Err(RecvTimeoutError::Disconnected) => resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+/// Waits until something is so, by blocking the thread.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE / 2;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not in {:?}: {what}", PATIENCE / 2);
+        thread::sleep(ms(1));
+    }
+}
+
+/// Polls a future on this thread, without any runtime.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        thread::park();
+    }
+}
+
+/// Polls a future on a runtime of its own.
+pub(crate) fn elsewhere<F: Future>(future: F) -> F::Output {
+    current_thread().block_on(future)
+}
+
+/// Five masters in real time, and what was done to their connections.
+#[derive(Clone)]
+pub(crate) struct Masters {
+    pub(crate) nodes: Vec<Arc<Master>>,
+    clock: Clock,
+}
+
+/// A simulated master whose connections are counted, and which can be made to panic.
+pub(crate) struct Master {
+    pub(crate) sim: Arc<SimNode>,
+    pub(crate) drives: AtomicUsize,
+    pub(crate) panics_on_submit: AtomicBool,
+    pub(crate) panics_on_drive: AtomicBool,
+}
+
+impl Masters {
+    pub(crate) fn new() -> Self {
+        let clock = Clock::system();
+        let master = |n: usize| {
+            Arc::new(Master {
+                sim: SimNode::new(format!("sim-{n}:6379"), n as u64, clock.clone()),
+                drives: AtomicUsize::new(0),
+                panics_on_submit: AtomicBool::new(false),
+                panics_on_drive: AtomicBool::new(false),
+            })
+        };
+        Self { nodes: (0..MASTERS).map(master).collect(), clock }
+    }
+
+    /// A handle whose keys outlive any test.
+    pub(crate) fn builder(&self) -> RedlockBuilder {
+        let nodes = self.nodes.iter().map(|node| node.clone() as Arc<dyn Node>).collect();
+        Redlock::builder().masters(nodes).clock(self.clock.clone()).ttl(secs(60))
+    }
+
+    pub(crate) fn handle(&self) -> Redlock {
+        self.builder().build().unwrap()
+    }
+
+    /// How many keys there are, on all masters together.
+    pub(crate) fn keys(&self) -> usize {
+        self.nodes.iter().map(|node| node.sim.keys()).sum()
+    }
+
+    /// How many connections were made.
+    pub(crate) fn drives(&self) -> usize {
+        self.nodes.iter().map(|node| node.drives.load(Ordering::SeqCst)).sum()
+    }
+
+    /// How many extensions one master has carried out.
+    pub(crate) fn extensions(&self, master: usize) -> usize {
+        let log = self.nodes[master].sim.log();
+        log.iter().filter(|executed| matches!(executed.verb, Verb::Extend { .. })).count()
+    }
+
+    pub(crate) fn hold(&self, masters: usize) {
+        self.nodes[..masters].iter().for_each(|node| node.sim.hold());
+    }
+
+    pub(crate) fn go_on(&self) {
+        self.nodes.iter().for_each(|node| node.sim.release());
+    }
+}
+
+impl Node for Master {
+    fn name(&self) -> &str {
+        self.sim.name()
+    }
+
+    fn submit(&self, op: Op, slot: VoteSlot) {
+        assert!(!self.panics_on_submit.load(Ordering::SeqCst), "this panic is part of the test");
+        self.sim.submit(op, slot);
+    }
+
+    fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
+        assert!(!self.panics_on_drive.load(Ordering::SeqCst), "this panic is part of the test");
+        self.drives.fetch_add(1, Ordering::SeqCst);
+        self.sim.clone().drive(events)
+    }
+}
+
+/// A lock that every master holds.
+pub(crate) async fn full(redlock: &Redlock, key: &str) -> Guard {
+    redlock.lock(key).min_copies(MASTERS).await.unwrap()
+}

@@ -1,14 +1,16 @@
 //! Waiting for a lock: bounded by what the caller allows, and a turn for everybody.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_quorum::AcquireError;
-use redlock_testkit::SimNodes;
+use redlock_core::Verb;
+use redlock_quorum::{AcquireError, Redlock};
+use redlock_testkit::{SimNode, SimNodes};
 use tokio::time::sleep;
 
-use crate::arena::{NODE_TIMEOUT, RESOURCE, acquires, handle, hold, masters, ms};
+use crate::arena::{NODE_TIMEOUT, RESOURCE, acquires, handle, hold, masters, ms, settle};
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_kept_to_whether_the_lock_is_held_or_the_masters_are_silent() {
@@ -30,8 +32,9 @@ async fn a_wait_is_kept_to_whether_the_lock_is_held_or_the_masters_are_silent() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_is_one_attempt_and_a_wait_is_several_with_pauses_in_between() {
+async fn a_try_is_one_attempt_and_without_pushes_a_wait_is_several_with_pauses_in_between() {
     let (masters, redlock) = masters(3);
+    masters.iter().for_each(|master| master.set_tracking(false));
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     redlock.try_lock(RESOURCE).await.unwrap_err();
     assert_eq!(acquires(&masters[0]).len(), 1);
@@ -104,5 +107,175 @@ async fn nobody_starves_among_contenders_that_come_again_and_again() {
         let least = grants.iter().min().unwrap();
         assert!(*least > 50, "{grants:?}");
         assert!(longest < Duration::from_secs(10), "{longest:?}");
+    }
+}
+
+/// How many commands of this kind the masters have carried out.
+fn counted(masters: &SimNodes, is_wanted: impl Fn(Verb) -> bool) -> usize {
+    let of = |master: &SimNode| master.log().iter().filter(|entry| is_wanted(entry.verb)).count();
+    masters.iter().map(|master| of(master)).sum()
+}
+
+fn is_acquire(verb: Verb) -> bool {
+    matches!(verb, Verb::Acquire { .. })
+}
+
+/// Another process on the same masters.
+fn another(masters: &SimNodes, seed: u64) -> (SimNodes, Redlock) {
+    let client = masters.another_client();
+    let redlock = handle(&client).seed(seed).build().unwrap();
+    (client, redlock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_woken_by_the_release_and_not_by_time() {
+    let (masters, holder) = masters(5);
+    let (_client, waiter) = another(&masters, 1);
+    let guard = holder.lock(RESOURCE).await.unwrap();
+    let waiting = tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(400)).await;
+    guard.release().await.unwrap();
+    let begin = masters.clock().now();
+    let guard = waiting.await.unwrap().unwrap();
+    let waited = masters.clock().now().saturating_since(begin);
+    assert!(waited <= ms(40), "a push and a pause: {waited:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_stays_held_costs_a_waiting_process_one_look_a_second_and_each_extension() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (_client, waiter) = another(&masters, 1);
+    let waiters: Vec<_> = (0..50)
+        .map(|_| tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future()))
+        .collect();
+    sleep(ms(1_000)).await;
+    let (acquires, looks) =
+        (counted(&masters, is_acquire), counted(&masters, |verb| verb == Verb::Watch));
+    sleep(ms(20_000)).await;
+    assert_eq!(counted(&masters, is_acquire), acquires, "nobody tries while it is held");
+    let looks = counted(&masters, |verb| verb == Verb::Watch) - looks;
+    assert!((19..=28).contains(&looks), "{looks} looks in twenty seconds");
+    waiters.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_single_push_a_waiter_is_served_within_a_second_of_the_release() {
+    let (masters, holder) = masters(5);
+    let (client, waiter) = another(&masters, 1);
+    let guard = holder.lock(RESOURCE).wait_forever().await.unwrap();
+    let waiting = tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(300)).await;
+    client.iter().for_each(|master| master.lose_replies(true));
+    guard.release().await.unwrap();
+    sleep(ms(5)).await;
+    client.iter().for_each(|master| master.lose_replies(false));
+    let begin = masters.clock().now();
+    let guard = waiting.await.unwrap().unwrap();
+    let waited = masters.clock().now().saturating_since(begin);
+    assert!(waited <= ms(1_300), "{waited:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expiry_is_noticed_by_its_time_where_no_push_reports_it() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "a dead holder", 700));
+    let (_client, waiter) = another(&masters, 1);
+    let begin = masters.clock().now();
+    let guard = waiter.lock(RESOURCE).wait_forever().await.unwrap();
+    let waited = masters.clock().now().saturating_since(begin);
+    assert!(waited >= ms(700) && waited <= ms(760), "{waited:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_of_one_process_get_the_key_in_the_order_in_which_they_asked() {
+    let (masters, redlock) = masters(5);
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiters = Vec::new();
+    for number in 0..20 {
+        let (redlock, order) = (redlock.clone(), order.clone());
+        waiters.push(tokio::spawn(async move {
+            let request = redlock.lock(RESOURCE).ttl(ms(500 + number)).wait(ms(60_000));
+            let guard = request.label(format!("n{number}")).await.unwrap();
+            order.lock().unwrap().push(number);
+            guard.release().await.unwrap();
+        }));
+        settle().await;
+    }
+    let attempts = counted(&masters, is_acquire);
+    // Cancelled waiters cost nobody a turn.
+    waiters[3].abort();
+    waiters[0].abort();
+    settle().await;
+    guard.release().await.unwrap();
+    sleep(ms(100)).await;
+    let expected: Vec<u64> = (0..20).filter(|number| ![0, 3].contains(number)).collect();
+    assert_eq!(*order.lock().unwrap(), expected);
+    assert_eq!(counted(&masters, is_acquire) - attempts, 18 * 5, "one attempt each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_of_a_queue_end_each_in_its_time_with_what_the_masters_say() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (_client, redlock) = another(&masters, 1);
+    let begin = masters.clock().now();
+    let waits = [2_000, 100, 700, 1_500].map(ms);
+    let waiting = waits.map(|wait| {
+        let (request, clock) = (redlock.lock(RESOURCE).wait(wait), masters.clock());
+        tokio::spawn(async move {
+            let error = request.await.unwrap_err();
+            (wait, clock.now().saturating_since(begin), error)
+        })
+    });
+    for waiter in waiting {
+        let (wait, waited, error) = waiter.await.unwrap();
+        assert!(waited >= wait && waited <= wait + NODE_TIMEOUT * 2, "{wait:?}: {waited:?}");
+        let AcquireError::Held { votes, .. } = error else { panic!("{error}") };
+        assert!(votes.to_string().contains("held ("), "{votes}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_does_not_stand_in_the_queue() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (_client, redlock) = another(&masters, 1);
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(100)).await;
+    let begin = masters.clock().now();
+    redlock.try_lock(RESOURCE).await.unwrap_err();
+    assert!(masters.clock().now().saturating_since(begin) <= NODE_TIMEOUT);
+    waiting.abort();
+}
+
+/// Wherever the key's meeting point is: the master that is cut off, stopped or killed while a
+/// waiter sleeps costs time, and the waiter gets the lock.
+#[tokio::test(start_paused = true)]
+async fn a_meeting_point_that_goes_away_costs_time_only() {
+    for fault in 0..3 {
+        for victim in 0..5 {
+            let (masters, holder) = masters(5);
+            let (client, waiter) = another(&masters, victim as u64);
+            let guard = holder.lock(RESOURCE).wait_forever().await.unwrap();
+            let waiting = tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future());
+            sleep(ms(300)).await;
+            match fault {
+                0 => client[victim].partition(),
+                1 => masters[victim].hold(),
+                _ => masters[victim].down(),
+            }
+            sleep(ms(100)).await;
+            let begin = masters.clock().now();
+            guard.release().await.unwrap();
+            let guard = waiting.await.unwrap().unwrap();
+            let waited = masters.clock().now().saturating_since(begin);
+            assert!(waited <= ms(1_300), "{fault} {victim}: {waited:?}");
+            guard.release().await.unwrap();
+        }
     }
 }

@@ -24,4 +24,5 @@ mod silence;
 mod storm;
 mod strangers;
 mod tls;
+mod waiting;
 mod work;

@@ -147,9 +147,8 @@ async fn a_lock_that_stays_held_costs_a_waiting_process_one_look_a_second_and_ea
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (_client, waiter) = another(&masters, 1);
-    let waiters: Vec<_> = (0..50)
-        .map(|_| tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future()))
-        .collect();
+    let waiters: Vec<_> =
+        (0..50).map(|_| tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future())).collect();
     sleep(ms(1_000)).await;
     let (acquires, looks) =
         (counted(&masters, is_acquire), counted(&masters, |verb| verb == Verb::Watch));

@@ -78,7 +78,12 @@ pub(crate) fn redlock<const N: usize>(servers: &RedisServers, words: [&str; N]) 
 
 /// The answer of a command on these masters.
 pub(crate) fn ask<const N: usize>(servers: &RedisServers, words: [&str; N]) -> Answer {
-    Running::start(redlock(servers, words)).answer()
+    answer_of(&mut redlock(servers, words))
+}
+
+/// The answer of a command that reads nothing.
+pub(crate) fn answer_of(command: &mut Command) -> Answer {
+    Running::start_into(command.stdin(Stdio::null()), Stdio::piped()).answer()
 }
 
 /// A command that runs beside the test, and is killed with it.

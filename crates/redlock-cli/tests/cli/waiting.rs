@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redlock_testkit::{RedisServers, ServerOptions};
 use rustix::process::Signal;
 
-use crate::support::{Answer, Running, ask, bare, copies, poll, redlock};
+use crate::support::{Answer, Running, answer_of, ask, bare, copies, poll, redlock};
 use crate::terminal::Terminal;
 
 /// A wait that lasts until somebody ends it, or until the test says that this took too long.
@@ -146,9 +146,7 @@ fn a_minority_that_cannot_vote_is_worth_a_note() {
         [&["acquire", "a"][..], &["run", "b", "--", "sleep", "0.1"], &["run", "c", "--", "true"]]
     {
         let mut command = bare([]);
-        let answer = Answer::from(
-            command.env("REDLOCK_NODES", nodes.join(",")).args(words).output().unwrap(),
-        );
+        let answer = answer_of(command.env("REDLOCK_NODES", nodes.join(",")).args(words));
         assert_eq!(answer.code, 0, "{answer:?}");
         assert_eq!(answer.err.matches(&note).count(), 1, "{answer:?}");
         assert!(answer.err.contains("of 3 masters 2 are left, 0 may fail"), "{answer:?}");
@@ -182,7 +180,7 @@ fn quiet_is_kept_where_it_was_asked_for() {
         (&["-q", "acquire", "k", "-E", "9"], 9),
     ] {
         let mut command = redlock(&servers, []);
-        let answer = Answer::from(command.args(words).output().unwrap());
+        let answer = answer_of(command.args(words));
         assert_eq!((answer.code, answer.err.as_str()), (code, ""), "{words:?}");
     }
     servers[2].resume().unwrap();

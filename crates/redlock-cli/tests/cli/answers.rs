@@ -236,6 +236,7 @@ fn each_line_on_stderr_is_written_in_one_piece() {
         &["acquire", "k", "-v"][..],
         &["acquire", "k", "-v"],
         &["acquire", "k", "--ttl", "soon"],
+        &["run", "other", "--", "no-such-command"],
         &[],
     ] {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
@@ -161,10 +161,10 @@ fn all_of(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
 pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
-    fn of(stdout: ChildStdout) -> Self {
+    pub(crate) fn of(output: impl Read + Send + 'static) -> Self {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
-            let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            let mut lines = BufReader::new(output).lines().map_while(Result::ok);
             while lines.next().is_some_and(|line| sender.send(line).is_ok()) {}
         });
         Self(receiver)

@@ -98,10 +98,10 @@ pub(crate) fn holder(votes: &Votes) -> Option<(&str, Option<Duration>)> {
 
 /// The token that is on a majority of so many masters, and until when it is on one: the q-th
 /// longest life. None is a key that never expires.
-pub(crate) fn on_majority<'a>(
-    mut keys: Vec<(&'a str, Option<Duration>)>,
+pub(crate) fn on_majority(
+    mut keys: Vec<(&str, Option<Duration>)>,
     masters: usize,
-) -> Option<(&'a str, Option<Duration>)> {
+) -> Option<(&str, Option<Duration>)> {
     let quorum = quorum(masters);
     let life = |ttl: Option<Duration>| ttl.unwrap_or(Duration::MAX);
     keys.sort_unstable_by(|a, b| a.0.cmp(b.0).then(life(b.1).cmp(&life(a.1))));

@@ -52,7 +52,7 @@ pub(crate) enum Command {
     Generate(Generate),
 }
 
-/// How long to wait for the lock, and what to say when it is not had.
+/// How long to wait for the lock, and what to say when it is not acquired.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// Do not wait: the same as --wait 0

@@ -17,8 +17,8 @@ use crate::watchdog::Watchdog;
 
 /// A running command and all that it has started and that has not left its group.
 ///
-/// Nobody else waits for the process: until [`Child::reap`] its id, which is that of the group,
-/// cannot belong to anybody else.
+/// Nothing else waits for the process: until [`Child::reap`] its id, which is that of the group,
+/// cannot belong to another.
 pub(crate) struct Child {
     process: std::process::Child,
     terminal: Option<Terminal>,
@@ -70,12 +70,12 @@ impl Child {
 
     /// Sends a signal to the whole group.
     pub(crate) fn signal(&self, signal: Signal) {
-        // It fails when all of the group has ended, or has become somebody whom we may not signal:
-        // nothing can be done about either.
+        // It fails when all of the group has ended, or runs as a user whose processes we may not
+        // signal: nothing can be done about either.
         let _ = kill_process_group(self.group(), signal);
     }
 
-    /// Asks the group to end. Who is stopped takes note of it only when it goes on.
+    /// Asks the group to end. A process that is stopped takes note of it only when it goes on.
     pub(crate) fn ask_to_end(&self) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);

@@ -32,7 +32,7 @@ pub(crate) enum Found {
 
 impl Direct {
     /// Connects with the same URL and certificates as the library.
-    pub(crate) fn open(url: &str, pem: &Pem) -> RedisResult<Self> {
+    fn open(url: &str, pem: &Pem) -> RedisResult<Self> {
         let info = url.into_connection_info()?;
         // Naming itself to a silent server would cost a patience of its own.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
@@ -116,16 +116,26 @@ impl Found {
     }
 }
 
-/// Does something with a master on a thread that may block, and gives up when that takes longer
-/// than `patience`.
-pub(crate) async fn ask<T: Send + 'static>(
+/// Asks the master at `url` on a thread that may block, and gives up when that takes longer than
+/// `patience`.
+pub(crate) fn ask<T, W>(
+    url: &str,
+    pem: &Pem,
     patience: Duration,
-    work: impl FnOnce() -> RedisResult<T> + Send + 'static,
-) -> Result<T, String> {
-    match tokio::time::timeout(patience, spawn_blocking(work)).await {
-        Ok(Ok(outcome)) => outcome.map_err(|error| words(&error)),
-        Ok(Err(panic)) => Err(panic.to_string()),
-        Err(_) => Err("timed out".into()),
+    work: W,
+) -> impl Future<Output = Result<T, String>> + Send + use<T, W>
+where
+    T: Send + 'static,
+    W: FnOnce(&mut Direct) -> RedisResult<T> + Send + 'static,
+{
+    let (url, pem) = (url.to_owned(), pem.clone());
+    async move {
+        let work = spawn_blocking(move || work(&mut Direct::open(&url, &pem)?));
+        match tokio::time::timeout(patience, work).await {
+            Ok(Ok(outcome)) => outcome.map_err(|error| words(&error)),
+            Ok(Err(panic)) => Err(panic.to_string()),
+            Err(_) => Err("timed out".into()),
+        }
     }
 }
 

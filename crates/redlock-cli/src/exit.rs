@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError};
 use rustix::process::Signal;
 
+use crate::output;
 use crate::signals;
 
 /// `extend`, `release`: the lock was not ours. `status`: a majority is free.
@@ -81,8 +82,16 @@ impl Failure {
         Self { cause, ..self }
     }
 
+    /// Says why, unless that is not to be read, and returns the code to end with.
+    pub(crate) fn report(&self) -> u8 {
+        if !self.is_quiet {
+            output::complain(&output::redact(&self.line()));
+        }
+        self.code
+    }
+
     /// The cause on one line, whatever it is made of.
-    pub(crate) fn line(&self) -> String {
+    fn line(&self) -> String {
         let cause = format!("{:#}", self.cause);
         let words: Vec<_> = cause.split_whitespace().collect();
         format!("redlock: {}", words.join(" "))

@@ -92,7 +92,7 @@ The command:
 When the lock is lost:
   it is extended at a third of the TTL. When that fails for so long that no more than
   --kill-after is left (or a third of the TTL), the group gets SIGTERM, and SIGKILL before the
-  lock ends. When masters tell that the lock is gone, it gets SIGKILL at once. Then redlock
+  lock ends. When masters say that the lock is gone, it gets SIGKILL at once. Then redlock
   waits for the command and ends with 79. A second process, `redlock __watchdog`, kills the
   group in time when redlock is stopped, and at once when redlock is killed; the command itself
   dies with redlock in any case (on Linux). What has left the group lives on. A command that

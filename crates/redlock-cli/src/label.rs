@@ -15,7 +15,7 @@ pub(crate) fn label(given: Option<&OsStr>) -> String {
     }
 }
 
-/// The name of the user, where the surroundings tell it: a directory service that hangs must not
+/// The name of the user, where the environment has it: a directory service that hangs must not
 /// keep a lock from being acquired.
 fn user() -> String {
     let name = variable("LOGNAME").or_else(|| variable("USER"));

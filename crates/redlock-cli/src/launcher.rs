@@ -8,7 +8,7 @@
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
@@ -53,8 +53,7 @@ pub(crate) fn is_meant(words: &[OsString]) -> bool {
 /// Becomes the command.
 pub(crate) fn launch(words: &[OsString]) -> ExitCode {
     let Err(failure) = try_launch(words);
-    let _ = writeln!(std::io::stderr(), "{}", failure.line());
-    ExitCode::from(failure.code)
+    ExitCode::from(failure.report())
 }
 
 fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {

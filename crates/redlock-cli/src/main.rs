@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         return watchdog::watch();
     }
     match usage::parse(&words) {
-        Ok(cli) => report(execute(cli)),
+        Ok(cli) => ExitCode::from(execute(cli).unwrap_or_else(|failure| failure.report())),
         Err(code) => ExitCode::from(code),
     }
 }
@@ -85,14 +85,4 @@ async fn run(cli: Cli) -> Result<u8, Failure> {
         // It needs no runtime.
         Command::Generate(args) => command::generate::generate(&args.what),
     }
-}
-
-fn report(outcome: Result<u8, Failure>) -> ExitCode {
-    let code = outcome.unwrap_or_else(|failure| {
-        if !failure.is_quiet {
-            output::complain(&output::redact(&failure.line()));
-        }
-        failure.code
-    });
-    ExitCode::from(code)
 }

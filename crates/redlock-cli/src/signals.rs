@@ -90,7 +90,7 @@ pub(crate) fn name(signal: Signal) -> &'static str {
     known.map_or("a signal", |(_, name)| name)
 }
 
-/// The signals that this process ignores, a bit each; none where the system does not tell.
+/// The signals that this process ignores, a bit each; none where the system does not say.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

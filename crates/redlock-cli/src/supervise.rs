@@ -47,7 +47,7 @@ impl Deadlines {
     }
 }
 
-/// How far a command was told to end because of its lock.
+/// What was done to end a command because of its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The lock is held.
@@ -104,7 +104,7 @@ impl<'a> Supervisor<'a> {
             }
         }
         if self.stage != Stage::Running || !self.guard.is_held() {
-            // It has done as it was told; what it has started may not have.
+            // It has ended as it was asked to; what it has started may not have.
             self.child.kill();
         }
         (self.stage, self.pause)

@@ -31,7 +31,7 @@ impl Terminal {
     }
 
     /// Whether a command should have the terminal from its start. Where stdout goes elsewhere,
-    /// somebody behind a pipe (a pager, say) may be reading the terminal in our own group: then
+    /// something behind a pipe (a pager, say) may be reading the terminal in our own group: then
     /// the command gets it when it asks for it.
     pub(crate) fn is_for_the_command(&self) -> bool {
         self.is_ours() && io::stdout().is_terminal()

@@ -131,7 +131,8 @@ impl Session {
         if answers::holder(votes).is_none() {
             let status = self.status().await;
             if answers::is_foreign(&status) {
-                return format!("{}: {}", answers::verdict(&key, &status), answers::list(&status));
+                let list = answers::list(&status);
+                return format!("{key} is held by another: {}: {list}", answers::FOREIGN);
             }
         }
         answers::refusal(&key, votes)

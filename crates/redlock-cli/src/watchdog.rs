@@ -32,7 +32,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it. It does nothing until it is told what to watch.
+    /// Starts it. It does nothing before the first call of [`watch`](Self::watch).
     pub(crate) fn start() -> io::Result<Self> {
         let mut command = Command::new(launcher::this_program());
         command.arg0("redlock").arg(WORD).current_dir("/").env_clear();

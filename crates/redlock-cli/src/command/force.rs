@@ -1,9 +1,10 @@
 //! `redlock release --force`: delete a stuck lock, no matter who holds it.
 
+use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::anyhow;
-use redlock_quorum::{State, Status, Verdict};
+use redlock_quorum::{NodeVote, State, Status, Verdict};
 
 use crate::answers::{self, quorum};
 use crate::args::Release;
@@ -38,61 +39,67 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
     if targets.is_empty() {
         return nothing(session, &status, args);
     }
-    for target in &targets {
-        let (node, held) = (&target.node, &target.held);
+    for Target { node, held, .. } in &targets {
         output::note(&format!("deletes {} on {node}: {held}", session.key));
     }
     if !args.yes {
         agree(&session.key.to_string())?;
     }
-    let mut deleted = Vec::new();
-    for Target { url, node, value, .. } in targets {
-        let (pem, key) = (session.masters.pem().clone(), key.to_vec());
-        let work = move || Direct::open(&url, &pem)?.delete(&key, &value);
-        match direct::ask(PATIENCE * 3, work).await {
-            Ok(true) => deleted.push(node),
-            Ok(false) => output::note(&format!("{node} has another key by now: left alone")),
-            Err(why) => output::note(&format!("{node} may keep the key: {why}")),
-        }
-    }
+    let deleted = delete_all(session, key, targets).await;
     if args.json {
         output::json(&Forced { key: session.key.to_string(), deleted })?;
     }
     confirm(session).await
 }
 
-/// What there is to delete: strings, on the masters that answer. A key of another type is data of
-/// something else.
+/// The masters on which the key was deleted.
+async fn delete_all(session: &Session, key: &[u8], targets: Vec<Target>) -> Vec<String> {
+    let mut deleted = Vec::new();
+    for Target { url, node, value, .. } in targets {
+        let key = key.to_vec();
+        let delete = move |master: &mut Direct| master.delete(&key, &value);
+        match direct::ask(&url, session.masters.pem(), PATIENCE * 3, delete).await {
+            Ok(true) => deleted.push(node),
+            Ok(false) => output::note(&format!("{node} has another key by now: left alone")),
+            Err(why) => may_keep(&node, &why),
+        }
+    }
+    deleted
+}
+
+fn may_keep(node: &str, why: &dyn Display) {
+    output::note(&format!("{node} may keep the key: {why}"));
+}
+
+/// What there is to delete, on the masters that answer.
 async fn targets(session: &Session, key: &[u8], status: &Status) -> Vec<Target> {
     let mut targets = Vec::new();
     for (url, node) in session.masters.urls().zip(&status.nodes) {
         match &node.verdict {
-            Verdict::Held { .. } => {}
-            Verdict::Unknown(why) => {
-                output::note(&format!("{} may keep the key: {why}", node.node));
-                continue;
-            }
-            _ => continue,
-        }
-        let (url, pem, key) = (url.to_owned(), session.masters.pem().clone(), key.to_vec());
-        let opened = url.clone();
-        let work = move || Direct::open(&opened, &pem)?.look(&[key]);
-        let node_name = node.node.to_string();
-        match direct::ask(PATIENCE * 3, work).await.as_deref() {
-            Ok([Found::Text { value, .. }]) => targets.push(Target {
-                url,
-                node: node_name,
-                value: value.clone(),
-                held: answers::held(node),
-            }),
-            Ok([Found::Foreign]) => {
-                output::note(&format!("{node_name} has {}: left alone", answers::FOREIGN));
-            }
-            Ok(_) => {}
-            Err(why) => output::note(&format!("{node_name} may keep the key: {why}")),
+            Verdict::Held { .. } => targets.extend(target(session, key, url, node).await),
+            Verdict::Unknown(why) => may_keep(&node.node, why),
+            _ => {}
         }
     }
     targets
+}
+
+/// The key on one master, if it is a string: one of another type is data of something else.
+async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Option<Target> {
+    let (node, key) = (vote.node.to_string(), key.to_vec());
+    let look = move |master: &mut Direct| master.look(&[key]);
+    let found = direct::ask(url, session.masters.pem(), PATIENCE * 3, look).await;
+    match found.map(|mut found| found.pop()) {
+        Ok(Some(Found::Text { value, .. })) => {
+            return Some(Target { url: url.to_owned(), node, value, held: answers::held(vote) });
+        }
+        Ok(Some(Found::Foreign)) => {
+            output::note(&format!("{node} has {}: left alone", answers::FOREIGN));
+        }
+        Ok(_) => {}
+        Err(why) => may_keep(&node, &why),
+    }
+    None
 }
 
 fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Failure> {

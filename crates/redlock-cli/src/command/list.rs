@@ -91,11 +91,10 @@ async fn names(
 ) -> Result<(BTreeSet<Vec<u8>>, bool), Failure> {
     let seen = Arc::new(AtomicUsize::new(0));
     let asked = urls.iter().map(|url| {
-        let (url, pem, prefix) = (url.clone(), session.masters.pem().clone(), prefix.to_vec());
-        let seen = seen.clone();
+        let (prefix, seen) = (prefix.to_vec(), seen.clone());
+        let names = move |master: &mut Direct| master.names(&prefix, KEYS_MAX, &seen);
         // A large database is walked through as a whole; each single reply has its own limit.
-        let work = move || Direct::open(&url, &pem)?.names(&prefix, KEYS_MAX, &seen);
-        tokio::spawn(direct::ask(Duration::MAX, work))
+        tokio::spawn(direct::ask(url, session.masters.pem(), Duration::MAX, names))
     });
     let asked: Vec<_> = asked.collect();
     let (mut names, mut truncated) = (BTreeSet::new(), false);
@@ -117,9 +116,9 @@ async fn columns(
     names: &Arc<Vec<Vec<u8>>>,
 ) -> Result<Vec<Column>, Failure> {
     let asked = urls.iter().map(|url| {
-        let (url, pem, names) = (url.clone(), session.masters.pem().clone(), names.clone());
-        let work = move || Direct::open(&url, &pem)?.look(&names);
-        tokio::spawn(direct::ask(Duration::MAX, work))
+        let names = names.clone();
+        let look = move |master: &mut Direct| master.look(&names);
+        tokio::spawn(direct::ask(url, session.masters.pem(), Duration::MAX, look))
     });
     let asked: Vec<_> = asked.collect();
     let seen = AtomicUsize::new(names.len());

@@ -1,5 +1,6 @@
 //! `redlock run`: a command under a lock.
 
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -50,29 +51,41 @@ async fn under_lock(
             return Err(failure);
         }
     };
-    let deadlines = Deadlines::new(session.ttl, args.kill_after);
-    let supervisor = Supervisor::new(&mut child, &guard, deadlines);
+    let supervisor =
+        Supervisor::new(&mut child, &guard, Deadlines::new(session.ttl, args.kill_after));
     let work = supervisor.supervise(signals);
     let (stage, pause) = session.with_margin_watched(&guard, work).await;
     let status = child.reap();
     if stage == Stage::Running && guard.is_held() {
-        let status = status.map_err(|error| Failure::new(CANNOT_RUN, error));
-        let succeeded = status.as_ref().is_ok_and(ExitStatus::success);
-        if args.keep && succeeded {
-            keep(session, guard).await;
-        } else {
-            release(guard).await?;
-        }
-        return status.map(exit::code);
+        return held_to_the_end(session, args, guard, status).await;
     }
-    let (why, what) =
-        (why(&guard, pause, args.max_hold, began.elapsed()), what(stage, status.ok()));
-    // What they said when the lock was acquired says nothing of how it was lost.
+    let why = why(&guard, pause, args.max_hold, began.elapsed());
+    Err(lost(session, guard, &format!("{why}, {}", what(stage, status.ok()))).await)
+}
+
+/// The command has ended while its lock was held.
+async fn held_to_the_end(
+    session: &Session,
+    args: &Run,
+    guard: Guard,
+    status: io::Result<ExitStatus>,
+) -> Result<u8, Failure> {
+    let status = status.map_err(|error| Failure::new(CANNOT_RUN, error));
+    if args.keep && status.as_ref().is_ok_and(ExitStatus::success) {
+        keep(session, guard).await;
+    } else {
+        release(guard).await?;
+    }
+    status.map(exit::code)
+}
+
+/// The lock was lost. What the masters said when it was acquired says nothing of that: they are
+/// asked again.
+async fn lost(session: &Session, guard: Guard, why: &str) -> Failure {
     let answers = session.answers().await;
-    let failure = Failure::new(LOST, anyhow!("{why}, {what}: {answers}"));
-    // Only where our own key still is: nobody else's lock is touched, and no lease revived.
+    // Only where our own key still is: no lock of another is touched, and no lease revived.
     let _ = guard.release().await;
-    Err(failure)
+    Failure::new(LOST, anyhow!("{why}: {answers}"))
 }
 
 fn start(
@@ -81,7 +94,7 @@ fn start(
     guard: &Guard,
     signals: &mut Signals,
 ) -> Result<Child, Failure> {
-    let cannot = |error: std::io::Error| {
+    let cannot = |error: io::Error| {
         let cause = anyhow::Error::new(error).context("the command cannot be started");
         Failure::new(CANNOT_RUN, cause)
     };
@@ -95,14 +108,14 @@ fn start(
     Child::start(&args.command, &environment, signals.blocked(), terminal).map_err(cannot)
 }
 
-/// The work of this period is done: the lock is left to expire, and nobody else begins before.
+/// The work of this period is done: the lock is left to expire, and no other host begins before.
 async fn keep(session: &Session, guard: Guard) {
     let votes = session.hear_all(&guard).await;
     session.tell("kept until it expires", &votes);
     guard.forget();
 }
 
-/// The command has ended while its lock was held. Masters may still tell that it was not.
+/// Releases a lock that was held by this process's clock. Masters may still say that it was not.
 async fn release(guard: Guard) -> Result<(), Failure> {
     match guard.release().await {
         Err(error @ ReleaseError::NotOurs { .. }) => {

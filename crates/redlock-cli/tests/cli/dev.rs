@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use redlock_testkit::RedisServer;
 use rustix::process::Signal;
 
-use crate::support::{Answer, Running, Scratch, bare, is_alive, poll, send};
+use crate::support::{Running, Scratch, answer_of, bare, is_alive, poll, send};
 
 /// The first of three ports that are free, away from those that the test kit gives to servers.
 fn free_ports() -> u16 {
@@ -23,9 +23,7 @@ fn dev_prints_its_masters_when_they_answer_and_stops_them_on_a_signal() {
         let nodes = line.strip_prefix("REDLOCK_NODES=").unwrap();
         assert_eq!(nodes.split(',').count(), 3);
         assert!(nodes.starts_with(&format!("redis://127.0.0.1:{port},")), "{nodes}");
-        let ask = |words: [&str; 2]| {
-            Answer::from(bare(words).env("REDLOCK_NODES", nodes).output().unwrap())
-        };
+        let ask = |words: [&str; 2]| answer_of(bare(words).env("REDLOCK_NODES", nodes));
         ask(["acquire", "k"]).success();
         dev.signal(signal);
         assert_eq!(dev.answer().code, 0);
@@ -37,7 +35,7 @@ fn dev_prints_its_masters_when_they_answer_and_stops_them_on_a_signal() {
 fn dev_names_the_port_that_is_taken() {
     let taken = RedisServer::start().unwrap();
     let port = taken.port().to_string();
-    let answer: Answer = bare(["dev", "--port", &port]).output().unwrap().into();
+    let answer = answer_of(&mut bare(["dev", "--port", &port]));
     assert_eq!((answer.code, answer.out.as_str()), (69, ""));
     assert!(answer.cause().contains(&format!("port {port} is taken")), "{answer:?}");
 }

@@ -3,7 +3,7 @@
 use redlock_testkit::RedisServers;
 use serde_json::json;
 
-use crate::support::{Answer, ask, copies, redlock};
+use crate::support::{answer_of, ask, copies, redlock};
 use crate::terminal::Terminal;
 
 #[test]
@@ -54,7 +54,7 @@ fn what_is_free_or_no_lock_is_left_alone() {
 fn masters_that_may_keep_the_key_are_named() {
     let servers = RedisServers::start(3).unwrap();
     let mut command = redlock(&servers, ["--prefix", "p:", "acquire", "k"]);
-    Answer::from(command.output().unwrap()).success();
+    answer_of(&mut command).success();
     servers[2].kill();
     let answer = ask(&servers, ["--prefix", "p:", "release", "--force", "k", "--yes"]);
     assert_eq!((answer.code, copies(&servers, "p:k")), (0, 0), "{answer:?}");

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use redlock_testkit::{RedisServer, RedisServers};
 
-use crate::support::{Answer, Scratch, ask, bare, copies};
+use crate::support::{Answer, Scratch, answer_of, ask, bare, copies};
 
 const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
 
@@ -68,7 +68,7 @@ fn on_host(
 }
 
 fn shell(host: &Scratch, servers: &RedisServers, script: &str) -> Answer {
-    on_host(host, servers, "bash").args(["-eu", "-c", script]).output().unwrap().into()
+    answer_of(on_host(host, servers, "bash").args(["-eu", "-c", script]))
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn the_unit_of_the_guide_does_the_work_or_leaves_it_to_another() {
         let mut command = on_host(&host, &servers, &words[0]);
         command.env_remove("REDLOCK_NODES");
         let (variable, _) = setting("Environment").split_once('=').unwrap();
-        Answer::from(command.env(variable, &nodes).args(&words[1..]).output().unwrap())
+        answer_of(command.env(variable, &nodes).args(&words[1..]))
     };
     assert_eq!(run().success(), "report ran");
     ask(&servers, ["acquire", "nightly-report"]).success();
@@ -138,7 +138,7 @@ fn the_cron_job_of_the_guide_does_the_work_or_leaves_quietly() {
     let words = words(&line, &host);
     let run = || {
         let mut command = on_host(&host, &servers, host.file(&words[0]));
-        Answer::from(command.args(&words[1..]).output().unwrap())
+        answer_of(command.args(&words[1..]))
     };
     assert_eq!(run().success(), "report ran");
     ask(&servers, ["acquire", "nightly-report"]).success();
@@ -159,7 +159,7 @@ fn use_as_the_user(server: &RedisServer) {
     let url = server.url().replace("redis://", "redis://redlock:PASSWORD@");
     let ask = |words: &[&str]| {
         let mut command = bare([]);
-        let answer = Answer::from(command.env("REDLOCK_NODES", &url).args(words).output().unwrap());
+        let answer = answer_of(command.env("REDLOCK_NODES", &url).args(words));
         assert!(!format!("{answer:?}").contains("NOPERM"), "{words:?}: {answer:?}");
         answer
     };

@@ -3,7 +3,7 @@
 use redlock_testkit::{RedisServers, ServerOptions};
 use serde_json::json;
 
-use crate::support::{Answer, ask, bare, redlock};
+use crate::support::{answer_of, ask, bare};
 
 #[test]
 fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
@@ -74,7 +74,7 @@ fn one_server_under_two_names_counts_once() {
     let twin = servers[0].url().replace("127.0.0.1", "localhost");
     let mut command = bare(["status", "--json"]);
     let nodes = [servers[0].url(), twin, servers[1].url()];
-    let answer = Answer::from(command.env("REDLOCK_NODES", nodes.join(",")).output().unwrap());
+    let answer = answer_of(command.env("REDLOCK_NODES", nodes.join(",")));
     assert_eq!(answer.json()["locks"], json!([]), "{answer:?}");
 }
 
@@ -83,7 +83,7 @@ fn no_more_than_ten_thousand_keys_are_looked_at() {
     let servers = RedisServers::start(1).unwrap();
     let fill = "for i = 1, 10500 do redis.call('SET', 'k' .. i, ARGV[1], 'PX', 600000) end";
     servers[0].command(&["EVAL", fill, "0", "0123456789abcdef"]).unwrap();
-    let answer = Answer::from(redlock(&servers, ["status", "--json"]).output().unwrap());
+    let answer = ask(&servers, ["status", "--json"]);
     answer.success();
     let object = answer.json();
     assert_eq!(object["truncated"], true);

@@ -4,10 +4,10 @@ use std::process::Command;
 
 use redlock_testkit::RedisServers;
 
-use crate::support::{Answer, Scratch, bare, copies, redlock};
+use crate::support::{Answer, Scratch, answer_of, ask, bare, copies, redlock};
 
 fn refused(mut command: Command) -> Answer {
-    let answer = Answer::from(command.output().unwrap());
+    let answer = answer_of(&mut command);
     assert_eq!((answer.code, answer.out.as_str()), (64, ""), "{answer:?}");
     answer
 }
@@ -83,7 +83,7 @@ fn an_empty_variable_counts_as_unset() {
     for name in ["NODE_TIMEOUT", "PREFIX", "MAX_TTL", "LABEL", "TLS_CA", "TLS_CERT", "TLS_KEY"] {
         command.env(format!("REDLOCK_{name}"), "");
     }
-    Answer::from(command.output().unwrap()).success();
+    answer_of(&mut command).success();
     assert_eq!(copies(&servers, "k"), 1);
     let mut command = bare(["status", "k"]);
     command.env("REDLOCK_NODES", "").env("REDLOCK_NODES_FILE", "");
@@ -112,7 +112,7 @@ fn bad_certificates_are_named_by_option_and_file() {
 fn the_label_is_in_the_token_and_names_the_process_by_default() {
     let servers = RedisServers::start(1).unwrap();
     let token = |mut command: Command| {
-        let answer = Answer::from(command.output().unwrap());
+        let answer = answer_of(&mut command);
         answer.success().split(' ').next().unwrap().to_owned()
     };
     let mut by_default = redlock(&servers, ["acquire", "a"]);
@@ -123,8 +123,8 @@ fn the_label_is_in_the_token_and_names_the_process_by_default() {
     let mut by_variable = redlock(&servers, ["acquire", "c"]);
     by_variable.env("REDLOCK_LABEL", "x".repeat(99));
     assert!(token(by_variable).ends_with(&format!("/{}", "x".repeat(64))));
-    let held = Answer::from(redlock(&servers, ["acquire", "b"]).output().unwrap());
+    let held = ask(&servers, ["acquire", "b"]);
     assert!(held.cause().contains("/deploy-of-1.2-eu, expires in"), "{held:?}");
-    let status = Answer::from(redlock(&servers, ["status", "b"]).output().unwrap());
+    let status = ask(&servers, ["status", "b"]);
     assert!(status.success().contains("/deploy-of-1.2-eu, expires in"), "{status:?}");
 }

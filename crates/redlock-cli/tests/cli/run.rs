@@ -8,7 +8,8 @@ use redlock_testkit::RedisServers;
 use rustix::process::Signal;
 
 use crate::support::{
-    Running, Scratch, ask, bare, copies, is_alive, is_stopped, poll, redlock, send, value,
+    Running, Scratch, answer_of, ask, bare, copies, is_alive, is_stopped, poll, redlock, send,
+    value,
 };
 
 #[test]
@@ -131,8 +132,12 @@ fn what_was_given_as_options_is_passed_on_with_the_masters() {
     for server in servers.iter() {
         command.args(["--node", &server.url()]);
     }
-    command.args(["run", "k", "--pass-nodes", "--", "sh", "-c", &extend]);
-    assert_eq!(Running::start(command).answer().success().split(' ').count(), 3);
+    let acquire = format!("{extend} && {} acquire inner", env!("CARGO_BIN_EXE_redlock"));
+    command.args(["--label", "deploy", "run", "k", "--pass-nodes", "--", "sh", "-c", &acquire]);
+    let answer = answer_of(&mut command);
+    let lines: Vec<_> = answer.success().lines().collect();
+    assert!(lines.iter().all(|line| line.split(' ').count() == 3), "{answer:?}");
+    assert!(lines[1].contains("/deploy "), "the label of the lock inside, too: {answer:?}");
 }
 
 #[test]

@@ -4,12 +4,12 @@ use std::process::Command;
 
 use redlock_testkit::{RedisServers, ServerOptions};
 
-use crate::support::{Answer, bare, redlock};
+use crate::support::{Answer, answer_of, bare, redlock};
 
 const SECRET: &str = "sesame";
 
 fn silent_about_it(mut command: Command) -> Answer {
-    let answer = Answer::from(command.output().unwrap());
+    let answer = answer_of(&mut command);
     assert!(!answer.out.contains(SECRET) && !answer.err.contains(SECRET), "{answer:?}");
     answer
 }

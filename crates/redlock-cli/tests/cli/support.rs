@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
@@ -78,7 +78,12 @@ pub(crate) fn redlock<const N: usize>(servers: &RedisServers, words: [&str; N]) 
 
 /// The answer of a command on these masters.
 pub(crate) fn ask<const N: usize>(servers: &RedisServers, words: [&str; N]) -> Answer {
-    Running::start(redlock(servers, words)).answer()
+    answer_of(&mut redlock(servers, words))
+}
+
+/// The answer of a command that reads nothing.
+pub(crate) fn answer_of(command: &mut Command) -> Answer {
+    Running::start_into(command.stdin(Stdio::null()), Stdio::piped()).answer()
 }
 
 /// A command that runs beside the test, and is killed with it.
@@ -156,10 +161,10 @@ fn all_of(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
 pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
-    fn of(stdout: ChildStdout) -> Self {
+    pub(crate) fn of(output: impl Read + Send + 'static) -> Self {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
-            let mut lines = BufReader::new(stdout).lines().map_while(Result::ok);
+            let mut lines = BufReader::new(output).lines().map_while(Result::ok);
             while lines.next().is_some_and(|line| sender.send(line).is_ok()) {}
         });
         Self(receiver)

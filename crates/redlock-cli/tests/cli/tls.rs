@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use crate::support::{Answer, Scratch, bare};
+use crate::support::{Answer, Scratch, answer_of, bare};
 
 /// A CA, and a certificate of it for servers and clients, as files.
 fn pki(name: &str) -> Scratch {
@@ -98,9 +98,7 @@ fn redlock(url: &str, ca: &Scratch, ours: &Scratch) -> Command {
 fn locks_are_listed_and_deleted_over_tls_with_our_certificate() {
     let files = pki("tls-list");
     let (_server, url) = server(&files);
-    let ask = |words: &[&str]| -> Answer {
-        redlock(&url, &files, &files).args(words).output().unwrap().into()
-    };
+    let ask = |words: &[&str]| -> Answer { answer_of(redlock(&url, &files, &files).args(words)) };
     ask(&["acquire", "k"]).success();
     assert!(ask(&["status"]).success().starts_with("k  held by "));
     ask(&["release", "--force", "k", "--yes"]).success();
@@ -112,8 +110,7 @@ fn a_certificate_that_is_not_trusted_is_not_waited_for_and_the_file_to_look_at_i
     let (theirs, ours) = (pki("tls-theirs"), pki("tls-ours"));
     let (_server, url) = server(&theirs);
     let mut command = redlock(&url, &ours, &theirs);
-    let answer: Answer =
-        command.args(["acquire", "k", "--wait", "forever"]).output().unwrap().into();
+    let answer = answer_of(command.args(["acquire", "k", "--wait", "forever"]));
     assert_eq!(answer.code, 69, "{answer:?}");
     assert!(answer.cause().contains("not connected: TLS: invalid peer certificate"), "{answer:?}");
     let file = ours.file("ca").display().to_string();
@@ -125,7 +122,7 @@ fn a_key_that_is_none_is_named_with_its_file() {
     let files = pki("tls-key");
     fs::write(files.file("key"), "no key").unwrap();
     let mut command = redlock("rediss://127.0.0.1:1", &files, &files);
-    let answer: Answer = command.args(["status", "k"]).output().unwrap().into();
+    let answer = answer_of(command.args(["status", "k"]));
     assert_eq!(answer.code, 64, "{answer:?}");
     let [cert, key] = ["cert", "key"].map(|name| files.file(name).display().to_string());
     let said =

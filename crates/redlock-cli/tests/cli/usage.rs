@@ -1,37 +1,37 @@
 //! Wrong usage, help, and what packages install.
 
-use crate::support::{Answer, bare};
+use crate::support::{Answer, answer_of, bare};
 
-fn answer<const N: usize>(words: [&str; N]) -> Answer {
-    bare(words).env("REDLOCK_NODES", "redis://127.0.0.1:1").output().unwrap().into()
+fn ask<const N: usize>(words: [&str; N]) -> Answer {
+    answer_of(bare(words).env("REDLOCK_NODES", "redis://127.0.0.1:1"))
 }
 
 #[test]
 fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
     for (answer, cause) in [
-        (answer([]), "no command"),
-        (answer(["nonsense"]), "nonsense"),
-        (answer(["run", "k"]), "COMMAND"),
-        (answer(["run", "k", "true"]), "true"),
-        (answer(["run", "--", "true"]), "KEY"),
-        (answer(["run", "k", "--ttl", "soon", "--", "true"]), "500ms"),
-        (answer(["run", "k", "--ttl", "1ms", "--", "true"]), "the least is 10ms"),
-        (answer(["run", "k", "--ttl", "2m", "--", "true"]), "max_ttl is 60s"),
-        (answer(["run", "k", "-n", "--wait", "1s", "--", "true"]), "cannot be used with"),
-        (answer(["acquire", "k", "--node-timeout", "20s"]), "too long"),
-        (answer(["acquire", "k", "-E", "256"]), "256"),
-        (answer(["acquire", ""]), "empty"),
-        (answer(["acquire", "redlock-quorum:1"]), "reserved"),
-        (answer(["status", ""]), "empty"),
-        (answer(["release", "k", "two words"]), "token"),
-        (answer(["status", "k", "--node", "redis://a", "--node", "redis://a"]), "twice"),
-        (answer(["--node", "redis://a", "status", "k", "--node", "redis://b"]), "--node"),
-        (answer(["status", "k", "--tls-cert", "cert.pem"]), "--tls-key"),
-        (answer(["status", "k", "--tls-ca", "/nowhere/ca.pem"]), "/nowhere/ca.pem"),
-        (answer(["status", "k", "--node", "rediss://a", "--tls-ca", "/dev/null"]), "TLS: "),
-        (answer(["dev", "--nodes", "16"]), "16"),
-        (answer(["generate", "man", "nonsense"]), "nonsense"),
-        (bare(["status", "k"]).output().unwrap().into(), "REDLOCK_NODES_FILE"),
+        (ask([]), "no command"),
+        (ask(["nonsense"]), "nonsense"),
+        (ask(["run", "k"]), "COMMAND"),
+        (ask(["run", "k", "true"]), "true"),
+        (ask(["run", "--", "true"]), "KEY"),
+        (ask(["run", "k", "--ttl", "soon", "--", "true"]), "500ms"),
+        (ask(["run", "k", "--ttl", "1ms", "--", "true"]), "the least is 10ms"),
+        (ask(["run", "k", "--ttl", "2m", "--", "true"]), "max_ttl is 60s"),
+        (ask(["run", "k", "-n", "--wait", "1s", "--", "true"]), "cannot be used with"),
+        (ask(["acquire", "k", "--node-timeout", "20s"]), "too long"),
+        (ask(["acquire", "k", "-E", "256"]), "256"),
+        (ask(["acquire", ""]), "empty"),
+        (ask(["acquire", "redlock-quorum:1"]), "reserved"),
+        (ask(["status", ""]), "empty"),
+        (ask(["release", "k", "two words"]), "token"),
+        (ask(["status", "k", "--node", "redis://a", "--node", "redis://a"]), "twice"),
+        (ask(["--node", "redis://a", "status", "k", "--node", "redis://b"]), "--node"),
+        (ask(["status", "k", "--tls-cert", "cert.pem"]), "--tls-key"),
+        (ask(["status", "k", "--tls-ca", "/nowhere/ca.pem"]), "/nowhere/ca.pem"),
+        (ask(["status", "k", "--node", "rediss://a", "--tls-ca", "/dev/null"]), "TLS: "),
+        (ask(["dev", "--nodes", "16"]), "16"),
+        (ask(["generate", "man", "nonsense"]), "nonsense"),
+        (answer_of(&mut bare(["status", "k"])), "REDLOCK_NODES_FILE"),
     ] {
         assert_eq!((answer.code, answer.out.as_str()), (64, ""), "{answer:?}");
         assert!(answer.cause().contains(cause), "{cause}: {answer:?}");
@@ -40,26 +40,26 @@ fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
 
 #[test]
 fn help_and_version_end_with_0() {
-    let help = answer(["--help"]);
+    let help = ask(["--help"]);
     for part in ["Examples:", "Exit codes:", "REDLOCK_NODES_FILE", "  79 "] {
         assert!(help.success().contains(part), "{part}");
     }
     assert!(help.out.contains("generate"), "what packages install is no secret");
-    assert!(answer(["run", "--help"]).success().contains("REDLOCK_FENCING_TOKEN"));
-    assert!(answer(["-h"]).success().contains("redlock run backup"));
-    assert!(answer(["--version"]).success().starts_with("redlock "));
+    assert!(ask(["run", "--help"]).success().contains("REDLOCK_FENCING_TOKEN"));
+    assert!(ask(["-h"]).success().contains("redlock run backup"));
+    assert!(ask(["--version"]).success().starts_with("redlock "));
 }
 
 #[test]
 fn options_about_masters_stand_in_the_help_of_commands_that_ask_masters() {
     for command in ["run", "acquire", "extend", "release", "status"] {
-        let help = answer([command, "--help"]);
+        let help = ask([command, "--help"]);
         for option in ["--node ", "--tls-ca", "--label", "REDLOCK_PREFIX", "--quiet"] {
             assert!(help.success().contains(option), "{command}: {option}");
         }
     }
     for command in ["dev", "generate"] {
-        let help = answer([command, "--help"]);
+        let help = ask([command, "--help"]);
         for option in ["--node ", "--tls-ca", "--prefix", "REDLOCK_", "--verbose"] {
             let help = help.success().replace("REDLOCK_NODES=", "");
             assert!(!help.contains(option), "{command}: {option}");
@@ -73,19 +73,19 @@ fn durations_and_options_may_stand_anywhere_before_the_command() {
         ["--max-ttl", "20", "run", "k", "--ttl", "0.5m", "--", "true"],
         ["run", "k", "--ttl", "30s", "--max-ttl", "20000ms", "--", "true"],
     ] {
-        let answer = answer(words);
+        let answer = ask(words);
         assert!(answer.cause().contains("a TTL of 30s is too long; max_ttl is 20s"), "{answer:?}");
     }
 }
 
 #[test]
 fn the_man_page_and_the_completions_know_every_command() {
-    let man = answer(["generate", "man"]);
+    let man = ask(["generate", "man"]);
     for command in ["run", "acquire", "extend", "release", "status", "dev"] {
         assert!(man.success().contains(&format!("redlock\\-{command}")), "{command}");
-        assert!(answer(["generate", "man", command]).success().contains(".SH OPTIONS"));
+        assert!(ask(["generate", "man", command]).success().contains(".SH OPTIONS"));
     }
     for shell in ["bash", "zsh", "fish"] {
-        assert!(answer(["generate", "completions", shell]).success().contains("kill-after"));
+        assert!(ask(["generate", "completions", shell]).success().contains("kill-after"));
     }
 }

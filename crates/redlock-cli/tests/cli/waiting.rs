@@ -1,13 +1,12 @@
 //! Waiting: what ends it early, and what is said meanwhile.
 
-use std::io::{BufRead, BufReader};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use redlock_testkit::{RedisServers, ServerOptions};
 use rustix::process::Signal;
 
-use crate::support::{Answer, Running, ask, bare, copies, poll, redlock};
+use crate::support::{Answer, Lines, Running, answer_of, ask, bare, copies, poll, redlock};
 use crate::terminal::Terminal;
 
 /// A wait that lasts until somebody ends it, or until the test says that this took too long.
@@ -79,13 +78,13 @@ fn after_a_second_one_line_says_what_is_waited_for_and_who_holds_it() {
     let mut command = redlock(&servers, ["-v", "acquire", "k", "--wait", "1h"]);
     command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
     let mut waiting = command.spawn().unwrap();
-    let mut lines = BufReader::new(waiting.stderr.take().unwrap()).lines();
-    let line = lines.next().unwrap().unwrap();
+    let mut lines = Lines::of(waiting.stderr.take().unwrap());
+    let line = lines.next();
     let said = "note: waiting up to 3600s for k: k is held by f00/deploy@host:7, expires in ";
     assert!(line.starts_with(said), "{line}");
     rustix::process::kill_process(rustix::process::Pid::from_child(&waiting), Signal::TERM)
         .unwrap();
-    let line = lines.next().unwrap().unwrap();
+    let line = lines.next();
     assert!(line.starts_with("redlock: stopped by SIGTERM"), "one line, and then the last: {line}");
     assert_eq!(poll("it ends", || waiting.try_wait().unwrap()).code(), Some(143));
 }
@@ -146,9 +145,7 @@ fn a_minority_that_cannot_vote_is_worth_a_note() {
         [&["acquire", "a"][..], &["run", "b", "--", "sleep", "0.1"], &["run", "c", "--", "true"]]
     {
         let mut command = bare([]);
-        let answer = Answer::from(
-            command.env("REDLOCK_NODES", nodes.join(",")).args(words).output().unwrap(),
-        );
+        let answer = answer_of(command.env("REDLOCK_NODES", nodes.join(",")).args(words));
         assert_eq!(answer.code, 0, "{answer:?}");
         assert_eq!(answer.err.matches(&note).count(), 1, "{answer:?}");
         assert!(answer.err.contains("of 3 masters 2 are left, 0 may fail"), "{answer:?}");
@@ -182,7 +179,7 @@ fn quiet_is_kept_where_it_was_asked_for() {
         (&["-q", "acquire", "k", "-E", "9"], 9),
     ] {
         let mut command = redlock(&servers, []);
-        let answer = Answer::from(command.args(words).output().unwrap());
+        let answer = answer_of(command.args(words));
         assert_eq!((answer.code, answer.err.as_str()), (code, ""), "{words:?}");
     }
     servers[2].resume().unwrap();

@@ -134,7 +134,7 @@ fn tokens() -> (Token, Token) {
 }
 
 #[tokio::test]
-async fn acquire_grants_a_key_once_whoever_asks_again() {
+async fn acquire_grants_a_key_once_whichever_token_asks_again() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();

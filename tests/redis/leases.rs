@@ -47,7 +47,7 @@ async fn a_lease_that_was_released_is_not_taken_up() {
 }
 
 #[tokio::test]
-async fn nobody_extends_a_lock_that_was_forgotten_and_nobody_releases_it() {
+async fn a_lock_that_was_forgotten_is_neither_extended_nor_released() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(secs(0) + secs(3) / 4);
     let redlock = redlock.build().unwrap();

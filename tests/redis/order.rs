@@ -83,7 +83,7 @@ async fn connections_reset_in_the_middle_of_everything_leave_no_key() {
 }
 
 #[tokio::test]
-async fn a_master_that_restarts_with_its_keys_is_told_of_the_release() {
+async fn a_master_that_restarts_with_its_keys_gets_the_release() {
     let options =
         ServerOptions::new().arguments(["--appendonly", "yes", "--appendfsync", "always"]);
     let servers = RedisServers::with(5, &options).unwrap();

@@ -16,7 +16,7 @@ fn unknown_at(guard: &redlock_quorum::Guard, server: &RedisServer) -> String {
 }
 
 #[tokio::test]
-async fn scripts_that_masters_have_forgotten_are_taught_again() {
+async fn scripts_that_masters_have_forgotten_are_loaded_again() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -65,7 +65,7 @@ async fn keys_of_another_type_on_a_quorum_refuse_the_lock() {
 
 /// What is not ours is not owed: or every attempt on such a key would be remembered for ever.
 #[tokio::test]
-async fn nothing_is_owed_for_a_key_of_another_type() {
+async fn no_release_is_kept_for_a_key_of_another_type() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     servers[3].command(&["LPUSH", "typed", "no lock"]).unwrap();

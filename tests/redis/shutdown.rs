@@ -47,7 +47,7 @@ async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
 
 /// A shorter extension shortens nothing, so the longest one says until when a key may be left.
 #[tokio::test]
-async fn closing_tells_the_longest_life_a_key_was_given() {
+async fn closing_reports_the_longest_life_a_key_was_given() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "long").await;
@@ -79,7 +79,7 @@ async fn closing_waits_for_a_master_that_comes_back() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_held_is_lost_and_its_keys_are_told() {
+async fn a_lock_that_is_held_is_lost_and_its_keys_are_named() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "held").await;
@@ -97,7 +97,7 @@ async fn a_lock_that_is_held_is_lost_and_its_keys_are_told() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_lock_is_told_that_the_handle_was_closed() {
+async fn a_caller_that_waits_gets_an_error_when_the_handle_is_closed() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -123,7 +123,7 @@ async fn a_handle_that_was_never_used_closes_at_once() {
 }
 
 #[tokio::test]
-async fn a_handle_that_is_dropped_still_pays_what_it_owes() {
+async fn a_handle_that_is_dropped_still_releases() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "owed").await;

@@ -21,7 +21,7 @@ fn is_strangers(server: &RedisServer, key: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_lock_that_another_holds_is_refused_with_his_token_and_what_is_left() {
+async fn a_lock_that_another_holds_is_refused_with_its_token_and_what_is_left() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     servers.iter().for_each(|server| take(server, "taken", "20000"));
@@ -104,7 +104,7 @@ async fn releasing_what_a_stranger_has_taken_says_that_it_was_not_ours() {
 
 /// The late request of an earlier attempt is not ours any more, though we have sent it.
 #[tokio::test]
-async fn a_key_of_our_own_from_before_counts_for_nobody_and_blocks_one_master_for_its_life() {
+async fn a_key_of_our_own_from_before_makes_no_holder_and_blocks_one_master_for_its_life() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
     warm_up(&redlock, &servers).await;

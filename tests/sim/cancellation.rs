@@ -156,7 +156,7 @@ async fn a_resumption_that_is_dropped_takes_nothing_from_the_lease_or_releases_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_dropped_disturbs_nobody() {
+async fn a_question_that_is_dropped_disturbs_no_other() {
     let (masters, redlock) = troubled(0);
     let guard = redlock.lock(RESOURCE).await.unwrap();
     for polls in 0..4 {

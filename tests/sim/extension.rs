@@ -278,7 +278,7 @@ async fn work_is_stopped_when_its_lock_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn verdicts_of_the_last_extension_are_told() {
+async fn verdicts_of_the_last_extension_are_reported() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters[2].put(RESOURCE, "stranger", 60_000);

@@ -25,7 +25,7 @@ async fn a_release_frees_every_master_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_holder_is_over_with_it_before_the_first_master_hears_of_it() {
+async fn the_hold_ends_before_the_release_reaches_the_first_master() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     let hold = guard.hold();
@@ -39,7 +39,7 @@ async fn the_holder_is_over_with_it_before_the_first_master_hears_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_a_minority_does_not_hear_is_done_and_made_up_for_later() {
+async fn a_release_that_does_not_reach_a_minority_is_done_and_sent_again_later() {
     let (masters, _) = masters(5);
     let redlock = handle(&masters).ttl(LONG).build().unwrap();
     let guard = full(&redlock, &masters).await;
@@ -51,7 +51,7 @@ async fn a_release_that_a_minority_does_not_hear_is_done_and_made_up_for_later()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_a_majority_does_not_hear_is_unconfirmed_and_made_up_for_later() {
+async fn a_release_that_does_not_reach_a_majority_is_unconfirmed_and_sent_again_later() {
     let (masters, _) = masters(5);
     let redlock = handle(&masters).ttl(LONG).build().unwrap();
     let guard = full(&redlock, &masters).await;
@@ -77,7 +77,7 @@ async fn a_guard_that_is_dropped_while_masters_are_away_is_cleaned_up_when_they_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_replies_are_lost_is_sent_again_and_harms_nobody() {
+async fn a_release_whose_replies_are_lost_is_sent_again_and_does_no_harm() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters.iter().for_each(|master| master.lose_replies(true));
@@ -162,7 +162,7 @@ async fn a_late_release_of_one_attempt_does_not_free_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_is_given_a_key_again_is_told_to_release_it() {
+async fn a_master_that_is_given_a_key_again_gets_the_release() {
     let (masters, redlock) = masters(3);
     masters[2].partition();
     let guard = redlock.lock(RESOURCE).await.unwrap();

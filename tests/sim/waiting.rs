@@ -56,7 +56,7 @@ async fn waits_without_end_end_with_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_forever_waits_for_masters_that_are_away_too() {
+async fn a_wait_without_limit_outlasts_masters_that_are_away() {
     let (masters, redlock) = masters(5);
     masters[..3].iter().for_each(|master| master.down());
     let waiter = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
@@ -98,7 +98,7 @@ async fn contend(seed: u64, contenders: usize) -> (Vec<usize>, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_starves_among_contenders_that_come_again_and_again() {
+async fn no_contender_starves_among_those_that_come_again_and_again() {
     for seed in 0..2 {
         let (grants, longest) = contend(seed, 6).await;
         let least = grants.iter().min().unwrap();

@@ -226,7 +226,7 @@ async fn words_of(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_kind_of_stranger_is_told_apart() {
+async fn every_kind_of_stranger_is_reported_as_what_it_is() {
     let replicated = RedisServer::start().unwrap();
     let port = replicated.port().to_string();
     let replica = RedisServer::with(
@@ -264,7 +264,7 @@ async fn every_kind_of_stranger_is_told_apart() {
 }
 
 #[tokio::test]
-async fn one_server_under_two_names_is_told_and_votes_once() {
+async fn one_server_under_two_names_is_reported_and_votes_once() {
     let servers = RedisServers::start(1).unwrap();
     let port = servers[0].port();
     let names = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
@@ -314,7 +314,7 @@ fn through(proxies: &[FaultProxy]) -> RedlockBuilder {
 }
 
 #[tokio::test]
-async fn held_tells_by_whom_and_for_how_long() {
+async fn held_reports_by_whom_and_for_how_long() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = patient(&servers).label("web-1").build().unwrap();
     let guard = redlock.lock("a").await.unwrap();
@@ -337,7 +337,7 @@ async fn held_tells_by_whom_and_for_how_long() {
 }
 
 #[tokio::test]
-async fn a_master_that_is_not_reached_in_time_is_told_to_be_connecting() {
+async fn a_master_that_is_not_reached_in_time_is_reported_as_connecting() {
     let servers = RedisServers::start(3).unwrap();
     let proxies = servers.proxied().await.unwrap();
     proxies[0].blackhole_new(true);
@@ -378,7 +378,7 @@ async fn an_extension_and_a_release_that_fail_say_what_each_master_said() {
 }
 
 #[tokio::test]
-async fn what_may_be_left_is_told_with_master_and_time() {
+async fn what_may_be_left_is_reported_with_master_and_time() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = patient(&servers).build().unwrap();
     let guard = redlock.lock("a").min_copies(3).await.unwrap();

@@ -108,7 +108,7 @@ async fn a_majority_decides_between_us_and_another() {
 }
 
 #[tokio::test]
-async fn whoever_has_our_token_can_release_with_the_script_of_the_page_and_we_notice() {
+async fn a_client_with_our_token_can_release_with_the_script_of_the_page_and_we_notice() {
     let (servers, redlock) = five_masters();
     let lease = redlock.lock(KEY).min_copies(5).await.unwrap().into_lease();
     let guard = redlock.resume(again(&lease)).await.unwrap();

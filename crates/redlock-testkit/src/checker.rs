@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_at_one_time_are_told_in_words() {
+    fn two_holders_at_one_time_are_described_in_words() {
         let overlap = check(&[granted(0, 1, 100), granted(99, 2, 199)]).unwrap_err();
         assert_eq!(
             overlap.to_string(),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_left_are_told_by_master() {
+    fn keys_that_are_left_are_listed_by_master() {
         let keys = |left| [("a:1".to_owned(), 0), ("b:1".to_owned(), left)];
         assert_eq!(no_residue(keys(0)), Ok(()));
         assert_eq!(no_residue(keys(2)).unwrap_err().to_string(), "keys are left: 2 on b:1");

@@ -107,7 +107,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// Added to the expiry that masters are told, and to nothing else. Default: a tenth of the
+    /// Added to the expiry that masters get, and to nothing else. Default: a tenth of the
     /// TTL. It covers corrections of a master's wall clock up to its own length, and is the price
     /// in waiting after a holder has crashed.
     pub fn clock_guard(mut self, guard: Duration) -> Self {

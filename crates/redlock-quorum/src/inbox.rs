@@ -1,4 +1,4 @@
-//! `Inbox`: how callers ask the driver, and see to it that somebody drives.
+//! `Inbox`: how callers ask the driver, and make sure that some runtime polls it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::settings::InvalidRequest;
 
 /// How long a caller waits for a driver on another runtime that may not poll it, before it looks
-/// whether the driver had a turn at all.
+/// whether the driver was polled at all.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The callers' end of the driver.

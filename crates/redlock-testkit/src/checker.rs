@@ -9,7 +9,7 @@ use redlock_core::Instant;
 
 use crate::{Event, Record};
 
-/// A time during which somebody claimed to hold a resource: from `from` up to, not including, `to`.
+/// A time during which a contender claimed to hold a resource: from `from` up to, not including, `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Claim {
@@ -48,7 +48,7 @@ pub fn claims(history: &[Record]) -> Vec<Claim> {
         let who = (record.resource.clone(), contender, record.token.clone());
         let latest = open.get(&who).copied();
         match (record.event, latest) {
-            // Whoever extends, even too late, claims to have held it all the time.
+            // A contender that extends, even too late, claims to have held it all the time.
             (Event::Granted { until }, Some(i)) => claims[i].to = until,
             (Event::Granted { until: to }, None) => {
                 let (resource, token) = (who.0.clone(), who.2.clone());
@@ -65,7 +65,7 @@ pub fn claims(history: &[Record]) -> Vec<Claim> {
     claims
 }
 
-/// Judges mutual exclusion. Tells how many claims there were: a history without any proves
+/// Judges mutual exclusion. Returns how many claims there were: a history without any proves
 /// nothing.
 ///
 /// # Errors
@@ -111,8 +111,8 @@ impl fmt::Display for Overlap {
 
 impl fmt::Display for Residue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = self.0.iter().map(|(name, keys)| format!("{keys} on {name}"));
-        write!(f, "keys are left: {}", told.collect::<Vec<_>>().join(", "))
+        let lines = self.0.iter().map(|(name, keys)| format!("{keys} on {name}"));
+        write!(f, "keys are left: {}", lines.collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -113,7 +113,7 @@ impl Launch {
         Ok(command)
     }
 
-    /// Waits until the answer on `port` comes from `process`, and from nobody else.
+    /// Waits until the answer on `port` comes from `process`, and from no other.
     fn await_ready(&self, mut process: Process, port: u16) -> Result<Process, Failure> {
         let url = format!("redis://{}127.0.0.1:{port}", self.userinfo());
         let deadline = Instant::now() + READY_PATIENCE;

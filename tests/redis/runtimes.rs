@@ -63,7 +63,7 @@ fn a_guard_dropped_after_its_runtime_is_released_by_the_next_use_of_the_handle()
     let servers = masters();
     let redlock = handle(&servers);
     drop(orphan(&redlock));
-    assert!(servers.iter().all(|server| !keys(server).is_empty()), "nobody can have released it");
+    assert!(servers.iter().all(|server| !keys(server).is_empty()), "nothing can have released it");
     on_a_new_runtime(async {
         redlock.lock("another").await.unwrap().release().await.unwrap();
         no_key_is_left(&servers).await;

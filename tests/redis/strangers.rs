@@ -1,4 +1,4 @@
-//! Keys of others: never deleted, never extended, and told by name.
+//! Keys of others: never deleted, never extended, and reported by name.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -27,15 +27,15 @@ async fn a_lock_that_another_holds_is_refused_with_its_token_and_what_is_left() 
     servers.iter().for_each(|server| take(server, "taken", "20000"));
     let refused = in_time(redlock.try_lock("taken").into_future()).await.unwrap_err();
     let AcquireError::Held { votes, .. } = &refused else { panic!("{refused}") };
-    let mut told = 0;
+    let mut named = 0;
     for vote in votes {
         if let Verdict::Held { token: Some(token), ttl: Some(ttl) } = &vote.verdict {
             assert_eq!(token, STRANGER);
             assert!(secs(10) < *ttl && *ttl <= secs(20), "{ttl:?}");
-            told += 1;
+            named += 1;
         }
     }
-    assert!(told >= 3, "a quorum tells who holds it: {refused}");
+    assert!(named >= 3, "a quorum names the holder: {refused}");
     let status = redlock.status("taken").await;
     let State::Held { token, .. } = &status.state else { panic!("{status:?}") };
     assert_eq!(token, STRANGER);
@@ -53,7 +53,7 @@ async fn the_keeper_and_the_release_leave_a_strangers_key_alone() {
     eventually("the keeper has noticed", || guard.copies() == 3).await;
     guard.check().unwrap();
     let rests = AtomicU32::new(0);
-    eventually("it has gone on for some rounds", || {
+    eventually("it has gone on for some extensions", || {
         let ours = servers[2..].iter().all(|server| pttl(server, "shared") > 0);
         assert!(ours && guard.is_held());
         rests.fetch_add(1, Ordering::Relaxed) > 100

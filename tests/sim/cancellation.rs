@@ -147,7 +147,7 @@ async fn a_resumption_that_is_dropped_takes_nothing_from_the_lease_or_releases_i
         let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
         drop(timeout(ms(millis), redlock.resume(again(&lease))).await);
         settle().await;
-        // What it was released by is either its drop here or nobody.
+        // It was released by its drop here, or not at all.
         let left = copies(&masters);
         let _ = redlock.release(lease).await;
         assert!(left <= 4, "{left}");

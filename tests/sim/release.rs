@@ -13,8 +13,8 @@ use crate::arena::{
 
 /// Far longer than any of these tests takes, so that no key goes away by itself.
 const LONG: Duration = Duration::from_secs(60);
-/// A debt is asked for about twice a second.
-const DEBT: Duration = ms(1_000);
+/// An unacknowledged release is sent again about twice a second.
+const AGAIN: Duration = ms(1_000);
 
 #[tokio::test(start_paused = true)]
 async fn a_release_frees_every_master_at_once() {
@@ -47,7 +47,7 @@ async fn a_release_that_does_not_reach_a_minority_is_done_and_sent_again_later()
     assert_eq!(guard.release().await, Ok(()));
     assert_eq!(copies(&masters), 2);
     heal(&masters[..2]);
-    until_free(&masters, DEBT).await;
+    until_free(&masters, AGAIN).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,7 +60,7 @@ async fn a_release_that_does_not_reach_a_majority_is_unconfirmed_and_sent_again_
     assert!(matches!(error, ReleaseError::Unconfirmed { .. }), "{error}");
     sleep(ms(5_000)).await;
     heal(&masters[..3]);
-    until_free(&masters, DEBT).await;
+    until_free(&masters, AGAIN).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +73,7 @@ async fn a_guard_that_is_dropped_while_masters_are_away_is_cleaned_up_when_they_
     sleep(ms(3_000)).await;
     assert_eq!(copies(&masters), 5);
     heal(&masters);
-    until_free(&masters, DEBT).await;
+    until_free(&masters, AGAIN).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,7 +117,7 @@ async fn a_lost_attempt_whose_connection_broke_is_released_on_the_next_one() {
     sleep(ms(2_000)).await;
     masters[..2].iter().for_each(|master| master.lose_replies(false));
     heal(&masters);
-    until_free(&masters, DEBT).await;
+    until_free(&masters, AGAIN).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,8 +144,8 @@ async fn every_attempt_has_a_token_of_its_own() {
     guard.release().await.unwrap();
 }
 
-/// The first attempt's release is owed by a master that answers with errors for a while, and is
-/// paid when the second attempt has the lock.
+/// A master that answers with errors for a while acknowledges the release of the first attempt when
+/// the second attempt has the lock.
 #[tokio::test(start_paused = true)]
 async fn a_late_release_of_one_attempt_does_not_free_the_next() {
     let (masters, redlock) = masters(3);

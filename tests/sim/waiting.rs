@@ -1,4 +1,4 @@
-//! Waiting for a lock: bounded by what the caller allows, and a turn for everybody.
+//! Waiting for a lock: bounded by what the caller allows, and a turn for each contender.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn a_wait_without_limit_outlasts_masters_that_are_away() {
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// What each of several contenders got in twenty seconds, and the longest that any had to wait.
+/// What each of several contenders got in twenty seconds, and the longest wait of any.
 async fn contend(seed: u64, contenders: usize) -> (Vec<usize>, Duration) {
     let masters = SimNodes::new(5, seed);
     let clock = masters.clock();

@@ -195,7 +195,7 @@ async fn a_wait_of_zero_is_one_attempt_and_a_wait_is_kept_to() {
 
 // Masters that are none.
 
-/// Listens on a free port and says the same to everybody.
+/// Listens on a free port and says the same to every client.
 async fn stranger(says: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -304,8 +304,8 @@ async fn an_error_has_a_word_for_each_master_in_their_order() {
     assert_eq!(&said[2..], ["timed out", "connection closed", "timed out"]);
     let names = votes(&error).iter().zip(&proxies);
     names.for_each(|(vote, proxy)| assert_eq!(*vote.node, proxy.name()));
-    let told: Vec<_> = votes(&error).iter().map(ToString::to_string).collect();
-    let whole = format!("no quorum for a, too few masters answered: {}", told.join(", "));
+    let said: Vec<_> = votes(&error).iter().map(ToString::to_string).collect();
+    let whole = format!("no quorum for a, too few masters answered: {}", said.join(", "));
     assert_eq!(error.to_string(), whole);
 }
 
@@ -321,17 +321,17 @@ async fn held_reports_by_whom_and_for_how_long() {
     eventually("all five hold it", || guard.copies() == 5).await;
     let error = redlock.try_lock("a").await.unwrap_err();
     assert!(matches!(error, AcquireError::Held { .. }), "{error}");
-    let mut told = 0;
+    let mut named = 0;
     for vote in votes(&error) {
         let Verdict::Held { token, ttl } = &vote.verdict else { panic!("{error}") };
         assert!(vote.latency.is_some());
         if let (Some(token), Some(ttl)) = (token, ttl) {
             assert!(token.ends_with("/web-1"), "{token}");
             assert_eq!(vote.verdict.to_string(), format!("held ({ttl:?})"));
-            told += 1;
+            named += 1;
         }
     }
-    assert!(told >= 3, "a quorum tells: {error}");
+    assert!(named >= 3, "a quorum names the holder: {error}");
     assert!(error.to_string().starts_with("a is held by another: "), "{error}");
     drop(guard);
 }
@@ -390,15 +390,15 @@ async fn what_may_be_left_is_reported_with_master_and_time() {
     assert_one_line(&text);
     assert_eq!(left.keys().len(), 4, "{text}");
     assert!(text.starts_with("4 keys may be left on masters: "), "{text}");
-    for owed in left.keys() {
-        let told = format!("{} on {} for up to {:.1?}", owed.resource, owed.node, owed.within);
-        assert!(text.contains(&told), "{told:?} in {text}");
+    for key in left.keys() {
+        let entry = format!("{} on {} for up to {:.1?}", key.resource, key.node, key.within);
+        assert!(text.contains(&entry), "{entry:?} in {text}");
     }
     drop(guard);
     servers[0].resume().unwrap();
 }
 
-// What must not be told.
+// What must not be shown.
 
 #[tokio::test]
 async fn passwords_are_in_nothing_that_is_printed() {

@@ -41,7 +41,7 @@ fn set_nx(servers: &[RedisServer], token: &str) -> usize {
     servers.iter().filter(|server| set(server) == "OK").count()
 }
 
-/// How many masters had the key of another client, and have it no more.
+/// How many masters deleted the key of another client.
 fn delete(servers: &[RedisServer], token: &str) -> usize {
     let eval = |server| cli(server, &["EVAL", COMPARE_AND_DELETE, "1", KEY, token]);
     servers.iter().filter(|server| eval(server) == "1").count()
@@ -64,7 +64,7 @@ async fn others_cannot_take_or_delete_what_we_hold() {
     assert_eq!(set_nx(&servers, "stranger"), 0);
     guard.release().await.unwrap();
     eventually("all five are free", || servers.iter().all(|s| value(s, KEY).is_none())).await;
-    assert_eq!(set_nx(&servers, "stranger"), 5, "released means free for everybody");
+    assert_eq!(set_nx(&servers, "stranger"), 5, "released means free for every client");
 }
 
 #[tokio::test]

@@ -62,7 +62,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// What every key begins with. Default: nothing. All clients that shall exclude each other
+    /// What every key begins with. Default: nothing. All clients that are to exclude each other
     /// must have the same.
     pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
         self.prefix = prefix.into();

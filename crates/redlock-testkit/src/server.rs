@@ -189,7 +189,7 @@ impl RedisServer {
         }
     }
 
-    /// The process, unless it has ended, be it on its own.
+    /// The process, unless it has ended.
     fn alive(&self) -> MutexGuard<'_, Option<Process>> {
         // A test that panicked while it held the process has not broken it.
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,7 +26,7 @@ pub(crate) struct Slot {
     mailbox: Arc<Mailbox>,
     clock: Clock,
     state: Mutex<State>,
-    /// A task works on the driver, as far as anybody knows: a first look without the lock.
+    /// A task works on the driver, or did a moment ago: a first look without the lock.
     is_running: AtomicBool,
     /// Turns so far: they go on where the driver is polled.
     turns: AtomicU64,
@@ -110,12 +110,12 @@ impl Slot {
         }
     }
 
-    /// How many turns the driver had.
+    /// How many turns the driver has made.
     pub(crate) fn turns(&self) -> u64 {
         self.turns.load(Ordering::Relaxed)
     }
 
-    /// Takes the driver over to this runtime if it had no turn since there were `turns` of them:
+    /// Takes the driver over to this runtime if it has made no turn since there were `turns`:
     /// its own runtime does not poll it.
     pub(crate) fn take_over(self: &Arc<Self>, turns: u64) -> Result<(), InvalidRequest> {
         let runtime = Handle::try_current().map_err(|_| InvalidRequest::NoRuntime)?;

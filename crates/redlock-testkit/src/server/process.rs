@@ -75,7 +75,7 @@ impl Process {
     /// Asks the process to end and waits until it has; kills it if that takes too long.
     pub(super) fn terminate(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
-        // A frozen process takes note of the request only when it goes on.
+        // A frozen process gets the request only when it goes on.
         self.signal(Signal::CONT)?;
         let deadline = Instant::now() + TERMINATE_PATIENCE;
         while self.exit_status()?.is_none() {

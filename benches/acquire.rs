@@ -38,7 +38,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The ratios: everybody in every round.
+/// The ratios: every contestant in every round.
 fn in_turn(arena: &Arena, masters: usize, flavour: Flavour, rows: &mut Rows) -> anyhow::Result<()> {
     let race = arena.race(1, Duration::from_millis(200), 15)?;
     let case = format!("1 task, {masters} masters, {}", flavour.name());

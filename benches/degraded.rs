@@ -56,7 +56,7 @@ fn main() -> anyhow::Result<()> {
     round_trips(&masters)
 }
 
-/// With every master 5 ms away, the time tells how often it was waited for: in round trips.
+/// With every master 5 ms away, the time shows how many round trips were waited for.
 fn round_trips(masters: &Masters) -> anyhow::Result<()> {
     let mut rows = Rows::begin("round trips", RATIOS)?;
     let arena = Arena::new(Flavour::CurrentThread, &masters.proxies.names())?;

@@ -74,7 +74,7 @@ fn allocations(arena: &Arena, rows: &mut Rows) -> anyhow::Result<()> {
     rows.compare("acquire + release, 1 task, current_thread: allocations a lock", "", &counts)
 }
 
-/// Ours: the keeper extends, while nobody else does anything.
+/// Ours: the keeper extends, and nothing else is done.
 fn hold(arena: &Arena, locks: usize) -> anyhow::Result<Cost> {
     let region = Region::new(COUNTING);
     let ours = arena.ours.clone();

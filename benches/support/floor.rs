@@ -2,7 +2,7 @@
 //!
 //! One task plays all clients. What they send is written together, replies are read in place, and
 //! a client goes on when a majority of the masters has answered it. All masters get the same
-//! commands in the same order, so one count of replies for each socket tells which commands are
+//! commands in the same order, so one count of replies for each socket says which commands are
 //! decided: a client of Redlock cannot do with less.
 
 use std::collections::VecDeque;
@@ -98,7 +98,7 @@ impl Floor {
         self.all(locks, window, Self::send_extend).await
     }
 
-    /// Reads what masters still owe, so that nothing of a round is left for the next.
+    /// Reads the replies that are still to come, so that nothing of a round is left for the next.
     pub async fn settle(&mut self) -> anyhow::Result<()> {
         poll_fn(|cx| {
             self.poll_sockets(cx)?;

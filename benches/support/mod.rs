@@ -75,7 +75,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Connects everybody to masters at `host:port`.
+    /// Connects every contestant to masters at `host:port`.
     pub fn new(flavour: Flavour, names: &[String]) -> anyhow::Result<Self> {
         let runtime = flavour.build()?;
         let floor = runtime.block_on(Floor::connect(names))?;
@@ -125,8 +125,8 @@ impl Arena {
         Ok(race)
     }
 
-    /// Lets the timers of a round run out and its last replies come: the next contestant does not
-    /// pay for them. A master that is silent is not waited for.
+    /// Lets the timers of a round run out and its last replies come: the next contestant is not
+    /// charged for them. A master that is silent is not waited for.
     pub fn rest(&self) {
         const NODE_TIMEOUT: Duration = Duration::from_millis(50);
         let floor = self.floor.clone();
@@ -152,7 +152,7 @@ pub struct Race {
 }
 
 impl Race {
-    /// A row that compares one figure of everybody.
+    /// A row that compares one figure of every contestant.
     pub fn compare(
         &self,
         rows: &mut Rows,
@@ -169,7 +169,7 @@ impl Race {
     }
 }
 
-/// The key of a client: the same length for everybody. Writing it allocates nothing.
+/// The key of a client: the same length for every contestant. Writing it allocates nothing.
 pub struct Key(pub char, pub usize);
 
 impl Key {

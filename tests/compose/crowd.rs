@@ -18,7 +18,7 @@ const CONTENDERS: u32 = 8;
 const EACH: u32 = 25;
 const ALL: u32 = CONTENDERS * EACH;
 
-/// Takes its time between reading and writing, so that whoever comes in between does harm.
+/// Takes its time between reading and writing, so that a contender that comes in between does harm.
 const INCREMENT: &str = r#"n=$(cat "$1") && sleep 0.002 && echo $((n + 1)) > "$1""#;
 
 /// A number in a file: two who increment it at once lose an increment.
@@ -78,7 +78,7 @@ async fn eight_contenders_lose_no_increment_while_one_master_is_killed_and_one_p
         contender.unwrap().unwrap();
     }
     assert_eq!((count(), counter.read()), (ALL, ALL));
-    // A process that has ended cannot pay what it owed to a master that was away: there its key is
+    // A process that has ended sends no release to a master that was away: there its key is
     // left to expire, on a minority.
     let left = || masters.values(KEY).iter().filter(|value| value.is_some()).count();
     assert!(left() <= 2, "{:?}", masters.values(KEY));

@@ -1,4 +1,4 @@
-//! Masters that are dead, silent or out of reach: a minority costs nothing, a majority is told.
+//! Masters that are dead, silent or out of reach: a minority costs nothing, a majority is reported.
 
 use redlock_quorum::{AcquireError, Cause, Verdict};
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ async fn with_two_masters_killed_locks_go_on() {
     let redlock = patient(&masters);
     reach_all(&redlock).await;
     let dead = kill(&masters[..2]);
-    // One handle has lost two connections, the other never had them.
+    // One handle has lost two connections, the other never made them.
     for redlock in [redlock, patient(&masters)] {
         let started = Instant::now();
         let guard = redlock.lock("two-killed").await.unwrap();
@@ -49,8 +49,8 @@ async fn with_three_masters_killed_there_is_no_quorum_and_the_error_says_who_sai
     let votes = error.votes().expect("masters were asked");
     for master in &masters[1..4] {
         assert_eq!(said(votes, *master), Verdict::Unknown(Cause::ConnectionRefused));
-        let told = master.node() + " connection refused";
-        assert!(error.to_string().contains(&told), "{error}");
+        let cause = master.node() + " connection refused";
+        assert!(error.to_string().contains(&cause), "{error}");
     }
     for master in [masters[0], masters[4]] {
         assert_eq!(said(votes, master), Verdict::Granted, "{error}");

@@ -69,13 +69,13 @@ pub(crate) async fn everywhere(redlock: &Redlock, masters: &Masters, key: &str) 
     (guard, token)
 }
 
-/// What is owed to masters is paid: then no key is left on any of them.
+/// All releases are acknowledged in the end: then no key is left on any master.
 pub(crate) async fn leaves_nothing(redlock: Redlock, masters: &Masters, key: &str) {
     redlock.shutdown(PATIENCE).await.unwrap();
     assert_eq!(masters.values(key), vec![None; masters.len()]);
 }
 
-/// Somebody else asks for the lock, and is told that it is taken.
+/// Another client asks for the lock, and gets the answer that it is held.
 pub(crate) async fn assert_taken(redlock: &Redlock, key: &str) {
     match redlock.try_lock(key).await {
         Err(AcquireError::Held { .. }) => {}

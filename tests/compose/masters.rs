@@ -29,7 +29,7 @@ impl Masters {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let all: Vec<_> = (0..COUNT).map(|index| Master { index }).collect();
         let masters = Self { all, _turn: turn };
-        // These names are all that says that somebody wants those containers to be hurt.
+        // These names are all that says that those containers are meant to be hurt.
         assert!(
             env::var("REDLOCK_NODES").is_ok_and(|nodes| nodes == masters.urls().join(",")),
             "these tests kill, pause and cut off the masters of docker-compose.yml, and \
@@ -164,7 +164,7 @@ impl Drop for Fault {
         if self.is_healed {
             return;
         }
-        // A panic may be on its way, and must be the one that is told. The next test finds out.
+        // A panic may be on its way, and must be the one that is reported. The next test finds out.
         if let Err(error) = self.cure() {
             eprintln!("{} is not healed: {error:#}", self.master.container());
         }

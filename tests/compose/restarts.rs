@@ -4,7 +4,7 @@
 use crate::lab::{assert_taken, brisk, eventually, everywhere, leaves_nothing, patient, reach_all};
 use crate::masters::{Master, Masters, heal, kill};
 
-/// The lock is a lease meanwhile: nobody extends it, and nobody gives the key to a master that
+/// The lock is a lease meanwhile: it is not extended, and its key is not set on a master that
 /// has lost it.
 async fn is_kept_while(key: &str, hurt: impl Fn(&[Master])) {
     let masters = Masters::take();

@@ -134,7 +134,7 @@ fn tokens() -> (Token, Token) {
 }
 
 #[tokio::test]
-async fn acquire_grants_a_key_once_whoever_asks_again() {
+async fn acquire_grants_a_key_once_whichever_token_asks_again() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
@@ -320,7 +320,7 @@ async fn a_watch_answers_as_an_inspection_and_its_next_change_is_reported_once()
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
     let changed = NodeEvent::KeyChanged(KEY.into());
-    // A key that is not there yet is watched, too; and whoever changes it, it is reported.
+    // A key that is not there yet is watched, too, and a change by any client is reported.
     assert_eq!(node.ask(Op::watch(KEY)).await, Answer::new(Verdict::Free));
     backend.put(KEY, theirs.as_str().as_bytes(), LONG).await;
     assert_eq!(node.event().await, changed);

@@ -63,7 +63,7 @@ async fn every_set_of_killed_masters_gives_the_lock_or_no_quorum() {
         }
         let redlock = patient(servers.urls()).build().unwrap();
         judge(&redlock, &servers, dead).await;
-        // What it owes it goes on paying.
+        // It goes on sending releases that are not acknowledged.
         handles.push(redlock);
     }
     no_key_is_left(&servers).await;
@@ -105,8 +105,8 @@ async fn median(redlock: &Redlock) -> Duration {
 async fn two_silent_masters_of_five_are_not_waited_for() {
     let servers = masters();
     let node_timeout = secs(1);
-    // The connections to silent masters must not be given up: it would be known that they are
-    // down then, and nobody waits for those.
+    // The connections to silent masters must not be given up: it would be known then that they
+    // are down, and such a master is not waited for.
     let builder = patient(servers.urls()).ttl(secs(10)).connect_timeout(secs(600));
     let redlock = builder.node_timeout(node_timeout).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -114,9 +114,9 @@ async fn two_silent_masters_of_five_are_not_waited_for() {
     servers[0].pause().unwrap();
     servers[4].pause().unwrap();
     let silent = median(&redlock).await;
-    let told = format!("healthy {healthy:?}, two silent {silent:?}");
-    assert!(silent < node_timeout / 2, "a silent master was waited for: {told}");
-    assert!(silent < 20 * healthy.max(ms(1)), "silent masters cost more than noise: {told}");
+    let times = format!("healthy {healthy:?}, two silent {silent:?}");
+    assert!(silent < node_timeout / 2, "a silent master was waited for: {times}");
+    assert!(silent < 20 * healthy.max(ms(1)), "silent masters cost more than noise: {times}");
     servers.iter().for_each(|server| server.resume().unwrap());
     no_key_is_left(&servers).await;
 }
@@ -139,6 +139,5 @@ async fn a_master_that_comes_back_empty_is_used_again() {
         assert!(number < 1_000, "it does not vote again");
     }
     drop(guards);
-    eventually("it is told of the releases, too", || crate::lab::keys(&servers[2]).is_empty())
-        .await;
+    eventually("it gets the releases, too", || crate::lab::keys(&servers[2]).is_empty()).await;
 }

@@ -24,7 +24,7 @@ struct Section {
 
 impl Section {
     async fn work(&self) {
-        assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "somebody is in already");
+        assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "another is in already");
         let total = self.total.load(Ordering::SeqCst);
         yield_now().await;
         sleep(ms(1)).await;

@@ -83,7 +83,7 @@ async fn max_hold_ends_the_extensions_and_not_the_lease() {
     let redlock = patient(servers.urls()).node_timeout(ms(100)).ttl(ms(600)).build().unwrap();
     let start = Instant::now();
     let guard = redlock.lock("limited").max_hold(secs(1)).await.unwrap();
-    let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("nobody released it") };
+    let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("it was not released") };
     let held = start.elapsed();
     assert_eq!(lost.reason, LostReason::MaxHold);
     assert!(held > ms(900), "it was not extended: {held:?}");
@@ -98,7 +98,7 @@ async fn without_a_keeper_a_lock_ends_with_its_ttl() {
     let redlock = patient(servers.urls()).node_timeout(ms(100)).ttl(ms(600)).build().unwrap();
     let start = Instant::now();
     let guard = redlock.lock("once").auto_extend(false).await.unwrap();
-    let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("nobody released it") };
+    let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("it was not released") };
     assert_eq!(lost.reason, LostReason::NotExtended);
     assert!(start.elapsed() > ms(500), "{:?}", start.elapsed());
     assert!(servers.iter().all(|server| calls(server, "pexpire") == 0), "it was extended");
@@ -130,7 +130,7 @@ async fn min_copies_waits_a_little_for_a_slow_master_and_no_longer() {
     let guard = redlock.lock("all").min_copies(5).await.unwrap();
     assert_eq!(guard.copies(), 5, "{}", guard.votes());
     guard.release().await.unwrap();
-    // One that does not answer at all costs the grace, and the lock is had without it.
+    // One that does not answer at all costs the grace, and the lock is acquired without it.
     proxies[4].hold(Direction::ToClient);
     let start = Instant::now();
     let guard = redlock.lock("four").min_copies(5).await.unwrap();
@@ -156,7 +156,7 @@ async fn an_extension_makes_the_lock_longer_and_never_shorter() {
     assert!(guard.remaining() > secs(40), "it was shortened");
     assert!(servers.iter().all(|server| pttl(server, "longer") > 40_000), "it was shortened");
     let refused = guard.extend(secs(61)).await.unwrap_err();
-    assert!(refused.to_string().contains("60"), "the limit is told: {refused}");
+    assert!(refused.to_string().contains("60"), "the limit is named: {refused}");
     guard.release().await.unwrap();
     no_key_is_left(&servers).await;
 }

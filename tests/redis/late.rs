@@ -82,7 +82,7 @@ async fn a_lapsed_guard_stays_lapsed_and_its_keys_are_left_to_expire() {
     let (proxies, redlock) = proxied(&servers).await;
     let guard = redlock.lock("lapsed").ttl(ms(600)).await.unwrap();
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::Both));
-    let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("nobody released it") };
+    let Ended::Lost(lost) = in_time(guard.lost()).await else { panic!("it was not released") };
     assert_eq!(lost.reason, LostReason::NotExtended);
     assert!(!guard.is_held());
     proxies.iter().for_each(|proxy| proxy.heal());

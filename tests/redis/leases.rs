@@ -15,7 +15,7 @@ async fn a_lease_is_taken_up_by_another_handle_and_released_there() {
     let lease = everywhere(&first, "handed on").await.into_lease();
     let token = lease.token.to_string();
     assert!(lease.validity > secs(20));
-    first.shutdown(secs(5)).await.expect("a lease that was given away is not owed");
+    first.shutdown(secs(5)).await.expect("a lease that was given away needs no release");
     let guard = second.resume(lease).await.unwrap();
     guard.check().unwrap();
     assert_eq!(value(&servers[0], "handed on"), Some(token));
@@ -47,7 +47,7 @@ async fn a_lease_that_was_released_is_not_taken_up() {
 }
 
 #[tokio::test]
-async fn nobody_extends_a_lock_that_was_forgotten_and_nobody_releases_it() {
+async fn a_lock_that_was_forgotten_is_neither_extended_nor_released() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(secs(0) + secs(3) / 4);
     let redlock = redlock.build().unwrap();
@@ -63,7 +63,7 @@ async fn nobody_extends_a_lock_that_was_forgotten_and_nobody_releases_it() {
     assert!(servers.iter().all(|server| touched(server) == 0), "it was extended or deleted");
 }
 
-/// A master that could not be asked when the lease was taken up may have had its key before.
+/// A master that could not be asked when the lease was taken up may hold its key from before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_taken_up_is_released_on_masters_that_were_away_then() {
     let servers = masters();

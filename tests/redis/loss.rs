@@ -1,4 +1,4 @@
-//! A lock that is lost: proven by the masters, and told at once.
+//! A lock that is lost: proven by the masters, and reported at once.
 
 use std::future::pending;
 
@@ -18,8 +18,8 @@ fn lose_a_quorum(servers: &[RedisServer]) {
 
 async fn is_not_ours_any_more(guard: &Guard) {
     // Less than a third of the TTL, so that no extension can have found out.
-    let ended = timeout(secs(8), guard.lost()).await.expect("it is told at once");
-    let Ended::Lost(lost) = ended else { panic!("nobody released it") };
+    let ended = timeout(secs(8), guard.lost()).await.expect("it is reported at once");
+    let Ended::Lost(lost) = ended else { panic!("it was not released") };
     assert_eq!(lost.reason, LostReason::DataLost);
     assert!(!guard.is_held());
 }
@@ -63,8 +63,8 @@ async fn strangers_on_three_masters_end_the_lock_with_the_next_extension() {
         server.command(&["SET", "stolen", "a stranger"]).unwrap();
     });
     // At the latest after a third of the TTL, and not when all of it is over.
-    let ended = timeout(secs(4), guard.lost()).await.expect("it is told early");
-    let Ended::Lost(lost) = ended else { panic!("nobody released it") };
+    let ended = timeout(secs(4), guard.lost()).await.expect("it is reported early");
+    let Ended::Lost(lost) = ended else { panic!("it was not released") };
     assert_eq!(lost.reason, LostReason::NotOurs);
 }
 

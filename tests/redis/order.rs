@@ -40,7 +40,7 @@ async fn an_acquire_that_arrives_after_the_reconnect_is_not_carried_out() {
     let AcquireError::NoQuorum { .. } = refused else { panic!("{refused}") };
     redlock.shutdown(secs(10)).await.expect("the release is acknowledged");
     relay.deliver().await;
-    never("a key nobody will release", || !keys(&server).is_empty()).await;
+    never("a key that will not be released", || !keys(&server).is_empty()).await;
 }
 
 /// A release that was lost with its connection is sent again on the next one.
@@ -77,13 +77,13 @@ async fn connections_reset_in_the_middle_of_everything_leave_no_key() {
             drop(guard);
         }
     }
-    assert!(held > 30, "two masters are hit at a time: {held} of 60 were had");
+    assert!(held > 30, "two masters are hit at a time: {held} of 60 were acquired");
     proxies.iter().for_each(|proxy| proxy.heal());
     no_key_is_left(&servers).await;
 }
 
 #[tokio::test]
-async fn a_master_that_restarts_with_its_keys_is_told_of_the_release() {
+async fn a_master_that_restarts_with_its_keys_gets_the_release() {
     let options =
         ServerOptions::new().arguments(["--appendonly", "yes", "--appendfsync", "always"]);
     let servers = RedisServers::with(5, &options).unwrap();
@@ -101,7 +101,7 @@ async fn a_master_that_restarts_with_its_keys_is_told_of_the_release() {
     assert_eq!(
         calls(&servers[0], "client|kill"),
         0,
-        "the numbers of connections begin anew with the process: that is somebody else's"
+        "the numbers of connections begin anew with the process: that one is another client's"
     );
     no_key_is_left(&servers).await;
 }

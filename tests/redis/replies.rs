@@ -16,7 +16,7 @@ fn unknown_at(guard: &redlock_quorum::Guard, server: &RedisServer) -> String {
 }
 
 #[tokio::test]
-async fn scripts_that_masters_have_forgotten_are_taught_again() {
+async fn scripts_that_masters_have_forgotten_are_loaded_again() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -63,9 +63,9 @@ async fn keys_of_another_type_on_a_quorum_refuse_the_lock() {
     let AcquireError::Held { .. } = refused else { panic!("{refused}") };
 }
 
-/// What is not ours is not owed: or every attempt on such a key would be remembered for ever.
+/// What is not ours needs no release: or every attempt on such a key would be remembered for ever.
 #[tokio::test]
-async fn nothing_is_owed_for_a_key_of_another_type() {
+async fn no_release_is_kept_for_a_key_of_another_type() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     servers[3].command(&["LPUSH", "typed", "no lock"]).unwrap();
@@ -99,21 +99,21 @@ async fn a_master_that_becomes_a_replica_is_not_admitted_until_it_is_a_master_ag
     let redlock = hasty(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
     servers[1].command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
-    let mut told = String::new();
+    let mut cause = String::new();
     for number in 0..1_000 {
         let guard = redlock.lock(format!("replica:{number}")).min_copies(5).await.unwrap();
         assert!(guard.copies() < 5);
-        told = unknown_at(&guard, &servers[1]);
+        cause = unknown_at(&guard, &servers[1]);
         guard.release().await.unwrap();
-        if told.starts_with("not admitted") {
+        if cause.starts_with("not admitted") {
             break;
         }
     }
-    assert!(told.starts_with("not admitted: it is a replica"), "{told}");
+    assert!(cause.starts_with("not admitted: it is a replica"), "{cause}");
     servers[1].command(&["REPLICAOF", "NO", "ONE"]).unwrap();
     let guard = redlock.lock("master again").await.unwrap();
     drop(guard);
-    eventually("it is told of what it owes", || keys(&servers[1]).is_empty()).await;
+    eventually("it gets the release", || keys(&servers[1]).is_empty()).await;
     no_key_is_left(&servers).await;
 }
 

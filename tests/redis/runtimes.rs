@@ -63,7 +63,7 @@ fn a_guard_dropped_after_its_runtime_is_released_by_the_next_use_of_the_handle()
     let servers = masters();
     let redlock = handle(&servers);
     drop(orphan(&redlock));
-    assert!(servers.iter().all(|server| !keys(server).is_empty()), "nobody can have released it");
+    assert!(servers.iter().all(|server| !keys(server).is_empty()), "nothing can have released it");
     on_a_new_runtime(async {
         redlock.lock("another").await.unwrap().release().await.unwrap();
         no_key_is_left(&servers).await;
@@ -110,7 +110,7 @@ fn the_keeper_goes_on_with_the_next_runtime() {
 }
 
 #[test]
-fn who_waits_when_the_drivers_runtime_ends_waits_on_with_his_own() {
+fn a_caller_that_waits_when_the_drivers_runtime_ends_goes_on_with_its_own() {
     let servers = masters();
     let redlock = handle(&servers);
     let set = |value: &str| {
@@ -139,7 +139,7 @@ fn who_waits_when_the_drivers_runtime_ends_waits_on_with_his_own() {
 }
 
 #[test]
-fn closing_a_handle_after_its_runtime_tells_what_may_be_left() {
+fn closing_a_handle_after_its_runtime_names_what_may_be_left() {
     let servers = masters();
     let redlock = handle(&servers);
     drop(orphan(&redlock));

@@ -1,4 +1,4 @@
-//! The end of a handle: what it waits for, what it tells, and what becomes of its locks.
+//! The end of a handle: what it waits for, what it reports, and what becomes of its locks.
 
 use redlock_quorum::{AcquireError, Ended, ExtendError, LostReason};
 use redlock_testkit::{Direction, RedisServer};
@@ -14,7 +14,7 @@ async fn closing_waits_until_every_release_is_acknowledged() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let redlock = patient(urls_of(&proxies)).build().unwrap();
-    let guard = everywhere(&redlock, "owed").await;
+    let guard = everywhere(&redlock, "released").await;
     proxies.iter().for_each(|proxy| proxy.delay(Direction::ToServer, ms(300)));
     let start = Instant::now();
     drop(guard);
@@ -34,11 +34,11 @@ async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
     let start = Instant::now();
     let unreleased = in_time(redlock.shutdown(ms(500))).await.unwrap_err();
     assert!(start.elapsed() >= ms(500), "it did not wait for them");
-    let nodes: Vec<_> = unreleased.keys().iter().map(|owed| owed.node.clone()).collect();
+    let nodes: Vec<_> = unreleased.keys().iter().map(|key| key.node.clone()).collect();
     assert_eq!(nodes, [servers[1].name(), servers[4].name()]);
-    for owed in unreleased.keys() {
-        assert_eq!(owed.resource.as_bytes(), b"kept");
-        assert!(secs(25) < owed.within && owed.within <= secs(33), "{:?}", owed.within);
+    for key in unreleased.keys() {
+        assert_eq!(key.resource.as_bytes(), b"kept");
+        assert!(secs(25) < key.within && key.within <= secs(33), "{:?}", key.within);
     }
     assert!(unreleased.to_string().contains(&servers[4].name()), "{unreleased}");
     servers[1].resume().unwrap();
@@ -47,7 +47,7 @@ async fn closing_names_the_masters_that_may_keep_a_key_and_for_how_long() {
 
 /// A shorter extension shortens nothing, so the longest one says until when a key may be left.
 #[tokio::test]
-async fn closing_tells_the_longest_life_a_key_was_given() {
+async fn closing_reports_the_longest_life_a_key_was_given() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "long").await;
@@ -79,25 +79,25 @@ async fn closing_waits_for_a_master_that_comes_back() {
 }
 
 #[tokio::test]
-async fn a_lock_that_is_held_is_lost_and_its_keys_are_told() {
+async fn a_lock_that_is_held_is_lost_and_its_keys_are_named() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let guard = everywhere(&redlock, "held").await;
     let lost = guard.lost();
     let unreleased = in_time(redlock.shutdown(secs(5))).await.unwrap_err();
     assert_eq!(unreleased.keys().len(), 5, "{unreleased}");
-    let Ended::Lost(lost) = in_time(lost).await else { panic!("nobody released it") };
+    let Ended::Lost(lost) = in_time(lost).await else { panic!("it was not released") };
     assert_eq!(lost.reason, LostReason::Shutdown);
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Shutdown);
     let refused = guard.extend(secs(30)).await.unwrap_err();
     let ExtendError::Lost(_) = refused else { panic!("{refused}") };
-    assert!(in_time(guard.release()).await.is_err(), "there is nobody to release it");
-    // Whoever worked under it may not have noticed yet.
+    assert!(in_time(guard.release()).await.is_err(), "nothing is left that could release it");
+    // The work under it may not have noticed yet.
     assert!(servers.iter().all(|server| !keys(server).is_empty()));
 }
 
 #[tokio::test]
-async fn who_waits_for_a_lock_is_told_that_the_handle_was_closed() {
+async fn a_caller_that_waits_gets_an_error_when_the_handle_is_closed() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
@@ -124,10 +124,10 @@ async fn a_handle_that_was_never_used_closes_at_once() {
 }
 
 #[tokio::test]
-async fn a_handle_that_is_dropped_still_pays_what_it_owes() {
+async fn a_handle_that_is_dropped_still_releases() {
     let servers = masters();
     let redlock = hasty(servers.urls()).build().unwrap();
-    let guard = everywhere(&redlock, "owed").await;
+    let guard = everywhere(&redlock, "released").await;
     servers[0].pause().unwrap();
     drop(guard);
     drop(redlock);

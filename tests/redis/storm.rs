@@ -109,6 +109,6 @@ async fn one_at_a_time_holds_the_lock_whatever_the_network_does() {
         contender.unwrap();
     }
     let claims = check(&history.records()).unwrap_or_else(|overlap| panic!("{overlap}"));
-    assert!(claims >= 5, "a storm in which {claims} locks were had shows nothing");
+    assert!(claims >= 5, "a storm in which {claims} locks were acquired shows nothing");
     no_key_is_left(&servers).await;
 }

@@ -1,4 +1,4 @@
-//! Keys of others: never deleted, never extended, and told by name.
+//! Keys of others: never deleted, never extended, and reported by name.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -21,21 +21,21 @@ fn is_strangers(server: &RedisServer, key: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_lock_that_another_holds_is_refused_with_his_token_and_what_is_left() {
+async fn a_lock_that_another_holds_is_refused_with_its_token_and_what_is_left() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     servers.iter().for_each(|server| take(server, "taken", "20000"));
     let refused = in_time(redlock.try_lock("taken").into_future()).await.unwrap_err();
     let AcquireError::Held { votes, .. } = &refused else { panic!("{refused}") };
-    let mut told = 0;
+    let mut named = 0;
     for vote in votes {
         if let Verdict::Held { token: Some(token), ttl: Some(ttl) } = &vote.verdict {
             assert_eq!(token, STRANGER);
             assert!(secs(10) < *ttl && *ttl <= secs(20), "{ttl:?}");
-            told += 1;
+            named += 1;
         }
     }
-    assert!(told >= 3, "a quorum tells who holds it: {refused}");
+    assert!(named >= 3, "a quorum names the holder: {refused}");
     let status = redlock.status("taken").await;
     let State::Held { token, .. } = &status.state else { panic!("{status:?}") };
     assert_eq!(token, STRANGER);
@@ -53,7 +53,7 @@ async fn the_keeper_and_the_release_leave_a_strangers_key_alone() {
     eventually("the keeper has noticed", || guard.copies() == 3).await;
     guard.check().unwrap();
     let rests = AtomicU32::new(0);
-    eventually("it has gone on for some rounds", || {
+    eventually("it has gone on for some extensions", || {
         let ours = servers[2..].iter().all(|server| pttl(server, "shared") > 0);
         assert!(ours && guard.is_held());
         rests.fetch_add(1, Ordering::Relaxed) > 100
@@ -104,7 +104,7 @@ async fn releasing_what_a_stranger_has_taken_says_that_it_was_not_ours() {
 
 /// The late request of an earlier attempt is not ours any more, though we have sent it.
 #[tokio::test]
-async fn a_key_of_our_own_from_before_counts_for_nobody_and_blocks_one_master_for_its_life() {
+async fn a_key_of_our_own_from_before_makes_no_holder_and_blocks_one_master_for_its_life() {
     let servers = masters();
     let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
     warm_up(&redlock, &servers).await;

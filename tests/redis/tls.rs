@@ -75,7 +75,7 @@ fn urls(servers: &[(RedisServer, u16)]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_lock_is_had_over_tls_by_who_trusts_the_ca() {
+async fn a_client_that_trusts_the_ca_gets_a_lock_over_tls() {
     let pki = Pki::new("trust");
     let servers: Vec<_> = (0..3).map(|_| pki.server(false)).collect();
     let redlock = patient(urls(&servers)).tls(Tls::new().ca(pki.ca.as_str())).build().unwrap();
@@ -102,7 +102,7 @@ async fn a_server_that_asks_for_a_certificate_gets_ours() {
     let ours = Tls::new().ca(pki.ca.as_str()).identity(pki.cert.as_str(), pki.key.as_str());
     let redlock = patient(urls(&servers)).tls(ours).build().unwrap();
     redlock.try_lock("a").await.unwrap().release().await.unwrap();
-    let nobody = patient(urls(&servers)).tls(Tls::new().ca(pki.ca.as_str())).build().unwrap();
-    let error = nobody.try_lock("a").await.unwrap_err();
+    let unknown = patient(urls(&servers)).tls(Tls::new().ca(pki.ca.as_str())).build().unwrap();
+    let error = unknown.try_lock("a").await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
 }

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) const RESOURCE: &str = "orders:42";
 pub(crate) const TTL: Duration = Duration::from_millis(1_000);
-/// What is added to the expiry that masters are told: the default, a tenth of the TTL.
+/// What is added to the expiry that masters get: the default, a tenth of the TTL.
 pub(crate) const GUARD: Duration = Duration::from_millis(100);
 /// The default for this TTL.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(50);
@@ -50,12 +50,12 @@ pub(crate) async fn settle() {
     sleep(ms(1)).await;
 }
 
-/// How many masters hold the resource for anybody.
+/// How many masters hold the resource for any client.
 pub(crate) fn copies(masters: &SimNodes) -> usize {
     masters.iter().filter(|master| master.holder(RESOURCE).is_some()).count()
 }
 
-/// Waits until no master has a key, and tells how long that took.
+/// Waits until no master has a key, and returns how long that took.
 pub(crate) async fn until_free(masters: &SimNodes, within: Duration) -> Duration {
     let begin = masters.clock().now();
     let free = async {

@@ -147,7 +147,7 @@ async fn a_resumption_that_is_dropped_takes_nothing_from_the_lease_or_releases_i
         let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
         drop(timeout(ms(millis), redlock.resume(again(&lease))).await);
         settle().await;
-        // What it was released by is either its drop here or nobody.
+        // It was released by its drop here, or not at all.
         let left = copies(&masters);
         let _ = redlock.release(lease).await;
         assert!(left <= 4, "{left}");
@@ -156,7 +156,7 @@ async fn a_resumption_that_is_dropped_takes_nothing_from_the_lease_or_releases_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_dropped_disturbs_nobody() {
+async fn a_question_that_is_dropped_disturbs_no_other() {
     let (masters, redlock) = troubled(0);
     let guard = redlock.lock(RESOURCE).await.unwrap();
     for polls in 0..4 {

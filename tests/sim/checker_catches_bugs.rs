@@ -32,7 +32,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Tells how many claims were judged.
+    /// Returns how many claims were judged.
     async fn judge(self) -> anyhow::Result<usize> {
         let claims = check(&self.history)?;
         // A release that did not reach its master left a key there to run out.

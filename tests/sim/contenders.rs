@@ -138,7 +138,7 @@ impl Worker {
         for _ in 0..self.rng.random_range(0..6) {
             let pause = self.up_to(600);
             if self.rng.random_bool(0.3) {
-                // The process stands still: nobody listens, and the clock goes on.
+                // The process stands still: nothing is polled, and the clock goes on.
                 sleep(pause).await;
             } else {
                 let _ = timeout(pause, guard.lost()).await;
@@ -175,7 +175,7 @@ impl Worker {
 
     async fn part(&mut self, guard: Guard, token: &str) {
         match self.rng.random_range(0..8) {
-            // It dies, as far as others can tell: its claim stands to its end.
+            // To the others it is dead: its claim stands to its end.
             0 => guard.forget(),
             1 => {
                 self.log.released(token);

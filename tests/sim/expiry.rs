@@ -42,7 +42,7 @@ async fn a_lease_lapses_exactly_when_its_validity_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_loss_is_told_when_it_happens() {
+async fn the_loss_is_reported_when_it_happens() {
     let (masters, redlock) = masters(3);
     let begin = masters.clock().now();
     let guard = redlock.lock(RESOURCE).auto_extend(false).await.unwrap();

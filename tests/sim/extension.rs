@@ -173,7 +173,7 @@ async fn a_majority_that_lost_the_key_ends_the_lease_as_soon_as_it_is_known() {
     let end = ended(&guard).await;
     assert!(matches!(end, Ended::Lost(lost) if lost.reason == LostReason::NotOurs));
     let known = masters.clock().now().saturating_since(begin);
-    assert!(known <= TTL / 3 + ms(1), "the first extension tells: {known:?}");
+    assert!(known <= TTL / 3 + ms(1), "the first extension finds out: {known:?}");
     sleep(TTL).await;
     assert!(masters[..3].iter().all(|master| acquires(master).len() == 1), "nothing is re-added");
     assert!(!guard.is_held());
@@ -278,7 +278,7 @@ async fn work_is_stopped_when_its_lock_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn verdicts_of_the_last_extension_are_told() {
+async fn verdicts_of_the_last_extension_are_reported() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters[2].put(RESOURCE, "stranger", 60_000);

@@ -268,7 +268,7 @@ async fn one_more_master_that_loses_its_keys_makes_two_holders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_without_data_is_told_to_a_holder_that_is_connected() {
+async fn a_restart_without_data_is_noticed_by_a_holder_that_is_connected() {
     for (without, broken) in [(&[][..], 3), (&[0], 2), (&[0, 1], 1)] {
         let duel = Duel::begin(without).await;
         duel.masters[2..2 + broken].iter().for_each(|master| master.crash_and_restart(false));

@@ -21,7 +21,7 @@ fn nemesis(seed: u64, masters: usize) -> Nemesis {
 }
 
 /// Runs one campaign after the other. Each must have some claims, and all together many: a lock
-/// that nobody gets proves nothing.
+/// that is never acquired proves nothing.
 fn campaigns(test: &str, campaign: Campaign, seeds: u64) {
     let (runs, claims) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     seeds::each(test, 0..seeds, |seed| {

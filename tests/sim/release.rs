@@ -13,8 +13,8 @@ use crate::arena::{
 
 /// Far longer than any of these tests takes, so that no key goes away by itself.
 const LONG: Duration = Duration::from_secs(60);
-/// A debt is asked for about twice a second.
-const DEBT: Duration = ms(1_000);
+/// An unacknowledged release is sent again about twice a second.
+const AGAIN: Duration = ms(1_000);
 
 #[tokio::test(start_paused = true)]
 async fn a_release_frees_every_master_at_once() {
@@ -25,7 +25,7 @@ async fn a_release_frees_every_master_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_holder_is_over_with_it_before_the_first_master_hears_of_it() {
+async fn the_hold_ends_before_the_release_reaches_the_first_master() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     let hold = guard.hold();
@@ -39,7 +39,7 @@ async fn the_holder_is_over_with_it_before_the_first_master_hears_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_a_minority_does_not_hear_is_done_and_made_up_for_later() {
+async fn a_release_that_does_not_reach_a_minority_is_done_and_sent_again_later() {
     let (masters, _) = masters(5);
     let redlock = handle(&masters).ttl(LONG).build().unwrap();
     let guard = full(&redlock, &masters).await;
@@ -47,11 +47,11 @@ async fn a_release_that_a_minority_does_not_hear_is_done_and_made_up_for_later()
     assert_eq!(guard.release().await, Ok(()));
     assert_eq!(copies(&masters), 2);
     heal(&masters[..2]);
-    until_free(&masters, DEBT).await;
+    until_free(&masters, AGAIN).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_a_majority_does_not_hear_is_unconfirmed_and_made_up_for_later() {
+async fn a_release_that_does_not_reach_a_majority_is_unconfirmed_and_sent_again_later() {
     let (masters, _) = masters(5);
     let redlock = handle(&masters).ttl(LONG).build().unwrap();
     let guard = full(&redlock, &masters).await;
@@ -60,7 +60,7 @@ async fn a_release_that_a_majority_does_not_hear_is_unconfirmed_and_made_up_for_
     assert!(matches!(error, ReleaseError::Unconfirmed { .. }), "{error}");
     sleep(ms(5_000)).await;
     heal(&masters[..3]);
-    until_free(&masters, DEBT).await;
+    until_free(&masters, AGAIN).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,11 +73,11 @@ async fn a_guard_that_is_dropped_while_masters_are_away_is_cleaned_up_when_they_
     sleep(ms(3_000)).await;
     assert_eq!(copies(&masters), 5);
     heal(&masters);
-    until_free(&masters, DEBT).await;
+    until_free(&masters, AGAIN).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_replies_are_lost_is_sent_again_and_harms_nobody() {
+async fn a_release_whose_replies_are_lost_is_sent_again_and_does_no_harm() {
     let (masters, redlock) = masters(3);
     let guard = full(&redlock, &masters).await;
     masters.iter().for_each(|master| master.lose_replies(true));
@@ -117,7 +117,7 @@ async fn a_lost_attempt_whose_connection_broke_is_released_on_the_next_one() {
     sleep(ms(2_000)).await;
     masters[..2].iter().for_each(|master| master.lose_replies(false));
     heal(&masters);
-    until_free(&masters, DEBT).await;
+    until_free(&masters, AGAIN).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,8 +146,8 @@ async fn every_attempt_has_a_token_of_its_own() {
     guard.release().await.unwrap();
 }
 
-/// The first attempt's release is owed by a master that answers with errors for a while, and is
-/// paid when the second attempt has the lock.
+/// A master that answers with errors for a while acknowledges the release of the first attempt when
+/// the second attempt has the lock.
 #[tokio::test(start_paused = true)]
 async fn a_late_release_of_one_attempt_does_not_free_the_next() {
     let (masters, redlock) = masters(3);
@@ -164,7 +164,7 @@ async fn a_late_release_of_one_attempt_does_not_free_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_master_that_is_given_a_key_again_is_told_to_release_it() {
+async fn a_master_that_is_given_a_key_again_gets_the_release() {
     let (masters, redlock) = masters(3);
     masters[2].partition();
     let guard = redlock.lock(RESOURCE).await.unwrap();

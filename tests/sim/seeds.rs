@@ -12,7 +12,7 @@ pub(crate) fn simulate<R>(run: impl Future<Output = R>) -> R {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(run)
 }
 
-/// Runs `run` for every seed, or for the one in `REDLOCK_SEED`, and tells how to replay the first
+/// Runs `run` for every seed, or for the one in `REDLOCK_SEED`, and prints how to replay the first
 /// that fails.
 pub(crate) fn each<F>(test: &str, seeds: Range<u64>, run: impl Fn(u64) -> F)
 where
@@ -30,7 +30,7 @@ where
     }
 }
 
-/// Tells how to run one seed again when its run ends in a panic, whoever panicked.
+/// Prints how to run one seed again when its run ends in any panic.
 struct Replay<'a> {
     test: &'a str,
     seed: u64,

@@ -1,4 +1,4 @@
-//! Waiting for a lock: bounded by what the caller allows, and a turn for everybody.
+//! Waiting for a lock: bounded by what the caller allows, and a turn for each contender.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -59,7 +59,7 @@ async fn waits_without_end_end_with_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_forever_waits_for_masters_that_are_away_too() {
+async fn a_wait_without_limit_outlasts_masters_that_are_away() {
     let (masters, redlock) = masters(5);
     masters[..3].iter().for_each(|master| master.down());
     let waiter = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
@@ -71,7 +71,7 @@ async fn whoever_waits_forever_waits_for_masters_that_are_away_too() {
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// What each of several contenders got in twenty seconds, and the longest that any had to wait.
+/// What each of several contenders got in twenty seconds, and the longest wait of any.
 async fn contend(seed: u64, contenders: usize) -> (Vec<usize>, Duration) {
     let masters = SimNodes::new(5, seed);
     let clock = masters.clock();
@@ -101,7 +101,7 @@ async fn contend(seed: u64, contenders: usize) -> (Vec<usize>, Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_starves_among_contenders_that_come_again_and_again() {
+async fn no_contender_starves_among_those_that_come_again_and_again() {
     for seed in 0..2 {
         let (grants, longest) = contend(seed, 6).await;
         let least = grants.iter().min().unwrap();

@@ -75,7 +75,7 @@ impl Clock {
     /// A clock that shows what tokio's clock shows, so that it stands still and jumps with
     /// `tokio::time::pause` and `advance`. For tests only: it does not count suspended time.
     ///
-    /// Make and read it inside the runtime whose time it shall follow.
+    /// Make and read it inside the runtime whose time it follows.
     pub fn paused() -> Self {
         Self(Source::Tokio(tokio::time::Instant::now()))
     }

@@ -68,7 +68,7 @@ impl fmt::Display for Verdict {
 pub enum Cause {
     /// No answer within the node timeout; the request may still be carried out.
     TimedOut,
-    /// Nobody listens at the address.
+    /// No server listens at the address.
     ConnectionRefused,
     /// The connection broke, with the request on its way.
     ConnectionClosed,
@@ -202,7 +202,7 @@ impl Answer {
         Self::new(Verdict::Unknown(cause))
     }
 
-    /// The request was never handed over: it cannot have had an effect.
+    /// The request was never handed over: it has no effect.
     pub fn unsent(cause: Cause) -> Self {
         Self { verdict: Verdict::Unknown(cause), sent: false }
     }
@@ -363,7 +363,7 @@ mod tests {
         let votes = votes.0.lock().unwrap();
         assert_eq!(votes.len(), 1);
         assert_eq!(votes[0].answer, Answer::unknown(Cause::ConnectionClosed));
-        assert!(votes[0].answer.sent, "a lost request may have had its effect");
+        assert!(votes[0].answer.sent, "a lost request may have taken effect");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Every host starts this at the same minute; the one that gets the lock does the work. Clocks of
 //! hosts differ by seconds, so the lock is not released when the work is done: it is left to
-//! expire, and a host that comes late finds that somebody was there.
+//! expire, and a host that comes late finds it held.
 //!
 //! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example cron`; without
 //! `REDLOCK_NODES` it starts five throw-away masters and plays three hosts.
@@ -42,7 +42,7 @@ async fn nightly_report(redlock: &Redlock, host: &str) -> anyhow::Result<bool> {
             println!("{host}: another host does it ({votes})");
             Ok(false)
         }
-        Err(error) => Err(error).context(format!("{host}: nobody can say who does it")),
+        Err(error) => Err(error).context(format!("{host}: it is not known which host does it")),
     }
 }
 

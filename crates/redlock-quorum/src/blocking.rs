@@ -206,7 +206,7 @@ impl LockRequest {
     ///
     /// # Errors
     /// [`RunError::Acquire`] when there is no lock: the work was not begun. [`RunError::Lost`]
-    /// when the lock was lost before the work had ended: its last part was not protected, and its
+    /// when the lock was lost before the work ended: its last part was not protected, and its
     /// output is inside.
     pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T, RunError<T>> {
         let guard = self.acquire()?;
@@ -312,7 +312,7 @@ impl Guard {
     /// As [`crate::Guard::release`].
     ///
     /// # Errors
-    /// [`ReleaseError`] when the lock had been lost, or too few masters have answered in time.
+    /// [`ReleaseError`] when the lock was lost before, or too few masters have answered in time.
     pub fn release(self) -> Result<(), ReleaseError> {
         let outcome = self.worker.wait(self.guard.release());
         outcome.unwrap_or(Err(ReleaseError::Shutdown))

@@ -62,7 +62,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// What every key begins with. Default: nothing. All clients that shall exclude each other
+    /// What every key begins with. Default: nothing. All clients that are to exclude each other
     /// must have the same.
     pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
         self.prefix = prefix.into();
@@ -107,7 +107,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// Added to the expiry that masters are told, and to nothing else. Default: a tenth of the
+    /// Added to the expiry that masters get, and to nothing else. Default: a tenth of the
     /// TTL. It covers corrections of a master's wall clock up to its own length, and is the price
     /// in waiting after a holder has crashed.
     pub fn clock_guard(mut self, guard: Duration) -> Self {

@@ -147,7 +147,7 @@ impl Guard {
     /// Releases the lock, and waits until a quorum of masters is known to be free of it.
     ///
     /// # Errors
-    /// [`ReleaseError::NotOurs`] when the lock had been lost before, and
+    /// [`ReleaseError::NotOurs`] when the lock was lost before, and
     /// [`ReleaseError::Unconfirmed`] when too few masters have answered within the node timeout.
     /// The guard is consumed and clean-up goes on either way.
     ///

@@ -12,7 +12,7 @@ use crate::error::{AcquireError, Unreleased};
 use crate::inbox::Inbox;
 use crate::settings::{InvalidRequest, Settings};
 
-/// One handle, in the hands of callers and guards.
+/// One handle, shared by callers and guards.
 pub(crate) struct Handle {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,

@@ -218,7 +218,7 @@ impl HoldCell {
         self.changed.notify_waiters();
     }
 
-    /// Wakes those that wait: nobody drives the handle any more, and one of them may.
+    /// Wakes those that wait: no task drives the handle any more, and one of them may.
     pub(crate) fn wake(&self) {
         self.changed.notify_waiters();
     }

@@ -1,4 +1,4 @@
-//! `Inbox`: how callers ask the driver, and see to it that somebody drives.
+//! `Inbox`: how callers ask the driver, and make sure that some runtime polls it.
 
 use std::future::pending;
 use std::sync::{Arc, mpsc};

@@ -27,8 +27,9 @@
 //! 3. As soon as a majority has granted the lock is won, if anything of it is left: it lasts for
 //!    the TTL less what has elapsed, less 1 % and 2 ms for clocks that run at different rates.
 //! 4. While the [`Guard`] lives a keeper extends it at a third of the TTL.
-//! 5. If the lock is not won, or is done with, every master is told to delete the key if its value
-//!    is that token, until it has acknowledged it. Then it is tried again after a random pause.
+//! 5. A lock that is not won, or not needed any more, is released: every master on which the key may
+//!    be is asked to delete it if its value is that token, until it has acknowledged that. An attempt
+//!    that was not won is repeated after a random pause.
 //!
 //! This is the algorithm of the Redis page [Distributed Locks][page].
 //!
@@ -40,12 +41,12 @@
 //!   Stores that must never see its late writes need fencing tokens, which locks do not carry yet.
 //! * Clocks that run at rates more than 1 % apart, and masters' clocks that jump by more than the
 //!   clock guard, can give a lock away early.
-//! * A master that restarts empty may grant what it had granted before. Run masters with
+//! * A master that restarts empty may grant again what it granted before. Run masters with
 //!   `appendfsync always`, or keep a restarted one out for one `max_ttl`.
 //! * The lock is not fair.
 //!
 //! While these assumptions hold there is at most one holder at a time, and two of five masters may
-//! be dead, paused or cut off without anybody noticing.
+//! be dead, paused or cut off without an effect on callers.
 //!
 //! # When not to use it
 //!

@@ -31,7 +31,7 @@ pub(crate) struct Settings {
 pub(crate) struct Timing {
     pub(crate) ttl: Ttl,
     pub(crate) node_timeout: Duration,
-    /// What Redis is told, in milliseconds.
+    /// The expiry that Redis gets, in milliseconds.
     pub(crate) px: u64,
 }
 

@@ -16,7 +16,7 @@ pub struct Votes(Vec<NodeVote>);
 pub struct NodeVote {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// What it said; [`Verdict::Pending`] where it had not answered when this was written down.
+    /// What it said; [`Verdict::Pending`] where no answer of it was known when this was made.
     pub verdict: Verdict,
     /// How long its answer took, from before the request was sent; none where the master itself
     /// has not answered. In a [`Status`](crate::Status) a master that is known to be away has one,

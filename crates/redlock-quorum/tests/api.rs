@@ -201,7 +201,7 @@ async fn a_guard_that_is_dropped_inside_or_outside_a_runtime_releases() {
 }
 
 #[tokio::test]
-async fn a_release_that_is_owed_when_the_last_handle_goes_is_still_made() {
+async fn a_release_that_is_unacknowledged_when_the_last_handle_goes_is_still_made() {
     let servers = RedisServers::start(3).unwrap();
     let proxies = servers.proxied().await.unwrap();
     let urls = proxies.iter().map(|proxy| proxy.url());
@@ -288,7 +288,7 @@ async fn a_lease_goes_from_one_handle_to_another() {
 // Who holds it.
 
 #[tokio::test]
-async fn status_tells_the_holder_by_token_and_label_and_then_that_nobody_is() {
+async fn status_reports_the_holder_by_token_and_label_and_then_that_there_is_none() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = patient(&servers).build().unwrap();
     assert_eq!(redlock.status("a").await.state, State::Free);
@@ -305,7 +305,7 @@ async fn status_tells_the_holder_by_token_and_label_and_then_that_nobody_is() {
 }
 
 #[tokio::test]
-async fn status_tells_a_strangers_token_and_does_not_make_up_a_holder() {
+async fn status_reports_a_strangers_token_and_does_not_make_up_a_holder() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = patient(&servers).build().unwrap();
     for server in servers.iter().take(2) {
@@ -326,7 +326,7 @@ async fn status_tells_a_strangers_token_and_does_not_make_up_a_holder() {
 }
 
 #[tokio::test]
-async fn status_counts_masters_that_are_down_for_nobody() {
+async fn status_counts_masters_that_are_down_for_no_holder() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = patient(&servers).build().unwrap();
     let guard = redlock.lock("a").min_copies(5).await.unwrap();
@@ -349,7 +349,7 @@ async fn status_counts_masters_that_are_down_for_nobody() {
 }
 
 #[tokio::test]
-async fn status_of_a_name_that_cannot_be_asks_nobody_and_says_why() {
+async fn status_of_a_name_that_cannot_be_asks_no_master_and_says_why() {
     let servers = RedisServers::start(1).unwrap();
     let redlock = patient(&servers).build().unwrap();
     let status = redlock.status("").await;

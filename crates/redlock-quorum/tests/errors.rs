@@ -195,7 +195,7 @@ async fn a_wait_of_zero_is_one_attempt_and_a_wait_is_kept_to() {
 
 // Masters that are none.
 
-/// Listens on a free port and says the same to everybody.
+/// Listens on a free port and says the same to every client.
 async fn stranger(says: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -226,7 +226,7 @@ async fn words_of(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_kind_of_stranger_is_told_apart() {
+async fn every_kind_of_stranger_is_reported_as_what_it_is() {
     let replicated = RedisServer::start().unwrap();
     let port = replicated.port().to_string();
     let replica = RedisServer::with(
@@ -264,7 +264,7 @@ async fn every_kind_of_stranger_is_told_apart() {
 }
 
 #[tokio::test]
-async fn one_server_under_two_names_is_told_and_votes_once() {
+async fn one_server_under_two_names_is_reported_and_votes_once() {
     let servers = RedisServers::start(1).unwrap();
     let port = servers[0].port();
     let names = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
@@ -304,8 +304,8 @@ async fn an_error_has_a_word_for_each_master_in_their_order() {
     assert_eq!(&said[2..], ["timed out", "connection closed", "timed out"]);
     let names = votes(&error).iter().zip(&proxies);
     names.for_each(|(vote, proxy)| assert_eq!(*vote.node, proxy.name()));
-    let told: Vec<_> = votes(&error).iter().map(ToString::to_string).collect();
-    let whole = format!("no quorum for a, too few masters answered: {}", told.join(", "));
+    let said: Vec<_> = votes(&error).iter().map(ToString::to_string).collect();
+    let whole = format!("no quorum for a, too few masters answered: {}", said.join(", "));
     assert_eq!(error.to_string(), whole);
 }
 
@@ -314,30 +314,30 @@ fn through(proxies: &[FaultProxy]) -> RedlockBuilder {
 }
 
 #[tokio::test]
-async fn held_tells_by_whom_and_for_how_long() {
+async fn held_reports_by_whom_and_for_how_long() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = patient(&servers).label("web-1").build().unwrap();
     let guard = redlock.lock("a").await.unwrap();
     eventually("all five hold it", || guard.copies() == 5).await;
     let error = redlock.try_lock("a").await.unwrap_err();
     assert!(matches!(error, AcquireError::Held { .. }), "{error}");
-    let mut told = 0;
+    let mut named = 0;
     for vote in votes(&error) {
         let Verdict::Held { token, ttl } = &vote.verdict else { panic!("{error}") };
         assert!(vote.latency.is_some());
         if let (Some(token), Some(ttl)) = (token, ttl) {
             assert!(token.ends_with("/web-1"), "{token}");
             assert_eq!(vote.verdict.to_string(), format!("held ({ttl:?})"));
-            told += 1;
+            named += 1;
         }
     }
-    assert!(told >= 3, "a quorum tells: {error}");
+    assert!(named >= 3, "a quorum names the holder: {error}");
     assert!(error.to_string().starts_with("a is held by another: "), "{error}");
     drop(guard);
 }
 
 #[tokio::test]
-async fn a_master_that_is_not_reached_in_time_is_told_to_be_connecting() {
+async fn a_master_that_is_not_reached_in_time_is_reported_as_connecting() {
     let servers = RedisServers::start(3).unwrap();
     let proxies = servers.proxied().await.unwrap();
     proxies[0].blackhole_new(true);
@@ -378,7 +378,7 @@ async fn an_extension_and_a_release_that_fail_say_what_each_master_said() {
 }
 
 #[tokio::test]
-async fn what_may_be_left_is_told_with_master_and_time() {
+async fn what_may_be_left_is_reported_with_master_and_time() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = patient(&servers).build().unwrap();
     let guard = redlock.lock("a").min_copies(3).await.unwrap();
@@ -390,15 +390,15 @@ async fn what_may_be_left_is_told_with_master_and_time() {
     assert_one_line(&text);
     assert_eq!(left.keys().len(), 4, "{text}");
     assert!(text.starts_with("4 keys may be left on masters: "), "{text}");
-    for owed in left.keys() {
-        let told = format!("{} on {} for up to {:.1?}", owed.resource, owed.node, owed.within);
-        assert!(text.contains(&told), "{told:?} in {text}");
+    for key in left.keys() {
+        let entry = format!("{} on {} for up to {:.1?}", key.resource, key.node, key.within);
+        assert!(text.contains(&entry), "{entry:?} in {text}");
     }
     drop(guard);
     servers[0].resume().unwrap();
 }
 
-// What must not be told.
+// What must not be shown.
 
 #[tokio::test]
 async fn passwords_are_in_nothing_that_is_printed() {

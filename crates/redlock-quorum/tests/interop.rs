@@ -41,7 +41,7 @@ fn set_nx(servers: &[RedisServer], token: &str) -> usize {
     servers.iter().filter(|server| set(server) == "OK").count()
 }
 
-/// How many masters had the key of another client, and have it no more.
+/// How many masters deleted the key of another client.
 fn delete(servers: &[RedisServer], token: &str) -> usize {
     let eval = |server| cli(server, &["EVAL", COMPARE_AND_DELETE, "1", KEY, token]);
     servers.iter().filter(|server| eval(server) == "1").count()
@@ -64,7 +64,7 @@ async fn others_cannot_take_or_delete_what_we_hold() {
     assert_eq!(set_nx(&servers, "stranger"), 0);
     guard.release().await.unwrap();
     eventually("all five are free", || servers.iter().all(|s| value(s, KEY).is_none())).await;
-    assert_eq!(set_nx(&servers, "stranger"), 5, "released means free for everybody");
+    assert_eq!(set_nx(&servers, "stranger"), 5, "released means free for every client");
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn a_majority_decides_between_us_and_another() {
 }
 
 #[tokio::test]
-async fn whoever_has_our_token_can_release_with_the_script_of_the_page_and_we_notice() {
+async fn a_client_with_our_token_can_release_with_the_script_of_the_page_and_we_notice() {
     let (servers, redlock) = five_masters();
     let lease = redlock.lock(KEY).min_copies(5).await.unwrap().into_lease();
     let guard = redlock.resume(again(&lease)).await.unwrap();

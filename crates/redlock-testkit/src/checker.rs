@@ -9,7 +9,7 @@ use redlock_core::Instant;
 
 use crate::{Event, Record};
 
-/// A time during which somebody claimed to hold a resource: from `from` up to, not including, `to`.
+/// A time during which a contender claimed to hold a resource: from `from` up to, not including, `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Claim {
@@ -48,7 +48,7 @@ pub fn claims(history: &[Record]) -> Vec<Claim> {
         let who = (record.resource.clone(), contender, record.token.clone());
         let latest = open.get(&who).copied();
         match (record.event, latest) {
-            // Whoever extends, even too late, claims to have held it all the time.
+            // A contender that extends, even too late, claims to have held it all the time.
             (Event::Granted { until }, Some(i)) => claims[i].to = until,
             (Event::Granted { until: to }, None) => {
                 let (resource, token) = (who.0.clone(), who.2.clone());
@@ -65,7 +65,7 @@ pub fn claims(history: &[Record]) -> Vec<Claim> {
     claims
 }
 
-/// Judges mutual exclusion. Tells how many claims there were: a history without any proves
+/// Judges mutual exclusion. Returns how many claims there were: a history without any proves
 /// nothing.
 ///
 /// # Errors
@@ -111,8 +111,8 @@ impl fmt::Display for Overlap {
 
 impl fmt::Display for Residue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = self.0.iter().map(|(name, keys)| format!("{keys} on {name}"));
-        write!(f, "keys are left: {}", told.collect::<Vec<_>>().join(", "))
+        let lines = self.0.iter().map(|(name, keys)| format!("{keys} on {name}"));
+        write!(f, "keys are left: {}", lines.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_at_one_time_are_told_in_words() {
+    fn two_holders_at_one_time_are_described_in_words() {
         let overlap = check(&[granted(0, 1, 100), granted(99, 2, 199)]).unwrap_err();
         assert_eq!(
             overlap.to_string(),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_left_are_told_by_master() {
+    fn keys_that_are_left_are_listed_by_master() {
         let keys = |left| [("a:1".to_owned(), 0), ("b:1".to_owned(), left)];
         assert_eq!(no_residue(keys(0)), Ok(()));
         assert_eq!(no_residue(keys(2)).unwrap_err().to_string(), "keys are left: 2 on b:1");

@@ -21,7 +21,7 @@ pub enum Event {
     Unknown,
     /// It stopped using the lock.
     Released,
-    /// It was told that the lock is lost.
+    /// It learned that the lock is lost.
     Lost,
 }
 

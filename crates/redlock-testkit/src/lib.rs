@@ -19,7 +19,7 @@
 //!
 //! Simulated masters ([`SimNodes`]) live in tokio's paused time, each with a clock of its own, so
 //! that hours of faults take milliseconds and a seed repeats them. A [`History`] of what contenders
-//! were told is judged by [`check`].
+//! learned is judged by [`check`].
 //!
 //! What tests repeat, such as waiting with a deadline, is in [`lab`].
 

@@ -33,12 +33,12 @@ use faults::Faults;
 ///
 /// **The end of a stream is queued behind its bytes.** When a client closes its connection, the bytes
 /// that are held or delayed on their way to the server still arrive, and only then the server sees
-/// the end: this is how a `SET` that nobody waits for any more is executed late. Only a reset (or the
+/// the end: this is how a `SET` that no client waits for any more is executed late. Only a reset (or the
 /// end of the server or the proxy) takes such bytes away.
 ///
 /// A stream that lost bytes delivers nothing more in that direction, not even its end and not after
 /// [`heal`](Self::heal): TCP never goes on behind a hole. The client has to connect anew, and
-/// [`reset`](Self::reset) tells it so. For a partition that heals with its connections, as short ones
+/// [`reset`](Self::reset) makes it do so. For a partition that heals with its connections, as short ones
 /// do by retransmission, use [`hold`](Self::hold) and [`release`](Self::release).
 ///
 /// # Runtime

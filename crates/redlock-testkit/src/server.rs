@@ -28,7 +28,7 @@ use process::Process;
 /// killed test leaves the small directories behind in any case.)
 ///
 /// While the value lives, no other `RedisServer` of any process takes its port, so a stopped server
-/// is refused connections and never mistaken for somebody else's.
+/// is refused connections and never mistaken for another process's.
 ///
 /// Every method **blocks** its thread, for milliseconds as a rule and for some seconds at most. That
 /// is meant for tests, inside a runtime or outside; a runtime of one thread stands still meanwhile,
@@ -118,7 +118,7 @@ impl RedisServer {
 
     /// Ends the server as a crash does (SIGKILL) and waits until it is gone.
     ///
-    /// What it was sent and had not read is lost; a stopped server stays stopped.
+    /// What it was sent and did not read is lost; a stopped server stays stopped.
     pub fn kill(&self) {
         // Dropping a process kills it and waits.
         drop(self.alive().take());
@@ -189,7 +189,7 @@ impl RedisServer {
         }
     }
 
-    /// The process, unless it has ended, be it on its own.
+    /// The process, unless it has ended.
     fn alive(&self) -> MutexGuard<'_, Option<Process>> {
         // A test that panicked while it held the process has not broken it.
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);

@@ -305,7 +305,7 @@ fn two_clients_share_the_master_and_not_the_network() {
 }
 
 #[test]
-fn the_log_tells_what_was_carried_out() {
+fn the_log_records_what_was_carried_out() {
     let (node, seen) = (one(0), Arc::<Seen>::default());
     node.put(KEY, "stranger", 1_000);
     seen.submit(&node, 0, acquire(500));

@@ -42,7 +42,7 @@ impl<'a> Talk<'a> {
         batch.extend([cmd("CLIENT").arg("ID").clone(), info("server"), info("replication")]);
         let mut replies = self.ask(&batch).await?;
         let facts = replies.split_off(asked);
-        // Log-ins must succeed. The rest is a courtesy, or a question that need not be answered.
+        // Log-ins must succeed. The other requests may be refused.
         let native = replies.pop().as_ref().and_then(native);
         let tracks = replies.get(logins..).is_some_and(|introduced| {
             TRACKING.iter().all(|place| introduced.get(*place) == Some(&Value::Okay))
@@ -88,7 +88,7 @@ impl<'a> Talk<'a> {
         };
         match (read, replies.as_slice()) {
             (Ok(()), _) => Ok(replies),
-            // An error in place of all replies is what the server says to those whom it turns away.
+            // An error in place of all replies is why the server refuses this client.
             (Err(_), [Value::ServerError(error)]) => Err(reply::refusal(error)),
             (Err(cause), _) => Err(cause),
         }

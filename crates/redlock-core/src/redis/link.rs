@@ -26,7 +26,7 @@ const PAUSE_MAX_URGENT: Duration = Duration::from_millis(80);
 pub(super) struct Link {
     node: Arc<RedisNode>,
     events: Events,
-    /// Which of the node's links this is: only the latest one has a say.
+    /// Which of the node's links this is: only the latest one reports and changes the wire.
     number: u64,
 }
 

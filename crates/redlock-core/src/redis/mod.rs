@@ -1,8 +1,8 @@
 //! The real Redis behind the [`Node`] seam. Only this folder names the Redis client crate.
 //!
-//! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a server), `handshake` (which
-//! server answers), `encode` and `reply` (the wire's form), `wire` (what is on its way), `pump` (one
-//! connection in use), `link` (the life of connections).
+//! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a
+//! server), `handshake` (which server answers), `encode` and `reply` (the wire's form), `wire` (what
+//! is on its way), `pump` (one connection in use), `link` (the life of connections).
 
 mod address;
 mod dial;

@@ -39,7 +39,7 @@ pub(super) struct Pump<'a> {
     heard: Vec<Heard>,
     stall: Option<Pin<Box<Sleep>>>,
     /// What the server was when the connection was made, and the next time to ask again. A master
-    /// is not asked: it says so in its answers when it is none any more.
+    /// is not asked: its answers show when it is no master any more.
     other: Option<(Role, Interval)>,
     /// Why no more can be sent, and how long there may still be something to read.
     broken: Option<(Cause, Pin<Box<Sleep>>)>,
@@ -247,7 +247,7 @@ fn count(reply: &[u8], wire: &mut Wire, heard: &mut Vec<Heard>, role: Role) -> R
             Ok(now) if now != role => Err(not_connected("the role of the server has changed")),
             _ => Ok(()),
         },
-        // A server says so why it hangs up.
+        // This is how a server says why it closes a connection.
         Settled::Unasked(Value::ServerError(error)) => Err(reply::refusal(&error)),
         Settled::Unasked(_) => Err(garbage()),
     }

@@ -322,6 +322,6 @@ async fn a_node_that_is_not_driven_any_more_answers_all_and_may_be_driven_again(
     peer.say(":0\r\n").await;
     client.up().await;
     client.submit(3, release());
-    // The acquire that no socket had taken was answered unknown: it must never be sent.
+    // The acquire that no socket took was answered unknown: it must never be sent.
     peer.expect("EVAL").await;
 }

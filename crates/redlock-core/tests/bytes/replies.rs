@@ -34,7 +34,7 @@ async fn replies_in_pieces_of_any_size_are_put_together() {
 }
 
 #[tokio::test]
-async fn replies_that_come_in_one_read_are_told_apart() {
+async fn replies_that_come_in_one_read_are_kept_apart() {
     let (_server, mut peer, mut client) = Client::connected().await;
     for ticket in 0..3 {
         client.submit(ticket, acquire());
@@ -287,7 +287,7 @@ async fn what_a_script_may_not_read_is_an_error_and_no_key_of_another() {
 }
 
 #[tokio::test]
-async fn keys_that_are_free_without_end_or_of_another_type_are_told_apart() {
+async fn keys_that_are_free_without_end_or_of_another_type_are_reported_as_such() {
     let (_server, mut peer, mut client) = Client::connected().await;
     for ticket in 0..3 {
         client.submit(ticket, inspect());

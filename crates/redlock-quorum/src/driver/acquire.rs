@@ -64,7 +64,7 @@ impl Driver {
         }
     }
 
-    /// The first connections are there, or had their time: what waited for them goes out.
+    /// The first connections are made, or their time is over: what waited for them is sent.
     pub(super) fn started(&mut self) {
         if self.start != Start::Done {
             self.start = Start::Done;
@@ -379,7 +379,7 @@ impl Driver {
         if is_gone {
             // Nothing waits for an answer.
         } else if is_explained && !is_resumed {
-            // A caller that gets no wants to know why: masters are asked who holds the resource,
+            // The error reports who holds the resource: masters are asked for that,
             // behind our own release. Where no master is left that may know, none is asked.
             let inspection = self.explain(wish, defeat, answers);
             self.set_explains(id, inspection);

@@ -39,7 +39,7 @@ pub(crate) enum Command {
     Close { within: Duration, reply: Option<CloseReply> },
 }
 
-/// One caller's wish for a lock, through all its attempts.
+/// What one caller wants, through all its attempts.
 pub(crate) struct Request {
     pub(crate) resource: Resource,
     pub(crate) key: Arc<[u8]>,

@@ -34,8 +34,8 @@ impl Doorbell {
 
     /// Whether the driver may sleep, because `is_idle` finds nothing to do.
     ///
-    /// First it says that it sleeps and then it looks; those that leave work do it the other way
-    /// round, so one of the two always sees the other.
+    /// First it says that it sleeps and then it looks. Those that leave work do the opposite, so
+    /// one of the two always sees the other.
     pub(super) fn may_sleep(&self, is_idle: impl FnOnce() -> bool) -> bool {
         self.is_awake.store(false, Ordering::SeqCst);
         let is_idle = is_idle();

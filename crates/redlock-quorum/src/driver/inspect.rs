@@ -30,7 +30,7 @@ pub(super) struct Question {
 enum Asker {
     /// A caller wants to know what each master has.
     Status(StatusReply),
-    /// A request has failed for good: its error shall say who holds the resource.
+    /// A request has failed for good: its error reports who holds the resource.
     Failure(Box<Request>, Defeat),
 }
 

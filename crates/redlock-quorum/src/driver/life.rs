@@ -126,7 +126,7 @@ impl Slot {
         self.turns.load(Ordering::Relaxed) != turns
     }
 
-    /// Takes the driver over to this runtime if it had no turn since there were `turns` of them:
+    /// Takes the driver over to this runtime if it has made no turn since there were `turns`:
     /// its own runtime does not poll it.
     ///
     /// # Errors

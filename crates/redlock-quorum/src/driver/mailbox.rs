@@ -43,7 +43,7 @@ impl Mailbox {
     }
 
     /// Leaves a command. Once the mailbox is closed it is dropped, and with it the way to answer
-    /// it: that is how its caller learns of it.
+    /// it: that is how its caller finds out.
     pub(crate) fn post(&self, command: Command) {
         let mut letters = self.letters();
         if letters.is_closed {
@@ -94,7 +94,7 @@ impl Mailbox {
         self.links.swap(0, Ordering::SeqCst)
     }
 
-    /// Whether nobody has left anything.
+    /// Whether no command and no signal was left.
     pub(super) fn is_empty(&self) -> bool {
         let letters = self.letters();
         letters.commands.is_empty() && letters.signals.is_empty()

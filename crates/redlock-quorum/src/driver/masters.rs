@@ -29,7 +29,7 @@ struct Link {
     state: State,
     /// The node's own input and output, with the waker that says it has something to do.
     drive: Option<(BoxFuture<'static, ()>, Waker)>,
-    /// An earlier connection may still carry out requests: the server let us not end it.
+    /// An earlier connection may still carry out requests: the server did not let us end it.
     is_unbarred: bool,
     /// The server reports changes of keys.
     tracks: bool,
@@ -56,7 +56,7 @@ pub(super) enum News {
     Up,
     /// It can be reached, and another process answers: it may have forgotten every key.
     Restarted,
-    /// Nobody listens there: the process has ended.
+    /// No server listens there: the process has ended.
     Ended,
     /// There is no connection.
     Down,
@@ -145,7 +145,7 @@ impl Masters {
         unsent.into_iter().map(|(master, cause)| unsent_vote(master, packed, now, cause)).collect()
     }
 
-    /// Why `master` is not asked; none where its node shall answer, be it that it is not connected.
+    /// Why `master` is not asked; none where its node answers, also when it is not connected.
     fn obstacle(&self, master: usize) -> Option<Cause> {
         let not_admitted = |why: &'static str| Some(Cause::NotAdmitted(why.into()));
         match self.standings.of(master) {

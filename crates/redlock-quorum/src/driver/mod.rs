@@ -187,10 +187,10 @@ impl Driver {
 
     /// Does what there is to do, once. Ready when the handle is closed and nothing is left to do.
     ///
-    /// What comes in meanwhile is left for the next turn, after the other tasks of the runtime had
-    /// theirs: then requests of many tasks go out in one write. It is a must, too: a socket that
-    /// has used up what the runtime lets one task do at a time says "pending, but look again", and
-    /// would be looked at for ever.
+    /// What comes in meanwhile is left for the next turn, after the other tasks of the runtime ran:
+    /// then requests of many tasks go out in one write. It is necessary, too: a socket that has used
+    /// up what the runtime lets one task do at a time answers "pending, but look again", and would
+    /// be polled without end.
     fn turn(&mut self, waker: &Waker) -> Poll<()> {
         self.mailbox.begin(waker);
         self.read_commands();

@@ -196,7 +196,7 @@ impl Driver {
         self.release_changed(id);
     }
 
-    /// Answers the caller once the outcome is known, and lets go of what is over.
+    /// Answers the caller once the outcome is known, and removes what is over.
     pub(super) fn release_changed(&mut self, id: LockId) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Release { release, reply, .. } = &mut lock.stage else { return };

@@ -33,9 +33,9 @@ pub(super) enum Due {
     Inspection(InspectionId),
     /// This master is asked again for releases that it has not acknowledged.
     Unacknowledged(usize),
-    /// The first connections have had their time.
+    /// The time of the first connections is over.
     Start,
-    /// Connections that were being made again have had their time.
+    /// The time of connections that were being made again is over.
     Revived,
     /// The caller that closes the handle does not wait any longer.
     Close,

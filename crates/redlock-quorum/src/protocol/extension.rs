@@ -20,7 +20,7 @@ pub(super) struct Extension {
     is_awaited: bool,
 }
 
-/// How an extension went that its holder waits for.
+/// The outcome of an extension that its holder waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extended {
     /// A quorum has confirmed it.

@@ -27,7 +27,7 @@ impl Inspection {
         Self { answers: vec![LastAnswer::PENDING; masters], attempt, is_over: false }
     }
 
-    /// The answer of `master`. Says whether the inspection is over with it.
+    /// The answer of `master`. Returns whether it was the last one.
     pub(crate) fn vote(&mut self, master: usize, answer: &Answer, latency: Duration) -> bool {
         if self.is_over {
             return false;

@@ -17,7 +17,7 @@ pub(crate) struct Release {
     life: Duration,
     /// It is known from before that a quorum does not hold the key any more.
     was_lost: bool,
-    /// How many masters had no key of ours, and how many have deleted one.
+    /// How many masters hold no key of ours, and how many have deleted one.
     absent: usize,
     deleted: usize,
     outcome: Option<Released>,
@@ -200,8 +200,8 @@ impl Release {
         self.copies[master] = Copy::Gone;
     }
 
-    /// At once where a quorum had our key and is free of it; otherwise when every master has
-    /// answered, because a caller that gets no wants to know who said what.
+    /// At once where a quorum held our key and is free of it; otherwise when every master has
+    /// answered, because an error reports what each of them said.
     fn conclude(&mut self) -> Option<Released> {
         let masters = self.copies.len();
         let quorum = quorum(masters);

@@ -50,7 +50,7 @@ pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// An error is one line that ends a sentence of somebody else: no line break, no full stop.
+/// An error is one line that ends the sentence of a caller: no line break, no full stop.
 pub(crate) fn assert_one_line(text: &str) {
     assert!(!text.is_empty() && !text.contains(['\n', '\r']), "not one line: {text:?}");
     assert!(!text.ends_with(['.', ' ', ',']), "an error has no end: {text:?}");

@@ -106,7 +106,7 @@ impl Stream<'_> {
             };
             let (at, last) = (Instant::now(), bytes.is_empty());
             let (lane, _) = self.now();
-            // The semaphore is never closed, and a piece is far shorter than a u32 can tell.
+            // The semaphore is never closed, and the length of a piece fits into a u32.
             let Ok(_room) = Arc::clone(&room).acquire_many_owned(bytes.len() as u32).await else {
                 return Ok(());
             };

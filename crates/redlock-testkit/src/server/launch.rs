@@ -113,7 +113,7 @@ impl Launch {
         Ok(command)
     }
 
-    /// Waits until the answer on `port` comes from `process`, and from nobody else.
+    /// Waits until the answer on `port` comes from `process`, and from no other.
     fn await_ready(&self, mut process: Process, port: u16) -> Result<Process, Failure> {
         let url = format!("redis://{}127.0.0.1:{port}", self.userinfo());
         let deadline = Instant::now() + READY_PATIENCE;
@@ -125,7 +125,7 @@ impl Launch {
             }
             match probe::process_id(&url) {
                 Some(pid) if pid == process.pid() => return Ok(process),
-                // Whoever else answers has the port: then our server is about to end and say so.
+                // Another process that answers has the port: our server is about to end with that error.
                 answer if Instant::now() > deadline => {
                     return Err(Failure::Broken(self.unready(port, answer, process.pid())));
                 }

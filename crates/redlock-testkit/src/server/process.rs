@@ -15,7 +15,7 @@ use super::options::on_path;
 /// A process of ours, killed and waited for on drop.
 ///
 /// Only this value waits for the process, so until it has done so the process id cannot belong to
-/// anybody else, and a signal cannot hit a stranger.
+/// another process, and a signal cannot hit a stranger.
 #[derive(Debug)]
 pub(super) struct Process(Child);
 
@@ -75,12 +75,12 @@ impl Process {
     /// Asks the process to end and waits until it has; kills it if that takes too long.
     pub(super) fn terminate(mut self) -> anyhow::Result<()> {
         self.signal(Signal::TERM)?;
-        // A frozen process takes note of the request only when it goes on.
+        // A frozen process gets the request only when it goes on.
         self.signal(Signal::CONT)?;
         let deadline = Instant::now() + TERMINATE_PATIENCE;
         while self.exit_status()?.is_none() {
             if Instant::now() > deadline {
-                bail!("the process had to be killed, {TERMINATE_PATIENCE:?} after SIGTERM");
+                bail!("it was killed, {TERMINATE_PATIENCE:?} after SIGTERM");
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -103,7 +103,7 @@ impl Drop for Process {
     }
 }
 
-/// A command that runs `binary` so that the kernel kills it when we die, where that can be had.
+/// A command that runs `binary` so that the kernel kills it when we die, where that is possible.
 ///
 /// `setpriv` asks the kernel for a SIGKILL at the parent's death and then executes the binary in its
 /// own place, so the process id is the server's. (A parent killed in the instant before `setpriv`

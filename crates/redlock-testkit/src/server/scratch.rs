@@ -10,7 +10,7 @@ use anyhow::Context;
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes a directory of a name nobody has in `parent`.
+    /// Makes a directory in `parent`, of a name that is not used there.
     pub(super) fn new(parent: &Path) -> anyhow::Result<Self> {
         loop {
             let directory = parent.join(format!("redlock-server-{:016x}", rand::random::<u64>()));
@@ -32,7 +32,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Nobody is left to be told, and a directory left behind harms no later run.
+        // There is no caller left to report to, and a directory left behind harms no later run.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -45,7 +45,7 @@ pub struct SimNodes {
 impl SimNodes {
     /// `n` empty masters. Every random choice that they make follows from `seed`.
     ///
-    /// Make them inside the runtime whose time they shall follow; in a paused one of a single
+    /// Make them inside the runtime whose time they follow; in a paused one of a single
     /// thread, a run repeats itself exactly.
     pub fn new(n: usize, seed: u64) -> Self {
         let clock = Clock::paused();

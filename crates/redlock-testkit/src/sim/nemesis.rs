@@ -30,7 +30,7 @@ pub enum Fault {
     Delay,
     /// Its clock is set, for good. Counts against no limit.
     ClockStep,
-    /// Several masters are stopped one after the other and let go in another order.
+    /// Several masters are stopped one after the other and resumed in another order.
     SwizzleClog,
 }
 

@@ -121,7 +121,7 @@ impl World {
     pub(super) fn restart(&mut self, keep_data: bool, outbox: &mut Outbox) {
         self.held = false;
         self.cut_all(outbox);
-        // What the dead process had not read yet, is never read.
+        // What the dead process has not read is never read.
         self.links.iter_mut().for_each(|link| link.requests.clear());
         self.facts.run_id = run_id(&mut self.rng);
         if !keep_data {

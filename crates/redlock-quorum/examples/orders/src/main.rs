@@ -44,7 +44,7 @@ fn app(redlock: Redlock) -> Router {
 }
 
 /// A second click while the first is being worked on waits a little, and then finds the order
-/// paid. What the lock cannot decide is told as it is: busy, or nobody knows.
+/// paid. What the lock cannot decide is reported as it is: busy, or not known.
 async fn pay(State(service): State<Service>, Path(id): Path<u64>) -> (StatusCode, String) {
     let payment = service.redlock.lock(format!("orders:{id}")).wait(Duration::from_secs(2)).run(
         |hold| async move {

@@ -119,9 +119,10 @@ impl Driver {
 
     /// Sends what stands in line, as far as there is room.
     pub(super) fn advance_line(&mut self) {
-        while self.may_send()
-            && let Some(turn) = self.line.pop()
-        {
+        if !self.may_send() {
+            return;
+        }
+        while let Some(turn) = self.line.pop() {
             match turn {
                 Turn::Attempt(request) => self.attempt(request),
                 Turn::Release(lock) => self.send_release(lock),
@@ -169,7 +170,7 @@ impl Driver {
         let attempt = Attempt::new(self.masters.len(), origin, timing, options, now);
         let stage = Stage::Attempt { attempt, request: id };
         let node_timeout = timing.node_timeout;
-        let lock = Lock { resource, key, token, node_timeout, stage, is_open: true };
+        let lock = Lock { resource, key, token, node_timeout, stage, opened: Some(now) };
         let lock = self.locks.insert(lock);
         self.line.open();
         self.timers.enter(now.saturating_add(node_timeout), Due::Attempt(lock));
@@ -186,7 +187,7 @@ impl Driver {
             Stage::Attempt { attempt, .. } => {
                 let step = attempt.vote(vote.master, &vote.answer, vote.sent_at, now);
                 if attempt.is_answered() {
-                    self.leave_window(id);
+                    self.leave_window(id, now);
                 }
                 self.attempt_step(id, step, now);
             }
@@ -213,7 +214,7 @@ impl Driver {
         match &mut lock.stage {
             Stage::Attempt { attempt, .. } => {
                 let step = attempt.time_out(now);
-                self.leave_window(id);
+                self.leave_window(id, now);
                 self.attempt_step(id, step, now);
             }
             Stage::Lease(tenure) => {
@@ -233,11 +234,11 @@ impl Driver {
     }
 
     /// What was sent has been answered by a quorum, or is not waited for any longer.
-    pub(super) fn leave_window(&mut self, id: LockId) {
+    pub(super) fn leave_window(&mut self, id: LockId, now: Instant) {
         if let Some(lock) = self.locks.get_mut(id)
-            && std::mem::take(&mut lock.is_open)
+            && let Some(opened) = lock.opened.take()
         {
-            self.line.close();
+            self.line.close(opened, now, lock.node_timeout);
         }
     }
 
@@ -245,7 +246,7 @@ impl Driver {
         match step {
             Step::Wait => {}
             Step::AwaitCopies => self.await_copies(id, now),
-            Step::Won => self.won(id),
+            Step::Won => self.won(id, now),
             Step::Lost(defeat) => self.lost(id, defeat, now),
         }
     }
@@ -262,8 +263,8 @@ impl Driver {
     }
 
     /// Hands the lease to its caller, which is woken from here.
-    fn won(&mut self, id: LockId) {
-        let Some((attempt, request)) = self.end_attempt(id) else { return };
+    fn won(&mut self, id: LockId, now: Instant) {
+        let Some((attempt, request)) = self.end_attempt(id, now) else { return };
         let Some(request) = self.requests.remove(request) else { return };
         let is_resumed = attempt.origin() == Origin::Resumed;
         let lease = attempt.into_lease();
@@ -305,7 +306,7 @@ impl Driver {
 
     /// The attempt was lost: it is released, and then it is tried again, or the caller is answered.
     fn lost(&mut self, id: LockId, defeat: Defeat, now: Instant) {
-        let Some((attempt, request)) = self.end_attempt(id) else { return };
+        let Some((attempt, request)) = self.end_attempt(id, now) else { return };
         let (fan_out, answers) = (attempt.fan_out(), attempt.answers().to_vec());
         let is_explained = !attempt.is_unanswered() && defeat != Defeat::TooLate;
         let is_resumed = attempt.origin() == Origin::Resumed;
@@ -341,8 +342,8 @@ impl Driver {
     }
 
     /// Takes the attempt out of its lock, which gets another stage.
-    pub(super) fn end_attempt(&mut self, id: LockId) -> Option<(Attempt, RequestId)> {
-        self.leave_window(id);
+    pub(super) fn end_attempt(&mut self, id: LockId, now: Instant) -> Option<(Attempt, RequestId)> {
+        self.leave_window(id, now);
         let lock = self.locks.get_mut(id)?;
         match std::mem::replace(&mut lock.stage, Stage::Changing) {
             Stage::Attempt { attempt, request } => Some((attempt, request)),

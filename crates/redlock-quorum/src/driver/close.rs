@@ -40,6 +40,7 @@ impl Driver {
         let until = earlier.map_or(until, |earlier| earlier.min(until));
         self.closing = Some(Closing { replies, until, is_over: false });
         self.timers.enter(until, Due::Close);
+        self.ask_all_again();
     }
 
     pub(super) fn give_up_closing(&mut self) {
@@ -124,7 +125,7 @@ impl Driver {
     /// Gives up an attempt that is still open; its request stays.
     fn abort_attempt(&mut self, id: LockId) {
         let now = self.now();
-        if let Some((attempt, _)) = self.end_attempt(id) {
+        if let Some((attempt, _)) = self.end_attempt(id, now) {
             self.release_attempt(id, attempt, now);
         }
     }
@@ -173,7 +174,7 @@ impl Driver {
     /// end of a lease, because one of them may go on with the driver.
     fn release_callers(&mut self) {
         for lock in self.locks.values_mut() {
-            lock.is_open = false;
+            lock.opened = None;
             match &mut lock.stage {
                 Stage::Lease(tenure) => {
                     tenure.extending.clear();

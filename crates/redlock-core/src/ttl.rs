@@ -68,8 +68,9 @@ impl Ttl {
     /// The rule is step 3 of the algorithm on Redis's "Distributed Locks" page, with the drift of
     /// the author's reference implementation.
     pub fn validity(self) -> Duration {
-        // 10 ms less 1 % and 2 ms is 7.9 ms: the subtraction cannot pass below zero.
-        self.get() - self.get() / 100 - Self::GRANULARITY
+        // 10 ms less 1 % and 2 ms is 7.9 ms: the subtraction cannot pass below zero. One percent of
+        // whole milliseconds is whole microseconds.
+        Duration::from_micros(self.millis * 990) - Self::GRANULARITY
     }
 
     /// What is sent to Redis as `PX`, in milliseconds: the TTL plus `guard`, rounded up.

@@ -133,9 +133,10 @@ impl Driver {
 
     /// Sends what stands in line, as far as there is room.
     pub(super) fn advance_line(&mut self) {
-        while self.may_send()
-            && let Some(turn) = self.line.pop()
-        {
+        if !self.may_send() {
+            return;
+        }
+        while let Some(turn) = self.line.pop() {
             match turn {
                 Turn::Attempt(request) => self.attempt(request),
                 Turn::Release(lock) => self.send_release(lock),
@@ -193,7 +194,7 @@ impl Driver {
         let asked = attempt.asked();
         let stage = Stage::Attempt { attempt, request: id };
         let due = now.saturating_add(time);
-        let lock = Lock { resource, key, token, node_timeout, stage, is_open: true, due };
+        let lock = Lock { resource, key, token, node_timeout, stage, opened: Some(now), due };
         let lock = self.locks.insert(lock);
         self.line.open();
         self.timers.enter(due, Due::Attempt(lock, due));
@@ -223,7 +224,7 @@ impl Driver {
             Stage::Attempt { attempt, .. } => {
                 let step = attempt.vote(vote.master, &vote.answer, vote.sent_at, now);
                 if attempt.is_answered() {
-                    self.leave_window(id);
+                    self.leave_window(id, now);
                 }
                 self.attempt_step(id, step, now);
             }
@@ -241,7 +242,7 @@ impl Driver {
                     let latency = now.saturating_since(vote.sent_at);
                     self.attempt_explained(inspection, vote, latency);
                 }
-                self.release_changed(id);
+                self.release_changed(id, now);
             }
             Stage::Changing => {}
         }
@@ -265,7 +266,7 @@ impl Driver {
         match &mut lock.stage {
             Stage::Attempt { attempt, .. } => {
                 let step = attempt.time_out(now);
-                self.leave_window(id);
+                self.leave_window(id, now);
                 self.attempt_step(id, step, now);
             }
             Stage::Lease(tenure) => {
@@ -285,11 +286,11 @@ impl Driver {
     }
 
     /// What was sent has been answered by a quorum, or is not waited for any longer.
-    pub(super) fn leave_window(&mut self, id: LockId) {
+    pub(super) fn leave_window(&mut self, id: LockId, now: Instant) {
         if let Some(lock) = self.locks.get_mut(id)
-            && std::mem::take(&mut lock.is_open)
+            && let Some(opened) = lock.opened.take()
         {
-            self.line.close();
+            self.line.close(opened, now, lock.node_timeout);
         }
     }
 
@@ -298,7 +299,7 @@ impl Driver {
             Step::Wait => {}
             Step::AskOthers => self.ask_others(id),
             Step::AwaitCopies => self.await_copies(id, now),
-            Step::Won => self.won(id),
+            Step::Won => self.won(id, now),
             Step::Lost(defeat) => self.lost(id, defeat, now),
         }
     }
@@ -315,8 +316,8 @@ impl Driver {
     }
 
     /// Hands the lease to its caller, which is woken from here.
-    fn won(&mut self, id: LockId) {
-        let Some((attempt, wish)) = self.end_attempt(id) else { return };
+    fn won(&mut self, id: LockId, now: Instant) {
+        let Some((attempt, wish)) = self.end_attempt(id, now) else { return };
         self.measure(attempt.fan_out());
         let Some(request) = self.requests.remove(wish) else { return };
         self.key_won(id, wish, &request.key);
@@ -360,7 +361,7 @@ impl Driver {
 
     /// The attempt was lost: it is released, and then it is tried again, or the caller is answered.
     fn lost(&mut self, id: LockId, defeat: Defeat, now: Instant) {
-        let Some((attempt, request)) = self.end_attempt(id) else { return };
+        let Some((attempt, request)) = self.end_attempt(id, now) else { return };
         let answers = attempt.answers().to_vec();
         if let Some(silent) = attempt.silent_first() {
             self.suspect(silent, now);
@@ -394,8 +395,8 @@ impl Driver {
     }
 
     /// Takes the attempt out of its lock, which gets another stage.
-    pub(super) fn end_attempt(&mut self, id: LockId) -> Option<(Attempt, RequestId)> {
-        self.leave_window(id);
+    pub(super) fn end_attempt(&mut self, id: LockId, now: Instant) -> Option<(Attempt, RequestId)> {
+        self.leave_window(id, now);
         let lock = self.locks.get_mut(id)?;
         match std::mem::replace(&mut lock.stage, Stage::Changing) {
             Stage::Attempt { attempt, request } => Some((attempt, request)),

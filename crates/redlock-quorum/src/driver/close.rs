@@ -48,6 +48,7 @@ impl Driver {
         replies.extend(reply.map(|reply| (until, reply)));
         self.closing = Some(Closing { replies, until, is_over: false });
         self.timers.enter(until, Due::Close);
+        self.ask_all_again();
     }
 
     pub(super) fn give_up_closing(&mut self) {
@@ -139,7 +140,7 @@ impl Driver {
     /// Gives up an attempt that is still open; its request stays.
     fn abort_attempt(&mut self, id: LockId) {
         let now = self.now();
-        if let Some((attempt, _)) = self.end_attempt(id) {
+        if let Some((attempt, _)) = self.end_attempt(id, now) {
             self.release_attempt(id, attempt, now);
         }
     }
@@ -194,7 +195,7 @@ impl Driver {
     /// end of a lease, because one of them may go on with the driver.
     fn release_callers(&mut self) {
         for lock in self.locks.values_mut() {
-            lock.is_open = false;
+            lock.opened = None;
             match &mut lock.stage {
                 Stage::Lease(tenure) => {
                     tenure.extending.clear();

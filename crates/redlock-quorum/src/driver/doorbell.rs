@@ -27,7 +27,8 @@ impl Doorbell {
 
     /// There is work, and it can be seen already.
     pub(super) fn ring(&self) {
-        if !self.is_awake.swap(true, Ordering::SeqCst) {
+        // A look costs less than a write, and is enough while the driver is at work.
+        if !self.is_awake.load(Ordering::SeqCst) && !self.is_awake.swap(true, Ordering::SeqCst) {
             self.driver.wake();
         }
     }

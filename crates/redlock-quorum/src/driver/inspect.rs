@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Op, Vote};
+use redlock_core::{Instant, Op, Vote};
 
 use super::Driver;
 use super::command::{Request, StatusReply};
@@ -23,8 +23,8 @@ pub(super) struct Question {
     key: Arc<[u8]>,
     node_timeout: Duration,
     asker: Asker,
-    /// It counts as open in the line.
-    is_open: bool,
+    /// When it was sent, while it counts as open in the line.
+    opened: Option<Instant>,
 }
 
 enum Asker {
@@ -59,7 +59,7 @@ impl Driver {
         node_timeout: Duration,
         asker: Asker,
     ) -> InspectionId {
-        let question = Question { inspection, key, node_timeout, asker, is_open: false };
+        let question = Question { inspection, key, node_timeout, asker, opened: None };
         let id = self.inspections.insert(question);
         self.line.push(Turn::Inspection(id));
         id
@@ -68,7 +68,7 @@ impl Driver {
     pub(super) fn send_inspection(&mut self, id: InspectionId) {
         let now = self.now();
         let Some(question) = self.inspections.get_mut(id) else { return };
-        question.is_open = true;
+        question.opened = Some(now);
         self.line.open();
         self.timers.enter(now.saturating_add(question.node_timeout), Due::Inspection(id));
         let op = Op::inspect(question.key.clone());
@@ -78,19 +78,16 @@ impl Driver {
         }
     }
 
-    pub(super) fn inspection_vote(
-        &mut self,
-        id: InspectionId,
-        vote: &Vote,
-        now: redlock_core::Instant,
-    ) {
+    pub(super) fn inspection_vote(&mut self, id: InspectionId, vote: &Vote, now: Instant) {
         let Some(question) = self.inspections.get_mut(id) else { return };
         let latency = now.saturating_since(vote.sent_at);
         question.inspection.vote(vote.master, &vote.answer, latency);
-        if question.inspection.is_answered() && std::mem::take(&mut question.is_open) {
-            self.line.close();
+        if question.inspection.is_answered()
+            && let Some(opened) = question.opened.take()
+        {
+            self.line.close(opened, now, question.node_timeout);
         }
-        self.inspection_changed(id);
+        self.inspection_changed(id, now);
     }
 
     /// The late answer of a master to the attempt that an inspection explains.
@@ -100,20 +97,20 @@ impl Driver {
         }
     }
 
-    pub(super) fn inspection_due(&mut self, id: InspectionId) {
+    pub(super) fn inspection_due(&mut self, id: InspectionId, now: Instant) {
         if let Some(question) = self.inspections.get_mut(id) {
             question.inspection.time_out();
-            self.inspection_changed(id);
+            self.inspection_changed(id, now);
         }
     }
 
-    fn inspection_changed(&mut self, id: InspectionId) {
+    fn inspection_changed(&mut self, id: InspectionId, now: Instant) {
         if !self.inspections.get(id).is_some_and(|question| question.inspection.is_over()) {
             return;
         }
         let Some(question) = self.inspections.remove(id) else { return };
-        if question.is_open {
-            self.line.close();
+        if let Some(opened) = question.opened {
+            self.line.close(opened, now, question.node_timeout);
         }
         match question.asker {
             Asker::Status(reply) => {

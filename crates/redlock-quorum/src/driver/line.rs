@@ -1,12 +1,12 @@
 //! `Line`: what waits for its turn to be sent, first come, first served.
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use redlock_core::Instant;
 
 use super::ticket::{InspectionId, LockId, RequestId};
 
-/// Requests to all masters that may be without an answer of a quorum at one time. Those beyond
-/// wait in line, so that a burst cannot fill the masters' queues with requests that time out there.
-const OPEN_MAX: usize = 4_096;
 /// What may wait in line.
 pub(super) const WAITING_MAX: usize = 1_000_000;
 
@@ -16,6 +16,7 @@ pub(super) const WAITING_MAX: usize = 1_000_000;
 pub(super) struct Line {
     waiting: VecDeque<Turn>,
     open: usize,
+    window: Window,
 }
 
 /// What is sent when its turn comes.
@@ -33,7 +34,7 @@ impl Line {
 
     /// What is to be sent next, if there is room for it.
     pub(super) fn pop(&mut self) -> Option<Turn> {
-        if self.open < OPEN_MAX { self.waiting.pop_front() } else { None }
+        if self.open < self.window.size { self.waiting.pop_front() } else { None }
     }
 
     /// A request was sent that a quorum has to answer.
@@ -41,8 +42,9 @@ impl Line {
         self.open += 1;
     }
 
-    /// A quorum has answered it, or its time is up.
-    pub(super) fn close(&mut self) {
+    /// A quorum has answered what was sent at `opened`, or its `node_timeout` is over.
+    pub(super) fn close(&mut self, opened: Instant, now: Instant, node_timeout: Duration) {
+        self.window.learn(self.open, opened, now, node_timeout);
         self.open -= 1;
     }
 
@@ -60,25 +62,106 @@ impl Line {
     }
 }
 
+/// How many requests may be without the answer of a quorum at one time. Those beyond wait in line:
+/// a burst that filled the masters' queues would time out there.
+///
+/// It grows with every answer, so it doubles in the time of one answer, and is halved when answers
+/// begin to take a part of the node timeout that no empty queue would cost.
+struct Window {
+    size: usize,
+    /// How long an answer takes that stands in no queue.
+    least: Duration,
+    /// When it was halved. What was sent before does not know of that yet.
+    halved: Instant,
+}
+
+/// So many requests are no burst: their answers show how long masters take.
+const SIZE_MIN: usize = 128;
+/// More at a time make nothing faster.
+const SIZE_MAX: usize = 4_096;
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { size: SIZE_MIN, least: Duration::MAX, halved: Instant::ORIGIN }
+    }
+}
+
+impl Window {
+    /// What was sent at `opened`, when `open` requests were without an answer, is answered.
+    fn learn(&mut self, open: usize, opened: Instant, now: Instant, node_timeout: Duration) {
+        let took = now.saturating_since(opened);
+        self.least = self.least.min(took);
+        let queued = took - self.least;
+        if queued <= node_timeout.saturating_sub(self.least) / 4 {
+            // One that is not in use says nothing about a larger one.
+            self.size = if open * 2 > self.size { SIZE_MAX.min(self.size + 1) } else { self.size };
+        } else if opened >= self.halved {
+            // There is no queue to speak of in the smallest window: masters take so long.
+            self.least = if self.size == SIZE_MIN { took } else { self.least };
+            (self.size, self.halved) = (SIZE_MIN.max(self.size / 2), now);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use slotmap::SlotMap;
 
     use super::*;
 
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    const NODE_TIMEOUT: Duration = ms(50);
+
     #[test]
     fn beyond_the_window_all_wait_in_order() {
         let mut locks: SlotMap<LockId, ()> = SlotMap::with_key();
-        let locks: Vec<LockId> = (0..OPEN_MAX + 2).map(|_| locks.insert(())).collect();
+        let locks: Vec<LockId> = (0..SIZE_MIN + 2).map(|_| locks.insert(())).collect();
         let mut line = Line::default();
         locks.iter().for_each(|lock| line.push(Turn::Release(*lock)));
-        for lock in &locks[..OPEN_MAX] {
+        for lock in &locks[..SIZE_MIN] {
             assert_eq!(line.pop(), Some(Turn::Release(*lock)));
             line.open();
         }
         assert_eq!(line.pop(), None);
-        line.close();
-        assert_eq!(line.pop(), Some(Turn::Release(locks[OPEN_MAX])));
+        line.close(Instant::ORIGIN, Instant::ORIGIN, NODE_TIMEOUT);
+        assert_eq!(line.pop(), Some(Turn::Release(locks[SIZE_MIN])));
         assert!(!line.is_empty());
+    }
+
+    /// Masters that answer a request in `each`, one after the other, `away` from us: as many are
+    /// asked at a time as the window allows. Returns its largest size, and the longest that a
+    /// request took, after it had time to adapt.
+    fn served(each: Duration, away: Duration) -> (usize, Duration) {
+        let (mut window, mut now, mut worst, mut size) =
+            (Window::default(), Instant::ORIGIN, ms(0), 0);
+        for round in 0..60 {
+            let (sent, open) = (now, window.size);
+            for nth in 1..=open {
+                now = sent.saturating_add(away + each * u32::try_from(nth).unwrap());
+                window.learn(open, sent, now, NODE_TIMEOUT);
+            }
+            if round > 20 {
+                worst = worst.max(now.saturating_since(sent));
+                size = size.max(open);
+            }
+        }
+        (size, worst)
+    }
+
+    #[test]
+    fn a_burst_never_waits_at_the_masters_for_as_long_as_the_node_timeout() {
+        for each in [1, 5, 20, 50, 100, 200].map(Duration::from_micros) {
+            let (size, worst) = served(each, Duration::from_micros(100));
+            assert!(worst < NODE_TIMEOUT, "{each:?}: {worst:?} in a window of {size}");
+        }
+    }
+
+    #[test]
+    fn masters_that_are_fast_or_far_away_are_given_many_requests_at_a_time() {
+        assert_eq!(served(Duration::from_nanos(100), ms(0)).0, SIZE_MAX);
+        assert_eq!(served(Duration::from_nanos(100), ms(40)).0, SIZE_MAX);
     }
 }

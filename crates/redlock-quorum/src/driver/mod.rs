@@ -119,8 +119,8 @@ struct Lock {
     /// How long masters have to answer what is sent for it.
     node_timeout: Duration,
     stage: Stage,
-    /// It counts as open in the line.
-    is_open: bool,
+    /// When that was sent which counts as open in the line.
+    opened: Option<Instant>,
     /// Until when answers to the attempt are waited for.
     due: Instant,
 }
@@ -319,8 +319,8 @@ impl Driver {
                 Due::Turn(request) => self.turn_due(request),
                 Due::Keep(lock, at) => self.keep_due(lock, at, now),
                 Due::Extension(lock, number) => self.extension_due(lock, number),
-                Due::Release(lock) => self.release_due(lock),
-                Due::Inspection(inspection) => self.inspection_due(inspection),
+                Due::Release(lock) => self.release_due(lock, now),
+                Due::Inspection(inspection) => self.inspection_due(inspection, now),
                 Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
                 Due::Start => self.started(),
                 Due::Revived => {}
@@ -332,12 +332,14 @@ impl Driver {
     /// When the driver has something to do, if nothing comes in before.
     fn next_due(&mut self) -> Option<Instant> {
         let Self { locks, requests, inspections, waiters, timers, .. } = self;
+        let awaits = |lock, is_so: fn(&Stage) -> bool| {
+            locks.get(lock).is_some_and(|lock| is_so(&lock.stage))
+        };
         timers.prune(|due| match due {
-            Due::Attempt(lock, _) | Due::Release(lock) => {
-                locks.get(lock).is_none_or(|lock| !lock.stage.awaits_votes())
-            }
-            Due::Grace(lock) | Due::Keep(lock, _) | Due::Extension(lock, _) => {
-                !locks.contains_key(lock)
+            Due::Attempt(lock, _) | Due::Release(lock) => !awaits(lock, Stage::awaits_votes),
+            Due::Grace(lock) => !awaits(lock, |stage| matches!(stage, Stage::Attempt { .. })),
+            Due::Keep(lock, _) | Due::Extension(lock, _) => {
+                !awaits(lock, |stage| matches!(stage, Stage::Lease(_)))
             }
             Due::Wait(request) | Due::Turn(request) => !requests.contains_key(request),
             Due::Waiting(waiting, _) | Due::Look(waiting, _) => !waiters.contains(waiting),

@@ -15,9 +15,10 @@ use crate::error::{ExtendError, ReleaseError};
 use crate::hold::votes;
 use crate::lost::{Ended, LostReason};
 use crate::protocol::attempt::{Attempt, Origin};
-use crate::protocol::ledger::Ledger;
+use crate::protocol::ledger::{LastAnswer, Ledger};
 use crate::protocol::master_set::MasterSet;
 use crate::protocol::release::{Release, Released, is_denial};
+use crate::votes::Votes;
 
 /// Releases that one master may leave unacknowledged. A master that is away for long collects
 /// them; the oldest are forgotten first, because their keys are the likeliest to have expired.
@@ -36,7 +37,8 @@ const DENIALS_MAX: u32 = 4;
 #[derive(Default)]
 pub(super) struct Unacknowledged {
     queue: VecDeque<LockId>,
-    is_scheduled: bool,
+    /// When the master is asked again.
+    scheduled: Option<Instant>,
     /// Batches in a row to which the master answered errors.
     denials: u32,
     is_denying: bool,
@@ -48,7 +50,7 @@ impl Unacknowledged {
     /// The releases themselves stay in the table.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
-        self.is_scheduled = false;
+        self.scheduled = None;
     }
 }
 
@@ -118,7 +120,7 @@ impl Driver {
         let node_timeout = timing.node_timeout;
         let stage = Stage::Changing;
         let now = self.now();
-        let lock = Lock { resource, key, token, node_timeout, stage, is_open: false, due: now };
+        let lock = Lock { resource, key, token, node_timeout, stage, opened: None, due: now };
         let id = self.locks.insert(lock);
         let life = Duration::from_millis(timing.px);
         self.begin_release(id, Ledger::new(masters), all, life, false, Some(reply), now);
@@ -163,9 +165,9 @@ impl Driver {
         let masters = release.send();
         if masters.is_empty() {
             release.time_out();
-            return self.release_changed(id);
+            return self.release_changed(id, now);
         }
-        lock.is_open = true;
+        lock.opened = Some(now);
         let op = Op::release(lock.key.clone(), lock.token.clone());
         self.line.open();
         self.timers.enter(now.saturating_add(lock.node_timeout), Due::Release(id));
@@ -181,39 +183,39 @@ impl Driver {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Release { release, .. } = &mut lock.stage else { return };
         let latency = now.saturating_since(vote.sent_at);
-        release.vote(master, &vote.answer, latency, now);
-        if release.has_failed(master) {
-            self.left_unacknowledged(id, master);
+        let is_decided = release.vote(master, &vote.answer, latency, now).is_some();
+        let (has_failed, is_over) = (release.has_failed(master), release.is_over());
+        if lock.opened.is_some() && release.is_answered() {
+            self.leave_window(id, now);
         }
-        self.release_changed(id);
+        if has_failed {
+            self.left_unacknowledged(id, master, now);
+        }
+        // Most votes change nothing for the caller.
+        if is_decided || is_over {
+            self.release_changed(id, now);
+        }
     }
 
     /// The node timeout of a release has passed. What is still on its way stays in the table.
-    pub(super) fn release_due(&mut self, id: LockId) {
+    pub(super) fn release_due(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Release { release, .. } = &mut lock.stage else { return };
         release.time_out();
-        self.release_changed(id);
+        self.release_changed(id, now);
     }
 
     /// Answers the caller once the outcome is known, and removes what is over.
-    pub(super) fn release_changed(&mut self, id: LockId) {
+    pub(super) fn release_changed(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Release { release, reply, .. } = &mut lock.stage else { return };
         if release.outcome().is_none() {
             return;
         }
         let (reply, is_over) = (reply.take(), release.is_over());
-        self.leave_window(id);
+        self.leave_window(id, now);
         self.answer_release(id, reply);
-        if is_over {
-            self.remove_release(id);
-        }
-    }
-
-    fn remove_release(&mut self, id: LockId) {
-        self.leave_window(id);
-        if self.locks.remove(id).is_some() {
+        if is_over && self.locks.remove(id).is_some() {
             self.releases -= 1;
         }
     }
@@ -224,56 +226,78 @@ impl Driver {
         else {
             return;
         };
-        let (resource, votes) = (resource.clone(), votes(self.masters.names(), release.answers()));
+        let (resource, votes) = (|| resource.clone(), || self.votes(release.answers()));
         let outcome = match release.outcome() {
             Some(Released::Done) => Ok(()),
-            Some(Released::NotOurs) => Err(ReleaseError::NotOurs { resource, votes }),
+            Some(Released::NotOurs) => {
+                Err(ReleaseError::NotOurs { resource: resource(), votes: votes() })
+            }
             Some(Released::Unconfirmed) | None => {
-                Err(ReleaseError::Unconfirmed { resource, votes })
+                Err(ReleaseError::Unconfirmed { resource: resource(), votes: votes() })
             }
         };
         answer(Some(reply), outcome);
     }
 
+    fn votes(&self, answers: &[LastAnswer]) -> Votes {
+        votes(self.masters.names(), answers)
+    }
+
     // What masters did not acknowledge.
 
-    fn left_unacknowledged(&mut self, id: LockId, master: usize) {
+    fn left_unacknowledged(&mut self, id: LockId, master: usize, now: Instant) {
         let unacknowledged = &mut self.unacknowledged[master];
         unacknowledged.queue.push_back(id);
         if unacknowledged.queue.len() > UNACKNOWLEDGED_MAX
             && let Some(oldest) = unacknowledged.queue.pop_front()
         {
             unacknowledged.forgotten += 1;
-            self.forget_release(oldest, master);
+            self.forget_release(oldest, master, now);
         }
         self.ask_again(master);
     }
 
-    fn forget_release(&mut self, id: LockId, master: usize) {
+    fn forget_release(&mut self, id: LockId, master: usize, now: Instant) {
         if let Some(Stage::Release { release, .. }) =
             self.locks.get_mut(id).map(|lock| &mut lock.stage)
         {
             release.forget(master);
-            self.release_changed(id);
+            self.release_changed(id, now);
         }
     }
 
     fn ask_again(&mut self, master: usize) {
-        let unacknowledged = &self.unacknowledged[master];
-        let pause = ASK_AGAIN * (1 << unacknowledged.denials.min(DENIALS_MAX));
-        self.schedule_batch(master, pause);
+        // The caller that closes the handle waits for keys that expire meanwhile, too.
+        let is_awaited = self.closing.is_some();
+        let denials = if is_awaited { 0 } else { self.unacknowledged[master].denials };
+        self.schedule_batch(master, ASK_AGAIN * (1 << denials.min(DENIALS_MAX)));
     }
 
+    /// The handle is being closed: no master that answers errors is left alone for longer.
+    pub(super) fn ask_all_again(&mut self) {
+        for master in 0..self.masters.len() {
+            if !self.unacknowledged[master].queue.is_empty() {
+                self.schedule_batch(master, NEXT_BATCH);
+            }
+        }
+    }
+
+    /// One alarm for each master: an earlier one replaces a later one.
     fn schedule_batch(&mut self, master: usize, pause: Duration) {
-        if !std::mem::replace(&mut self.unacknowledged[master].is_scheduled, true) {
-            let pause = pause.mul_f64(self.rng.random_range(0.5..1.5));
-            self.timers.enter(self.now().saturating_add(pause), Due::Unacknowledged(master));
+        let at = self.now().saturating_add(pause.mul_f64(self.rng.random_range(0.5..1.5)));
+        let scheduled = &mut self.unacknowledged[master].scheduled;
+        if scheduled.is_none_or(|scheduled| at < scheduled) {
+            *scheduled = Some(at);
+            self.timers.enter(at, Due::Unacknowledged(master));
         }
     }
 
     pub(super) fn unacknowledged_due(&mut self, master: usize, now: Instant) {
         let unacknowledged = &mut self.unacknowledged[master];
-        unacknowledged.is_scheduled = false;
+        if unacknowledged.scheduled.is_none_or(|scheduled| scheduled > now) {
+            return;
+        }
+        unacknowledged.scheduled = None;
         let is_denying = std::mem::take(&mut unacknowledged.is_denying);
         unacknowledged.denials = if is_denying { unacknowledged.denials + 1 } else { 0 };
         self.report_forgotten(master);
@@ -311,7 +335,7 @@ impl Driver {
             if release.has_failed(master) {
                 self.unacknowledged[master].queue.push_back(id);
             } else {
-                self.release_changed(id);
+                self.release_changed(id, now);
             }
         }
     }
@@ -367,7 +391,7 @@ impl Driver {
                 self.timers.enter(now.saturating_add(lock.node_timeout), Due::Release(id));
             }
             for master in failed {
-                self.left_unacknowledged(id, master);
+                self.left_unacknowledged(id, master, now);
             }
         }
     }

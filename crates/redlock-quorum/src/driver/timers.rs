@@ -43,14 +43,21 @@ pub(super) enum Due {
 
 /// Ordered by time, and by the order of entry where that is the same.
 ///
-/// Nearly everything that is entered is due a node timeout from now, and so after what was entered
-/// before it: that stands in a lane, where nothing has to be sorted. The rest is in a heap.
-#[derive(Default)]
+/// Nearly everything that is entered is due one of a few delays from now: a node timeout, a third
+/// of a TTL. What is due after the same delay stands in a lane, where nothing has to be sorted. The
+/// rest is in a heap.
 pub(super) struct Timers {
-    lane: VecDeque<Entry>,
+    lanes: [VecDeque<Entry>; LANES],
     heap: BinaryHeap<Reverse<Entry>>,
     entered: u64,
+    /// With so many entries the stale ones are taken out.
+    full: usize,
 }
+
+/// The delays in use at one time: attempts and releases, keepers, requests that stand in line.
+const LANES: usize = 4;
+/// So few entries are never worth to be looked through.
+const FULL_MIN: usize = 1_024;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
@@ -59,49 +66,80 @@ struct Entry {
     due: Due,
 }
 
+/// Where an entry stands.
+#[derive(Clone, Copy)]
+enum Place {
+    Lane(usize),
+    Heap,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        let lanes = [const { VecDeque::new() }; LANES];
+        Self { lanes, heap: BinaryHeap::new(), entered: 0, full: FULL_MIN }
+    }
+}
+
 impl Timers {
+    /// An entry goes to the end of the lane that it makes the least longer: so a long delay and a
+    /// short one do not share one, where the long one would send all others to the heap.
     pub(super) fn enter(&mut self, at: Instant, due: Due) {
         self.entered += 1;
         let entry = Entry { at, nth: self.entered, due };
-        if self.lane.back().is_none_or(|last| last.at <= at) {
-            self.lane.push_back(entry);
-        } else {
-            self.heap.push(Reverse(entry));
+        let end = |lane: &VecDeque<Entry>| lane.back().map(|last| last.at);
+        let fits = |lane: &&mut VecDeque<Entry>| end(lane).is_none_or(|end| end <= at);
+        match self.lanes.iter_mut().filter(fits).max_by_key(|lane| end(lane)) {
+            Some(lane) => lane.push_back(entry),
+            None => self.heap.push(Reverse(entry)),
         }
     }
 
     /// The next thing that is due at `now`.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Due> {
-        if self.next()? > now {
+        let (entry, place) = self.first()?;
+        if entry.at > now {
             return None;
         }
-        let is_in_lane = match (self.lane.front(), self.heap.peek()) {
-            (Some(first), Some(Reverse(top))) => first < top,
-            (first, _) => first.is_some(),
-        };
-        if is_in_lane {
-            self.lane.pop_front().map(|entry| entry.due)
-        } else {
-            self.heap.pop().map(|Reverse(entry)| entry.due)
+        match place {
+            Place::Lane(lane) => drop(self.lanes[lane].pop_front()),
+            Place::Heap => drop(self.heap.pop()),
+        }
+        Some(entry.due)
+    }
+
+    fn first(&self) -> Option<(Entry, Place)> {
+        let lanes = self.lanes.iter().enumerate();
+        let lanes = lanes.filter_map(|(at, lane)| Some((*lane.front()?, Place::Lane(at))));
+        let top = self.heap.peek().map(|Reverse(entry)| (*entry, Place::Heap));
+        lanes.chain(top).min_by_key(|(entry, _)| *entry)
+    }
+
+    /// Takes out what is stale from where it would be next: no alarm is set for it. Where that
+    /// leaves more and more entries behind something that is not stale, all are looked through.
+    pub(super) fn prune(&mut self, is_stale: impl Fn(Due) -> bool) {
+        for lane in &mut self.lanes {
+            while lane.front().is_some_and(|first| is_stale(first.due)) {
+                lane.pop_front();
+            }
+        }
+        if self.len() > self.full {
+            self.lanes.iter_mut().for_each(|lane| lane.retain(|entry| !is_stale(entry.due)));
+            self.heap.retain(|Reverse(entry)| !is_stale(entry.due));
+            self.full = FULL_MIN.max(self.len() * 2);
         }
     }
 
-    /// Takes out what is stale from where it would be next: no alarm is set for it.
-    pub(super) fn prune(&mut self, is_stale: impl Fn(Due) -> bool) {
-        while self.lane.front().is_some_and(|first| is_stale(first.due)) {
-            self.lane.pop_front();
-        }
+    fn len(&self) -> usize {
+        self.lanes.iter().map(VecDeque::len).sum::<usize>() + self.heap.len()
     }
 
     /// When the next thing is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        let first = self.lane.front().map(|entry| entry.at);
-        let top = self.heap.peek().map(|Reverse(entry)| entry.at);
-        first.into_iter().chain(top).min()
+        self.first().map(|(entry, _)| entry.at)
     }
 
     pub(super) fn clear(&mut self) {
-        self.lane.clear();
+        self.lanes.iter_mut().for_each(VecDeque::clear);
         self.heap.clear();
     }
 }
@@ -144,5 +182,30 @@ mod tests {
         timers.enter(Instant::from_nanos(6), Due::Close);
         timers.prune(|due| due == Due::Start);
         assert_eq!(timers.next(), Some(Instant::from_nanos(6)));
+    }
+    /// What is due after one of a few delays needs no sorting, whatever the order of the delays.
+    #[test]
+    fn delays_of_a_few_kinds_stand_in_lanes() {
+        let mut timers = Timers::default();
+        for begun in 0..1_000 {
+            for delay in [12_000, 50, 3_300] {
+                timers.enter(Instant::from_nanos(begun + delay), Due::Start);
+            }
+        }
+        assert_eq!((timers.heap.len(), timers.len()), (0, 3_000));
+        assert_eq!(fired(&mut timers, 5_000).len(), 2_000);
+    }
+
+    /// A lock that is held for long must not keep what came and went after it in memory.
+    #[test]
+    fn what_is_stale_behind_something_that_is_not_takes_little_memory() {
+        let mut timers = Timers::default();
+        timers.enter(Instant::from_nanos(1_000_000), Due::Close);
+        for at in 1_000_000..1_100_000 {
+            timers.enter(Instant::from_nanos(at), Due::Start);
+            timers.prune(|due| due == Due::Start);
+            assert!(timers.len() <= FULL_MIN + 1);
+        }
+        assert_eq!(fired(&mut timers, 1_000_000)[0], Due::Close);
     }
 }

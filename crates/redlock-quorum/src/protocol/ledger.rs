@@ -166,6 +166,10 @@ impl Ledger {
         &self.answers[master]
     }
 
+    pub(crate) fn into_answers(self) -> Vec<LastAnswer> {
+        self.answers
+    }
+
     pub(crate) fn answers(&self) -> &[LastAnswer] {
         &self.answers
     }

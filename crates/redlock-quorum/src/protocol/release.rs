@@ -69,13 +69,16 @@ impl Release {
             false => Copy::Gone,
             true => Copy::Waiting((!unsettled.contains(master)).then_some(expires)),
         };
-        let answer = |master| match may_hold.contains(master) {
-            false => ABSENT,
-            true => LastAnswer::PENDING,
-        };
+        let mut answers = ledger.into_answers();
+        for (master, answer) in answers.iter_mut().enumerate() {
+            *answer = match may_hold.contains(master) {
+                false => ABSENT,
+                true => LastAnswer::PENDING,
+            };
+        }
         Self {
             copies: (0..masters).map(copy).collect(),
-            answers: (0..masters).map(answer).collect(),
+            answers,
             life,
             was_lost,
             absent: masters - may_hold.len(),
@@ -218,6 +221,13 @@ impl Release {
             Released::Done
         });
         self.outcome
+    }
+
+    /// Whether no more masters are without an answer than a quorum leaves, so that others need not
+    /// wait for their turn.
+    pub(crate) fn is_answered(&self) -> bool {
+        let pending = self.answers.iter().filter(|answer| answer.is_pending()).count();
+        pending <= self.answers.len() - quorum(self.answers.len())
     }
 
     /// How it went, once that is known.

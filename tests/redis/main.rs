@@ -8,7 +8,9 @@ mod cancellation;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod dead_masters;
+mod ends;
 mod exclusion;
+mod idle;
 mod keeper;
 mod lab;
 mod late;

@@ -141,22 +141,62 @@ async fn an_extension_that_is_dropped_goes_on_and_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resumption_that_is_dropped_takes_nothing_from_the_lease_or_releases_it() {
-    for millis in 0..40 {
-        let (masters, redlock) = troubled(millis);
+async fn a_resumption_that_is_dropped_at_any_poll_leaves_the_lease() {
+    for polls in 0..6 {
+        let (masters, redlock) = troubled(polls as u64);
         let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
-        drop(timeout(ms(millis), redlock.resume(again(&lease))).await);
-        settle().await;
-        // It was released by its drop here, or not at all.
-        let left = copies(&masters);
-        let _ = redlock.release(lease).await;
-        assert!(left <= 4, "{left}");
+        sleep(NODE_TIMEOUT).await;
+        let before = copies(&masters);
+        let was_ready =
+            drop_after(async { redlock.resume(again(&lease)).await.unwrap().forget() }, polls);
+        assert!(!was_ready.await || polls > 1);
+        sleep(NODE_TIMEOUT * 2).await;
+        assert_eq!(copies(&masters), before, "nothing was released after {polls} polls");
+        assert_eq!(redlock.release(lease).await, Ok(()));
         assert_clean(&masters, &redlock).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_is_dropped_disturbs_no_other() {
+async fn work_under_a_lock_that_is_dropped_at_any_poll_leaves_nothing() {
+    for polls in 0..10 {
+        let (masters, redlock) = troubled(polls as u64);
+        let work = redlock.lock(RESOURCE).run(|_| sleep(ms(5)));
+        let was_ready = drop_after(work, polls).await;
+        assert!(polls > 1 || !was_ready);
+        assert_clean(&masters, &redlock).await;
+    }
+}
+
+/// Whatever became of the first call, the second returns what is so.
+#[tokio::test(start_paused = true)]
+async fn a_closing_that_is_dropped_at_any_poll_goes_on() {
+    for (polls, is_healed) in [(0, true), (0, false), (1, true), (1, false)] {
+        let (masters, redlock) = troubled(polls as u64);
+        drop(redlock.lock(RESOURCE).await.unwrap());
+        drop_after(redlock.clone().shutdown(LONG / 2), polls).await;
+        if is_healed {
+            let_go(&masters);
+            heal(&masters);
+        }
+        let closed = redlock.shutdown(ms(2_000)).await;
+        settle().await;
+        assert_eq!(closed.is_ok(), copies(&masters) == 0 && is_healed, "{polls}: {closed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_a_lease_that_is_dropped_at_any_poll_goes_on() {
+    for polls in 1..4 {
+        let (masters, redlock) = troubled(polls as u64);
+        let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
+        drop_after(redlock.release(lease), polls).await;
+        assert_clean(&masters, &redlock).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_dropped_disturbs_nobody() {
     let (masters, redlock) = troubled(0);
     let guard = redlock.lock(RESOURCE).await.unwrap();
     for polls in 0..4 {

@@ -184,3 +184,31 @@ async fn a_guard_that_waited_too_long_for_its_caller_is_not_handed_out() {
     assert!(matches!(error, AcquireError::TooLate { .. }), "{error}");
     until_free(&masters, ms(5)).await;
 }
+
+/// Masters that confirm the later deadline lose their data: those that wait were set for the later
+/// one.
+#[tokio::test(start_paused = true)]
+async fn the_loss_is_noticed_when_the_deadline_moves_earlier() {
+    let (masters, redlock) = masters(3);
+    let begin = masters.clock().now();
+    let guard = redlock.lock(RESOURCE).min_copies(3).auto_extend(false).await.unwrap();
+    let work = redlock.clone();
+    let work = tokio::spawn(async move {
+        let request = work.lock("work").min_copies(3).auto_extend(false);
+        request.run(|_| sleep(TTL * 60)).await
+    });
+    sleep(ms(500)).await;
+    hold(&masters[2..]);
+    guard.extend(TTL).await.unwrap();
+    let lost = tokio::spawn(guard.lost());
+    settle().await;
+    assert_eq!(guard.remaining(), VALIDITY - ms(1));
+    masters[0].crash_and_restart(false);
+    settle().await;
+    assert_eq!(guard.remaining(), VALIDITY - ms(502), "the second largest is the third's");
+    let ended = timeout(TTL * 2, lost).await.unwrap().unwrap();
+    assert!(matches!(ended, Ended::Lost(lost) if lost.reason == LostReason::NotExtended));
+    assert_eq!(masters.clock().now().saturating_since(begin), VALIDITY);
+    let ended = timeout(TTL, work).await.unwrap().unwrap();
+    assert!(ended.is_err(), "the work is stopped, too");
+}

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
+mod answers;
 mod arena;
 mod backend;
 mod cancellation;
@@ -14,6 +15,8 @@ mod extension;
 mod faults;
 mod locker;
 mod mutual_exclusion;
+mod pace;
 mod release;
+mod resuming;
 mod seeds;
 mod waiting;

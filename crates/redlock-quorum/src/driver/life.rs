@@ -32,7 +32,7 @@ pub(crate) struct Slot {
     state: Mutex<State>,
     /// The driver is in use: a first look without the lock, under which it is written.
     is_running: AtomicBool,
-    /// Turns so far: they go on where the driver is polled.
+    /// Turns and take-overs so far: they go on where the driver is polled.
     pub(super) turns: AtomicU64,
 }
 
@@ -291,6 +291,8 @@ impl Slot {
             State::Running { .. } | State::Ended(_) => return None,
         };
         self.is_running.store(true, Ordering::SeqCst);
+        // Others that wait for a turn find that there is one: it is taken over once.
+        self.turns.fetch_add(1, Ordering::Relaxed);
         match std::mem::replace(state, next) {
             State::Parked(driver) => Some(driver),
             State::Running { driver, .. } => driver,

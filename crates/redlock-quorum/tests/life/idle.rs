@@ -51,6 +51,31 @@ fn callers_on_other_runtimes_are_served() {
     });
 }
 
+/// Many wait at the same time: one of them takes the driver over, and the others find it there.
+#[test]
+fn many_callers_take_an_idle_driver_over_once() {
+    for flavor in [current_thread, multi_thread] {
+        bounded(move || {
+            let masters = Masters::new();
+            let (_idle, redlock, _guard) = idling(&masters);
+            flavor().block_on(async {
+                let locks = (0..50).map(|n| {
+                    let request = redlock.lock(format!("{n}")).into_future();
+                    tokio::spawn(async move { request.await.unwrap().release().await.unwrap() })
+                });
+                for lock in locks.collect::<Vec<_>>() {
+                    lock.await.unwrap();
+                }
+            });
+            assert_eq!(
+                masters.drives(),
+                2 * MASTERS,
+                "connections to each master: the first, and one"
+            );
+        });
+    }
+}
+
 #[test]
 fn a_guard_that_is_dropped_on_another_runtime_is_released() {
     for flavor in [current_thread, multi_thread] {

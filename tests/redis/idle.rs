@@ -1,0 +1,114 @@
+//! Real connections on a runtime that no thread blocks on any more: another one takes them over.
+
+use std::future::Future;
+use std::thread;
+use std::time::Instant;
+
+use redlock_quorum::{Guard, Redlock};
+use redlock_testkit::RedisServers;
+use redlock_testkit::lab::no_key_is_left;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+
+use crate::lab::{everywhere, in_time, keys, masters, ms, patient, secs};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A guard of a handle whose driver is on a runtime that idles.
+fn idling(servers: &RedisServers, ttl: u64) -> (Runtime, Redlock, Guard) {
+    let builder = patient(servers.urls()).ttl(ms(ttl)).node_timeout(ms(ttl / 5));
+    let (idle, redlock) = (runtime(), builder.build().unwrap());
+    let guard = idle.block_on(everywhere(&redlock, "held"));
+    (idle, redlock, guard)
+}
+
+/// On another runtime, and soon: a driver that does not work is taken over after 100 ms, and its
+/// connections are made anew.
+fn soon<F: Future>(future: F) -> F::Output {
+    let begun = Instant::now();
+    let output = runtime().block_on(in_time(future));
+    assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
+    output
+}
+
+#[test]
+fn callers_on_other_runtimes_are_served() {
+    let servers = masters();
+    let (idle, redlock, guard) = idling(&servers, 30_000);
+    soon(async { redlock.lock("other").await.unwrap().release().await.unwrap() });
+    drop(idle);
+    let others = masters();
+    let (_idle, _redlock, second) = idling(&others, 30_000);
+    soon(second.extend(secs(40))).unwrap();
+    soon(async {
+        guard.release().await.unwrap();
+        no_key_is_left(&servers).await;
+    });
+}
+
+#[test]
+fn a_guard_that_is_dropped_on_another_runtime_is_released() {
+    let servers = masters();
+    let (_idle, _redlock, guard) = idling(&servers, 30_000);
+    soon(async {
+        drop(guard);
+        no_key_is_left(&servers).await;
+    });
+}
+
+#[test]
+fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
+    let servers = masters();
+    let (_idle, redlock, guard) = idling(&servers, 3_000);
+    runtime().block_on(async {
+        timeout(secs(7), guard.lost()).await.expect_err("it is held");
+        guard.check().unwrap();
+        assert!(servers.iter().all(|server| !keys(server).is_empty()));
+        guard.release().await.unwrap();
+        redlock.shutdown(secs(10)).await.unwrap();
+    });
+}
+
+/// The runtime that idled is used again: its callers go on where the driver is now.
+#[test]
+fn runtimes_that_take_turns_are_both_served() {
+    let servers = masters();
+    let (first, redlock, guard) = idling(&servers, 30_000);
+    let second = runtime();
+    for time in 0..6 {
+        let runtime = if time % 2 == 0 { &second } else { &first };
+        let begun = Instant::now();
+        runtime.block_on(in_time(async {
+            redlock.lock("other").await.unwrap().release().await.unwrap();
+            guard.extend(secs(30)).await.unwrap();
+        }));
+        assert!(begun.elapsed() < secs(3), "time {time}: {:?}", begun.elapsed());
+    }
+    first.block_on(guard.release()).unwrap();
+    first.block_on(no_key_is_left(&servers));
+}
+
+/// Both are polled: each is served, and the driver stays where it is.
+#[test]
+fn two_runtimes_that_are_polled_share_a_handle() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    runtime().block_on(everywhere(&redlock, "warm-up")).forget();
+    let locks = |name: &'static str, redlock: Redlock| {
+        thread::spawn(move || {
+            runtime().block_on(in_time(async {
+                for time in 0..20 {
+                    let guard = redlock.lock(format!("{name}:{time}")).await.unwrap();
+                    sleep(ms(5)).await;
+                    guard.release().await.unwrap();
+                }
+            }));
+        })
+    };
+    let threads = [locks("a", redlock.clone()), locks("b", redlock.clone())];
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    runtime().block_on(async { redlock.shutdown(secs(10)).await.unwrap() });
+    assert!(servers.iter().all(|server| keys(server).len() <= 1), "only the forgotten one");
+}

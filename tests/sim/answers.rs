@@ -1,0 +1,204 @@
+//! What is made of the masters' answers: by an extension, by those that lost, and where an address
+//! leads to another server.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use redlock_core::{Answer, Events, Facts, Instant, Node, NodeEvent, Op, Verb, VoteSlot};
+use redlock_quorum::{ExtendError, Redlock};
+use redlock_testkit::{SimNode, SimNodes};
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use crate::arena::{
+    NODE_TIMEOUT, RESOURCE, TTL, VALIDITY, acquires, copies, count, ended, full, handle, hold,
+    let_go, masters, ms, settle,
+};
+
+fn is_release(verb: &Verb) -> bool {
+    matches!(verb, Verb::Release)
+}
+
+// Extensions.
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_is_not_ours_only_where_no_quorum_can_hold_the_key() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    // Two deny, one is silent: the three others may hold it.
+    masters[..2].iter().for_each(|master| master.flush());
+    hold(&masters[2..3]);
+    let error = guard.extend(TTL).await.unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
+    guard.check().unwrap();
+    sleep(TTL * 2).await;
+    guard.check().unwrap();
+    let_go(&masters[2..3]);
+    guard.extend(TTL).await.unwrap();
+    settle().await;
+    assert_eq!(guard.copies(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_more_than_a_minority_denies_is_not_ours() {
+    let (masters, redlock) = masters(5);
+    let lease = full(&redlock, &masters).await.into_lease();
+    masters[..3].iter().for_each(|master| master.flush());
+    let error = redlock.resume(lease).await.unwrap_err();
+    assert!(matches!(error, ExtendError::NotOurs { .. }), "{error}");
+}
+
+// Those that lost.
+
+#[tokio::test(start_paused = true)]
+async fn one_that_lost_asks_only_those_for_a_release_that_may_have_its_key() {
+    let (masters, redlock) = masters(5);
+    masters[..3].iter().for_each(|master| master.put(RESOURCE, "stranger", 60_000));
+    redlock.try_lock(RESOURCE).await.unwrap_err();
+    settle().await;
+    let releases: Vec<_> = masters.iter().map(|master| count(master, is_release)).collect();
+    assert_eq!(releases, [0, 0, 0, 1, 1]);
+    assert_eq!(copies(&masters), 3);
+}
+
+/// One whose answer did not come in time is asked, too: it may carry the request out.
+#[tokio::test(start_paused = true)]
+async fn one_that_lost_asks_the_silent_for_a_release() {
+    let (masters, redlock) = masters(5);
+    masters[..3].iter().for_each(|master| master.put(RESOURCE, "stranger", 100));
+    hold(&masters[4..]);
+    redlock.try_lock(RESOURCE).await.unwrap_err();
+    sleep(ms(100)).await;
+    let_go(&masters[4..]);
+    settle().await;
+    let releases: Vec<_> = masters.iter().map(|master| count(master, is_release)).collect();
+    assert_eq!(releases, [0, 0, 0, 1, 1]);
+    assert_eq!(copies(&masters), 0);
+}
+
+// Servers that move.
+
+/// An address behind which the server can be exchanged.
+struct Address {
+    name: String,
+    server: Mutex<Arc<SimNode>>,
+    moved: Notify,
+}
+
+impl Address {
+    fn new(name: &str, server: Arc<SimNode>) -> Arc<Self> {
+        Arc::new(Self { name: name.into(), server: Mutex::new(server), moved: Notify::new() })
+    }
+
+    fn server(&self) -> Arc<SimNode> {
+        self.server.lock().unwrap().clone()
+    }
+
+    /// From now on another server answers here.
+    async fn lead_to(&self, server: &SimNode) {
+        *self.server.lock().unwrap() = server.alias(self.name.clone());
+        self.moved.notify_one();
+        settle().await;
+    }
+}
+
+impl Node for Address {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn submit(&self, op: Op, slot: VoteSlot) {
+        self.server().submit(op, slot);
+    }
+
+    fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
+        Some(Box::pin(async move {
+            loop {
+                let driven = self.server().drive(events.clone()).unwrap();
+                tokio::select! { () = driven => {}, () = self.moved.notified() => {} }
+            }
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn addresses_that_swap_their_servers_count_again() {
+    let servers = SimNodes::new(3, 0);
+    let addresses = [0, 1, 2].map(|n| Address::new(&format!("address-{n}"), servers[n].clone()));
+    let nodes = addresses.iter().map(|address| address.clone() as Arc<dyn Node>).collect();
+    let redlock = Redlock::builder().masters(nodes).clock(servers.clock()).build().unwrap();
+    full(&redlock, &servers).await.release().await.unwrap();
+    addresses[0].lead_to(&servers[1]).await;
+    let guard = redlock.lock(RESOURCE).min_copies(3).await.unwrap();
+    assert_eq!(guard.copies(), 2, "one server is one master: {}", guard.votes());
+    assert!(guard.votes().to_string().contains("twin of address-1"), "{}", guard.votes());
+    guard.release().await.unwrap();
+    addresses[1].lead_to(&servers[0]).await;
+    let guard = full(&redlock, &servers).await;
+    guard.release().await.unwrap();
+}
+
+// Answers that come late.
+
+/// A master that answers when the test says so, and as of when it says so.
+#[derive(Default)]
+struct Delayed {
+    asked: Mutex<Vec<(Verb, VoteSlot)>>,
+}
+
+impl Node for Delayed {
+    fn name(&self) -> &str {
+        "delayed"
+    }
+
+    fn submit(&self, op: Op, slot: VoteSlot) {
+        match op.verb() {
+            Verb::Acquire { .. } | Verb::Release => slot.cast(Answer::granted()),
+            verb => self.asked.lock().unwrap().push((verb, slot)),
+        }
+    }
+
+    fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
+        events.report(NodeEvent::Up(Facts::master("one")));
+        None
+    }
+}
+
+/// The driver counts an extension by when its answer was read; the holder has looked at the clock
+/// meanwhile. What the holder was told stays, and nothing is extended for it any more.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_its_holder_saw_lapse_is_not_kept() {
+    let (node, clock) = (Arc::new(Delayed::default()), redlock_core::Clock::paused());
+    let nodes = vec![node.clone() as Arc<dyn Node>];
+    let builder = Redlock::builder().masters(nodes).clock(clock.clone()).ttl(TTL).seed(0);
+    let redlock = builder.build().unwrap();
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    ended(&guard).await;
+    let before_the_end = Instant::from_nanos(clock.now().as_nanos() - 1_000_000);
+    let asked = std::mem::take(&mut *node.asked.lock().unwrap());
+    assert_eq!(asked.len(), 1, "an extension was asked for, and not answered");
+    asked.into_iter().for_each(|(_, slot)| slot.cast_at(Answer::granted(), before_the_end));
+    sleep(VALIDITY * 3).await;
+    assert!(!guard.is_held());
+    let asked = node.asked.lock().unwrap().len();
+    assert_eq!(asked, 0, "it is extended for a holder that knows that it is lost");
+}
+
+/// The masters' time to answer ends with the lock.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_over_is_settled() {
+    for released in [true, false] {
+        let (masters, _) = masters(3);
+        let redlock = handle(&masters).node_timeout(NODE_TIMEOUT).build().unwrap();
+        hold(&masters[..1]);
+        let guard = redlock.lock(RESOURCE).await.unwrap();
+        let settled = guard.settled();
+        if released {
+            guard.release().await.unwrap();
+        } else {
+            drop(guard);
+        }
+        timeout(NODE_TIMEOUT, settled).await.expect("nothing is waited for any more");
+        assert!(acquires(&masters[0]).is_empty());
+    }
+}

@@ -13,6 +13,7 @@ mod keeper;
 mod lab;
 mod late;
 mod leases;
+mod load;
 mod loss;
 mod order;
 mod relay;

@@ -12,6 +12,7 @@ mod contenders;
 mod expiry;
 mod extension;
 mod faults;
+mod load;
 mod locker;
 mod mutual_exclusion;
 mod release;

@@ -1,13 +1,14 @@
 //! `Slot`: where the driver is, and the task that works on it, on one runtime after the other.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use redlock_core::{Clock, Instant};
 use tokio::runtime::{self, Handle, RuntimeFlavor};
+use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep};
 
 use super::command::Command;
@@ -332,12 +333,12 @@ impl Future for Task {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        loop {
-            match self.turn(cx) {
-                Outcome::Over => return Poll::Ready(()),
-                Outcome::Rests(next) => ready!(self.poll_alarm(next, cx)),
-            }
-        }
+        let Outcome::Rests(next) = self.turn(cx) else { return Poll::Ready(()) };
+        ready!(self.poll_alarm(next, cx));
+        // Something became due during the turn. The runtime looks for replies before the next one:
+        // a process that was stopped finds those that came meanwhile.
+        let _ = pin!(yield_now()).poll(cx);
+        Poll::Pending
     }
 }
 

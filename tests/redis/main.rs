@@ -16,6 +16,7 @@ mod keeper;
 mod lab;
 mod late;
 mod leases;
+mod load;
 mod loss;
 mod order;
 mod relay;

@@ -13,6 +13,7 @@ mod contenders;
 mod expiry;
 mod extension;
 mod faults;
+mod load;
 mod locker;
 mod mutual_exclusion;
 mod pace;

@@ -1,6 +1,6 @@
 //! `Mailbox`: what callers ask of the driver, and what masters answer.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
@@ -14,6 +14,9 @@ use super::doorbell::Doorbell;
 /// The driver reads it and never writes to it. Nothing is done while its lock is held.
 pub(crate) struct Mailbox {
     letters: Mutex<Letters>,
+    /// There are commands, or signals: for a first look without the lock, under which they are set.
+    has_commands: AtomicBool,
+    has_signals: AtomicBool,
     /// One bit for each link that was woken.
     links: AtomicU32,
     doorbell: Doorbell,
@@ -37,6 +40,8 @@ impl Mailbox {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             letters: Mutex::default(),
+            has_commands: AtomicBool::new(false),
+            has_signals: AtomicBool::new(false),
             links: AtomicU32::new(0),
             doorbell: Doorbell::new(),
         })
@@ -51,6 +56,7 @@ impl Mailbox {
             return drop(command);
         }
         letters.commands.push(command);
+        self.has_commands.store(true, Ordering::Release);
         drop(letters);
         self.doorbell.ring();
     }
@@ -81,12 +87,18 @@ impl Mailbox {
 
     /// Every command that was left so far goes into `into`, which is empty.
     pub(super) fn take_commands(&self, into: &mut Vec<Command>) {
-        std::mem::swap(&mut self.letters().commands, into);
+        if self.has_commands.load(Ordering::Acquire) {
+            self.has_commands.store(false, Ordering::Relaxed);
+            std::mem::swap(&mut self.letters().commands, into);
+        }
     }
 
     /// Every signal that came so far goes into `into`, which is empty.
     pub(super) fn take_signals(&self, into: &mut Vec<Signal>) {
-        std::mem::swap(&mut self.letters().signals, into);
+        if self.has_signals.load(Ordering::Acquire) {
+            self.has_signals.store(false, Ordering::Relaxed);
+            std::mem::swap(&mut self.letters().signals, into);
+        }
     }
 
     /// The links that were woken since the last call, a bit each.
@@ -111,7 +123,10 @@ impl Mailbox {
     }
 
     fn signal(&self, signal: Signal) {
-        self.letters().signals.push(signal);
+        let mut letters = self.letters();
+        letters.signals.push(signal);
+        self.has_signals.store(true, Ordering::Release);
+        drop(letters);
         self.doorbell.ring();
     }
 }

@@ -196,9 +196,13 @@ impl Driver {
         self.read_commands();
         self.read_signals();
         self.advance_line();
+        // What is due counts up to here: a reply that is read below is not too late because the
+        // process was stopped meanwhile.
+        let now = self.now();
         self.drive_links();
         self.read_commands();
-        self.fire_timers();
+        self.read_signals();
+        self.fire_timers(now);
         self.advance_line();
         if self.is_closed() {
             return Poll::Ready(());
@@ -307,8 +311,7 @@ impl Driver {
         }
     }
 
-    fn fire_timers(&mut self) {
-        let now = self.now();
+    fn fire_timers(&mut self, now: Instant) {
         while let Some(due) = self.timers.pop(now) {
             match due {
                 Due::Attempt(lock, at) => self.attempt_due(lock, at, now),

@@ -1,13 +1,14 @@
 //! `Task`: what works on the driver, on one runtime, for as long as the driver is this task's.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use redlock_core::Instant;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep};
 
 use super::life::Slot;
@@ -85,12 +86,12 @@ impl Future for Task {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        loop {
-            match self.turn(cx) {
-                Outcome::Over => return Poll::Ready(()),
-                Outcome::Rests(next) => ready!(self.poll_alarm(next, cx)),
-            }
-        }
+        let Outcome::Rests(next) = self.turn(cx) else { return Poll::Ready(()) };
+        ready!(self.poll_alarm(next, cx));
+        // Something became due during the turn. The runtime looks for replies before the next one:
+        // a process that was stopped finds those that came meanwhile.
+        let _ = pin!(yield_now()).poll(cx);
+        Poll::Pending
     }
 }
 

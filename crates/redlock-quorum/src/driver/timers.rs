@@ -50,6 +50,8 @@ pub(super) struct Timers {
     lanes: [VecDeque<Entry>; LANES],
     heap: BinaryHeap<Reverse<Entry>>,
     entered: u64,
+    /// Nothing is due before this.
+    soonest: Instant,
     /// With so many entries the stale ones are taken out.
     full: usize,
 }
@@ -76,7 +78,13 @@ enum Place {
 impl Default for Timers {
     fn default() -> Self {
         let lanes = [const { VecDeque::new() }; LANES];
-        Self { lanes, heap: BinaryHeap::new(), entered: 0, full: FULL_MIN }
+        Self {
+            lanes,
+            heap: BinaryHeap::new(),
+            entered: 0,
+            soonest: Instant::ORIGIN,
+            full: FULL_MIN,
+        }
     }
 }
 
@@ -85,6 +93,7 @@ impl Timers {
     /// short one do not share one, where the long one would send all others to the heap.
     pub(super) fn enter(&mut self, at: Instant, due: Due) {
         self.entered += 1;
+        self.soonest = self.soonest.min(at);
         let entry = Entry { at, nth: self.entered, due };
         let end = |lane: &VecDeque<Entry>| lane.back().map(|last| last.at);
         let fits = |lane: &&mut VecDeque<Entry>| end(lane).is_none_or(|end| end <= at);
@@ -96,6 +105,9 @@ impl Timers {
 
     /// The next thing that is due at `now`.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Due> {
+        if self.soonest > now {
+            return None;
+        }
         let (entry, place) = self.first()?;
         if entry.at > now {
             return None;
@@ -111,7 +123,7 @@ impl Timers {
         let lanes = self.lanes.iter().enumerate();
         let lanes = lanes.filter_map(|(at, lane)| Some((*lane.front()?, Place::Lane(at))));
         let top = self.heap.peek().map(|Reverse(entry)| (*entry, Place::Heap));
-        lanes.chain(top).min_by_key(|(entry, _)| *entry)
+        lanes.chain(top).min_by_key(|(entry, _)| (entry.at, entry.nth))
     }
 
     /// Takes out what is stale from where it would be next: no alarm is set for it. Where that
@@ -134,8 +146,10 @@ impl Timers {
     }
 
     /// When the next thing is due.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.first().map(|(entry, _)| entry.at)
+    pub(super) fn next(&mut self) -> Option<Instant> {
+        let next = self.first().map(|(entry, _)| entry.at);
+        self.soonest = next.unwrap_or(Instant::from_nanos(u64::MAX));
+        next
     }
 
     pub(super) fn clear(&mut self) {

@@ -1,0 +1,221 @@
+//! Many locks at once, and masters that deny, stand still or are busy meanwhile.
+
+use std::fs;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use futures::future::join_all;
+use redlock_quorum::{Redlock, Unreleased};
+use redlock_testkit::RedisServer;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::lab::{
+    eventually, everywhere, in_time, keys, masters, ms, no_key_is_left, patient, pttl, secs, text,
+    warm_up,
+};
+
+/// How long this thread has run: its runtime has no other. What else the machine does meanwhile is
+/// not in it.
+fn cpu() -> Duration {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Tasks that acquire and release locks of their own until this is dropped or ended.
+struct Workers {
+    tasks: JoinSet<()>,
+    is_over: Arc<AtomicBool>,
+    locks: Arc<AtomicU64>,
+}
+
+impl Workers {
+    fn start(redlock: &Redlock, tasks: usize) -> Self {
+        let (is_over, locks) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let mut workers = Self { tasks: JoinSet::new(), is_over, locks };
+        for task in 0..tasks {
+            let redlock = redlock.clone();
+            let (is_over, locks) = (workers.is_over.clone(), workers.locks.clone());
+            workers.tasks.spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    let nth = locks.fetch_add(1, Ordering::Relaxed);
+                    let guard = redlock.lock(format!("{task}:{nth}")).await.unwrap();
+                    guard.release().await.unwrap();
+                }
+            });
+        }
+        workers
+    }
+
+    /// What a lock costs at present.
+    async fn cost(&self, over: Duration) -> Duration {
+        let (locks, begun) = (self.locks.load(Ordering::Relaxed), cpu());
+        sleep(over).await;
+        let made = self.locks.load(Ordering::Relaxed) - locks;
+        assert!(made > 0, "no lock in {over:?}");
+        (cpu() - begun) / u32::try_from(made).unwrap()
+    }
+
+    /// All of them come to their end without an error.
+    async fn end(mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        while let Some(ended) = in_time(self.tasks.join_next()).await {
+            ended.unwrap();
+        }
+    }
+}
+
+fn deny_scripts(server: &RedisServer) {
+    server.command(&["ACL", "SETUSER", "default", "-@scripting"]).unwrap();
+}
+
+#[tokio::test]
+async fn a_burst_of_locks_and_releases_succeeds_as_a_whole() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).node_timeout(secs(1)).wait(secs(60)).build().unwrap();
+    let burst = (0..3_000).map(|nth| {
+        let redlock = redlock.clone();
+        async move { redlock.lock(format!("burst:{nth}")).await.unwrap().release().await }
+    });
+    let released = timeout(secs(60), join_all(burst)).await.unwrap();
+    let failed: Vec<_> = released.into_iter().filter_map(Result::err).collect();
+    assert!(failed.is_empty(), "{} of them failed: {}", failed.len(), failed[0]);
+    assert_eq!(in_time(redlock.shutdown(secs(10))).await, Ok(()));
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn a_master_that_stood_still_under_many_tasks_leaves_no_trace() {
+    let servers = masters();
+    let redlock =
+        patient(servers.urls()).node_timeout(secs(2)).connect_timeout(ms(500)).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let workers = Workers::start(&redlock, 300);
+    let before = workers.cost(secs(1)).await;
+    servers[1].pause().unwrap();
+    sleep(secs(2)).await;
+    servers[1].resume().unwrap();
+    sleep(secs(1)).await;
+    let after = workers.cost(secs(1)).await;
+    assert!(after < before * 3, "{after:?} a lock and not {before:?}");
+    workers.end().await;
+    assert_eq!(in_time(redlock.shutdown(secs(10))).await, Ok(()));
+    no_key_is_left(&servers).await;
+}
+
+/// It answers BUSY for longer than the lease lasts.
+#[tokio::test]
+async fn a_lock_is_held_though_one_master_is_busy() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).ttl(secs(4)).node_timeout(secs(1)).build().unwrap();
+    let held = everywhere(&redlock, "held").await;
+    text::<()>(&servers[1], &["CONFIG", "SET", "busy-reply-threshold", "20"]);
+    let (workers, redis) = (Workers::start(&redlock, 16), servers[1].url());
+    let before = workers.cost(ms(500)).await;
+    let script = thread::spawn(move || {
+        let mut connection = redis::Client::open(redis).unwrap().get_connection().unwrap();
+        // It ends with an error: the script is killed.
+        let _: redis::RedisResult<()> =
+            redis::cmd("EVAL").arg("while true do end").arg(0).query(&mut connection);
+    });
+    sleep(secs(6)).await;
+    let after = workers.cost(ms(500)).await;
+    assert_eq!(held.check(), Ok(()));
+    assert!(after < before * 3, "{after:?} a lock and not {before:?}");
+    text::<()>(&servers[1], &["SCRIPT", "KILL"]);
+    script.join().unwrap();
+    workers.end().await;
+    in_time(held.release()).await.unwrap();
+    no_key_is_left(&servers).await;
+}
+
+/// Each error reply to a release makes the next pause longer. A handle that is closed does not wait
+/// for the end of a pause when the key has expired meanwhile.
+#[tokio::test]
+async fn keys_that_have_expired_are_neither_named_nor_waited_for() {
+    let servers = masters();
+    deny_scripts(&servers[1]);
+    let redlock = patient(servers.urls()).ttl(secs(30)).node_timeout(ms(100)).build().unwrap();
+    redlock.lock("long").ttl(secs(5)).min_copies(5).await.unwrap().release().await.unwrap();
+    // From 0.5 s on the pause doubles with every error.
+    sleep(secs(4)).await;
+    redlock.lock("short").ttl(ms(400)).min_copies(5).await.unwrap().release().await.unwrap();
+    let begun = Instant::now();
+    let closed = in_time(redlock.shutdown(secs(15))).await;
+    assert_eq!(closed, Ok(()));
+    assert!(begun.elapsed() < secs(4), "it waited for {:?}", begun.elapsed());
+    assert!(keys(&servers[1]).is_empty());
+}
+
+fn only_key(unreleased: &Unreleased) -> &redlock_quorum::UnreleasedKey {
+    assert_eq!(unreleased.keys().len(), 1, "{unreleased}");
+    &unreleased.keys()[0]
+}
+
+/// It sets the key when it wakes up, and not when it was asked to.
+#[tokio::test]
+async fn a_key_in_the_buffer_of_a_master_that_stands_still_lives_from_its_wake_up() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).ttl(secs(8)).node_timeout(ms(200)).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    servers[1].pause().unwrap();
+    let guard = in_time(redlock.lock("late").into_future()).await.unwrap();
+    sleep(secs(1)).await;
+    in_time(guard.release()).await.unwrap();
+    let unreleased = in_time(redlock.shutdown(ms(10))).await.unwrap_err();
+    let key = only_key(&unreleased);
+    assert!(key.from_wake_up && key.node == servers[1].name(), "{unreleased}");
+    servers[1].resume().unwrap();
+    // The release was in its buffer as well, or its connection broke before it was read.
+    let life = u64::try_from(pttl(&servers[1], "late")).unwrap_or(0);
+    assert!(ms(life) <= key.within, "it lives for {life} ms, and {unreleased}");
+}
+
+#[tokio::test]
+async fn a_key_that_a_master_has_confirmed_lives_no_longer_than_its_ttl() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).ttl(secs(8)).node_timeout(ms(200)).build().unwrap();
+    let guard = everywhere(&redlock, "early").await;
+    servers[1].pause().unwrap();
+    in_time(guard.release()).await.unwrap();
+    let unreleased = in_time(redlock.shutdown(ms(500))).await.unwrap_err();
+    let key = only_key(&unreleased);
+    assert!(!key.from_wake_up, "{unreleased}");
+    assert!(key.within <= ms(8_800) - ms(490), "{unreleased}");
+    servers[1].resume().unwrap();
+}
+
+/// How often a handle tries in two seconds to reach a master that has been away for a while.
+async fn attempts(server: &RedisServer) -> usize {
+    let refuses = TcpListener::bind(server.name()).unwrap();
+    refuses.set_nonblocking(true).unwrap();
+    let (end, mut attempts) = (Instant::now() + secs(2), 0);
+    while Instant::now() < end {
+        attempts += usize::from(refuses.accept().is_ok());
+        sleep(ms(2)).await;
+    }
+    attempts
+}
+
+#[tokio::test]
+async fn masters_that_lack_a_copy_are_looked_for_more_often() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    let held = everywhere(&redlock, "held").await;
+    servers[1].kill();
+    sleep(secs(3)).await;
+    // Pauses of at most 80 ms and not of a second.
+    let urgent = attempts(&servers[1]).await;
+    assert!(urgent >= 8, "{urgent} attempts");
+    in_time(held.release()).await.unwrap();
+    sleep(secs(2)).await;
+    let idle = attempts(&servers[1]).await;
+    assert!(idle <= 6, "{idle} attempts");
+    let held = in_time(redlock.lock("held").into_future()).await.unwrap();
+    servers[1].restart().unwrap();
+    eventually("the master gets its copy", || held.copies() == 5).await;
+    in_time(held.release()).await.unwrap();
+}

@@ -123,7 +123,7 @@ impl Session {
     }
 
     /// Says, to those who asked for it, what each master answered.
-    pub(crate) fn tell(&self, what: &str, votes: &Votes) {
+    pub(crate) fn say(&self, what: &str, votes: &Votes) {
         if self.is_verbose {
             let votes: Vec<_> = votes.iter().map(answers::timed).collect();
             output::note(&format!("{} {what}: {}", self.key, votes.join(", ")));
@@ -139,16 +139,18 @@ impl Session {
     }
 
     fn hint(&self, answers: &str) -> Option<String> {
-        let timed_out = answers.contains(" timed out").then(|| {
+        // A connection that is still being made when the time for it is over has timed out, too.
+        let late = ["timed out", "still connecting"];
+        let late = late.into_iter().find(|late| answers.contains(&format!(" {late}")));
+        let late = late.map(|late| {
             let timeout = self.node_timeout;
             format!(
-                "timed out: not connected within 1s, or no answer within {timeout:?} \
-                 (--node-timeout)"
+                "{late}: not connected within 1s, or no answer within {timeout:?} (--node-timeout)"
             )
         });
         let tls = answers.contains("not connected: TLS: ");
         let tls = tls.then(|| format!("TLS: trusted is {}", self.ca));
-        let hints: Vec<_> = timed_out.into_iter().chain(tls).collect();
+        let hints: Vec<_> = late.into_iter().chain(tls).collect();
         (!hints.is_empty()).then(|| hints.join("; "))
     }
 

@@ -36,7 +36,7 @@ async fn hand_over(
         votes = session.hear_all(&guard) => Ok(votes),
     };
     let printed = heard.and_then(|votes| {
-        session.tell("acquired", &votes);
+        session.say("acquired", &votes);
         print(session, &guard, as_json)?;
         session.warn_of_margin(&votes);
         Ok(())

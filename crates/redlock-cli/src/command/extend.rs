@@ -12,7 +12,7 @@ pub(crate) async fn extend(global: &Global, args: &Extend) -> Result<u8, Failure
     let outcome = match session.resume(&args.token).await {
         Ok(guard) => {
             let votes = session.hear_all(&guard).await;
-            session.tell("extended", &votes);
+            session.say("extended", &votes);
             let printed = Held::new(&guard, ttl).print(args.json);
             session.warn_of_margin(&votes);
             // Printed or not, it is extended, and its holder has the token.

@@ -27,7 +27,7 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     let acquired = session.acquire(args.patience, args.wait, args.max_hold, &mut signals).await;
     let outcome = match acquired {
         Ok(guard) => {
-            session.tell("acquired", &guard.votes());
+            session.say("acquired", &guard.votes());
             under_lock(&session, global, args, guard, &mut signals).await
         }
         Err(failure) => Err(failure),
@@ -111,7 +111,7 @@ fn start(
 /// The work of this period is done: the lock is left to expire, and no other host begins before.
 async fn keep(session: &Session, guard: Guard) {
     let votes = session.hear_all(&guard).await;
-    session.tell("kept until it expires", &votes);
+    session.say("kept until it expires", &votes);
     guard.forget();
 }
 

@@ -1,9 +1,15 @@
 //! `status` without a key: what is held.
 
-use redlock_testkit::{RedisServers, ServerOptions};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use redlock_testkit::{Direction, FaultProxy, RedisServers, ServerOptions};
 use serde_json::json;
 
-use crate::support::{answer_of, ask, bare};
+use crate::support::{PATIENCE, answer_of, ask, bare};
+use crate::terminal::Terminal;
 
 #[test]
 fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
@@ -65,6 +71,31 @@ fn two_of_five_masters_may_be_away_and_no_more() {
     assert_eq!((answer.code, answer.out.as_str()), (69, ""));
     assert!(answer.cause().contains("connection refused"), "{answer:?}");
     servers[1].resume().unwrap();
+}
+
+/// The URL of a master whose replies take a while. It is there until the test ends.
+fn slow(server: SocketAddr) -> String {
+    let (sender, url) = mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let proxy = FaultProxy::start(server).await.unwrap();
+            proxy.delay(Direction::ToClient, Duration::from_millis(400));
+            sender.send(proxy.url()).unwrap();
+            std::future::pending::<()>().await;
+        });
+    });
+    url.recv_timeout(PATIENCE).unwrap()
+}
+
+#[test]
+fn a_search_that_takes_a_while_shows_on_a_terminal_how_far_it_is() {
+    let servers = RedisServers::start(1).unwrap();
+    let url = slow((Ipv4Addr::LOCALHOST, servers[0].port()).into());
+    let terminal = Terminal::start(&bare(["status", "--node", &url, "--node-timeout", "3s"]));
+    terminal.shows(" keys searched ...");
+    terminal.shows("nothing is held");
+    assert_eq!(terminal.code(), 0);
 }
 
 #[test]

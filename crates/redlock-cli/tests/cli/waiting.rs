@@ -159,8 +159,7 @@ fn timed_out_is_explained_with_the_option_that_changes_it() {
     servers[1].pause().unwrap();
     let answer = ask(&servers, ["acquire", "k"]);
     assert_eq!(answer.code, 69);
-    let meaning =
-        "; timed out: not connected within 1s, or no answer within 500ms (--node-timeout)";
+    let meaning = ": not connected within 1s, or no answer within 500ms (--node-timeout)";
     assert!(answer.cause().ends_with(meaning), "{answer:?}");
 }
 

@@ -1,0 +1,395 @@
+//! What may happen next, and what it does.
+
+use crate::admission::{
+    Admit, Begin, Data, Event, Init, Nonce, Note, Outcome, Reply, Scored, Way, quarantine_length,
+};
+use crate::broken::Broken;
+use crate::client::Client;
+use crate::part::{Loss, Part, TTL};
+use crate::person::highest;
+use crate::wire::{FloorRead, Half, Link, Request};
+use crate::world::{World, Wrong};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    Tick,
+    Visit(usize),
+    Die(usize),
+    Connect(usize, usize),
+    Drop(usize, usize),
+    Push(usize, usize),
+    Arrive(usize, usize),
+    Stray(usize),
+    Order(usize),
+    Lose(usize, Loss),
+    Save(usize),
+    Step(usize, i64),
+    Flip(usize),
+    Stop(usize),
+    Init,
+    Grab(usize, usize),
+    Ballot(usize),
+}
+
+impl World {
+    /// All that may happen next, with the clients' own steps taken as soon as they can be.
+    pub(crate) fn actions(&self, part: &Part, actions: &mut Vec<Action>) {
+        if self.now < part.horizon {
+            actions.push(Action::Tick);
+        }
+        for client in 0..part.clients {
+            self.client_actions(part, client, actions);
+        }
+        actions.extend((0..self.strays.len()).map(Action::Stray));
+        actions.extend((0..self.orders.len()).map(Action::Order));
+        if self.may_init() {
+            actions.push(Action::Init);
+        }
+        for master in 0..part.masters {
+            self.faults(part, master, actions);
+        }
+    }
+
+    fn client_actions(&self, part: &Part, client: usize, actions: &mut Vec<Action>) {
+        let own = &self.clients[client];
+        if !own.alive {
+            if self.left.visits > 0 {
+                actions.push(Action::Visit(client));
+            }
+            return;
+        }
+        if client > 0 {
+            actions.push(Action::Die(client));
+        }
+        for (master, link) in own.links.iter().enumerate() {
+            if !self.servers[master].up {
+                continue;
+            }
+            if !link.up {
+                actions.push(Action::Connect(client, master));
+                continue;
+            }
+            if link.wire.is_some() {
+                actions.push(Action::Arrive(client, master));
+            } else if link.pushed && part.broken != Some(Broken::PushIgnored) {
+                actions.push(Action::Push(client, master));
+            }
+            if self.left.drops > 0 && link.wire.as_ref().is_some_and(Request::is_script) {
+                actions.push(Action::Drop(client, master));
+            }
+            let votes = (part.locks || self.left.ballots > 0 || self.attempt.is_some())
+                && self.counts(part, client, master);
+            if votes && part.locks && self.may_grab(client, master) {
+                actions.push(Action::Grab(client, master));
+            }
+            if votes && client == 0 && self.may_ballot(master) {
+                actions.push(Action::Ballot(master));
+            }
+        }
+    }
+
+    fn may_grab(&self, client: usize, master: usize) -> bool {
+        self.clients[client].held[master] == 0 && self.servers[master].key.is_none()
+    }
+
+    fn may_ballot(&self, master: usize) -> bool {
+        match &self.attempt {
+            None => self.left.ballots > 0,
+            Some(attempt) => attempt.accepted[master].is_none(),
+        }
+    }
+
+    /// The world after an action that was offered.
+    pub(crate) fn take(&mut self, part: &Part, action: Action) {
+        match action {
+            Action::Tick => self.tick(part),
+            Action::Visit(client) => {
+                self.left.visits -= 1;
+                self.clients[client] = Client::new(part, true);
+                self.connect_all(part, client);
+            }
+            Action::Die(client) => {
+                for master in 0..part.masters {
+                    self.cut(part, client, master);
+                }
+                self.clients[client] = Client::new(part, false);
+            }
+            Action::Connect(client, master) => {
+                self.connect(part, client, master);
+                self.pump(part, client);
+            }
+            Action::Drop(client, master) => {
+                self.left.drops -= 1;
+                self.cut(part, client, master);
+                self.tell(part, client, master, Event::Down);
+            }
+            Action::Push(client, master) => {
+                self.clients[client].links[master].pushed = false;
+                self.clients[client].machine.on(master, Event::Pushed, self.now);
+                self.pump(part, client);
+            }
+            Action::Arrive(client, master) => self.arrive(part, client, master),
+            Action::Stray(index) => {
+                let (master, request) = self.strays.remove(index);
+                self.run(part, master, request);
+            }
+            Action::Order(index) => {
+                let (master, request) = self.orders.remove(index);
+                self.run(part, master, request);
+            }
+            Action::Init => self.init(part),
+            Action::Grab(client, master) => {
+                let until = self.now + TTL;
+                self.clients[client].held[master] = until;
+                self.servers[master].key = Some((client, until));
+            }
+            Action::Ballot(master) => self.ballot(part, master),
+            fault => self.fault(part, fault),
+        }
+        self.tidy();
+    }
+
+    fn tick(&mut self, part: &Part) {
+        self.now += 1;
+        for client in 0..part.clients {
+            self.pump(part, client);
+        }
+    }
+
+    /// A connection ends. A script that was sent may still be carried out.
+    fn cut(&mut self, part: &Part, client: usize, master: usize) {
+        let link = std::mem::replace(&mut self.clients[client].links[master], Link::down());
+        if let Some(request) = link.wire.filter(Request::is_script)
+            && self.strays.len() < part.strays
+            && !self.strays.contains(&(master, request.clone()))
+        {
+            self.strays.push((master, request));
+        }
+    }
+
+    fn arrive(&mut self, part: &Part, client: usize, master: usize) {
+        let Some(request) = self.clients[client].links[master].wire.take() else { return };
+        let event = match request {
+            Request::Look => Event::Looked(self.servers[master].facts(self.now)),
+            Request::Floor(read) => match self.read_floor(part, client, read) {
+                Ok((nonce, done)) => Event::Floors(nonce, done),
+                Err(read) => {
+                    self.clients[client].links[master].wire = Some(Request::Floor(read));
+                    return;
+                }
+            },
+            script => {
+                let begin = matches!(script, Request::Begin(_));
+                let reply = self.run(part, master, script);
+                if begin && part.broken == Some(Broken::FloorEarly) {
+                    let all = (0..part.masters).map(|other| self.scored(other)).collect();
+                    self.clients[client].links[master].early = Some(all);
+                }
+                Event::Script(reply)
+            }
+        };
+        self.tell(part, client, master, event);
+        self.pump(part, client);
+    }
+
+    /// One half of one answer, or, where no ballot is tried, all of them at once.
+    fn read_floor(
+        &self,
+        part: &Part,
+        client: usize,
+        mut read: FloorRead,
+    ) -> Result<(Nonce, Vec<Scored>), FloorRead> {
+        loop {
+            let Some(&other) = read.todo.first() else { return Ok((read.nonce, read.done)) };
+            if !self.clients[client].links[other].up {
+                read.todo.remove(0);
+                read.half = None;
+                continue;
+            }
+            self.read_half(part, client, other, &mut read);
+            if part.ballots > 0 && !read.todo.is_empty() {
+                return Err(read);
+            }
+        }
+    }
+
+    fn read_half(&self, part: &Part, client: usize, other: usize, read: &mut FloorRead) {
+        let proof = self.scored(other);
+        let scores = || {
+            let run = self.clients[client].machine.run_of(other);
+            run.and_then(|run| highest(&self.servers[other].data, run))
+        };
+        let too_few = part.broken == Some(Broken::FloorFromTooFew);
+        read.half = match read.half {
+            None if part.broken == Some(Broken::FloorProvenBefore) => Some(Half::Proof(proof)),
+            None => Some(Half::Scores(scores())),
+            Some(Half::Scores(highest)) => {
+                read.done.push(Scored { highest, ..proof });
+                None
+            }
+            Some(Half::Proof(proof)) => {
+                read.done.push(Scored { highest: scores(), ..proof });
+                None
+            }
+        };
+        if read.half.is_none() {
+            read.todo.remove(0);
+            let done = read.done.last().copied();
+            if let Some(found) = done.filter(|found| too_few && found.highest.is_some()) {
+                let others = (0..part.masters).filter(|&master| master != other);
+                read.done.extend(others.map(|master| Scored { master, ..found }));
+                read.todo.clear();
+            }
+        }
+    }
+
+    /// Runs a script on a master, or what a mutant runs instead.
+    pub(crate) fn run(&mut self, part: &Part, master: usize, request: Request) -> Reply {
+        match request {
+            Request::Begin(begin) => self.run_begin(part, master, begin),
+            Request::Note(note) => self.run_note(part, master, note),
+            Request::Admit(admit) => self.run_admit(part, master, admit),
+            Request::Init(init) => self.run_init(part, master, init),
+            Request::Look | Request::Floor(_) => unreachable!("no script"),
+        }
+    }
+
+    fn run_begin(&mut self, part: &Part, master: usize, begin: Begin) -> Reply {
+        let (now, nonce) = (self.now, Nonce(self.fresh));
+        let server = &mut self.servers[master];
+        let (time, before) = (server.time(now), server.data.clone());
+        let mut order = Begin { nonce, ..begin };
+        let waiting = before.record.quarantine_of(order.identity).is_some();
+        match part.broken {
+            Some(Broken::BeginWithoutCompare) => order.expect = before.record.seen(),
+            Some(Broken::FarAheadStands) if waiting => order.expect.nonce = Some(Nonce(999)),
+            Some(Broken::UntilByClient) if waiting && order.expect == before.record.seen() => {
+                server.data.record.quarantine = None;
+                order.expect = server.data.record.seen();
+            }
+            _ => {}
+        }
+        let reply = server.data.begin(time, &order);
+        if server.data == before || server.data.record.nonce != Some(nonce) {
+            server.data = before;
+            let record = server.data.record.clone();
+            return Reply { record, ..reply };
+        }
+        self.wrong = self.wrong.or(wrong(&self.servers[master], &before, time));
+        self.fresh += 1;
+        let server = &mut self.servers[master];
+        server.lost = false;
+        match part.broken {
+            Some(Broken::RunKept) => server.data.record.run = before.record.run,
+            Some(Broken::NoQuarantine) => {
+                let identity = order.identity;
+                let admit = Admit { nonce, identity, way: Way::Known, floor: 31 };
+                server.data.admit(u64::MAX, &admit);
+            }
+            _ => {}
+        }
+        let (record, members) = (server.data.record.clone(), server.data.members());
+        Reply { record, members, ..reply }
+    }
+
+    fn run_note(&mut self, part: &Part, master: usize, mut note: Note) -> Reply {
+        let (now, server) = (self.now, &mut self.servers[master]);
+        let noted = server.data.record.quarantine.as_ref();
+        match part.broken {
+            Some(Broken::NoteWithoutNonce) => {
+                note.nonce = server.data.record.nonce.unwrap_or(note.nonce);
+            }
+            Some(Broken::NoLaterNotes) if noted.is_some_and(|found| !found.notes.is_empty()) => {
+                note.times.clear();
+            }
+            _ => {}
+        }
+        server.data.note(server.time(now), &note)
+    }
+
+    fn run_admit(&mut self, part: &Part, master: usize, mut admit: Admit) -> Reply {
+        let (now, server) = (self.now, &mut self.servers[master]);
+        let record = &server.data.record;
+        let mut time = server.time(now);
+        match part.broken {
+            Some(Broken::AdmitWithoutNonce) => admit.nonce = record.nonce.unwrap_or(admit.nonce),
+            Some(Broken::AdmitWithoutIdentity) => {
+                let id = record.quarantine.as_ref().map(|found| found.id);
+                admit.identity = id.unwrap_or(admit.identity);
+            }
+            Some(Broken::NotedWithoutMore) if admit.way == Way::Noted => {
+                time += quarantine_length(TTL);
+            }
+            _ => {}
+        }
+        let mut reply = server.data.admit(time, &admit);
+        if reply.outcome == Outcome::Done && part.broken == Some(Broken::NonceForgotten) {
+            server.data.record.nonce = None;
+            reply.record.nonce = None;
+        }
+        reply
+    }
+
+    fn run_init(&mut self, part: &Part, master: usize, mut init: Init) -> Reply {
+        let (now, server) = (self.now, &mut self.servers[master]);
+        init.nonce = Nonce(self.fresh);
+        if part.broken == Some(Broken::InitWithoutCompare) {
+            init.expect = server.data.record.seen();
+        }
+        let before = server.data.clone();
+        let reply = server.data.init(server.time(now), &init);
+        if server.data.record.nonce == Some(init.nonce) {
+            self.fresh += 1;
+            server.lost = false;
+        } else if reply.outcome == Outcome::Done && part.broken == Some(Broken::InitLowers) {
+            for (_, ballots) in &mut server.data.sets {
+                ballots.highest = init.level;
+            }
+        }
+        debug_assert!(reply.outcome == Outcome::Done || before == server.data);
+        reply
+    }
+
+    /// The client that stays tries one ballot, one master at a time.
+    fn ballot(&mut self, part: &Part, master: usize) {
+        let ballot = 31 + 32 * u64::from(part.ballots - self.left.ballots + 1);
+        let until = self.now + TTL;
+        let run = self.clients[0].machine.run_of(master);
+        if self.attempt.is_none() {
+            self.left.ballots -= 1;
+            let accepted = vec![None; part.masters];
+            self.attempt = Some(crate::world::Attempt { ballot, accepted });
+        }
+        let Some(attempt) = &mut self.attempt else { return };
+        let server = &mut self.servers[master];
+        if run.is_some_and(|run| server.data.accept(run, attempt.ballot)) {
+            attempt.accepted[master] = Some((server.losses, until));
+        }
+        if attempt.accepted.iter().flatten().count() > part.masters / 2 {
+            for (server, accepted) in self.servers.iter_mut().zip(&attempt.accepted) {
+                match accepted {
+                    Some((losses, _)) if *losses == server.losses => {
+                        server.accepted = server.accepted.max(attempt.ballot);
+                    }
+                    Some(_) => server.owed = server.owed.max(attempt.ballot),
+                    None => {}
+                }
+            }
+            self.attempt = None;
+        }
+    }
+}
+
+/// Whether a *begin* that wrote had no reason to.
+fn wrong(server: &crate::server::Server, before: &Data, time: u64) -> Option<Wrong> {
+    if server.lost {
+        return None;
+    }
+    let identity = server.true_identity();
+    if before.record.admits(identity) {
+        return Some(Wrong::Unseated);
+    }
+    let waiting = before.record.quarantine_of(identity);
+    let end = time + quarantine_length(TTL);
+    waiting.is_some_and(|found| found.until <= end).then_some(Wrong::EndMoved)
+}

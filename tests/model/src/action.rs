@@ -7,6 +7,7 @@ use crate::broken::Broken;
 use crate::client::Client;
 use crate::part::{Loss, Part, TTL};
 use crate::person::highest;
+use crate::server::Server;
 use crate::wire::{FloorRead, Half, Link, Request};
 use crate::world::{World, Wrong};
 
@@ -170,7 +171,7 @@ impl World {
     fn arrive(&mut self, part: &Part, client: usize, master: usize) {
         let Some(request) = self.clients[client].links[master].wire.take() else { return };
         let event = match request {
-            Request::Look => Event::Looked(self.servers[master].facts(self.now)),
+            Request::Look => Event::Looked(self.servers[master].facts(part, self.now)),
             Request::Floor(read) => match self.read_floor(part, client, read) {
                 Ok((nonce, done)) => Event::Floors(nonce, done),
                 Err(read) => {
@@ -275,7 +276,7 @@ impl World {
             let record = server.data.record.clone();
             return Reply { record, ..reply };
         }
-        self.wrong = self.wrong.or(wrong(&self.servers[master], &before, time));
+        self.wrong = self.wrong.or(wrong(&self.servers[master], &before, &order, time));
         self.fresh += 1;
         let server = &mut self.servers[master];
         server.lost = false;
@@ -334,9 +335,12 @@ impl World {
         let (now, server) = (self.now, &mut self.servers[master]);
         init.nonce = Nonce(self.fresh);
         if part.broken == Some(Broken::InitWithoutCompare) {
+            let admitted = init.expect.run == Some(init.identity);
+            if !admitted {
+                server.data.record.run = None;
+            }
             init.expect = server.data.record.seen();
         }
-        let before = server.data.clone();
         let reply = server.data.init(server.time(now), &init);
         if server.data.record.nonce == Some(init.nonce) {
             self.fresh += 1;
@@ -346,7 +350,6 @@ impl World {
                 ballots.highest = init.level;
             }
         }
-        debug_assert!(reply.outcome == Outcome::Done || before == server.data);
         reply
     }
 
@@ -381,7 +384,9 @@ impl World {
 }
 
 /// Whether a *begin* that wrote had no reason to.
-fn wrong(server: &crate::server::Server, before: &Data, time: u64) -> Option<Wrong> {
+///
+/// One that was sent before the identity changed may move an end once more: it is the last.
+fn wrong(server: &Server, before: &Data, order: &Begin, time: u64) -> Option<Wrong> {
     if server.lost {
         return None;
     }
@@ -391,5 +396,6 @@ fn wrong(server: &crate::server::Server, before: &Data, time: u64) -> Option<Wro
     }
     let waiting = before.record.quarantine_of(identity);
     let end = time + quarantine_length(TTL);
-    waiting.is_some_and(|found| found.until <= end).then_some(Wrong::EndMoved)
+    let moved = waiting.is_some_and(|found| found.until <= end);
+    (moved && order.identity == server.identity).then_some(Wrong::EndMoved)
 }

@@ -71,11 +71,11 @@ impl Model for Bounded {
 pub fn check(part: &Part) -> Outcome {
     let start = Instant::now();
     let builder =
-        Bounded(part.clone()).checker().threads(2).finish_when(HasDiscoveries::Any);
+        Bounded(part.clone()).checker().finish_when(HasDiscoveries::Any);
     if part.broken.is_some() {
         outcome(part, builder.spawn_bfs().join(), start)
     } else {
-        outcome(part, builder.spawn_dfs().join(), start)
+        outcome(part, builder.threads(2).spawn_dfs().join(), start)
     }
 }
 

@@ -39,15 +39,13 @@ impl World {
             // Read behind each SET: who it is, and `run`.
             server.data.record.admits(server.identity)
         };
-        let copies = part.broken == Some(Broken::CopiesCount)
-            && server.data.record.quarantine_of(server.identity).is_some();
-        quiet && (copies || own.machine.votes(master))
+        quiet && own.machine.votes(master)
     }
 
     /// A new connection, and its handshake.
     pub(crate) fn connect(&mut self, part: &Part, client: usize, master: usize) {
         let (now, server) = (self.now, &self.servers[master]);
-        let facts = server.facts(now);
+        let facts = server.facts(part, now);
         let link = &mut self.clients[client].links[master];
         *link = Link { up: true, ..Link::down() };
         if matches!(

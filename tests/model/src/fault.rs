@@ -20,7 +20,8 @@ impl World {
         if self.left.saves > 0 && master < part.lossy && server.saved != server.data {
             actions.push(Action::Save(master));
         }
-        if self.left.steps > 0 && self.stepped.is_none_or(|stepped| stepped == master) {
+        let clock = self.stepped.or(part.clock);
+        if self.left.steps > 0 && clock.is_none_or(|stepped| stepped == master) {
             actions.extend(part.strides.iter().map(|&stride| Action::Step(master, stride)));
         }
         if self.left.flips > 0 && server.true_identity().replid.is_some() && !server.lost {

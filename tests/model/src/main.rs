@@ -5,6 +5,17 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let mut failed = false;
+    for broken in model::Broken::ALL.into_iter().chain(model::Broken::SECOND_LINES) {
+        if !wanted.iter().any(|name| *name == format!("{broken:?}") || name == "mutants") {
+            continue;
+        }
+        let outcome = model::check(&model::named(broken));
+        println!("{broken:?}: {} states, {:.1} s", outcome.states, outcome.time.as_secs_f64());
+        if let Some((property, story)) = outcome.story {
+            println!("  {property}");
+            for line in story { println!("  {line}"); }
+        }
+    }
     for part in model::large() {
         if !wanted.is_empty() && !wanted.iter().any(|name| name == part.name) {
             continue;

@@ -25,11 +25,15 @@ pub struct Part {
     /// The first so many masters may lose data.
     pub lossy: usize,
     /// The kinds of losses.
-    pub kinds: &'static [Loss],
+    pub(crate) kinds: &'static [Loss],
     /// How often a replica catches up, or a snapshot is saved, after the start.
     pub saves: u8,
     /// How many steps the clock of one machine makes.
     pub steps: u8,
+    /// Which machine's clock it is; any one where this is None.
+    pub clock: Option<usize>,
+    /// Whether `ZCARD` is answered before the first grant, or never.
+    pub counted: bool,
     /// How far a clock steps.
     pub strides: &'static [i64],
     /// How often a server forgets that it was a replica.
@@ -58,7 +62,7 @@ pub struct Part {
 
 /// How a master loses data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Loss {
+pub(crate) enum Loss {
     /// A new process without data.
     RestartEmpty,
     /// A new process with what was saved.
@@ -75,6 +79,7 @@ use Loss::{Failover, Flush, RestartEmpty, RestartReplica, RestartSaved};
 
 const ALL: &[Loss] = &[RestartEmpty, RestartSaved, Flush, Failover];
 
+/// Nothing happens but one loss.
 const NONE: Part = Part {
     name: "",
     masters: 3,
@@ -87,6 +92,8 @@ const NONE: Part = Part {
     kinds: ALL,
     saves: 0,
     steps: 0,
+    clock: None,
+    counted: true,
     strides: &[4, -4],
     flips: 0,
     stops: 0,
@@ -104,20 +111,58 @@ const NONE: Part = Part {
 /// The bounds that the ordinary tests exhaust in seconds.
 pub fn small() -> Vec<Part> {
     vec![
-        Part { name: "alone", masters: 1, losses: 2, steps: 1, strays: 1, horizon: 6, ..NONE },
+        Part { name: "alone", masters: 1, losses: 1, horizon: 6, ..NONE },
+        Part { name: "quarantine", losses: 1, steps: 1, horizon: 5, ..NONE },
     ]
 }
 
 /// The bounds of `make model`.
 pub fn large() -> Vec<Part> {
+    let alone = Part { masters: 1, losses: 2, horizon: 6, ..NONE };
+    let three = Part { losses: 2, horizon: 6, ..NONE };
+    let saved = &[RestartSaved, RestartReplica, Flush, Failover];
     vec![
-        Part { name: "alone", masters: 1, losses: 2, steps: 1, strays: 1, horizon: 6, ..NONE },
+        Part { name: "alone", steps: 1, strays: 1, ..alone.clone() },
+        Part { name: "alone-flips", kinds: saved, saves: 1, flips: 1, strays: 1, ..alone.clone() },
+        Part { name: "quarantine", kinds: &[RestartEmpty], lossy: 1, ..three.clone() },
+        Part { name: "q-flush", kinds: &[Flush], lossy: 1, ..three.clone() },
+        Part { name: "q-1", losses: 1, steps: 1, strays: 1, ..three.clone() },
+        Part { name: "floor", losses: 1, ballots: 1, visits: 0, ..three.clone() },
+        Part { name: "holders", losses: 1, locks: true, ..three.clone() },
+        Part { name: "init", losses: 1, ballots: 1, inits: 2, visits: 0, ..three.clone() },
+        Part { name: "recovery", recovery: true, losses: 1, steps: 1, stops: 1, ..three.clone() },
     ]
 }
 
 /// The part in which a mutant is looked for.
 pub fn named(broken: Broken) -> Part {
-    let part = NONE;
-    Part { broken: Some(broken), ..part }
+    use Broken as B;
+    let alone = Part { masters: 1, losses: 1, visits: 0, horizon: 5, strides: &[4], ..NONE };
+    let three = Part { losses: 1, ..NONE };
+    let floor = Part { ballots: 1, visits: 0, clients: 1, kinds: &[RestartEmpty], ..three.clone() };
+    let flips = Part { kinds: &[Failover], flips: 1, ..three.clone() };
+    let forever = Part { recovery: true, kinds: &[RestartEmpty], clients: 1, visits: 0, ..three.clone() };
+    let part = match broken {
+        B::NoQuarantine | B::NewWithoutRecord => alone,
+        B::PushIgnored => Part { kinds: &[Flush], ..alone },
+        B::TimeAlone => Part { steps: 1, look_every: 1, ..alone },
+        B::IdentityKnown => Part { kinds: &[Flush], steps: 1, look_every: 1, ..alone },
+        B::TimesBeforeNonce => Part { kinds: &[Flush], clients: 1, visits: 0, steps: 1, strides: &[4], horizon: 6, look_every: 1, ..three },
+B::NoteWithoutNonce => Part { kinds: &[Flush], losses: 2, steps: 1, clock: Some(0), strides: &[4], inits: 1, visits: 2, horizon: 4, ..three },
+        B::NoLaterNotes => Part { losses: 2, lossy: 2, stops: 1, horizon: 3, ..forever },
+        B::FarAheadStands => Part { steps: 2, strides: &[40, -40], ..forever },
+        B::UntilByClient => Part { kinds: &[Flush], ..three },
+        B::NonceForgotten | B::BeginWithoutCompare => Part { masters: 1, kinds: &[Failover, Flush], losses: 2, flips: 1, strays: 1, ..NONE },
+        B::RunKept => Part { counted: false, ..flips },
+        B::FlipBegins => flips,
+        B::WithoutReplid => Part { kinds: &[Failover], masters: 1, ..NONE },
+        B::FloorFromTooFew | B::FloorEarly => floor,
+        B::FloorProvenBefore => Part { kinds: &[RestartEmpty, Failover], losses: 2, lossy: 2, horizon: 2, ..floor },
+        B::InitWithoutCompare => Part { inits: 1, ..floor },
+        B::InitLowers => Part { inits: 1, losses: 0, ..floor },
+        B::AdmitWithoutNonce => Part { kinds: &[Flush], losses: 2, strays: 1, steps: 1, masters: 1, ..NONE },
+        B::AdmitWithoutIdentity => Part { kinds: &[Failover], losses: 2, saves: 1, masters: 1, ..NONE },
+        B::NotedWithoutMore => Part { kinds: &[Flush], steps: 1, clients: 1, visits: 0, look_every: 1, ..three },
+    };
+    Part { name: "mutant", broken: Some(broken), ..part }
 }
-const _: Loss = RestartReplica;

@@ -28,8 +28,14 @@ impl World {
         let nonces = vec![Nonce(0); part.masters];
         let options = InitOptions { again: true, floor: 0, max_ttl: TTL, lower: false };
         if let Some(plan) = person.clients[0].machine.plan_init(options, &answers, &nonces) {
-            let orders = plan.orders.into_iter();
-            self.orders.extend(orders.map(|(master, init)| (master, Request::Init(init))));
+            // The clocks say nothing: they may be far behind the ballots.
+            let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
+            let scores = others.clone().filter_map(|answer| answer.highest).max();
+            let enough = others.count() > part.masters - (part.masters / 2 + 1);
+            for (master, mut init) in plan.orders {
+                init.floor = scores.filter(|_| enough).unwrap_or(init.floor);
+                self.orders.push((master, Request::Init(init)));
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::admission::{
     Ballots, Data, Facts, Identity, MEMBERS, Nonce, Record, ReplId, Role, RunId, Score,
 };
-use crate::part::TTL;
+use crate::part::{Part, TTL};
 
 /// TIME at the start, so that a clock may be behind.
 const START: i64 = 20;
@@ -59,13 +59,13 @@ impl Server {
         (START + self.ahead).max(0) as u64 + now
     }
 
-    pub(crate) fn facts(&self, now: u64) -> Facts {
+    pub(crate) fn facts(&self, part: &Part, now: u64) -> Facts {
         Facts {
             role: Role::Master,
             identity: self.identity,
             time: self.time(now),
             record: self.data.record.clone(),
-            members: Some(self.data.members()),
+            members: part.counted.then(|| self.data.members()),
         }
     }
 
@@ -118,6 +118,7 @@ fn admitted(identity: Identity, nonce: Option<Nonce>) -> Data {
 impl Server {
     /// Whether it votes without a ballot that it may have accepted in a former life.
     pub(crate) fn is_behind(&self) -> bool {
-        self.is_admitted() && self.data.record.run.is_some_and(|run| self.data.highest(run) < self.owed)
+        let owed = self.owed.max(self.accepted);
+        self.is_admitted() && self.data.record.run.is_some_and(|run| self.data.highest(run) < owed)
     }
 }

@@ -106,14 +106,14 @@ impl World {
             Action::Tick => self.tick(part),
             Action::Visit(client) => {
                 self.left.visits -= 1;
-                self.clients[client] = Client::new(part, true);
+                self.clients[client] = Client::new(part, true).into();
                 self.connect_all(part, client);
             }
             Action::Die(client) => {
                 for master in 0..part.masters {
                     self.cut(part, client, master);
                 }
-                self.clients[client] = Client::new(part, false);
+                self.clients[client] = Client::new(part, false).into();
             }
             Action::Connect(client, master) => {
                 self.connect(part, client, master);
@@ -305,7 +305,8 @@ impl World {
             }
             _ => {}
         }
-        server.data.note(server.time(now), &note)
+        let time = server.time(now);
+        server.data.note(time, &note)
     }
 
     fn run_admit(&mut self, part: &Part, master: usize, mut admit: Admit) -> Reply {
@@ -341,7 +342,8 @@ impl World {
             }
             init.expect = server.data.record.seen();
         }
-        let reply = server.data.init(server.time(now), &init);
+        let time = server.time(now);
+        let reply = server.data.init(time, &init);
         if server.data.record.nonce == Some(init.nonce) {
             self.fresh += 1;
             server.lost = false;

@@ -61,9 +61,9 @@ impl World {
     pub(crate) fn tell(&mut self, part: &Part, client: usize, master: usize, event: Event) {
         let now = self.now;
         let own = &mut self.clients[client];
-        let link = &mut own.links[master];
-        if link.pushed && !matches!(event, Event::Up(_) | Event::Down) {
-            link.pushed = false;
+        let pushed = own.links[master].pushed;
+        if pushed && !matches!(event, Event::Up(_) | Event::Down) {
+            own.links[master].pushed = false;
             if part.broken != Some(Broken::PushIgnored) {
                 own.machine.on(master, Event::Pushed, now);
             }

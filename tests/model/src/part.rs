@@ -54,8 +54,8 @@ pub struct Part {
     pub tracking: bool,
     /// Whether every state must be one from which all masters come back.
     pub recovery: bool,
-    /// Whether the masters are fresh at the start instead of admitted.
-    pub fresh: bool,
+    /// The first so many masters are fresh at the start, the others are admitted.
+    pub fresh: usize,
     /// The rule that is broken.
     pub broken: Option<Broken>,
 }
@@ -104,7 +104,7 @@ const NONE: Part = Part {
     locks: false,
     tracking: true,
     recovery: false,
-    fresh: false,
+    fresh: 0,
     broken: None,
 };
 
@@ -148,7 +148,7 @@ pub fn named(broken: Broken) -> Part {
         B::TimeAlone => Part { steps: 1, look_every: 1, ..alone },
         B::IdentityKnown => Part { kinds: &[Flush], steps: 1, look_every: 1, ..alone },
         B::TimesBeforeNonce => Part { kinds: &[Flush], clients: 1, visits: 0, steps: 1, strides: &[4], horizon: 6, look_every: 1, ..three },
-B::NoteWithoutNonce => Part { kinds: &[Flush], losses: 2, steps: 1, clock: Some(0), strides: &[4], inits: 1, visits: 2, horizon: 4, ..three },
+B::NoteWithoutNonce => Part { kinds: &[Flush], fresh: 1, steps: 1, clock: Some(0), strides: &[4], inits: 1, horizon: 4, ..three },
         B::NoLaterNotes => Part { losses: 2, lossy: 2, stops: 1, horizon: 3, ..forever },
         B::FarAheadStands => Part { steps: 2, strides: &[40, -40], ..forever },
         B::UntilByClient => Part { kinds: &[Flush], ..three },

@@ -17,7 +17,7 @@ impl World {
     pub(crate) fn init(&mut self, part: &Part) {
         self.left.inits -= 1;
         let mut person = self.clone();
-        person.clients = vec![Client::new(part, true)];
+        person.clients = vec![Client::new(part, true).into()];
         for master in 0..part.masters {
             if self.servers[master].up {
                 person.connect(part, 0, master);
@@ -32,7 +32,11 @@ impl World {
             let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
             let scores = others.clone().filter_map(|answer| answer.highest).max();
             let enough = others.count() > part.masters - (part.masters / 2 + 1);
-            for (master, mut init) in plan.orders {
+            // What lifts nothing and admits nothing is not worth a state.
+            let orders = plan.orders.into_iter().filter(|(master, _)| {
+                part.ballots > 0 || !self.servers[*master].is_admitted()
+            });
+            for (master, mut init) in orders.collect::<Vec<_>>() {
                 init.floor = scores.filter(|_| enough).unwrap_or(init.floor);
                 self.orders.push((master, Request::Init(init)));
             }

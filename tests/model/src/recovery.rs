@@ -24,7 +24,7 @@ impl World {
         world.orders.clear();
         world.attempt = None;
         world.clients.truncate(1);
-        world.clients[0] = Client::new(part, true);
+        world.clients[0] = Client::new(part, true).into();
         world
     }
 
@@ -32,7 +32,7 @@ impl World {
         let mut part = part.clone();
         part.look_every = 1;
         part.clients = 1;
-        self.clients[0] = Client::new(&part, true);
+        self.clients[0] = Client::new(&part, true).into();
         self.connect_all(&part, 0);
         for _ in 0..LENGTHS * TTL {
             self.settle(&part);
@@ -53,7 +53,7 @@ impl World {
             return true;
         }
         for _ in 0..LENGTHS {
-            self.clients[0] = Client::new(&part, true);
+            self.clients[0] = Client::new(&part, true).into();
             self.connect_all(&part, 0);
             self.settle(&part);
             if self.all_admitted() {

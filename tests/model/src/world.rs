@@ -1,5 +1,8 @@
 //! The state of the model.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
 use crate::admission::{Nonce, Score};
 use crate::broken::Broken;
 use crate::client::Client;
@@ -7,11 +10,35 @@ use crate::part::Part;
 use crate::server::Server;
 use crate::wire::Request;
 
+/// A part of a state that most next states share: copied when it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Shared<T>(Arc<T>);
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<T> From<T> for Shared<T> {
+    fn from(value: T) -> Self {
+        Self(Arc::new(value))
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) now: u64,
-    pub(crate) servers: Vec<Server>,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) servers: Vec<Shared<Server>>,
+    pub(crate) clients: Vec<Shared<Client>>,
     /// Scripts of connections that are gone, by master: each may still be carried out.
     pub(crate) strays: Vec<(usize, Request)>,
     /// The orders of a person's `init` that are on the way.
@@ -59,8 +86,8 @@ pub(crate) enum Wrong {
 impl World {
     pub(crate) fn new(part: &Part) -> Self {
         let nonce = (part.broken != Some(Broken::NonceForgotten)).then_some(Nonce(1));
-        let servers = (0..part.masters).map(|index| Server::new(index, part.fresh, nonce));
-        let clients = (0..part.clients).map(|index| Client::new(part, index == 0));
+        let servers = (0..part.masters).map(|index| Server::new(index, index < part.fresh, nonce).into());
+        let clients = (0..part.clients).map(|index| Client::new(part, index == 0).into());
         let mut world = Self {
             now: 0,
             servers: servers.collect(),
@@ -90,12 +117,16 @@ impl World {
     pub(crate) fn tidy(&mut self) {
         let now = self.now;
         for server in &mut self.servers {
-            if server.owed_until <= now {
+            if (1..=now).contains(&server.owed_until) {
                 server.owed_until = 0;
             }
-            server.key = server.key.filter(|(_, until)| *until > now);
+            if server.key.is_some_and(|(_, until)| until <= now) {
+                server.key = None;
+            }
         }
-        self.strays.sort_by_key(|stray| format!("{stray:?}"));
+        if self.strays.len() > 1 {
+            self.strays.sort_by_cached_key(|stray| format!("{stray:?}"));
+        }
         if let Some(attempt) = &mut self.attempt
             && attempt.accepted.iter().flatten().any(|(_, until)| *until <= now)
         {

@@ -120,17 +120,25 @@ pub fn small() -> Vec<Part> {
 pub fn large() -> Vec<Part> {
     let alone = Part { masters: 1, losses: 2, horizon: 6, ..NONE };
     let three = Part { losses: 2, horizon: 6, ..NONE };
+    let one = Part { losses: 1, horizon: 5, ..NONE };
     let saved = &[RestartSaved, RestartReplica, Flush, Failover];
+    let floor = Part { losses: 2, lossy: 2, ballots: 1, visits: 0, clients: 1, ..three.clone() };
     vec![
         Part { name: "alone", steps: 1, strays: 1, ..alone.clone() },
         Part { name: "alone-flips", kinds: saved, saves: 1, flips: 1, strays: 1, ..alone.clone() },
-        Part { name: "quarantine", kinds: &[RestartEmpty], lossy: 1, ..three.clone() },
-        Part { name: "q-flush", kinds: &[Flush], lossy: 1, ..three.clone() },
-        Part { name: "q-1", losses: 1, steps: 1, strays: 1, ..three.clone() },
-        Part { name: "floor", losses: 1, ballots: 1, visits: 0, ..three.clone() },
-        Part { name: "holders", losses: 1, locks: true, ..three.clone() },
-        Part { name: "init", losses: 1, ballots: 1, inits: 2, visits: 0, ..three.clone() },
-        Part { name: "recovery", recovery: true, losses: 1, steps: 1, stops: 1, ..three.clone() },
+        Part { name: "alone-locks", locks: true, tracking: false, ..alone.clone() },
+        Part { name: "one-loss", steps: 1, ..one.clone() },
+        Part { name: "two-losses", ..three.clone() },
+        Part { name: "two-masters", lossy: 2, kinds: &[RestartEmpty, Flush], visits: 0, clients: 1, steps: 1, strides: &[4], ..three.clone() },
+        Part { name: "looks", look_every: 1, steps: 1, strides: &[4], ..one.clone() },
+        Part { name: "strays", strays: 1, drops: 1, steps: 1, strides: &[4], kinds: &[Flush, Failover], ..one.clone() },
+        Part { name: "flips", kinds: &[Failover, RestartReplica], flips: 1, counted: false, ..three.clone() },
+        Part { name: "floor", ..floor.clone() },
+        Part { name: "floor-2", losses: 1, ballots: 2, ..floor.clone() },
+        Part { name: "locks", losses: 1, locks: true, horizon: 4, ..three.clone() },
+        Part { name: "init", losses: 1, ballots: 1, inits: 2, visits: 0, clients: 1, ..three.clone() },
+        Part { name: "init-fresh", fresh: 3, losses: 1, inits: 2, horizon: 4, ..three.clone() },
+        Part { name: "recovery", recovery: true, losses: 1, steps: 2, strides: &[4, 40, -40], stops: 1, horizon: 4, ..three.clone() },
     ]
 }
 
@@ -148,7 +156,7 @@ pub fn named(broken: Broken) -> Part {
         B::TimeAlone => Part { steps: 1, look_every: 1, ..alone },
         B::IdentityKnown => Part { kinds: &[Flush], steps: 1, look_every: 1, ..alone },
         B::TimesBeforeNonce => Part { kinds: &[Flush], clients: 1, visits: 0, steps: 1, strides: &[4], horizon: 6, look_every: 1, ..three },
-B::NoteWithoutNonce => Part { kinds: &[Flush], fresh: 1, steps: 1, clock: Some(0), strides: &[4], inits: 1, horizon: 4, ..three },
+B::NoteWithoutNonce => Part { masters: 2, kinds: &[Flush], fresh: 1, steps: 1, clock: Some(0), strides: &[4], inits: 1, horizon: 4, ..three },
         B::NoLaterNotes => Part { losses: 2, lossy: 2, stops: 1, horizon: 3, ..forever },
         B::FarAheadStands => Part { steps: 2, strides: &[40, -40], ..forever },
         B::UntilByClient => Part { kinds: &[Flush], ..three },

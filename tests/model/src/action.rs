@@ -1,15 +1,12 @@
 //! What may happen next, and what it does.
 
-use crate::admission::{
-    Admit, Begin, Data, Event, Init, Nonce, Note, Outcome, Reply, Scored, Way, quarantine_length,
-};
+use crate::admission::{Event, Scored};
 use crate::broken::Broken;
 use crate::client::Client;
 use crate::part::{Loss, Part, TTL};
 use crate::person::highest;
-use crate::server::Server;
 use crate::wire::{FloorRead, Half, Link, Request};
-use crate::world::{World, Wrong};
+use crate::world::{Attempt, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
@@ -172,13 +169,14 @@ impl World {
         let Some(request) = self.clients[client].links[master].wire.take() else { return };
         let event = match request {
             Request::Look => Event::Looked(self.servers[master].facts(part, self.now)),
-            Request::Floor(read) => match self.read_floor(part, client, read) {
-                Ok((nonce, done)) => Event::Floors(nonce, done),
-                Err(read) => {
+            Request::Floor(mut read) => {
+                self.read_floor(part, client, &mut read);
+                if !read.todo.is_empty() {
                     self.clients[client].links[master].wire = Some(Request::Floor(read));
                     return;
                 }
-            },
+                Event::Floors(read.nonce, read.done)
+            }
             script => {
                 let begin = matches!(script, Request::Begin(_));
                 let reply = self.run(part, master, script);
@@ -194,22 +192,16 @@ impl World {
     }
 
     /// One half of one answer, or, where no ballot is tried, all of them at once.
-    fn read_floor(
-        &self,
-        part: &Part,
-        client: usize,
-        mut read: FloorRead,
-    ) -> Result<(Nonce, Vec<Scored>), FloorRead> {
-        loop {
-            let Some(&other) = read.todo.first() else { return Ok((read.nonce, read.done)) };
+    fn read_floor(&self, part: &Part, client: usize, read: &mut FloorRead) {
+        while let Some(&other) = read.todo.first() {
             if !self.clients[client].links[other].up {
                 read.todo.remove(0);
                 read.half = None;
                 continue;
             }
-            self.read_half(part, client, other, &mut read);
-            if part.ballots > 0 && !read.todo.is_empty() {
-                return Err(read);
+            self.read_half(part, client, other, read);
+            if part.ballots > 0 {
+                return;
             }
         }
     }
@@ -244,117 +236,6 @@ impl World {
         }
     }
 
-    /// Runs a script on a master, or what a mutant runs instead.
-    pub(crate) fn run(&mut self, part: &Part, master: usize, request: Request) -> Reply {
-        match request {
-            Request::Begin(begin) => self.run_begin(part, master, begin),
-            Request::Note(note) => self.run_note(part, master, note),
-            Request::Admit(admit) => self.run_admit(part, master, admit),
-            Request::Init(init) => self.run_init(part, master, init),
-            Request::Look | Request::Floor(_) => unreachable!("no script"),
-        }
-    }
-
-    fn run_begin(&mut self, part: &Part, master: usize, begin: Begin) -> Reply {
-        let (now, nonce) = (self.now, Nonce(self.fresh));
-        let server = &mut self.servers[master];
-        let (time, before) = (server.time(now), server.data.clone());
-        let mut order = Begin { nonce, ..begin };
-        let waiting = before.record.quarantine_of(order.identity).is_some();
-        match part.broken {
-            Some(Broken::BeginWithoutCompare) => order.expect = before.record.seen(),
-            Some(Broken::FarAheadStands) if waiting => order.expect.nonce = Some(Nonce(999)),
-            Some(Broken::UntilByClient) if waiting && order.expect == before.record.seen() => {
-                server.data.record.quarantine = None;
-                order.expect = server.data.record.seen();
-            }
-            _ => {}
-        }
-        let reply = server.data.begin(time, &order);
-        if server.data == before || server.data.record.nonce != Some(nonce) {
-            server.data = before;
-            let record = server.data.record.clone();
-            return Reply { record, ..reply };
-        }
-        self.wrong = self.wrong.or(wrong(&self.servers[master], &before, &order, time));
-        self.fresh += 1;
-        let server = &mut self.servers[master];
-        server.lost = false;
-        match part.broken {
-            Some(Broken::RunKept) => server.data.record.run = before.record.run,
-            Some(Broken::NoQuarantine) => {
-                let identity = order.identity;
-                let admit = Admit { nonce, identity, way: Way::Known, floor: 31 };
-                server.data.admit(u64::MAX, &admit);
-            }
-            _ => {}
-        }
-        let (record, members) = (server.data.record.clone(), server.data.members());
-        Reply { record, members, ..reply }
-    }
-
-    fn run_note(&mut self, part: &Part, master: usize, mut note: Note) -> Reply {
-        let (now, server) = (self.now, &mut self.servers[master]);
-        let noted = server.data.record.quarantine.as_ref();
-        match part.broken {
-            Some(Broken::NoteWithoutNonce) => {
-                note.nonce = server.data.record.nonce.unwrap_or(note.nonce);
-            }
-            Some(Broken::NoLaterNotes) if noted.is_some_and(|found| !found.notes.is_empty()) => {
-                note.times.clear();
-            }
-            _ => {}
-        }
-        let time = server.time(now);
-        server.data.note(time, &note)
-    }
-
-    fn run_admit(&mut self, part: &Part, master: usize, mut admit: Admit) -> Reply {
-        let (now, server) = (self.now, &mut self.servers[master]);
-        let record = &server.data.record;
-        let mut time = server.time(now);
-        match part.broken {
-            Some(Broken::AdmitWithoutNonce) => admit.nonce = record.nonce.unwrap_or(admit.nonce),
-            Some(Broken::AdmitWithoutIdentity) => {
-                let id = record.quarantine.as_ref().map(|found| found.id);
-                admit.identity = id.unwrap_or(admit.identity);
-            }
-            Some(Broken::NotedWithoutMore) if admit.way == Way::Noted => {
-                time += quarantine_length(TTL);
-            }
-            _ => {}
-        }
-        let mut reply = server.data.admit(time, &admit);
-        if reply.outcome == Outcome::Done && part.broken == Some(Broken::NonceForgotten) {
-            server.data.record.nonce = None;
-            reply.record.nonce = None;
-        }
-        reply
-    }
-
-    fn run_init(&mut self, part: &Part, master: usize, mut init: Init) -> Reply {
-        let (now, server) = (self.now, &mut self.servers[master]);
-        init.nonce = Nonce(self.fresh);
-        if part.broken == Some(Broken::InitWithoutCompare) {
-            let admitted = init.expect.run == Some(init.identity);
-            if !admitted {
-                server.data.record.run = None;
-            }
-            init.expect = server.data.record.seen();
-        }
-        let time = server.time(now);
-        let reply = server.data.init(time, &init);
-        if server.data.record.nonce == Some(init.nonce) {
-            self.fresh += 1;
-            server.lost = false;
-        } else if reply.outcome == Outcome::Done && part.broken == Some(Broken::InitLowers) {
-            for (_, ballots) in &mut server.data.sets {
-                ballots.highest = init.level;
-            }
-        }
-        reply
-    }
-
     /// The client that stays tries one ballot, one master at a time.
     fn ballot(&mut self, part: &Part, master: usize) {
         let ballot = 31 + 32 * u64::from(part.ballots - self.left.ballots + 1);
@@ -363,7 +244,7 @@ impl World {
         if self.attempt.is_none() {
             self.left.ballots -= 1;
             let accepted = vec![None; part.masters];
-            self.attempt = Some(crate::world::Attempt { ballot, accepted });
+            self.attempt = Some(Attempt { ballot, accepted });
         }
         let Some(attempt) = &mut self.attempt else { return };
         let server = &mut self.servers[master];
@@ -383,21 +264,4 @@ impl World {
             self.attempt = None;
         }
     }
-}
-
-/// Whether a *begin* that wrote had no reason to.
-///
-/// One that was sent before the identity changed may move an end once more: it is the last.
-fn wrong(server: &Server, before: &Data, order: &Begin, time: u64) -> Option<Wrong> {
-    if server.lost {
-        return None;
-    }
-    let identity = server.true_identity();
-    if before.record.admits(identity) {
-        return Some(Wrong::Unseated);
-    }
-    let waiting = before.record.quarantine_of(identity);
-    let end = time + quarantine_length(TTL);
-    let moved = waiting.is_some_and(|found| found.until <= end);
-    (moved && order.identity == server.identity).then_some(Wrong::EndMoved)
 }

@@ -41,6 +41,8 @@ pub enum Broken {
     InitLowers,
     /// `R` is another identity than `R:X`, where it was that once.
     FlipBegins,
+    /// *Begin* keeps the notes of a former quarantine.
+    NotesKept,
     /// *Begin* does not compare.
     BeginWithoutCompare,
     /// *Admit* does not test the nonce.
@@ -53,7 +55,7 @@ pub enum Broken {
 
 impl Broken {
     /// Those that must be found.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::NoQuarantine,
         Self::TimeAlone,
         Self::IdentityKnown,
@@ -73,6 +75,7 @@ impl Broken {
         Self::InitWithoutCompare,
         Self::InitLowers,
         Self::FlipBegins,
+        Self::NotesKept,
         Self::BeginWithoutCompare,
         Self::AdmitWithoutNonce,
     ];

@@ -54,15 +54,18 @@ impl Model for Bounded {
             Property::always("an end is not moved without a reason", |_, world: &World| {
                 world.wrong != Some(crate::world::Wrong::EndMoved)
             }),
-            Property::always("an admitted master is not put into quarantine", |_, world: &World| {
-                world.wrong != Some(crate::world::Wrong::Unseated)
-            }),
-            Property::always("no admitted master is below a ballot it has accepted", |_, world: &World| {
-                world.servers.iter().all(|server| !server.is_behind())
-            }),
-            Property::always("every master that stays up is admitted in the end", |model: &Self, world: &World| {
-                !model.0.recovery || world.recovers(&model.0)
-            }),
+            Property::always(
+                "an admitted master is not put into quarantine",
+                |_, world: &World| world.wrong != Some(crate::world::Wrong::Unseated),
+            ),
+            Property::always(
+                "no admitted master is below a ballot it has accepted",
+                |_, world: &World| world.servers.iter().all(|server| !server.is_behind()),
+            ),
+            Property::always(
+                "every master that stays up is admitted in the end",
+                |model: &Self, world: &World| !model.0.recovery || world.recovers(&model.0),
+            ),
         ]
     }
 }
@@ -70,29 +73,29 @@ impl Model for Bounded {
 /// Checks a part: breadth first for a mutant, so that its story is short.
 pub fn check(part: &Part) -> Outcome {
     let start = Instant::now();
-    let builder =
-        Bounded(part.clone()).checker().finish_when(HasDiscoveries::Any);
+    let builder = Bounded(*part).checker().finish_when(HasDiscoveries::Any);
     if part.broken.is_some() {
-        outcome(part, builder.spawn_bfs().join(), start)
+        outcome(builder.spawn_bfs().join(), start)
     } else {
-        outcome(part, builder.threads(2).spawn_dfs().join(), start)
+        outcome(builder.threads(2).spawn_dfs().join(), start)
     }
 }
 
-fn outcome(part: &Part, checker: impl Checker<Bounded>, start: Instant) -> Outcome {
+fn outcome(checker: impl Checker<Bounded>, start: Instant) -> Outcome {
     let found = checker.discoveries().into_iter().min_by_key(|(name, _)| *name);
     Outcome {
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
         time: start.elapsed(),
-        story: found.map(|(name, path)| (name, story::tell(part, path.into_vec()))),
+        story: found.map(|(name, path)| (name, story::tell(&path.into_vec()))),
     }
 }
 
 impl World {
     fn votes_too_early(&self, part: &Part) -> bool {
         let owes = |master: usize| self.servers[master].owed_until > self.now;
-        let counts = |master: usize| (0..part.clients).any(|client| self.counts(part, client, master));
+        let counts =
+            |master: usize| (0..part.clients).any(|client| self.counts(part, client, master));
         (0..part.masters).any(|master| owes(master) && counts(master))
     }
 

@@ -71,9 +71,7 @@ impl World {
         let first = own.links[master].first;
         let back = match part.broken {
             Some(Broken::TimeAlone) => TTL.min(now),
-            Some(Broken::IdentityKnown) => {
-                first.map_or(0, |first| TTL.min(now - first.now))
-            }
+            Some(Broken::IdentityKnown) => first.map_or(0, |first| TTL.min(now - first.now)),
             _ => 0,
         };
         let event = lie(part.broken, event, first);
@@ -135,7 +133,7 @@ impl World {
             let noted = quarantine.is_some_and(|found| found.note(process).is_some());
             let first = own.links[other].first.map(|first| first.time);
             let before = part.broken == Some(Broken::TimesBeforeNonce) && !noted;
-            let time = first.filter(|_| before).unwrap_or(server.time(self.now));
+            let time = first.filter(|_| before).unwrap_or_else(|| server.time(self.now));
             Told { master: other, process, time }
         });
         told.collect()

@@ -29,6 +29,7 @@ mod fault;
 mod part;
 mod person;
 mod recovery;
+mod run;
 mod server;
 mod story;
 mod wire;

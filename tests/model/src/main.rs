@@ -1,37 +1,48 @@
-//! Exhausts the large bounds, and prints states, depth and time of each part.
+//! Exhausts the large bounds, and finds every mutant. Prints states, depth and time.
+//!
+//! Names of parts or mutants as arguments choose among them.
 
 use std::process::ExitCode;
 
+use model::{Broken, Outcome, Part};
+
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let mut failed = false;
-    for broken in model::Broken::ALL.into_iter().chain(model::Broken::SECOND_LINES) {
-        if !wanted.iter().any(|name| *name == format!("{broken:?}") || name == "mutants") {
-            continue;
-        }
-        let outcome = model::check(&model::named(broken));
-        println!("{broken:?}: {} states, {:.1} s", outcome.states, outcome.time.as_secs_f64());
-        if let Some((property, story)) = outcome.story {
-            println!("  {property}");
-            for line in story { println!("  {line}"); }
+    let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|given| given == name);
+    let mut right = true;
+    for part in model::large().into_iter().filter(|part| chosen(part.name)) {
+        right &= holds(&part);
+    }
+    for broken in Broken::ALL.into_iter().filter(|broken| chosen(&format!("{broken:?}"))) {
+        right &= is_found(broken);
+    }
+    for broken in Broken::SECOND_LINES.into_iter().filter(|broken| chosen(&format!("{broken:?}"))) {
+        report(&format!("{broken:?}"), &model::check(&model::named(broken)));
+    }
+    if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether all properties hold within the bounds of a part.
+fn holds(part: &Part) -> bool {
+    let outcome = model::check(part);
+    report(part.name, &outcome);
+    outcome.story.is_none()
+}
+
+/// Whether the mutant has its counterexample.
+fn is_found(broken: Broken) -> bool {
+    let outcome = model::check(&model::named(broken));
+    report(&format!("{broken:?}"), &outcome);
+    outcome.story.is_some()
+}
+
+fn report(name: &str, outcome: &Outcome) {
+    let (states, depth, time) = (outcome.states, outcome.depth, outcome.time.as_secs_f64());
+    println!("{name:22} {states:>11} states  depth {depth:>3}  {time:>7.1} s");
+    if let Some((property, story)) = &outcome.story {
+        println!("    not true: {property}");
+        for line in story {
+            println!("    {line}");
         }
     }
-    for part in model::large() {
-        if !wanted.is_empty() && !wanted.iter().any(|name| name == part.name) {
-            continue;
-        }
-        let outcome = model::check(&part);
-        println!(
-            "{:12} {:>12} states, depth {:>3}, {:>7.1} s",
-            part.name, outcome.states, outcome.depth, outcome.time.as_secs_f64()
-        );
-        if let Some((property, story)) = outcome.story {
-            failed = true;
-            println!("does not hold: {property}");
-            for line in story {
-                println!("  {line}");
-            }
-        }
-    }
-    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -6,7 +6,7 @@ use crate::broken::Broken;
 pub(crate) const TTL: u64 = 2;
 
 /// What one run bounds. Counts are for the whole run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Part {
     /// What it is called in the output.
     pub name: &'static str,
@@ -54,6 +54,8 @@ pub struct Part {
     pub tracking: bool,
     /// Whether every state must be one from which all masters come back.
     pub recovery: bool,
+    /// Whether a note of an earlier quarantine of the first master is on the way at the start.
+    pub late: bool,
     /// The first so many masters are fresh at the start, the others are admitted.
     pub fresh: usize,
     /// The rule that is broken.
@@ -104,15 +106,19 @@ const NONE: Part = Part {
     locks: false,
     tracking: true,
     recovery: false,
+    late: false,
     fresh: 0,
     broken: None,
 };
 
 /// The bounds that the ordinary tests exhaust in seconds.
 pub fn small() -> Vec<Part> {
+    let one = Part { kinds: &[RestartEmpty], clients: 1, visits: 0, horizon: 4, ..NONE };
     vec![
-        Part { name: "alone", masters: 1, losses: 1, horizon: 6, ..NONE },
-        Part { name: "quarantine", losses: 1, steps: 1, horizon: 5, ..NONE },
+        Part { name: "alone", masters: 1, horizon: 4, ..NONE },
+        Part { name: "three", kinds: &[Flush], steps: 1, strides: &[4], late: true, ..one },
+        Part { name: "floor", ballots: 1, ..one },
+        Part { name: "recovery", recovery: true, steps: 1, strides: &[40], ..one },
     ]
 }
 
@@ -120,25 +126,59 @@ pub fn small() -> Vec<Part> {
 pub fn large() -> Vec<Part> {
     let alone = Part { masters: 1, losses: 2, horizon: 6, ..NONE };
     let three = Part { losses: 2, horizon: 6, ..NONE };
-    let one = Part { losses: 1, horizon: 5, ..NONE };
+    let stays = Part { clients: 1, visits: 0, ..three };
+    let two = Part { masters: 2, ..three };
     let saved = &[RestartSaved, RestartReplica, Flush, Failover];
-    let floor = Part { losses: 2, lossy: 2, ballots: 1, visits: 0, clients: 1, ..three.clone() };
+    let empty = &[RestartEmpty, Flush];
     vec![
-        Part { name: "alone", steps: 1, strays: 1, ..alone.clone() },
-        Part { name: "alone-flips", kinds: saved, saves: 1, flips: 1, strays: 1, ..alone.clone() },
-        Part { name: "alone-locks", locks: true, tracking: false, ..alone.clone() },
-        Part { name: "one-loss", steps: 1, ..one.clone() },
-        Part { name: "two-losses", ..three.clone() },
-        Part { name: "two-masters", lossy: 2, kinds: &[RestartEmpty, Flush], visits: 0, clients: 1, steps: 1, strides: &[4], ..three.clone() },
-        Part { name: "looks", look_every: 1, steps: 1, strides: &[4], ..one.clone() },
-        Part { name: "strays", strays: 1, drops: 1, steps: 1, strides: &[4], kinds: &[Flush, Failover], ..one.clone() },
-        Part { name: "flips", kinds: &[Failover, RestartReplica], flips: 1, counted: false, ..three.clone() },
-        Part { name: "floor", ..floor.clone() },
-        Part { name: "floor-2", losses: 1, ballots: 2, ..floor.clone() },
-        Part { name: "locks", losses: 1, locks: true, horizon: 4, ..three.clone() },
-        Part { name: "init", losses: 1, ballots: 1, inits: 2, visits: 0, clients: 1, ..three.clone() },
-        Part { name: "init-fresh", fresh: 3, losses: 1, inits: 2, horizon: 4, ..three.clone() },
-        Part { name: "recovery", recovery: true, losses: 1, steps: 2, strides: &[4, 40, -40], stops: 1, horizon: 4, ..three.clone() },
+        Part { name: "alone", steps: 1, strays: 1, ..alone },
+        Part { name: "alone-flips", kinds: saved, saves: 1, flips: 1, strays: 1, ..alone },
+        Part { name: "alone-locks", locks: true, tracking: false, ..alone },
+        Part { name: "one-loss", losses: 1, steps: 1, horizon: 5, ..three },
+        Part { name: "two-losses", ..three },
+        Part { name: "two-masters", lossy: 2, kinds: empty, steps: 1, strides: &[4], ..stays },
+        Part { name: "clock", steps: 1, strides: &[4, -4], late: true, horizon: 5, ..stays },
+        Part {
+            name: "looks",
+            losses: 1,
+            look_every: 1,
+            steps: 1,
+            strides: &[4],
+            horizon: 5,
+            ..three
+        },
+        Part { name: "late", strays: 1, drops: 1, kinds: &[Flush], late: true, horizon: 5, ..two },
+        Part { name: "flips", kinds: &[Failover], flips: 1, counted: false, horizon: 5, ..two },
+        Part {
+            name: "floor",
+            lossy: 2,
+            ballots: 1,
+            kinds: &[RestartEmpty, Failover],
+            horizon: 4,
+            ..stays
+        },
+        Part { name: "floor-2", losses: 1, lossy: 2, ballots: 2, ..stays },
+        Part { name: "locks", losses: 1, locks: true, kinds: &[RestartEmpty], horizon: 3, ..NONE },
+        Part { name: "init", losses: 1, ballots: 1, inits: 1, kinds: empty, horizon: 4, ..stays },
+        Part {
+            name: "init-fresh",
+            fresh: 3,
+            losses: 1,
+            inits: 2,
+            kinds: empty,
+            horizon: 3,
+            ..stays
+        },
+        Part {
+            name: "recovery",
+            recovery: true,
+            losses: 1,
+            steps: 2,
+            strides: &[40, -40],
+            stops: 1,
+            horizon: 3,
+            ..stays
+        },
     ]
 }
 
@@ -147,30 +187,72 @@ pub fn named(broken: Broken) -> Part {
     use Broken as B;
     let alone = Part { masters: 1, losses: 1, visits: 0, horizon: 5, strides: &[4], ..NONE };
     let three = Part { losses: 1, ..NONE };
-    let floor = Part { ballots: 1, visits: 0, clients: 1, kinds: &[RestartEmpty], ..three.clone() };
-    let flips = Part { kinds: &[Failover], flips: 1, ..three.clone() };
-    let forever = Part { recovery: true, kinds: &[RestartEmpty], clients: 1, visits: 0, ..three.clone() };
+    let floor = Part { ballots: 1, visits: 0, clients: 1, kinds: &[RestartEmpty], ..three };
+    let flips = Part { kinds: &[Failover], flips: 1, ..three };
+    let forever = Part { recovery: true, kinds: &[RestartEmpty], clients: 1, visits: 0, ..three };
     let part = match broken {
         B::NoQuarantine | B::NewWithoutRecord => alone,
         B::PushIgnored => Part { kinds: &[Flush], ..alone },
         B::TimeAlone => Part { steps: 1, look_every: 1, ..alone },
         B::IdentityKnown => Part { kinds: &[Flush], steps: 1, look_every: 1, ..alone },
-        B::TimesBeforeNonce => Part { kinds: &[Flush], clients: 1, visits: 0, steps: 1, strides: &[4], horizon: 6, look_every: 1, ..three },
-B::NoteWithoutNonce => Part { masters: 2, kinds: &[Flush], fresh: 1, steps: 1, clock: Some(0), strides: &[4], inits: 1, horizon: 4, ..three },
+        B::TimesBeforeNonce => Part {
+            kinds: &[Flush],
+            clients: 1,
+            visits: 0,
+            steps: 1,
+            strides: &[4],
+            horizon: 6,
+            look_every: 1,
+            ..three
+        },
+        B::NoteWithoutNonce => Part {
+            kinds: &[Flush],
+            late: true,
+            steps: 1,
+            strides: &[4],
+            horizon: 5,
+            look_every: 1,
+            clients: 1,
+            visits: 0,
+            ..three
+        },
         B::NoLaterNotes => Part { losses: 2, lossy: 2, stops: 1, horizon: 3, ..forever },
         B::FarAheadStands => Part { steps: 2, strides: &[40, -40], ..forever },
         B::UntilByClient => Part { kinds: &[Flush], ..three },
-        B::NonceForgotten | B::BeginWithoutCompare => Part { masters: 1, kinds: &[Failover, Flush], losses: 2, flips: 1, strays: 1, ..NONE },
+        B::NonceForgotten | B::BeginWithoutCompare => {
+            Part { masters: 1, kinds: &[Failover, Flush], losses: 2, flips: 1, strays: 1, ..NONE }
+        }
         B::RunKept => Part { counted: false, ..flips },
         B::FlipBegins => flips,
         B::WithoutReplid => Part { kinds: &[Failover], masters: 1, ..NONE },
         B::FloorFromTooFew | B::FloorEarly => floor,
-        B::FloorProvenBefore => Part { kinds: &[RestartEmpty, Failover], losses: 2, lossy: 2, horizon: 2, ..floor },
+        B::FloorProvenBefore => {
+            Part { kinds: &[RestartEmpty, Failover], losses: 2, lossy: 2, horizon: 2, ..floor }
+        }
         B::InitWithoutCompare => Part { inits: 1, ..floor },
         B::InitLowers => Part { inits: 1, losses: 0, ..floor },
-        B::AdmitWithoutNonce => Part { kinds: &[Flush], losses: 2, strays: 1, steps: 1, masters: 1, ..NONE },
-        B::AdmitWithoutIdentity => Part { kinds: &[Failover], losses: 2, saves: 1, masters: 1, ..NONE },
-        B::NotedWithoutMore => Part { kinds: &[Flush], steps: 1, clients: 1, visits: 0, look_every: 1, ..three },
+        B::NotesKept => Part {
+            kinds: &[RestartEmpty, RestartSaved],
+            losses: 2,
+            saves: 1,
+            steps: 1,
+            clock: Some(0),
+            strides: &[4],
+            horizon: 5,
+            look_every: 1,
+            clients: 1,
+            visits: 0,
+            ..three
+        },
+        B::AdmitWithoutNonce => {
+            Part { kinds: &[Flush], losses: 2, strays: 1, steps: 1, masters: 1, ..NONE }
+        }
+        B::AdmitWithoutIdentity => {
+            Part { kinds: &[Failover], losses: 2, saves: 1, masters: 1, ..NONE }
+        }
+        B::NotedWithoutMore => {
+            Part { kinds: &[Flush], steps: 1, clients: 1, visits: 0, look_every: 1, ..three }
+        }
     };
     Part { name: "mutant", broken: Some(broken), ..part }
 }

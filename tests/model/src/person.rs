@@ -32,11 +32,11 @@ impl World {
             let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
             let scores = others.clone().filter_map(|answer| answer.highest).max();
             let enough = others.count() > part.masters - (part.masters / 2 + 1);
-            // What lifts nothing and admits nothing is not worth a state.
-            let orders = plan.orders.into_iter().filter(|(master, _)| {
-                part.ballots > 0 || !self.servers[*master].is_admitted()
-            });
-            for (master, mut init) in orders.collect::<Vec<_>>() {
+            for (master, mut init) in plan.orders {
+                if part.ballots == 0 && self.servers[master].is_admitted() {
+                    // It lifts nothing and admits nothing: not worth a state.
+                    continue;
+                }
                 init.floor = scores.filter(|_| enough).unwrap_or(init.floor);
                 self.orders.push((master, Request::Init(init)));
             }

@@ -29,9 +29,8 @@ impl World {
     }
 
     fn stays(mut self, part: &Part) -> bool {
-        let mut part = part.clone();
-        part.look_every = 1;
-        part.clients = 1;
+        let mut part = *part;
+        (part.look_every, part.clients) = (1, 1);
         self.clients[0] = Client::new(&part, true).into();
         self.connect_all(&part, 0);
         for _ in 0..LENGTHS * TTL {
@@ -47,7 +46,7 @@ impl World {
 
     /// Needs a master that votes: without one, or with N = 1, a client must stay.
     fn visited(mut self, part: &Part) -> bool {
-        let mut part = part.clone();
+        let mut part = *part;
         part.clients = 1;
         if !self.servers.iter().any(|server| server.up && server.is_admitted()) {
             return true;
@@ -60,7 +59,7 @@ impl World {
                 return true;
             }
             self.clients[0].links = vec![Link::down(); part.masters];
-            self.now += 2 * TTL / 2;
+            self.now += TTL;
         }
         false
     }

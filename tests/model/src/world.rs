@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::admission::{Nonce, Score};
+use crate::admission::{Nonce, Note, Score};
 use crate::broken::Broken;
 use crate::client::Client;
 use crate::part::Part;
@@ -86,7 +86,8 @@ pub(crate) enum Wrong {
 impl World {
     pub(crate) fn new(part: &Part) -> Self {
         let nonce = (part.broken != Some(Broken::NonceForgotten)).then_some(Nonce(1));
-        let servers = (0..part.masters).map(|index| Server::new(index, index < part.fresh, nonce).into());
+        let servers =
+            (0..part.masters).map(|index| Server::new(index, index < part.fresh, nonce).into());
         let clients = (0..part.clients).map(|index| Client::new(part, index == 0).into());
         let mut world = Self {
             now: 0,
@@ -100,6 +101,11 @@ impl World {
             wrong: None,
             left: Left::new(part),
         };
+        if part.late {
+            let times = (1..part.masters).map(|other| &world.servers[other]);
+            let times = times.map(|server| (server.identity.run, server.time(0))).collect();
+            world.strays.push((0, Request::Note(Note { nonce: Nonce(0), times })));
+        }
         world.connect_all(part, 0);
         world
     }

@@ -172,7 +172,8 @@ impl Data {
 
     fn write_quarantine(&mut self, time: Millis, order: &Begin) {
         let former = self.record.quarantine.take();
-        let names = [self.record.run, former.as_ref().map(|former| former.id), Some(order.identity)];
+        let names =
+            [self.record.run, former.as_ref().map(|former| former.id), Some(order.identity)];
         let mut ballot = former.map_or(0, |former| former.ballot);
         for name in names.into_iter().flatten() {
             ballot = ballot.max(self.highest(name));

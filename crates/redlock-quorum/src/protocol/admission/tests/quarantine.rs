@@ -117,7 +117,7 @@ fn the_floor_is_the_largest_score_of_enough_others() {
         let mut admission = client(&masters, 0);
         settle(&mut admission, &mut masters, 0);
         settle(&mut admission, &mut masters, LENGTH);
-        let by_clock = (EPOCH / 1000 + 2 + 2) * 1_000_000 | 31;
+        let by_clock = ((EPOCH / 1000 + 2 + 2) * 1_000_000) | 31;
         let expected = if others == 0 { by_clock } else { 1023 + 32 * (count as u64 - 1) };
         assert_eq!(masters[0].data.record.floor, Some(expected), "{count} masters");
     }

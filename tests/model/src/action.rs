@@ -1,6 +1,6 @@
 //! What may happen next, and what it does.
 
-use crate::admission::{Event, Scored};
+use crate::admission::{Event, Facts, Scored};
 use crate::broken::Broken;
 use crate::client::Client;
 use crate::part::{Loss, Part, TTL};
@@ -168,7 +168,11 @@ impl World {
     fn arrive(&mut self, part: &Part, client: usize, master: usize) {
         let Some(request) = self.clients[client].links[master].wire.take() else { return };
         let event = match request {
-            Request::Look => Event::Looked(self.servers[master].facts(part, self.now)),
+            Request::Look => {
+                let server = &self.servers[master];
+                let members = Some(server.data.members());
+                Event::Looked(Facts { members, ..server.facts(part, self.now) })
+            }
             Request::Floor(mut read) => {
                 self.read_floor(part, client, &mut read);
                 if !read.todo.is_empty() {

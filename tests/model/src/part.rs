@@ -118,7 +118,7 @@ pub fn small() -> Vec<Part> {
         Part { name: "alone", masters: 1, horizon: 4, ..NONE },
         Part { name: "three", kinds: &[Flush], steps: 1, strides: &[4], late: true, ..one },
         Part { name: "floor", ballots: 1, ..one },
-        Part { name: "recovery", recovery: true, steps: 1, strides: &[40], ..one },
+        Part { name: "recovery", recovery: true, steps: 2, strides: &[40, -40], ..one },
     ]
 }
 
@@ -147,7 +147,7 @@ pub fn large() -> Vec<Part> {
             horizon: 5,
             ..three
         },
-        Part { name: "late", strays: 1, drops: 1, kinds: &[Flush], late: true, horizon: 5, ..two },
+        Part { name: "late", strays: 1, kinds: &[Flush], late: true, horizon: 4, ..two },
         Part { name: "flips", kinds: &[Failover], flips: 1, counted: false, horizon: 5, ..two },
         Part {
             name: "floor",
@@ -220,7 +220,7 @@ pub fn named(broken: Broken) -> Part {
         B::FarAheadStands => Part { steps: 2, strides: &[40, -40], ..forever },
         B::UntilByClient => Part { kinds: &[Flush], ..three },
         B::NonceForgotten | B::BeginWithoutCompare => {
-            Part { masters: 1, kinds: &[Failover, Flush], losses: 2, flips: 1, strays: 1, ..NONE }
+            Part { masters: 1, kinds: &[Failover, Flush], losses: 2, flips: 1, horizon: 3, ..NONE }
         }
         B::RunKept => Part { counted: false, ..flips },
         B::FlipBegins => flips,
@@ -229,7 +229,7 @@ pub fn named(broken: Broken) -> Part {
         B::FloorProvenBefore => {
             Part { kinds: &[RestartEmpty, Failover], losses: 2, lossy: 2, horizon: 2, ..floor }
         }
-        B::InitWithoutCompare => Part { inits: 1, ..floor },
+        B::InitWithoutCompare => Part { inits: 1, horizon: 3, ..floor },
         B::InitLowers => Part { inits: 1, losses: 0, ..floor },
         B::NotesKept => Part {
             kinds: &[RestartEmpty, RestartSaved],
@@ -244,9 +244,15 @@ pub fn named(broken: Broken) -> Part {
             visits: 0,
             ..three
         },
-        B::AdmitWithoutNonce => {
-            Part { kinds: &[Flush], losses: 2, strays: 1, steps: 1, masters: 1, ..NONE }
-        }
+        B::AdmitWithoutNonce => Part {
+            kinds: &[Flush],
+            losses: 2,
+            steps: 1,
+            strides: &[4],
+            horizon: 3,
+            masters: 1,
+            ..NONE
+        },
         B::AdmitWithoutIdentity => {
             Part { kinds: &[Failover], losses: 2, saves: 1, masters: 1, ..NONE }
         }

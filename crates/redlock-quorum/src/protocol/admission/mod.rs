@@ -73,6 +73,14 @@ pub(crate) struct Admission {
     peers: Vec<Peer>,
 }
 
+/// One life of a master's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Life {
+    process: RunId,
+    run: Option<Identity>,
+    nonce: Option<Nonce>,
+}
+
 /// What happened at one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
@@ -82,7 +90,7 @@ pub(crate) enum Event {
     Down,
     /// `invalidate null`.
     Pushed,
-    /// The answer to [`Step::Look`].
+    /// The answer to [`Step::Look`], `ZCARD` included.
     Looked(Facts),
     /// `ZCARD` of the set of `run`, as the latest facts name it.
     Members(u32),
@@ -133,6 +141,15 @@ impl Admission {
     /// Without tracking, the driver reads `INFO replication` and `run` behind each SET too.
     pub(crate) fn votes(&self, master: usize) -> bool {
         self.peers[master].is_admitted() && self.twin_of(master).is_none()
+    }
+
+    /// The life of a voting master. Copies there are disowned when it is another, or none, after
+    /// a null push or on a new connection: the key went with the life. `run` alone does not tell,
+    /// because a flushed master may be admitted as what it was.
+    pub(crate) fn life(&self, master: usize) -> Option<Life> {
+        let facts = self.peers[master].facts.as_ref().filter(|_| self.votes(master))?;
+        let Facts { identity, record, .. } = facts;
+        Some(Life { process: identity.run, run: record.run, nonce: record.nonce })
     }
 
     /// What the ballot set of this master is named after.

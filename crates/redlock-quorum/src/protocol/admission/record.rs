@@ -89,9 +89,11 @@ impl Record {
         self.run.is_some_and(|run| run.covers(present))
     }
 
-    /// The quarantine of this identity, where one is under way.
+    /// The quarantine of this identity, where one is under way. Without `max_ttl` it has no
+    /// length and is none: a field was removed by hand.
     pub(crate) fn quarantine_of(&self, present: Identity) -> Option<&Quarantine> {
-        self.quarantine.as_ref().filter(|quarantine| quarantine.id.covers(present))
+        let found = self.quarantine.as_ref().filter(|_| self.max_ttl.is_some());
+        found.filter(|quarantine| quarantine.id.covers(present))
     }
 
     /// The length of a quarantine by the `max_ttl` of this record; 0 where it has none.

@@ -124,3 +124,38 @@ fn answers_for_a_former_quarantine_are_not_used() {
     let quarantine = masters[0].data.record.quarantine.clone();
     assert_eq!(quarantine.and_then(|found| found.note(RunId(20))), Some(EPOCH + 10));
 }
+
+#[test]
+fn a_flushed_master_that_is_admitted_as_what_it_was_has_another_life() {
+    let mut masters = three();
+    let mut admission = client(&masters, 0);
+    let life = admission.life(0);
+    assert!(life.is_some());
+    admission.on(0, Event::Pushed, 1);
+    assert_eq!(admission.life(0), None);
+    settle(&mut admission, &mut masters, 1);
+    assert_eq!(admission.life(0), life, "another database was flushed");
+
+    masters[0].data = Data::default();
+    let expect = masters[0].data.record.seen();
+    let (identity, nonce) = (masters[0].identity, Nonce(77));
+    let init =
+        Init { expect, identity, nonce, max_ttl: MAX_TTL, lower: false, floor: 31, level: 0 };
+    masters[0].data.init(EPOCH, &init);
+    admission.on(0, Event::Pushed, 2);
+    settle(&mut admission, &mut masters, 2);
+    assert!(admission.votes(0));
+    assert_ne!(admission.life(0), life);
+}
+
+#[test]
+fn a_quarantine_without_max_ttl_is_begun_anew() {
+    let mut masters = three();
+    masters[0].restart(11);
+    settle(&mut client(&masters, 0), &mut masters, 0);
+    masters[0].data.record.max_ttl = None;
+    let now = 9 * LENGTH;
+    settle(&mut client(&masters, now), &mut masters, now);
+    let until = masters[0].data.record.quarantine.as_ref().map(|found| found.until);
+    assert_eq!(until, Some(EPOCH + now + LENGTH));
+}

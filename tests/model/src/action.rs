@@ -185,7 +185,7 @@ impl World {
                 let begin = matches!(script, Request::Begin(_));
                 let reply = self.run(part, master, script);
                 if begin && part.broken == Some(Broken::FloorEarly) {
-                    let all = (0..part.masters).map(|other| self.scored(other)).collect();
+                    let all = (0..part.masters).map(|other| self.scored(part, other)).collect();
                     self.clients[client].links[master].early = Some(all);
                 }
                 Event::Script(reply)
@@ -197,46 +197,38 @@ impl World {
 
     /// One half of one answer, or, where no ballot is tried, all of them at once.
     fn read_floor(&self, part: &Part, client: usize, read: &mut FloorRead) {
-        while let Some(&other) = read.todo.first() {
+        while let Some(&(other, _)) = read.todo.first() {
             if !self.clients[client].links[other].up {
                 read.todo.remove(0);
                 read.half = None;
                 continue;
             }
-            self.read_half(part, client, other, read);
+            self.read_half(part, other, read);
             if part.ballots > 0 {
                 return;
             }
         }
     }
 
-    fn read_half(&self, part: &Part, client: usize, other: usize, read: &mut FloorRead) {
-        let proof = self.scored(other);
-        let scores = || {
-            let run = self.clients[client].machine.run_of(other);
-            run.and_then(|run| highest(&self.servers[other].data, run))
-        };
-        let too_few = part.broken == Some(Broken::FloorFromTooFew);
-        read.half = match read.half {
-            None if part.broken == Some(Broken::FloorProvenBefore) => Some(Half::Proof(proof)),
-            None => Some(Half::Scores(scores())),
-            Some(Half::Scores(highest)) => {
-                read.done.push(Scored { highest, ..proof });
-                None
+    fn read_half(&self, part: &Part, other: usize, read: &mut FloorRead) {
+        let asked = read.todo[0].1;
+        let now = self.scored(part, other);
+        let highest = highest(&self.servers[other].data, asked);
+        let proof_first = part.broken == Some(Broken::FloorProvenBefore);
+        match read.half.take() {
+            None if proof_first => read.half = Some(Half::Proof(Scored { asked, ..now })),
+            None => read.half = Some(Half::Scores(highest)),
+            Some(Half::Proof(proof)) => read.done.push(Scored { highest, ..proof }),
+            Some(Half::Scores(highest)) if part.broken == Some(Broken::ProofOfAnotherLife) => {
+                read.done.push(Scored { highest, ..now });
             }
-            Some(Half::Proof(proof)) => {
-                read.done.push(Scored { highest: scores(), ..proof });
-                None
-            }
-        };
+            Some(Half::Scores(highest)) => read.done.push(Scored { asked, highest, ..now }),
+        }
         if read.half.is_none() {
             read.todo.remove(0);
-            let done = read.done.last().copied();
-            if let Some(found) = done.filter(|found| too_few && found.highest.is_some()) {
-                let others = (0..part.masters).filter(|&master| master != other);
-                read.done.extend(others.map(|master| Scored { master, ..found }));
-                read.todo.clear();
-            }
+        }
+        if part.broken == Some(Broken::FloorFromTooFew) {
+            one_for_all(part, read);
         }
     }
 
@@ -267,5 +259,14 @@ impl World {
             }
             self.attempt = None;
         }
+    }
+}
+
+/// The mutant: the first answer with a score stands for all masters.
+fn one_for_all(part: &Part, read: &mut FloorRead) {
+    if let Some(found) = read.done.iter().find(|answer| answer.highest.is_some()).cloned() {
+        let all = 0..part.masters;
+        read.done = all.map(|master| Scored { master, ..found.clone() }).collect();
+        read.todo.clear();
     }
 }

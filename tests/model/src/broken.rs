@@ -33,6 +33,8 @@ pub enum Broken {
     FloorEarly,
     /// The floor is read behind the proof of who it is from.
     FloorProvenBefore,
+    /// The proof behind the scores need not be of the life whose set was read.
+    ProofOfAnotherLife,
     /// A namespace is new when no master that answers has a record.
     NewWithoutRecord,
     /// `init` does what was decided from what was read, and does not compare.
@@ -55,7 +57,7 @@ pub enum Broken {
 
 impl Broken {
     /// Those that must be found.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::NoQuarantine,
         Self::TimeAlone,
         Self::IdentityKnown,
@@ -71,6 +73,7 @@ impl Broken {
         Self::FloorFromTooFew,
         Self::FloorEarly,
         Self::FloorProvenBefore,
+        Self::ProofOfAnotherLife,
         Self::NewWithoutRecord,
         Self::InitWithoutCompare,
         Self::InitLowers,

@@ -108,7 +108,7 @@ impl World {
                 }
                 Step::Look => Request::Look,
                 Step::Begin(_) if self.looks_new(part) => {
-                    return self.init_unasked(client, master);
+                    return self.init_unasked(part, client, master);
                 }
                 Step::Begin(begin) => Request::Begin(begin),
                 Step::Note(note) => Request::Note(note),

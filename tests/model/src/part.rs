@@ -229,6 +229,9 @@ pub fn named(broken: Broken) -> Part {
         B::FloorProvenBefore => {
             Part { kinds: &[RestartEmpty, Failover], losses: 2, lossy: 2, horizon: 2, ..floor }
         }
+        B::ProofOfAnotherLife => {
+            Part { kinds: &[Failover], losses: 2, lossy: 2, horizon: 4, ..floor }
+        }
         B::InitWithoutCompare => Part { inits: 1, horizon: 3, ..floor },
         B::InitLowers => Part { inits: 1, losses: 0, ..floor },
         B::NotesKept => Part {

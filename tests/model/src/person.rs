@@ -1,6 +1,6 @@
 //! A person who types `init`, and the mutant that does so unasked.
 
-use crate::admission::{Data, Identity, InitOptions, Nonce, Scored};
+use crate::admission::{Data, InitOptions, Life, Nonce, Scored};
 use crate::broken::Broken;
 use crate::client::Client;
 use crate::part::{Part, TTL};
@@ -24,7 +24,7 @@ impl World {
             }
         }
         let up = (0..part.masters).filter(|&master| self.servers[master].up);
-        let answers: Vec<_> = up.map(|master| self.scored(master)).collect();
+        let answers: Vec<_> = up.map(|master| self.scored(part, master)).collect();
         let nonces = vec![Nonce(0); part.masters];
         let options = InitOptions { again: true, floor: 0, max_ttl: TTL, lower: false };
         if let Some(plan) = person.clients[0].machine.plan_init(options, &answers, &nonces) {
@@ -44,16 +44,11 @@ impl World {
     }
 
     /// Both halves of an answer to *read the floor*, at one moment.
-    pub(crate) fn scored(&self, master: usize) -> Scored {
-        let data = &self.servers[master].data;
-        Scored {
-            master,
-            highest: data.record.run.and_then(|run| highest(data, run)),
-            ballot: data.record.quarantine.as_ref().map_or(0, |found| found.ballot),
-            identity: self.servers[master].identity,
-            run: data.record.run,
-            time: self.servers[master].time(self.now),
-        }
+    pub(crate) fn scored(&self, part: &Part, master: usize) -> Scored {
+        let server = &self.servers[master];
+        let facts = server.facts(part, self.now);
+        let asked = Life::of(&facts);
+        Scored { master, asked, highest: highest(&server.data, asked), facts }
     }
 
     /// The mutant: no master that answers has a record, so the namespace is taken for new.
@@ -64,8 +59,14 @@ impl World {
     }
 
     /// What that mutant sends instead of *begin*.
-    pub(crate) fn init_unasked(&mut self, client: usize, master: usize) -> Option<Request> {
-        let answers: Vec<_> = (0..self.servers.len()).map(|master| self.scored(master)).collect();
+    pub(crate) fn init_unasked(
+        &mut self,
+        part: &Part,
+        client: usize,
+        master: usize,
+    ) -> Option<Request> {
+        let answers: Vec<_> =
+            (0..self.servers.len()).map(|master| self.scored(part, master)).collect();
         let options = InitOptions { again: false, floor: 0, max_ttl: TTL, lower: false };
         let nonces = vec![Nonce(0); answers.len()];
         let plan = self.clients[client].machine.plan_init(options, &answers, &nonces)?;
@@ -74,6 +75,7 @@ impl World {
     }
 }
 
-pub(crate) fn highest(data: &Data, run: Identity) -> Option<u64> {
-    data.ballots(run).map(|ballots| ballots.highest)
+/// The highest score of the set of a life.
+pub(crate) fn highest(data: &Data, life: Life) -> Option<u64> {
+    Some(data.ballots(life.run?)?.highest)
 }

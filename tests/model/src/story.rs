@@ -7,17 +7,27 @@ use crate::world::World;
 
 /// One line a step, with the time at which it happens.
 pub(crate) fn tell(path: &[(World, Option<Action>)]) -> Vec<String> {
-    let mut lines = Vec::new();
+    let mut lines: Vec<(String, usize)> = Vec::new();
     for pair in path.windows(2) {
         let [(before, Some(action)), (after, _)] = pair else { continue };
-        if *action != Action::Tick {
-            lines.push(format!("t={} {}", before.now, line(before, *action, after)));
+        if *action == Action::Tick {
+            continue;
+        }
+        let said = format!("t={} {}", before.now, line(before, *action, after));
+        match lines.last_mut().filter(|(last, _)| *last == said) {
+            Some((_, times)) => *times += 1,
+            None => lines.push((said, 1)),
         }
     }
+    let mut story: Vec<_> = lines.into_iter().map(repeated).collect();
     if let Some((end, _)) = path.last() {
-        lines.push(format!("t={} and so it is broken", end.now));
+        story.push(format!("t={} and so it is broken", end.now));
     }
-    lines
+    story
+}
+
+fn repeated((line, times): (String, usize)) -> String {
+    if times == 1 { line } else { format!("{line}, {times} times") }
 }
 
 fn line(before: &World, action: Action, after: &World) -> String {

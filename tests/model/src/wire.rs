@@ -1,6 +1,6 @@
 //! What is on the way between a client and a master.
 
-use crate::admission::{Admit, Begin, Init, Nonce, Note, Score, Scored};
+use crate::admission::{Admit, Begin, Init, Life, Nonce, Note, Score, Scored};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
@@ -35,13 +35,13 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FloorRead {
     pub(crate) nonce: Nonce,
-    pub(crate) todo: Vec<usize>,
+    pub(crate) todo: Vec<(usize, Life)>,
     /// The first half of the answer of the first in `todo`.
     pub(crate) half: Option<Half>,
     pub(crate) done: Vec<Scored>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Half {
     Scores(Option<Score>),
     /// A mutant reads this half first.

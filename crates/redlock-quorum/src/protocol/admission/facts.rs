@@ -29,6 +29,15 @@ pub(crate) struct Facts {
     pub(crate) members: Option<u32>,
 }
 
+/// One life of a master's data: no *begin* and no `init` lies between two answers that agree on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Life {
+    pub(crate) process: RunId,
+    /// What it was admitted as, which names its ballot set.
+    pub(crate) run: Option<Identity>,
+    pub(crate) nonce: Option<Nonce>,
+}
+
 /// What is known of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
@@ -115,6 +124,13 @@ impl Peer {
     pub(super) fn time(&self, now: Millis) -> Millis {
         let read = self.facts.as_ref().map_or(0, |facts| facts.time);
         read + now.saturating_sub(self.read)
+    }
+}
+
+impl Life {
+    pub(crate) fn of(facts: &Facts) -> Self {
+        let Facts { identity, record, .. } = facts;
+        Self { process: identity.run, run: record.run, nonce: record.nonce }
     }
 }
 

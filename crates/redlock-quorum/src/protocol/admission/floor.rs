@@ -5,24 +5,20 @@
 //! and any N - q + 1 of the others hold one of them. Their scores are read after the quarantine is
 //! over, because until then an attempt may still count an answer from before the loss.
 
-use super::identity::Identity;
+use super::facts::{Facts, Life};
 use super::quorum;
 use super::record::{Millis, SCORE_END, Score};
 
-/// The answer of one master to *read the floor*: one batch, the scores first, then who it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The answer of one master to *read the floor*: one batch, the score first, then all the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scored {
     pub(crate) master: usize,
-    /// The highest score below 2^53 of the set that its facts name. None: there is no such set.
+    /// The life that was asked for, as the step named it.
+    pub(crate) asked: Life,
+    /// The highest score below 2^53 of the set of that life. None: there is no such set.
     pub(crate) highest: Option<Score>,
-    /// What else it knows of ballots: its `q:ballot`, where it is in quarantine itself.
-    pub(crate) ballot: Score,
-    /// Its identity, read behind the scores.
-    pub(crate) identity: Identity,
-    /// Its `run`, read behind the scores.
-    pub(crate) run: Option<Identity>,
-    /// Its TIME in ms.
-    pub(crate) time: Millis,
+    /// What it is, read behind the score.
+    pub(crate) facts: Facts,
 }
 
 /// A floor, and what it rests on.
@@ -35,10 +31,20 @@ pub(crate) struct Floor {
 }
 
 impl Scored {
-    /// Whether the scores are those of an admitted master: it was one after they were read, as
-    /// the identity whose set was read.
+    /// Whether the score is that of an admitted master: behind it, it was admitted, and still in
+    /// the life whose set was read. That it is admitted *then* is not enough: the score may come
+    /// from an old set, and quarantine and admission may lie between the two.
     pub(super) fn is_proven(&self) -> bool {
-        self.highest.is_some() && self.run.is_some_and(|run| run.covers(self.identity))
+        let facts = &self.facts;
+        self.highest.is_some()
+            && facts.record.admits(facts.identity)
+            && Life::of(facts) == self.asked
+    }
+
+    /// All that it says of ballots: in quarantine it has a `q:ballot` and no set.
+    fn largest(&self) -> Score {
+        let ballot = self.facts.record.quarantine.as_ref().map_or(0, |found| found.ballot);
+        self.highest.unwrap_or(0).max(ballot)
     }
 }
 
@@ -62,8 +68,8 @@ pub(super) fn floor(
 
 /// The largest of all that was read, and of the TIMEs: the only place where a clock is trusted.
 pub(super) fn by_clock(answers: &[Scored]) -> Score {
-    let scores = answers.iter().map(|answer| answer.highest.unwrap_or(0).max(answer.ballot));
-    let times = answers.iter().map(|answer| above(answer.time));
+    let scores = answers.iter().map(Scored::largest);
+    let times = answers.iter().map(|answer| above(answer.facts.time));
     scores.chain(times).max().unwrap_or(0)
 }
 

@@ -43,7 +43,7 @@ mod why;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use facts::{Facts, Role, Told};
+pub(crate) use facts::{Facts, Life, Role, Told};
 pub(crate) use floor::{Floor, Scored};
 pub(crate) use identity::{Identity, ReplId, RunId};
 pub(crate) use init::{InitOptions, InitPlan};
@@ -71,14 +71,6 @@ pub(crate) struct Admission {
     /// Whether the handle was asked for a lock. One that only reads writes nothing.
     asked: bool,
     peers: Vec<Peer>,
-}
-
-/// One life of a master's data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Life {
-    process: RunId,
-    run: Option<Identity>,
-    nonce: Option<Nonce>,
 }
 
 /// What happened at one master.
@@ -117,9 +109,9 @@ pub(crate) enum Step {
     /// Ask these masters for TIME, for this quarantine.
     AskTimes(Nonce, Vec<usize>),
     Note(Note),
-    /// Ask these masters for their highest score, then for their identity, `run` and TIME, for
-    /// this quarantine.
-    ReadFloor(Nonce, Vec<usize>),
+    /// Ask these masters for the highest score of the set of their life, then for their identity,
+    /// record and TIME, for this quarantine.
+    ReadFloor(Nonce, Vec<(usize, Life)>),
     Admit(Admit),
     /// Nothing before this instant of our own clock, unless an event comes.
     Wait(Millis),
@@ -147,9 +139,11 @@ impl Admission {
     /// a null push or on a new connection: the key went with the life. `run` alone does not tell,
     /// because a flushed master may be admitted as what it was.
     pub(crate) fn life(&self, master: usize) -> Option<Life> {
-        let facts = self.peers[master].facts.as_ref().filter(|_| self.votes(master))?;
-        let Facts { identity, record, .. } = facts;
-        Some(Life { process: identity.run, run: record.run, nonce: record.nonce })
+        self.known_life(master).filter(|_| self.votes(master))
+    }
+
+    fn known_life(&self, master: usize) -> Option<Life> {
+        Some(Life::of(self.peers[master].master()?))
     }
 
     /// What the ballot set of this master is named after.
@@ -293,10 +287,10 @@ impl Admission {
         process == Some(told.process) && self.votes(told.master)
     }
 
-    /// The masters that may be asked for a floor. The one that asks is among them.
-    fn reachable(&self) -> Vec<usize> {
+    /// The masters that may be asked for a floor, and whose sets. The one that asks is among them.
+    fn reachable(&self) -> Vec<(usize, Life)> {
         let masters = 0..self.peers.len();
-        masters.filter(|&master| self.peers[master].master().is_some()).collect()
+        masters.filter_map(|master| Some((master, self.known_life(master)?))).collect()
     }
 
     /// The records that were read, one for each server.

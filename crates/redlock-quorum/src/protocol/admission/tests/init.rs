@@ -6,7 +6,8 @@ const PLAIN: InitOptions = InitOptions { again: false, floor: 0, max_ttl: MAX_TT
 
 fn plan(masters: &[Master], options: InitOptions) -> Option<InitPlan> {
     let up = masters.iter().enumerate().filter(|(_, master)| master.up);
-    let answers: Vec<_> = up.map(|(index, master)| master.scored(index, 0)).collect();
+    let answers = up.map(|(index, master)| master.scored(index, Life::of(&master.facts(0)), 0));
+    let answers: Vec<_> = answers.collect();
     let nonces: Vec<_> = (0..masters.len() as u64).map(|index| Nonce(500 + index)).collect();
     client(masters, 0).plan_init(options, &answers, &nonces)
 }

@@ -58,17 +58,10 @@ impl Master {
         Facts { role, identity, time: self.time(now), record, members: Some(self.data.members()) }
     }
 
-    fn scored(&self, master: usize, now: Millis) -> Scored {
-        let record = &self.data.record;
-        let ballots = record.run.and_then(|run| self.data.ballots(run));
-        Scored {
-            master,
-            highest: ballots.map(|ballots| ballots.highest),
-            ballot: record.quarantine.as_ref().map_or(0, |quarantine| quarantine.ballot),
-            identity: self.identity,
-            run: record.run,
-            time: self.time(now),
-        }
+    fn scored(&self, master: usize, asked: Life, now: Millis) -> Scored {
+        let ballots = asked.run.and_then(|run| self.data.ballots(run));
+        let highest = ballots.map(|ballots| ballots.highest);
+        Scored { master, asked, highest, facts: self.facts(now) }
     }
 
     /// A new process, without data.
@@ -125,7 +118,8 @@ fn carry_out(
             ("ask", Event::Times(nonce, asked.into_iter().map(told).collect()))
         }
         Step::ReadFloor(nonce, asked) => {
-            let answers = asked.into_iter().map(|other| masters[other].scored(other, now));
+            let asked = asked.into_iter();
+            let answers = asked.map(|(other, life)| masters[other].scored(other, life, now));
             ("read", Event::Floors(nonce, answers.collect()))
         }
         Step::Begin(order) => ("begin", Event::Script(masters[index].data.begin(time, &order))),

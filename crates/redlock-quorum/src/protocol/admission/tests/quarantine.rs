@@ -217,3 +217,26 @@ fn a_former_replica_that_is_known_as_one_no_more_begins_no_second_quarantine() {
     assert_eq!(masters[0].data.record.nonce, nonce);
     assert_eq!(masters[0].data.record.run, Some(former_replica(11, 5)));
 }
+
+#[test]
+fn a_score_from_before_the_last_admission_of_another_master_proves_nothing() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    settle(&mut admission, &mut masters, 0);
+    settle(&mut admission, &mut masters, LENGTH - 1);
+    let Step::ReadFloor(nonce, asked) = admission.step(0, LENGTH, Nonce(9)) else {
+        panic!("the floor is read when the time has come")
+    };
+    let scored = |masters: &[Master]| -> Vec<_> {
+        let asked = asked.iter();
+        asked.map(|&(other, life)| masters[other].scored(other, life, LENGTH)).collect()
+    };
+    let mut answers = scored(&masters);
+    // Master 1 was admitted anew, with a floor of its own, before it told what it is.
+    masters[1].data.record.nonce = Some(Nonce(99));
+    answers[1].facts = masters[1].facts(LENGTH);
+    admission.on(0, Event::Floors(nonce, answers), LENGTH);
+    let Step::Admit(order) = admission.step(0, LENGTH, Nonce(9)) else { panic!("it is over") };
+    assert!(order.floor > EPOCH * 1000, "too few others are proven, so it rests on the clocks");
+}

@@ -216,9 +216,9 @@ impl World {
         let highest = highest(&self.servers[other].data, asked);
         let proof_first = part.broken == Some(Broken::FloorProvenBefore);
         match read.half.take() {
-            None if proof_first => read.half = Some(Half::Proof(Scored { asked, ..now })),
+            None if proof_first => read.half = Some(Half::Proof(Scored { asked, ..now }.into())),
             None => read.half = Some(Half::Scores(highest)),
-            Some(Half::Proof(proof)) => read.done.push(Scored { highest, ..proof }),
+            Some(Half::Proof(proof)) => read.done.push(Scored { highest, ..*proof }),
             Some(Half::Scores(highest)) if part.broken == Some(Broken::ProofOfAnotherLife) => {
                 read.done.push(Scored { highest, ..now });
             }

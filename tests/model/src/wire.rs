@@ -45,7 +45,7 @@ pub(crate) struct FloorRead {
 pub(crate) enum Half {
     Scores(Option<Score>),
     /// A mutant reads this half first.
-    Proof(Scored),
+    Proof(Box<Scored>),
 }
 
 impl Link {

@@ -13,7 +13,8 @@ fn main() -> ExitCode {
     for part in model::large().into_iter().filter(|part| chosen(part.name)) {
         right &= holds(&part);
     }
-    for broken in Broken::ALL.into_iter().filter(|broken| chosen(&format!("{broken:?}"))) {
+    let mutants = Broken::ALL.into_iter().chain(Broken::LONG);
+    for broken in mutants.filter(|broken| chosen(&format!("{broken:?}"))) {
         right &= is_found(broken);
     }
     for broken in Broken::SECOND_LINES.into_iter().filter(|broken| chosen(&format!("{broken:?}"))) {

@@ -161,15 +161,6 @@ pub fn large() -> Vec<Part> {
         Part { name: "locks", losses: 1, locks: true, kinds: &[RestartEmpty], horizon: 3, ..NONE },
         Part { name: "init", losses: 1, ballots: 1, inits: 1, kinds: empty, horizon: 4, ..stays },
         Part {
-            name: "init-fresh",
-            fresh: 3,
-            losses: 1,
-            inits: 2,
-            kinds: empty,
-            horizon: 3,
-            ..stays
-        },
-        Part {
             name: "recovery",
             recovery: true,
             losses: 1,

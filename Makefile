@@ -1,6 +1,6 @@
 # The commands to remember. All of them honour CARGO_TARGET_DIR.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench doc up down image test-compose clean need-cargo need-redis
+.PHONY: help demo test check model bench doc up down image test-compose clean need-cargo need-redis
 
 # A cargo installed a minute ago is not yet on the PATH of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -22,6 +22,9 @@ check: need-cargo ## format, lints, each crate on its own, documentation; warnin
 	cargo clippy -p tests --test compose --locked -- -D warnings
 	set -e; for crate in $(CRATES); do cargo check --locked -p $$crate; done
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
+
+model: need-cargo ## every state of the models within their bounds, and a counterexample for each mutant
+	cargo run --release --locked --quiet -p model
 
 bench: need-cargo need-redis ## latency and throughput, beside the floor and beside peers
 	cargo bench -p benches --locked

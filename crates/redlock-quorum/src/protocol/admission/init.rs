@@ -1,0 +1,86 @@
+//! `init`: a person states that no lock of a former life is alive on any of these masters. What
+//! is written where, decided from all that was read.
+//!
+//! The statement must hold until the call has returned: a master that is flushed while `init` is
+//! under way is outside of it.
+
+use super::floor::{by_clock, rounded};
+use super::record::{Nonce, Score};
+use super::scripts::Init;
+use super::{Admission, Millis, Scored, quorum};
+
+/// What the person asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct InitOptions {
+    /// `--again`: admit although a record has a floor.
+    pub(crate) again: bool,
+    /// `--floor`: joins the maximum.
+    pub(crate) floor: Score,
+    /// Our own `max_ttl`.
+    pub(crate) max_ttl: Millis,
+    /// `--again` with a `--max-ttl`, which may be smaller than what records hold.
+    pub(crate) lower: bool,
+}
+
+/// What `init` writes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct InitPlan {
+    /// The scripts, by master.
+    pub(crate) orders: Vec<(usize, Init)>,
+    /// A master is not admitted, a record has a floor, and `again` was not given: the orders
+    /// raise `max_ttl` of the admitted masters and do nothing else.
+    pub(crate) refused: bool,
+}
+
+impl Admission {
+    /// The plan, from the facts of the masters and their answers to *read the floor*.
+    ///
+    /// None where fewer than q masters have answered, or where the floor would reach 2^53: nothing
+    /// is written then.
+    pub(crate) fn plan_init(
+        &self,
+        options: InitOptions,
+        answers: &[Scored],
+        nonces: &[Nonce],
+    ) -> Option<InitPlan> {
+        let masters: Vec<_> = answers.iter().map(|answer| answer.master).collect();
+        if masters.len() < quorum(self.peers.len()) {
+            return None;
+        }
+        let floor = rounded(by_clock(answers).max(options.floor))?;
+        let refused = !options.again && self.has_forgotten(&masters);
+        let level = if refused { 0 } else { self.level(answers) };
+        let due = masters.into_iter().zip(nonces).filter(|(master, _)| {
+            self.twin_of(*master).is_none() && (!refused || self.votes(*master))
+        });
+        let orders = due.filter_map(|(master, &nonce)| {
+            let order = self.init_order(master, options, nonce)?;
+            Some((master, Init { floor, level, ..order }))
+        });
+        Some(InitPlan { orders: orders.collect(), refused })
+    }
+
+    /// Whether there is a master to admit although some record has a floor: it may have forgotten.
+    fn has_forgotten(&self, masters: &[usize]) -> bool {
+        let has_floor = self.records().any(|record| record.floor.is_some());
+        has_floor && !masters.iter().all(|&master| self.votes(master))
+    }
+
+    /// The largest score of the admitted masters. Members are lifted to it only where all masters
+    /// have answered.
+    fn level(&self, answers: &[Scored]) -> Score {
+        if answers.len() < self.peers.len() {
+            return 0;
+        }
+        let proven = answers.iter().filter(|answer| answer.is_proven());
+        proven.filter_map(|answer| answer.highest).max().unwrap_or(0)
+    }
+
+    fn init_order(&self, master: usize, options: InitOptions, nonce: Nonce) -> Option<Init> {
+        let facts = self.peers[master].master()?;
+        let held = self.records().filter_map(|record| record.max_ttl).max().unwrap_or(0);
+        let max_ttl = if options.lower { options.max_ttl } else { held.max(options.max_ttl) };
+        let (expect, identity) = (facts.record.seen(), facts.identity);
+        Some(Init { expect, identity, nonce, max_ttl, lower: options.lower, floor: 0, level: 0 })
+    }
+}

@@ -1,0 +1,382 @@
+//! Which masters vote, and how one that forgot comes to vote again. Pure: events and `now` come
+//! in, one step comes back by value. There is no clock, no random source and nothing to await.
+//!
+//! # The states of a master, as one client sees it
+//!
+//! | state | what is known | next |
+//! |---|---|---|
+//! | away | no connection | nothing |
+//! | in doubt | a null push came, or a script found another record than the one that was read | look |
+//! | not ours | a replica, loading, in cluster mode, rights denied, a twin | look again each second |
+//! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing |
+//! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | *begin*, once q masters have told their record |
+//! | waiting | a quarantine of this identity is under way, its nonce is known | ask the voting masters for TIME, *note*, look again each second |
+//! | over | by one of the two ways of `over.rs` | read the floor, then *admit* |
+//!
+//! # The messages
+//!
+//! [`Step`] goes out, [`Event`] comes in. For each master one step at a time is under way; its
+//! answer, [`Event::Failed`] or [`Event::Down`] ends it. A null push may come at any time.
+//!
+//! # What each failure does
+//!
+//! - *The connection breaks*: the master is away. What was sent may still be carried out, so each
+//!   script compares. The nonce stays known: it names the quarantine and not the process.
+//! - *The client dies*: the fields stay. Another client goes on with the notes.
+//! - *The data is lost* (restart, FLUSHALL, failover and back): the identity or the record differs
+//!   from what `run` says, or a null push comes before any later answer. *Begin* makes a new nonce.
+//! - *The record is removed once more in quarantine*: the nonce is gone with it. The quarantine
+//!   that is begun then has another nonce, and nothing that was known or noted counts for it.
+//! - *A clock is stepped or boots wrong*: `until` is compared by the script only, and with a second
+//!   clock in both ways. An end too far ahead is begun anew; nothing else moves it.
+//! - *A noted process dies*: any client adds notes of others.
+
+mod facts;
+mod floor;
+mod identity;
+mod init;
+mod over;
+mod record;
+mod scripts;
+mod why;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use facts::{Facts, Life, Role, Told};
+pub(crate) use floor::{Floor, Scored};
+pub(crate) use identity::{Identity, ReplId, RunId};
+pub(crate) use init::{InitOptions, InitPlan};
+pub(crate) use record::{
+    Ballots, Data, MEMBERS, Millis, Nonce, Quarantine, Record, SCORE_END, Score, Seen,
+    quarantine_length,
+};
+pub(crate) use scripts::{Admit, Begin, Init, Note, Outcome, Reply, Way};
+pub(crate) use why::{NotAdmitted, Why};
+
+use facts::{Doubt, Peer, Stuck};
+
+/// More than half of the configured masters.
+fn quorum(masters: usize) -> usize {
+    masters / 2 + 1
+}
+
+/// What one client knows of all masters, and what it does about those that do not vote.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Admission {
+    /// Our own `max_ttl`: it counts only while no record has one.
+    max_ttl: Millis,
+    /// How often a master that does not vote is looked at.
+    look_every: Millis,
+    /// Whether the handle was asked for a lock. One that only reads writes nothing.
+    asked: bool,
+    peers: Vec<Peer>,
+}
+
+/// What happened at one master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// A new connection has finished its handshake.
+    Up(Facts),
+    /// The connection is gone.
+    Down,
+    /// `invalidate null`.
+    Pushed,
+    /// The answer to [`Step::Look`], `ZCARD` included.
+    Looked(Facts),
+    /// `ZCARD` of the set of `run`, as the latest facts name it.
+    Members(u32),
+    /// A ballot found no member: what is known of the set is wrong.
+    NoMember,
+    /// The reply of *begin*, *note*, *admit* or *init*.
+    Script(Reply),
+    /// The answers to [`Step::AskTimes`], once all have answered or their time is up.
+    Times(Nonce, Vec<Told>),
+    /// The answers to [`Step::ReadFloor`], once all have answered or their time is up.
+    Floors(Nonce, Vec<Scored>),
+    /// What was under way failed: an error, or no answer in time.
+    Failed,
+}
+
+/// What is to be done about one master.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Step {
+    /// It votes, is away, or owes an answer.
+    Nothing,
+    /// Read INFO and the record again, behind everything sent so far, and `ZCARD`.
+    Look,
+    Begin(Begin),
+    /// Ask these masters for TIME, for this quarantine.
+    AskTimes(Nonce, Vec<usize>),
+    Note(Note),
+    /// Ask these masters for the highest score of the set of their life, then for their identity,
+    /// record and TIME, for this quarantine.
+    ReadFloor(Nonce, Vec<(usize, Life)>),
+    Admit(Admit),
+    /// Nothing before this instant of our own clock, unless an event comes.
+    Wait(Millis),
+}
+
+impl Admission {
+    pub(crate) fn new(masters: usize, max_ttl: Millis, look_every: Millis) -> Self {
+        let peers = vec![Peer::default(); masters];
+        Self { max_ttl, look_every, asked: false, peers }
+    }
+
+    /// The handle was asked for a lock: from now on it begins, notes and admits.
+    pub(crate) fn ask(&mut self) {
+        self.asked = true;
+    }
+
+    /// Whether grants, extensions and refusals of this master count.
+    ///
+    /// Without tracking, the driver reads `INFO replication` and `run` behind each SET too.
+    pub(crate) fn votes(&self, master: usize) -> bool {
+        self.peers[master].is_admitted() && self.twin_of(master).is_none()
+    }
+
+    /// The life of a voting master. Copies there are disowned when it is another, or none, after
+    /// a null push or on a new connection: the key went with the life. `run` alone does not tell,
+    /// because a flushed master may be admitted as what it was.
+    pub(crate) fn life(&self, master: usize) -> Option<Life> {
+        self.known_life(master).filter(|_| self.votes(master))
+    }
+
+    fn known_life(&self, master: usize) -> Option<Life> {
+        Some(Life::of(self.peers[master].master()?))
+    }
+
+    /// What the ballot set of this master is named after.
+    pub(crate) fn run_of(&self, master: usize) -> Option<Identity> {
+        self.peers[master].facts.as_ref()?.record.run
+    }
+
+    /// The longest TTL that may be used: the smallest that was read, our own where none was.
+    pub(crate) fn max_ttl(&self) -> Millis {
+        self.records().filter_map(|record| record.max_ttl).min().unwrap_or(self.max_ttl)
+    }
+
+    /// Takes in what happened at a master.
+    pub(crate) fn on(&mut self, master: usize, event: Event, now: Millis) {
+        let peer = &mut self.peers[master];
+        match event {
+            Event::Up(facts) => {
+                peer.reset();
+                peer.learn(facts, now);
+            }
+            Event::Down => peer.reset(),
+            Event::Pushed | Event::NoMember => peer.doubt = Doubt::Unasked,
+            Event::Looked(facts) => peer.looked(facts, now),
+            Event::Members(members) => peer.count(members),
+            Event::Script(reply) => peer.replied(reply, now),
+            Event::Times(nonce, told) => peer.told(nonce, told),
+            Event::Floors(nonce, answers) => self.on_floors(master, nonce, &answers, now),
+            Event::Failed => peer.fail(now),
+        }
+    }
+
+    /// The next step for a master. A step that is not `Nothing` or `Wait` is under way from now
+    /// on. `fresh` is a random nonce, used where a quarantine is begun.
+    pub(crate) fn step(&mut self, master: usize, now: Millis, fresh: Nonce) -> Step {
+        let step = self.decide(master, now, fresh);
+        let peer = &mut self.peers[master];
+        if step == Step::Look {
+            peer.doubt = if peer.doubt == Doubt::None { Doubt::None } else { Doubt::Asked };
+        }
+        peer.under_way |= !matches!(step, Step::Nothing | Step::Wait(_));
+        step
+    }
+
+    fn decide(&self, master: usize, now: Millis, fresh: Nonce) -> Step {
+        let peer = &self.peers[master];
+        let Some(facts) = &peer.facts else { return Step::Nothing };
+        let look_at = peer.read + self.look_every;
+        if peer.under_way || self.votes(master) {
+            Step::Nothing
+        } else if now >= look_at || (peer.doubt != Doubt::None && peer.stuck.is_none()) {
+            Step::Look
+        } else if !self.asked || self.is_out(master) {
+            Step::Wait(look_at)
+        } else if facts.wants_quarantine() {
+            self.begin(facts, fresh).map_or(Step::Wait(look_at), Step::Begin)
+        } else {
+            self.in_quarantine(master, now).unwrap_or_else(|| self.wait(master, now))
+        }
+    }
+
+    /// Whether it is nothing that can be admitted, or rests until the next look.
+    fn is_out(&self, master: usize) -> bool {
+        let peer = &self.peers[master];
+        peer.master().is_none() || peer.stuck.is_some() || self.twin_of(master).is_some()
+    }
+
+    /// Begun only once q masters, this one included, have told their record: what they hold as
+    /// `max_ttl` decides how long it lasts.
+    fn begin(&self, facts: &Facts, nonce: Nonce) -> Option<Begin> {
+        if self.records().count() < quorum(self.peers.len()) {
+            return None;
+        }
+        let held = self.records().filter_map(|record| record.max_ttl).max();
+        let max_ttl = held.unwrap_or(self.max_ttl);
+        Some(Begin { expect: facts.record.seen(), identity: facts.identity, nonce, max_ttl })
+    }
+
+    fn in_quarantine(&self, master: usize, now: Millis) -> Option<Step> {
+        let peer = &self.peers[master];
+        let (nonce, _) = peer.known?;
+        let identity = peer.facts.as_ref()?.identity;
+        if let Some(way) = over::over(peer, now, |told| self.votes_as(told)) {
+            return Some(match peer.floor {
+                None => Step::ReadFloor(nonce, self.reachable()),
+                Some(Floor { score: floor, .. }) => {
+                    Step::Admit(Admit { nonce, identity, way, floor })
+                }
+            });
+        }
+        if peer.told.is_none() {
+            let voting: Vec<_> = self.voting().collect();
+            return (!voting.is_empty()).then_some(Step::AskTimes(nonce, voting));
+        }
+        let times = self.worth_noting(master);
+        (!times.is_empty()).then_some(Step::Note(Note { nonce, times }))
+    }
+
+    fn worth_noting(&self, master: usize) -> Vec<(RunId, Millis)> {
+        let peer = &self.peers[master];
+        let facts = peer.facts.as_ref();
+        let Some(quarantine) = facts.and_then(|facts| facts.record.quarantine.as_ref()) else {
+            return Vec::new();
+        };
+        let told = peer.told.iter().flatten().filter(|told| self.votes_as(told));
+        let wanted = told.filter(|told| quarantine.wants(told.process, told.time));
+        wanted.map(|told| (told.process, told.time)).collect()
+    }
+
+    fn wait(&self, master: usize, now: Millis) -> Step {
+        let peer = &self.peers[master];
+        let look_at = peer.read + self.look_every;
+        Step::Wait(over::over_at(peer, now).map_or(look_at, |over| over.min(look_at)))
+    }
+
+    fn on_floors(&mut self, master: usize, nonce: Nonce, answers: &[Scored], now: Millis) {
+        let masters = self.peers.len();
+        let peer = &mut self.peers[master];
+        peer.under_way = false;
+        let Some(facts) = &peer.facts else { return };
+        let Some(quarantine) = facts.record.quarantine_of(facts.identity) else { return };
+        if facts.record.nonce != Some(nonce) {
+            return;
+        }
+        if !answers.iter().any(|answer| answer.master == master) {
+            return peer.rest(Stuck::Failed, now);
+        }
+        peer.floor = floor::floor(masters, master, quarantine.ballot, answers);
+        if peer.floor.is_none() {
+            peer.rest(Stuck::TooLarge, now);
+        }
+    }
+
+    /// The voting masters that tell their TIME for a note.
+    fn voting(&self) -> impl Iterator<Item = usize> {
+        (0..self.peers.len()).filter(|&master| self.votes(master))
+    }
+
+    /// Whether the process that told its TIME votes now.
+    fn votes_as(&self, told: &Told) -> bool {
+        let process = self.peers[told.master].facts.as_ref().map(|facts| facts.identity.run);
+        process == Some(told.process) && self.votes(told.master)
+    }
+
+    /// The masters that may be asked for a floor, and whose sets. The one that asks is among them.
+    fn reachable(&self) -> Vec<(usize, Life)> {
+        let masters = 0..self.peers.len();
+        masters.filter_map(|master| Some((master, self.known_life(master)?))).collect()
+    }
+
+    /// The records that were read, one for each server.
+    fn records(&self) -> impl Iterator<Item = &Record> {
+        let masters = 0..self.peers.len();
+        let servers = masters.filter(|&master| self.twin_of(master).is_none());
+        servers.filter_map(|master| Some(&self.peers[master].master()?.record))
+    }
+
+    /// Two addresses that answer with one process are one master. The first counts.
+    fn twin_of(&self, master: usize) -> Option<usize> {
+        let process = |peer: &Peer| peer.facts.as_ref().map(|facts| facts.identity.run);
+        let own = process(&self.peers[master])?;
+        (0..master).find(|&other| process(&self.peers[other]) == Some(own))
+    }
+}
+
+impl Peer {
+    /// What does not outlive a connection.
+    fn reset(&mut self) {
+        *self = Self { known: self.known, ..Self::default() };
+    }
+
+    /// A look that was sent before the push says nothing about what came after it.
+    fn looked(&mut self, facts: Facts, now: Millis) {
+        self.under_way = false;
+        self.stuck = None;
+        self.told = None;
+        if self.doubt == Doubt::Asked {
+            self.doubt = Doubt::None;
+        }
+        self.learn(facts, now);
+    }
+
+    fn count(&mut self, members: u32) {
+        if let Some(facts) = &mut self.facts {
+            facts.members = Some(members);
+        }
+    }
+
+    /// A script that found another record, or another TIME, than expected: look again.
+    fn replied(&mut self, reply: Reply, now: Millis) {
+        self.under_way = false;
+        let outcome = reply.outcome;
+        self.learn_reply(reply, now);
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Moved | Outcome::Early => {
+                // A floor that was read before the quarantine was over is worth nothing.
+                self.floor = None;
+                self.doubt = Doubt::Unasked;
+            }
+            Outcome::Mixed => self.rest(Stuck::Mixed, now),
+            Outcome::TooLarge => self.rest(Stuck::TooLarge, now),
+        }
+    }
+
+    /// TIMEs that were asked for another quarantine may be older than the loss before this one.
+    fn told(&mut self, nonce: Nonce, told: Vec<Told>) {
+        self.under_way = false;
+        if self.known.is_some_and(|(known, _)| known == nonce) {
+            self.told = Some(told);
+        }
+    }
+
+    /// A failed look leaves the doubt, so it is asked again with the next one.
+    fn fail(&mut self, now: Millis) {
+        self.under_way = false;
+        if self.doubt == Doubt::Asked {
+            self.doubt = Doubt::Unasked;
+        }
+        self.rest(Stuck::Failed, now);
+    }
+
+    /// Nothing is sent to it before the next look is due.
+    fn rest(&mut self, stuck: Stuck, now: Millis) {
+        self.read_again(now);
+        self.stuck = Some(stuck);
+    }
+
+    /// Counts the time to the next look from now; TIME goes on as it did.
+    fn read_again(&mut self, now: Millis) {
+        let time = self.time(now);
+        if let Some(facts) = &mut self.facts {
+            facts.time = time;
+        }
+        self.read = now;
+    }
+}

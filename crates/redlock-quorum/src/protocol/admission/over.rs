@@ -1,0 +1,64 @@
+//! Is a quarantine over? Two ways, so that no single machine's clock ends one early.
+//!
+//! *Known*: this client has known the nonce for the whole length by its own clock, and the master
+//! itself says that the time has come. The nonce was made after the loss, so a lock of the former
+//! life has ended, whatever the clocks of the masters do. This needs a client that stays.
+//!
+//! *Noted*: the TIME of another master was written into the record after the nonce was made, and
+//! that process says now that twice the length has passed; and the master in quarantine says that
+//! once the length more than its end has passed. If the clock of the one is wrong, the other one
+//! holds. This needs clients that live a moment, now and then.
+
+use super::facts::{Peer, Told};
+use super::record::{Millis, Quarantine};
+use super::scripts::Way;
+
+/// By which way the quarantine is over at `now`. `votes` says whether a master votes.
+pub(super) fn over(peer: &Peer, now: Millis, votes: impl Fn(&Told) -> bool) -> Option<Way> {
+    let (facts, quarantine) = present(peer)?;
+    let (length, time) = (facts.record.length(), peer.time(now));
+    if now >= known_until(peer)? && time >= quarantine.until {
+        return Some(Way::Known);
+    }
+    let gone_by = |told: &Told| {
+        let note = quarantine.note(told.process);
+        note.is_some_and(|note| told.time >= note + 2 * length)
+    };
+    let mut told = peer.told.iter().flatten();
+    let noted = told.any(|told| gone_by(told) && votes(told));
+    (noted && time >= quarantine.until + length).then_some(Way::Noted)
+}
+
+/// When this client will know that the quarantine is over, by our own clock.
+///
+/// None while there is none, or while none of its nonce has arrived.
+pub(super) fn over_at(peer: &Peer, now: Millis) -> Option<Millis> {
+    let (_, quarantine) = present(peer)?;
+    let by_master = now + quarantine.until.saturating_sub(peer.time(now));
+    Some(known_until(peer)?.max(by_master))
+}
+
+/// When the clocks of others will show that it is over, should one of them answer then.
+pub(super) fn noted_at(peer: &Peer, now: Millis) -> Option<Millis> {
+    let (facts, quarantine) = present(peer)?;
+    let length = facts.record.length();
+    let left = |told: &Told| {
+        let note = quarantine.note(told.process)?;
+        Some((note + 2 * length).saturating_sub(told.time))
+    };
+    let by_other = peer.told.iter().flatten().filter_map(left).min()?;
+    let by_master = (quarantine.until + length).saturating_sub(peer.time(now));
+    Some(now + by_other.max(by_master))
+}
+
+fn present(peer: &Peer) -> Option<(&super::Facts, &Quarantine)> {
+    let facts = peer.master()?;
+    let quarantine = facts.record.quarantine_of(facts.identity)?;
+    Some((facts, quarantine))
+}
+
+fn known_until(peer: &Peer) -> Option<Millis> {
+    let (_, since) = peer.known?;
+    let length = peer.facts.as_ref()?.record.length();
+    Some(since + length)
+}

@@ -1,0 +1,102 @@
+//! `init`: what it writes, and when it is refused.
+
+use super::*;
+
+const PLAIN: InitOptions = InitOptions { again: false, floor: 0, max_ttl: MAX_TTL, lower: false };
+
+fn plan(masters: &[Master], options: InitOptions) -> Option<InitPlan> {
+    let up = masters.iter().enumerate().filter(|(_, master)| master.up);
+    let answers = up.map(|(index, master)| master.scored(index, Life::of(&master.facts(0)), 0));
+    let answers: Vec<_> = answers.collect();
+    let nonces: Vec<_> = (0..masters.len() as u64).map(|index| Nonce(500 + index)).collect();
+    client(masters, 0).plan_init(options, &answers, &nonces)
+}
+
+fn carry(masters: &mut [Master], plan: &InitPlan) -> Vec<Outcome> {
+    let orders = plan.orders.iter();
+    orders.map(|(index, order)| masters[*index].data.init(EPOCH, order).outcome).collect()
+}
+
+#[test]
+fn init_admits_fresh_masters_and_a_second_call_writes_nothing() {
+    for count in 1..=5 {
+        let mut masters: Vec<_> = (1..=count).map(|index| Master::fresh(index * 10)).collect();
+        let first = plan(&masters, PLAIN).unwrap();
+        assert!(!first.refused);
+        assert!(carry(&mut masters, &first).iter().all(|outcome| *outcome == Outcome::Done));
+        let before = format!("{masters:?}");
+        let second = plan(&masters, PLAIN).unwrap();
+        carry(&mut masters, &second);
+        assert_eq!(format!("{masters:?}"), before, "{count} masters");
+    }
+}
+
+#[test]
+fn with_fewer_than_a_quorum_nothing_is_written() {
+    for (count, up) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)] {
+        let mut masters: Vec<_> = (1..=count).map(|index| Master::fresh(index * 10)).collect();
+        for master in masters.iter_mut().skip(up) {
+            master.up = false;
+        }
+        assert_eq!(plan(&masters, PLAIN), None, "{up} of {count}");
+    }
+}
+
+#[test]
+fn init_after_a_restart_is_refused_unless_again_is_said() {
+    let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)];
+    masters[0].restart(11);
+    let refused = plan(&masters, PLAIN).unwrap();
+    assert!(refused.refused);
+    let before = masters.iter().map(|master| master.data.clone()).collect::<Vec<_>>();
+    carry(&mut masters, &refused);
+    assert_eq!(masters.iter().map(|master| master.data.clone()).collect::<Vec<_>>(), before);
+
+    let again = plan(&masters, InitOptions { again: true, ..PLAIN }).unwrap();
+    carry(&mut masters, &again);
+    assert!(masters[0].data.record.admits(identity(11)));
+}
+
+#[test]
+fn a_late_init_finds_another_record_and_does_nothing() {
+    let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).into();
+    let (first, late) = (plan(&masters, PLAIN).unwrap(), plan(&masters, PLAIN).unwrap());
+    carry(&mut masters, &first);
+    assert_eq!(carry(&mut masters, &late), [Outcome::Moved; 3]);
+}
+
+#[test]
+fn members_are_levelled_when_all_masters_answer_and_never_lowered() {
+    for away in [0, 1] {
+        let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)];
+        assert!(masters[0].data.accept(identity(10), 4095));
+        masters[2].up = away == 0;
+        let order = plan(&masters, PLAIN).unwrap();
+        assert!(masters[0].data.accept(identity(10), 8191));
+        carry(&mut masters, &order);
+        let highest = [0, 1].map(|index| masters[index].data.highest(masters[index].identity));
+        assert_eq!(highest, [8191, if away == 0 { 4095 } else { 31 }]);
+    }
+}
+
+#[test]
+fn init_raises_max_ttl_and_lowers_it_only_when_that_is_said() {
+    let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)];
+    for (max_ttl, lower, expected) in [(5000, false, 5000), (100, false, 5000), (100, true, 100)] {
+        let options = InitOptions { max_ttl, lower, again: lower, floor: 0 };
+        let order = plan(&masters, options).unwrap();
+        carry(&mut masters, &order);
+        let held: Vec<_> = masters.iter().map(|master| master.data.record.max_ttl).collect();
+        assert_eq!(held, [Some(expected); 3]);
+    }
+}
+
+#[test]
+fn a_floor_that_a_person_gives_joins_the_maximum() {
+    let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).into();
+    let high = (1 << 52) + 1;
+    let order = plan(&masters, InitOptions { floor: high, ..PLAIN }).unwrap();
+    carry(&mut masters, &order);
+    assert_eq!(masters[0].data.record.floor, Some(high | 31));
+    assert_eq!(plan(&masters, InitOptions { floor: SCORE_END, ..PLAIN }), None);
+}

@@ -1,0 +1,129 @@
+//! The machine beside masters that are values.
+
+mod combinations;
+mod init;
+mod quarantine;
+mod scripts;
+mod votes;
+
+use super::*;
+
+/// The longest TTL of these tests, in ms, and the length of their quarantines.
+const MAX_TTL: Millis = 1000;
+const LENGTH: Millis = 1100;
+/// TIME at the start of a test.
+const EPOCH: Millis = 1_000_000;
+
+/// A master that answers at once.
+#[derive(Clone, Debug)]
+struct Master {
+    identity: Identity,
+    role: Role,
+    up: bool,
+    data: Data,
+    /// How far its clock is ahead, in ms.
+    ahead: Millis,
+}
+
+fn identity(run: u64) -> Identity {
+    Identity::of(RunId(run))
+}
+
+fn former_replica(run: u64, replid: u64) -> Identity {
+    Identity { run: RunId(run), replid: Some(ReplId(replid)) }
+}
+
+impl Master {
+    fn fresh(run: u64) -> Self {
+        let identity = identity(run);
+        Self { identity, role: Role::Master, up: true, data: Data::default(), ahead: 0 }
+    }
+
+    fn admitted(run: u64) -> Self {
+        let mut master = Self::fresh(run);
+        let expect = master.data.record.seen();
+        let (identity, nonce) = (master.identity, Nonce(run));
+        let init =
+            Init { expect, identity, nonce, max_ttl: MAX_TTL, lower: false, floor: 31, level: 0 };
+        assert_eq!(master.data.init(EPOCH, &init).outcome, Outcome::Done);
+        master
+    }
+
+    fn time(&self, now: Millis) -> Millis {
+        EPOCH + self.ahead + now
+    }
+
+    fn facts(&self, now: Millis) -> Facts {
+        let (role, identity, record) = (self.role, self.identity, self.data.record.clone());
+        Facts { role, identity, time: self.time(now), record, members: Some(self.data.members()) }
+    }
+
+    fn scored(&self, master: usize, asked: Life, now: Millis) -> Scored {
+        let ballots = asked.run.and_then(|run| self.data.ballots(run));
+        let highest = ballots.map(|ballots| ballots.highest);
+        Scored { master, asked, highest, facts: self.facts(now) }
+    }
+
+    /// A new process, without data.
+    fn restart(&mut self, run: u64) {
+        *self = Self { ahead: self.ahead, ..Self::fresh(run) };
+    }
+}
+
+/// A client that is connected to all masters that are up.
+fn client(masters: &[Master], now: Millis) -> Admission {
+    let mut admission = Admission::new(masters.len(), MAX_TTL, 1000);
+    admission.ask();
+    for (index, master) in masters.iter().enumerate().filter(|(_, master)| master.up) {
+        admission.on(index, Event::Up(master.facts(now)), now);
+    }
+    admission
+}
+
+/// Carries out steps until nothing is left to do now; the names of the steps, in their order.
+fn settle(admission: &mut Admission, masters: &mut [Master], now: Millis) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for _ in 0..50 {
+        let before = names.len();
+        for index in 0..masters.len() {
+            let step = admission.step(index, now, Nonce(1000 + names.len() as u64 + now));
+            if let Some((name, event)) = carry_out(step, index, masters, now) {
+                names.push(name);
+                admission.on(index, event, now);
+            }
+        }
+        if names.len() == before {
+            return names;
+        }
+    }
+    panic!("it never comes to rest: {names:?}");
+}
+
+fn carry_out(
+    step: Step,
+    index: usize,
+    masters: &mut [Master],
+    now: Millis,
+) -> Option<(&'static str, Event)> {
+    let time = masters[index].time(now);
+    let told = |master: usize| Told {
+        master,
+        process: masters[master].identity.run,
+        time: masters[master].time(now),
+    };
+    Some(match step {
+        Step::Nothing | Step::Wait(_) => return None,
+        Step::Look => ("look", Event::Looked(masters[index].facts(now))),
+        Step::AskTimes(nonce, asked) => {
+            ("ask", Event::Times(nonce, asked.into_iter().map(told).collect()))
+        }
+        Step::ReadFloor(nonce, asked) => {
+            let asked = asked.into_iter();
+            let answers = asked.map(|(other, life)| masters[other].scored(other, life, now));
+            ("read", Event::Floors(nonce, answers.collect()))
+        }
+        Step::Begin(order) => ("begin", Event::Script(masters[index].data.begin(time, &order))),
+        Step::Note(order) => ("note", Event::Script(masters[index].data.note(time, &order))),
+        Step::Admit(order) => ("admit", Event::Script(masters[index].data.admit(time, &order))),
+    })
+}

@@ -1,0 +1,242 @@
+//! The way of a master from its loss to its vote.
+
+use super::*;
+
+fn all_admitted(count: usize) -> Vec<Master> {
+    (1..=count as u64).map(|index| Master::admitted(index * 10)).collect()
+}
+
+#[test]
+fn one_client_that_stays_ends_the_quarantine_after_its_length() {
+    for count in 1..=5 {
+        let mut masters = all_admitted(count);
+        masters[0].restart(11);
+        let mut admission = client(&masters, 0);
+        let first = settle(&mut admission, &mut masters, 0);
+        assert_eq!(first[0], "begin", "{count} masters");
+        assert_eq!(first.contains(&"note"), count > 1, "{count} masters");
+        settle(&mut admission, &mut masters, LENGTH - 1);
+        assert!(!admission.votes(0), "{count} masters");
+        let last = settle(&mut admission, &mut masters, LENGTH);
+        assert_eq!(last, ["read", "admit"], "{count} masters");
+        assert!(admission.votes(0), "{count} masters");
+    }
+}
+
+#[test]
+fn clients_that_live_a_moment_end_it_within_two_lengths_and_a_visit() {
+    for count in 2..=5 {
+        let mut masters = all_admitted(count);
+        masters[0].restart(11);
+        for now in [0, 1000, 2000] {
+            settle(&mut client(&masters, now), &mut masters, now);
+            assert!(!masters[0].data.record.admits(masters[0].identity), "{count}, at {now}");
+        }
+        let now = 2 * LENGTH;
+        let mut last = client(&masters, now);
+        assert_eq!(settle(&mut last, &mut masters, now), ["ask", "read", "admit"], "{count}");
+        assert!(last.votes(0));
+    }
+}
+
+#[test]
+fn with_no_voting_master_a_client_that_lives_a_moment_ends_nothing() {
+    for count in 1..=5 {
+        let mut masters: Vec<_> = (1..=count).map(|index| Master::fresh(index * 10)).collect();
+        for now in (0..5 * LENGTH).step_by(500) {
+            settle(&mut client(&masters, now), &mut masters, now);
+        }
+        assert!(masters.iter().all(|master| master.data.record.run.is_none()), "{count} masters");
+    }
+}
+
+#[test]
+fn a_clock_that_is_stepped_ends_no_quarantine() {
+    for stepped in 0..3 {
+        let mut masters = all_admitted(3);
+        masters[0].restart(11);
+        settle(&mut client(&masters, 0), &mut masters, 0);
+        masters[stepped].ahead = 100 * LENGTH;
+        for now in [1, LENGTH - 1] {
+            settle(&mut client(&masters, now), &mut masters, now);
+            assert!(masters[0].data.record.run.is_none(), "clock {stepped}, at {now}");
+        }
+    }
+}
+
+#[test]
+fn an_end_far_ahead_is_begun_anew_and_so_it_ends() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    masters[0].ahead = 100 * LENGTH;
+    settle(&mut client(&masters, 0), &mut masters, 0);
+    masters[0].ahead = 0;
+    for now in [10, 10 + 2 * LENGTH] {
+        settle(&mut client(&masters, now), &mut masters, now);
+    }
+    assert!(masters[0].data.record.admits(masters[0].identity));
+}
+
+#[test]
+fn a_note_that_lies_ahead_is_taken_back() {
+    let mut masters = all_admitted(2);
+    masters[0].restart(11);
+    masters[1].ahead = 100 * LENGTH;
+    settle(&mut client(&masters, 0), &mut masters, 0);
+    masters[1].ahead = 0;
+    let note = |masters: &[Master]| {
+        let quarantine = masters[0].data.record.quarantine.clone();
+        quarantine.and_then(|quarantine| quarantine.note(RunId(20)))
+    };
+    assert_eq!(note(&masters), Some(EPOCH + 100 * LENGTH));
+    settle(&mut client(&masters, 5), &mut masters, 5);
+    assert_eq!(note(&masters), Some(EPOCH + 5));
+}
+
+#[test]
+fn notes_of_a_dead_process_are_replaced_by_notes_of_others() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    masters[2].up = false;
+    settle(&mut client(&masters, 0), &mut masters, 0);
+    (masters[1].up, masters[2].up) = (false, true);
+    for now in [100, 100 + 2 * LENGTH] {
+        settle(&mut client(&masters, now), &mut masters, now);
+    }
+    assert!(masters[0].data.record.admits(masters[0].identity));
+}
+
+#[test]
+fn the_floor_is_the_largest_score_of_enough_others() {
+    for (count, others) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3)] {
+        let mut masters = all_admitted(count);
+        for (index, master) in masters.iter_mut().enumerate() {
+            assert!(master.data.accept(master.identity, 1023 + 32 * index as u64));
+        }
+        masters[0].restart(11);
+        let mut admission = client(&masters, 0);
+        settle(&mut admission, &mut masters, 0);
+        settle(&mut admission, &mut masters, LENGTH);
+        let by_clock = ((EPOCH / 1000 + 2 + 2) * 1_000_000) | 31;
+        let expected = if others == 0 { by_clock } else { 1023 + 32 * (count as u64 - 1) };
+        assert_eq!(masters[0].data.record.floor, Some(expected), "{count} masters");
+    }
+}
+
+#[test]
+fn with_too_few_others_the_floor_rests_on_the_clocks() {
+    for (count, away, by_clock) in [(3, 0, false), (3, 1, true), (5, 1, false), (5, 2, true)] {
+        let mut masters = all_admitted(count);
+        masters[0].restart(11);
+        for master in masters.iter_mut().rev().take(away) {
+            master.up = false;
+        }
+        let mut admission = client(&masters, 0);
+        settle(&mut admission, &mut masters, 0);
+        settle(&mut admission, &mut masters, LENGTH);
+        let floor = masters[0].data.record.floor;
+        assert_eq!(floor > Some(EPOCH * 1000), by_clock, "{count} masters, {away} away");
+    }
+}
+
+#[test]
+fn ballots_found_at_the_beginning_are_not_forgotten() {
+    let mut masters = all_admitted(3);
+    let identity = masters[0].identity;
+    assert!(masters[0].data.accept(identity, 4095));
+    masters[0].identity = former_replica(10, 5);
+    let mut admission = client(&masters, 0);
+    settle(&mut admission, &mut masters, 0);
+    assert!(masters[0].data.sets.is_empty());
+    settle(&mut admission, &mut masters, LENGTH);
+    assert_eq!(masters[0].data.record.floor, Some(4095));
+}
+
+#[test]
+fn a_floor_that_was_read_too_early_is_read_again() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    settle(&mut admission, &mut masters, 0);
+    settle(&mut admission, &mut masters, LENGTH - 1);
+    let read = admission.step(0, LENGTH, Nonce(9));
+    let Some((_, answers)) = carry_out(read, 0, &mut masters, LENGTH) else {
+        panic!("the floor is read when the time has come")
+    };
+    admission.on(0, answers, LENGTH);
+    let admit = admission.step(0, LENGTH, Nonce(9));
+    // Its clock is behind now: the script refuses.
+    let Step::Admit(order) = admit else { panic!("{admit:?}") };
+    let early = masters[0].data.admit(EPOCH + LENGTH - 1, &order);
+    assert_eq!(early.outcome, Outcome::Early);
+    admission.on(0, Event::Script(early), LENGTH);
+    assert_eq!(settle(&mut admission, &mut masters, LENGTH), ["look", "read", "admit"]);
+}
+
+#[test]
+fn two_clients_that_begin_at_once_begin_one_quarantine() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    let mut clients = [client(&masters, 0), client(&masters, 0)];
+    let orders = clients.each_mut().map(|client| client.step(0, 0, Nonce(77)));
+    for (client, order) in clients.iter_mut().zip(orders) {
+        let carried = carry_out(order, 0, &mut masters, 0).map(|(_, event)| event);
+        client.on(0, carried.unwrap_or(Event::Failed), 0);
+    }
+    let nonce = masters[0].data.record.nonce;
+    for client in &mut clients {
+        settle(client, &mut masters, 0);
+    }
+    assert_eq!((masters[0].data.record.nonce, nonce), (Some(Nonce(77)), Some(Nonce(77))));
+}
+
+#[test]
+fn a_quarantine_is_begun_with_the_largest_max_ttl_that_is_held() {
+    let mut masters = all_admitted(3);
+    masters[1].data.record.max_ttl = Some(5000);
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    assert_eq!(admission.max_ttl(), MAX_TTL);
+    settle(&mut admission, &mut masters, 0);
+    let record = &masters[0].data.record;
+    assert_eq!(record.max_ttl, Some(5000));
+    let until = record.quarantine.as_ref().map(|quarantine| quarantine.until);
+    assert_eq!(until, Some(EPOCH + 5500));
+}
+
+#[test]
+fn a_former_replica_that_is_known_as_one_no_more_begins_no_second_quarantine() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    masters[0].identity = former_replica(11, 5);
+    settle(&mut client(&masters, 0), &mut masters, 0);
+    let nonce = masters[0].data.record.nonce;
+    masters[0].identity = identity(11);
+    let now = 2 * LENGTH;
+    settle(&mut client(&masters, now), &mut masters, now);
+    assert_eq!(masters[0].data.record.nonce, nonce);
+    assert_eq!(masters[0].data.record.run, Some(former_replica(11, 5)));
+}
+
+#[test]
+fn a_score_from_before_the_last_admission_of_another_master_proves_nothing() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    settle(&mut admission, &mut masters, 0);
+    settle(&mut admission, &mut masters, LENGTH - 1);
+    let Step::ReadFloor(nonce, asked) = admission.step(0, LENGTH, Nonce(9)) else {
+        panic!("the floor is read when the time has come")
+    };
+    let scored = |masters: &[Master]| -> Vec<_> {
+        let asked = asked.iter();
+        asked.map(|&(other, life)| masters[other].scored(other, life, LENGTH)).collect()
+    };
+    let mut answers = scored(&masters);
+    // Master 1 was admitted anew, with a floor of its own, before it told what it is.
+    masters[1].data.record.nonce = Some(Nonce(99));
+    answers[1].facts = masters[1].facts(LENGTH);
+    admission.on(0, Event::Floors(nonce, answers), LENGTH);
+    let Step::Admit(order) = admission.step(0, LENGTH, Nonce(9)) else { panic!("it is over") };
+    assert!(order.floor > EPOCH * 1000, "too few others are proven, so it rests on the clocks");
+}

@@ -1,0 +1,161 @@
+//! What ends a vote, and what is said about it.
+
+use super::*;
+
+fn three() -> Vec<Master> {
+    vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)]
+}
+
+#[test]
+fn after_a_null_push_nothing_counts_until_a_look_behind_it() {
+    let mut masters = three();
+    let mut admission = client(&masters, 0);
+    admission.on(0, Event::Pushed, 1);
+    assert!(!admission.votes(0));
+    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Look);
+    admission.on(0, Event::Looked(masters[0].facts(1)), 1);
+    assert!(admission.votes(0), "FLUSHDB of another database ends nothing");
+
+    admission.on(0, Event::Pushed, 2);
+    masters[0].data = Data::default();
+    assert_eq!(settle(&mut admission, &mut masters, 2)[..2], ["look", "begin"]);
+}
+
+#[test]
+fn a_look_that_was_sent_before_the_push_ends_no_doubt() {
+    let masters = three();
+    let mut admission = client(&masters, 0);
+    admission.on(0, Event::Pushed, 1);
+    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Look);
+    admission.on(0, Event::Pushed, 2);
+    admission.on(0, Event::Looked(masters[0].facts(2)), 2);
+    assert!(!admission.votes(0));
+    assert_eq!(admission.step(0, 2, Nonce(1)), Step::Look);
+    admission.on(0, Event::Looked(masters[0].facts(2)), 2);
+    assert!(admission.votes(0));
+}
+
+#[test]
+fn a_ballot_that_finds_no_member_is_looked_into() {
+    let mut masters = three();
+    let mut admission = client(&masters, 0);
+    masters[0].data.sets.clear();
+    admission.on(0, Event::NoMember, 1);
+    assert!(!admission.votes(0));
+    assert_eq!(settle(&mut admission, &mut masters, 1)[..2], ["look", "begin"]);
+}
+
+#[test]
+fn a_set_counts_as_complete_until_it_is_counted() {
+    let masters = three();
+    let mut admission = Admission::new(3, MAX_TTL, 1000);
+    admission.on(0, Event::Up(Facts { members: None, ..masters[0].facts(0) }), 0);
+    assert!(admission.votes(0));
+    admission.on(0, Event::Members(MEMBERS - 1), 0);
+    assert!(!admission.votes(0));
+    assert_eq!(admission.why(0, 0).map(|said| said.why), Some(Why::Incomplete));
+}
+
+#[test]
+fn two_addresses_of_one_server_have_one_vote() {
+    let mut masters = three();
+    masters[2] = masters[1].clone();
+    let mut admission = client(&masters, 0);
+    assert_eq!([0, 1, 2].map(|master| admission.votes(master)), [true, true, false]);
+    assert_eq!(admission.why(2, 0).map(|said| said.why), Some(Why::TwinOf(1)));
+    admission.on(1, Event::Down, 1);
+    assert!(admission.votes(2), "the other address is gone");
+}
+
+#[test]
+fn a_vote_that_does_not_count_says_why_and_how_long() {
+    let mut masters = three();
+    let mut admission = client(&masters, 0);
+    masters[0].restart(11);
+    admission.on(0, Event::Down, 0);
+    let said = |admission: &Admission, now| {
+        let said = admission.why(0, now).map(|said| (said.why, said.votes_again));
+        said.unwrap_or_else(|| panic!("it votes"))
+    };
+    assert_eq!(said(&admission, 0), (Why::Away, None));
+    admission.on(0, Event::Up(masters[0].facts(0)), 0);
+    assert_eq!(said(&admission, 0), (Why::NoRecord, Some(LENGTH)));
+    settle(&mut admission, &mut masters, 0);
+    assert_eq!(said(&admission, 300), (Why::Quarantine, Some(LENGTH - 300)));
+}
+
+#[test]
+fn what_was_known_of_a_nonce_outlives_the_connection() {
+    let mut masters = three();
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    settle(&mut admission, &mut masters, 0);
+    admission.on(0, Event::Down, 500);
+    admission.on(0, Event::Up(masters[0].facts(600)), 600);
+    settle(&mut admission, &mut masters, 600);
+    assert_eq!(admission.why(0, 600).and_then(|said| said.votes_again), Some(LENGTH - 600));
+    settle(&mut admission, &mut masters, LENGTH);
+    assert!(admission.votes(0));
+}
+
+#[test]
+fn a_step_that_fails_is_tried_again_with_the_next_look() {
+    let mut masters = three();
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Begin(_)));
+    assert_eq!(admission.step(0, 0, Nonce(1)), Step::Nothing, "one at a time");
+    admission.on(0, Event::Failed, 20);
+    assert_eq!(admission.step(0, 20, Nonce(1)), Step::Wait(1020));
+    assert_eq!(settle(&mut admission, &mut masters, 1020)[..2], ["look", "begin"]);
+}
+
+#[test]
+fn answers_for_a_former_quarantine_are_not_used() {
+    let mut masters = three();
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    settle(&mut admission, &mut masters, 0);
+    let told = Told { master: 1, process: RunId(20), time: EPOCH + 9 * LENGTH };
+    masters[0].data = Data::default();
+    admission.on(0, Event::Pushed, 10);
+    admission.on(0, Event::Times(Nonce(1), vec![told]), 10);
+    settle(&mut admission, &mut masters, 10);
+    let quarantine = masters[0].data.record.quarantine.clone();
+    assert_eq!(quarantine.and_then(|found| found.note(RunId(20))), Some(EPOCH + 10));
+}
+
+#[test]
+fn a_flushed_master_that_is_admitted_as_what_it_was_has_another_life() {
+    let mut masters = three();
+    let mut admission = client(&masters, 0);
+    let life = admission.life(0);
+    assert!(life.is_some());
+    admission.on(0, Event::Pushed, 1);
+    assert_eq!(admission.life(0), None);
+    settle(&mut admission, &mut masters, 1);
+    assert_eq!(admission.life(0), life, "another database was flushed");
+
+    masters[0].data = Data::default();
+    let expect = masters[0].data.record.seen();
+    let (identity, nonce) = (masters[0].identity, Nonce(77));
+    let init =
+        Init { expect, identity, nonce, max_ttl: MAX_TTL, lower: false, floor: 31, level: 0 };
+    masters[0].data.init(EPOCH, &init);
+    admission.on(0, Event::Pushed, 2);
+    settle(&mut admission, &mut masters, 2);
+    assert!(admission.votes(0));
+    assert_ne!(admission.life(0), life);
+}
+
+#[test]
+fn a_quarantine_without_max_ttl_is_begun_anew() {
+    let mut masters = three();
+    masters[0].restart(11);
+    settle(&mut client(&masters, 0), &mut masters, 0);
+    masters[0].data.record.max_ttl = None;
+    let now = 9 * LENGTH;
+    settle(&mut client(&masters, now), &mut masters, now);
+    let until = masters[0].data.record.quarantine.as_ref().map(|found| found.until);
+    assert_eq!(until, Some(EPOCH + now + LENGTH));
+}

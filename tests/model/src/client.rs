@@ -1,0 +1,165 @@
+//! A client: the machine that ships, and its connections. Here the mutants lie to it.
+
+use crate::admission::{Admission, Event, Facts, Nonce, Step, Told};
+use crate::broken::Broken;
+use crate::part::{Part, TTL};
+use crate::wire::{First, FloorRead, Link, Request};
+use crate::world::World;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Client {
+    /// One that lives a moment is dead between its lives.
+    pub(crate) alive: bool,
+    pub(crate) machine: Admission,
+    pub(crate) links: Vec<Link>,
+    /// Until when it holds the lock, by master; 0 where it has not taken it.
+    pub(crate) held: Vec<u64>,
+}
+
+impl Client {
+    pub(crate) fn new(part: &Part, alive: bool) -> Self {
+        let mut machine = Admission::new(part.masters, TTL, part.look_every);
+        machine.ask();
+        let links = vec![Link::down(); part.masters];
+        Self { alive, machine, links, held: vec![0; part.masters] }
+    }
+}
+
+impl World {
+    /// Whether a grant that the client got from the master now would count.
+    pub(crate) fn counts(&self, part: &Part, client: usize, master: usize) -> bool {
+        let (server, own) = (&self.servers[master], &self.clients[client]);
+        let link = &own.links[master];
+        if !link.up || !server.up {
+            return false;
+        }
+        let quiet = if part.tracking || client == 0 {
+            !link.pushed || part.broken == Some(Broken::PushIgnored)
+        } else {
+            // Read behind each SET: who it is, and `run`.
+            server.data.record.admits(server.identity)
+        };
+        quiet && own.machine.votes(master)
+    }
+
+    /// A new connection, and its handshake.
+    pub(crate) fn connect(&mut self, part: &Part, client: usize, master: usize) {
+        let (now, server) = (self.now, &self.servers[master]);
+        let facts = server.facts(part, now);
+        let link = &mut self.clients[client].links[master];
+        *link = Link { up: true, ..Link::down() };
+        if matches!(
+            part.broken,
+            Some(Broken::IdentityKnown | Broken::TimesBeforeNonce | Broken::UntilByClient)
+        ) {
+            link.first = Some(First { time: facts.time, now });
+        }
+        self.tell(part, client, master, Event::Up(facts));
+    }
+
+    /// Gives an event to the machine; where a rule is broken, not the true one.
+    pub(crate) fn tell(&mut self, part: &Part, client: usize, master: usize, event: Event) {
+        let now = self.now;
+        let own = &mut self.clients[client];
+        let pushed = own.links[master].pushed;
+        if pushed && !matches!(event, Event::Up(_) | Event::Down) {
+            own.links[master].pushed = false;
+            if part.broken != Some(Broken::PushIgnored) {
+                own.machine.on(master, Event::Pushed, now);
+            }
+        }
+        let first = own.links[master].first;
+        let back = match part.broken {
+            Some(Broken::TimeAlone) => TTL.min(now),
+            Some(Broken::IdentityKnown) => first.map_or(0, |first| TTL.min(now - first.now)),
+            _ => 0,
+        };
+        let event = lie(part.broken, event, first);
+        if back > 0 {
+            // What the event holds was known before, says the mutant.
+            own.machine.on(master, event.clone(), now - back);
+        }
+        own.machine.on(master, event, now);
+    }
+
+    /// Lets a client do all that it can do now: what it sends is on the way.
+    pub(crate) fn pump(&mut self, part: &Part, client: usize) {
+        for master in 0..part.masters {
+            while let Some(request) = self.next(part, client, master) {
+                self.clients[client].links[master].wire = Some(request);
+            }
+        }
+    }
+
+    fn next(&mut self, part: &Part, client: usize, master: usize) -> Option<Request> {
+        let own = &mut self.clients[client];
+        if !own.alive || !own.links[master].up || own.links[master].wire.is_some() {
+            return None;
+        }
+        loop {
+            // The nonce is drawn where the script runs: nobody has seen it before.
+            let step = self.clients[client].machine.step(master, self.now, Nonce(0));
+            return Some(match step {
+                Step::Nothing | Step::Wait(_) => return None,
+                Step::AskTimes(nonce, masters) => {
+                    let told = self.times(part, client, master, &masters);
+                    self.tell(part, client, master, Event::Times(nonce, told));
+                    continue;
+                }
+                Step::Look => Request::Look,
+                Step::Begin(_) if self.looks_new(part) => {
+                    return self.init_unasked(part, client, master);
+                }
+                Step::Begin(begin) => Request::Begin(begin),
+                Step::Note(note) => Request::Note(note),
+                Step::Admit(admit) => Request::Admit(admit),
+                Step::ReadFloor(nonce, todo) => {
+                    let early = self.clients[client].links[master].early.take();
+                    let (todo, done) = early.map_or((todo, Vec::new()), |done| (Vec::new(), done));
+                    Request::Floor(FloorRead { nonce, todo, half: None, done })
+                }
+            });
+        }
+    }
+
+    /// The answers of the masters that are asked for TIME.
+    fn times(&self, part: &Part, client: usize, master: usize, asked: &[usize]) -> Vec<Told> {
+        let own = &self.clients[client];
+        let reached = asked.iter().filter(|&&other| own.links[other].up);
+        let told = reached.map(|&other| {
+            let server = &self.servers[other];
+            let process = server.identity.run;
+            let quarantine = self.servers[master].data.record.quarantine.as_ref();
+            let noted = quarantine.is_some_and(|found| found.note(process).is_some());
+            let first = own.links[other].first.map(|first| first.time);
+            let before = part.broken == Some(Broken::TimesBeforeNonce) && !noted;
+            let time = first.filter(|_| before).unwrap_or_else(|| server.time(self.now));
+            Told { master: other, process, time }
+        });
+        told.collect()
+    }
+}
+
+/// What a mutant makes of an event: another TIME, another identity.
+fn lie(broken: Option<Broken>, event: Event, first: Option<First>) -> Event {
+    let facts = |mut facts: Facts| {
+        if let (Some(Broken::UntilByClient), Some(first)) = (broken, first) {
+            facts.time = first.time;
+        }
+        if broken == Some(Broken::WithoutReplid) {
+            facts.identity.replid = None;
+        }
+        facts
+    };
+    match event {
+        Event::Up(found) => Event::Up(facts(found)),
+        Event::Looked(found) => Event::Looked(facts(found)),
+        Event::Script(mut reply) => {
+            if let (Some(Broken::UntilByClient), Some(first)) = (broken, first) {
+                reply.time = first.time;
+            }
+            Event::Script(reply)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,111 @@
+//! What goes wrong.
+
+use crate::action::Action;
+use crate::admission::{Data, Event};
+use crate::broken::Broken;
+use crate::part::{Loss, Part};
+use crate::server::FLIPPED;
+use crate::wire::Link;
+use crate::world::World;
+
+impl World {
+    pub(crate) fn faults(&self, part: &Part, master: usize, actions: &mut Vec<Action>) {
+        let server = &self.servers[master];
+        if !server.up {
+            return;
+        }
+        if self.left.losses > 0 && master < part.lossy {
+            actions.extend(part.kinds.iter().map(|&loss| Action::Lose(master, loss)));
+        }
+        if self.left.saves > 0 && master < part.lossy && server.saved != server.data {
+            actions.push(Action::Save(master));
+        }
+        let clock = self.stepped.or(part.clock);
+        if self.left.steps > 0 && clock.is_none_or(|stepped| stepped == master) {
+            actions.extend(part.strides.iter().map(|&stride| Action::Step(master, stride)));
+        }
+        if self.left.flips > 0 && server.true_identity().replid.is_some() && !server.lost {
+            actions.push(Action::Flip(master));
+        }
+        if self.left.stops > 0 && master + 1 == part.masters && master > 0 {
+            actions.push(Action::Stop(master));
+        }
+    }
+
+    pub(crate) fn fault(&mut self, part: &Part, fault: Action) {
+        match fault {
+            Action::Lose(master, loss) => self.lose(part, master, loss),
+            Action::Save(master) => {
+                self.left.saves -= 1;
+                self.servers[master].saved = self.servers[master].data.clone();
+            }
+            Action::Step(master, stride) => {
+                self.left.steps -= 1;
+                self.stepped = Some(master);
+                self.servers[master].ahead += stride;
+            }
+            Action::Flip(master) => {
+                self.left.flips -= 1;
+                let apart = part.broken == Some(Broken::FlipBegins);
+                self.servers[master].identity.replid = apart.then_some(FLIPPED);
+            }
+            Action::Stop(master) => {
+                self.left.stops -= 1;
+                self.servers[master].up = false;
+                self.break_links(part, master);
+            }
+            _ => unreachable!("only faults come here"),
+        }
+    }
+
+    fn lose(&mut self, part: &Part, master: usize, loss: Loss) {
+        let counted = (0..part.clients).any(|client| self.counts(part, client, master));
+        self.left.losses -= 1;
+        let server = &mut self.servers[master];
+        server.lose(self.now, counted);
+        match loss {
+            Loss::RestartEmpty | Loss::Flush => server.data = Data::default(),
+            Loss::RestartSaved | Loss::RestartReplica | Loss::Failover => {
+                server.data = server.saved.clone();
+            }
+        }
+        match loss {
+            Loss::RestartEmpty | Loss::RestartSaved => server.identity = server.next_process(),
+            Loss::RestartReplica => {
+                server.identity = server.next_process();
+                server.identity.replid = Some(server.next_history());
+            }
+            Loss::Failover => server.identity.replid = Some(server.next_history()),
+            Loss::Flush => {}
+        }
+        // What a person states does not hold for a loss while `init` is under way.
+        self.orders.retain(|(ordered, _)| *ordered != master);
+        match loss {
+            Loss::Flush | Loss::Failover => self.push(part, master),
+            _ => self.break_links(part, master),
+        }
+    }
+
+    /// The null push, to each connection that has tracking.
+    fn push(&mut self, part: &Part, master: usize) {
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            let tracks = part.tracking || index == 0;
+            if client.links[master].up && tracks && part.broken != Some(Broken::PushIgnored) {
+                client.links[master].pushed = true;
+            }
+        }
+    }
+
+    /// The process is gone, and all that was on the way to it.
+    fn break_links(&mut self, part: &Part, master: usize) {
+        self.strays.retain(|(ordered, _)| *ordered != master);
+        for client in 0..part.clients {
+            let own = &mut self.clients[client];
+            if own.links[master].up {
+                own.links[master] = Link::down();
+                own.machine.on(master, Event::Down, self.now);
+                self.pump(part, client);
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The parts of the model and their bounds.
+
+use crate::broken::Broken;
+
+/// How long a lock lives. With `max_ttl` 2 the quarantine takes 2.
+pub(crate) const TTL: u64 = 2;
+
+/// What one run bounds. Counts are for the whole run.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// What it is called in the output.
+    pub name: &'static str,
+    /// How many masters there are.
+    pub masters: usize,
+    /// How many clients there are: the first stays, the others live a moment.
+    pub clients: usize,
+    /// How many lives the others have in all.
+    pub visits: u8,
+    /// When time ends.
+    pub horizon: u64,
+    /// How often a client looks at a master that does not vote.
+    pub look_every: u64,
+    /// How many losses of data there are.
+    pub losses: u8,
+    /// The first so many masters may lose data.
+    pub lossy: usize,
+    /// The kinds of losses.
+    pub(crate) kinds: &'static [Loss],
+    /// How often a replica catches up, or a snapshot is saved, after the start.
+    pub saves: u8,
+    /// How many steps the clock of one machine makes.
+    pub steps: u8,
+    /// Which machine's clock it is; any one where this is None.
+    pub clock: Option<usize>,
+    /// Whether `ZCARD` is answered before the first grant, or never.
+    pub counted: bool,
+    /// How far a clock steps.
+    pub strides: &'static [i64],
+    /// How often a server forgets that it was a replica.
+    pub flips: u8,
+    /// How many masters stop for good.
+    pub stops: u8,
+    /// How many connections break by themselves.
+    pub drops: u8,
+    /// How many scripts of dead connections may be on the way at once.
+    pub strays: usize,
+    /// How often a person types `init`.
+    pub inits: u8,
+    /// How many ballots are tried.
+    pub ballots: u8,
+    /// Whether clients take locks.
+    pub locks: bool,
+    /// Whether all clients have tracking; otherwise only the one that stays has it.
+    pub tracking: bool,
+    /// Whether every state must be one from which all masters come back.
+    pub recovery: bool,
+    /// Whether a note of an earlier quarantine of the first master is on the way at the start.
+    pub late: bool,
+    /// The first so many masters are fresh at the start, the others are admitted.
+    pub fresh: usize,
+    /// The rule that is broken.
+    pub broken: Option<Broken>,
+}
+
+/// How a master loses data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Loss {
+    /// A new process without data.
+    RestartEmpty,
+    /// A new process with what was saved.
+    RestartSaved,
+    /// A new process with what was saved on a server that had a replica.
+    RestartReplica,
+    /// The same process without data.
+    Flush,
+    /// The same process with what its lagging replica had.
+    Failover,
+}
+
+use Loss::{Failover, Flush, RestartEmpty, RestartReplica, RestartSaved};
+
+const ALL: &[Loss] = &[RestartEmpty, RestartSaved, Flush, Failover];
+
+/// Nothing happens but one loss.
+const NONE: Part = Part {
+    name: "",
+    masters: 3,
+    clients: 2,
+    visits: 1,
+    horizon: 8,
+    look_every: 100,
+    losses: 1,
+    lossy: 1,
+    kinds: ALL,
+    saves: 0,
+    steps: 0,
+    clock: None,
+    counted: true,
+    strides: &[4, -4],
+    flips: 0,
+    stops: 0,
+    drops: 0,
+    strays: 0,
+    inits: 0,
+    ballots: 0,
+    locks: false,
+    tracking: true,
+    recovery: false,
+    late: false,
+    fresh: 0,
+    broken: None,
+};
+
+/// The bounds that the ordinary tests exhaust in seconds.
+pub fn small() -> Vec<Part> {
+    let one = Part { kinds: &[RestartEmpty], clients: 1, visits: 0, horizon: 4, ..NONE };
+    vec![
+        Part { name: "alone", masters: 1, horizon: 4, ..NONE },
+        Part { name: "three", kinds: &[Flush], steps: 1, strides: &[4], late: true, ..one },
+        Part { name: "floor", ballots: 1, ..one },
+        Part { name: "recovery", recovery: true, steps: 2, strides: &[40, -40], ..one },
+    ]
+}
+
+/// The bounds of `make model`.
+pub fn large() -> Vec<Part> {
+    let alone = Part { masters: 1, losses: 2, horizon: 6, ..NONE };
+    let three = Part { losses: 2, horizon: 6, ..NONE };
+    let stays = Part { clients: 1, visits: 0, ..three };
+    let two = Part { masters: 2, ..three };
+    let saved = &[RestartSaved, RestartReplica, Flush, Failover];
+    let empty = &[RestartEmpty, Flush];
+    vec![
+        Part { name: "alone", steps: 1, strays: 1, ..alone },
+        Part { name: "alone-flips", kinds: saved, saves: 1, flips: 1, strays: 1, ..alone },
+        Part { name: "alone-locks", locks: true, tracking: false, ..alone },
+        Part { name: "one-loss", losses: 1, steps: 1, horizon: 5, ..three },
+        Part { name: "two-losses", ..three },
+        Part { name: "two-masters", lossy: 2, kinds: empty, steps: 1, strides: &[4], ..stays },
+        Part { name: "clock", steps: 1, strides: &[4, -4], late: true, horizon: 5, ..stays },
+        Part {
+            name: "looks",
+            losses: 1,
+            look_every: 1,
+            steps: 1,
+            strides: &[4],
+            horizon: 5,
+            ..three
+        },
+        Part { name: "late", strays: 1, kinds: &[Flush], late: true, horizon: 4, ..two },
+        Part { name: "flips", kinds: &[Failover], flips: 1, counted: false, horizon: 5, ..two },
+        Part {
+            name: "floor",
+            lossy: 2,
+            ballots: 1,
+            kinds: &[RestartEmpty, Failover],
+            horizon: 4,
+            ..stays
+        },
+        Part { name: "floor-2", losses: 1, lossy: 2, ballots: 2, ..stays },
+        Part { name: "locks", losses: 1, locks: true, kinds: &[RestartEmpty], horizon: 3, ..NONE },
+        Part { name: "init", losses: 1, ballots: 1, inits: 1, kinds: empty, horizon: 4, ..stays },
+        Part {
+            name: "recovery",
+            recovery: true,
+            losses: 1,
+            steps: 2,
+            strides: &[40, -40],
+            stops: 1,
+            horizon: 3,
+            ..stays
+        },
+    ]
+}
+
+/// The part in which a mutant is looked for.
+pub fn named(broken: Broken) -> Part {
+    use Broken as B;
+    let alone = Part { masters: 1, losses: 1, visits: 0, horizon: 5, strides: &[4], ..NONE };
+    let three = Part { losses: 1, ..NONE };
+    let floor = Part { ballots: 1, visits: 0, clients: 1, kinds: &[RestartEmpty], ..three };
+    let flips = Part { kinds: &[Failover], flips: 1, ..three };
+    let forever = Part { recovery: true, kinds: &[RestartEmpty], clients: 1, visits: 0, ..three };
+    let part = match broken {
+        B::NoQuarantine | B::NewWithoutRecord => alone,
+        B::PushIgnored => Part { kinds: &[Flush], ..alone },
+        B::TimeAlone => Part { steps: 1, look_every: 1, ..alone },
+        B::IdentityKnown => Part { kinds: &[Flush], steps: 1, look_every: 1, ..alone },
+        B::TimesBeforeNonce => Part {
+            kinds: &[Flush],
+            clients: 1,
+            visits: 0,
+            steps: 1,
+            strides: &[4],
+            horizon: 6,
+            look_every: 1,
+            ..three
+        },
+        B::NoteWithoutNonce => Part {
+            kinds: &[Flush],
+            late: true,
+            steps: 1,
+            strides: &[4],
+            horizon: 5,
+            look_every: 1,
+            clients: 1,
+            visits: 0,
+            ..three
+        },
+        B::NoLaterNotes => Part { losses: 2, lossy: 2, stops: 1, horizon: 3, ..forever },
+        B::FarAheadStands => Part { steps: 2, strides: &[40, -40], ..forever },
+        B::UntilByClient => Part { kinds: &[Flush], ..three },
+        B::NonceForgotten | B::BeginWithoutCompare => {
+            Part { masters: 1, kinds: &[Failover, Flush], losses: 2, flips: 1, horizon: 3, ..NONE }
+        }
+        B::RunKept => Part { counted: false, ..flips },
+        B::FlipBegins => flips,
+        B::WithoutReplid => Part { kinds: &[Failover], masters: 1, ..NONE },
+        B::FloorFromTooFew | B::FloorEarly => floor,
+        B::FloorProvenBefore => {
+            Part { kinds: &[RestartEmpty, Failover], losses: 2, lossy: 2, horizon: 2, ..floor }
+        }
+        B::ProofOfAnotherLife => {
+            Part { kinds: &[Failover], losses: 2, lossy: 2, horizon: 4, ..floor }
+        }
+        B::InitWithoutCompare => Part { inits: 1, horizon: 3, ..floor },
+        B::InitLowers => Part { inits: 1, losses: 0, ..floor },
+        B::NotesKept => Part {
+            kinds: &[RestartEmpty, RestartSaved],
+            losses: 2,
+            saves: 1,
+            steps: 1,
+            clock: Some(0),
+            strides: &[4],
+            horizon: 5,
+            look_every: 1,
+            clients: 1,
+            visits: 0,
+            ..three
+        },
+        B::AdmitWithoutNonce => Part {
+            kinds: &[Flush],
+            losses: 2,
+            steps: 1,
+            strides: &[4],
+            horizon: 3,
+            masters: 1,
+            ..NONE
+        },
+        B::AdmitWithoutIdentity => {
+            Part { kinds: &[Failover], losses: 2, saves: 1, masters: 1, ..NONE }
+        }
+        B::NotedWithoutMore => {
+            Part { kinds: &[Flush], steps: 1, clients: 1, visits: 0, look_every: 1, ..three }
+        }
+    };
+    Part { name: "mutant", broken: Some(broken), ..part }
+}

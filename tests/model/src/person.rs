@@ -1,0 +1,81 @@
+//! A person who types `init`, and the mutant that does so unasked.
+
+use crate::admission::{Data, InitOptions, Life, Nonce, Scored};
+use crate::broken::Broken;
+use crate::client::Client;
+use crate::part::{Part, TTL};
+use crate::wire::Request;
+use crate::world::World;
+
+impl World {
+    /// Whether the statement is true: no lock of a former life is alive on any master.
+    pub(crate) fn may_init(&self) -> bool {
+        self.left.inits > 0 && self.servers.iter().all(|server| server.owed_until <= self.now)
+    }
+
+    /// Reads all masters; the orders are on the way then.
+    pub(crate) fn init(&mut self, part: &Part) {
+        self.left.inits -= 1;
+        let mut person = self.clone();
+        person.clients = vec![Client::new(part, true).into()];
+        for master in 0..part.masters {
+            if self.servers[master].up {
+                person.connect(part, 0, master);
+            }
+        }
+        let up = (0..part.masters).filter(|&master| self.servers[master].up);
+        let answers: Vec<_> = up.map(|master| self.scored(part, master)).collect();
+        let nonces = vec![Nonce(0); part.masters];
+        let options = InitOptions { again: true, floor: 0, max_ttl: TTL, lower: false };
+        if let Some(plan) = person.clients[0].machine.plan_init(options, &answers, &nonces) {
+            // The clocks say nothing: they may be far behind the ballots.
+            let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
+            let scores = others.clone().filter_map(|answer| answer.highest).max();
+            let enough = others.count() > part.masters - (part.masters / 2 + 1);
+            for (master, mut init) in plan.orders {
+                if part.ballots == 0 && self.servers[master].is_admitted() {
+                    // It lifts nothing and admits nothing: not worth a state.
+                    continue;
+                }
+                init.floor = scores.filter(|_| enough).unwrap_or(init.floor);
+                self.orders.push((master, Request::Init(init)));
+            }
+        }
+    }
+
+    /// Both halves of an answer to *read the floor*, at one moment.
+    pub(crate) fn scored(&self, part: &Part, master: usize) -> Scored {
+        let server = &self.servers[master];
+        let facts = server.facts(part, self.now);
+        let asked = Life::of(&facts);
+        Scored { master, asked, highest: highest(&server.data, asked), facts }
+    }
+
+    /// The mutant: no master that answers has a record, so the namespace is taken for new.
+    pub(crate) fn looks_new(&self, part: &Part) -> bool {
+        let mut up = self.servers.iter().filter(|server| server.up);
+        part.broken == Some(Broken::NewWithoutRecord)
+            && up.all(|server| server.data.record.nonce.is_none())
+    }
+
+    /// What that mutant sends instead of *begin*.
+    pub(crate) fn init_unasked(
+        &mut self,
+        part: &Part,
+        client: usize,
+        master: usize,
+    ) -> Option<Request> {
+        let answers: Vec<_> =
+            (0..self.servers.len()).map(|master| self.scored(part, master)).collect();
+        let options = InitOptions { again: false, floor: 0, max_ttl: TTL, lower: false };
+        let nonces = vec![Nonce(0); answers.len()];
+        let plan = self.clients[client].machine.plan_init(options, &answers, &nonces)?;
+        let order = plan.orders.into_iter().find(|(ordered, _)| *ordered == master);
+        order.map(|(_, init)| Request::Init(init))
+    }
+}
+
+/// The highest score of the set of a life.
+pub(crate) fn highest(data: &Data, life: Life) -> Option<u64> {
+    Some(data.ballots(life.run?)?.highest)
+}

@@ -1,0 +1,156 @@
+//! The scripts, and what the mutants run instead.
+
+use crate::admission::{
+    Admit, Begin, Data, Init, Nonce, Note, Outcome, Record, Reply, Way, quarantine_length,
+};
+use crate::broken::Broken;
+use crate::part::{Part, TTL};
+use crate::server::Server;
+use crate::wire::Request;
+use crate::world::{World, Wrong};
+
+impl World {
+    /// Runs a script on a master, or what a mutant runs instead.
+    pub(crate) fn run(&mut self, part: &Part, master: usize, request: Request) -> Reply {
+        match request {
+            Request::Begin(begin) => self.run_begin(part, master, begin),
+            Request::Note(note) => self.run_note(part, master, note),
+            Request::Admit(admit) => self.run_admit(part, master, admit),
+            Request::Init(init) => self.run_init(part, master, init),
+            Request::Look | Request::Floor(_) => unreachable!("no script"),
+        }
+    }
+
+    fn run_begin(&mut self, part: &Part, master: usize, begin: Begin) -> Reply {
+        let (now, nonce) = (self.now, Nonce(self.fresh));
+        let server = &mut self.servers[master];
+        let (time, before) = (server.time(now), server.data.clone());
+        let mut order = Begin { nonce, ..begin };
+        bend_begin(part.broken, &mut server.data, &mut order);
+        let reply = server.data.begin(time, &order);
+        if server.data.record.nonce != Some(nonce) {
+            server.data = before;
+            let record = server.data.record.clone();
+            return Reply { record, ..reply };
+        }
+        self.wrong = wrong(&self.servers[master], &before, &order, time).or(self.wrong);
+        self.fresh += 1;
+        let server = &mut self.servers[master];
+        server.lost = false;
+        bend_begun(part.broken, &mut server.data, before.record, &order);
+        let (record, members) = (server.data.record.clone(), server.data.members());
+        Reply { record, members, ..reply }
+    }
+
+    fn run_note(&mut self, part: &Part, master: usize, mut note: Note) -> Reply {
+        let (now, server) = (self.now, &mut self.servers[master]);
+        let noted = server.data.record.quarantine.as_ref();
+        match part.broken {
+            Some(Broken::NoteWithoutNonce) => {
+                note.nonce = server.data.record.nonce.unwrap_or(note.nonce);
+            }
+            Some(Broken::NoLaterNotes) if noted.is_some_and(|found| !found.notes.is_empty()) => {
+                note.times.clear();
+            }
+            _ => {}
+        }
+        let time = server.time(now);
+        server.data.note(time, &note)
+    }
+
+    fn run_admit(&mut self, part: &Part, master: usize, mut admit: Admit) -> Reply {
+        let (now, server) = (self.now, &mut self.servers[master]);
+        let record = &server.data.record;
+        let mut time = server.time(now);
+        match part.broken {
+            Some(Broken::AdmitWithoutNonce) => admit.nonce = record.nonce.unwrap_or(admit.nonce),
+            Some(Broken::AdmitWithoutIdentity) => {
+                let id = record.quarantine.as_ref().map(|found| found.id);
+                admit.identity = id.unwrap_or(admit.identity);
+            }
+            Some(Broken::NotedWithoutMore) if admit.way == Way::Noted => {
+                time += quarantine_length(TTL);
+            }
+            _ => {}
+        }
+        let mut reply = server.data.admit(time, &admit);
+        if reply.outcome == Outcome::Done && part.broken == Some(Broken::NonceForgotten) {
+            server.data.record.nonce = None;
+            reply.record.nonce = None;
+        }
+        reply
+    }
+
+    fn run_init(&mut self, part: &Part, master: usize, mut init: Init) -> Reply {
+        let (now, server) = (self.now, &mut self.servers[master]);
+        init.nonce = Nonce(self.fresh);
+        if part.broken == Some(Broken::InitWithoutCompare) {
+            let admitted = init.expect.run == Some(init.identity);
+            if !admitted {
+                server.data.record.run = None;
+            }
+            init.expect = server.data.record.seen();
+        }
+        let time = server.time(now);
+        let reply = server.data.init(time, &init);
+        if server.data.record.nonce == Some(init.nonce) {
+            self.fresh += 1;
+            server.lost = false;
+        } else if reply.outcome == Outcome::Done && part.broken == Some(Broken::InitLowers) {
+            for (_, ballots) in &mut server.data.sets {
+                ballots.highest = init.level;
+            }
+        }
+        reply
+    }
+}
+
+/// What a mutant makes of *begin*, and of what it finds.
+fn bend_begin(broken: Option<Broken>, data: &mut Data, order: &mut Begin) {
+    let waiting = data.record.quarantine_of(order.identity).is_some();
+    match broken {
+        Some(Broken::BeginWithoutCompare) => order.expect = data.record.seen(),
+        Some(Broken::FarAheadStands) if waiting => order.expect.nonce = Some(Nonce(999)),
+        Some(Broken::UntilByClient) if waiting && order.expect == data.record.seen() => {
+            data.record.quarantine = None;
+            order.expect = data.record.seen();
+        }
+        _ => {}
+    }
+}
+
+/// What a mutant makes of what *begin* has written.
+fn bend_begun(broken: Option<Broken>, data: &mut Data, before: Record, order: &Begin) {
+    match broken {
+        Some(Broken::RunKept) => data.record.run = before.run,
+        Some(Broken::NotesKept) => {
+            let former = before.quarantine;
+            if let (Some(former), Some(found)) = (former, &mut data.record.quarantine) {
+                found.notes = former.notes;
+            }
+        }
+        Some(Broken::NoQuarantine) => {
+            let (nonce, identity) = (order.nonce, order.identity);
+            let admit = Admit { nonce, identity, way: Way::Known, floor: 31 };
+            data.admit(u64::MAX, &admit);
+        }
+        _ => {}
+    }
+}
+
+/// Whether a *begin* that wrote had no reason to.
+///
+/// One that was sent before the identity changed may move an end once more: it is the last.
+fn wrong(server: &Server, before: &Data, order: &Begin, time: u64) -> Option<Wrong> {
+    if server.lost {
+        return None;
+    }
+    let identity = server.true_identity();
+    if before.record.admits(identity) {
+        return Some(Wrong::Unseated);
+    }
+    let waiting = before.record.quarantine_of(identity);
+    let end = time + quarantine_length(TTL);
+    let moved = waiting.is_some_and(|found| found.until <= end);
+    (moved && order.identity == server.identity).then_some(Wrong::EndMoved)
+}

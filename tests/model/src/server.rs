@@ -1,0 +1,124 @@
+//! A master: its process, clock and data, and what is owed to its former lives.
+
+use crate::admission::{
+    Ballots, Data, Facts, Identity, MEMBERS, Nonce, Record, ReplId, Role, RunId, Score,
+};
+use crate::part::{Part, TTL};
+
+/// TIME at the start, so that a clock may be behind.
+const START: i64 = 20;
+
+/// What one mutant has in place of no history at all.
+pub(crate) const FLIPPED: ReplId = ReplId(999);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Server {
+    /// Stopped for good when not.
+    pub(crate) up: bool,
+    pub(crate) identity: Identity,
+    /// How far its clock is ahead.
+    pub(crate) ahead: i64,
+    pub(crate) data: Data,
+    /// What its replica or its snapshot has.
+    pub(crate) saved: Data,
+    /// How often it has lost data.
+    pub(crate) losses: u8,
+    /// It lost data after its latest *begin*.
+    pub(crate) lost: bool,
+    /// Until when a lock of a former life may be alive and counted.
+    pub(crate) owed_until: u64,
+    /// The largest ballot handed out that it has accepted in this life.
+    pub(crate) accepted: Score,
+    /// The largest ballot handed out that it accepted in former lives.
+    pub(crate) owed: Score,
+    /// The key: who holds it, and until when.
+    pub(crate) key: Option<(usize, u64)>,
+}
+
+impl Server {
+    pub(crate) fn new(index: usize, fresh: bool, nonce: Option<Nonce>) -> Self {
+        let identity = Identity::of(RunId(10 * (index as u64 + 1)));
+        let data = if fresh { Data::default() } else { admitted(identity, nonce) };
+        Self {
+            up: true,
+            identity,
+            ahead: 0,
+            saved: data.clone(),
+            data,
+            losses: 0,
+            lost: fresh,
+            owed_until: 0,
+            accepted: 0,
+            owed: 0,
+            key: None,
+        }
+    }
+
+    pub(crate) fn time(&self, now: u64) -> u64 {
+        // Strides are smaller than the start.
+        (START + self.ahead).max(0) as u64 + now
+    }
+
+    pub(crate) fn facts(&self, part: &Part, now: u64) -> Facts {
+        Facts {
+            role: Role::Master,
+            identity: self.identity,
+            time: self.time(now),
+            record: self.data.record.clone(),
+            members: part.counted.then(|| self.data.members()),
+        }
+    }
+
+    /// Who it is, whatever a mutant takes it for.
+    pub(crate) fn true_identity(&self) -> Identity {
+        let replid = self.identity.replid.filter(|history| *history != FLIPPED);
+        Identity { replid, ..self.identity }
+    }
+
+    /// Whether it is admitted in truth.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.data.record.admits(self.identity) && self.data.members() == MEMBERS
+    }
+
+    /// What every loss of data does. `counted`: a client may hold a lock there until now.
+    pub(crate) fn lose(&mut self, now: u64, counted: bool) {
+        if counted {
+            self.owed_until = now + TTL;
+        }
+        self.owed = self.owed.max(self.accepted);
+        self.accepted = 0;
+        self.losses += 1;
+        self.lost = true;
+        self.key = None;
+    }
+
+    pub(crate) fn next_process(&self) -> Identity {
+        Identity::of(RunId(self.identity.run.0 + 1))
+    }
+
+    pub(crate) fn next_history(&self) -> ReplId {
+        ReplId(u64::from(self.losses))
+    }
+}
+
+/// The data of a master that was admitted long ago.
+fn admitted(identity: Identity, nonce: Option<Nonce>) -> Data {
+    let floor = 31;
+    let record = Record {
+        max_ttl: Some(TTL),
+        run: Some(identity),
+        floor: Some(floor),
+        nonce,
+        quarantine: None,
+    };
+    let set = (identity, Ballots { members: MEMBERS, highest: floor });
+    Data { record, sets: vec![set], off: false }
+}
+
+impl Server {
+    /// Whether it votes without a ballot that it may have accepted in a former life.
+    pub(crate) fn is_behind(&self) -> bool {
+        let owed = self.owed.max(self.accepted);
+        self.is_admitted() && self.data.record.run.is_some_and(|run| self.data.highest(run) < owed)
+    }
+}

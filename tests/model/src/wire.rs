@@ -1,0 +1,62 @@
+//! What is on the way between a client and a master.
+
+use crate::admission::{Admit, Begin, Init, Life, Nonce, Note, Score, Scored};
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Link {
+    pub(crate) up: bool,
+    /// A null push that was not read yet. It stands before every later reply.
+    pub(crate) pushed: bool,
+    pub(crate) wire: Option<Request>,
+    /// Kept for some mutants only: what the handshake said.
+    pub(crate) first: Option<First>,
+    /// Kept for one mutant only: the floor as read too early.
+    pub(crate) early: Option<Vec<Scored>>,
+}
+
+/// TIME and our own clock at the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct First {
+    pub(crate) time: u64,
+    pub(crate) now: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Request {
+    Look,
+    Begin(Begin),
+    Note(Note),
+    Admit(Admit),
+    Init(Init),
+    Floor(FloorRead),
+}
+
+/// A reading of the floor, one master after the other: scores, then who it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FloorRead {
+    pub(crate) nonce: Nonce,
+    pub(crate) todo: Vec<(usize, Life)>,
+    /// The first half of the answer of the first in `todo`.
+    pub(crate) half: Option<Half>,
+    pub(crate) done: Vec<Scored>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Half {
+    Scores(Option<Score>),
+    /// A mutant reads this half first.
+    Proof(Box<Scored>),
+}
+
+impl Link {
+    pub(crate) fn down() -> Self {
+        Self { up: false, pushed: false, wire: None, first: None, early: None }
+    }
+}
+
+impl Request {
+    /// Whether it does anything when its connection is gone.
+    pub(crate) fn is_script(&self) -> bool {
+        !matches!(self, Self::Look | Self::Floor(_))
+    }
+}

@@ -159,8 +159,8 @@ fn contend(orders: &str) -> anyhow::Result<()> {
             tokio::spawn(async move { contender(&redlock, task, hold_us, end).await })
         });
         let mut holds = Vec::new();
-        for work in work.collect::<Vec<_>>() {
-            holds.extend(work.await??);
+        for outcome in futures::future::join_all(work).await {
+            holds.extend(outcome??);
         }
         anyhow::Ok(holds)
     })?;

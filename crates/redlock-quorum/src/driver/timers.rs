@@ -148,7 +148,7 @@ impl Timers {
     /// When the next thing is due.
     pub(super) fn next(&mut self) -> Option<Instant> {
         let next = self.first().map(|(entry, _)| entry.at);
-        self.soonest = next.unwrap_or(Instant::from_nanos(u64::MAX));
+        self.soonest = next.unwrap_or_else(|| Instant::from_nanos(u64::MAX));
         next
     }
 

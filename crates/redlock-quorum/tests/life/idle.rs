@@ -4,6 +4,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
+use futures::future::join_all;
 use redlock_quorum::{AcquireError, ExtendError, Guard, InvalidRequest, Redlock, State};
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
@@ -63,8 +64,8 @@ fn many_callers_take_an_idle_driver_over_once() {
                     let request = redlock.lock(format!("{n}")).into_future();
                     tokio::spawn(async move { request.await.unwrap().release().await.unwrap() })
                 });
-                for lock in locks.collect::<Vec<_>>() {
-                    lock.await.unwrap();
+                for lock in join_all(locks).await {
+                    lock.unwrap();
                 }
             });
             assert_eq!(

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use redlock_quorum::{AcquireError, ExtendError, Guard, InvalidRequest, Redlock, State};
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::lab::{
@@ -59,13 +60,12 @@ fn many_callers_take_an_idle_driver_over_once() {
             let masters = Masters::new();
             let (_idle, redlock, _guard) = idling(&masters);
             flavor().block_on(async {
-                let locks = (0..50).map(|n| {
+                let mut locks = JoinSet::new();
+                for n in 0..50 {
                     let request = redlock.lock(format!("{n}")).into_future();
-                    tokio::spawn(async move { request.await.unwrap().release().await.unwrap() })
-                });
-                for lock in locks.collect::<Vec<_>>() {
-                    lock.await.unwrap();
+                    locks.spawn(async { request.await.unwrap().release().await.unwrap() });
                 }
+                locks.join_all().await;
             });
             assert_eq!(
                 masters.drives(),

@@ -12,7 +12,9 @@ use redlock_quorum::{Guard, Redlock};
 use tokio::runtime::Runtime;
 use tokio::time::{sleep, timeout};
 
-use crate::lab::{Masters, PATIENCE, bounded, current_thread, elsewhere, ms, multi_thread, secs};
+use crate::lab::{
+    Masters, PATIENCE, bounded, current_thread, elsewhere, eventually, ms, multi_thread, secs,
+};
 
 const KEYS: usize = 3;
 
@@ -66,14 +68,17 @@ impl Actor {
         }
         hold.check().unwrap();
         self.holders.0[key].fetch_sub(1, Ordering::SeqCst);
+        // Counts the guards that live on somewhere. It goes behind the guard.
+        let alive = self.holders.clone();
         match self.rng.random_range(0..6) {
             0 => drop(guard),
             1 => drop(timeout(ms(0), guard.release()).await),
-            2 => drop(tokio::task::spawn_blocking(move || drop(guard))),
+            2 => drop(tokio::task::spawn_blocking(move || drop((guard, alive)))),
             3 => {
+                let held = (guard, alive);
                 tokio::spawn(async move {
                     std::future::pending::<()>().await;
-                    drop(guard);
+                    drop(held);
                 });
             }
             4 => panic_any(PLANNED),
@@ -103,6 +108,8 @@ fn chaos(seed: u64) {
         thread::spawn(move || actor.life(12))
     });
     actors.into_iter().for_each(|actor| actor.join().unwrap());
+    // A runtime that ends in the background drops its tasks when it gets to it.
+    eventually("every guard is dropped", || Arc::strong_count(&holders) == 1);
     elsewhere(async {
         // What was dropped in passing is released by now, or with this.
         assert_eq!(redlock.shutdown(secs(10)).await, Ok(()), "seed {seed}");

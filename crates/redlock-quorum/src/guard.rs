@@ -32,9 +32,9 @@ use crate::votes::Votes;
 ///
 /// Dropping it releases it too, in the background, inside or outside a runtime, but then nothing
 /// says how that went. At the end of `main`, where the runtime ends right behind the guard (the
-/// `?` between a lock and its release leads there, too), the release is handed to connections that
-/// take it at once, and no answer is waited for. Where there is no connection at that moment, or
-/// the runtime ended *before* the guard was dropped, the key stays until it expires.
+/// `?` between a lock and its release leads there, and so does a panic), the release is handed to
+/// connections that take it at once, and no answer is waited for. Where there is no connection at
+/// that moment, or the runtime ended *before* the guard was dropped, the key stays until it expires.
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
     // In this order: the release is asked for before the handle can be closed.
@@ -91,8 +91,9 @@ impl Guard {
     }
 
     /// Resolves when every master has answered the request for this lock, or its time is up (one
-    /// node timeout after the request, or the end of the lock): from then on [`votes`](Self::votes) has no vote of the
-    /// acquisition that is pending. Must be polled inside a tokio runtime.
+    /// node timeout after the request, or the end of the lock): from then on
+    /// [`votes`](Self::votes) has no vote of the acquisition that is pending. Must be polled inside
+    /// a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.

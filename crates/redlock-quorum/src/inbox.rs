@@ -13,8 +13,9 @@ use crate::driver::life::{PATIENCE, Slot, living_runtime};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::settings::InvalidRequest;
 
-/// How often a caller that has no runtime to take the driver over waits for it in vain.
-const SILENT_MAX: u32 = 10;
+/// How often a caller that has no runtime to take the driver over waits for it in vain. The thread
+/// that polls it may be busy with something else for a while.
+const SILENT_MAX: u32 = 30;
 
 /// The callers' end of the driver.
 pub(crate) struct Inbox {

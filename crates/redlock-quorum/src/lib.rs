@@ -19,6 +19,9 @@
 //! # }
 //! ```
 //!
+//! A `?` between the lock and its release drops the guard, which releases the lock without waiting
+//! for an answer, at the end of `main` too; [`Guard`] says where that leaves a key behind.
+//!
 //! # How it works
 //!
 //! 1. The clock is read.

@@ -23,7 +23,7 @@ use crate::status::Status;
 /// runtime goes away, the next use goes on with another: a call, a guard that is dropped, or a
 /// [`Loss`](crate::Loss) that is polled. A current-thread runtime that no thread blocks on polls
 /// nothing, and so extends nothing; callers on other runtimes notice within about 100 ms, and take
-/// the task over. A caller on a thread without a runtime cannot: after about a second it gets
+/// the task over. A caller on a thread without a runtime cannot: after about three seconds it gets
 /// [`InvalidRequest::NoRuntime`].
 #[derive(Clone)]
 pub struct Redlock {

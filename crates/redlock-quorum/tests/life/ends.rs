@@ -4,10 +4,13 @@ use std::future::pending;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use redlock_quorum::{AcquireError, InvalidRequest, Redlock};
+use redlock_quorum::{AcquireError, Guard, InvalidRequest, Lease, Redlock};
 use tokio::runtime::Runtime;
+use tokio::time::sleep;
 
-use crate::lab::{FLAVORS, Masters, PATIENCE, block_on, bounded, elsewhere, eventually, full, ms};
+use crate::lab::{
+    FLAVORS, MASTERS, Masters, PATIENCE, block_on, bounded, elsewhere, eventually, full, ms, secs,
+};
 
 const ROUNDS: usize = 50;
 
@@ -16,7 +19,7 @@ fn assert_released_by_the_next_use(masters: &Masters, redlock: &Redlock) {
     elsewhere(async {
         redlock.lock("next").await.unwrap().release().await.unwrap();
         while masters.keys() > 0 {
-            tokio::time::sleep(ms(1)).await;
+            sleep(ms(1)).await;
         }
     });
 }
@@ -128,5 +131,32 @@ fn a_guard_that_is_dropped_as_the_last_thing_on_a_runtime_is_released() {
                 eventually("every key is gone", || masters.keys() == 0);
             });
         }
+    }
+}
+
+/// A lease that is being taken over when the runtime ends stays with its holder.
+#[test]
+fn a_resumption_whose_runtime_ends_takes_nothing_from_the_holder() {
+    for (flavor, is_answered) in FLAVORS.into_iter().flat_map(|one| [(one, false), (one, true)]) {
+        bounded(move || {
+            let (masters, owners) = (Masters::new(), FLAVORS[1]());
+            let guard = owners.block_on(full(&masters.handle(), "held"));
+            let lease = Lease::new("held", guard.token().as_str(), secs(60)).unwrap();
+            let (other, runtime) = (masters.another_client().handle(), flavor());
+            masters.hold(3);
+            let resuming = other.clone();
+            runtime.spawn(async move { resuming.resume(lease).await.map(Guard::forget) });
+            runtime.block_on(async { sleep(ms(20)).await });
+            if is_answered {
+                // Nobody looks at the answers any more.
+                masters.go_on();
+            }
+            drop(runtime);
+            masters.go_on();
+            elsewhere(async { other.lock("next").await.unwrap().release().await.unwrap() });
+            assert_eq!(masters.keys(), MASTERS, "answered: {is_answered}");
+            guard.check().unwrap();
+            owners.block_on(guard.release()).unwrap();
+        });
     }
 }

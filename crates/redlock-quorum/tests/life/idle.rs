@@ -4,9 +4,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Instant;
 
-use futures::future::join_all;
 use redlock_quorum::{AcquireError, ExtendError, Guard, InvalidRequest, Redlock, State};
 use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::lab::{
@@ -60,13 +60,12 @@ fn many_callers_take_an_idle_driver_over_once() {
             let masters = Masters::new();
             let (_idle, redlock, _guard) = idling(&masters);
             flavor().block_on(async {
-                let locks = (0..50).map(|n| {
+                let mut locks = JoinSet::new();
+                for n in 0..50 {
                     let request = redlock.lock(format!("{n}")).into_future();
-                    tokio::spawn(async move { request.await.unwrap().release().await.unwrap() })
-                });
-                for lock in join_all(locks).await {
-                    lock.unwrap();
+                    locks.spawn(async { request.await.unwrap().release().await.unwrap() });
                 }
+                locks.join_all().await;
             });
             assert_eq!(
                 masters.drives(),

@@ -99,15 +99,15 @@ pub(crate) struct Master {
 impl Masters {
     pub(crate) fn new() -> Self {
         let clock = Clock::system();
-        let master = |n: usize| {
-            Arc::new(Master {
-                sim: SimNode::new(format!("sim-{n}:6379"), n as u64, clock.clone()),
-                drives: AtomicUsize::new(0),
-                panics_on_submit: AtomicBool::new(false),
-                panics_on_drive: AtomicBool::new(false),
-            })
-        };
+        let master =
+            |n: usize| Master::new(SimNode::new(format!("sim-{n}:6379"), n as u64, clock.clone()));
         Self { nodes: (0..MASTERS).map(master).collect(), clock }
+    }
+
+    /// The same masters, over connections of their own.
+    pub(crate) fn another_client(&self) -> Self {
+        let nodes = self.nodes.iter().map(|node| Master::new(node.sim.another_client())).collect();
+        Self { nodes, clock: self.clock.clone() }
     }
 
     /// A handle whose keys outlive any test.
@@ -142,6 +142,13 @@ impl Masters {
 
     pub(crate) fn go_on(&self) {
         self.nodes.iter().for_each(|node| node.sim.release());
+    }
+}
+
+impl Master {
+    fn new(sim: Arc<SimNode>) -> Arc<Self> {
+        let (panics_on_submit, panics_on_drive) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { sim, drives: AtomicUsize::new(0), panics_on_submit, panics_on_drive })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Models of the machines of the protocol: every state within stated bounds is visited.
 //!
-//! [`part`] says what each part bounds, [`broken`] what each mutant breaks. The machines and the
+//! `part` says what each part bounds, `broken` what each mutant breaks. The machines and the
 //! scripts are the ones that ship; a mutant lies at their edge and changes nothing inside.
 //!
 //! # What is modelled

@@ -78,7 +78,7 @@ struct Window {
 /// So many requests are no burst: their answers show how long masters take.
 const SIZE_MIN: usize = 128;
 /// More at a time make nothing faster.
-const SIZE_MAX: usize = 4_096;
+const SIZE_MAX: usize = 1_024;
 
 impl Default for Window {
     fn default() -> Self {

@@ -284,3 +284,32 @@ fn a_meeting_point_that_is_silent_loses_the_attempt() {
     assert_eq!(attempt.refusal(Defeat::Outvoted), Refusal::Silent);
     assert_eq!(attempt.into_ledger().may_hold().iter().collect::<Vec<_>>(), [1]);
 }
+
+#[test]
+fn a_vote_that_brings_too_few_copies_is_waited_past() {
+    let options = HoldOptions { min_copies: Some(5), ..HoldOptions::default() };
+    let mut attempt = attempt(5, options, at(0));
+    let steps: Vec<Step> =
+        (0..5).map(|master| attempt.vote(master, &Answer::granted(), at(0), at(1))).collect();
+    assert_eq!(steps, [Step::Wait, Step::Wait, Step::AwaitCopies, Step::Wait, Step::Won]);
+}
+
+#[test]
+fn a_lease_of_which_nothing_is_left_is_not_won() {
+    let mut attempt = attempt(1, HoldOptions::default(), at(0));
+    let mut in_time = attempt.clone();
+    assert_eq!(in_time.vote(0, &Answer::granted(), at(0), at(VALIDITY - 1)), Step::Won);
+    let step = attempt.vote(0, &Answer::granted(), at(0), at(VALIDITY));
+    assert_eq!(step, Step::Lost(Defeat::TooLate));
+}
+
+#[test]
+fn silence_is_certain_when_no_answer_is_waited_for() {
+    let mut attempt = attempt(5, HoldOptions::default(), at(0));
+    for master in 0..3 {
+        attempt.vote(master, &closed(), at(0), at(1));
+    }
+    assert!(!attempt.is_unanswered());
+    attempt.time_out(at(50));
+    assert!(attempt.is_unanswered());
+}

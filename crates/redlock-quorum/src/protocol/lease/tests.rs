@@ -34,6 +34,8 @@ fn set(masters: impl IntoIterator<Item = usize>) -> MasterSet {
 fn a_master_that_has_not_answered_the_first_request_is_not_asked_again() {
     let mut lease = lease(3, 2, options(), at(0));
     lease.attempt_timed_out();
+    assert_eq!(lease.ledger().answer(2).verdict, Verdict::Unknown(Cause::TimedOut));
+    assert_eq!(lease.ledger().answer(1).verdict, Verdict::Granted);
     assert_eq!(keep(&mut lease, at(400)).masters, set([0, 1]));
 }
 

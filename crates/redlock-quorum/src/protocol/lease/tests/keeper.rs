@@ -144,3 +144,16 @@ fn the_keepers_own_extensions_are_answered_to_no_one() {
     assert_eq!(extended(&steps), [None; 3]);
     assert_eq!(lease.extension_timed_out(number), None);
 }
+
+#[test]
+fn the_keeper_does_not_give_up_what_the_holder_waits_for() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let asked = keep(&mut lease, at(400)).number;
+    all_answer(&mut lease, asked, 0..2, &busy(), at(401));
+    let number = lease.extend(timing(TTL)).number;
+    all_answer(&mut lease, number, [0], &not_ours(), at(440));
+    let step = lease.tick(at(450), 0.5);
+    assert_eq!(step.readd, set([]));
+    assert_eq!(lease.ledger().answer(1).verdict, busy().verdict);
+    assert_eq!(lease.ledger().answer(2).verdict, Verdict::Unknown(Cause::TimedOut));
+}

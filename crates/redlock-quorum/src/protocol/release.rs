@@ -20,8 +20,8 @@ pub(crate) struct Release {
     /// Acknowledgements, and how many of them had to delete a key.
     acknowledged: usize,
     deleted: usize,
-    /// How many acknowledgements make the resource free for others.
-    needed: usize,
+    /// Masters that are known to be free of the key from the beginning.
+    free_before: usize,
     outcome: Option<Released>,
 }
 
@@ -79,7 +79,7 @@ impl Release {
             was_lost,
             acknowledged: 0,
             deleted: 0,
-            needed: quorum(masters).min(may_hold.len()),
+            free_before: masters - may_hold.len(),
             outcome: None,
         }
     }
@@ -189,18 +189,19 @@ impl Release {
         self.copies[master] = Copy::Gone;
     }
 
-    /// At once where a quorum had our key and is free of it; otherwise when every master has
-    /// answered, because a caller that gets no wants to know who said what.
+    /// At once where it is certain that a quorum had our key and is free of it; otherwise when every
+    /// master has answered, because a caller that gets no wants to know who said what.
     fn conclude(&mut self) -> Option<Released> {
+        let (masters, quorum) = (self.copies.len(), quorum(self.copies.len()));
+        let free = self.acknowledged + self.free_before;
         let is_open = self.answers.iter().any(LastAnswer::is_pending);
-        let is_sure = self.deleted >= self.needed && !self.was_lost;
+        let is_sure = self.deleted > masters - quorum && free >= quorum && !self.was_lost;
         if self.outcome.is_some() || is_open && !is_sure {
             return None;
         }
-        let absent = self.acknowledged - self.deleted;
-        self.outcome = Some(if self.acknowledged < self.needed {
+        self.outcome = Some(if free < quorum {
             Released::Unconfirmed
-        } else if self.was_lost || absent >= self.needed {
+        } else if self.was_lost || free - self.deleted >= quorum {
             Released::NotOurs
         } else {
             Released::Done

@@ -50,6 +50,16 @@ async fn a_release_that_does_not_reach_a_minority_is_done_and_sent_again_later()
     until_free(&masters, AGAIN).await;
 }
 
+/// Two never had the key, so that two more that are free of it make a quorum.
+#[tokio::test(start_paused = true)]
+async fn a_release_counts_the_masters_that_never_had_the_key() {
+    let (masters, redlock) = masters(5);
+    masters[3..].iter().for_each(|master| master.put(RESOURCE, "stranger", 60_000));
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    partition(&masters[..1]);
+    assert_eq!(guard.release().await, Ok(()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_that_does_not_reach_a_majority_is_unconfirmed_and_sent_again_later() {
     let (masters, _) = masters(5);

@@ -24,7 +24,7 @@ use crate::status::Status;
 /// [`Loss`](crate::Loss) that is polled. A current-thread runtime that no thread blocks on polls
 /// nothing, and so extends nothing; callers on other runtimes notice within about 100 ms, and take
 /// the task over. A caller on a thread without a runtime cannot: after about three seconds it gets
-/// [`InvalidRequest::NoRuntime`].
+/// [`InvalidRequest::NoRuntime`](crate::InvalidRequest::NoRuntime).
 #[derive(Clone)]
 pub struct Redlock {
     handle: Arc<Handle>,

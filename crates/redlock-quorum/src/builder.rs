@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock_core::{Clock, InvalidLabel, Label, Node, RedisNode, RedisSetup, Resource, Tls, Ttl};
 
 use crate::driver::Setup;
-use crate::driver::life::Slot;
+use crate::driver::slot::Slot;
 use crate::handle::Handle;
 use crate::quorum::MASTERS_MAX;
 use crate::settings::{BuildError, InvalidRequest, MAX_TTL_MAX, Settings};

@@ -9,7 +9,7 @@ use redlock_core::{Resource, Token};
 
 use crate::driver::command::Command;
 use crate::driver::grant::Grant;
-use crate::driver::life::Slot;
+use crate::driver::slot::Slot;
 use crate::error::{ExtendError, ReleaseError, RunError};
 use crate::fencing::FencingToken;
 use crate::handle::Handle;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock_core::{Clock, InvalidResource, Resource};
 
 use crate::driver::command::Command;
-use crate::driver::life::Slot;
+use crate::driver::slot::Slot;
 use crate::error::{AcquireError, Unreleased};
 use crate::inbox::Inbox;
 use crate::settings::{InvalidRequest, Settings};

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::driver::command::Command;
-use crate::driver::life::{PATIENCE, Slot, living_runtime};
+use crate::driver::life::{PATIENCE, living_runtime};
+use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::settings::InvalidRequest;
 

@@ -46,7 +46,8 @@
 //!   clock guard, can give a lock away early.
 //! * A master that restarts empty may grant again what it granted before. Run masters with
 //!   `appendfsync always`, or keep a restarted one out for one `max_ttl`.
-//! * The lock is not fair.
+//! * Between processes the lock is not fair. Callers of one process are served in the order in
+//!   which they asked.
 //!
 //! While these assumptions hold there is at most one holder at a time, and two of five masters may
 //! be dead, paused or cut off without an effect on callers.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio::time::sleep;
 
-use crate::driver::life::Slot;
+use crate::driver::slot::Slot;
 use crate::hold::HoldCell;
 use crate::lost::Ended;
 

@@ -11,7 +11,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep};
 
-use super::life::Slot;
+use super::slot::Slot;
 
 pub(super) struct Task {
     number: u64,

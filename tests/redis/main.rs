@@ -4,14 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
 mod backend;
+mod api;
 mod cancellation;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod connections;
 mod dead_masters;
+mod errors;
 mod ends;
 mod exclusion;
 mod idle;
+mod interop;
 mod keeper;
 mod lab;
 mod late;

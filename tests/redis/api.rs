@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
-mod common;
-
 use std::fmt::Debug;
 use std::time::Duration;
 
-use common::{PATIENCE, again, eventually, keys, ms, patient, put, value};
+use crate::lab::{PATIENCE, again, eventually, keys, ms, ordinary, put, value};
 use futures::FutureExt;
 use redlock_quorum::{
     AcquireError, Cause, Ended, ExtendError, Guard, Hold, InvalidRequest, Lease, LockRequest, Loss,
@@ -81,7 +79,7 @@ fn every_future_can_be_sent_to_another_thread(redlock: Redlock, guard: Guard, le
 )]
 async fn a_resource_is_whatever_has_bytes() {
     let servers = RedisServers::start(1).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     let resource = Resource::from("a");
     let requests = [
         redlock.lock("a"),
@@ -105,7 +103,7 @@ async fn a_resource_is_whatever_has_bytes() {
 #[tokio::test]
 async fn the_key_on_every_master_is_the_prefix_and_the_name_and_its_value_the_token() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).prefix("locks:").label("web-1").build().unwrap();
+    let redlock = ordinary(servers.urls()).prefix("locks:").label("web-1").build().unwrap();
     let guard = redlock.lock("orders:42").min_copies(3).await.unwrap();
     let token = guard.into_lease().token.to_string();
     assert!(token.ends_with("/web-1"), "{token}");
@@ -127,7 +125,7 @@ async fn cycle(redlock: &Redlock) {
 #[test]
 fn a_handle_works_on_either_kind_of_runtime_and_on_one_after_the_other() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     for runtime in [current_thread(), multi_thread(), current_thread(), multi_thread()] {
         runtime.block_on(cycle(&redlock));
         let other = redlock.clone();
@@ -138,7 +136,7 @@ fn a_handle_works_on_either_kind_of_runtime_and_on_one_after_the_other() {
 #[test]
 fn a_lock_outlives_the_runtime_it_was_acquired_on() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = current_thread().block_on(redlock.lock("a").into_future()).unwrap();
     assert!(guard.is_held(), "the runtime is gone, and the lease is not");
     current_thread().block_on(async {
@@ -179,25 +177,25 @@ fn without_a_runtime_the_error_says_so() {
 #[tokio::test]
 async fn a_guard_keeps_its_lock_when_the_handle_is_dropped() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).ttl(ms(600)).node_timeout(ms(150)).build().unwrap();
+    let redlock = ordinary(servers.urls()).ttl(ms(600)).node_timeout(ms(150)).build().unwrap();
     let guard = redlock.lock("a").await.unwrap();
     drop(redlock);
     tokio::time::sleep(ms(1_300)).await;
     assert_eq!(guard.check(), Ok(()), "the keeper goes on for two TTLs");
     guard.release().await.unwrap();
-    eventually("all keys are gone", || servers.iter().all(|server| keys(server) == 0)).await;
+    eventually("all keys are gone", || servers.iter().all(|server| keys(server).is_empty())).await;
 }
 
 #[tokio::test]
 async fn a_guard_that_is_dropped_inside_or_outside_a_runtime_releases() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).ttl(ms(60_000)).build().unwrap();
+    let redlock = ordinary(servers.urls()).ttl(ms(60_000)).build().unwrap();
     drop(redlock.lock("a").min_copies(3).await.unwrap());
-    eventually("the first drop is heard of", || servers.iter().all(|s| keys(s) == 0)).await;
+    eventually("the first drop is heard of", || servers.iter().all(|s| keys(s).is_empty())).await;
     let guard = redlock.lock("a").min_copies(3).await.unwrap();
-    assert!(servers.iter().filter(|server| keys(server) == 1).count() >= 2);
+    assert!(servers.iter().filter(|server| keys(server).len() == 1).count() >= 2);
     std::thread::spawn(move || drop(guard)).join().unwrap();
-    eventually("the second drop is heard of", || servers.iter().all(|s| keys(s) == 0)).await;
+    eventually("the second drop is heard of", || servers.iter().all(|s| keys(s).is_empty())).await;
 }
 
 #[tokio::test]
@@ -207,14 +205,14 @@ async fn a_release_that_is_unacknowledged_when_the_last_handle_goes_is_still_mad
     let urls = proxies.iter().map(|proxy| proxy.url());
     let redlock = Redlock::builder().nodes(urls).ttl(ms(60_000)).build().unwrap();
     let guard = redlock.lock("a").min_copies(3).await.unwrap();
-    eventually("the key is on every master", || servers.iter().all(|s| keys(s) == 1)).await;
+    eventually("the key is on every master", || servers.iter().all(|s| keys(s).len() == 1)).await;
     proxies[0].hold(Direction::ToServer);
     drop(guard);
     drop(redlock);
-    eventually("two are free", || servers.iter().skip(1).all(|server| keys(server) == 0)).await;
-    assert_eq!(keys(&servers[0]), 1, "the release waits in the network");
+    eventually("two are free", || servers.iter().skip(1).all(|server| keys(server).is_empty())).await;
+    assert_eq!(keys(&servers[0]).len(), 1, "the release waits in the network");
     proxies[0].release(Direction::ToServer);
-    eventually("the third is free", || keys(&servers[0]) == 0).await;
+    eventually("the third is free", || keys(&servers[0]).is_empty()).await;
 }
 
 #[tokio::test]
@@ -236,13 +234,13 @@ async fn closing_a_handle_twice_does_not_keep_the_first_from_what_it_waits_for()
     proxies[0].heal();
     proxies[0].reset();
     assert_eq!((first.await.unwrap(), second.await.unwrap()), (Ok(()), Ok(())));
-    assert_eq!(keys(&servers[0]), 0);
+    assert_eq!(keys(&servers[0]).len(), 0);
 }
 
 #[tokio::test]
 async fn a_closed_handle_refuses_everything_and_its_guards_are_lost() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = redlock.lock("a").min_copies(3).await.unwrap();
     let lease = redlock.lock("b").await.unwrap().into_lease();
     let left = redlock.clone().shutdown(PATIENCE).await.unwrap_err();
@@ -260,10 +258,10 @@ async fn a_closed_handle_refuses_everything_and_its_guards_are_lost() {
 async fn a_lease_is_released_by_a_handle_that_has_never_been_used() {
     let servers = RedisServers::start(3).unwrap();
     let lease = {
-        let redlock = patient(&servers).build().unwrap();
+        let redlock = ordinary(servers.urls()).build().unwrap();
         redlock.lock("a").min_copies(3).await.unwrap().into_lease()
     };
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     assert_eq!(redlock.release(again(&lease)).await, Ok(()));
     let again = redlock.release(lease).await.unwrap_err();
     assert!(matches!(again, ReleaseError::NotOurs { .. }), "{again}");
@@ -273,10 +271,10 @@ async fn a_lease_is_released_by_a_handle_that_has_never_been_used() {
 async fn a_lease_goes_from_one_handle_to_another() {
     let servers = RedisServers::start(3).unwrap();
     let lease = {
-        let redlock = patient(&servers).build().unwrap();
+        let redlock = ordinary(servers.urls()).build().unwrap();
         redlock.lock("a").min_copies(3).await.unwrap().into_lease()
     };
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = redlock.resume(again(&lease)).await.unwrap();
     assert_eq!(guard.resource(), &lease.resource);
     assert!(matches!(redlock.try_lock("a").await, Err(AcquireError::Held { .. })));
@@ -290,7 +288,7 @@ async fn a_lease_goes_from_one_handle_to_another() {
 #[tokio::test]
 async fn status_reports_the_holder_by_token_and_label_and_then_that_there_is_none() {
     let servers = RedisServers::start(5).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     assert_eq!(redlock.status("a").await.state, State::Free);
     let guard = redlock.lock("a").label("cron@db-1").min_copies(5).await.unwrap();
     let status = redlock.status("a").await;
@@ -307,15 +305,15 @@ async fn status_reports_the_holder_by_token_and_label_and_then_that_there_is_non
 #[tokio::test]
 async fn status_reports_a_strangers_token_and_does_not_make_up_a_holder() {
     let servers = RedisServers::start(5).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     for server in servers.iter().take(2) {
-        put(server, "a", "a stranger");
+        put(server, "a", "a stranger", 10_000);
     }
     let status = redlock.status("a").await;
     assert_eq!(status.state, State::Free, "three of five are free: {status:?}");
-    put(&servers[2], "a", "another");
+    put(&servers[2], "a", "another", 10_000);
     assert_eq!(redlock.status("a").await.state, State::Undecided);
-    put(&servers[2], "a", "a stranger");
+    put(&servers[2], "a", "a stranger", 10_000);
     let status = redlock.status("a").await;
     assert!(matches!(&status.state, State::Held { token, .. } if token == "a stranger"));
     servers[3].command(&["SET", "b", "for ever"]).unwrap();
@@ -328,7 +326,7 @@ async fn status_reports_a_strangers_token_and_does_not_make_up_a_holder() {
 #[tokio::test]
 async fn status_counts_masters_that_are_down_for_no_holder() {
     let servers = RedisServers::start(5).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = redlock.lock("a").min_copies(5).await.unwrap();
     servers[0].kill();
     servers[1].kill();
@@ -351,7 +349,7 @@ async fn status_counts_masters_that_are_down_for_no_holder() {
 #[tokio::test]
 async fn status_of_a_name_that_cannot_be_asks_no_master_and_says_why() {
     let servers = RedisServers::start(1).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     let status = redlock.status("").await;
     let Verdict::Unknown(Cause::NotConnected(why)) = &status.nodes[0].verdict else {
         panic!("{status:?}")

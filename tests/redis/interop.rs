@@ -4,11 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
-mod common;
-
 use std::process::Command;
 
-use common::{again, eventually, ms, patient, value};
+use crate::lab::{again, eventually, ms, ordinary, value};
 use redlock_quorum::{AcquireError, LostReason, Redlock, State};
 use redlock_testkit::{RedisServer, RedisServers};
 
@@ -49,7 +47,7 @@ fn delete(servers: &[RedisServer], token: &str) -> usize {
 
 fn five_masters() -> (RedisServers, Redlock) {
     let servers = RedisServers::start(5).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     (servers, redlock)
 }
 

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
-mod common;
-
 use std::collections::HashSet;
 use std::time::Duration;
 
-use common::{PATIENCE, assert_one_line, eventually, keys, ms, patient, put};
+use crate::lab::{PATIENCE, assert_one_line, eventually, keys, ms, ordinary, put};
 use redlock_quorum::{
     AcquireError, Cause, ExtendError, InvalidRequest, Lease, LockRequest, Redlock, RedlockBuilder,
     ReleaseError, RunError, Verdict, Votes,
@@ -102,10 +100,10 @@ fn bad_requests(redlock: &Redlock) -> Vec<(LockRequest, [&'static str; 2])> {
 #[tokio::test]
 async fn a_request_that_cannot_be_is_refused_before_anything_is_sent() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     // The connections are there: nothing but the check keeps the requests back.
     redlock.lock("a").min_copies(3).await.unwrap().release().await.unwrap();
-    eventually("the release has arrived", || servers.iter().all(|server| keys(server) == 0)).await;
+    eventually("the release has arrived", || servers.iter().all(|server| keys(server).is_empty())).await;
     for server in servers.iter() {
         server.command(&["CONFIG", "RESETSTAT"]).unwrap();
     }
@@ -126,7 +124,7 @@ async fn a_request_that_cannot_be_is_refused_before_anything_is_sent() {
 #[tokio::test]
 async fn a_lease_that_cannot_be_is_refused_before_anything_is_sent() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     for bad in ["", "two words", "line\nbreak", &"x".repeat(257)] {
         let error = Lease::new("a", bad, ms(1_000)).unwrap_err().to_string();
         assert!(error.contains("1 to 256 printable characters"), "{error}");
@@ -152,7 +150,7 @@ fn assert_nothing_was_set(servers: &[RedisServer]) {
         let stats = format!("{:?}", server.command(&["INFO", "commandstats"]).unwrap());
         let set = ["cmdstat_set:", "cmdstat_eval:", "cmdstat_pexpire:", "cmdstat_del:"];
         set.iter().for_each(|command| assert!(!stats.contains(command), "{command} {stats}"));
-        assert_eq!(keys(server), 0);
+        assert_eq!(keys(server).len(), 0);
     }
 }
 
@@ -160,7 +158,7 @@ fn assert_nothing_was_set(servers: &[RedisServer]) {
 async fn durations_without_end_are_taken_as_far_as_there_is_a_limit_and_never_overflow() {
     let servers = RedisServers::start(1).unwrap();
     let endless = Duration::MAX;
-    let redlock = patient(&servers).wait(endless).connect_timeout(endless).build().unwrap();
+    let redlock = ordinary(servers.urls()).wait(endless).connect_timeout(endless).build().unwrap();
     let guard = redlock.lock("a").wait(endless).max_hold(endless).await.unwrap();
     let error = guard.extend(endless).await.unwrap_err();
     assert!(matches!(error, ExtendError::Invalid(InvalidRequest::Ttl(_))), "{error}");
@@ -176,8 +174,8 @@ async fn durations_without_end_are_taken_as_far_as_there_is_a_limit_and_never_ov
 #[tokio::test]
 async fn a_wait_of_zero_is_one_attempt_and_a_wait_is_kept_to() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).build().unwrap();
-    servers.iter().for_each(|server| put(server, "a", "stranger"));
+    let redlock = ordinary(servers.urls()).build().unwrap();
+    servers.iter().for_each(|server| put(server, "a", "stranger", 10_000));
     let sets = || -> usize {
         let stats = format!("{:?}", servers[0].command(&["INFO", "commandstats"]).unwrap());
         let (_, set) = stats.split_once("cmdstat_set:calls=").unwrap();
@@ -260,7 +258,7 @@ async fn every_kind_of_stranger_is_reported_as_what_it_is() {
         assert!(!said.contains("sesame") && !said.contains("wrong@"), "{said}");
         assert!(seen.insert(said.clone()), "said of two strangers: {said}");
     }
-    assert_eq!((keys(&replicated), keys(&locked), keys(&full)), (0, 0, 0));
+    assert_eq!((keys(&replicated).len(), keys(&locked).len(), keys(&full).len()), (0, 0, 0));
 }
 
 #[tokio::test]
@@ -279,7 +277,7 @@ async fn one_server_under_two_names_is_reported_and_votes_once() {
         _ => false,
     });
     assert_eq!(twins.count(), 1, "{error}");
-    eventually("nothing is left", || keys(&servers[0]) == 0).await;
+    eventually("nothing is left", || keys(&servers[0]).is_empty()).await;
 }
 
 // The words of each master.
@@ -290,9 +288,9 @@ async fn an_error_has_a_word_for_each_master_in_their_order() {
     let proxies = servers.proxied().await.unwrap();
     let redlock = through(&proxies).build().unwrap();
     redlock.lock("a").min_copies(5).await.unwrap().release().await.unwrap();
-    let free = || servers.iter().all(|server| keys(server) == 0);
+    let free = || servers.iter().all(|server| keys(server).is_empty());
     eventually("the release has arrived everywhere", free).await;
-    put(&servers[1], "a", "stranger");
+    put(&servers[1], "a", "stranger", 10_000);
     proxies[2].hold(Direction::ToClient);
     proxies[3].reset_after(Direction::ToClient, 0);
     proxies[4].hold(Direction::ToServer);
@@ -316,7 +314,7 @@ fn through(proxies: &[FaultProxy]) -> RedlockBuilder {
 #[tokio::test]
 async fn held_reports_by_whom_and_for_how_long() {
     let servers = RedisServers::start(5).unwrap();
-    let redlock = patient(&servers).label("web-1").build().unwrap();
+    let redlock = ordinary(servers.urls()).label("web-1").build().unwrap();
     let guard = redlock.lock("a").await.unwrap();
     eventually("all five hold it", || guard.copies() == 5).await;
     let error = redlock.try_lock("a").await.unwrap_err();
@@ -353,14 +351,14 @@ async fn a_master_that_is_not_reached_in_time_is_reported_as_connecting() {
 #[tokio::test]
 async fn an_extension_and_a_release_that_fail_say_what_each_master_said() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = redlock.lock("a").await.unwrap();
     eventually("all three hold it", || guard.copies() == 3).await;
     for server in servers.iter().take(2) {
         server.command(&["DEL", "a"]).unwrap();
     }
-    put(&servers[0], "a", "thief");
-    put(&servers[1], "a", "thief");
+    put(&servers[0], "a", "thief", 10_000);
+    put(&servers[1], "a", "thief", 10_000);
     let error = guard.extend(ms(10_000)).await.unwrap_err();
     let text = error.to_string();
     assert_one_line(&text);
@@ -380,7 +378,7 @@ async fn an_extension_and_a_release_that_fail_say_what_each_master_said() {
 #[tokio::test]
 async fn what_may_be_left_is_reported_with_master_and_time() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = patient(&servers).build().unwrap();
+    let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = redlock.lock("a").min_copies(3).await.unwrap();
     servers[0].pause().unwrap();
     let error = redlock.lock("b").await.unwrap().release().await;
@@ -403,7 +401,7 @@ async fn what_may_be_left_is_reported_with_master_and_time() {
 #[tokio::test]
 async fn passwords_are_in_nothing_that_is_printed() {
     let servers = RedisServers::with(3, &ServerOptions::new().password("sesame?#/@x")).unwrap();
-    let builder = patient(&servers);
+    let builder = ordinary(servers.urls());
     let mut printed = vec![format!("{builder:?}")];
     let redlock = builder.build().unwrap();
     let request = redlock.lock("a");

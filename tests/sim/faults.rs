@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use redlock_core::{Instant, Verb};
+use redlock_core::{Instant, Role, Verb};
 use redlock_quorum::{AcquireError, Guard, LostReason, Redlock, Verdict};
 use redlock_testkit::{Fault, History, Nemesis, SimNodes, check};
 use tokio::time::sleep;
@@ -205,6 +205,20 @@ async fn a_master_turned_replica_does_not_count_for_a_lease_any_more() {
     masters[..3].iter().for_each(|master| master.error_replies(error));
     sleep(TTL / 2).await;
     assert_eq!(guard.check().unwrap_err().reason, LostReason::NotOurs);
+}
+
+/// A replica says so on a new connection, and nothing is asked of it from then on: what it
+/// confirmed as a master must not go on counting.
+#[tokio::test(start_paused = true)]
+async fn masters_that_come_back_as_replicas_do_not_count_for_a_lease_any_more() {
+    let (masters, redlock) = masters(5);
+    let guard = redlock.lock(RESOURCE).min_copies(5).auto_extend(false).await.unwrap();
+    masters[..2].iter().for_each(|master| master.set_role(Role::Replica));
+    settle().await;
+    assert_eq!((guard.is_held(), guard.copies()), (true, 3));
+    masters[2].set_role(Role::Replica);
+    settle().await;
+    assert_eq!(guard.check().unwrap_err().reason, LostReason::DataLost);
 }
 
 #[tokio::test(start_paused = true)]

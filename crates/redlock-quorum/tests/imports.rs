@@ -11,7 +11,7 @@ use std::path::Path;
 /// The layers of the crate, from the top: no file imports one of a layer above its own.
 const LAYERS: [&[&str]; 6] = [
     &["lib"],
-    &["blocking", "builder", "guard", "lease", "loss", "redlock", "request"],
+    &["blocking", "builder", "guard", "handle", "lease", "loss", "redlock", "request"],
     &["inbox"],
     &["driver"],
     &["hold", "protocol"],

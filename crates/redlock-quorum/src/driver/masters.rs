@@ -223,6 +223,11 @@ impl Masters {
         self.nodes[master].set_urgent(self.is_holding && !is_up);
     }
 
+    /// Whether what `master` holds counts: it may have become a replica of another server.
+    pub(super) fn counts(&self, master: usize) -> bool {
+        self.standings.of(master) == Standing::Counts
+    }
+
     pub(super) fn is_up(&self, master: usize) -> bool {
         self.links[master].state == State::Up
     }

@@ -280,6 +280,7 @@ impl Driver {
         let now = self.now();
         match self.masters.event(master, event, now) {
             News::None => {}
+            News::Up if !self.masters.counts(master) => self.disown(master, now),
             News::Up => self.reached(master, now),
             News::Restarted => {
                 self.process_ended(master, now);

@@ -209,7 +209,8 @@ async fn a_release_that_is_unacknowledged_when_the_last_handle_goes_is_still_mad
     proxies[0].hold(Direction::ToServer);
     drop(guard);
     drop(redlock);
-    eventually("two are free", || servers.iter().skip(1).all(|server| keys(server).is_empty())).await;
+    eventually("two are free", || servers.iter().skip(1).all(|server| keys(server).is_empty()))
+        .await;
     assert_eq!(keys(&servers[0]).len(), 1, "the release waits in the network");
     proxies[0].release(Direction::ToServer);
     eventually("the third is free", || keys(&servers[0]).is_empty()).await;

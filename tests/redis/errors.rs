@@ -103,7 +103,8 @@ async fn a_request_that_cannot_be_is_refused_before_anything_is_sent() {
     let redlock = ordinary(servers.urls()).build().unwrap();
     // The connections are there: nothing but the check keeps the requests back.
     redlock.lock("a").min_copies(3).await.unwrap().release().await.unwrap();
-    eventually("the release has arrived", || servers.iter().all(|server| keys(server).is_empty())).await;
+    eventually("the release has arrived", || servers.iter().all(|server| keys(server).is_empty()))
+        .await;
     for server in servers.iter() {
         server.command(&["CONFIG", "RESETSTAT"]).unwrap();
     }

@@ -1,16 +1,13 @@
 //! What these tests have in common: handles, patience, and a look at the masters behind the
 //! library's back.
 
-use std::future::Future;
-use std::time::Duration;
-
 use redlock_quorum::{Guard, NodeVote, Redlock, RedlockBuilder, Verdict, Votes};
 pub(crate) use redlock_testkit::lab::{
     PATIENCE, calls, eventually, in_time, keys, ms, never, no_key_is_left, pttl, put, secs, text,
     value,
 };
 use redlock_testkit::{FaultProxy, RedisServer, RedisServers};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 pub(crate) fn masters() -> RedisServers {
     RedisServers::start(5).unwrap()

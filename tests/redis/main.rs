@@ -3,15 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
-mod backend;
 mod api;
+mod backend;
 mod cancellation;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod connections;
 mod dead_masters;
-mod errors;
 mod ends;
+mod errors;
 mod exclusion;
 mod idle;
 mod interop;

@@ -87,21 +87,21 @@ impl Driver {
             let now = self.now();
             let may_wait = request.until.is_none_or(|until| until > now);
             let is_resumed = request.resume.is_some();
-            let until = request.until;
             let request = self.requests.insert(request);
-            self.limit_standing(request);
             if is_resumed || !may_wait {
-                return self.stand_in_line(request);
+                self.stand_in_line(request);
+            } else {
+                self.ask_or_queue(request);
             }
-            if let Some(until) = until {
-                self.timers.enter(until, Due::Wait(request));
-            }
-            self.ask_or_queue(request);
         }
     }
 
-    /// A request that waits for its turn does so within its wait, and for a moment at least.
+    /// A request whose turn does not come at once waits for it within its wait, and for a moment at
+    /// least.
     fn limit_standing(&mut self, id: RequestId) {
+        if self.start == Start::Done && !self.line.is_long() {
+            return;
+        }
         if let Some(until) = self.requests.get(id).and_then(|request| request.until) {
             // Time for the first connections, and for the last attempt at the end of the wait.
             let grace = self.connect_timeout.saturating_mul(2);
@@ -128,6 +128,7 @@ impl Driver {
     pub(super) fn stand_in_line(&mut self, id: RequestId) {
         if self.requests.contains_key(id) {
             self.line.push(Turn::Attempt(id));
+            self.limit_standing(id);
         }
     }
 
@@ -186,8 +187,11 @@ impl Driver {
         let now = self.now();
         let node_timeout = timing.node_timeout;
         let attempt = Attempt::new(self.masters.len(), origin, timing, options, now);
-        let first = self.masters.meeting_point(&key, now);
-        let (attempt, time) = match first.filter(|_| ask == Ask::MeetingPointFirst) {
+        let first = match ask {
+            Ask::MeetingPointFirst => self.masters.meeting_point(&key, now),
+            Ask::All => None,
+        };
+        let (attempt, time) = match first {
             Some(first) => (attempt.asking_first(first), self.answer_time().min(node_timeout)),
             None => (attempt, node_timeout),
         };

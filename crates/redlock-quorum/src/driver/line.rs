@@ -52,6 +52,11 @@ impl Line {
         self.waiting.is_empty()
     }
 
+    /// Whether more wait than the smallest window lets through at a time.
+    pub(super) fn is_long(&self) -> bool {
+        self.waiting.len() > SIZE_MIN
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.waiting.len() >= WAITING_MAX
     }

@@ -23,6 +23,8 @@ pub(crate) struct Slot {
     state: Mutex<State>,
     /// The driver is in use: a first look without the lock, under which it is written.
     pub(super) is_running: AtomicBool,
+    /// The runtime of the driver polls it only while a thread blocks on it.
+    may_idle: AtomicBool,
     /// Turns and take-overs so far: they go on where the driver is polled.
     pub(super) turns: AtomicU64,
 }
@@ -63,6 +65,7 @@ impl Slot {
             )))),
             mailbox,
             is_running: AtomicBool::new(false),
+            may_idle: AtomicBool::new(false),
             turns: AtomicU64::new(0),
         })
     }
@@ -74,6 +77,9 @@ impl Slot {
 
     /// Whether the driver is on another runtime that may not be polled at all.
     pub(crate) fn is_elsewhere(&self) -> bool {
+        if !self.may_idle.load(Ordering::SeqCst) {
+            return false;
+        }
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
         match &*self.state() {
             State::Running { home: Some(home), .. } => home.may_idle && Some(home.runtime) != here,
@@ -207,6 +213,7 @@ impl Slot {
             State::Running { .. } | State::Ended(_) => return None,
         };
         self.is_running.store(true, Ordering::SeqCst);
+        self.may_idle.store(home.is_some_and(|home| home.may_idle), Ordering::SeqCst);
         // Others that wait for a turn find that there is one: it is taken over once.
         self.turns.fetch_add(1, Ordering::Relaxed);
         match std::mem::replace(state, next) {

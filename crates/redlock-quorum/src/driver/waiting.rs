@@ -81,6 +81,7 @@ impl Driver {
         if self.waiters.of(&key).is_none() && !is_held_here {
             return self.stand_in_line(id);
         }
+        self.limit_waiting(id);
         let queue = self.waiters.enter(&key);
         let step = self.waiters.queues[queue].waiting.join(id, is_held_here, now);
         self.step(queue, step, now);
@@ -92,10 +93,12 @@ impl Driver {
         request.is_attempted = false;
         let key = request.key.clone();
         let queue = self.waiters.enter(&key);
-        let waiting = &mut self.waiters.queues[queue].waiting;
-        if waiting.head() != Some(id) && !waiting.join_refused(id) {
-            // Others were first: it waits behind them.
-            return;
+        if self.waiters.queues[queue].waiting.head() != Some(id) {
+            self.limit_waiting(id);
+            if !self.waiters.queues[queue].waiting.join_refused(id) {
+                // Others were first: it waits behind them.
+                return;
+            }
         }
         let (is_held_here, fan_out) = (self.holders.contains_key(&key), self.fan_out);
         let random = self.random();
@@ -105,6 +108,13 @@ impl Driver {
             refusal => waiting.lost(refusal, now, fan_out, random),
         };
         self.step(queue, step, now);
+    }
+
+    /// A request that waits for the key does so until its wait is over.
+    fn limit_waiting(&mut self, id: RequestId) {
+        if let Some(until) = self.requests.get(id).and_then(|request| request.until) {
+            self.timers.enter(until, Due::Wait(id));
+        }
     }
 
     /// A caller has the key: from here on those behind it wait for its release.

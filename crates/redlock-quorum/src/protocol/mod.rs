@@ -9,7 +9,9 @@
 //! * one machine for each stage of a token: `attempt`, then `lease` (with its `extension`s), then
 //!   `release`;
 //! * `inspection`: what each master says about a key;
-//! * `standing`: which masters count; `waiting`: the callers that wait for one key.
+//! * `standing`: which masters count; `waiting`: the callers that wait for one key;
+//! * `admission`: which masters may vote after a restart. Its model compiles it; the driver does not
+//!   use it yet.
 
 pub(crate) mod attempt;
 pub(crate) mod extension;

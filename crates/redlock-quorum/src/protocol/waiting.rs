@@ -366,7 +366,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     fn watch(&mut self, at: usize, ttl: Option<Duration>, now: Instant, random: f64) {
         let again = LOOK_AGAIN.mul_f64(0.75 + random / 4.0);
         // Redis keeps a key through the whole millisecond in which it expires.
-        let expires = ttl.map(|ttl| ttl + Duration::from_millis(1));
+        let expires = ttl.map(|ttl| ttl.saturating_add(Duration::from_millis(1)));
         let (sleep, expires) = match expires {
             Some(left) if left <= again => (left, true),
             _ => (again, false),

@@ -1,251 +1,279 @@
-use proptest::prelude::*;
-use redlock_core::Cause;
+//! What a head does at each event, one rule after the other.
 
+use redlock_core::{Cause, Verdict};
+
+use self::world::{Event, FAN_OUT, Said, World};
 use super::*;
 
-const FAN_OUT: Duration = Duration::from_micros(300);
+mod orders;
+mod world;
 
-/// What can happen to the callers of a key.
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    Join { is_held_here: bool },
-    Won,
-    Lost(Refusal),
-    LostHere,
-    Released,
-    Answer(usize),
-    Pushed(usize),
-    LostSight(usize),
-    Due,
-    LeaveFirst,
-    LeaveLast,
+const JOIN: Event = Event::Join { is_held_here: false };
+const JOIN_BEHIND_HOLDER: Event = Event::Join { is_held_here: true };
+const REFUSED: Event = Event::Lost(Refusal::Held);
+const HELD: Event = Event::Answer(0, Said::Held);
+const FREE: Event = Event::Answer(0, Said::Free);
+const NOTHING: Event = Event::Answer(0, Said::Nothing);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
 }
 
-const EVENTS: [Event; 16] = [
-    Event::Join { is_held_here: false },
-    Event::Join { is_held_here: true },
-    Event::Won,
-    Event::Lost(Refusal::Held),
-    Event::Lost(Refusal::Split),
-    Event::Lost(Refusal::Silent),
-    Event::LostHere,
-    Event::Released,
-    Event::Answer(0),
-    Event::Answer(1),
-    Event::Answer(2),
-    Event::Pushed(0),
-    Event::LostSight(0),
-    Event::Due,
-    Event::LeaveFirst,
-    Event::LeaveLast,
-];
-
-/// The machine with all that the driver does for it.
-#[derive(Clone)]
-struct World {
-    waiting: Waiting<u32>,
-    now: Instant,
-    next: u32,
-    /// The caller whose attempt is under way.
-    attempting: Option<u32>,
-    is_looking: bool,
+/// One caller, whose attempt was refused.
+fn looking() -> Waiting<u32> {
+    World::after(&[JOIN, REFUSED]).waiting
 }
 
-impl World {
-    fn new() -> Self {
-        let waiting = Waiting::new();
-        Self { waiting, now: Instant::ORIGIN, next: 0, attempting: None, is_looking: false }
-    }
-
-    /// Lets it happen, where it can happen now.
-    fn happen(&mut self, event: Event) {
-        let now = self.now;
-        let step = match event {
-            Event::Join { is_held_here } if self.waiting.callers().count() < 3 => {
-                self.next += 1;
-                self.waiting.join(self.next, is_held_here, now)
-            }
-            Event::Won if self.attempt_ends() => self.waiting.won(now),
-            Event::Lost(refusal) if self.attempt_ends() => {
-                self.waiting.lost(refusal, now, FAN_OUT, 0.5)
-            }
-            Event::LostHere if self.attempt_ends() => self.waiting.lost_here(now),
-            Event::Released => self.waiting.released(now, FAN_OUT, 0.5),
-            Event::Answer(kind) if std::mem::take(&mut self.is_looking) => {
-                let verdict = match kind {
-                    0 => Verdict::Free,
-                    1 => Verdict::Held { token: None, ttl: Some(Duration::from_millis(300)) },
-                    _ => Verdict::Unknown(Cause::TimedOut),
-                };
-                self.waiting.looked(0, &verdict, now, FAN_OUT, 0.5)
-            }
-            Event::Pushed(at) => self.waiting.changed(at, now, FAN_OUT, 0.5),
-            Event::LostSight(at) => self.waiting.lost_sight(at, now, FAN_OUT, 0.5),
-            Event::Due => match self.waiting.due() {
-                Some(due) => {
-                    self.now = now.max(due);
-                    self.waiting.tick(self.now)
-                }
-                None => Step::Wait,
-            },
-            Event::LeaveFirst => self.leave(self.waiting.head()),
-            Event::LeaveLast => self.leave(self.waiting.callers().last()),
-            _ => Step::Wait,
-        };
-        self.carry_out(step);
-        self.check(event);
-    }
-
-    /// The attempt that is under way is the head's, and it is over.
-    fn attempt_ends(&mut self) -> bool {
-        self.attempting.is_some() && self.attempting.take() == self.waiting.head()
-    }
-
-    fn leave(&mut self, caller: Option<u32>) -> Step<u32> {
-        let Some(caller) = caller else { return Step::Wait };
-        if self.attempting == Some(caller) {
-            self.attempting = None;
-        }
-        self.waiting.leave(caller, self.now)
-    }
-
-    fn carry_out(&mut self, step: Step<u32>) {
-        match step {
-            Step::Wait => {}
-            Step::Attempt(caller, _) => {
-                assert_eq!(self.attempting, None, "one attempt at a time");
-                assert_eq!(Some(caller), self.waiting.head(), "only the head asks");
-                self.attempting = Some(caller);
-            }
-            Step::Look => {
-                self.is_looking = true;
-                let step = self.waiting.look_sent(Some(0), self.now, FAN_OUT, 0.5);
-                self.carry_out(step);
-            }
-        }
-    }
-
-    /// Whoever waits is brought on by an attempt, a look or an alarm: no state is a dead end.
-    fn check(&self, event: Event) {
-        let waits = self.waiting.callers().count() > 0;
-        let goes_on = self.attempting.is_some()
-            || self.waiting.is_looking() && self.is_looking
-            || self.waiting.due().is_some();
-        assert!(!waits || goes_on, "{event:?} led to a dead end: {:?}", self.waiting);
-        let alarm = self
-            .waiting
-            .due()
-            .is_none_or(|due| due.saturating_since(self.now) <= Duration::from_secs(1));
-        assert!(alarm, "every sleep ends within a second: {:?}", self.waiting);
-    }
+/// One caller, that watches a key which its holder keeps for so long.
+fn watching(ttl: Option<Duration>, random: f64) -> Waiting<u32> {
+    let mut waiting = looking();
+    let held = Verdict::Held { token: None, ttl };
+    assert_eq!(waiting.looked(0, &held, Instant::ORIGIN, FAN_OUT, random), Step::Wait);
+    waiting
 }
 
-/// Every order of five events behind every start.
+/// How long a head sleeps from the beginning, and what it does then.
+fn sleep(mut waiting: Waiting<u32>) -> (Duration, Step<u32>) {
+    let due = waiting.due().expect("it sleeps");
+    let early = due.saturating_sub(Duration::from_nanos(1));
+    assert_eq!(waiting.tick(early), Step::Wait, "it is not time yet");
+    (due.saturating_since(Instant::ORIGIN), waiting.tick(due))
+}
+
+fn all(caller: u32) -> Step<u32> {
+    Step::Attempt(caller, Ask::All)
+}
+
+fn first(caller: u32) -> Step<u32> {
+    Step::Attempt(caller, Ask::MeetingPointFirst)
+}
+
+/// What a caller that comes next does at once.
+fn next_join(waiting: &mut Waiting<u32>, is_held_here: bool, now: Instant) -> Step<u32> {
+    waiting.join(9, is_held_here, now)
+}
+
 #[test]
-fn no_order_of_events_leads_to_a_dead_end() {
-    fn go_on(world: &World, depth: u32) {
-        if depth == 0 {
-            return;
-        }
-        for event in EVENTS {
-            let mut next = world.clone();
-            next.happen(event);
-            go_on(&next, depth - 1);
-        }
-    }
-    go_on(&World::new(), 5);
-}
-
-proptest! {
-    #[test]
-    fn no_long_run_leads_to_a_dead_end(events in prop::collection::vec(0..EVENTS.len(), 0..200)) {
-        let mut world = World::new();
-        for event in events {
-            world.happen(EVENTS[event]);
-        }
-    }
-
-    /// When nothing but attempts that win and releases happens, everybody gets the key, in order.
-    #[test]
-    fn callers_are_served_in_the_order_in_which_they_asked(
-        events in prop::collection::vec(0..EVENTS.len(), 0..60),
-    ) {
-        let mut world = World::new();
-        for event in events {
-            world.happen(EVENTS[event]);
-        }
-        let waiting: Vec<u32> = world.waiting.callers().collect();
-        let mut served = Vec::new();
-        for _ in 0..100 {
-            if let Some(caller) = world.attempting {
-                served.push(caller);
-                world.happen(Event::Won);
-                world.happen(Event::Released);
-            } else {
-                world.happen(Event::Answer(0));
-                world.happen(Event::Due);
-            }
-        }
-        prop_assert_eq!(served, waiting);
+fn a_sleep_ends_when_the_key_expires_and_all_masters_are_asked() {
+    // Redis keeps a key through the whole millisecond in which it expires.
+    for (left, wakes) in [(0, 1), (300, 301), (873, 874), (874, 875)] {
+        let slept = sleep(watching(Some(ms(left)), 0.5));
+        assert_eq!(slept, (ms(wakes), all(1)), "{left} ms were left");
     }
 }
 
 #[test]
-fn a_push_is_answered_after_a_pause_at_the_meeting_point_and_an_expiry_everywhere() {
-    let mut world = World::new();
-    for event in [Event::Join { is_held_here: false }, Event::Lost(Refusal::Held), Event::Answer(1)]
-    {
+fn a_key_that_lives_longer_is_looked_at_again_within_a_second_and_not_in_step() {
+    for left in [Some(ms(1_000)), Some(ms(60_000)), Some(Duration::MAX), None] {
+        let sleeps = [0.0, 0.5, 1.0].map(|random| sleep(watching(left, random)));
+        assert_eq!(sleeps, [750, 875, 1_000].map(|millis| (ms(millis), Step::Look)), "{left:?}");
+    }
+    assert_eq!(sleep(watching(Some(ms(875)), 0.5)), (ms(875), Step::Look));
+}
+
+#[test]
+fn a_push_is_followed_by_a_pause_that_widens_with_each_refusal_up_to_40_ms() {
+    let mut waiting = looking();
+    for refusals in 1..20 {
+        let mut pushed = waiting.clone();
+        pushed.looked(0, &Said::Held.verdict(), Instant::ORIGIN, FAN_OUT, 1.0);
+        assert_eq!(pushed.changed(0, Instant::ORIGIN, FAN_OUT, 1.0), Step::Wait);
+        let widest = ms(40).min(FAN_OUT * (1 << refusals));
+        assert_eq!(sleep(pushed), (widest, first(1)));
+        waiting.attempt(Ask::All);
+        waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 0.5);
+        waiting.look_sent(Some(0), Instant::ORIGIN, FAN_OUT, 0.5);
+    }
+}
+
+#[test]
+fn a_caller_that_won_leaves_no_wide_pause_behind() {
+    let mut world = World::after(&[JOIN, REFUSED, FREE, REFUSED, FREE, JOIN, JOIN, Event::Won]);
+    world.happen(Event::Released);
+    let pause = world.waiting.due().unwrap().saturating_since(world.now);
+    assert_eq!(pause, FAN_OUT / 2, "as wide as behind no refusal");
+    for event in [Event::Due, REFUSED, FREE, REFUSED, FREE, REFUSED, FREE] {
         world.happen(event);
     }
-    let mut expired = world.clone();
-    let due = expired.waiting.due().unwrap();
-    assert_eq!(due.saturating_since(world.now), Duration::from_millis(301));
-    assert_eq!(expired.waiting.tick(due), Step::Attempt(1, Ask::All));
-    assert_eq!(world.waiting.changed(1, world.now, FAN_OUT, 0.5), Step::Wait, "not its master");
-    assert_eq!(world.waiting.changed(0, world.now, FAN_OUT, 0.5), Step::Wait);
-    let pause = world.waiting.due().unwrap().saturating_since(world.now);
-    assert!(pause > Duration::ZERO && pause <= PUSH_PAUSE_MAX, "{pause:?}");
-    let due = world.waiting.due().unwrap();
-    assert_eq!(world.waiting.tick(due), Step::Attempt(1, Ask::MeetingPointFirst));
+    assert_eq!(world.attempting, Some(2), "three free looks of its own");
 }
 
 #[test]
-fn looks_that_find_the_key_free_end_in_a_pause() {
-    let mut world = World::new();
-    world.happen(Event::Join { is_held_here: false });
+fn a_master_out_of_sight_is_left_for_all_others_within_40_ms() {
+    for is_looking in [true, false] {
+        for (random, fan_out, pause) in [
+            (1.0, FAN_OUT, FAN_OUT * 4),
+            (0.5, FAN_OUT, FAN_OUT * 2),
+            (1.0, ms(30), ms(40)),
+            (0.0, ms(30), ms(0)),
+        ] {
+            let mut waiting = if is_looking { looking() } else { watching(None, 0.5) };
+            assert_eq!(waiting.lost_sight(0, Instant::ORIGIN, fan_out, random), Step::Wait);
+            assert_eq!(waiting.due(), Some(Instant::ORIGIN.saturating_add(pause)));
+            assert_eq!(waiting.tick(waiting.due().unwrap()), all(1));
+        }
+    }
+}
+
+#[test]
+fn three_looks_in_a_row_may_find_the_key_free_and_the_fourth_ends_in_a_pause() {
+    let mut world = World::after(&[JOIN]);
     for _ in 0..FREE_LOOKS_MAX {
-        world.happen(Event::Lost(Refusal::Held));
-        world.happen(Event::Answer(0));
+        world.happen(REFUSED);
+        world.happen(FREE);
         assert!(world.attempting.is_some());
     }
-    world.happen(Event::Lost(Refusal::Held));
-    world.happen(Event::Answer(0));
-    assert!(world.attempting.is_none() && world.waiting.due().is_some());
+    let mut interrupted = world.clone();
+    world.happen(REFUSED);
+    world.happen(FREE);
+    assert!(world.attempting.is_none());
+    assert!(matches!(world.waiting.head, Head::Pausing { ask: Ask::All, .. }));
+    // A look that finds a holder is no such look.
+    for event in [REFUSED, HELD, Event::Due, REFUSED, FREE] {
+        interrupted.happen(event);
+    }
+    assert!(interrupted.attempting.is_some(), "{:?}", interrupted.waiting);
+}
+
+#[test]
+fn behind_a_pause_without_news_free_looks_are_counted_anew() {
+    let mut world = World::after(&[JOIN, REFUSED, FREE, REFUSED, FREE, REFUSED, FREE]);
+    for event in [REFUSED, NOTHING, Event::Due, REFUSED, FREE] {
+        world.happen(event);
+    }
+    assert!(world.attempting.is_some(), "{:?}", world.waiting);
+}
+
+#[test]
+fn a_look_that_finds_the_key_free_is_followed_by_an_attempt_at_the_meeting_point() {
+    let look = looking().looked(0, &Verdict::Free, Instant::ORIGIN, FAN_OUT, 0.5);
+    assert_eq!(look, first(1));
+}
+
+/// Its answer is missing, it says what no waiter can use, or there is no such master.
+#[test]
+fn without_a_meeting_point_all_are_asked_after_a_blind_pause() {
+    let mut silent = looking();
+    silent.looked(0, &Verdict::Unknown(Cause::TimedOut), Instant::ORIGIN, FAN_OUT, 1.0);
+    let mut none = World::after(&[JOIN]).waiting;
+    assert_eq!(none.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 1.0), Step::Look);
+    assert_eq!(none.look_sent(None, Instant::ORIGIN, FAN_OUT, 1.0), Step::Wait);
+    let mut unanswered = World::after(&[JOIN]).waiting;
+    let step = unanswered.lost(Refusal::Silent, Instant::ORIGIN, FAN_OUT, 1.0);
+    assert_eq!(step, Step::Wait);
+    for waiting in [silent, none, unanswered] {
+        assert_eq!(sleep(waiting), (retry::pause(0, FAN_OUT, 1.0), all(1)));
+    }
+}
+
+#[test]
+fn blind_pauses_double_with_each_refusal() {
+    let mut waiting = World::after(&[JOIN]).waiting;
+    for attempt in 0..4 {
+        waiting.lost(Refusal::Silent, Instant::ORIGIN, FAN_OUT, 1.0);
+        assert_eq!(sleep(waiting.clone()), (retry::pause(attempt, FAN_OUT, 1.0), all(1)));
+        waiting.attempt(Ask::All);
+    }
+}
+
+#[test]
+fn contenders_that_split_the_masters_come_back_one_after_the_other_at_the_meeting_point() {
+    for (random, fan_outs) in [(0.0, 1), (0.5, 2), (1.0, 3)] {
+        let mut waiting = World::after(&[JOIN]).waiting;
+        let step = waiting.lost(Refusal::Split, Instant::ORIGIN, FAN_OUT, random);
+        assert_eq!(step, Step::Wait);
+        assert_eq!(sleep(waiting), (FAN_OUT * fan_outs, first(1)));
+    }
+}
+
+/// A refused caller asks the meeting point first; that is so for a second, for each caller.
+#[test]
+fn a_key_counts_as_contended_for_a_second_after_others_were_seen() {
+    for (refusal, is_contended) in
+        [(Refusal::Held, true), (Refusal::Split, true), (Refusal::Silent, false)]
+    {
+        let waiting = World::after(&[JOIN, Event::Lost(refusal), Event::LeaveFirst]).waiting;
+        for (millis, contends) in [(0, is_contended), (999, is_contended), (1_000, false)] {
+            let mut waiting = waiting.clone();
+            let now = Instant::ORIGIN.saturating_add(ms(millis));
+            assert_eq!(waiting.is_over(now), !contends, "{refusal:?} {millis}");
+            let wanted = if contends { first(9) } else { all(9) };
+            assert_eq!(next_join(&mut waiting, false, now), wanted, "{refusal:?} {millis}");
+        }
+        let until = waiting.contended_until();
+        assert_eq!(until, is_contended.then(|| Instant::ORIGIN.saturating_add(ms(1_000))));
+    }
+}
+
+#[test]
+fn a_refusal_by_a_caller_of_this_process_is_no_contention() {
+    let mut world = World::after(&[JOIN, Event::LostHere]);
+    assert!(matches!(world.waiting.head, Head::AwaitingRelease { .. }));
+    assert_eq!(world.waiting.contended_until(), None);
+    world.happen(Event::Released);
+    assert_eq!(world.attempting, Some(1));
+}
+
+#[test]
+fn behind_a_holder_of_this_process_the_head_looks_once_a_second() {
+    for waiting in [
+        World::after(&[JOIN_BEHIND_HOLDER]).waiting,
+        World::after(&[JOIN, Event::LostHere]).waiting,
+        World::after(&[JOIN, JOIN, Event::Won]).waiting,
+    ] {
+        assert_eq!(sleep(waiting), (ms(1_000), Step::Look));
+    }
 }
 
 #[test]
 fn the_next_in_this_process_asks_right_behind_a_release_unless_others_want_the_key() {
-    for is_contended in [false, true] {
-        let mut world = World::new();
-        world.happen(Event::Join { is_held_here: false });
-        if is_contended {
-            world.happen(Event::Lost(Refusal::Held));
-            world.happen(Event::Answer(0));
+    for (refusal, asks_at_once) in [(None, true), (Some(REFUSED), false)] {
+        let mut world = World::after(&[JOIN]);
+        refusal.into_iter().chain([FREE]).for_each(|event| world.happen(event));
+        for event in [Event::Won, JOIN_BEHIND_HOLDER, Event::Released] {
+            world.happen(event);
         }
-        world.happen(Event::Won);
-        world.happen(Event::Join { is_held_here: true });
-        world.happen(Event::Released);
-        assert_eq!(world.attempting.is_some(), !is_contended);
+        assert_eq!(world.attempting.is_some(), asks_at_once);
+        assert_eq!(matches!(world.waiting.head, Head::Pausing { .. }), !asks_at_once);
     }
+}
+
+/// It looked, because the holder was slow, and found that nobody else wants the key.
+#[test]
+fn a_head_that_watches_a_holder_of_this_process_asks_behind_its_release() {
+    let mut world = World::after(&[JOIN_BEHIND_HOLDER, Event::Due, HELD]);
+    let mut contended = World::after(&[JOIN, REFUSED, HELD]);
+    assert_eq!(world.waiting.released(world.now, FAN_OUT, 0.5), all(1));
+    let before = contended.waiting.clone();
+    contended.happen(Event::Released);
+    assert_eq!(contended.waiting, before, "the push of the release wakes it like the others");
+}
+
+#[test]
+fn a_caller_that_lost_an_attempt_of_its_own_is_head_or_stands_behind_the_others() {
+    let mut waiting = Waiting::new();
+    assert!(waiting.join_refused(1), "it goes on from its attempt");
+    assert_eq!(waiting.clone().join(2, false, Instant::ORIGIN), Step::Wait, "one head");
+    assert_eq!(waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 0.5), Step::Look);
+    waiting.look_sent(Some(0), Instant::ORIGIN, FAN_OUT, 0.5);
+    assert!(!waiting.join_refused(2));
+    assert_eq!(waiting.callers().collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(waiting.leave(1, Instant::ORIGIN), Step::Wait);
+    assert_eq!(waiting.looked(0, &Verdict::Free, Instant::ORIGIN, FAN_OUT, 0.5), first(2));
+}
+
+#[test]
+fn the_turn_of_a_caller_that_leaves_in_its_attempt_goes_to_the_next_which_begins_anew() {
+    let mut world = World::after(&[JOIN, JOIN, JOIN]);
+    assert_eq!(world.waiting.leave(1, world.now), all(2));
+    world = World::after(&[JOIN, REFUSED, FREE, JOIN]);
+    assert_eq!(world.waiting.leave(1, world.now), first(2), "the key is contended");
 }
 
 #[test]
 fn nothing_is_remembered_when_nobody_waits_and_the_contention_is_over() {
-    let mut world = World::new();
-    world.happen(Event::Join { is_held_here: false });
-    world.happen(Event::Lost(Refusal::Held));
-    world.happen(Event::LeaveFirst);
+    let world = World::after(&[JOIN, REFUSED, Event::LeaveFirst]);
     assert!(!world.waiting.is_over(world.now));
-    let later = world.now.saturating_add(CONTENDED);
-    assert!(world.waiting.is_over(later));
+    assert!(world.waiting.is_over(world.now.saturating_add(CONTENDED)));
+    assert!(!looking().is_over(world.now.saturating_add(CONTENDED)), "somebody waits");
 }

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use super::Key;
 use super::stats::{Samples, Stop};
 
-const RELEASE: &str = include_str!("../../crates/redlock-core/src/redis/scripts/release.lua");
+pub const RELEASE: &str = include_str!("../../crates/redlock-core/src/redis/scripts/release.lua");
 const EXTEND: &str = include_str!("../../crates/redlock-core/src/redis/scripts/extend.lua");
 /// What a TTL of ten seconds puts on the wire: the TTL and its clock guard.
 const PX: u64 = 11_000;
@@ -37,7 +37,8 @@ pub struct Floor {
     sent: u64,
 }
 
-struct Socket {
+/// One connection, whose replies are counted.
+pub struct Socket {
     stream: TcpStream,
     writing: Vec<u8>,
     written: usize,
@@ -181,7 +182,7 @@ impl Floor {
     /// Hands the command to every socket; it is written with the next poll.
     fn send(&mut self) {
         for socket in &mut self.sockets {
-            socket.writing.extend_from_slice(&self.command);
+            socket.write(&self.command);
         }
         self.command.clear();
         self.sent += 1;
@@ -213,7 +214,7 @@ impl Floor {
 }
 
 impl Socket {
-    async fn connect(name: &str) -> anyhow::Result<Self> {
+    pub async fn connect(name: &str) -> anyhow::Result<Self> {
         let mut stream = TcpStream::connect(name).await?;
         stream.set_nodelay(true)?;
         for code in [RELEASE, EXTEND] {
@@ -233,8 +234,18 @@ impl Socket {
         })
     }
 
+    /// Hands a command over; it is written with the next poll.
+    pub fn write(&mut self, command: &[u8]) {
+        self.writing.extend_from_slice(command);
+    }
+
+    /// How many commands the master has answered.
+    pub fn replied(&self) -> u64 {
+        self.replied
+    }
+
     /// Writes and reads until the socket has no more; a broken one is left alone from then on.
-    fn poll(&mut self, cx: &mut Context<'_>) -> anyhow::Result<()> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> anyhow::Result<()> {
         while !self.is_dead && self.written < self.writing.len() {
             match Pin::new(&mut self.stream).poll_write(cx, &self.writing[self.written..]) {
                 Poll::Pending => break,

@@ -17,15 +17,9 @@ pub(crate) fn pause(attempt: u32, fan_out: Duration, random: f64) -> Duration {
     fan_out + range.mul_f64(random)
 }
 
-/// The pause of a waiter that was woken by a push, after so many refusals in a row: contenders that
-/// are woken together come one after the other. The scheme behind it was simulated with up to 32
-/// processes; without the pause the masters answer a herd.
-pub(crate) fn push_pause(
-    refusals: u32,
-    fan_out: Duration,
-    longest: Duration,
-    random: f64,
-) -> Duration {
+/// The rest of a waiter that was refused so many times more than it was served: the more
+/// contenders there are, the fewer of them take part in one hand-over.
+pub(crate) fn rest(refusals: u32, fan_out: Duration, longest: Duration, random: f64) -> Duration {
     fan_out.saturating_mul(1 << refusals.min(16)).min(longest).mul_f64(random)
 }
 

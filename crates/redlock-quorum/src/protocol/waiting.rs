@@ -6,15 +6,20 @@
 //!
 //! | while | this happens | then |
 //! |---|---|---|
-//! | it watches | a push: the key has changed | it pauses, so that contenders do not come in step, and asks the meeting point first |
+//! | it watches | a push: the key has changed | it asks the meeting point first, at once |
+//! | it asks | it is refused, and not for the first time | it rests for a random time, during which nothing wakes it, and looks |
 //! | it watches | the holder's remaining TTL is over | it asks all masters at once, because pushes of an expiry come late |
 //! | it watches | a second has passed | it looks again: the answer shows that the connection lives |
 //! | it looks | the key is free | it asks the meeting point first; after three such looks in a row it pauses as if nothing were known |
 //! | it looks, or asks first | the meeting point is silent or lost | it pauses, and asks all masters at once |
 //! | it watches or looks | the connection, or the data there, is lost | it asks all masters after a short pause |
-//! | another caller of this process holds the key | that caller releases | it asks right behind the release, or as behind a push where other processes want the key, too |
+//! | another caller of this process holds the key | that caller releases | it asks right behind the release, the meeting point first where other processes want the key, too |
 //!
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
+//!
+//! While a contended key goes from hand to hand quickly, most heads rest and few watch. Those few
+//! are served within a few round trips of a release, and not every release wakes everybody. A rest
+//! is wider the more often the head was refused, and narrower again with each key that it gets.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -30,8 +35,8 @@ mod tests;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many looks in a row may find the key free and the attempt behind them refused.
 const FREE_LOOKS_MAX: u32 = 3;
-/// The longest pause behind a push.
-const PUSH_PAUSE_MAX: Duration = Duration::from_millis(40);
+/// The longest rest behind a refusal.
+const REST_MAX: Duration = Duration::from_millis(40);
 /// How long a key counts as contended after it was refused.
 const CONTENDED: Duration = Duration::from_secs(1);
 
@@ -40,7 +45,7 @@ const CONTENDED: Duration = Duration::from_secs(1);
 pub(crate) struct Waiting<Id> {
     queue: VecDeque<Id>,
     head: Head,
-    /// Refusals in a row: they widen the pause behind a push.
+    /// Refusals, less the keys that were won since: they widen the rest behind the next refusal.
     refusals: u32,
     /// Looks in a row that found the key free.
     free_looks: u32,
@@ -59,6 +64,8 @@ enum Head {
     Attempting,
     /// It makes one at this instant.
     Pausing { until: Instant, ask: Ask },
+    /// It was refused, and looks at this instant.
+    Resting { until: Instant },
     /// It has asked the meeting point who holds the key.
     Looking { at: usize },
     /// It sleeps until this instant, which is when the key expires or when to look again.
@@ -131,21 +138,17 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     /// The head has the key: the next one waits until it is released here.
     pub(crate) fn won(&mut self, now: Instant) -> Step<Id> {
         self.queue.pop_front();
-        self.refusals = 0;
+        self.refusals = self.refusals.saturating_sub(1);
         self.free_looks = 0;
         self.await_release(now)
     }
 
-    /// A caller of this process has released the key. Where no other process wants it the next one
-    /// asks right behind the release; otherwise it takes its chance like theirs.
-    pub(crate) fn released(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
+    /// A caller of this process has released the key: the next one asks right behind the release.
+    /// One that watches is woken by its push, unless no other process wants the key.
+    pub(crate) fn released(&mut self, now: Instant) -> Step<Id> {
         match self.head {
-            Head::AwaitingRelease { .. } if self.is_contended(now) => {
-                self.pause_behind_push(now, fan_out, random)
-            }
-            Head::AwaitingRelease { .. } | Head::Watching { .. } if !self.is_contended(now) => {
-                self.attempt(Ask::All)
-            }
+            Head::AwaitingRelease { .. } => self.begin(now),
+            Head::Watching { .. } if !self.is_contended(now) => self.attempt(Ask::All),
             _ => Step::Wait,
         }
     }
@@ -165,6 +168,10 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     ) -> Step<Id> {
         self.refusals = self.refusals.saturating_add(1);
         match refusal {
+            Refusal::Held if self.is_contended(now) => {
+                self.refused_at = Some(now);
+                self.rest(now, fan_out, random)
+            }
             Refusal::Held => {
                 self.refused_at = Some(now);
                 self.look_or_idle()
@@ -222,14 +229,8 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     }
 
     /// The master `at` reports that the key has changed.
-    pub(crate) fn changed(
-        &mut self,
-        at: usize,
-        now: Instant,
-        fan_out: Duration,
-        random: f64,
-    ) -> Step<Id> {
-        if self.is_at(at) { self.pause_behind_push(now, fan_out, random) } else { Step::Wait }
+    pub(crate) fn changed(&mut self, at: usize) -> Step<Id> {
+        if self.is_at(at) { self.attempt(Ask::MeetingPointFirst) } else { Step::Wait }
     }
 
     /// The connection to the master `at`, or its data, is lost.
@@ -241,7 +242,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         random: f64,
     ) -> Step<Id> {
         if self.is_at(at) {
-            let pause = PUSH_PAUSE_MAX.min(fan_out * 4).mul_f64(random);
+            let pause = REST_MAX.min(fan_out * 4).mul_f64(random);
             self.pause(now.saturating_add(pause), Ask::All)
         } else {
             Step::Wait
@@ -252,6 +253,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     pub(crate) fn due(&self) -> Option<Instant> {
         match self.head {
             Head::Pausing { until, .. }
+            | Head::Resting { until }
             | Head::Watching { until, .. }
             | Head::AwaitingRelease { look_at: until } => Some(until),
             Head::Idle | Head::Attempting | Head::Looking { .. } => None,
@@ -263,7 +265,9 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         match self.head {
             Head::Pausing { until, ask } if until <= now => self.attempt(ask),
             Head::Watching { until, expires: true, .. } if until <= now => self.attempt(Ask::All),
-            Head::Watching { until, .. } | Head::AwaitingRelease { look_at: until }
+            Head::Resting { until }
+            | Head::Watching { until, .. }
+            | Head::AwaitingRelease { look_at: until }
                 if until <= now =>
             {
                 self.look_or_idle()
@@ -374,9 +378,14 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         self.head = Head::Watching { at, until: now.saturating_add(sleep), expires };
     }
 
-    fn pause_behind_push(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
-        let pause = retry::push_pause(self.refusals, fan_out, PUSH_PAUSE_MAX, random);
-        self.pause(now.saturating_add(pause), Ask::MeetingPointFirst)
+    /// Others want the key, too: the meeting point is left alone for a while.
+    fn rest(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
+        let rest = retry::rest(self.refusals, fan_out, REST_MAX, random);
+        self.head = match self.queue.is_empty() {
+            true => Head::Idle,
+            false => Head::Resting { until: now.saturating_add(rest) },
+        };
+        Step::Wait
     }
 
     /// Nothing reports changes: it is tried again after a random pause.

@@ -72,30 +72,58 @@ fn a_key_that_lives_longer_is_looked_at_again_within_a_second_and_not_in_step() 
 }
 
 #[test]
-fn a_push_is_followed_by_a_pause_that_widens_with_each_refusal_up_to_40_ms() {
+fn a_push_is_followed_by_an_attempt_at_the_meeting_point_at_once() {
+    assert_eq!(watching(None, 0.5).changed(0), first(1));
+    assert_eq!(looking().changed(0), first(1), "it came before the answer to the look");
+    assert_eq!(watching(None, 0.5).changed(1), Step::Wait, "not its master");
+}
+
+/// The first refusal is followed by a look: the holder may keep the key for long.
+#[test]
+fn a_refusal_is_followed_by_a_rest_that_widens_with_each_one_up_to_40_ms() {
     let mut waiting = looking();
-    for refusals in 1..20 {
-        let mut pushed = waiting.clone();
-        pushed.looked(0, &Said::Held.verdict(), Instant::ORIGIN, FAN_OUT, 1.0);
-        assert_eq!(pushed.changed(0, Instant::ORIGIN, FAN_OUT, 1.0), Step::Wait);
-        let widest = ms(40).min(FAN_OUT * (1 << refusals));
-        assert_eq!(sleep(pushed), (widest, first(1)));
+    for refusals in 2..20 {
         waiting.attempt(Ask::All);
-        waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 0.5);
-        waiting.look_sent(Some(0), Instant::ORIGIN, FAN_OUT, 0.5);
+        assert_eq!(waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 1.0), Step::Wait);
+        assert_eq!(waiting.changed(0), Step::Wait, "nothing wakes it");
+        let widest = ms(40).min(FAN_OUT * (1 << refusals));
+        assert_eq!(sleep(waiting.clone()), (widest, Step::Look));
     }
 }
 
+/// Otherwise the callers of one process would rest ever longer than those of others.
 #[test]
-fn a_caller_that_won_leaves_no_wide_pause_behind() {
-    let mut world = World::after(&[JOIN, REFUSED, FREE, REFUSED, FREE, JOIN, JOIN, Event::Won]);
-    world.happen(Event::Released);
-    let pause = world.waiting.due().unwrap().saturating_since(world.now);
-    assert_eq!(pause, FAN_OUT / 2, "as wide as behind no refusal");
-    for event in [Event::Due, REFUSED, FREE, REFUSED, FREE, REFUSED, FREE] {
+fn each_key_that_is_won_narrows_the_next_rest() {
+    let rest = |wins: usize| {
+        let mut waiting = looking();
+        for _ in 0..4 {
+            waiting.attempt(Ask::All);
+            waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 1.0);
+        }
+        for _ in 0..wins {
+            waiting.attempt(Ask::All);
+            waiting.won(Instant::ORIGIN);
+            next_join(&mut waiting, false, Instant::ORIGIN);
+        }
+        waiting.attempt(Ask::All);
+        waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 1.0);
+        sleep(waiting).0
+    };
+    assert_eq!([0, 1, 2].map(rest), [64, 32, 16].map(|times| ms(40).min(FAN_OUT * times)));
+}
+
+#[test]
+fn a_caller_that_won_leaves_the_next_three_free_looks_of_its_own() {
+    let mut world = World::after(&[JOIN, REFUSED, FREE, REFUSED, Event::Due, FREE]);
+    for event in [JOIN, JOIN, Event::Won, Event::Released] {
         world.happen(event);
     }
-    assert_eq!(world.attempting, Some(2), "three free looks of its own");
+    for _ in 0..FREE_LOOKS_MAX {
+        for event in [REFUSED, Event::Due, FREE] {
+            world.happen(event);
+        }
+    }
+    assert_eq!(world.attempting, Some(2));
 }
 
 #[test]
@@ -118,18 +146,19 @@ fn a_master_out_of_sight_is_left_for_all_others_within_40_ms() {
 #[test]
 fn three_looks_in_a_row_may_find_the_key_free_and_the_fourth_ends_in_a_pause() {
     let mut world = World::after(&[JOIN]);
+    world.happen(REFUSED);
     for _ in 0..FREE_LOOKS_MAX {
-        world.happen(REFUSED);
         world.happen(FREE);
         assert!(world.attempting.is_some());
+        world.happen(REFUSED);
+        world.happen(Event::Due);
     }
     let mut interrupted = world.clone();
-    world.happen(REFUSED);
     world.happen(FREE);
     assert!(world.attempting.is_none());
     assert!(matches!(world.waiting.head, Head::Pausing { ask: Ask::All, .. }));
     // A look that finds a holder is no such look.
-    for event in [REFUSED, HELD, Event::Due, REFUSED, FREE] {
+    for event in [HELD, Event::Due, REFUSED, Event::Due, FREE] {
         interrupted.happen(event);
     }
     assert!(interrupted.attempting.is_some(), "{:?}", interrupted.waiting);
@@ -137,8 +166,13 @@ fn three_looks_in_a_row_may_find_the_key_free_and_the_fourth_ends_in_a_pause() {
 
 #[test]
 fn behind_a_pause_without_news_free_looks_are_counted_anew() {
-    let mut world = World::after(&[JOIN, REFUSED, FREE, REFUSED, FREE, REFUSED, FREE]);
-    for event in [REFUSED, NOTHING, Event::Due, REFUSED, FREE] {
+    let mut world = World::after(&[JOIN, REFUSED]);
+    for _ in 0..FREE_LOOKS_MAX {
+        for event in [FREE, REFUSED, Event::Due] {
+            world.happen(event);
+        }
+    }
+    for event in [NOTHING, Event::Due, REFUSED, Event::Due, FREE] {
         world.happen(event);
     }
     assert!(world.attempting.is_some(), "{:?}", world.waiting);
@@ -226,15 +260,11 @@ fn behind_a_holder_of_this_process_the_head_looks_once_a_second() {
 }
 
 #[test]
-fn the_next_in_this_process_asks_right_behind_a_release_unless_others_want_the_key() {
-    for (refusal, asks_at_once) in [(None, true), (Some(REFUSED), false)] {
+fn the_next_in_this_process_asks_right_behind_a_release() {
+    for (before, wanted) in [(&[][..], all(2)), (&[REFUSED, FREE], first(2))] {
         let mut world = World::after(&[JOIN]);
-        refusal.into_iter().chain([FREE]).for_each(|event| world.happen(event));
-        for event in [Event::Won, JOIN_BEHIND_HOLDER, Event::Released] {
-            world.happen(event);
-        }
-        assert_eq!(world.attempting.is_some(), asks_at_once);
-        assert_eq!(matches!(world.waiting.head, Head::Pausing { .. }), !asks_at_once);
+        before.iter().chain(&[Event::Won, JOIN_BEHIND_HOLDER]).for_each(|it| world.happen(*it));
+        assert_eq!(world.waiting.released(world.now), wanted);
     }
 }
 
@@ -243,7 +273,7 @@ fn the_next_in_this_process_asks_right_behind_a_release_unless_others_want_the_k
 fn a_head_that_watches_a_holder_of_this_process_asks_behind_its_release() {
     let mut world = World::after(&[JOIN_BEHIND_HOLDER, Event::Due, HELD]);
     let mut contended = World::after(&[JOIN, REFUSED, HELD]);
-    assert_eq!(world.waiting.released(world.now, FAN_OUT, 0.5), all(1));
+    assert_eq!(world.waiting.released(world.now), all(1));
     let before = contended.waiting.clone();
     contended.happen(Event::Released);
     assert_eq!(contended.waiting, before, "the push of the release wakes it like the others");

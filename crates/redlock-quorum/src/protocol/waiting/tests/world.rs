@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Verdict};
 
-use crate::protocol::waiting::{Ask, Head, LOOK_AGAIN, PUSH_PAUSE_MAX, Refusal, Step, Waiting};
+use crate::protocol::waiting::{Ask, Head, LOOK_AGAIN, REST_MAX, Refusal, Step, Waiting};
 
 pub(super) const FAN_OUT: Duration = Duration::from_micros(300);
 const RANDOM: f64 = 0.5;
@@ -105,7 +105,7 @@ impl World {
                 self.carry_out(step);
             }
             Event::Released => {
-                let step = self.waiting.released(now, FAN_OUT, RANDOM);
+                let step = self.waiting.released(now);
                 self.carry_out(step);
             }
             Event::Answer(at, said) if self.looking == Some(at) => self.answer(at, said),
@@ -135,12 +135,17 @@ impl World {
         self.carry_out(step);
     }
 
-    /// A push is no reason for an attempt at once: all contenders got it at the same time.
+    /// A head that watches or looks at that master asks at once, and no other head is woken.
     fn push(&mut self, at: usize) {
         let before = self.waiting.clone();
-        let step = self.waiting.changed(at, self.now, FAN_OUT, RANDOM);
-        assert_eq!(step, Step::Wait, "a push is followed by a pause");
-        self.check_waking(&before, at, Ask::MeetingPointFirst);
+        let step = self.waiting.changed(at);
+        match (watched(&before), before.head()) {
+            (Some(watched), Some(head)) if watched == at => {
+                assert_eq!(step, Step::Attempt(head, Ask::MeetingPointFirst));
+            }
+            _ => assert_eq!((step, &self.waiting), (Step::Wait, &before)),
+        }
+        self.carry_out(step);
     }
 
     /// What that master has not answered is unknown before its connection is reported as lost.
@@ -152,22 +157,18 @@ impl World {
         let before = self.waiting.clone();
         let step = self.waiting.lost_sight(at, self.now, FAN_OUT, RANDOM);
         assert_eq!(step, Step::Wait, "contenders do not come in step");
-        self.check_waking(&before, at, Ask::All);
+        self.check_waking(&before, at);
     }
 
-    /// A head that watches or looks at a master is woken by it, and no other head is.
-    fn check_waking(&self, before: &Waiting<u32>, at: usize, wanted: Ask) {
-        let watched = match before.head {
-            Head::Looking { at } | Head::Watching { at, .. } => Some(at),
-            _ => None,
-        };
+    /// A head that watches or looks at that master is woken, and no other head is.
+    fn check_waking(&self, before: &Waiting<u32>, at: usize) {
         match self.waiting.head {
-            Head::Pausing { until, ask } if watched == Some(at) => {
-                assert_eq!(ask, wanted);
+            Head::Pausing { until, ask } if watched(before) == Some(at) => {
+                assert_eq!(ask, Ask::All);
                 let pause = until.saturating_since(self.now);
-                assert!(Duration::ZERO < pause && pause <= PUSH_PAUSE_MAX, "{pause:?}");
+                assert!(Duration::ZERO < pause && pause <= REST_MAX, "{pause:?}");
             }
-            _ if watched == Some(at) => panic!("{before:?} slept on: {:?}", self.waiting),
+            _ if watched(before) == Some(at) => panic!("{before:?} slept on: {:?}", self.waiting),
             _ => assert_eq!(&self.waiting, before, "it has nothing to do with that master"),
         }
     }
@@ -231,5 +232,13 @@ impl World {
         assert_eq!(waits, goes_on, "{event:?} led to a dead end or a ghost: {:?}", self.waiting);
         let sleep = self.waiting.due().map(|due| due.saturating_since(self.now));
         assert!(sleep <= Some(LOOK_AGAIN), "every sleep ends within a second: {:?}", self.waiting);
+    }
+}
+
+/// The master at which the head watches or looks.
+fn watched(waiting: &Waiting<u32>) -> Option<usize> {
+    match waiting.head {
+        Head::Looking { at } | Head::Watching { at, .. } => Some(at),
+        _ => None,
     }
 }

@@ -1,0 +1,324 @@
+//! Many contenders for one key: tasks of one process, and processes.
+//!
+//! Contestants in turn, each round on masters of its own: this library, the same on masters that
+//! push nothing (so it polls), `rslock`, and the floor, whose contenders know whose turn it is.
+
+// Modules of a program, and no library.
+#![allow(unreachable_pub)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod contender;
+mod figures;
+mod ring;
+mod turns;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use redlock_testkit::{RedisServer, RedisServers};
+
+use contender::{MASTERS, ORDERS, Orders, Who, micros};
+use figures::{Asked, Figures, Hold, NAMES};
+use support::stats::median;
+use turns::Turns;
+
+/// Who contends, for how long it holds, and what goes wrong.
+#[derive(Clone, Copy)]
+struct Case {
+    processes: usize,
+    /// In each process.
+    tasks: usize,
+    hold_us: u64,
+    life: Life,
+    trouble: Trouble,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Life {
+    /// A process contends for the whole round.
+    Long,
+    /// A process ends with its first lock, and another one follows it.
+    Short,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trouble {
+    None,
+    /// A master dies in the middle of the round: not the meeting point, or just that one.
+    OtherDies,
+    MeetingPointDies,
+}
+
+/// One line of a table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Contestant {
+    Client(Who),
+    Floor,
+}
+
+const CONTESTANTS: [Contestant; 4] = [
+    Contestant::Client(Who::Redlock),
+    Contestant::Client(Who::Polling),
+    Contestant::Client(Who::Rslock),
+    Contestant::Floor,
+];
+
+fn main() -> anyhow::Result<()> {
+    if let Ok(orders) = std::env::var(ORDERS) {
+        return contender::contend(&orders);
+    }
+    let is_quick = std::env::args().any(|arg| arg == "--quick");
+    let (rounds, seconds) = if is_quick { (1, 2) } else { (5, 5) };
+    for case in cases() {
+        race(case, rounds, seconds)?;
+    }
+    if !is_quick {
+        println!("\nFor half a minute, because shares even out.");
+        for processes in [8, 32] {
+            race(Case { processes, ..CASE }, 1, 30)?;
+        }
+    }
+    Ok(())
+}
+
+const CASE: Case =
+    Case { processes: 8, tasks: 1, hold_us: 1_000, life: Life::Long, trouble: Trouble::None };
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for hold_us in [1_000, 0] {
+        for (processes, tasks) in [(1, 64), (1, 1_000), (8, 1), (32, 1)] {
+            cases.push(Case { processes, tasks, hold_us, ..CASE });
+        }
+    }
+    cases.push(Case { life: Life::Short, ..CASE });
+    cases.push(Case { trouble: Trouble::OtherDies, ..CASE });
+    cases.push(Case { trouble: Trouble::MeetingPointDies, ..CASE });
+    cases
+}
+
+/// Rounds in turn, so that what else the machine does meets all alike.
+fn race(case: Case, rounds: usize, seconds: u64) -> anyhow::Result<()> {
+    println!("\n{}", case.name());
+    let takes_part: Vec<_> = CONTESTANTS.into_iter().filter(|who| case.suits(*who)).collect();
+    let mut outcomes = vec![Vec::new(); takes_part.len()];
+    for round in 0..rounds {
+        for turn in 0..takes_part.len() {
+            let place = (round + turn) % takes_part.len();
+            outcomes[place].push(case.round(takes_part[place], seconds)?);
+        }
+    }
+    for (place, name) in NAMES.iter().enumerate() {
+        let of = |rounds: &Vec<Figures>| {
+            let values: Vec<f64> = rounds.iter().map(|figures| figures[place]).collect();
+            median(&values).unwrap_or(f64::NAN)
+        };
+        print!("  {name:<20}");
+        for (who, rounds) in takes_part.iter().zip(&outcomes) {
+            print!("  {} {:>9.2}", who.name(), of(rounds));
+        }
+        println!();
+    }
+    Ok(())
+}
+
+impl Contestant {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Client(Who::Redlock) => "redlock",
+            Self::Client(Who::Polling) => "polling",
+            Self::Client(Who::Rslock) => "rslock",
+            Self::Floor | Self::Client(Who::Ring) => "floor",
+        }
+    }
+}
+
+impl Case {
+    fn name(&self) -> String {
+        let Self { processes, tasks, hold_us, .. } = self;
+        let life = if self.life == Life::Short { ", each for one lock" } else { "" };
+        let trouble = match self.trouble {
+            Trouble::None => "",
+            Trouble::OtherDies => ", a master dies",
+            Trouble::MeetingPointDies => ", the meeting point dies",
+        };
+        format!("{processes} processes x {tasks} tasks, hold {hold_us} us{life}{trouble}")
+    }
+
+    /// The floor knows no trouble. With a thousand tasks `rslock` serves a few of them a second.
+    fn suits(&self, who: Contestant) -> bool {
+        let is_plain = self.trouble == Trouble::None && self.life == Life::Long;
+        match who {
+            Contestant::Floor => is_plain,
+            Contestant::Client(Who::Rslock) => is_plain && self.tasks < 1_000,
+            Contestant::Client(_) => true,
+        }
+    }
+
+    fn contenders(&self) -> usize {
+        self.processes * self.tasks
+    }
+
+    fn round(&self, who: Contestant, seconds: u64) -> anyhow::Result<Figures> {
+        let servers = RedisServers::start(5)?;
+        let begin = micros() + 500_000;
+        let end = begin + seconds * 1_000_000;
+        let holds = match who {
+            Contestant::Floor if self.processes == 1 => self.floor(&servers, end)?,
+            Contestant::Floor => self.clients(Who::Ring, &servers, (begin, end))?,
+            Contestant::Client(who) => self.clients(who, &servers, (begin, end))?,
+        };
+        let asked = if self.trouble == Trouble::None { Some(asked(&servers)?) } else { None };
+        Ok(figures::figures(holds, self.contenders(), end, asked))
+    }
+
+    fn floor(&self, servers: &RedisServers, end: u64) -> anyhow::Result<Vec<Hold>> {
+        let names: Vec<String> = servers.iter().map(RedisServer::name).collect();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let hold = Duration::from_micros(self.hold_us);
+        runtime.block_on(async {
+            Turns::connect(&names).await?.run(self.contenders(), hold, end).await
+        })
+    }
+
+    fn clients(
+        &self,
+        who: Who,
+        servers: &RedisServers,
+        (begin, end): (u64, u64),
+    ) -> anyhow::Result<Vec<Hold>> {
+        let urls = urls(who, servers)?;
+        thread::scope(|scope| {
+            let chains: Vec<_> = (0..self.processes)
+                .map(|process| {
+                    let orders = Orders {
+                        who,
+                        first: process * self.tasks,
+                        tasks: self.tasks,
+                        of: self.contenders(),
+                        hold_us: self.hold_us,
+                        begin,
+                        end,
+                        is_short: self.life == Life::Short,
+                    };
+                    let urls = &urls;
+                    scope.spawn(move || chain(orders, urls))
+                })
+                .collect();
+            self.make_trouble(servers, (begin, end))?;
+            let mut holds = Vec::new();
+            for chain in chains {
+                let chained = chain.join().map_err(|_| anyhow::anyhow!("a chain panicked"))?;
+                holds.extend(chained?);
+            }
+            Ok(holds)
+        })
+    }
+
+    fn make_trouble(&self, servers: &RedisServers, (begin, end): (u64, u64)) -> anyhow::Result<()> {
+        if self.trouble == Trouble::None {
+            return Ok(());
+        }
+        let middle = begin.midpoint(end).saturating_sub(micros());
+        thread::sleep(Duration::from_micros(middle));
+        // Contenders look at the meeting point, and ask it first.
+        let mut by_load: Vec<_> = (0..servers.len()).collect();
+        let loads: Vec<u64> = servers
+            .iter()
+            .map(|server| Ok(count(server)?.requests))
+            .collect::<anyhow::Result<_>>()?;
+        by_load.sort_by_key(|master| loads[*master]);
+        let victim = match self.trouble {
+            Trouble::MeetingPointDies => by_load.last(),
+            _ => by_load.first(),
+        };
+        let victim = victim.context("there are masters")?;
+        servers[*victim].kill();
+        Ok(())
+    }
+}
+
+/// Processes that contend one after the other until the end; a long one is the only one.
+fn chain(orders: Orders, urls: &str) -> anyhow::Result<Vec<Hold>> {
+    let mut holds = Vec::new();
+    loop {
+        holds.extend(output(spawn(orders, urls)?)?);
+        if !orders.is_short || micros() >= orders.end {
+            return Ok(holds);
+        }
+    }
+}
+
+fn spawn(orders: Orders, urls: &str) -> anyhow::Result<Child> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.env(ORDERS, orders.words()).env(MASTERS, urls).stdout(Stdio::piped());
+    Ok(command.spawn()?)
+}
+
+fn output(mut child: Child) -> anyhow::Result<Vec<Hold>> {
+    let output = child.stdout.take().context("it is piped")?;
+    let mut holds = Vec::new();
+    for line in BufReader::new(output).lines() {
+        holds.push(Hold::parse(&line?).context("a line of a contender")?);
+    }
+    anyhow::ensure!(child.wait()?.success(), "a contender failed");
+    Ok(holds)
+}
+
+/// The masters, for a user that may have changes pushed, or may not.
+fn urls(who: Who, servers: &RedisServers) -> anyhow::Result<String> {
+    if who == Who::Ring {
+        let names: Vec<String> = servers.iter().map(RedisServer::name).collect();
+        return Ok(names.join(","));
+    }
+    if who != Who::Polling {
+        return Ok(servers.urls().join(","));
+    }
+    for server in servers.iter() {
+        let user = ["ACL", "SETUSER", "polling", "on", ">polling", "~*", "&*", "+@all"];
+        server.command(&[&user[..], &["-client|tracking"]].concat())?;
+    }
+    let names = servers.iter().map(|server| format!("redis://polling:polling@{}", server.name()));
+    Ok(names.collect::<Vec<_>>().join(","))
+}
+
+/// What the masters were asked, all together.
+fn asked(servers: &RedisServers) -> anyhow::Result<Asked> {
+    let counts = servers.iter().map(count).collect::<anyhow::Result<Vec<Asked>>>()?;
+    let requests = counts.iter().map(|asked| asked.requests).sum();
+    let sets = || counts.iter().map(|asked| asked.most);
+    let (most, fewest) = (sets().max().unwrap_or(0), sets().min().unwrap_or(0));
+    Ok(Asked { requests, most, fewest })
+}
+
+/// What one master was asked by clients.
+fn count(server: &RedisServer) -> anyhow::Result<Asked> {
+    const ASKED: [&str; 9] = [
+        "set",
+        "eval",
+        "evalsha",
+        "eval_ro",
+        "evalsha_ro",
+        "client|caching",
+        "delifeq",
+        "delex",
+        "zadd",
+    ];
+    let info = match server.command(&["INFO", "commandstats"])? {
+        redis::Value::BulkString(bytes) => String::from_utf8(bytes)?,
+        other => anyhow::bail!("INFO commandstats: {other:?}"),
+    };
+    let calls = |name: &str| {
+        let line = info.lines().find_map(|line| {
+            line.strip_prefix(&format!("cmdstat_{name}:calls="))?.split(',').next()
+        });
+        line.and_then(|calls| calls.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let (requests, sets) = (ASKED.iter().map(|name| calls(name)).sum(), calls("set"));
+    Ok(Asked { requests, most: sets, fewest: sets })
+}

@@ -252,8 +252,7 @@ impl Driver {
     /// A key that was looked at has changed.
     pub(super) fn key_changed(&mut self, master: usize, key: &[u8], now: Instant) {
         let Some(id) = self.waiters.of(key) else { return };
-        let (fan_out, random) = (self.fan_out, self.random());
-        let step = self.waiters.queues[id].waiting.changed(master, now, fan_out, random);
+        let step = self.waiters.queues[id].waiting.changed(master);
         self.step(id, step, now);
     }
 

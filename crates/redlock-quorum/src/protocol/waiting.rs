@@ -6,7 +6,7 @@
 //!
 //! | while | this happens | then |
 //! |---|---|---|
-//! | it watches | a push: the key has changed | it asks the meeting point first; after a pause, if others have outrun it before |
+//! | it watches | a push: the key has changed | it asks the meeting point first, at once |
 //! | it asks | it is refused, and not for the first time | it rests for a random time, during which nothing wakes it, and looks |
 //! | it watches | the holder's remaining TTL is over | it asks all masters at once, because pushes of an expiry come late |
 //! | it watches | a second has passed | it looks again: the answer shows that the connection lives |
@@ -18,10 +18,8 @@
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
 //!
 //! While a contended key goes from hand to hand quickly, most heads rest and few watch. Those few
-//! ask at once when they are woken, and not every release wakes everybody. While a holder keeps the
-//! key for long all heads watch. Those that are outrun then pause the next time, so that they do not
-//! come in step. Rests and pauses are wider the more often the head was refused or outrun, and
-//! narrower again with each key that it gets.
+//! are served within a few round trips of a release, and not every release wakes everybody. A rest
+//! is wider the more often the head was refused, and narrower again with each key that it gets.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -37,10 +35,8 @@ mod tests;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many looks in a row may find the key free and the attempt behind them refused.
 const FREE_LOOKS_MAX: u32 = 3;
-/// The longest rest behind a refusal, and the longest pause behind a push.
+/// The longest rest behind a refusal.
 const REST_MAX: Duration = Duration::from_millis(40);
-/// A head that was outrun so often pauses behind a push.
-const OUTRUN_MIN: u32 = 2;
 /// How long a key counts as contended after it was refused.
 const CONTENDED: Duration = Duration::from_secs(1);
 
@@ -51,10 +47,6 @@ pub(crate) struct Waiting<Id> {
     head: Head,
     /// Refusals, less the keys that were won since: they widen the rest behind the next refusal.
     refusals: u32,
-    /// How many of them came behind a push: others were woken, too, and were faster.
-    outrun: u32,
-    /// The attempt of the head is behind a push.
-    is_woken: bool,
     /// Looks in a row that found the key free.
     free_looks: u32,
     /// When this process was refused the key last, by another holder than itself.
@@ -118,8 +110,6 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
             queue: VecDeque::new(),
             head: Head::Idle,
             refusals: 0,
-            outrun: 0,
-            is_woken: false,
             free_looks: 0,
             refused_at: None,
         }
@@ -149,8 +139,6 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     pub(crate) fn won(&mut self, now: Instant) -> Step<Id> {
         self.queue.pop_front();
         self.refusals = self.refusals.saturating_sub(1);
-        self.outrun = self.outrun.saturating_sub(1);
-        self.is_woken = false;
         self.free_looks = 0;
         self.await_release(now)
     }
@@ -179,8 +167,6 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         random: f64,
     ) -> Step<Id> {
         self.refusals = self.refusals.saturating_add(1);
-        let was_woken = std::mem::take(&mut self.is_woken);
-        self.outrun = self.outrun.saturating_add(u32::from(was_woken));
         match refusal {
             Refusal::Held if self.is_contended(now) => {
                 self.refused_at = Some(now);
@@ -243,22 +229,8 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     }
 
     /// The master `at` reports that the key has changed.
-    pub(crate) fn changed(
-        &mut self,
-        at: usize,
-        now: Instant,
-        fan_out: Duration,
-        random: f64,
-    ) -> Step<Id> {
-        if !self.is_at(at) {
-            return Step::Wait;
-        }
-        self.is_woken = true;
-        if self.outrun < OUTRUN_MIN {
-            return self.attempt(Ask::MeetingPointFirst);
-        }
-        let pause = retry::rest(self.outrun, fan_out, REST_MAX, random);
-        self.pause(now.saturating_add(pause), Ask::MeetingPointFirst)
+    pub(crate) fn changed(&mut self, at: usize) -> Step<Id> {
+        if self.is_at(at) { self.attempt(Ask::MeetingPointFirst) } else { Step::Wait }
     }
 
     /// The connection to the master `at`, or its data, is lost.

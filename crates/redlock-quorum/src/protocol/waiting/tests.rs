@@ -71,61 +71,11 @@ fn a_key_that_lives_longer_is_looked_at_again_within_a_second_and_not_in_step() 
     assert_eq!(sleep(watching(Some(ms(875)), 0.5)), (ms(875), Step::Look));
 }
 
-/// A push of the master at which the key is watched.
-fn pushed(waiting: &mut Waiting<u32>) -> Step<u32> {
-    waiting.changed(0, Instant::ORIGIN, FAN_OUT, 1.0)
-}
-
 #[test]
 fn a_push_is_followed_by_an_attempt_at_the_meeting_point_at_once() {
-    assert_eq!(pushed(&mut watching(None, 0.5)), first(1));
-    assert_eq!(pushed(&mut looking()), first(1), "it came before the answer to the look");
-    let other = watching(None, 0.5).changed(1, Instant::ORIGIN, FAN_OUT, 1.0);
-    assert_eq!(other, Step::Wait, "not its master");
-}
-
-/// All that watch are woken at the same time.
-#[test]
-fn a_head_that_was_outrun_twice_pauses_behind_a_push_up_to_40_ms() {
-    let mut waiting = watching(None, 0.5);
-    for outrun in 0..20 {
-        let step = pushed(&mut waiting);
-        if outrun < 2 {
-            assert_eq!(step, first(1));
-        } else {
-            assert_eq!(step, Step::Wait);
-            let widest = ms(40).min(FAN_OUT * (1 << outrun));
-            assert_eq!(sleep(waiting.clone()), (widest, first(1)));
-        }
-        waiting.attempt(Ask::MeetingPointFirst);
-        waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 0.5);
-        waiting.look_sent(Some(0), Instant::ORIGIN, FAN_OUT, 0.5);
-        waiting.looked(0, &Said::Held.verdict(), Instant::ORIGIN, FAN_OUT, 0.5);
-    }
-}
-
-#[test]
-fn a_head_that_gets_the_key_counts_as_outrun_once_less_and_other_refusals_do_not_count() {
-    let outrun = |refused_behind_pushes: u32, refused_otherwise: u32, won: u32| {
-        let mut waiting = watching(None, 0.5);
-        for _ in 0..refused_behind_pushes {
-            pushed(&mut waiting);
-            waiting.attempt(Ask::MeetingPointFirst);
-            waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 0.5);
-            waiting.look_sent(Some(0), Instant::ORIGIN, FAN_OUT, 0.5);
-        }
-        for _ in 0..refused_otherwise {
-            waiting.attempt(Ask::All);
-            waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 0.5);
-        }
-        for _ in 0..won {
-            waiting.attempt(Ask::All);
-            waiting.won(Instant::ORIGIN);
-            next_join(&mut waiting, false, Instant::ORIGIN);
-        }
-        waiting.outrun
-    };
-    assert_eq!([outrun(3, 0, 0), outrun(3, 2, 0), outrun(3, 2, 1), outrun(1, 0, 5)], [3, 3, 2, 0]);
+    assert_eq!(watching(None, 0.5).changed(0), first(1));
+    assert_eq!(looking().changed(0), first(1), "it came before the answer to the look");
+    assert_eq!(watching(None, 0.5).changed(1), Step::Wait, "not its master");
 }
 
 /// The first refusal is followed by a look: the holder may keep the key for long.
@@ -135,7 +85,7 @@ fn a_refusal_is_followed_by_a_rest_that_widens_with_each_one_up_to_40_ms() {
     for refusals in 2..20 {
         waiting.attempt(Ask::All);
         assert_eq!(waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 1.0), Step::Wait);
-        assert_eq!(pushed(&mut waiting), Step::Wait, "nothing wakes it");
+        assert_eq!(waiting.changed(0), Step::Wait, "nothing wakes it");
         let widest = ms(40).min(FAN_OUT * (1 << refusals));
         assert_eq!(sleep(waiting.clone()), (widest, Step::Look));
     }

@@ -135,17 +135,15 @@ impl World {
         self.carry_out(step);
     }
 
-    /// A head that watches or looks at that master asks it first, at once or behind a pause, and no
-    /// other head is woken.
+    /// A head that watches or looks at that master asks at once, and no other head is woken.
     fn push(&mut self, at: usize) {
         let before = self.waiting.clone();
-        let step = self.waiting.changed(at, self.now, FAN_OUT, RANDOM);
-        match (step, before.head()) {
-            (Step::Attempt(head, ask), Some(first)) => {
-                assert_eq!((watched(&before), head), (Some(at), first));
-                assert_eq!(ask, Ask::MeetingPointFirst);
+        let step = self.waiting.changed(at);
+        match (watched(&before), before.head()) {
+            (Some(watched), Some(head)) if watched == at => {
+                assert_eq!(step, Step::Attempt(head, Ask::MeetingPointFirst));
             }
-            _ => self.check_waking(&before, at, Ask::MeetingPointFirst),
+            _ => assert_eq!((step, &self.waiting), (Step::Wait, &before)),
         }
         self.carry_out(step);
     }
@@ -159,14 +157,14 @@ impl World {
         let before = self.waiting.clone();
         let step = self.waiting.lost_sight(at, self.now, FAN_OUT, RANDOM);
         assert_eq!(step, Step::Wait, "contenders do not come in step");
-        self.check_waking(&before, at, Ask::All);
+        self.check_waking(&before, at);
     }
 
     /// A head that watches or looks at that master is woken, and no other head is.
-    fn check_waking(&self, before: &Waiting<u32>, at: usize, wanted: Ask) {
+    fn check_waking(&self, before: &Waiting<u32>, at: usize) {
         match self.waiting.head {
             Head::Pausing { until, ask } if watched(before) == Some(at) => {
-                assert_eq!(ask, wanted);
+                assert_eq!(ask, Ask::All);
                 let pause = until.saturating_since(self.now);
                 assert!(Duration::ZERO < pause && pause <= REST_MAX, "{pause:?}");
             }

@@ -231,21 +231,21 @@ impl Driver {
         self.mailbox.take_commands(&mut commands);
         if !commands.is_empty() {
             self.is_busy = commands.len() > 1;
-        }
-        for command in commands.drain(..) {
-            self.command(command);
+            // Read once for all of them, behind the last one.
+            let now = self.now();
+            commands.drain(..).for_each(|command| self.command(command, now));
         }
         self.commands = commands;
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: Command, now: Instant) {
         match command {
             Command::Extend { .. } if self.start != Start::Done => self.early.push(command),
-            Command::Acquire(request) => self.request(*request),
-            Command::Extend { lock, timing, reply } => self.extend(lock, timing, reply),
-            Command::Release { lock, reply } => self.release(lock, reply),
+            Command::Acquire(request) => self.request(*request, now),
+            Command::Extend { lock, timing, reply } => self.extend(lock, timing, reply, now),
+            Command::Release { lock, reply } => self.release(lock, reply, now),
             Command::Forget { lock } => self.forget(lock),
-            Command::ReleaseLease(lease) => self.release_lease(*lease),
+            Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
             Command::Withdrawn { key } => self.withdrawn(&key),
             Command::Close { within, reply } => self.close(within, reply),

@@ -101,7 +101,7 @@ pub(crate) struct Driver {
     start: Start,
     closing: Option<Closing>,
     /// The last commands were several at a time.
-    is_busy: bool,
+    had_several: bool,
     /// Extensions that wait for the first connections.
     early: Vec<Command>,
     // Buffers that are used again.
@@ -179,7 +179,7 @@ impl Driver {
             releases: 0,
             start: Start::Parked,
             closing: None,
-            is_busy: false,
+            had_several: false,
             early: Vec::new(),
             commands: Vec::new(),
             signals: Vec::new(),
@@ -214,6 +214,12 @@ impl Driver {
         Poll::Pending
     }
 
+    /// Whether callers come several at a time. Requests in flight show it too: where each wakes the
+    /// driver before the next caller gets to run, commands come one by one, however many there are.
+    fn is_busy(&self) -> bool {
+        self.had_several || self.line.is_busy()
+    }
+
     /// Leaves a runtime that is going away: what can be done at once is done. Releases that were
     /// asked for are handed to the sockets, which write what they take without waiting.
     fn leave(&mut self) {
@@ -230,7 +236,7 @@ impl Driver {
         let mut commands = std::mem::take(&mut self.commands);
         self.mailbox.take_commands(&mut commands);
         if !commands.is_empty() {
-            self.is_busy = commands.len() > 1;
+            self.had_several = commands.len() > 1;
             // Read once for all of them, behind the last one.
             let now = self.now();
             commands.drain(..).for_each(|command| self.command(command, now));

@@ -45,8 +45,13 @@ pub trait Node: Send + Sync {
 /// It is called where replies are read, on any thread: it must not block, and it must not call
 /// back into the node.
 pub trait Sink: Send + Sync {
-    /// Takes one vote. Called once for every [`VoteSlot`].
+    /// Takes one vote. Every [`VoteSlot`] leads to one, here or in [`votes`](Self::votes).
     fn vote(&self, vote: Vote);
+
+    /// Takes votes that came together, and leaves `votes` empty. Default: takes one by one.
+    fn votes(&self, votes: &mut Vec<Vote>) {
+        votes.drain(..).for_each(|vote| self.vote(vote));
+    }
 
     /// Takes what happened to the connection of `master`.
     fn event(&self, master: usize, event: NodeEvent);

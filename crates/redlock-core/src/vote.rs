@@ -294,6 +294,40 @@ impl Drop for VoteSlot {
     }
 }
 
+/// Votes that are cast together, because their replies were read together: the sink takes all of
+/// them at a time. Those that are left when it is dropped are cast, too.
+#[derive(Default)]
+pub(crate) struct Batch {
+    sink: Option<Arc<dyn Sink>>,
+    votes: Vec<Vote>,
+}
+
+impl Batch {
+    /// Adds the vote of `slot`, whose answer was read at `read_at`, a moment ago.
+    pub(crate) fn add(&mut self, mut slot: VoteSlot, answer: Answer, read_at: Instant) {
+        let Some(sink) = slot.sink.take() else { return };
+        if self.sink.as_ref().is_none_or(|one| !Arc::ptr_eq(one, &sink)) {
+            self.cast();
+            self.sink = Some(sink);
+        }
+        let VoteSlot { master, ticket, sent_at, .. } = slot;
+        self.votes.push(Vote { master, ticket, sent_at, read_at: Some(read_at), answer });
+    }
+
+    /// Casts what was added so far.
+    pub(crate) fn cast(&mut self) {
+        if let Some(sink) = self.sink.as_ref().filter(|_| !self.votes.is_empty()) {
+            sink.votes(&mut self.votes);
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.cast();
+    }
+}
+
 impl fmt::Debug for VoteSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("VoteSlot")
@@ -354,6 +388,22 @@ mod tests {
         assert_eq!(votes.len(), 1);
         assert_eq!((votes[0].master, votes[0].ticket), (3, 7));
         assert_eq!(votes[0].answer, Answer::granted());
+    }
+
+    #[test]
+    fn a_batch_casts_all_in_order_each_where_it_belongs() {
+        let (one, other) = (Arc::new(Votes::default()), Arc::new(Votes::default()));
+        let mut batch = Batch::default();
+        for (sink, ticket) in [(&one, 1), (&one, 2), (&other, 3), (&one, 4)] {
+            let slot = VoteSlot::new(sink.clone(), 0, ticket, Instant::ORIGIN);
+            batch.add(slot, Answer::granted(), Instant::from_nanos(5));
+        }
+        drop(batch);
+        let tickets = |votes: &Votes| {
+            votes.0.lock().unwrap().iter().map(|vote| vote.ticket).collect::<Vec<_>>()
+        };
+        assert_eq!((tickets(&one), tickets(&other)), (vec![1, 2, 4], vec![3]));
+        assert_eq!(one.0.lock().unwrap()[0].read_at, Some(Instant::from_nanos(5)));
     }
 
     #[test]

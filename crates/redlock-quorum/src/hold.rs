@@ -89,8 +89,11 @@ impl HoldCell {
     pub(crate) fn remaining(&self) -> Duration {
         loop {
             let deadline = self.deadline.load(Ordering::Acquire);
+            if deadline == 0 {
+                return Duration::ZERO;
+            }
             let left = Instant::from_nanos(deadline).saturating_since(self.clock.now());
-            if deadline == 0 || left > Duration::ZERO {
+            if left > Duration::ZERO {
                 return left;
             }
             if self.swap_deadline(deadline, 0) {

@@ -15,6 +15,7 @@ use super::handshake;
 use super::reply::{self, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, not_connected};
 use super::wire::{Settled, Wire};
+use crate::vote::Batch;
 use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 
 /// Bytes that were written, and are not worth to be forgotten before the rest is written, too.
@@ -37,6 +38,7 @@ pub(super) struct Pump<'a> {
     reading: Vec<u8>,
     filled: usize,
     heard: Vec<Heard>,
+    batch: Batch,
     stall: Option<Pin<Box<Sleep>>>,
     /// What the server was when the connection was made, and the next time to ask again. A master
     /// is not asked: its answers show when it is no master any more.
@@ -65,6 +67,7 @@ impl<'a> Pump<'a> {
             reading: read,
             filled,
             heard: Vec::new(),
+            batch: Batch::default(),
             stall: None,
             other: (role != Role::Master).then(|| (role, pace())),
             broken: None,
@@ -153,10 +156,14 @@ impl<'a> Pump<'a> {
         let now = self.node.clock.now();
         for heard in self.heard.drain(..) {
             match heard {
-                Heard::Vote(slot, answer) => slot.cast_at(answer, now),
-                Heard::Event(event) => self.events.report(event),
+                Heard::Vote(slot, answer) => self.batch.add(slot, answer, now),
+                Heard::Event(event) => {
+                    self.batch.cast();
+                    self.events.report(event);
+                }
             }
         }
+        self.batch.cast();
         outcome
     }
 

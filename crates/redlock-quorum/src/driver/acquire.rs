@@ -71,27 +71,26 @@ impl Driver {
             let now = self.now();
             self.resume_leases(now);
             for command in std::mem::take(&mut self.early) {
-                self.command(command);
+                self.command(command, now);
             }
         }
     }
 
     /// A caller wants a lock.
-    pub(super) fn request(&mut self, request: Request) {
+    pub(super) fn request(&mut self, request: Request, now: Instant) {
         if self.closing.is_some() {
             answer(request, Err(AcquireError::Shutdown));
         } else if self.line.is_full() {
             let why = format!("{} requests wait for their turn", super::line::WAITING_MAX);
             self.refuse_turn(request, why);
         } else {
-            let now = self.now();
             let may_wait = request.until.is_none_or(|until| until > now);
             let is_resumed = request.resume.is_some();
             let request = self.requests.insert(request);
             if is_resumed || !may_wait {
                 self.stand_in_line(request);
             } else {
-                self.ask_or_queue(request);
+                self.ask_or_queue(request, now);
             }
         }
     }
@@ -137,11 +136,14 @@ impl Driver {
         if !self.may_send() {
             return;
         }
+        // The clock is read before the first byte can leave, and once for all: none leaves before
+        // the links are polled.
+        let now = self.now();
         while let Some(turn) = self.line.pop() {
             match turn {
-                Turn::Attempt(request) => self.attempt(request),
-                Turn::Release(lock) => self.send_release(lock),
-                Turn::Inspection(inspection) => self.send_inspection(inspection),
+                Turn::Attempt(request) => self.attempt(request, now),
+                Turn::Release(lock) => self.send_release(lock, now),
+                Turn::Inspection(inspection) => self.send_inspection(inspection, now),
             }
         }
     }
@@ -162,13 +164,12 @@ impl Driver {
     }
 
     /// One attempt: the same request to all masters at once, under a token of its own.
-    fn attempt(&mut self, id: RequestId) {
+    fn attempt(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.get_mut(id) else { return };
         if request.reply.is_closed() {
             // The caller is gone: nothing is acquired for it.
             let key = request.key.clone();
             self.requests.remove(id);
-            let now = self.now();
             return self.left_waiting(id, &key, now);
         }
         request.is_attempted = true;
@@ -183,8 +184,6 @@ impl Driver {
             Origin::Acquired => Op::acquire(key.clone(), token.clone(), timing.px),
             Origin::Resumed => Op::extend(key.clone(), token.clone(), timing.px),
         };
-        // The clock is read before the first byte can leave.
-        let now = self.now();
         let node_timeout = timing.node_timeout;
         let attempt = Attempt::new(self.masters.len(), origin, timing, options, now);
         let first = match ask {
@@ -343,7 +342,7 @@ impl Driver {
         self.leases += 1;
         self.masters.set_holding(true);
         self.schedule(id);
-        self.deliver(id, request, cell, is_resumed);
+        self.deliver(id, request, cell, is_resumed, now);
     }
 
     /// A caller that has gone away gets nothing: what was acquired for it is released, and what it
@@ -354,12 +353,13 @@ impl Driver {
         request: Request,
         cell: std::sync::Arc<HoldCell>,
         is_resumed: bool,
+        now: Instant,
     ) {
         let Some(slot) = self.slot.upgrade() else { return };
         let grant = Grant::new(cell, id, slot, is_resumed);
         if let Err(Ok(grant)) = request.reply.send(Ok(grant)) {
             grant.cancel();
-            if is_resumed { self.forget(id) } else { self.release(id, None) }
+            if is_resumed { self.forget(id) } else { self.release(id, None, now) }
         }
     }
 

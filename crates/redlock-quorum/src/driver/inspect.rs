@@ -65,8 +65,7 @@ impl Driver {
         id
     }
 
-    pub(super) fn send_inspection(&mut self, id: InspectionId) {
-        let now = self.now();
+    pub(super) fn send_inspection(&mut self, id: InspectionId, now: Instant) {
         let Some(question) = self.inspections.get_mut(id) else { return };
         question.opened = Some(now);
         self.line.open();

@@ -32,8 +32,7 @@ impl Driver {
     }
 
     /// The holder wants more time, now and from each extension that follows.
-    pub(super) fn extend(&mut self, id: LockId, timing: Timing, reply: ExtendReply) {
-        let now = self.now();
+    pub(super) fn extend(&mut self, id: LockId, timing: Timing, reply: ExtendReply, now: Instant) {
         if let Some(lock) = self.locks.get_mut(id) {
             lock.node_timeout = timing.node_timeout;
         }

@@ -52,6 +52,11 @@ impl Line {
         self.waiting.is_empty()
     }
 
+    /// Whether more are without an answer than a caller or two account for.
+    pub(super) fn is_busy(&self) -> bool {
+        self.open >= BUSY_MIN
+    }
+
     /// Whether more wait than the smallest window lets through at a time.
     pub(super) fn is_long(&self) -> bool {
         self.waiting.len() > SIZE_MIN
@@ -82,6 +87,8 @@ struct Window {
 
 /// So many requests are no burst: their answers show how long masters take.
 const SIZE_MIN: usize = 128;
+/// With so many unanswered, another is likely to come with the next.
+const BUSY_MIN: usize = 4;
 /// More at a time make nothing faster.
 const SIZE_MAX: usize = 1_024;
 

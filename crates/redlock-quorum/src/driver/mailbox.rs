@@ -122,9 +122,9 @@ impl Mailbox {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal(&self, signals: impl IntoIterator<Item = Signal>) {
         let mut letters = self.letters();
-        letters.signals.push(signal);
+        letters.signals.extend(signals);
         self.has_signals.store(true, Ordering::Release);
         drop(letters);
         self.doorbell.ring();
@@ -133,11 +133,15 @@ impl Mailbox {
 
 impl Sink for Mailbox {
     fn vote(&self, vote: Vote) {
-        self.signal(Signal::Vote(vote));
+        self.signal([Signal::Vote(vote)]);
+    }
+
+    fn votes(&self, votes: &mut Vec<Vote>) {
+        self.signal(votes.drain(..).map(Signal::Vote));
     }
 
     fn event(&self, master: usize, event: NodeEvent) {
-        self.signal(Signal::Event(master, event));
+        self.signal([Signal::Event(master, event)]);
     }
 }
 

@@ -33,6 +33,8 @@ struct Link {
     is_unbarred: bool,
     /// The server reports changes of keys.
     tracks: bool,
+    /// The node knows that a new connection is urgent.
+    is_urgent: bool,
     /// It was slow or silent, and is no meeting point until then.
     suspect_until: Instant,
 }
@@ -74,6 +76,7 @@ impl Masters {
             drive: None,
             is_unbarred: false,
             tracks: false,
+            is_urgent: false,
             suspect_until: Instant::ORIGIN,
         };
         Self {
@@ -218,9 +221,12 @@ impl Masters {
         self.links[master].suspect_until = until;
     }
 
-    fn urge(&self, master: usize) {
-        let is_up = self.links[master].state == State::Up;
-        self.nodes[master].set_urgent(self.is_holding && !is_up);
+    fn urge(&mut self, master: usize) {
+        let link = &mut self.links[master];
+        let is_urgent = self.is_holding && link.state != State::Up;
+        if std::mem::replace(&mut link.is_urgent, is_urgent) != is_urgent {
+            self.nodes[master].set_urgent(is_urgent);
+        }
     }
 
     /// Whether what `master` holds counts: it may have become a replica of another server.

@@ -101,7 +101,7 @@ pub(crate) struct Driver {
     start: Start,
     closing: Option<Closing>,
     /// The last commands were several at a time.
-    is_busy: bool,
+    had_several: bool,
     /// Extensions that wait for the first connections.
     early: Vec<Command>,
     // Buffers that are used again.
@@ -179,7 +179,7 @@ impl Driver {
             releases: 0,
             start: Start::Parked,
             closing: None,
-            is_busy: false,
+            had_several: false,
             early: Vec::new(),
             commands: Vec::new(),
             signals: Vec::new(),
@@ -214,6 +214,12 @@ impl Driver {
         Poll::Pending
     }
 
+    /// Whether callers come several at a time. Requests in flight show it too: where each wakes the
+    /// driver before the next caller gets to run, commands come one by one, however many there are.
+    fn is_busy(&self) -> bool {
+        self.had_several || self.line.is_busy()
+    }
+
     /// Leaves a runtime that is going away: what can be done at once is done. Releases that were
     /// asked for are handed to the sockets, which write what they take without waiting.
     fn leave(&mut self) {
@@ -230,22 +236,22 @@ impl Driver {
         let mut commands = std::mem::take(&mut self.commands);
         self.mailbox.take_commands(&mut commands);
         if !commands.is_empty() {
-            self.is_busy = commands.len() > 1;
-        }
-        for command in commands.drain(..) {
-            self.command(command);
+            self.had_several = commands.len() > 1;
+            // Read once for all of them, behind the last one.
+            let now = self.now();
+            commands.drain(..).for_each(|command| self.command(command, now));
         }
         self.commands = commands;
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: Command, now: Instant) {
         match command {
             Command::Extend { .. } if self.start != Start::Done => self.early.push(command),
-            Command::Acquire(request) => self.request(*request),
-            Command::Extend { lock, timing, reply } => self.extend(lock, timing, reply),
-            Command::Release { lock, reply } => self.release(lock, reply),
+            Command::Acquire(request) => self.request(*request, now),
+            Command::Extend { lock, timing, reply } => self.extend(lock, timing, reply, now),
+            Command::Release { lock, reply } => self.release(lock, reply, now),
             Command::Forget { lock } => self.forget(lock),
-            Command::ReleaseLease(lease) => self.release_lease(*lease),
+            Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
             Command::Withdrawn { key } => self.withdrawn(&key),
             Command::Close { within, reply } => self.close(within, reply),

@@ -56,13 +56,13 @@ impl Unacknowledged {
 
 impl Driver {
     /// The holder is done.
-    pub(super) fn release(&mut self, id: LockId, reply: Option<ReleaseReply>) {
+    pub(super) fn release(&mut self, id: LockId, reply: Option<ReleaseReply>, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else {
             // No master has anything left to do: that came true before the caller asked again.
             return answer(reply, Ok(()));
         };
         match &mut lock.stage {
-            Stage::Lease(_) => self.release_lease_of(id, reply),
+            Stage::Lease(_) => self.release_lease_of(id, reply, now),
             Stage::Release { .. } => self.release_again(id, reply),
             Stage::Attempt { .. } | Stage::Changing => {}
         }
@@ -81,8 +81,7 @@ impl Driver {
         }
     }
 
-    fn release_lease_of(&mut self, id: LockId, reply: Option<ReleaseReply>) {
-        let now = self.now();
+    fn release_lease_of(&mut self, id: LockId, reply: Option<ReleaseReply>, now: Instant) {
         let Some(mut tenure) = self.end_lease(id) else { return };
         let was_lost = matches!(tenure.cell.ended(), Some(Ended::Lost(_)));
         tenure.cell.end(Ended::Released);
@@ -113,13 +112,12 @@ impl Driver {
         self.begin_release(id, ledger, unanswered, life, false, None, now);
     }
 
-    pub(super) fn release_lease(&mut self, lease: LeaseRelease) {
+    pub(super) fn release_lease(&mut self, lease: LeaseRelease, now: Instant) {
         let LeaseRelease { resource, key, token, timing, reply } = lease;
         let masters = self.masters.len();
         let all = MasterSet::all(masters);
         let node_timeout = timing.node_timeout;
         let stage = Stage::Changing;
-        let now = self.now();
         let lock = Lock { resource, key, token, node_timeout, stage, opened: None, due: now };
         let id = self.locks.insert(lock);
         let life = Duration::from_millis(timing.px);
@@ -158,8 +156,7 @@ impl Driver {
 
     /// Its turn has come: it goes to every master on which the key may be, behind what was sent
     /// there before, on the same connection.
-    pub(super) fn send_release(&mut self, id: LockId) {
-        let now = self.now();
+    pub(super) fn send_release(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Release { release, .. } = &mut lock.stage else { return };
         let masters = release.send();

@@ -17,11 +17,11 @@ pub(super) struct Task {
     number: u64,
     slot: Arc<Slot>,
     alarm: Option<(Instant, Pin<Box<Sleep>>)>,
-    /// There was nothing left to do at the end of the last turn, which was of several commands.
+    /// There was nothing left to do at the end of the last turn, and callers come several at a time.
     was_busy: bool,
     /// On a runtime with several threads a task that was woken runs next, before the other tasks
-    /// that are ready and would leave commands too. Where there were several commands at a time
-    /// it lets them go first, or each would be written to the masters by itself.
+    /// that are ready and would leave commands too. Where callers come several at a time it lets
+    /// them go first, or what each asks would be written to the masters by itself.
     lets_others_first: bool,
 }
 
@@ -61,7 +61,7 @@ impl Task {
         self.slot.turns.fetch_add(1, Ordering::Relaxed);
         let turn = self.slot.work(driver, |driver| {
             let is_over = driver.turn(cx.waker()).is_ready();
-            (driver.is_busy, driver.next_due(), is_over)
+            (driver.is_busy(), driver.next_due(), is_over)
         });
         match turn {
             None => Outcome::Over,

@@ -74,10 +74,10 @@ const ANSWER_MIN: Duration = Duration::from_millis(10);
 impl Driver {
     /// A caller that may wait asks at once where nothing is known of the key. Where callers of this
     /// process wait for it, or hold it, it stands behind them.
-    pub(super) fn ask_or_queue(&mut self, id: RequestId) {
+    pub(super) fn ask_or_queue(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.get(id) else { return };
         let key = request.key.clone();
-        let (now, is_held_here) = (self.now(), self.holders.contains_key(&key));
+        let is_held_here = self.holders.contains_key(&key);
         if self.waiters.of(&key).is_none() && !is_held_here {
             return self.stand_in_line(id);
         }
@@ -132,10 +132,11 @@ impl Driver {
     /// A caller of this process does not hold the key any more: its release stands in line, or its
     /// lease is over.
     pub(super) fn key_left(&mut self, lock: LockId, key: &Arc<[u8]>) {
-        if self.holders.get(key) != Some(&lock) {
+        let Some(holder) = self.holders.remove(key) else { return };
+        if holder != lock {
+            self.holders.insert(key.clone(), holder);
             return;
         }
-        self.holders.remove(key);
         let Some(queue) = self.waiters.of(key) else { return };
         let now = self.now();
         let step = self.waiters.queues[queue].waiting.released(now);

@@ -14,7 +14,7 @@ impl MasterSet {
 
     /// The first `masters` masters.
     pub(crate) fn all(masters: usize) -> Self {
-        (0..masters).collect()
+        Self(!(u16::MAX << masters))
     }
 
     pub(crate) fn contains(self, master: usize) -> bool {
@@ -47,7 +47,12 @@ impl MasterSet {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..MASTERS_MAX).filter(move |master| self.contains(*master))
+        let mut left = self.0;
+        std::iter::from_fn(move || {
+            let first = (left != 0).then(|| left.trailing_zeros() as usize);
+            left &= left.wrapping_sub(1);
+            first
+        })
     }
 }
 

@@ -33,6 +33,7 @@ use crate::guard::Hold;
 use crate::lease::Lease;
 use crate::lost::{Ended, Lost, LostReason};
 use crate::settings::BuildError;
+use crate::stats::Stats;
 use crate::status::Status;
 use crate::votes::Votes;
 
@@ -87,6 +88,11 @@ impl Redlock {
         let names = self.redlock.names().to_vec();
         let status = self.worker.wait(async move { redlock.status(resource).await });
         status.unwrap_or_else(|| Status::unasked(&names, "the handle was shut down"))
+    }
+
+    /// As [`crate::Redlock::stats`].
+    pub fn stats(&self) -> Stats {
+        self.redlock.stats()
     }
 
     /// As [`crate::Redlock::resume`].
@@ -214,8 +220,9 @@ impl LockRequest {
         if let Err(lost) = guard.check() {
             return Err(RunError::Lost { lost, output: Some(output) });
         }
+        let handle = guard.guard.handle().clone();
         if let Err(error) = guard.release() {
-            tracing::warn!(%error, "the work is done, but its lock is not known to be released");
+            handle.warn_of_release(&error);
         }
         Ok(output)
     }

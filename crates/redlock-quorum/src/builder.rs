@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redlock_core::{Clock, InvalidLabel, Label, Node, RedisNode, RedisSetup, Resource, Tls, Ttl};
 
+use crate::counters::Counters;
 use crate::driver::Setup;
 use crate::driver::slot::Slot;
 use crate::handle::Handle;
@@ -146,9 +147,16 @@ impl RedlockBuilder {
         let nodes = self.nodes_of(&clock, &settings)?;
         let connect_timeout = settings.connect_timeout;
         let seed = self.seed.unwrap_or_else(rand::random);
-        let names = nodes.iter().map(|node| node.name().into()).collect();
-        let setup = Setup { clock: clock.clone(), nodes, connect_timeout, seed };
-        Ok(Handle::new(settings, clock, names, Slot::new(setup)))
+        let names: Arc<[Arc<str>]> = nodes.iter().map(|node| node.name().into()).collect();
+        let counters = Counters::new(names.clone());
+        let setup = Setup {
+            clock: clock.clone(),
+            nodes,
+            connect_timeout,
+            seed,
+            counters: counters.clone(),
+        };
+        Ok(Handle::new(settings, clock, names, counters, Slot::new(setup)))
     }
 
     fn settings(&self) -> Result<Settings, BuildError> {

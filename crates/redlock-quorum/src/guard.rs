@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Resource, Token};
+use tracing::Instrument;
 
 use crate::driver::command::Command;
 use crate::driver::grant::Grant;
@@ -136,12 +137,14 @@ impl Guard {
     ) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
         let (handle, cell) = (self.handle.clone(), self.grant.cell.clone());
         let lock = self.grant.lock;
+        let HoldCell { resource, token, .. } = &*cell;
+        let span = tracing::debug_span!("extend", %resource, %token, ?ttl);
         async move {
             let timing = handle.settings.timing(Some(ttl))?;
             timing.check_margin(cell.stop_margin)?;
             cell.check()?;
             let command = |reply| Command::Extend { lock, timing, reply };
-            handle.inbox.ask(command).await?
+            handle.inbox.ask(command).instrument(span).await?
         }
     }
 
@@ -157,9 +160,11 @@ impl Guard {
     pub async fn release(self) -> Result<(), ReleaseError> {
         let Self { grant, handle } = self;
         let lock = grant.lock;
+        let HoldCell { resource, token, .. } = &*grant.cell;
+        let span = tracing::debug_span!("release", %resource, %token);
         grant.end();
         let command = |reply| Command::Release { lock, reply };
-        match handle.inbox.ask(|reply| command(Some(reply))).await {
+        match handle.inbox.ask(|reply| command(Some(reply))).instrument(span).await {
             Ok(outcome) => outcome,
             Err(unasked) => {
                 // Where nothing can drive the handle now, its next use goes on with the release.
@@ -195,8 +200,9 @@ impl Guard {
         if let Err(lost) = self.check() {
             return Err(RunError::Lost { lost, output: Some(output) });
         }
+        let handle = self.handle.clone();
         if let Err(error) = self.release().await {
-            tracing::warn!(%error, "the work is done, but its lock is not known to be released");
+            handle.warn_of_release(&error);
         }
         Ok(output)
     }
@@ -209,6 +215,10 @@ impl Guard {
             Ended::Released => self.grant.cell.lost(LostReason::Released),
         };
         RunError::Lost { lost, output }
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
     }
 
     pub(crate) fn cell(&self) -> &Arc<HoldCell> {

@@ -1,15 +1,18 @@
 //! `Handle`: what all clones of a handle, and all its guards, share.
 
-use std::sync::Arc;
+use std::mem::{Discriminant, discriminant};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redlock_core::{Clock, InvalidResource, Resource};
 
+use crate::counters::Counters;
 use crate::driver::command::Command;
 use crate::driver::slot::Slot;
-use crate::error::{AcquireError, Unreleased};
+use crate::error::{AcquireError, ReleaseError, Unreleased};
 use crate::inbox::Inbox;
+use crate::protocol::throttle::Throttle;
 use crate::settings::{InvalidRequest, Settings};
 
 /// One handle, shared by callers and guards.
@@ -17,6 +20,9 @@ pub(crate) struct Handle {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) names: Arc<[Arc<str>]>,
+    pub(crate) counters: Arc<Counters>,
+    /// Warnings that no caller gets as an error, by the kind of what went wrong.
+    warnings: Mutex<Throttle<Discriminant<ReleaseError>>>,
     pub(crate) inbox: Inbox,
     is_shut_down: AtomicBool,
 }
@@ -29,10 +35,11 @@ impl Handle {
         settings: Settings,
         clock: Clock,
         names: Arc<[Arc<str>]>,
+        counters: Arc<Counters>,
         slot: Arc<Slot>,
     ) -> Self {
         let (inbox, is_shut_down) = (Inbox::new(slot), AtomicBool::new(false));
-        Self { settings, clock, names, inbox, is_shut_down }
+        Self { settings, clock, names, counters, warnings: Mutex::default(), inbox, is_shut_down }
     }
 
     /// The key of a resource.
@@ -55,6 +62,20 @@ impl Handle {
         match self.is_shut_down.load(Ordering::SeqCst) {
             true => Err(AcquireError::Shutdown),
             false => Ok(()),
+        }
+    }
+
+    /// The release behind work that is done has failed, and no caller gets the error.
+    pub(crate) fn warn_of_release(&self, error: &ReleaseError) {
+        let now = self.clock.now();
+        // The lock is free again when the line is written: a subscriber may use this handle.
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let reported = warnings.admit(discriminant(error), now);
+        drop(warnings);
+        let what = "the work is done, but its lock is not known to be released";
+        match reported {
+            Some(suppressed) => tracing::warn!(%error, suppressed, "{what}"),
+            None => tracing::debug!(%error, "{what}"),
         }
     }
 

@@ -65,7 +65,8 @@
 //!
 //! # Features
 //!
-//! * `serde`: [`Lease`] can be written down and read back. Off by default.
+//! * `serde`: [`Lease`] can be written down and read back, and [`Stats`] can be written down. Off by
+//!   default.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
@@ -77,6 +78,7 @@ struct GuideDoctests;
 
 pub mod blocking;
 mod builder;
+mod counters;
 mod driver;
 mod error;
 mod fencing;
@@ -92,6 +94,7 @@ mod quorum;
 mod redlock;
 mod request;
 mod settings;
+mod stats;
 mod status;
 mod votes;
 
@@ -109,5 +112,6 @@ pub use redlock_core::{
 };
 pub use request::LockRequest;
 pub use settings::{BuildError, InvalidRequest};
+pub use stats::{Histogram, Losses, NodeStats, Stats, VoteStats};
 pub use status::{State, Status};
 pub use votes::{NodeVote, Votes};

@@ -14,6 +14,7 @@ use crate::handle::Handle;
 use crate::lease::Lease;
 use crate::request::LockRequest;
 use crate::settings::BuildError;
+use crate::stats::Stats;
 use crate::status::Status;
 
 /// A handle on N independent Redis masters, which hands out locks. Cheap to clone.
@@ -74,6 +75,12 @@ impl Redlock {
             Ok(status) => status,
             Err(error) => Status::unasked(self.names(), &error.to_string()),
         }
+    }
+
+    /// What this handle and all its clones have done so far, in numbers. It asks nothing and waits
+    /// for nothing, and so may be called from anywhere, as often as one likes.
+    pub fn stats(&self) -> Stats {
+        self.handle.counters.stats()
     }
 
     pub(crate) fn names(&self) -> &[Arc<str>] {

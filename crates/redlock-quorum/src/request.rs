@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use redlock_core::{Instant, Label, Resource, Token};
+use tracing::Instrument;
+use tracing::field::{Empty, display};
 
 use crate::driver::command::{Command, Request};
 use crate::driver::grant::Grant;
@@ -155,7 +157,9 @@ impl LockRequest {
 
     async fn acquire(self, resume: Option<Token>) -> Result<Guard, AcquireError> {
         let key = self.handle.key(&self.resource)?;
-        let (timing, label, until) = (self.check()?, self.checked_label()?, self.until());
+        let (timing, label) = (self.check()?, self.checked_label()?);
+        let asked_at = self.handle.clock.now();
+        let until = self.until(asked_at);
         self.handle.open()?;
         let command = |reply| {
             Command::Acquire(Box::new(Request {
@@ -164,6 +168,7 @@ impl LockRequest {
                 timing,
                 options: self.options,
                 label: label.clone(),
+                asked_at,
                 until,
                 resume: resume.clone(),
                 reply,
@@ -172,9 +177,11 @@ impl LockRequest {
             }))
         };
         let withdrawal = Withdrawal { handle: &self.handle, key: &key };
-        let outcome = self.handle.inbox.ask(command).await;
+        let span = tracing::debug_span!("acquire", resource = %self.resource, token = Empty);
+        let outcome = self.handle.inbox.ask(command).instrument(span.clone()).await;
         std::mem::forget(withdrawal);
         let grant = outcome??;
+        span.record("token", display(&grant.cell.token));
         self.on_time(grant)
     }
 
@@ -206,14 +213,14 @@ impl LockRequest {
         }
     }
 
-    fn until(&self) -> Option<Instant> {
+    fn until(&self, now: Instant) -> Option<Instant> {
         let wait = match self.wait {
             Wait::Default => self.handle.settings.wait,
             Wait::For(wait) => wait,
             Wait::Until(instant) => instant.saturating_duration_since(std::time::Instant::now()),
             Wait::Forever => return None,
         };
-        Some(self.handle.clock.now().saturating_add(wait))
+        Some(now.saturating_add(wait))
     }
 }
 

@@ -22,6 +22,11 @@ pub struct NodeVote {
     /// has not answered. In a [`Status`](crate::Status) a master that is known to be away has one,
     /// too: none means that nothing was known in time.
     pub latency: Option<Duration>,
+    /// In a [`Status`](crate::Status): whether the master reports changes of keys, so that callers
+    /// that wait are woken by it. Not so before Redis 6.0, behind proxies that know no RESP3, and
+    /// where its user may not use `CLIENT TRACKING`. None where there is no connection, and
+    /// everywhere but in a status.
+    pub tracks: Option<bool>,
 }
 
 impl Votes {
@@ -65,7 +70,7 @@ impl<'a> IntoIterator for &'a Votes {
 
 impl NodeVote {
     pub(crate) fn new(node: Arc<str>, verdict: Verdict, latency: Option<Duration>) -> Self {
-        Self { node, verdict, latency }
+        Self { node, verdict, latency, tracks: None }
     }
 }
 

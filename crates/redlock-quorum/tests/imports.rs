@@ -14,8 +14,8 @@ const LAYERS: [&[&str]; 6] = [
     &["blocking", "builder", "guard", "handle", "lease", "loss", "redlock", "request"],
     &["inbox"],
     &["driver"],
-    &["hold", "protocol"],
-    &["error", "fencing", "lost", "quorum", "settings", "status", "votes"],
+    &["counters", "hold", "protocol"],
+    &["error", "fencing", "lost", "quorum", "settings", "stats", "status", "votes"],
 ];
 
 /// What no machine of the protocol may name. It gets the time and random numbers as arguments, and

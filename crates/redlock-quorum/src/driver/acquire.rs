@@ -14,9 +14,9 @@ use super::{Driver, Lock, Stage, Tenure};
 use crate::error::AcquireError;
 use crate::hold::{HoldCell, votes};
 use crate::protocol::attempt::{Attempt, Defeat, Origin, Step};
-use crate::protocol::inspection::is_contended;
+use crate::protocol::inspection::{is_contended, is_hopeless};
 use crate::protocol::ledger::LastAnswer;
-use crate::protocol::waiting::Ask;
+use crate::protocol::waiting::{Ask, Refusal};
 
 /// Whether requests go out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,7 @@ impl Driver {
             let may_wait = request.until.is_none_or(|until| until > now);
             let is_resumed = request.resume.is_some();
             let request = self.requests.insert(request);
+            self.say_request(request, "request");
             if is_resumed || !may_wait {
                 self.stand_in_line(request);
             } else {
@@ -199,6 +200,9 @@ impl Driver {
         let due = now.saturating_add(time);
         let lock = Lock { resource, key, token, node_timeout, stage, opened: Some(now), due };
         let lock = self.locks.insert(lock);
+        self.observer.counters.attempts.add(1);
+        self.observer.counters.rounds.add(1);
+        self.say_attempt(lock, id, asked);
         self.line.open();
         self.timers.enter(due, Due::Attempt(lock, due));
         for vote in self.masters.send(&op, asked, Ticket::Attempt(lock), now) {
@@ -209,6 +213,7 @@ impl Driver {
     /// The meeting point has granted: the same request goes to the others.
     fn ask_others(&mut self, id: LockId) {
         let now = self.now();
+        self.observer.counters.rounds.add(1);
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Attempt { attempt, .. } = &mut lock.stage else { return };
         let others = attempt.ask_others();
@@ -222,6 +227,7 @@ impl Driver {
 
     /// The answer of a master to an attempt, in time or late.
     pub(super) fn attempt_vote(&mut self, id: LockId, vote: &Vote, now: Instant) {
+        self.masters.answered(vote.master, &vote.answer.verdict);
         let Some(lock) = self.locks.get_mut(id) else { return };
         match &mut lock.stage {
             Stage::Attempt { attempt, .. } => {
@@ -268,14 +274,18 @@ impl Driver {
         let Some(lock) = self.locks.get_mut(id).filter(|lock| lock.due == at) else { return };
         match &mut lock.stage {
             Stage::Attempt { attempt, .. } => {
+                let silent = attempt.ledger().pending();
                 let step = attempt.time_out(now);
+                self.observer.timed_out(lock, silent);
                 self.leave_window(id, now);
                 self.attempt_step(id, step, now);
             }
             Stage::Lease(tenure) => {
+                let silent = tenure.lease.ledger().pending();
                 tenure.lease.attempt_timed_out();
                 tenure.cell.write_all(tenure.lease.ledger());
                 tenure.cell.settle();
+                self.observer.timed_out(lock, silent);
             }
             Stage::Release { .. } | Stage::Changing => {}
         }
@@ -298,6 +308,7 @@ impl Driver {
     }
 
     fn attempt_step(&mut self, id: LockId, step: Step, now: Instant) {
+        self.say_step(id, step);
         match step {
             Step::Wait => {}
             Step::AskOthers => self.ask_others(id),
@@ -337,7 +348,15 @@ impl Driver {
             &lease,
             deadline,
         );
-        let tenure = Tenure { lease, cell: cell.clone(), extending: Vec::new(), scheduled: None };
+        self.observer.won(&request, lock, now);
+        let tenure = Tenure {
+            lease,
+            cell: cell.clone(),
+            extending: Vec::new(),
+            scheduled: None,
+            measured: 0,
+            is_lost: false,
+        };
         lock.stage = Stage::Lease(tenure);
         self.leases += 1;
         self.masters.set_holding(true);
@@ -373,10 +392,14 @@ impl Driver {
         let is_explained = !attempt.is_unanswered() && defeat != Defeat::TooLate;
         let is_resumed = attempt.origin() == Origin::Resumed;
         let refusal = attempt.refusal(defeat);
+        // More votes may be on their way: what those masters answered last counts.
+        let is_hopeless =
+            refusal == Refusal::Silent && is_hopeless(&answers, self.masters.barred());
         self.release_attempt(id, attempt, now);
         let Some(wish) = self.requests.get_mut(request) else { return };
         let is_gone = wish.reply.is_closed();
-        if !is_gone && !is_resumed && wish.until.is_none_or(|until| now < until) {
+        let may_wait = !is_resumed && !is_hopeless && wish.until.is_none_or(|until| now < until);
+        if !is_gone && may_wait {
             return self.wait_on(request, refusal, now);
         }
         let Some(wish) = self.requests.remove(request) else { return };
@@ -413,6 +436,7 @@ impl Driver {
 
     /// Answers the caller with why there is no lock.
     pub(super) fn fail(&self, request: Request, defeat: Defeat, answers: &[LastAnswer]) {
+        self.observer.failed(&request, defeat, self.now());
         let (resource, votes) = (request.resource.clone(), votes(self.masters.names(), answers));
         let error = if defeat == Defeat::TooLate {
             AcquireError::TooLate { resource, votes }

@@ -153,12 +153,14 @@ impl Driver {
     /// Ends every lease that is held. Their keys are left to expire: a holder may not have noticed
     /// yet, and another must not get the lock before.
     fn lose_leases(&mut self, reason: LostReason) {
+        let now = self.now();
         for id in self.lease_ids() {
             if let Some(tenure) = self.tenure(id) {
                 let lost = tenure.cell.lost(reason);
                 tenure.lease.end(reason);
                 tenure.cell.end(Ended::Lost(lost));
             }
+            self.note_loss(id, now);
         }
     }
 
@@ -188,7 +190,9 @@ impl Driver {
         self.read_signals();
         self.line.clear();
         self.timers.clear();
+        self.observer.reset();
         self.unacknowledged.iter_mut().for_each(Unacknowledged::clear);
+        self.publish_numbers();
     }
 
     /// Closes the ways to answer, which makes callers ask again; and wakes those that wait for the

@@ -46,6 +46,8 @@ pub(crate) struct Request {
     pub(crate) timing: Timing,
     pub(crate) options: HoldOptions,
     pub(crate) label: Option<Label>,
+    /// When its caller asked.
+    pub(crate) asked_at: Instant,
     /// When to stop trying; none for never.
     pub(crate) until: Option<Instant>,
     /// Not to acquire anew, but to take over what this signs.

@@ -114,9 +114,12 @@ impl Driver {
         match question.asker {
             Asker::Status(reply) => {
                 let answers = question.inspection.into_answers();
-                let votes = votes(self.masters.names(), &answers);
+                let mut nodes = votes(self.masters.names(), &answers).into_vec();
+                for (master, node) in nodes.iter_mut().enumerate() {
+                    node.tracks = self.masters.tracks(master);
+                }
                 // A caller that has stopped waiting does not need to know.
-                let _ = reply.send(Status::new(votes.into_vec()));
+                let _ = reply.send(Status::new(nodes));
             }
             Asker::Failure(request, defeat) => {
                 self.fail(*request, defeat, &question.inspection.into_explanation());

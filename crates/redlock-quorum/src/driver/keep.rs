@@ -21,9 +21,11 @@ impl Driver {
             return;
         };
         tenure.scheduled = None;
+        let silent = tenure.lease.silent(now);
         let step = tenure.lease.tick(now, random);
         tenure.cell.write_terms(&tenure.lease);
         tenure.cell.write_all(tenure.lease.ledger());
+        self.extension_silent(id, silent);
         self.publish(id, now);
         self.readd(id, step.readd, now);
         if let Some(extend) = step.extend {
@@ -58,6 +60,8 @@ impl Driver {
         let px = tenure.lease.timing().px;
         let op = Op::extend(lock.key.clone(), lock.token.clone(), px);
         let ticket = Ticket::Extension(id, extend.number);
+        self.observer.counters.extensions.add(1);
+        self.say(id, "extension");
         for vote in self.masters.send(&op, extend.masters, ticket, now) {
             self.vote(&vote);
         }
@@ -66,8 +70,12 @@ impl Driver {
     /// The answer of a master to an extension.
     pub(super) fn extension_vote(&mut self, id: LockId, number: u32, vote: &Vote, now: Instant) {
         let Some(tenure) = self.tenure(id) else { return };
+        let before = tenure.lease.deadline();
         let step = tenure.lease.extended(number, vote.master, &vote.answer, vote.sent_at, now);
         tenure.cell.write(tenure.lease.ledger(), vote.master);
+        if let Some(before) = before {
+            self.note_margin(id, number, before, now);
+        }
         self.publish(id, now);
         if let Some(extended) = step.extended {
             self.answer_extension(id, number, extended);
@@ -99,10 +107,19 @@ impl Driver {
     /// The node timeout of an extension that its holder waits for has passed.
     pub(super) fn extension_due(&mut self, id: LockId, number: u32) {
         let Some(tenure) = self.tenure(id) else { return };
+        let silent = tenure.lease.unanswered_of(number);
         let extended = tenure.lease.extension_timed_out(number);
         tenure.cell.write_all(tenure.lease.ledger());
+        self.extension_silent(id, silent);
         if let Some(extended) = extended {
             self.answer_extension(id, number, extended);
+        }
+    }
+
+    /// Masters have not answered an extension within the node timeout.
+    fn extension_silent(&self, id: LockId, silent: MasterSet) {
+        if let Some(lock) = self.locks.get(id) {
+            self.observer.timed_out(lock, silent);
         }
     }
 
@@ -150,11 +167,13 @@ impl Driver {
                 if !tenure.cell.move_deadline(deadline, now) {
                     // The holder has seen the end of it: nothing extends it any more.
                     tenure.lease.end(reason);
+                    self.note_loss(id, now);
                 }
             }
             None => {
                 let lost = tenure.cell.lost(reason);
                 tenure.cell.end(Ended::Lost(lost));
+                self.note_loss(id, now);
                 if let Some(key) = self.locks.get(id).map(|lock| lock.key.clone()) {
                     self.key_left(id, &key);
                 }
@@ -186,6 +205,7 @@ impl Driver {
     /// The holder gives the lease away: it is neither kept nor released.
     pub(super) fn forget(&mut self, id: LockId) {
         if self.tenure(id).is_some() {
+            self.say(id, "forgotten");
             self.end_lease(id);
             if let Some(lock) = self.locks.remove(id) {
                 self.key_left(id, &lock.key);
@@ -199,6 +219,7 @@ impl Driver {
         match std::mem::replace(&mut lock.stage, Stage::Changing) {
             Stage::Lease(tenure) => {
                 self.leases -= 1;
+                self.lost_leases -= usize::from(tenure.is_lost);
                 self.masters.set_holding(self.leases > 0);
                 Some(tenure)
             }

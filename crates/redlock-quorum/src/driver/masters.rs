@@ -5,10 +5,14 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::{Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Vote, VoteSlot};
+use redlock_core::{
+    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verdict, Vote, VoteSlot,
+};
 
 use super::mailbox::Mailbox;
+use super::observe::Observer;
 use super::ticket::Ticket;
+use crate::protocol::inspection::is_barring;
 use crate::protocol::master_set::MasterSet;
 use crate::protocol::standing::{Standing, Standings};
 use crate::quorum::quorum;
@@ -31,8 +35,10 @@ struct Link {
     drive: Option<(BoxFuture<'static, ()>, Waker)>,
     /// An earlier connection may still carry out requests: the server did not let us end it.
     is_unbarred: bool,
-    /// The server reports changes of keys.
-    tracks: bool,
+    /// Whether the server reports changes of keys; none before it was reached.
+    tracks: Option<bool>,
+    /// It answered the last attempt with what waiting does not cure.
+    is_barred: bool,
     /// The node knows that a new connection is urgent.
     is_urgent: bool,
     /// It was slow or silent, and is no meeting point until then.
@@ -47,6 +53,16 @@ enum State {
     Down(Cause),
     /// The connection broke, and another is being made since then.
     Reviving(Instant, Cause),
+}
+
+impl State {
+    /// Why there is no connection.
+    fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Down(cause) | Self::Reviving(_, cause) => Some(cause),
+            Self::Connecting | Self::Up => None,
+        }
+    }
 }
 
 /// What an event of a master means for what is held there.
@@ -75,7 +91,8 @@ impl Masters {
             state: State::Connecting,
             drive: None,
             is_unbarred: false,
-            tracks: false,
+            tracks: None,
+            is_barred: false,
             is_urgent: false,
             suspect_until: Instant::ORIGIN,
         };
@@ -161,31 +178,55 @@ impl Masters {
     }
 
     /// Takes in what happened to the connection of `master`.
-    pub(super) fn event(&mut self, master: usize, event: NodeEvent, now: Instant) -> News {
+    pub(super) fn event(
+        &mut self,
+        master: usize,
+        event: NodeEvent,
+        now: Instant,
+        observer: &mut Observer,
+    ) -> News {
         let news = match event {
-            NodeEvent::Up(facts) => self.up(master, &facts),
-            NodeEvent::Down { cause, retries_now } => self.down(master, cause, retries_now, now),
-            NodeEvent::KeyChanged(key) => News::KeyChanged(key),
-            NodeEvent::DataLost => News::DataLost,
+            NodeEvent::Up(facts) => self.up(master, &facts, now, observer),
+            NodeEvent::Down { cause, retries_now } => {
+                observer.down(
+                    master,
+                    &cause,
+                    self.links[master].state.cause() != Some(&cause),
+                    now,
+                );
+                self.down(master, cause, retries_now, now)
+            }
+            NodeEvent::KeyChanged(key) => {
+                observer.counters.pushes.add(1);
+                News::KeyChanged(key)
+            }
+            NodeEvent::DataLost => {
+                observer.counters.pushes.add(1);
+                News::DataLost
+            }
             _ => News::None,
         };
         self.urge(master);
         news
     }
 
-    fn up(&mut self, master: usize, facts: &Facts) -> News {
+    fn up(&mut self, master: usize, facts: &Facts, now: Instant, observer: &mut Observer) -> News {
+        observer.up(master);
         let link = &mut self.links[master];
         link.state = State::Up;
-        link.tracks = facts.tracks;
+        link.is_barred = false;
+        if link.tracks.replace(facts.tracks) != Some(false) && !facts.tracks {
+            observer.no_pushes(master, now);
+        }
         let was_unbarred = std::mem::replace(&mut link.is_unbarred, !facts.is_barred);
         if !facts.is_barred && !was_unbarred {
-            tracing::warn!(
-                node = %self.names[master],
-                "the server does not allow CLIENT KILL ID: a request of a broken connection may \
-                 be carried out late, and leave a key for up to its whole life"
-            );
+            observer.unbarred(master, now);
         }
-        if self.standings.up(master, facts) { News::Restarted } else { News::Up }
+        let is_new = self.standings.up(master, facts);
+        if let Some(cause) = self.obstacle(master) {
+            observer.not_counting(master, &cause, now);
+        }
+        if is_new { News::Restarted } else { News::Up }
     }
 
     fn down(&mut self, master: usize, cause: Cause, retries_now: bool, now: Instant) -> News {
@@ -209,7 +250,7 @@ impl Masters {
         let suits = |master: &usize| {
             let link = &self.links[*master];
             link.state == State::Up
-                && link.tracks
+                && link.tracks == Some(true)
                 && link.suspect_until <= now
                 && self.standings.of(*master) == Standing::Counts
         };
@@ -219,6 +260,22 @@ impl Masters {
     /// `master` was slow to answer: for a moment it is no meeting point.
     pub(super) fn suspect(&mut self, master: usize, until: Instant) {
         self.links[master].suspect_until = until;
+    }
+
+    /// Whether `master` reports changes of keys; none where it is not connected.
+    pub(super) fn tracks(&self, master: usize) -> Option<bool> {
+        let link = &self.links[master];
+        link.tracks.filter(|_| link.state == State::Up)
+    }
+
+    /// What `master` has answered to an attempt.
+    pub(super) fn answered(&mut self, master: usize, verdict: &Verdict) {
+        self.links[master].is_barred = is_barring(verdict);
+    }
+
+    /// The masters that answered the last attempt with what waiting does not cure.
+    pub(super) fn barred(&self) -> MasterSet {
+        (0..self.len()).filter(|master| self.links[*master].is_barred).collect()
     }
 
     fn urge(&mut self, master: usize) {

@@ -17,6 +17,7 @@ pub(crate) mod life;
 mod line;
 pub(crate) mod mailbox;
 mod masters;
+mod observe;
 mod release;
 pub(crate) mod slot;
 mod task;
@@ -54,6 +55,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redlock_core::{Clock, Instant, Node, NodeEvent, Resource, Token, Vote};
 use slotmap::SlotMap;
+use tracing::Level;
 
 use self::acquire::Start;
 use self::close::Closing;
@@ -62,11 +64,13 @@ use self::inspect::Question;
 use self::line::Line;
 use self::mailbox::{Mailbox, Signal};
 use self::masters::{Masters, News};
+use self::observe::Observer;
 use self::release::Unacknowledged;
 use self::slot::Slot;
 use self::ticket::{InspectionId, LockId, RequestId, Ticket};
 use self::timers::{Due, Timers};
 use self::waiting::Waiters;
+use crate::counters::Counters;
 use crate::hold::HoldCell;
 use crate::protocol::attempt::Attempt;
 use crate::protocol::lease::HeldLease;
@@ -98,6 +102,9 @@ pub(crate) struct Driver {
     /// How many locks are in each of these stages.
     leases: usize,
     releases: usize,
+    /// How many of the leases are over, while their guards are not returned.
+    lost_leases: usize,
+    observer: Observer,
     start: Start,
     closing: Option<Closing>,
     /// The last commands were several at a time.
@@ -145,6 +152,10 @@ struct Tenure {
     extending: Vec<(u32, ExtendReply)>,
     /// When its keeper is scheduled next.
     scheduled: Option<Instant>,
+    /// The last extension whose margin was counted.
+    measured: u32,
+    /// Its loss was counted.
+    is_lost: bool,
 }
 
 /// What a driver is made for.
@@ -154,6 +165,7 @@ pub(crate) struct Setup {
     pub(crate) connect_timeout: Duration,
     /// Draws the random pauses.
     pub(crate) seed: u64,
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Driver {
@@ -166,6 +178,7 @@ impl Driver {
             connect_timeout: setup.connect_timeout,
             rng: StdRng::seed_from_u64(setup.seed),
             unacknowledged: (0..masters.len()).map(|_| Unacknowledged::default()).collect(),
+            observer: Observer::new(setup.counters, masters.names().clone()),
             masters,
             requests: SlotMap::with_key(),
             locks: SlotMap::with_key(),
@@ -177,6 +190,7 @@ impl Driver {
             timers: Timers::default(),
             leases: 0,
             releases: 0,
+            lost_leases: 0,
             start: Start::Parked,
             closing: None,
             had_several: false,
@@ -205,6 +219,7 @@ impl Driver {
         self.read_signals();
         self.fire_timers(now);
         self.advance_line();
+        self.publish_numbers();
         if self.is_closed() {
             return Poll::Ready(());
         }
@@ -272,6 +287,10 @@ impl Driver {
 
     fn vote(&mut self, vote: &Vote) {
         let now = vote.read_at.unwrap_or_else(|| self.now());
+        self.observer.counters.vote(vote.master, &vote.answer.verdict);
+        if tracing::enabled!(Level::TRACE) {
+            self.say_vote(vote, now);
+        }
         match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(lock) => self.attempt_vote(lock, vote, now),
             Ticket::Extension(lock, number) => self.extension_vote(lock, number, vote, now),
@@ -284,7 +303,7 @@ impl Driver {
 
     fn event(&mut self, master: usize, event: NodeEvent) {
         let now = self.now();
-        match self.masters.event(master, event, now) {
+        match self.masters.event(master, event, now, &mut self.observer) {
             News::None => {}
             News::Up if !self.masters.counts(master) => self.disown(master, now),
             News::Up => self.reached(master, now),
@@ -336,6 +355,7 @@ impl Driver {
                 Due::Start => self.started(),
                 Due::Revived => {}
                 Due::Close => self.give_up_closing(),
+                Due::Warnings => self.observer.report_suppressed(now),
             }
         }
     }
@@ -355,7 +375,9 @@ impl Driver {
             Due::Wait(request) | Due::Turn(request) => !requests.contains_key(request),
             Due::Waiting(waiting, _) | Due::Look(waiting, _) => !waiters.contains(waiting),
             Due::Inspection(inspection) => !inspections.contains_key(inspection),
-            Due::Unacknowledged(_) | Due::Start | Due::Revived | Due::Close => false,
+            Due::Unacknowledged(_) | Due::Start | Due::Revived | Due::Close | Due::Warnings => {
+                false
+            }
         });
         timers.next()
     }

@@ -47,6 +47,10 @@ pub(super) struct Unacknowledged {
 }
 
 impl Unacknowledged {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     /// The releases themselves stay in the table.
     pub(super) fn clear(&mut self) {
         self.queue.clear();
@@ -82,8 +86,12 @@ impl Driver {
     }
 
     fn release_lease_of(&mut self, id: LockId, reply: Option<ReleaseReply>, now: Instant) {
+        let ended = self.tenure(id).and_then(|tenure| tenure.cell.ended());
+        let was_lost = matches!(ended, Some(Ended::Lost(_)));
+        if was_lost {
+            self.note_loss(id, now);
+        }
         let Some(mut tenure) = self.end_lease(id) else { return };
-        let was_lost = matches!(tenure.cell.ended(), Some(Ended::Lost(_)));
         tenure.cell.end(Ended::Released);
         tenure.lease.end(LostReason::Released);
         for (_, waiting) in tenure.extending {
@@ -165,6 +173,8 @@ impl Driver {
             return self.release_changed(id, now);
         }
         lock.opened = Some(now);
+        self.say(id, "release");
+        let Some(lock) = self.locks.get(id) else { return };
         let op = Op::release(lock.key.clone(), lock.token.clone());
         self.line.open();
         self.timers.enter(now.saturating_add(lock.node_timeout), Due::Release(id));
@@ -198,7 +208,9 @@ impl Driver {
     pub(super) fn release_due(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Release { release, .. } = &mut lock.stage else { return };
+        let silent = release.pending();
         release.time_out();
+        self.observer.timed_out(lock, silent);
         self.release_changed(id, now);
     }
 
@@ -212,6 +224,9 @@ impl Driver {
         let (reply, is_over) = (reply.take(), release.is_over());
         self.leave_window(id, now);
         self.answer_release(id, reply);
+        if is_over {
+            self.say(id, "released");
+        }
         if is_over && self.locks.remove(id).is_some() {
             self.releases -= 1;
         }
@@ -297,7 +312,7 @@ impl Driver {
         unacknowledged.scheduled = None;
         let is_denying = std::mem::take(&mut unacknowledged.is_denying);
         unacknowledged.denials = if is_denying { unacknowledged.denials + 1 } else { 0 };
-        self.report_forgotten(master);
+        self.report_forgotten(master, now);
         self.expire_releases(master, now);
         if self.masters.is_up(master) {
             self.send_batch(master, now);
@@ -307,15 +322,10 @@ impl Driver {
         }
     }
 
-    fn report_forgotten(&mut self, master: usize) {
+    fn report_forgotten(&mut self, master: usize, now: Instant) {
         let forgotten = std::mem::take(&mut self.unacknowledged[master].forgotten);
         if forgotten > 0 {
-            tracing::warn!(
-                node = %self.masters.names()[master],
-                forgotten,
-                "too many releases are unacknowledged: the oldest are left to the expiry of their \
-                 keys"
-            );
+            self.observer.forgotten(master, forgotten, now);
         }
     }
 

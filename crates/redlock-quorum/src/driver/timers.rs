@@ -39,6 +39,8 @@ pub(super) enum Due {
     Revived,
     /// The caller that closes the handle does not wait any longer.
     Close,
+    /// Warnings that were kept back are reported.
+    Warnings,
 }
 
 /// Ordered by time, and by the order of entry where that is the same.

@@ -39,6 +39,11 @@ impl Waiters {
         self.queues.contains_key(id)
     }
 
+    /// The caller whose turn it is.
+    pub(super) fn head(&self, id: WaitingId) -> Option<RequestId> {
+        self.queues.get(id)?.waiting.head()
+    }
+
     fn of(&self, key: &[u8]) -> Option<WaitingId> {
         if self.by_key.is_empty() { None } else { self.by_key.get(key).copied() }
     }
@@ -82,6 +87,7 @@ impl Driver {
             return self.stand_in_line(id);
         }
         self.limit_waiting(id);
+        self.say_request(id, "wait in the queue");
         let queue = self.waiters.enter(&key);
         let step = self.waiters.queues[queue].waiting.join(id, is_held_here, now);
         self.step(queue, step, now);
@@ -92,6 +98,7 @@ impl Driver {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.is_attempted = false;
         let key = request.key.clone();
+        self.say_request(id, "wait");
         let queue = self.waiters.enter(&key);
         if self.waiters.queues[queue].waiting.head() != Some(id) {
             self.limit_waiting(id);
@@ -191,6 +198,9 @@ impl Driver {
         }
         queue.scheduled = None;
         let step = queue.waiting.tick(now);
+        if matches!(step, Step::Look | Step::Attempt(_, Ask::All)) {
+            self.observer.counters.polls.add(1);
+        }
         self.step(id, step, now);
     }
 
@@ -206,6 +216,8 @@ impl Driver {
         let (op, ticket) = (Op::watch(queue.key.clone()), Ticket::Look(id, queue.look));
         let due = now.saturating_add(time);
         self.timers.enter(due, Due::Look(id, queue.look));
+        self.observer.counters.looks.add(1);
+        self.say_waiting(id, at, "look");
         for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
             self.vote(&vote);
         }
@@ -238,6 +250,7 @@ impl Driver {
             return;
         }
         let silent = Verdict::Unknown(redlock_core::Cause::TimedOut);
+        self.observer.counters.vote(at, &silent);
         let step = queue.waiting.looked(at, &silent, now, fan_out, random);
         self.suspect(at, now);
         self.step(id, step, now);
@@ -253,6 +266,7 @@ impl Driver {
     /// A key that was looked at has changed.
     pub(super) fn key_changed(&mut self, master: usize, key: &[u8], now: Instant) {
         let Some(id) = self.waiters.of(key) else { return };
+        self.say_waiting(id, master, "push");
         let step = self.waiters.queues[id].waiting.changed(master);
         self.step(id, step, now);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use redlock_core::{Answer, Verdict};
 
 use super::ledger::LastAnswer;
+use super::master_set::MasterSet;
 use crate::quorum::quorum;
 
 /// The answers to one question to all masters.
@@ -88,6 +89,21 @@ pub(crate) fn is_contended(answers: &[LastAnswer]) -> bool {
     clear >= quorum(answers.len())
 }
 
+/// Whether no quorum is left of the masters that waiting may cure. A master that has not answered
+/// this time counts as what it answered last: it is one of `barred` or not.
+pub(crate) fn is_hopeless(answers: &[LastAnswer], barred: MasterSet) -> bool {
+    let is_lost = |(master, answer): &(usize, &LastAnswer)| {
+        is_barring(&answer.verdict) || answer.is_pending() && barred.contains(*master)
+    };
+    let lost = answers.iter().enumerate().filter(is_lost).count();
+    answers.len() - lost < quorum(answers.len())
+}
+
+/// Whether a master can't vote in a way that waiting does not cure.
+pub(crate) fn is_barring(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Unknown(cause) if !cause.is_curable())
+}
+
 #[cfg(test)]
 mod tests {
     use redlock_core::Cause;
@@ -131,5 +147,19 @@ mod tests {
         let silent = LastAnswer::unknown(Cause::TimedOut);
         assert!(is_contended(&[clear.clone(), clear.clone(), silent.clone()]));
         assert!(!is_contended(&[clear, silent.clone(), silent]));
+    }
+
+    #[test]
+    fn waiting_is_hopeless_when_no_quorum_is_left_that_it_may_cure() {
+        let denied = || LastAnswer::unknown(Cause::ErrorReply("WRONGPASS no".into()));
+        let silent = || LastAnswer::unknown(Cause::TimedOut);
+        let none = MasterSet::EMPTY;
+        assert!(is_hopeless(&[denied(), denied(), silent()], none));
+        assert!(!is_hopeless(&[denied(), silent(), silent()], none));
+        assert!(!is_hopeless(&[denied(), denied(), silent(), silent(), silent()], none));
+        let pending = [denied(), silent(), LastAnswer::PENDING];
+        assert!(!is_hopeless(&pending, none), "a vote that is out may be anything");
+        assert!(is_hopeless(&pending, MasterSet::from_iter([2])), "it was a denial before");
+        assert!(!is_hopeless(&pending, MasterSet::from_iter([1])), "what it says now counts");
     }
 }

@@ -158,6 +158,21 @@ impl HeldLease {
         self.extensions.iter().map(Extension::unanswered).fold(acquiring, MasterSet::union)
     }
 
+    /// The masters that the keeper asked and that have not answered in time, when
+    /// [`tick`](Self::tick) is due to write them down.
+    pub(crate) fn silent(&self, now: Instant) -> MasterSet {
+        match self.keeper {
+            Keeper::Asked { look_at, .. } if look_at <= now => self.unanswered(),
+            _ => MasterSet::EMPTY,
+        }
+    }
+
+    /// The masters that have not answered this extension.
+    pub(crate) fn unanswered_of(&self, number: u32) -> MasterSet {
+        let extension = self.extensions.iter().find(|extension| extension.number == number);
+        extension.map(Extension::unanswered).unwrap_or_default()
+    }
+
     /// The lease is over for its holder: released, given up or shut down.
     pub(crate) fn end(&mut self, reason: LostReason) {
         if self.deadline().is_some() {

@@ -10,6 +10,7 @@
 //!   `release`;
 //! * `inspection`: what each master says about a key;
 //! * `standing`: which masters count; `waiting`: the callers that wait for one key;
+//! * `throttle`: which warnings are reported;
 //! * `admission`: which masters may vote after a restart. Its model compiles it; the driver does not
 //!   use it yet.
 
@@ -27,5 +28,6 @@ pub(crate) mod release;
 pub(crate) mod retry;
 pub(crate) mod standing;
 pub(crate) mod tally;
+pub(crate) mod throttle;
 pub(crate) mod validity;
 pub(crate) mod waiting;

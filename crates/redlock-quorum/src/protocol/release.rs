@@ -177,6 +177,11 @@ impl Release {
         self.conclude()
     }
 
+    /// The masters whose answer is waited for.
+    pub(crate) fn pending(&self) -> MasterSet {
+        (0..self.answers.len()).filter(|master| self.answers[*master].is_pending()).collect()
+    }
+
     /// The server process of `master` is gone, and with it all that was on its way there: a key
     /// that it wrote down expires within one life from here.
     pub(crate) fn process_ended(&mut self, master: usize, now: Instant) {

@@ -1,0 +1,260 @@
+//! `Counters`: what the driver counts, for those that want to look at it from elsewhere.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use redlock_core::{Cause, Verdict};
+
+use crate::lost::LostReason;
+use crate::stats::{Histogram, Losses, NodeStats, Stats, VoteStats};
+
+/// The numbers behind [`Stats`]. Only the driver writes them, so that counting is a load and a
+/// store, and nothing is locked; anyone may read them.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    pub(crate) attempts: Counter,
+    pub(crate) rounds: Counter,
+    pub(crate) acquired: Counter,
+    pub(crate) failed: Counter,
+    pub(crate) held: Counter,
+    pub(crate) waiting: Counter,
+    pub(crate) waits: Durations,
+    pub(crate) looks: Counter,
+    pub(crate) polls: Counter,
+    pub(crate) pushes: Counter,
+    pub(crate) extensions: Counter,
+    pub(crate) margins: Durations,
+    losses: [Counter; Losses::KINDS],
+    nodes: Box<[NodeCounters]>,
+    names: Arc<[Arc<str>]>,
+}
+
+/// What is counted of one master.
+#[derive(Debug, Default)]
+struct NodeCounters {
+    is_up: AtomicBool,
+    connections: Counter,
+    votes: [Counter; VoteStats::KINDS],
+    unacknowledged: Counter,
+}
+
+impl Counters {
+    pub(crate) fn new(names: Arc<[Arc<str>]>) -> Arc<Self> {
+        Arc::new(Self {
+            attempts: Counter::default(),
+            rounds: Counter::default(),
+            acquired: Counter::default(),
+            failed: Counter::default(),
+            held: Counter::default(),
+            waiting: Counter::default(),
+            waits: Durations::default(),
+            looks: Counter::default(),
+            polls: Counter::default(),
+            pushes: Counter::default(),
+            extensions: Counter::default(),
+            margins: Durations::default(),
+            losses: Default::default(),
+            nodes: names.iter().map(|_| NodeCounters::default()).collect(),
+            names,
+        })
+    }
+
+    /// `master` has answered, or it is known that it will not.
+    pub(crate) fn vote(&self, master: usize, verdict: &Verdict) {
+        if let Some(place) = place_of(verdict) {
+            self.nodes[master].votes[place].add(1);
+        }
+    }
+
+    /// A lock is lost. One that was released is not.
+    pub(crate) fn loss(&self, reason: LostReason) {
+        let place = match reason {
+            LostReason::NotExtended => 0,
+            LostReason::NotOurs => 1,
+            LostReason::DataLost => 2,
+            LostReason::MaxHold => 3,
+            LostReason::Shutdown => 4,
+            LostReason::Panicked => 5,
+            LostReason::Released => return,
+        };
+        self.losses[place].add(1);
+    }
+
+    /// There is a connection to `master`, a new one.
+    pub(crate) fn up(&self, master: usize) {
+        let node = &self.nodes[master];
+        node.connections.add(1);
+        node.is_up.store(true, Ordering::Relaxed);
+    }
+
+    /// There is none.
+    pub(crate) fn down(&self, master: usize) {
+        self.nodes[master].is_up.store(false, Ordering::Relaxed);
+    }
+
+    /// How many releases `master` has not acknowledged.
+    pub(crate) fn unacknowledged(&self, master: usize, releases: usize) {
+        self.nodes[master].unacknowledged.set(releases);
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let node = |(name, node): (&Arc<str>, &NodeCounters)| NodeStats {
+            node: name.clone(),
+            is_up: node.is_up.load(Ordering::Relaxed),
+            connections: node.connections.get(),
+            votes: VoteStats::new(node.votes.each_ref().map(Counter::get)),
+            unacknowledged: node.unacknowledged.get(),
+        };
+        Stats {
+            attempts: self.attempts.get(),
+            rounds: self.rounds.get(),
+            acquired: self.acquired.get(),
+            failed: self.failed.get(),
+            held: self.held.get(),
+            waiting: self.waiting.get(),
+            waits: self.waits.histogram(),
+            looks: self.looks.get(),
+            polls: self.polls.get(),
+            pushes: self.pushes.get(),
+            extensions: self.extensions.get(),
+            margins: self.margins.histogram(),
+            losses: Losses::new(self.losses.each_ref().map(Counter::get)),
+            nodes: self.names.iter().zip(&self.nodes).map(node).collect(),
+        }
+    }
+}
+
+/// Where an answer is counted, in the order of [`VoteStats::new`]; none where it is no answer.
+fn place_of(verdict: &Verdict) -> Option<usize> {
+    Some(match verdict {
+        Verdict::Granted => 0,
+        Verdict::Held { .. } => 1,
+        Verdict::NotOurs => 2,
+        Verdict::Free => 3,
+        Verdict::Unknown(Cause::TimedOut) => 4,
+        Verdict::Unknown(Cause::ConnectionRefused) => 5,
+        Verdict::Unknown(Cause::ConnectionClosed) => 6,
+        Verdict::Unknown(Cause::NotConnected(_)) => 7,
+        Verdict::Unknown(Cause::Unusable(_)) => 8,
+        Verdict::Unknown(Cause::NotSent(_)) => 9,
+        Verdict::Unknown(Cause::ErrorReply(_)) => 10,
+        Verdict::Unknown(Cause::Demoted(_)) => 11,
+        Verdict::Unknown(Cause::NotAdmitted(_)) => 12,
+        Verdict::Unknown(Cause::TwinOf(_)) => 13,
+        _ => return None,
+    })
+}
+
+/// A number with one writer at a time: the driver, wherever it is.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, number: usize) {
+        // No table of the driver is that long.
+        self.0.store(u64::try_from(number).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Durations by their length, and all of them together in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Durations {
+    sum: Counter,
+    buckets: [Counter; Histogram::BUCKETS],
+}
+
+impl Durations {
+    pub(crate) fn add(&self, duration: Duration) {
+        let place = Histogram::BOUNDS.partition_point(|bound| *bound < duration);
+        self.buckets[place].add(1);
+        self.sum.add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    fn histogram(&self) -> Histogram {
+        let buckets = self.buckets.each_ref().map(Counter::get);
+        let sum = Duration::from_nanos(self.sum.get());
+        Histogram { count: buckets.iter().sum(), sum, buckets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counters() -> Arc<Counters> {
+        Counters::new(Arc::from(["a:1".into(), "b:1".into()]))
+    }
+
+    /// The numbers that are not zero.
+    fn moved<const N: usize>(numbers: [(&'static str, u64); N]) -> Vec<&'static str> {
+        numbers.iter().filter(|(_, number)| *number > 0).map(|(name, _)| *name).collect()
+    }
+
+    #[test]
+    fn each_answer_is_counted_under_its_own_name() {
+        let unknown = Verdict::Unknown;
+        for (verdict, name) in [
+            (Verdict::Granted, "granted"),
+            (Verdict::HELD, "held"),
+            (Verdict::NotOurs, "not_ours"),
+            (Verdict::Free, "free"),
+            (unknown(Cause::TimedOut), "timed_out"),
+            (unknown(Cause::ConnectionRefused), "connection_refused"),
+            (unknown(Cause::ConnectionClosed), "connection_closed"),
+            (unknown(Cause::NotConnected("".into())), "not_connected"),
+            (unknown(Cause::Unusable("".into())), "unusable"),
+            (unknown(Cause::NotSent("".into())), "not_sent"),
+            (unknown(Cause::ErrorReply(String::new())), "error_reply"),
+            (unknown(Cause::Demoted(String::new())), "demoted"),
+            (unknown(Cause::NotAdmitted("".into())), "not_admitted"),
+            (unknown(Cause::TwinOf(String::new())), "twin"),
+        ] {
+            let counters = counters();
+            counters.vote(1, &verdict);
+            counters.vote(1, &Verdict::Pending);
+            let stats = counters.stats();
+            assert_eq!(moved(stats.nodes[1].votes.by_name()), [name]);
+            assert_eq!(stats.nodes[0].votes, VoteStats::default());
+        }
+    }
+
+    #[test]
+    fn each_loss_is_counted_under_its_reason_and_a_release_is_none() {
+        for (reason, names) in [
+            (LostReason::NotExtended, vec!["not_extended"]),
+            (LostReason::NotOurs, vec!["not_ours"]),
+            (LostReason::DataLost, vec!["data_lost"]),
+            (LostReason::MaxHold, vec!["max_hold"]),
+            (LostReason::Shutdown, vec!["shutdown"]),
+            (LostReason::Panicked, vec!["panicked"]),
+            (LostReason::Released, vec![]),
+        ] {
+            let counters = counters();
+            counters.loss(reason);
+            assert_eq!(moved(counters.stats().losses.by_name()), names);
+        }
+    }
+
+    #[test]
+    fn a_duration_is_counted_where_the_bound_is_not_shorter() {
+        let durations = Durations::default();
+        let nanos = Duration::from_nanos;
+        for duration in [nanos(0), nanos(1_000_000), nanos(1_000_001), Duration::from_secs(61)] {
+            durations.add(duration);
+        }
+        let histogram = durations.histogram();
+        assert_eq!(histogram.count, 4);
+        assert_eq!(histogram.sum, nanos(61_002_000_001));
+        assert_eq!((histogram.buckets[0], histogram.buckets[1], histogram.buckets[15]), (2, 1, 1));
+        assert!(Histogram::BOUNDS.is_sorted());
+    }
+}

@@ -1,0 +1,296 @@
+//! What the driver lets others see of its work: numbers, and lines in the log.
+//!
+//! No line is written while something is locked: a subscriber is foreign code, and may use the
+//! handle. `docs/OBSERVABILITY.md` has the words and the fields.
+
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+
+use redlock_core::{Cause, Instant, Token, Verdict, Vote};
+use slotmap::Key;
+use tracing::{Level, debug, info, trace, warn};
+
+use super::command::Request;
+use super::ticket::{LockId, RequestId, Ticket, WaitingId};
+use super::timers::Due;
+use super::{Driver, Lock, Stage};
+use crate::counters::Counters;
+use crate::lost::{Ended, Lost, LostReason};
+use crate::protocol::attempt::{Defeat, Step};
+use crate::protocol::master_set::MasterSet;
+use crate::protocol::throttle::Throttle;
+
+/// The numbers, and which warnings were reported a moment ago.
+pub(super) struct Observer {
+    pub(super) counters: Arc<Counters>,
+    names: Arc<[Arc<str>]>,
+    warnings: Throttle<Warning>,
+    /// When warnings that were kept back are reported.
+    scheduled: Option<Instant>,
+}
+
+/// What is reported once a second, for each master or reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Warning {
+    Down(usize, Discriminant<Cause>),
+    NotCounting(usize),
+    Unbarred(usize),
+    NoPushes(usize),
+    Forgotten(usize),
+    Lost(LostReason),
+}
+
+/// A name of an entry for the log.
+pub(super) fn number(key: impl Key) -> u64 {
+    key.data().as_ffi()
+}
+
+impl Observer {
+    pub(super) fn new(counters: Arc<Counters>, names: Arc<[Arc<str>]>) -> Self {
+        Self { counters, names, warnings: Throttle::default(), scheduled: None }
+    }
+
+    /// There is a connection to `master`.
+    pub(super) fn up(&self, master: usize) {
+        self.counters.up(master);
+        info!(node = %self.names[master], "master up");
+    }
+
+    /// There is none. `is_news` says whether that was so before, for the same reason.
+    pub(super) fn down(&mut self, master: usize, cause: &Cause, is_news: bool, now: Instant) {
+        self.counters.down(master);
+        let node = &self.names[master];
+        if !is_news {
+            return trace!(%node, %cause, "master still down");
+        }
+        match self.warnings.admit(Warning::Down(master, discriminant(cause)), now) {
+            Some(suppressed) => warn!(%node, %cause, suppressed, "master down"),
+            None => debug!(%node, %cause, "master down"),
+        }
+    }
+
+    /// What `master` answers does not count.
+    pub(super) fn not_counting(&mut self, master: usize, cause: &Cause, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::NotCounting(master), now) {
+            warn!(node = %self.names[master], %cause, suppressed, "master does not count");
+        }
+    }
+
+    /// A broken connection to `master` cannot be ended there.
+    pub(super) fn unbarred(&mut self, master: usize, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::Unbarred(master), now) {
+            warn!(
+                node = %self.names[master],
+                suppressed,
+                "the server does not allow CLIENT KILL ID: a request of a broken connection may \
+                 be carried out late, and leave a key for up to its whole life"
+            );
+        }
+    }
+
+    /// `master` does not report changes of keys.
+    pub(super) fn no_pushes(&mut self, master: usize, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::NoPushes(master), now) {
+            warn!(
+                node = %self.names[master],
+                suppressed,
+                "the server does not report changes of keys (it is older than 6.0, it is behind a \
+                 proxy, or its user may not use CLIENT TRACKING): waiters are not woken by it"
+            );
+        }
+    }
+
+    /// Releases that `master` has not acknowledged are given up.
+    pub(super) fn forgotten(&mut self, master: usize, forgotten: u64, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::Forgotten(master), now) {
+            warn!(
+                node = %self.names[master],
+                forgotten,
+                suppressed,
+                "too many releases are unacknowledged: the oldest are left to the expiry of their \
+                 keys"
+            );
+        }
+    }
+
+    fn lost(&mut self, lost: &Lost, token: &Token, now: Instant) {
+        self.counters.loss(lost.reason);
+        let Lost { resource, reason, votes } = lost;
+        match self.warnings.admit(Warning::Lost(*reason), now) {
+            Some(suppressed) => warn!(%resource, %token, %reason, %votes, suppressed, "lost"),
+            None => debug!(%resource, %token, %reason, %votes, "lost"),
+        }
+    }
+
+    /// Masters have not answered within the node timeout.
+    pub(super) fn timed_out(&self, lock: &Lock, silent: MasterSet) {
+        for master in silent.iter() {
+            self.counters.vote(master, &Verdict::Unknown(Cause::TimedOut));
+            let Lock { resource, token, .. } = lock;
+            trace!(%resource, %token, node = %self.names[master], "no answer in time");
+        }
+    }
+
+    /// A request is answered with a lock.
+    pub(super) fn won(&self, request: &Request, lock: &Lock, now: Instant) {
+        let wait = now.saturating_since(request.asked_at);
+        self.counters.acquired.add(1);
+        self.counters.waits.add(wait);
+        let Lock { resource, token, .. } = lock;
+        debug!(%resource, %token, ?wait, "acquired");
+    }
+
+    /// A request is answered with an error.
+    pub(super) fn failed(&self, request: &Request, defeat: Defeat, now: Instant) {
+        let wait = now.saturating_since(request.asked_at);
+        self.counters.failed.add(1);
+        self.counters.waits.add(wait);
+        debug!(resource = %request.resource, ?wait, ?defeat, "not acquired");
+    }
+
+    /// Reports what was kept back for a second.
+    pub(super) fn report_suppressed(&mut self, now: Instant) {
+        self.scheduled = None;
+        while let Some((warning, suppressed)) = self.warnings.overdue(now) {
+            match warning {
+                Warning::Lost(reason) => warn!(%reason, suppressed, "lost"),
+                Warning::Down(master, _) => {
+                    warn!(node = %self.names[master], suppressed, "master down");
+                }
+                Warning::NotCounting(master)
+                | Warning::Unbarred(master)
+                | Warning::NoPushes(master)
+                | Warning::Forgotten(master) => {
+                    warn!(node = %self.names[master], suppressed, "the same as before");
+                }
+            }
+        }
+    }
+
+    /// When warnings that were kept back are to be reported, where no alarm is set for that.
+    fn alarm(&mut self) -> Option<Instant> {
+        let due = self.warnings.due().filter(|_| self.scheduled.is_none());
+        self.scheduled = self.scheduled.or(due);
+        due
+    }
+
+    /// The timers are gone, and the alarm with them.
+    pub(super) fn reset(&mut self) {
+        self.scheduled = None;
+    }
+}
+
+impl Driver {
+    /// What is so at the end of a turn.
+    pub(super) fn publish_numbers(&mut self) {
+        let counters = &self.observer.counters;
+        counters.held.set(self.leases - self.lost_leases);
+        counters.waiting.set(self.requests.len());
+        for (master, unacknowledged) in self.unacknowledged.iter().enumerate() {
+            counters.unacknowledged(master, unacknowledged.len());
+        }
+        if let Some(at) = self.observer.alarm() {
+            self.timers.enter(at, Due::Warnings);
+        }
+    }
+
+    /// A lease may be over. Its loss is counted once, and a release is none.
+    pub(super) fn note_loss(&mut self, id: LockId, now: Instant) {
+        let Some(Lock { token, stage: Stage::Lease(tenure), .. }) = self.locks.get_mut(id) else {
+            return;
+        };
+        if tenure.is_lost {
+            return;
+        }
+        if let Some(Ended::Lost(lost)) = tenure.cell.ended() {
+            tenure.is_lost = true;
+            self.lost_leases += 1;
+            self.observer.lost(&lost, token, now);
+        }
+    }
+
+    /// The lease of an extension lasts longer now: by how much it would have been too late is
+    /// counted once for each extension.
+    pub(super) fn note_margin(&mut self, id: LockId, number: u32, before: Instant, now: Instant) {
+        let Some(Lock { resource, token, stage: Stage::Lease(tenure), .. }) =
+            self.locks.get_mut(id)
+        else {
+            return;
+        };
+        if tenure.lease.deadline() > Some(before) && tenure.measured != number {
+            tenure.measured = number;
+            let margin = before.saturating_since(now);
+            self.observer.counters.margins.add(margin);
+            debug!(%resource, %token, ?margin, "extended");
+        }
+    }
+
+    /// An attempt asks these masters.
+    pub(super) fn say_attempt(&self, id: LockId, request: RequestId, asked: MasterSet) {
+        if tracing::enabled!(Level::TRACE)
+            && let Some(Lock { resource, token, .. }) = self.locks.get(id)
+        {
+            let (request, masters) = (number(request), asked.len());
+            trace!(%resource, request, %token, masters, "attempt");
+        }
+    }
+
+    /// Something is sent for a lock, or comes to its end.
+    pub(super) fn say(&self, id: LockId, what: &'static str) {
+        if tracing::enabled!(Level::TRACE)
+            && let Some(Lock { resource, token, .. }) = self.locks.get(id)
+        {
+            trace!(%resource, %token, "{what}");
+        }
+    }
+
+    /// The attempt has led to something.
+    pub(super) fn say_step(&self, id: LockId, step: Step) {
+        if step != Step::Wait
+            && tracing::enabled!(Level::TRACE)
+            && let Some(Lock { resource, token, .. }) = self.locks.get(id)
+        {
+            trace!(%resource, %token, ?step, "decided");
+        }
+    }
+
+    /// Something happens to a caller that waits.
+    pub(super) fn say_request(&self, id: RequestId, what: &'static str) {
+        if tracing::enabled!(Level::TRACE)
+            && let Some(Request { resource, .. }) = self.requests.get(id)
+        {
+            trace!(%resource, request = number(id), "{what}");
+        }
+    }
+
+    /// Something happens to the callers that wait for a key, at this master.
+    pub(super) fn say_waiting(&self, id: WaitingId, master: usize, what: &'static str) {
+        if tracing::enabled!(Level::TRACE)
+            && let Some(head) = self.waiters.head(id)
+            && let Some(Request { resource, .. }) = self.requests.get(head)
+        {
+            let node = &self.masters.names()[master];
+            trace!(%resource, request = number(head), %node, "{what}");
+        }
+    }
+
+    /// The answer of a master.
+    pub(super) fn say_vote(&self, vote: &Vote, now: Instant) {
+        let (to, id) = match Ticket::unpack(vote.ticket) {
+            Ticket::Attempt(id) => ("attempt", id),
+            Ticket::Extension(id, _) => ("extension", id),
+            Ticket::Readd(id) => ("re-add", id),
+            Ticket::Release(id) => ("release", id),
+            Ticket::Look(waiting, _) => {
+                return self.say_waiting(waiting, vote.master, "vote on a look");
+            }
+            // What it comes to is said with the error that it explains.
+            Ticket::Inspection(_) => return,
+        };
+        if let Some(Lock { resource, token, .. }) = self.locks.get(id) {
+            let (node, verdict) = (&self.masters.names()[vote.master], &vote.answer.verdict);
+            let latency = now.saturating_since(vote.sent_at);
+            trace!(%resource, %token, %node, to, %verdict, ?latency, "vote");
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! `Stats`: what a handle has done so far, in numbers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a handle and all its clones have done since it was built, in numbers.
+///
+/// It is no audit: the numbers are read one by one while the driver goes on counting, so two that
+/// belong together may differ by what happened in between. They begin at zero with each handle.
+///
+/// `held`, `waiting` and those marked so in [`NodeStats`] are what is so *at this moment*, as far as
+/// the driver knows; all others only grow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Stats {
+    /// Attempts: tokens that masters were asked for. Those that take over a lease count, too.
+    pub attempts: u64,
+    /// How often an attempt has waited for masters: once where all were asked at the same time,
+    /// twice where the meeting point was asked before the others.
+    pub rounds: u64,
+    /// Locks that were acquired, and leases that were taken over.
+    pub acquired: u64,
+    /// Requests for a lock that masters refused, or did not answer, until their wait was over.
+    pub failed: u64,
+    /// Locks that are held at this moment.
+    pub held: u64,
+    /// Requests for a lock that have no answer at this moment.
+    pub waiting: u64,
+    /// From a request for a lock to its answer, whether or not it got the lock.
+    pub waits: Histogram,
+    /// Questions to a meeting point who holds a key that callers wait for.
+    pub looks: u64,
+    /// What callers that wait have asked because time had passed, and not because of a push: looks,
+    /// and attempts behind a pause that nothing shortened.
+    pub polls: u64,
+    /// Reports of masters that a key has changed, or that all may have.
+    pub pushes: u64,
+    /// Extensions that were sent, by the keeper or by the holder.
+    pub extensions: u64,
+    /// How much of the lease was left whenever an extension moved its deadline. Where this comes
+    /// near to zero, leases are about to be lost.
+    pub margins: Histogram,
+    /// Locks that were lost, by the reason.
+    pub losses: Losses,
+    /// Each master, in the order in which they were given.
+    pub nodes: Vec<NodeStats>,
+}
+
+/// Locks that were lost, by the reason; see [`LostReason`](crate::LostReason).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[expect(missing_docs, reason = "each is named after its reason")]
+#[non_exhaustive]
+pub struct Losses {
+    pub not_extended: u64,
+    pub not_ours: u64,
+    pub data_lost: u64,
+    pub max_hold: u64,
+    pub shutdown: u64,
+    pub panicked: u64,
+}
+
+/// What one master did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct NodeStats {
+    /// The master: `host:port`, or the path of its socket.
+    pub node: Arc<str>,
+    /// Whether there is a connection at this moment.
+    pub is_up: bool,
+    /// Connections that were made.
+    pub connections: u64,
+    /// What it answered, and why it did not.
+    pub votes: VoteStats,
+    /// Releases that it was sent and has not acknowledged at this moment; it will be asked again.
+    pub unacknowledged: u64,
+}
+
+/// What one master answered to all that it was asked, each named after its
+/// [`Verdict`](crate::Verdict), and after the [`Cause`](crate::Cause) where that is unknown.
+///
+/// Where an answer is waited for and does not come within the node timeout, it counts as `timed_out`
+/// then, and once more as what it is when it comes. What a quorum has settled already, such as most
+/// releases, is not waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[expect(missing_docs, reason = "each is named after its verdict or cause")]
+#[non_exhaustive]
+pub struct VoteStats {
+    pub granted: u64,
+    pub held: u64,
+    pub not_ours: u64,
+    pub free: u64,
+    pub timed_out: u64,
+    pub connection_refused: u64,
+    pub connection_closed: u64,
+    pub not_connected: u64,
+    pub unusable: u64,
+    pub not_sent: u64,
+    pub error_reply: u64,
+    pub demoted: u64,
+    pub not_admitted: u64,
+    pub twin: u64,
+}
+
+/// Durations, counted by their length.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Histogram {
+    /// How many there were.
+    pub count: u64,
+    /// All of them together.
+    #[cfg_attr(feature = "serde", serde(rename = "sum_seconds", serialize_with = "seconds"))]
+    pub sum: Duration,
+    /// How many were no longer than each of [`Self::BOUNDS`] and longer than the one before; the
+    /// last counts those that were longer than all.
+    pub buckets: [u64; 16],
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+impl Histogram {
+    pub(crate) const BUCKETS: usize = Self::BOUNDS.len() + 1;
+
+    /// The longest duration that each bucket but the last counts: 1 ms to 1 min.
+    pub const BOUNDS: [Duration; 15] = [
+        ms(1),
+        ms(2),
+        ms(5),
+        ms(10),
+        ms(20),
+        ms(50),
+        ms(100),
+        ms(200),
+        ms(500),
+        ms(1_000),
+        ms(2_000),
+        ms(5_000),
+        ms(10_000),
+        ms(30_000),
+        ms(60_000),
+    ];
+}
+
+impl Losses {
+    pub(crate) const KINDS: usize = 6;
+
+    pub(crate) fn new(counts: [u64; Self::KINDS]) -> Self {
+        let [not_extended, not_ours, data_lost, max_hold, shutdown, panicked] = counts;
+        Self { not_extended, not_ours, data_lost, max_hold, shutdown, panicked }
+    }
+
+    /// Each number with the name of its field.
+    pub fn by_name(&self) -> [(&'static str, u64); 6] {
+        [
+            ("not_extended", self.not_extended),
+            ("not_ours", self.not_ours),
+            ("data_lost", self.data_lost),
+            ("max_hold", self.max_hold),
+            ("shutdown", self.shutdown),
+            ("panicked", self.panicked),
+        ]
+    }
+}
+
+impl VoteStats {
+    pub(crate) const KINDS: usize = 14;
+
+    pub(crate) fn new(counts: [u64; Self::KINDS]) -> Self {
+        let [granted, held, not_ours, free, timed_out, connection_refused, rest @ ..] = counts;
+        let [connection_closed, not_connected, unusable, not_sent, error_reply, rest @ ..] = rest;
+        let [demoted, not_admitted, twin] = rest;
+        Self {
+            granted,
+            held,
+            not_ours,
+            free,
+            timed_out,
+            connection_refused,
+            connection_closed,
+            not_connected,
+            unusable,
+            not_sent,
+            error_reply,
+            demoted,
+            not_admitted,
+            twin,
+        }
+    }
+
+    /// Each number with the name of its field.
+    pub fn by_name(&self) -> [(&'static str, u64); 14] {
+        [
+            ("granted", self.granted),
+            ("held", self.held),
+            ("not_ours", self.not_ours),
+            ("free", self.free),
+            ("timed_out", self.timed_out),
+            ("connection_refused", self.connection_refused),
+            ("connection_closed", self.connection_closed),
+            ("not_connected", self.not_connected),
+            ("unusable", self.unusable),
+            ("not_sent", self.not_sent),
+            ("error_reply", self.error_reply),
+            ("demoted", self.demoted),
+            ("not_admitted", self.not_admitted),
+            ("twin", self.twin),
+        ]
+    }
+}
+
+#[cfg(feature = "serde")]
+fn seconds<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(duration.as_secs_f64())
+}

@@ -1,0 +1,311 @@
+//! What is logged: a lock can be followed from its request to its release, warnings are few, and
+//! a subscriber may use the handle.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use redlock_quorum::{Guard, Redlock};
+use tokio::time::sleep;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+
+use crate::arena::{RESOURCE, TTL, full, handle, hold, let_go, masters, ms, settle};
+
+/// One line of the log.
+#[derive(Clone, Debug)]
+struct Line {
+    level: Level,
+    message: String,
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Line {
+    fn field(&self, name: &str) -> Option<&str> {
+        let field = self.fields.iter().find(|(field, _)| *field == name);
+        field.map(|(_, value)| value.as_str())
+    }
+}
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => self.fields.push((name, format!("{value:?}"))),
+        }
+    }
+}
+
+/// Keeps every line; a span is a line with its name.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<Line>>>);
+
+impl Log {
+    /// Records what is logged on this thread, until the guard is dropped.
+    fn begin(level: LevelFilter) -> (Self, DefaultGuard) {
+        let log = Self::default();
+        let subscriber = tracing_subscriber::registry().with(log.clone().with_filter(level));
+        (log, tracing::subscriber::set_default(subscriber))
+    }
+
+    fn lines(&self) -> Vec<Line> {
+        self.0.lock().unwrap().clone()
+    }
+
+    /// The messages of the lines that have this field.
+    fn with(&self, name: &str, value: &str) -> Vec<String> {
+        let lines = self.lines().into_iter();
+        lines.filter(|line| line.field(name) == Some(value)).map(|line| line.message).collect()
+    }
+
+    fn warnings(&self, message: &str) -> Vec<Line> {
+        let is_wanted = |line: &Line| line.level == Level::WARN && line.message == message;
+        self.lines().into_iter().filter(is_wanted).collect()
+    }
+
+    fn write(&self, level: Level, message: &str, record: impl FnOnce(&mut Line)) {
+        let mut line = Line { level, message: message.into(), fields: Vec::new() };
+        record(&mut line);
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Log {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        self.write(*event.metadata().level(), "", |line| event.record(line));
+    }
+
+    fn on_new_span(&self, span: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+        let name = format!("span {}", span.metadata().name());
+        self.write(*span.metadata().level(), &name, |line| span.record(line));
+    }
+}
+
+/// Whether these stand among the messages in this order.
+fn assert_in_order(messages: &[String], expected: &[&str]) {
+    let mut left = messages.iter();
+    for one in expected {
+        assert!(left.any(|message| message == one), "{one:?} is missing in {messages:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_lock_can_be_followed_from_its_request_to_its_release() {
+    let (log, _recording) = Log::begin(LevelFilter::TRACE);
+    let (masters, redlock) = masters(3);
+    let other = redlock.lock("another").await.unwrap();
+    let guard = full(&redlock, &masters).await;
+    let token = guard.token().to_string();
+    sleep(TTL / 2).await;
+    guard.extend(TTL).await.unwrap();
+    guard.release().await.unwrap();
+    other.release().await.unwrap();
+    settle().await;
+
+    let of_resource = log.with("resource", RESOURCE);
+    assert_in_order(&of_resource, &["span acquire", "request", "attempt", "acquired"]);
+    let of_token = log.with("token", &token);
+    assert_in_order(
+        &of_token,
+        &[
+            "attempt",
+            "vote",
+            "decided",
+            "acquired",
+            "extension",
+            "vote",
+            "extended",
+            "span extend",
+            "extended",
+            "span release",
+            "release",
+            "vote",
+            "released",
+        ],
+    );
+    let lines = log.lines();
+    let votes = lines.iter().filter(|line| line.message == "vote");
+    let votes: Vec<&Line> = votes.filter(|line| line.field("token") == Some(&token)).collect();
+    assert!(votes.len() >= 9, "an attempt, extensions and a release, three masters each");
+    for vote in votes {
+        for field in ["node", "to", "verdict", "latency"] {
+            assert!(vote.field(field).is_some(), "{field}: {vote:?}");
+        }
+    }
+    let request = lines.iter().find(|line| line.message == "attempt").unwrap().field("request");
+    assert_eq!(log.with("request", request.unwrap()), ["request", "attempt"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_can_be_followed_from_the_refusal_to_the_push_that_ends_it() {
+    let (log, _recording) = Log::begin(LevelFilter::TRACE);
+    let (masters, holder) = masters(3);
+    let client = masters.another_client();
+    let redlock = handle(&client).seed(1).build().unwrap();
+    let guard = holder.lock(RESOURCE).await.unwrap();
+    let seen = log.lines().len();
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(100)).await;
+    guard.release().await.unwrap();
+    drop(waiting.await.unwrap().unwrap());
+    settle().await;
+    let messages: Vec<String> =
+        log.lines().split_off(seen).into_iter().map(|line| line.message).collect();
+    assert_in_order(
+        &messages,
+        &["request", "attempt", "decided", "wait", "look", "push", "attempt", "acquired"],
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_a_warning_with_its_reason_and_what_each_master_said() {
+    let (log, _recording) = Log::begin(LevelFilter::WARN);
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    let token = guard.token().to_string();
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    guard.lost().await;
+    settle().await;
+    drop(guard);
+    settle().await;
+    let losses = log.warnings("lost");
+    assert_eq!(losses.len(), 1, "{losses:?}");
+    assert_eq!(losses[0].field("token"), Some(token.as_str()));
+    assert!(losses[0].field("reason").unwrap().contains("do not hold the key"), "{losses:?}");
+    assert_eq!(losses[0].field("votes").unwrap().matches("held").count(), 2, "{losses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_go_and_come_are_logged_once_each_time() {
+    let (log, _recording) = Log::begin(LevelFilter::INFO);
+    let (masters, redlock) = masters(3);
+    full(&redlock, &masters).await.release().await.unwrap();
+    masters[1].down();
+    sleep(ms(20_000)).await;
+    masters[1].up();
+    redlock.lock(RESOURCE).await.unwrap().release().await.unwrap();
+    sleep(ms(2_000)).await;
+    let node = log.with("node", "sim-1:6379");
+    assert_eq!(node, ["master up", "master down", "master up"]);
+    let down = &log.warnings("master down")[0];
+    assert_eq!(down.field("cause"), Some("connection refused"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_without_pushes_is_said_once() {
+    let (log, _recording) = Log::begin(LevelFilter::WARN);
+    let (masters, redlock) = masters(3);
+    masters[1].set_tracking(false);
+    full(&redlock, &masters).await.release().await.unwrap();
+    for _ in 0..5 {
+        masters[1].down();
+        sleep(ms(3_000)).await;
+        masters[1].up();
+        sleep(ms(3_000)).await;
+    }
+    let is_said = |line: &Line| line.message.contains("does not report changes of keys");
+    let said: Vec<Line> = log.lines().into_iter().filter(is_said).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said[0].field("node"), Some("sim-1:6379"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_losses_at_a_time_are_two_lines_that_count_them_all() {
+    let (log, _recording) = Log::begin(LevelFilter::WARN);
+    let (masters, redlock) = masters(3);
+    let request = |name: usize| redlock.lock(format!("k{name}")).into_future();
+    let guards = futures::future::join_all((0..1_000).map(request)).await;
+    let guards: Vec<Guard> = guards.into_iter().map(Result::unwrap).collect();
+    hold(&masters);
+    sleep(TTL * 3).await;
+    assert!(guards.iter().all(|guard| !guard.is_held()));
+    let_go(&masters);
+    let losses = log.warnings("lost");
+    let suppressed = losses.iter().map(|line| line.field("suppressed").unwrap());
+    let suppressed: u64 = suppressed.map(|number| number.parse::<u64>().unwrap()).sum();
+    let with_a_lock = losses.iter().filter(|line| line.field("resource").is_some()).count();
+    assert!(losses.len() <= 3, "{losses:?}");
+    assert_eq!(suppressed + with_a_lock as u64, 1_000);
+}
+
+/// A subscriber that uses the handle on every line.
+struct Meddler {
+    redlock: Redlock,
+    guard: Mutex<Option<Guard>>,
+    lines: Arc<Mutex<usize>>,
+}
+
+impl Meddler {
+    fn meddle(&self) {
+        *self.lines.lock().unwrap() += 1;
+        assert!(self.redlock.stats().nodes.len() == 3);
+        // Each of these locks whatever the handle has that can be locked.
+        let _ = self.redlock.try_lock("meddling").into_future().now_or_never();
+        let _ = Box::pin(self.redlock.status("meddling")).now_or_never();
+        let taken = self.guard.lock().unwrap().take();
+        if let Some(guard) = taken {
+            let _ = (guard.is_held(), guard.votes(), guard.copies(), guard.check());
+            let _ = guard.lost().now_or_never();
+            *self.guard.lock().unwrap() = Some(guard);
+        }
+    }
+}
+
+thread_local! {
+    static IS_MEDDLING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+impl<S: Subscriber> Layer<S> for Meddler {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut line = Line { level: Level::TRACE, message: String::new(), fields: Vec::new() };
+        event.record(&mut line);
+        // What it does is logged, too, at once or by the driver.
+        if line.field("resource") != Some("meddling") && !IS_MEDDLING.replace(true) {
+            self.meddle();
+            IS_MEDDLING.set(false);
+        }
+    }
+}
+
+/// In a thread of its own: what is locked twice hangs, and no timer of a runtime ends that.
+#[test]
+fn a_subscriber_may_use_the_handle_because_nothing_is_locked() {
+    let (done, outcome) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().start_paused(true).build().unwrap().block_on(meddle_with_everything());
+        done.send(()).unwrap();
+    });
+    outcome.recv_timeout(ms(60_000)).expect("nothing hangs, and nothing fails");
+}
+
+async fn meddle_with_everything() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    let lines = Arc::new(Mutex::new(0));
+    let meddler =
+        Meddler { redlock: redlock.clone(), guard: Mutex::new(Some(guard)), lines: lines.clone() };
+    let subscriber = tracing_subscriber::registry().with(meddler);
+    let recording = tracing::subscriber::set_default(subscriber);
+    let work = async {
+        let other = redlock.lock("other").await.unwrap();
+        let waiting = tokio::spawn(redlock.lock("other").wait_forever().into_future());
+        sleep(TTL / 2).await;
+        other.release().await.unwrap();
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        masters[0].down();
+        hold(&masters[1..]);
+        sleep(TTL * 2).await;
+        masters[0].up();
+        let_go(&masters[1..]);
+        sleep(TTL * 2).await;
+        redlock.lock("other").await.unwrap().release().await.unwrap();
+    };
+    tokio::time::timeout(TTL * 30, work).await.expect("nothing hangs");
+    drop(recording);
+    assert!(*lines.lock().unwrap() > 50, "it was called on each of them");
+}

@@ -1,0 +1,250 @@
+//! Each number of `Redlock::stats` moves for its reason, and for no other.
+
+use std::time::Duration;
+
+use redlock_quorum::{Cause, Redlock, Stats, Verdict};
+use redlock_testkit::SimNodes;
+use tokio::time::sleep;
+
+use crate::arena::{
+    NODE_TIMEOUT, RESOURCE, TTL, ended, full, handle, hold, let_go, masters, ms, settle,
+};
+
+/// What a process that does not count has done in the way of the one that does.
+fn another(masters: &SimNodes) -> (SimNodes, Redlock) {
+    let client = masters.another_client();
+    let redlock = handle(&client).seed(1).build().unwrap();
+    (client, redlock)
+}
+
+/// The sum of one kind of vote over all masters.
+fn votes(stats: &Stats, name: &str) -> u64 {
+    let named = stats.nodes.iter().flat_map(|node| node.votes.by_name());
+    named.filter(|(kind, _)| *kind == name).map(|(_, votes)| votes).sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_nothing_disturbs_is_one_attempt_in_one_round() {
+    let (masters, redlock) = masters(5);
+    assert_eq!(redlock.stats().attempts, 0);
+    let guard = full(&redlock, &masters).await;
+    let stats = redlock.stats();
+    assert_eq!((stats.attempts, stats.rounds, stats.acquired, stats.failed), (1, 1, 1, 0));
+    assert_eq!((stats.held, stats.waiting), (1, 0));
+    assert_eq!((stats.waits.count, votes(&stats, "granted")), (1, 5));
+    assert!(stats.nodes.iter().all(|node| node.is_up && node.connections == 1));
+    guard.release().await.unwrap();
+    settle().await;
+    let stats = redlock.stats();
+    assert_eq!((stats.held, votes(&stats, "granted")), (0, 10), "the releases are granted, too");
+    let quiet = [stats.looks, stats.polls, stats.pushes, stats.extensions, stats.margins.count];
+    assert_eq!(quiet, [0; 5]);
+    assert!(stats.losses.by_name().iter().all(|(_, lost)| *lost == 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_counted_with_its_length_and_with_what_ended_it() {
+    let (masters, holder) = masters(5);
+    let (_client, redlock) = another(&masters);
+    let guard = holder.lock(RESOURCE).await.unwrap();
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(250)).await;
+    let before = redlock.stats();
+    assert_eq!((before.waiting, before.looks, before.pushes, before.polls), (1, 1, 0, 0));
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let after = redlock.stats();
+    assert!(after.pushes > 0 && after.waiting == 0, "{after:?}");
+    assert_eq!((after.waits.count, after.attempts - before.attempts), (1, 1));
+    assert_eq!(after.rounds - before.rounds, 2, "the meeting point first, and then the others");
+    assert!((ms(250)..ms(300)).contains(&after.waits.sum), "{after:?}");
+    assert_eq!(after.waits.buckets[8], 1, "above 200 ms, up to 500 ms");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_fails_is_counted_and_its_wait_is_too() {
+    let (masters, redlock) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    redlock.lock(RESOURCE).wait(ms(700)).await.unwrap_err();
+    let stats = redlock.stats();
+    assert_eq!((stats.acquired, stats.failed, stats.waits.count), (0, 1, 1));
+    assert!(stats.waits.sum >= ms(700) && votes(&stats, "held") >= 5, "{stats:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_time_leads_to_is_a_poll() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (client, redlock) = another(&masters);
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(10_000)).await;
+    let looks = redlock.stats();
+    assert!((9..=14).contains(&looks.polls), "a look a second: {looks:?}");
+    assert_eq!((looks.looks - looks.polls, looks.attempts), (1, 1));
+    client.iter().for_each(|master| master.set_tracking(false));
+    sleep(ms(10_000)).await;
+    let blind = redlock.stats();
+    assert!(blind.polls - looks.polls > 50, "without pushes it tries again: {blind:?}");
+    assert!(blind.attempts - looks.attempts > 50, "{blind:?}");
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn extensions_are_counted_with_the_time_that_was_left() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    sleep(TTL * 3).await;
+    let stats = redlock.stats();
+    assert_eq!(stats.margins.count, stats.extensions, "each moved the lease: {stats:?}");
+    assert!((8..=10).contains(&stats.extensions), "at a third of the TTL: {stats:?}");
+    let margin = stats.margins.sum / u32::try_from(stats.margins.count).unwrap();
+    assert!((TTL / 2..TTL * 2 / 3).contains(&margin), "{margin:?}");
+    hold(&masters[..3]);
+    sleep(TTL / 2).await;
+    let stalled = redlock.stats();
+    assert!(stalled.extensions > stats.extensions, "{stalled:?}");
+    assert!(stalled.margins.count <= stats.margins.count + 1, "{stalled:?}");
+    assert!(votes(&stalled, "timed_out") >= 3, "{stalled:?}");
+    let_go(&masters[..3]);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_counted_once_by_its_reason() {
+    let lost = |stats: &Stats| {
+        let losses = stats.losses.by_name().into_iter();
+        losses.filter(|(_, lost)| *lost > 0).collect::<Vec<_>>()
+    };
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    ended(&guard).await;
+    sleep(TTL).await;
+    assert_eq!(lost(&redlock.stats()), [("not_ours", 1)]);
+    assert_eq!(redlock.stats().held, 0, "its guard still exists");
+    drop(guard);
+    settle().await;
+    masters.iter().for_each(|master| master.flush());
+
+    let request = || redlock.lock(RESOURCE).min_copies(5);
+    let guard = request().auto_extend(false).await.unwrap();
+    ended(&guard).await;
+    drop(guard);
+    settle().await;
+    assert_eq!(lost(&redlock.stats()), [("not_extended", 1), ("not_ours", 1)]);
+
+    let guard = request().max_hold(ms(1)).await.unwrap();
+    ended(&guard).await;
+    drop(guard);
+    settle().await;
+    assert_eq!(lost(&redlock.stats()), [("not_extended", 1), ("not_ours", 1), ("max_hold", 1)]);
+
+    let guard = request().await.unwrap();
+    masters.iter().for_each(|master| master.crash_and_restart(false));
+    ended(&guard).await;
+    drop(guard);
+    settle().await;
+    assert_eq!(redlock.stats().losses.data_lost, 1);
+
+    let _guard = request().await.unwrap();
+    redlock.clone().shutdown(ms(100)).await.unwrap_err();
+    let stats = redlock.stats();
+    assert_eq!((stats.losses.shutdown, stats.held), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_released_or_given_away_was_not_lost() {
+    let (masters, redlock) = masters(5);
+    full(&redlock, &masters).await.release().await.unwrap();
+    drop(full(&redlock, &masters).await);
+    settle().await;
+    let lease = full(&redlock, &masters).await.into_lease();
+    settle().await;
+    redlock.resume(lease).await.unwrap().forget();
+    settle().await;
+    let stats = redlock.stats();
+    assert_eq!((stats.acquired, stats.held), (4, 0));
+    assert!(stats.losses.by_name().iter().all(|(_, lost)| *lost == 0), "{stats:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_is_away_is_seen_in_its_own_numbers() {
+    let (masters, redlock) = masters(5);
+    full(&redlock, &masters).await.release().await.unwrap();
+    masters[4].hold();
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    sleep(NODE_TIMEOUT * 2).await;
+    guard.release().await.unwrap();
+    let stats = redlock.stats();
+    assert_eq!(stats.nodes[4].votes.timed_out, 1, "{stats:?}");
+    assert!(stats.nodes[..4].iter().all(|node| node.votes.timed_out == 0), "{stats:?}");
+    masters[4].down();
+    sleep(NODE_TIMEOUT).await;
+    let stats = redlock.stats();
+    assert_eq!((stats.nodes[4].is_up, stats.nodes[3].is_up), (false, true));
+    assert_eq!((stats.nodes[4].unacknowledged, stats.nodes[3].unacknowledged), (1, 0));
+    masters[4].release();
+    masters[4].up();
+    sleep(Duration::from_secs(3)).await;
+    let stats = redlock.stats();
+    assert_eq!((stats.nodes[4].is_up, stats.nodes[4].unacknowledged), (true, 0));
+    assert_eq!((stats.nodes[4].connections, stats.nodes[3].connections), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn numbers_can_be_written_down() {
+    let (masters, redlock) = masters(3);
+    drop(full(&redlock, &masters).await);
+    let written = serde_json::to_value(redlock.stats()).unwrap();
+    assert_eq!(written["attempts"], 1);
+    assert_eq!(written["nodes"][2]["node"], "sim-2:6379");
+    assert_eq!(written["nodes"][2]["votes"]["granted"], 1);
+    assert!(written["waits"]["sum_seconds"].is_f64() && written["waits"]["count"] == 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_reports_no_changes_is_told_apart_in_the_status() {
+    let (masters, redlock) = masters(3);
+    masters[1].set_tracking(false);
+    masters[2].down();
+    let status = redlock.status(RESOURCE).await;
+    let tracks: Vec<_> = status.nodes.iter().map(|node| node.tracks).collect();
+    assert_eq!(tracks, [Some(true), Some(false), None]);
+}
+
+/// A wait ends at once where a person has to change something before any quorum can be had.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_cannot_be_cured_ends_at_once() {
+    for (denied, away) in [(5, 0), (3, 0), (3, 2)] {
+        let (masters, redlock) = masters(5);
+        let denying = &masters[5 - denied..];
+        masters[..away].iter().for_each(|master| master.down());
+        denying.iter().for_each(|master| master.error_replies(Some("NOPERM no")));
+        let begin = masters.clock().now();
+        let error = redlock.lock(RESOURCE).wait_forever().await.unwrap_err();
+        let waited = masters.clock().now().saturating_since(begin);
+        assert!(waited <= ms(1_000), "{denied} {away}: {waited:?}");
+        let is_denial = |verdict: &Verdict| matches!(verdict, Verdict::Unknown(cause @ Cause::ErrorReply(_)) if !cause.is_curable());
+        let votes = error.votes().expect("masters were asked").iter();
+        assert_eq!(votes.filter(|vote| is_denial(&vote.verdict)).count(), denied, "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_goes_on_where_a_quorum_may_come_back() {
+    for error in ["NOPERM no", "LOADING the data"] {
+        let (masters, redlock) = masters(5);
+        let denied = if error.starts_with("NOPERM") { 2 } else { 5 };
+        let denying = &masters[..denied];
+        denying.iter().for_each(|master| master.error_replies(Some(error)));
+        hold(&masters[4..]);
+        let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+        sleep(ms(5_000)).await;
+        assert!(!waiting.is_finished(), "{error}");
+        let_go(&masters[4..]);
+        if denied == 5 {
+            denying.iter().for_each(|master| master.error_replies(None));
+        }
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+    }
+}

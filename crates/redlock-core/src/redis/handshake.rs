@@ -44,9 +44,7 @@ impl<'a> Talk<'a> {
         let facts = replies.split_off(asked);
         // Log-ins must succeed. The other requests may be refused.
         let native = replies.pop().as_ref().and_then(native);
-        let tracks = replies.get(logins..).is_some_and(|introduced| {
-            TRACKING.iter().all(|place| introduced.get(*place) == Some(&Value::Okay))
-        });
+        let tracks = replies.get(logins..).is_some_and(tracks);
         for reply in replies.into_iter().take(logins) {
             succeeded(reply)?;
         }
@@ -149,8 +147,11 @@ fn logins(login: &Login) -> Vec<Cmd> {
     batch
 }
 
-/// The places among the introductions of what tracking needs.
-const TRACKING: [usize; 2] = [1, 2];
+/// Whether the server reports changes of keys. It says so on connections with RESP2, too, on which
+/// it cannot push anything: a map is what only RESP3 has.
+fn tracks(introduced: &[Value]) -> bool {
+    matches!(introduced, [Value::Map(_), Value::Okay, Value::Okay, ..])
+}
 
 /// A server that does not know the first three goes on with RESP2, and tracks nothing. The third
 /// has no effect here: it asks whether the user may do that before each watch.

@@ -77,6 +77,17 @@ async fn a_watch_that_the_server_does_not_track_is_a_look() {
     assert_eq!(client.answer().await, Answer::new(Verdict::Free));
 }
 
+/// Redis 7.0 says that it tracks where `HELLO` is forbidden, and never pushes anything.
+#[tokio::test]
+async fn a_connection_with_resp2_tracks_nothing_whatever_the_server_says() {
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::start(&server.url());
+    let mut peer = server.accept().await;
+    let facts = peer.facts("abc", 1, "master").await;
+    peer.say(facts.replace(NO_TRACKING, "+OK\r\n")).await;
+    assert!(!client.up().await.tracks);
+}
+
 #[tokio::test]
 async fn a_user_that_may_track_and_not_choose_the_keys_tracks_nothing() {
     let server = ScriptedServer::bind().await;

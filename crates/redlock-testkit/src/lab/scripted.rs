@@ -13,9 +13,8 @@ pub const KNOWS_NONE: &str = "*2\r\n*-1\r\n*-1\r\n";
 
 /// What a server before 6.0 says of RESP3.
 pub const NO_RESP3: &str = "-ERR unknown command 'HELLO'\r\n";
-/// What a server says of tracking, twice, where the connection has no RESP3.
-pub const NO_TRACKING: &str =
-    "-ERR Client tracking can be enabled only with RESP3 or REDIRECT mode active\r\n";
+/// What a server before 6.0 says of tracking, twice.
+pub const NO_TRACKING: &str = "-ERR Syntax error, try CLIENT HELP\r\n";
 
 /// Listens on the loopback interface. Each connection is a [`Peer`], which the test plays.
 #[derive(Debug)]

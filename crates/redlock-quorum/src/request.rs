@@ -158,7 +158,7 @@ impl LockRequest {
         let (timing, label, until) = (self.check()?, self.checked_label()?, self.until());
         self.handle.open()?;
         let command = |reply| {
-            Command::Acquire(Box::new(Request {
+            Command::Acquire(Request {
                 resource: self.resource.clone(),
                 key: key.clone(),
                 timing,
@@ -169,7 +169,7 @@ impl LockRequest {
                 reply,
                 is_attempted: false,
                 ask: Ask::All,
-            }))
+            })
         };
         let withdrawal = Withdrawal { handle: &self.handle, key: &key };
         let outcome = self.handle.inbox.ask(command).await;

@@ -26,6 +26,12 @@ pub trait Node: Send + Sync {
     /// [`Answer::unsent`]: crate::Answer::unsent
     fn submit(&self, op: Op, slot: VoteSlot);
 
+    /// Hands over requests that were made together, in their order, and leaves `requests` empty.
+    /// Default: one by one.
+    fn submit_all(&self, requests: &mut Vec<(Op, VoteSlot)>) {
+        requests.drain(..).for_each(|(op, slot)| self.submit(op, slot));
+    }
+
     /// Connects, and reports to `events` what becomes of the connection. The future is the node's
     /// own input and output, for its owner to poll until it is dropped; none for a node that works
     /// without being polled, which reports [`NodeEvent::Up`] or [`NodeEvent::Down`] at once.

@@ -261,6 +261,7 @@ pub struct VoteSlot {
 impl VoteSlot {
     /// A slot for the answer of `master` to the request `ticket`, which is handed over no earlier
     /// than `sent_at`.
+    #[inline]
     pub fn new(sink: Arc<dyn Sink>, master: usize, ticket: u128, sent_at: Instant) -> Self {
         Self { sink: Some(sink), master, ticket, sent_at }
     }
@@ -289,8 +290,11 @@ impl VoteSlot {
 }
 
 impl Drop for VoteSlot {
+    #[inline]
     fn drop(&mut self) {
-        self.deliver(Answer::unknown(Cause::ConnectionClosed), None);
+        if self.sink.is_some() {
+            self.deliver(Answer::unknown(Cause::ConnectionClosed), None);
+        }
     }
 }
 
@@ -298,20 +302,24 @@ impl Drop for VoteSlot {
 /// them at a time. Those that are left when it is dropped are cast, too.
 #[derive(Default)]
 pub(crate) struct Batch {
+    /// That of nearly all votes.
     sink: Option<Arc<dyn Sink>>,
     votes: Vec<Vote>,
+    others: Vec<(Arc<dyn Sink>, Vote)>,
 }
 
 impl Batch {
-    /// Adds the vote of `slot`, whose answer was read at `read_at`, a moment ago.
+    /// Adds the vote of `slot`, whose answer was read at `read_at`, a moment ago. Casts nothing: it
+    /// may be called under a lock.
     pub(crate) fn add(&mut self, mut slot: VoteSlot, answer: Answer, read_at: Instant) {
         let Some(sink) = slot.sink.take() else { return };
-        if self.sink.as_ref().is_none_or(|one| !Arc::ptr_eq(one, &sink)) {
-            self.cast();
-            self.sink = Some(sink);
-        }
         let VoteSlot { master, ticket, sent_at, .. } = slot;
-        self.votes.push(Vote { master, ticket, sent_at, read_at: Some(read_at), answer });
+        let vote = Vote { master, ticket, sent_at, read_at: Some(read_at), answer };
+        if Arc::ptr_eq(self.sink.get_or_insert_with(|| sink.clone()), &sink) {
+            self.votes.push(vote);
+        } else {
+            self.others.push((sink, vote));
+        }
     }
 
     /// Casts what was added so far.
@@ -319,6 +327,7 @@ impl Batch {
         if let Some(sink) = self.sink.as_ref().filter(|_| !self.votes.is_empty()) {
             sink.votes(&mut self.votes);
         }
+        self.others.drain(..).for_each(|(sink, vote)| sink.vote(vote));
     }
 }
 

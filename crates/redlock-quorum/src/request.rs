@@ -162,7 +162,7 @@ impl LockRequest {
         let until = self.until(asked_at);
         self.handle.open()?;
         let command = |reply| {
-            Command::Acquire(Box::new(Request {
+            Command::Acquire(Request {
                 resource: self.resource.clone(),
                 key: key.clone(),
                 timing,
@@ -174,7 +174,7 @@ impl LockRequest {
                 reply,
                 is_attempted: false,
                 ask: Ask::All,
-            }))
+            })
         };
         let withdrawal = Withdrawal { handle: &self.handle, key: &key };
         let span = tracing::debug_span!("acquire", resource = %self.resource, token = Empty);

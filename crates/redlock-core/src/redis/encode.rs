@@ -123,22 +123,20 @@ fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
 /// Packs one command, in one allocation. The client crate gathers its parts first, which takes
 /// four times as long, and this is most of what sending a request costs.
 fn pack(parts: &[&[u8]]) -> Vec<u8> {
-    /// Room for the line that says how long a part is, and for the end of the part.
-    const AROUND: usize = 16;
-    let room = parts.iter().map(|part| AROUND + part.len()).sum::<usize>() + AROUND;
+    /// Room for the end of a part, and the line that says how long the next one is.
+    const BETWEEN: usize = 2 + 1 + 20 + 2;
+    let room = parts.iter().map(|part| BETWEEN + part.len()).sum::<usize>() + BETWEEN;
     let mut packed = Vec::with_capacity(room);
     let mut digits = itoa::Buffer::new();
-    let mut line = |packed: &mut Vec<u8>, kind: u8, count: usize| {
-        packed.push(kind);
-        packed.extend_from_slice(digits.format(count).as_bytes());
-        packed.extend_from_slice(b"\r\n");
-    };
-    line(&mut packed, b'*', parts.len());
+    packed.push(b'*');
+    packed.extend_from_slice(digits.format(parts.len()).as_bytes());
     for part in parts {
-        line(&mut packed, b'$', part.len());
-        packed.extend_from_slice(part);
+        packed.extend_from_slice(b"\r\n$");
+        packed.extend_from_slice(digits.format(part.len()).as_bytes());
         packed.extend_from_slice(b"\r\n");
+        packed.extend_from_slice(part);
     }
+    packed.extend_from_slice(b"\r\n");
     packed
 }
 

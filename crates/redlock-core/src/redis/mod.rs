@@ -128,19 +128,22 @@ impl Node for RedisNode {
     }
 
     fn submit(&self, op: Op, slot: VoteSlot) {
+        self.submit_all(&mut vec![(op, slot)]);
+    }
+
+    fn submit_all(&self, requests: &mut Vec<(Op, VoteSlot)>) {
+        let (mut refused, mut waker) = (Vec::new(), None);
         let mut wire = self.wire();
-        match wire.obstacle() {
-            Some(cause) => {
-                drop(wire);
-                slot.cast(Answer::unsent(cause));
+        for (op, slot) in requests.drain(..) {
+            match wire.obstacle() {
+                Some(cause) => refused.push((slot, cause)),
+                None => waker = wire.push(op, slot).or(waker),
             }
-            None => {
-                let waker = wire.push(op, slot);
-                drop(wire);
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
-            }
+        }
+        drop(wire);
+        refused.into_iter().for_each(|(slot, cause)| slot.cast(Answer::unsent(cause)));
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 

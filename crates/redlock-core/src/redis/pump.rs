@@ -14,7 +14,7 @@ use super::RedisNode;
 use super::handshake;
 use super::reply::{self, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, not_connected};
-use super::wire::{Settled, Wire};
+use super::wire::Settled;
 use crate::vote::Batch;
 use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 
@@ -22,12 +22,6 @@ use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 const COMPACT_MIN: usize = 1 << 16;
 /// Room for replies. It grows where one reply needs more.
 const READING_MIN: usize = 4096;
-
-/// What is passed on once the wire is free again.
-enum Heard {
-    Vote(VoteSlot, Answer),
-    Event(NodeEvent),
-}
 
 pub(super) struct Pump<'a> {
     node: &'a RedisNode,
@@ -37,7 +31,7 @@ pub(super) struct Pump<'a> {
     written: usize,
     reading: Vec<u8>,
     filled: usize,
-    heard: Vec<Heard>,
+    /// Votes that are cast once the wire is free again.
     batch: Batch,
     stall: Option<Pin<Box<Sleep>>>,
     /// What the server was when the connection was made, and the next time to ask again. A master
@@ -66,7 +60,6 @@ impl<'a> Pump<'a> {
             written: 0,
             reading: read,
             filled,
-            heard: Vec::new(),
             batch: Batch::default(),
             stall: None,
             other: (role != Role::Master).then(|| (role, pace())),
@@ -152,42 +145,51 @@ impl<'a> Pump<'a> {
 
     /// Counts the replies that were read, and passes on what they say.
     fn hear(&mut self) -> Result<(), Cause> {
-        let outcome = self.settle();
-        let now = self.node.clock.now();
-        for heard in self.heard.drain(..) {
-            match heard {
-                Heard::Vote(slot, answer) => self.batch.add(slot, answer, now),
-                Heard::Event(event) => {
-                    self.batch.cast();
-                    self.events.report(event);
-                }
-            }
-        }
-        self.batch.cast();
-        outcome
-    }
-
-    /// Takes whole replies out of what was read.
-    fn settle(&mut self) -> Result<(), Cause> {
-        let mut at = 0;
-        let mut wire = self.node.wire();
+        let (mut at, now) = (0, self.node.clock.now());
         let outcome = loop {
-            let rest = &self.reading[at..self.filled];
-            let len = match reply::len(rest) {
-                Ok(Some(len)) => len,
+            let settled = self.settle(&mut at, now);
+            // The wire is free again.
+            self.batch.cast();
+            match settled {
+                Ok(Some(events)) => events.into_iter().for_each(|event| self.events.report(event)),
                 Ok(None) => break Ok(()),
-                Err(Garbage) => break Err(garbage()),
-            };
-            at += len;
-            let role = self.other.as_ref().map_or(Role::Master, |(role, _)| *role);
-            if let Err(cause) = count(&rest[..len], &mut wire, &mut self.heard, role) {
-                break Err(cause);
+                Err(cause) => break Err(cause),
             }
         };
-        drop(wire);
         self.reading.copy_within(at..self.filled, 0);
         self.filled -= at;
         outcome
+    }
+
+    /// Takes whole replies out of what was read, from `at` on. Returns what the server has pushed
+    /// behind them, and nothing where there is no more.
+    fn settle(
+        &mut self,
+        at: &mut usize,
+        now: crate::Instant,
+    ) -> Result<Option<Vec<NodeEvent>>, Cause> {
+        let node = self.node;
+        let mut wire = node.wire();
+        let role = self.other.as_ref().map_or(Role::Master, |(role, _)| *role);
+        loop {
+            let rest = &self.reading[*at..self.filled];
+            if let Some((slot, len)) = wire.granted(rest) {
+                *at += len;
+                self.batch.add(slot, Answer::granted(), now);
+                continue;
+            }
+            let Some(len) = reply::len(rest).map_err(|Garbage| garbage())? else { return Ok(None) };
+            *at += len;
+            if reply::is_aside(&rest[..len]) {
+                return reply::events(&rest[..len]).map(Some).map_err(|Garbage| garbage());
+            }
+            let settled = wire.settle(reply::parse(&rest[..len]).map_err(|Garbage| garbage())?);
+            let (vote, outcome) = vote(settled, role);
+            if let Some((slot, answer)) = vote {
+                self.batch.add(slot, answer, now);
+            }
+            outcome?;
+        }
     }
 
     /// Ends a connection with a request that is unanswered for too long: it may lead nowhere.
@@ -231,32 +233,27 @@ fn compact(writing: &mut Vec<u8>, written: &mut usize) {
     }
 }
 
-/// Counts one whole reply. An error ends the connection.
-fn count(reply: &[u8], wire: &mut Wire, heard: &mut Vec<Heard>, role: Role) -> Result<(), Cause> {
-    if reply::is_aside(reply) {
-        let events = reply::events(reply).map_err(|Garbage| garbage())?;
-        heard.extend(events.into_iter().map(Heard::Event));
-        return Ok(());
-    }
-    match wire.settle(reply::parse(reply).map_err(|Garbage| garbage())?) {
+/// The vote that a reply leads to, if it does, and whether the connection goes on.
+fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(), Cause>) {
+    match settled {
         Settled::Vote(slot, answer) => {
             // Only a new connection can find the right server, unless this one never was a master.
             let demoted = demoted(&answer).filter(|_| role == Role::Master);
-            heard.push(Heard::Vote(slot, answer));
-            demoted.map_or(Ok(()), Err)
+            (Some((slot, answer)), demoted.map_or(Ok(()), Err))
         }
-        Settled::More => Ok(()),
+        Settled::More => (None, Ok(())),
         Settled::Garbage(slot) => {
-            heard.push(Heard::Vote(slot, Answer::unknown(Cause::ConnectionClosed)));
-            Err(garbage())
+            (Some((slot, Answer::unknown(Cause::ConnectionClosed))), Err(garbage()))
         }
         Settled::Look(reply) => match handshake::role(&reply) {
-            Ok(now) if now != role => Err(not_connected("the role of the server has changed")),
-            _ => Ok(()),
+            Ok(now) if now != role => {
+                (None, Err(not_connected("the role of the server has changed")))
+            }
+            _ => (None, Ok(())),
         },
         // This is how a server says why it closes a connection.
-        Settled::Unasked(Value::ServerError(error)) => Err(reply::refusal(&error)),
-        Settled::Unasked(_) => Err(garbage()),
+        Settled::Unasked(Value::ServerError(error)) => (None, Err(reply::refusal(&error))),
+        Settled::Unasked(_) => (None, Err(garbage())),
     }
 }
 

@@ -101,12 +101,15 @@ fn count(line: &[u8]) -> Result<Option<usize>, Garbage> {
     if count > LEN_MAX { Err(Garbage) } else { Ok(Some(count)) }
 }
 
+const OK: &[u8] = b"+OK\r\n";
+const ONE: &[u8] = b":1\r\n";
+
 /// What one whole reply says. Those that nearly every lock gets need no parser.
 pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
     match reply {
-        b"+OK\r\n" => Ok(Value::Okay),
+        OK => Ok(Value::Okay),
         b"$-1\r\n" | b"_\r\n" => Ok(Value::Nil),
-        b":1\r\n" => Ok(Value::Int(1)),
+        ONE => Ok(Value::Int(1)),
         _ => redis::parse_redis_value(reply).map(plain).map_err(|_| Garbage),
     }
 }
@@ -121,6 +124,16 @@ fn plain(value: Value) -> Value {
         }
         value => value,
     }
+}
+
+/// How many bytes the first reply in `bytes` has, if it grants the request.
+pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<usize> {
+    let is_granted = match verb {
+        Verb::Acquire { .. } => bytes.starts_with(OK),
+        Verb::Extend { .. } | Verb::Release => bytes.starts_with(ONE),
+        Verb::Inspect | Verb::Watch => false,
+    };
+    is_granted.then_some(if matches!(verb, Verb::Acquire { .. }) { OK.len() } else { ONE.len() })
 }
 
 /// What a reply means as the answer to a request.
@@ -239,6 +252,19 @@ mod tests {
     fn the_fast_path_reads_what_the_parser_reads() {
         for reply in [&b"+OK\r\n"[..], b"$-1\r\n", b"_\r\n", b":1\r\n"] {
             assert_eq!(parse(reply), redis::parse_redis_value(reply).map_err(|_| Garbage));
+        }
+    }
+
+    #[test]
+    fn a_grant_without_the_parser_is_one_with_it() {
+        for verb in [ACQUIRE, EXTEND, Verb::Release, Verb::Inspect, Verb::Watch] {
+            for reply in REPLIES.into_iter().chain([ONE, b":10\r\n", b":1", b"+OK", b""]) {
+                let whole = len(reply).unwrap().map(|len| (len, &reply[..len]));
+                let parsed = whole.filter(|(_, one)| {
+                    parse(one).and_then(|value| answer(verb, value)) == Ok(Answer::granted())
+                });
+                assert_eq!(granted(verb, reply), parsed.map(|(len, _)| len), "{verb:?}");
+            }
         }
     }
 

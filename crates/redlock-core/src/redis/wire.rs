@@ -177,6 +177,17 @@ impl Wire {
         self.is_urgent
     }
 
+    /// Takes the oldest request, if the first reply in `bytes` grants it: whose vote that is, and
+    /// how long the reply is. Nearly every reply is such a one, and this needs no parser.
+    pub(super) fn granted(&mut self, bytes: &[u8]) -> Option<(VoteSlot, usize)> {
+        let Some(Pending::Request(op, ..)) = self.in_flight.front() else { return None };
+        let len = reply::granted(op.verb(), bytes)?;
+        match self.in_flight.pop_front() {
+            Some(Pending::Request(_, slot, _)) => Some((slot, len)),
+            _ => None,
+        }
+    }
+
     /// Counts a reply as the answer to the oldest request.
     pub(super) fn settle(&mut self, reply: Value) -> Settled {
         let (op, slot, form) = match self.in_flight.pop_front() {

@@ -22,7 +22,7 @@ pub(crate) type CloseReply = oneshot::Sender<Result<(), Unreleased>>;
 /// What the driver is asked. A command that is dropped unanswered closes its reply.
 pub(crate) enum Command {
     /// A caller wants a lock, or a lease proved.
-    Acquire(Box<Request>),
+    Acquire(Request),
     /// The holder wants the lease to last longer.
     Extend { lock: LockId, timing: Timing, reply: ExtendReply },
     /// The holder is done.

@@ -31,6 +31,8 @@ pub(super) struct Masters {
 /// The connection to one master.
 struct Link {
     state: State,
+    /// What the node is to be handed with the rest of this turn.
+    outbox: Vec<(Op, VoteSlot)>,
     /// The node's own input and output, with the waker that says it has something to do.
     drive: Option<(BoxFuture<'static, ()>, Waker)>,
     /// An earlier connection may still carry out requests: the server did not let us end it.
@@ -89,6 +91,7 @@ impl Masters {
         let names: Arc<[Arc<str>]> = nodes.iter().map(|node| node.name().into()).collect();
         let link = || Link {
             state: State::Connecting,
+            outbox: Vec::new(),
             drive: None,
             is_unbarred: false,
             tracks: None,
@@ -130,6 +133,7 @@ impl Masters {
     /// Closes the links. All that is unanswered becomes *unknown*.
     pub(super) fn disconnect(&mut self) {
         for link in &mut self.links {
+            link.outbox.clear();
             link.drive = None;
         }
     }
@@ -142,10 +146,11 @@ impl Masters {
         }
     }
 
-    /// Hands the same request to every master of `masters`. Those that do not count are not asked:
-    /// their votes come back, to be counted like the others'.
+    /// Has the same request handed to every master of `masters`, with all that is sent to it in one
+    /// turn. Those that do not count are not asked: their votes come back, to be counted like the
+    /// others'.
     pub(super) fn send(
-        &self,
+        &mut self,
         op: &Op,
         masters: MasterSet,
         ticket: Ticket,
@@ -157,12 +162,21 @@ impl Masters {
             match self.obstacle(master) {
                 None => {
                     let slot = VoteSlot::new(self.mailbox.clone(), master, packed, now);
-                    self.nodes[master].submit(op.clone(), slot);
+                    self.links[master].outbox.push((op.clone(), slot));
                 }
                 Some(cause) => unsent.push((master, cause)),
             }
         }
         unsent.into_iter().map(|(master, cause)| unsent_vote(master, packed, now, cause)).collect()
+    }
+
+    /// Hands over what is to be sent. A node wakes its link for it, or answers.
+    pub(super) fn hand_over(&mut self) {
+        for (node, link) in self.nodes.iter().zip(&mut self.links) {
+            if !link.outbox.is_empty() {
+                node.submit_all(&mut link.outbox);
+            }
+        }
     }
 
     /// Why `master` is not asked; none where its node answers, also when it is not connected.

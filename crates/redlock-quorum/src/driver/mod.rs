@@ -219,6 +219,7 @@ impl Driver {
         self.read_signals();
         self.fire_timers(now);
         self.advance_line();
+        self.masters.hand_over();
         self.publish_numbers();
         if self.is_closed() {
             return Poll::Ready(());
@@ -262,7 +263,7 @@ impl Driver {
     fn command(&mut self, command: Command, now: Instant) {
         match command {
             Command::Extend { .. } if self.start != Start::Done => self.early.push(command),
-            Command::Acquire(request) => self.request(*request, now),
+            Command::Acquire(request) => self.request(request, now),
             Command::Extend { lock, timing, reply } => self.extend(lock, timing, reply, now),
             Command::Release { lock, reply } => self.release(lock, reply, now),
             Command::Forget { lock } => self.forget(lock),
@@ -329,6 +330,7 @@ impl Driver {
     /// Polls the links that were woken, and no others. After each the votes that it has read are
     /// counted, so that a caller is woken as early as its deciding reply is there.
     fn drive_links(&mut self) {
+        self.masters.hand_over();
         let woken = self.mailbox.take_links();
         for master in 0..self.masters.len() {
             if woken & 1 << master != 0 {

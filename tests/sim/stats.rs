@@ -116,6 +116,7 @@ async fn an_extension_that_moves_the_deadline_twice_has_one_margin() {
     let guard = redlock.lock(RESOURCE).min_copies(5).auto_extend(false).await.unwrap();
     // Two masters confirm the first extension, which moves nothing; the others are first to confirm
     // the second one.
+    sleep(ms(10)).await;
     masters[2..].iter().for_each(|master| master.lose_requests(true));
     guard.extend(TTL).await.unwrap_err();
     masters[2..].iter().for_each(|master| master.lose_requests(false));

@@ -350,6 +350,20 @@ async fn a_master_that_is_not_reached_in_time_is_reported_as_connecting() {
 }
 
 #[tokio::test]
+async fn a_majority_that_is_not_reached_in_time_has_timed_out() {
+    let servers = RedisServers::start(3).unwrap();
+    let proxies = servers.proxied().await.unwrap();
+    proxies[..2].iter().for_each(|proxy| proxy.blackhole_new(true));
+    for _ in 0..10 {
+        let redlock = through(&proxies).connect_timeout(ms(150)).build().unwrap();
+        let error = redlock.try_lock("a").await.unwrap_err();
+        let said: Vec<_> = votes(&error).iter().map(|vote| vote.verdict.clone()).collect();
+        let timed_out = Verdict::Unknown(Cause::TimedOut);
+        assert_eq!(said[..2], [timed_out.clone(), timed_out], "{error}");
+    }
+}
+
+#[tokio::test]
 async fn an_extension_and_a_release_that_fail_say_what_each_master_said() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();

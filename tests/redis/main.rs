@@ -30,5 +30,6 @@ mod silence;
 mod storm;
 mod strangers;
 mod tls;
+mod urls;
 mod waiting;
 mod work;

@@ -5,7 +5,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
-use redlock_quorum::{Guard, Redlock};
+use futures::future::BoxFuture;
+use redlock_core::{Answer, Events, Node, NodeEvent, Op, VoteSlot};
+use redlock_quorum::{Cause, Guard, Redlock};
+use redlock_testkit::SimNodes;
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -308,4 +311,44 @@ async fn meddle_with_everything() {
     tokio::time::timeout(TTL * 30, work).await.expect("nothing hangs");
     drop(recording);
     assert!(*lines.lock().unwrap() > 50, "it was called on each of them");
+}
+
+/// A master that is tried again and again, and never reached.
+struct Dead;
+
+impl Node for Dead {
+    fn name(&self) -> &str {
+        "dead:6379"
+    }
+
+    fn submit(&self, _: Op, slot: VoteSlot) {
+        slot.cast(Answer::unsent(Cause::ConnectionRefused));
+    }
+
+    fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
+        Some(Box::pin(async move {
+            loop {
+                events.report(NodeEvent::Down {
+                    cause: Cause::ConnectionRefused,
+                    retries_now: false,
+                });
+                sleep(ms(1_000)).await;
+            }
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_stays_away_is_one_line_however_often_it_is_tried() {
+    let (log, _recording) = Log::begin(LevelFilter::TRACE);
+    let masters = SimNodes::new(2, 0);
+    let nodes = [masters.nodes(), vec![Arc::new(Dead) as Arc<dyn Node>]].concat();
+    let builder = Redlock::builder().masters(nodes).clock(masters.clock());
+    let redlock = builder.build().unwrap();
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    sleep(ms(20_500)).await;
+    guard.release().await.unwrap();
+    assert_eq!(log.warnings("master down").len(), 1);
+    let still = log.lines().into_iter().filter(|line| line.message == "master still down");
+    assert_eq!(still.count(), 20);
 }

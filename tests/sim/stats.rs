@@ -55,6 +55,7 @@ async fn a_wait_is_counted_with_its_length_and_with_what_ended_it() {
     waiting.await.unwrap().unwrap().release().await.unwrap();
     let after = redlock.stats();
     assert!(after.pushes > 0 && after.waiting == 0, "{after:?}");
+    assert_eq!(after.polls, 0, "a push led to the attempt");
     assert_eq!((after.waits.count, after.attempts - before.attempts), (1, 1));
     assert_eq!(after.rounds - before.rounds, 2, "the meeting point first, and then the others");
     assert!((ms(250)..ms(300)).contains(&after.waits.sum), "{after:?}");
@@ -107,6 +108,23 @@ async fn extensions_are_counted_with_the_time_that_was_left() {
     assert!(votes(&stalled, "timed_out") >= 3, "{stalled:?}");
     let_go(&masters[..3]);
     guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_moves_the_deadline_twice_has_one_margin() {
+    let (masters, redlock) = masters(5);
+    let guard = redlock.lock(RESOURCE).min_copies(5).auto_extend(false).await.unwrap();
+    // Two masters confirm the first extension, which moves nothing; the others are first to confirm
+    // the second one.
+    sleep(ms(10)).await;
+    masters[2..].iter().for_each(|master| master.lose_requests(true));
+    guard.extend(TTL).await.unwrap_err();
+    masters[2..].iter().for_each(|master| master.lose_requests(false));
+    masters[..2].iter().for_each(|master| master.delay(ms(5)..=ms(5), ms(5)..=ms(5)));
+    guard.extend(TTL).await.unwrap();
+    sleep(ms(20)).await;
+    let stats = redlock.stats();
+    assert_eq!((stats.extensions, stats.margins.count), (2, 1), "{stats:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +239,9 @@ async fn a_wait_that_cannot_be_cured_ends_at_once() {
         masters[..away].iter().for_each(|master| master.down());
         denying.iter().for_each(|master| master.error_replies(Some("NOPERM no")));
         let begin = masters.clock().now();
-        let error = redlock.lock(RESOURCE).wait_forever().await.unwrap_err();
+        let request = redlock.lock(RESOURCE).wait_forever().into_future();
+        let ended = tokio::time::timeout(ms(60_000), request).await;
+        let error = ended.expect("the wait ends").unwrap_err();
         let waited = masters.clock().now().saturating_since(begin);
         assert!(waited <= ms(1_000), "{denied} {away}: {waited:?}");
         let is_denial = |verdict: &Verdict| matches!(verdict, Verdict::Unknown(cause @ Cause::ErrorReply(_)) if !cause.is_curable());

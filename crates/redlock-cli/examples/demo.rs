@@ -63,6 +63,7 @@ struct Stage {
     claimed: AtomicUsize,
     added: AtomicUsize,
     waits: Mutex<Vec<Duration>>,
+    holds: Mutex<Vec<Duration>>,
     troubles: Mutex<Vec<String>>,
 }
 
@@ -78,6 +79,7 @@ impl Stage {
             claimed: AtomicUsize::new(0),
             added: AtomicUsize::new(0),
             waits: Mutex::default(),
+            holds: Mutex::default(),
             troubles: Mutex::default(),
         })
     }
@@ -96,8 +98,9 @@ impl Stage {
         while !self.is_over() && self.claimed.fetch_add(1, Ordering::SeqCst) < ADDITIONS {
             while self.begun.elapsed() <= LIMIT {
                 match self.add_under_lock() {
-                    Ok(wait) => {
+                    Ok((wait, hold)) => {
                         self.note(&self.waits, wait);
+                        self.note(&self.holds, hold);
                         self.added.fetch_add(1, Ordering::SeqCst);
                         break;
                     }
@@ -107,7 +110,8 @@ impl Stage {
         }
     }
 
-    fn add_under_lock(&self) -> Result<Duration> {
+    /// How long the host waited for the lock, and how long it then had it.
+    fn add_under_lock(&self) -> Result<(Duration, Duration)> {
         let asked = since_epoch();
         let output = Command::new(&self.redlock)
             .args(["run", "demo", "--wait", "60s", "--"])
@@ -117,7 +121,8 @@ impl Stage {
             .env("REDLOCK_NODES", &self.nodes)
             .stdin(Stdio::null())
             .output()?;
-        began(&output).map(|began| began.saturating_sub(asked))
+        let ended = since_epoch();
+        began(&output).map(|began| (began.saturating_sub(asked), ended.saturating_sub(began)))
     }
 
     fn note<T>(&self, notes: &Mutex<Vec<T>>, note: T) {
@@ -158,9 +163,8 @@ impl Stage {
     fn report(&self, masters: &RedisServers) -> Result<()> {
         let number = fs::read_to_string(&self.file)?;
         fs::remove_file(&self.file)?;
-        let mut waits = std::mem::take(&mut *self.waits.lock().unwrap_or_else(|e| e.into_inner()));
+        let (waits, holds) = (sorted(&self.waits), sorted(&self.holds));
         let troubles = self.troubles.lock().unwrap_or_else(|e| e.into_inner());
-        waits.sort_unstable();
         ensure!(
             waits.len() == ADDITIONS,
             "only {} additions in {LIMIT:?}: {troubles:?}",
@@ -171,6 +175,9 @@ impl Stage {
         println!("  runs that failed    {}", troubles.len());
         println!("  from `redlock run` to its command, with seven others in the way:");
         println!("    p50 {:.1?}   p99 {:.1?}", waits[ADDITIONS / 2], waits[ADDITIONS * 99 / 100]);
+        let hold = holds[ADDITIONS / 2];
+        let others = u32::try_from(CONTENDERS - 1)?;
+        println!("    ideal {:.1?}: {others} others, {hold:.1?} each (p50)", hold * others);
         for trouble in troubles.iter().take(3) {
             println!("  {trouble}");
         }
@@ -179,6 +186,13 @@ impl Stage {
         ensure!(number == ADDITIONS.to_string(), "additions were lost");
         Ok(())
     }
+}
+
+fn sorted(notes: &Mutex<Vec<Duration>>) -> Vec<Duration> {
+    // A contender that panicked has left whole notes.
+    let mut notes = notes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    notes.sort_unstable();
+    notes
 }
 
 fn verdict(number: &str) -> &'static str {

@@ -154,14 +154,6 @@ pub(crate) fn barred(votes: &Votes) -> Vec<Barred<'_>> {
     votes.iter().filter_map(Barred::of).collect()
 }
 
-/// The same, by their answers to a question. A master that may not be asked about a key may let it
-/// be acquired.
-pub(crate) fn barred_by_status(status: &Status) -> Vec<Barred<'_>> {
-    let is_denial =
-        |cause: &Cause| matches!(cause, Cause::ErrorReply(error) if error.starts_with("NOPERM"));
-    status.nodes.iter().filter_map(Barred::of).filter(|barred| !is_denial(barred.cause)).collect()
-}
-
 impl<'a> Barred<'a> {
     fn of(vote: &'a NodeVote) -> Option<Self> {
         match &vote.verdict {

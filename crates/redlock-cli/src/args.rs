@@ -198,6 +198,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_help_names_the_defaults_that_are_in_use() {
+        use redlock_quorum::RedlockBuilder;
+
+        let help = |name: &str| {
+            let mut command = Cli::command();
+            command.build();
+            command.find_subcommand_mut(name).unwrap().render_long_help().to_string()
+        };
+        let said = |default: Duration| format!("[default: {default:?}]");
+        for name in ["run", "acquire", "extend"] {
+            let text = help(name);
+            assert!(text.contains(&said(crate::session::DEFAULT_TTL)), "{text}");
+            assert!(text.contains(&said(RedlockBuilder::MAX_TTL)), "{text}");
+        }
+        let node_timeout = RedlockBuilder::node_timeout_of(Duration::from_secs(10));
+        let said = format!("[default: {node_timeout:?}, or a tenth of the TTL]");
+        assert!(help("run").contains(&said), "{said}");
+        let connect = RedlockBuilder::CONNECT_TIMEOUT;
+        assert!(help::LONG.contains(&format!("it was not connected within {connect:?}, or")));
+    }
+
+    #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
     }

@@ -69,7 +69,7 @@ What masters answer:
   connection refused    nothing listens there
   connection closed     the connection broke with the request on its way
   not connected: ...    such as a name that is not found, or a certificate: --tls-ca;
-                        `still connecting` when the first 1s was not enough
+                        `still connecting` when a majority was connected sooner
   error reply: ...      such as a wrong password, or a user without rights
   not admitted: ...     such as a replica or a cluster node, which may not vote
   twin of ...           the same server as another one

@@ -114,6 +114,9 @@ pub(crate) fn people(key: &str, status: &Status) -> String {
         if let Some(latency) = answers::latency(node) {
             text.push_str(&format!("  {latency:.1?}"));
         }
+        if node.tracks == Some(false) {
+            text.push_str("  (reports no changes: waiters are not woken by it)");
+        }
         text.push('\n');
     }
     text + &answers::verdict(key, status)

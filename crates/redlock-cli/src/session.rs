@@ -5,7 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redlock_quorum::{Guard, Lease, Redlock, Resource, Status, UnreleasedKey, Votes};
+use redlock_quorum::{
+    Guard, Lease, Redlock, RedlockBuilder, Resource, Status, UnreleasedKey, Votes,
+};
 
 use crate::answers;
 use crate::exit::Failure;
@@ -37,7 +39,7 @@ impl Session {
         key: &OsStr,
         ttl: Option<Duration>,
     ) -> Result<Self, Failure> {
-        let max_ttl = global.max_ttl.unwrap_or(MAX_TTL);
+        let max_ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
         let ttl = ttl.unwrap_or(max_ttl);
         let masters = Masters::new(global)?;
         let mut builder = masters.builder().ttl(ttl).max_ttl(max_ttl);
@@ -53,14 +55,16 @@ impl Session {
             is_verbose: global.verbose,
             is_quiet: global.quiet,
             leaves_quietly: Cell::new(false),
-            node_timeout: global.node_timeout.unwrap_or_else(|| NODE_TIMEOUT.min(ttl / 10)),
+            node_timeout: global
+                .node_timeout
+                .unwrap_or_else(|| RedlockBuilder::node_timeout_of(ttl)),
             ca: masters::ca(global),
         })
     }
 
     /// The TTL of commands that take one, where none was given.
     pub(crate) fn default_ttl(global: &Global) -> Duration {
-        DEFAULT_TTL.min(global.max_ttl.unwrap_or(MAX_TTL))
+        DEFAULT_TTL.min(global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL))
     }
 
     /// Proves a lease by an extension.
@@ -139,13 +143,10 @@ impl Session {
     }
 
     fn hint(&self, answers: &str) -> Option<String> {
-        // A connection that is still being made when the time for it is over has timed out, too.
-        let late = ["timed out", "still connecting"];
-        let late = late.into_iter().find(|late| answers.contains(&format!(" {late}")));
-        let late = late.map(|late| {
-            let timeout = self.node_timeout;
+        let late = answers.contains(" timed out").then(|| {
+            let (timeout, connect) = (self.node_timeout, RedlockBuilder::CONNECT_TIMEOUT);
             format!(
-                "{late}: not connected within 1s, or no answer within {timeout:?} (--node-timeout)"
+                "timed out: not connected within {connect:?}, or no answer within {timeout:?} (--node-timeout)"
             )
         });
         let tls = answers.contains("not connected: TLS: ");
@@ -180,7 +181,6 @@ fn kept(key: &UnreleasedKey, now: SystemTime) -> String {
     format!("{kept} until {hour:02}:{minute:02}:{second:02} UTC, {within:.1?} at most")
 }
 
-// The library's defaults, which are known to the builder alone.
-const MAX_TTL: Duration = Duration::from_secs(60);
-const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-const DEFAULT_TTL: Duration = Duration::from_secs(30);
+/// The TTL of a command that nobody gave one: longer than the library's, because a command may be
+/// paused for longer than a server.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);

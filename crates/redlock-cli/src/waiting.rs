@@ -1,14 +1,16 @@
 //! Waiting for a lock: what ends the wait early, and what is said meanwhile.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::io::{self, IsTerminal};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use redlock_quorum::{AcquireError, Guard, Votes};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::answers::{self, Barred, quorum};
+use crate::answers::{self, quorum};
 use crate::args::Patience;
 use crate::duration::Wait;
 use crate::exit::{Failure, HELD, UNAVAILABLE};
@@ -38,28 +40,15 @@ impl Session {
         })
     }
 
-    /// The first attempt shows whether waiting is of any use.
     async fn wait_for(&self, wait: Wait, max_hold: Option<Duration>) -> Result<Guard, Failure> {
-        let began = Instant::now();
-        let error = match self.request(Wait::For(Duration::ZERO), max_hold).await {
-            Ok(guard) => return Ok(guard),
-            Err(error) => error,
-        };
-        let left = match (wait, error.votes()) {
-            (Wait::For(Duration::ZERO), _) | (_, None) => return Err(self.failure(error).await),
-            (Wait::For(wait), _) => Wait::For(wait.saturating_sub(began.elapsed())),
-            (Wait::Forever, _) => Wait::Forever,
-        };
-        if let Some(votes) = error.votes() {
-            self.check_use(&answers::barred(votes), votes.len(), votes)?;
-        }
-        tokio::select! {
+        let outcome = tokio::select! {
             biased;
-            outcome = self.request(left, max_hold) => match outcome {
-                Ok(guard) => Ok(guard),
-                Err(error) => Err(self.failure(error).await),
-            },
-            failure = self.watch(wait) => Err(failure),
+            outcome = self.request(wait, max_hold) => outcome,
+            never = self.say_what_is_waited_for(wait) => match never {},
+        };
+        match outcome {
+            Ok(guard) => Ok(guard),
+            Err(error) => Err(self.failure(error, wait).await),
         }
     }
 
@@ -75,12 +64,10 @@ impl Session {
         request.await
     }
 
-    /// Says once what is waited for, and resolves when waiting has become of no use.
-    async fn watch(&self, wait: Wait) -> Failure {
+    /// Says once what is waited for.
+    async fn say_what_is_waited_for(&self, wait: Wait) -> Infallible {
         /// Who waits for less than this wants no line about it.
         const SAY_AFTER: Duration = Duration::from_secs(1);
-        /// A password or a list of masters is not changed every second.
-        const LOOK_AGAIN: Duration = Duration::from_secs(10);
         sleep(SAY_AFTER).await;
         if self.is_verbose || io::stderr().is_terminal() {
             let limit = match wait {
@@ -89,33 +76,20 @@ impl Session {
             };
             output::note(&format!("waiting {limit}for {}: {}", self.key, self.answers().await));
         }
-        loop {
-            let status = self.status().await;
-            let (barred, list) = (answers::barred_by_status(&status), answers::list(&status));
-            if let Err(failure) = self.check_use(&barred, status.nodes.len(), &list) {
-                return failure;
-            }
-            sleep(LOOK_AGAIN).await;
-        }
-    }
-
-    /// An error when so many masters can't vote that no quorum is left, however long one waits.
-    fn check_use(
-        &self,
-        barred: &[Barred<'_>],
-        masters: usize,
-        answers: &impl std::fmt::Display,
-    ) -> Result<(), Failure> {
-        if masters - barred.len() >= quorum(masters) {
-            return Ok(());
-        }
-        let cause = anyhow!("no quorum for {}, and waiting does not cure it: {answers}", self.key);
-        Err(self.explained(Failure::new(UNAVAILABLE, cause)))
+        pending().await
     }
 
     /// The lock was not acquired.
-    async fn failure(&self, error: AcquireError) -> Failure {
+    async fn failure(&self, error: AcquireError, wait: Wait) -> Failure {
         let failure = match &error {
+            // The wait has ended early, or would have.
+            AcquireError::NoQuorum { votes, .. }
+                if wait != Wait::For(Duration::ZERO) && is_hopeless(votes) =>
+            {
+                let key = &self.key;
+                let cause = anyhow!("no quorum for {key}, and waiting does not cure it: {votes}");
+                Failure::new(UNAVAILABLE, cause)
+            }
             AcquireError::Held { votes, .. } => {
                 Failure::new(HELD, anyhow!(self.refusal(votes).await))
             }
@@ -147,4 +121,9 @@ impl Session {
         };
         Failure::cancelled(signal, &self.key, &answers)
     }
+}
+
+/// Whether so many masters can't vote that no quorum is left, however long one waits.
+fn is_hopeless(votes: &Votes) -> bool {
+    votes.len() - answers::barred(votes).len() < quorum(votes.len())
 }

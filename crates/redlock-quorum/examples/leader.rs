@@ -4,13 +4,14 @@
 //! much earlier than the lease ends.
 //!
 //! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example leader` leads until
-//! Ctrl-C; without `REDLOCK_NODES` it starts five throw-away masters and plays three instances,
+//! Ctrl-C or SIGTERM, and then makes room for the next at once; without `REDLOCK_NODES` it starts five throw-away masters and plays three instances,
 //! each of which leads for a moment.
 
 use std::time::Duration;
 
 use redlock_quorum::{Guard, Redlock, RunError};
 use redlock_testkit::RedisServers;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -22,11 +23,14 @@ async fn main() -> anyhow::Result<()> {
     let (log, mut events) = mpsc::unbounded_channel();
     if let Ok(nodes) = std::env::var("REDLOCK_NODES") {
         let redlock = Redlock::connect(nodes.split(','))?;
-        println!("waiting to lead");
-        let guard = stand_for_election(&redlock).await?;
-        println!("leading; stop me with Ctrl-C");
-        lead(&guard, Duration::MAX).await;
-        return Ok(());
+        let mut terminate = signal(SignalKind::terminate())?;
+        let stop = async move {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        return serve(redlock, stop).await;
     }
     let masters = RedisServers::start(5)?;
     let mut instances = JoinSet::new();
@@ -39,6 +43,27 @@ async fn main() -> anyhow::Result<()> {
         println!("{event}");
     }
     Ok(())
+}
+
+/// Leads whenever it can, until it is told to stop. Then it makes room for the next at once: one
+/// that is only killed lets the others wait until its lease ends.
+async fn serve(redlock: Redlock, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let leading = async {
+        loop {
+            println!("waiting to lead");
+            let guard = stand_for_election(&redlock).await?;
+            println!("leading");
+            lead(&guard, Duration::MAX).await;
+        }
+    };
+    let outcome = tokio::select! {
+        // Dropping the work drops its guard, and with it the lock is released.
+        outcome = leading => outcome,
+        () = stop => Ok(()),
+    };
+    // That goes on in the background: here it is waited for.
+    redlock.shutdown(TIME_TO_STOP).await?;
+    outcome
 }
 
 /// Waits to lead, leads for `term` or until the lock is lost, and makes room for the next.
@@ -66,6 +91,25 @@ async fn lead(guard: &Guard, term: Duration) {
         ended = guard.lost() => eprintln!("not the leader any more: {ended:?}"),
         () = tokio::time::sleep(term) => {}
     }
+}
+
+#[tokio::test]
+async fn one_that_is_told_to_stop_makes_room_at_once() -> anyhow::Result<()> {
+    let masters = RedisServers::start(3)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let first = tokio::spawn(serve(Redlock::connect(masters.urls())?, async {
+        let _ = stopped.await;
+    }));
+    let redlock = Redlock::connect(masters.urls())?;
+    while redlock.status("leader").await.state == redlock_quorum::State::Free {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    stop.send(()).expect("it still leads");
+    first.await??;
+    for node in redlock.status("leader").await.nodes {
+        assert_eq!(node.verdict, redlock_quorum::Verdict::Free, "nothing has to expire");
+    }
+    Ok(())
 }
 
 #[tokio::test]

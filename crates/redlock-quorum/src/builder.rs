@@ -11,7 +11,7 @@ use crate::driver::Setup;
 use crate::driver::slot::Slot;
 use crate::handle::Handle;
 use crate::quorum::MASTERS_MAX;
-use crate::settings::{BuildError, InvalidRequest, MAX_TTL_MAX, Settings};
+use crate::settings::{BuildError, InvalidRequest, MAX_TTL_MAX, Settings, node_timeout};
 
 /// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build), with the limit.
 #[derive(Clone, Default)]
@@ -33,6 +33,17 @@ pub struct RedlockBuilder {
 }
 
 impl RedlockBuilder {
+    /// What [`max_ttl`](Self::max_ttl) is by default: 60 s.
+    pub const MAX_TTL: Duration = Duration::from_secs(60);
+    /// What [`connect_timeout`](Self::connect_timeout) is by default: 1 s.
+    pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+    /// What [`node_timeout`](Self::node_timeout) is by default, for a lock with this TTL: 50 ms or
+    /// a tenth of the TTL, whichever is shorter.
+    pub fn node_timeout_of(ttl: Duration) -> Duration {
+        node_timeout(ttl)
+    }
+
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -163,12 +174,12 @@ impl RedlockBuilder {
         let settings = Settings {
             prefix: self.checked_prefix()?,
             ttl: self.ttl.unwrap_or(Duration::from_secs(10)),
-            max_ttl: self.max_ttl.unwrap_or(Duration::from_secs(60)),
+            max_ttl: self.max_ttl.unwrap_or(Self::MAX_TTL),
             wait: self.wait.unwrap_or(Duration::from_secs(10)),
             node_timeout: self.node_timeout,
             clock_guard: self.clock_guard,
             label: self.checked_label().map_err(InvalidRequest::from)?,
-            connect_timeout: self.connect_timeout.unwrap_or(Duration::from_secs(1)),
+            connect_timeout: self.connect_timeout.unwrap_or(Self::CONNECT_TIMEOUT),
         };
         let Settings { max_ttl, connect_timeout, .. } = settings;
         if !(Ttl::MIN..=MAX_TTL_MAX).contains(&max_ttl) {

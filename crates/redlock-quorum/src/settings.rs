@@ -172,6 +172,11 @@ pub enum BuildError {
     },
 }
 
+/// The node timeout of a lock with this TTL, where none is given.
+pub(crate) fn node_timeout(ttl: Duration) -> Duration {
+    NODE_TIMEOUT.min(ttl / 10)
+}
+
 impl Settings {
     /// How long a connection may leave a request unanswered before it is made anew: a master must
     /// have its whole node timeout.
@@ -183,7 +188,7 @@ impl Settings {
     pub(crate) fn timing(&self, ttl: Option<Duration>) -> Result<Timing, InvalidRequest> {
         let ttl = Ttl::new(ttl.unwrap_or(self.ttl), self.max_ttl)?;
         let longest = ttl.get() / 4;
-        let node_timeout = self.node_timeout.unwrap_or_else(|| NODE_TIMEOUT.min(ttl.get() / 10));
+        let node_timeout = self.node_timeout.unwrap_or_else(|| node_timeout(ttl.get()));
         if node_timeout > longest {
             return Err(InvalidRequest::NodeTimeout { node_timeout, ttl: ttl.get() });
         }

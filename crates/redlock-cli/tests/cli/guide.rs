@@ -5,9 +5,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
+use redlock_testkit::lab::calls;
 use redlock_testkit::{RedisServer, RedisServers};
 
-use crate::support::{Answer, Scratch, answer_of, ask, bare, copies};
+use crate::support::{Answer, Running, Scratch, answer_of, ask, bare, copies, poll};
 
 const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
 
@@ -165,7 +166,8 @@ fn use_as_the_user(server: &RedisServer) {
     };
     let acquired = ask(&["-v", "acquire", "k"]);
     let token = acquired.success().split(' ').next().unwrap();
-    ask(&["status", "k"]).success();
+    let status = ask(&["status", "k"]);
+    assert!(!status.success().contains("reports no changes"), "waiters are woken: {status:?}");
     assert!(ask(&["status"]).success().starts_with("k  held by "));
     ask(&["extend", "k", token]).success();
     ask(&["release", "k", token]).success();
@@ -174,12 +176,52 @@ fn use_as_the_user(server: &RedisServer) {
     ask(&["release", "--force", "k", "--yes"]).success();
 }
 
+/// A command that waits as the user of the guide has itself told of changes, and gets the lock.
+fn is_woken_as_the_user(server: &RedisServer) {
+    let url = server.url().replace("redis://", "redis://redlock:PASSWORD@");
+    let ours = || {
+        let mut command = bare([]);
+        command.env("REDLOCK_NODES", &url);
+        command
+    };
+    let acquired = answer_of(ours().args(["acquire", "k"]));
+    let token = acquired.success().split(' ').next().unwrap();
+    let mut command = ours();
+    command.args(["acquire", "k", "--wait", "30s"]);
+    let waiting = Running::start(command);
+    poll("it looks, to be told of a change", || {
+        (calls(server, "client|caching") > 0).then_some(())
+    });
+    assert!(calls(server, "client|tracking") > 0);
+    answer_of(ours().args(["release", "k", token])).success();
+    let answer = waiting.answer();
+    let token = answer.success().split(' ').next().unwrap();
+    answer_of(ours().args(["release", "k", token])).success();
+}
+
+#[test]
+fn what_the_guide_leaves_out_for_a_user_is_said_in_the_status() {
+    let (needed, _) = rights();
+    let server = RedisServer::start().unwrap();
+    let less: Vec<&str> =
+        needed.into_iter().filter(|word| !word.starts_with("+client|tracking")).collect();
+    server.command(&less).unwrap();
+    let url = server.url().replace("redis://", "redis://redlock:PASSWORD@");
+    let mut command = bare([]);
+    let answer = answer_of(command.env("REDLOCK_NODES", &url).args(["acquire", "k"]));
+    answer.success();
+    let mut command = bare([]);
+    let status = answer_of(command.env("REDLOCK_NODES", &url).args(["status", "k"]));
+    assert!(status.success().contains("reports no changes"), "{status:?}");
+}
+
 #[test]
 fn the_access_list_of_the_guide_is_taken_by_every_server_and_is_enough() {
     let (needed, optional) = rights();
     let server = RedisServer::start().unwrap();
     server.command(&needed).unwrap();
     use_as_the_user(&server);
+    is_woken_as_the_user(&server);
     assert_eq!(optional.len(), 3);
     for line in optional {
         // A server that does not know the command refuses the line, and the user stays as it was.

@@ -92,7 +92,7 @@ fn a_signal_ends_the_wait_for_a_lock_and_nothing_is_left() {
             let run = Running::start(command);
             poll("it has tried", || {
                 let stats = format!("{:?}", servers[0].command(&["INFO", "commandstats"]).unwrap());
-                stats.contains("cmdstat_evalsha").then_some(())
+                stats.contains("cmdstat_set:").then_some(())
             });
             run.signal(signal);
             let answer = run.answer();
@@ -118,7 +118,7 @@ fn a_signal_that_was_blocked_ends_the_wait_for_a_lock_all_the_same() {
     let run = Running::start(started_by(&["env", "--block-signal=TERM"], &run));
     poll("it has tried", || {
         let stats = format!("{:?}", servers[0].command(&["INFO", "commandstats"]).unwrap());
-        stats.contains("cmdstat_evalsha").then_some(())
+        stats.contains("cmdstat_eval").then_some(())
     });
     run.signal(Signal::TERM);
     assert_eq!(run.answer().code, 143);

@@ -59,7 +59,7 @@ fn a_wait_that_becomes_of_no_use_ends_too() {
     let waiting = Running::start(redlock(&servers, ["-v", "acquire", "k", "--wait", "forever"]));
     poll("it has tried", || {
         let stats = format!("{:?}", servers[0].command(&["INFO", "commandstats"]).unwrap());
-        stats.contains("cmdstat_evalsha").then_some(())
+        stats.contains("cmdstat_eval").then_some(())
     });
     // A replica of a master that is not there; the connection has to be made anew.
     servers[0].command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();

@@ -36,8 +36,9 @@ impl Driver {
     pub(super) fn connect(&mut self) {
         let now = self.now();
         self.start = Start::Connecting(now);
-        self.timers.enter(now.saturating_add(self.connect_timeout), Due::Start);
-        self.masters.connect();
+        let until = now.saturating_add(self.connect_timeout);
+        self.timers.enter(until, Due::Start);
+        self.masters.connect(until);
         self.resume_releases(now);
         self.resume_closing();
         self.consider_start();

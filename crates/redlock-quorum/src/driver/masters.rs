@@ -24,6 +24,8 @@ pub(super) struct Masters {
     mailbox: Arc<Mailbox>,
     links: Vec<Link>,
     standings: Standings,
+    /// Until when first connections may be made.
+    connecting_until: Instant,
     /// Some lease is held: it may lack a copy on each master that is down.
     is_holding: bool,
 }
@@ -105,6 +107,7 @@ impl Masters {
             nodes,
             names,
             mailbox,
+            connecting_until: Instant::ORIGIN,
             is_holding: false,
         }
     }
@@ -117,8 +120,9 @@ impl Masters {
         &self.names
     }
 
-    /// Opens the links. Their first poll is due at once.
-    pub(super) fn connect(&mut self) {
+    /// Opens the links, which have until then. Their first poll is due at once.
+    pub(super) fn connect(&mut self, until: Instant) {
+        self.connecting_until = until;
         for (master, link) in self.links.iter_mut().enumerate() {
             link.state = State::Connecting;
             let events = Events::new(self.mailbox.clone(), master);
@@ -159,7 +163,7 @@ impl Masters {
         let packed = ticket.pack();
         let mut unsent = Vec::new();
         for master in masters.iter() {
-            match self.obstacle(master) {
+            match self.obstacle(master).or_else(|| self.overdue(master, now)) {
                 None => {
                     let slot = VoteSlot::new(self.mailbox.clone(), master, packed, now);
                     self.links[master].outbox.push((op.clone(), slot));
@@ -189,6 +193,13 @@ impl Masters {
             Standing::NotMaster => not_admitted("it is not a master"),
             Standing::Cluster => not_admitted("it is in cluster mode, give independent masters"),
         }
+    }
+
+    /// A first connection that is not made when its time is over has timed out, whether or not its
+    /// node has got to report that.
+    fn overdue(&self, master: usize, now: Instant) -> Option<Cause> {
+        let is_connecting = self.links[master].state == State::Connecting;
+        (is_connecting && now >= self.connecting_until).then_some(Cause::TimedOut)
     }
 
     /// Takes in what happened to the connection of `master`.

@@ -1,6 +1,9 @@
 //! A web service that pays each order once, however many instances run and however often a
 //! customer clicks: the order is locked by its id while it is being paid.
 //!
+//! On Ctrl-C or SIGTERM it takes no more requests, finishes those it has, and releases all locks
+//! before it ends.
+//!
 //! `REDLOCK_NODES=redis://..,redis://.. cargo run -p orders`, then
 //! `curl -X POST localhost:8080/orders/42/pay`; without `REDLOCK_NODES` it starts five throw-away
 //! masters.
@@ -15,6 +18,8 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use redlock_quorum::{AcquireError, Redlock, RunError};
 use redlock_testkit::RedisServers;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Clone)]
 struct Service {
@@ -32,9 +37,27 @@ async fn main() -> anyhow::Result<()> {
         throw_away = RedisServers::start(5)?;
         Redlock::connect(throw_away.urls())?
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+    let listener = TcpListener::bind("127.0.0.1:8080").await?;
     println!("curl -X POST http://{}/orders/42/pay", listener.local_addr()?);
-    axum::serve(listener, app(redlock)).await?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let stop = async move {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    serve(listener, redlock, stop).await
+}
+
+/// Serves until it is told to stop. Locks are held by requests, so these are finished first; then
+/// releases that some master has not acknowledged are waited for.
+async fn serve(
+    listener: TcpListener,
+    redlock: Redlock,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    axum::serve(listener, app(redlock.clone())).with_graceful_shutdown(stop).await?;
+    redlock.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }
 
@@ -82,6 +105,8 @@ impl Service {
 mod tests {
     use axum::body::{Body, to_bytes};
     use axum::http::Request;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
     use tower::ServiceExt;
 
     use super::*;
@@ -104,6 +129,35 @@ mod tests {
         assert_eq!(paid.count(), 1, "{answers:?}");
         let again = (StatusCode::OK, "paid already".into());
         assert_eq!(answers.iter().filter(|answer| **answer == again).count(), 9, "{answers:?}");
+    }
+
+    #[tokio::test]
+    async fn a_payment_that_has_begun_is_finished_before_the_service_stops() {
+        let masters = RedisServers::start(3).unwrap();
+        let redlock = Redlock::connect(masters.urls()).unwrap();
+        // The payment waits for this lock, so it is under way when the service is told to stop.
+        let guard = redlock.lock("orders:9").await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let own = Redlock::connect(masters.urls()).unwrap();
+        let service = tokio::spawn(serve(listener, own.clone(), async {
+            let _ = stopped.await;
+        }));
+        let request = b"POST /orders/9/pay HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        while own.stats().waiting == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stop.send(()).unwrap();
+        guard.release().await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("paid"), "{answer}");
+        service.await.unwrap().unwrap();
+        for node in redlock.status("orders:9").await.nodes {
+            assert_eq!(node.verdict, redlock_quorum::Verdict::Free);
+        }
     }
 
     #[tokio::test]

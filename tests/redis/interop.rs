@@ -13,7 +13,7 @@ use redlock_testkit::{RedisServer, RedisServers};
 const KEY: &str = "orders:42";
 
 /// The script of the Redis page, word for word what other clients send.
-const COMPARE_AND_DELETE: &str = r#"if redis.call("get",KEYS[1]) == ARGV[1] then
+pub(crate) const COMPARE_AND_DELETE: &str = r#"if redis.call("get",KEYS[1]) == ARGV[1] then
     return redis.call("del",KEYS[1])
 else
     return 0

@@ -2,6 +2,7 @@
 
 mod connection;
 mod faults;
+mod pushes;
 
 pub use faults::Direction;
 
@@ -143,6 +144,12 @@ impl FaultProxy {
                 lane.drops += 1;
             });
         });
+    }
+
+    /// Loses the reports of a server that tracked keys have changed (RESP3 pushes), and nothing else,
+    /// until [`heal`](Self::heal).
+    pub fn drop_pushes(&self) {
+        self.change(|faults| faults.to_client.dropping_pushes = true);
     }
 
     /// Resets all open connections (RST, to both sides); new ones are as good as the other faults allow.

@@ -298,3 +298,35 @@ async fn a_proxy_before_each_server_has_its_password() {
         expect(&mut client, &format!("+OK\r\n*2\r\n$4\r\nport\r\n$5\r\n{port}\r\n")).await;
     }
 }
+
+/// Of two clients that had a key tracked one loses the report of its change.
+#[tokio::test]
+async fn pushes_are_lost_without_the_replies_around_them() {
+    let (_server, proxy, mut client) = connected().await;
+    for command in ["HELLO 3", "CLIENT TRACKING ON"] {
+        send(&mut client, command).await;
+    }
+    read_until(&mut client, "+OK\r\n").await;
+    for (drops, push) in [(false, ">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n"), (true, "")] {
+        if drops {
+            proxy.drop_pushes();
+        }
+        for command in ["GET k", "SET k 1"] {
+            send(&mut client, command).await;
+        }
+        let got = read_until(&mut client, &format!("+OK\r\n{push}")).await;
+        assert_eq!(got.contains("invalidate"), !drops, "{got}");
+    }
+    send(&mut client, "PING").await;
+    expect(&mut client, "+PONG\r\n").await;
+}
+
+/// All that comes, until it ends so.
+async fn read_until(client: &mut TcpStream, end: &str) -> String {
+    let mut got = Vec::new();
+    while !got.ends_with(end.as_bytes()) {
+        let byte = timeout(PATIENCE, client.read_u8()).await.expect("a reply in time").unwrap();
+        got.push(byte);
+    }
+    String::from_utf8(got).unwrap()
+}

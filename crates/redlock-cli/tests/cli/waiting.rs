@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use redlock_testkit::{RedisServers, ServerOptions};
+use redlock_testkit::lab::{pttl, text};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use rustix::process::Signal;
 
 use crate::support::{Answer, Lines, Running, answer_of, ask, bare, copies, poll, redlock};
@@ -125,6 +126,34 @@ fn masters_that_nobody_listens_on_are_named_when_the_wait_is_stopped() {
         let said = format!("{} connection refused", server.name());
         assert!(answer.cause().contains(&said), "{answer:?}");
     }
+}
+
+/// Nobody releases the lock of a process that was killed, and servers with many keys report an
+/// expiry seconds late.
+#[test]
+fn a_lock_whose_holder_was_killed_is_acquired_when_it_has_expired() {
+    let servers = RedisServers::start(3).unwrap();
+    let fill = "for i = 1, 100000 do redis.call('SET', 'other-' .. i, i, 'PX', 600000) end";
+    for server in servers.iter() {
+        server.command(&["EVAL", fill, "0"]).unwrap();
+    }
+    let held = redlock(&servers, ["run", "k", "--ttl", "3s", "--", "sleep", "60"]);
+    let holder = Running::start(held);
+    poll("it holds the lock", || (copies(&servers, "k") == 3).then_some(()));
+    let waiter = Running::start(redlock(&servers, ["acquire", "k", "--wait", "forever"]));
+    poll("another one looks at it", || servers.iter().any(is_watched).then_some(()));
+    holder.signal(Signal::KILL);
+    let left = servers.iter().map(|server| pttl(server, "k")).max().unwrap();
+    let expired = Instant::now() + Duration::from_millis(left.try_into().expect("it expires"));
+    waiter.answer().success();
+    let late = Instant::now().saturating_duration_since(expired);
+    // Whoever looks from time to time looks once in this time.
+    assert!(late < Duration::from_millis(750), "{late:?} behind the expiry");
+}
+
+fn is_watched(server: &RedisServer) -> bool {
+    let stats: String = text(server, &["INFO", "stats"]);
+    !stats.contains("\r\ntracking_total_keys:0\r\n")
 }
 
 /// Whether a process has a handler for a signal.

@@ -142,6 +142,30 @@ mod tests {
     }
 
     #[test]
+    fn the_late_answer_to_the_attempt_is_part_of_the_explanation() {
+        let mut inspection = Inspection::behind(2, vec![LastAnswer::PENDING; 2]);
+        inspection.attempt_vote(0, &Answer::granted(), Duration::ZERO);
+        inspection.attempt_vote(1, &held("a"), Duration::ZERO);
+        inspection.vote(1, &held("b"), Duration::ZERO);
+        let votes = inspection.into_explanation();
+        assert_eq!(votes[0].verdict, Verdict::Granted);
+        assert_eq!(votes[1].verdict, held("b").verdict);
+        let mut alone = Inspection::new(2);
+        alone.attempt_vote(0, &Answer::granted(), Duration::ZERO);
+        assert_eq!(alone, Inspection::new(2), "there was no attempt");
+    }
+
+    #[test]
+    fn others_need_not_wait_once_a_quorum_has_answered_and_it_is_over_with_the_last() {
+        let mut inspection = Inspection::new(4);
+        for master in 0..4 {
+            inspection.vote(master, &held("a"), Duration::ZERO);
+            assert_eq!(inspection.is_answered(), master >= 2, "{master}");
+            assert_eq!(inspection.is_over(), master == 3, "{master}");
+        }
+    }
+
+    #[test]
     fn held_takes_a_quorum_of_clear_answers() {
         let clear = LastAnswer { verdict: Verdict::HELD, latency: None };
         let silent = LastAnswer::unknown(Cause::TimedOut);

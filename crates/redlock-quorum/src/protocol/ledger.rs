@@ -215,4 +215,14 @@ mod tests {
         ledger.expose(0);
         assert!(ledger.may_hold().contains(0));
     }
+
+    #[test]
+    fn a_master_that_is_asked_later_may_hold_the_key_from_then_on() {
+        let [first, others] = [MasterSet::from_iter([0]), MasterSet::from_iter([1, 2])];
+        let mut ledger = Ledger::asking(3, first);
+        let sets = |ledger: &Ledger| [ledger.may_hold(), ledger.unanswered(), ledger.unsettled()];
+        assert_eq!(sets(&ledger), [first; 3]);
+        ledger.ask(others);
+        assert_eq!(sets(&ledger), [MasterSet::all(3); 3]);
+    }
 }

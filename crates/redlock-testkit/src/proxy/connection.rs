@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
 use super::faults::{Faults, Lane};
+use super::pushes::Pushes;
 
 /// Ends a connection that was just accepted with a reset.
 pub(super) fn refuse(client: TcpStream) -> io::Result<()> {
@@ -125,10 +126,11 @@ impl Stream<'_> {
         // Once bytes are lost or the receiver is gone, the rest is read and thrown away: a sender
         // does not learn from a full socket what became of its bytes.
         let mut deaf = false;
+        let mut pushes = Pushes::default();
         while let Some(arrival) = queue.recv().await {
             deaf = deaf
                 || !self.may_pass(&arrival).await
-                || self.pass(&arrival.bytes, &mut sink).await?;
+                || self.pass(&arrival.bytes, &mut pushes, &mut sink).await?;
         }
         Ok(())
     }
@@ -156,10 +158,16 @@ impl Stream<'_> {
     }
 
     /// Writes a piece; true if the receiver is gone.
-    async fn pass(self, bytes: &[u8], sink: &mut WriteHalf<'_>) -> Result<bool, Reset> {
+    async fn pass(
+        self,
+        bytes: &[u8],
+        pushes: &mut Pushes,
+        sink: &mut WriteHalf<'_>,
+    ) -> Result<bool, Reset> {
         if bytes.is_empty() {
             return Ok(sink.shutdown().await.is_err());
         }
+        let bytes = pushes.filter(bytes, self.now().0.dropping_pushes);
         let (length, cut) = self.admit(bytes.len());
         let gone = sink.write_all(&bytes[..length]).await.is_err();
         if cut { Err(Reset) } else { Ok(gone) }

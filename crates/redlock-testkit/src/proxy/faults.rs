@@ -36,6 +36,8 @@ pub(super) struct Lane {
     pub(super) dropping: bool,
     /// How often dropping began: bytes that arrived before the latest time are lost, too.
     pub(super) drops: u64,
+    /// Reports of changed keys are lost.
+    pub(super) dropping_pushes: bool,
     /// So many bytes more may pass before a connection is reset.
     pub(super) reset_after: Option<usize>,
 }

@@ -287,3 +287,32 @@ fn the_key_expires_by_itself_on_a_master_that_was_not_asked_since() {
     release.vote(0, &unsent(), ms(0), at(0));
     assert_eq!(release.left(0, at(100)), Some(ms(1_000)));
 }
+
+/// Its runtime went away with the answer.
+#[test]
+fn a_caller_that_asks_again_waits_again_for_those_that_did_not_acknowledge() {
+    let mut release = release_of(5, false);
+    release.send();
+    for master in 0..5 {
+        let answer = if master < 2 { Answer::granted() } else { closed() };
+        vote(&mut release, master, &answer);
+    }
+    assert_eq!(release.outcome(), Some(Released::Unconfirmed));
+    assert!(release.reopen(), "they have to be asked anew");
+    assert_eq!(release.outcome(), None);
+    assert!(!release.reopen(), "they are to be asked already");
+    assert_eq!(release.send(), [2, 3, 4].into_iter().collect());
+    assert_eq!(vote(&mut release, 2, &Answer::granted()), Some(Released::Done));
+    assert!(!release.reopen(), "none has failed");
+    assert_eq!(release.outcome(), Some(Released::Done));
+}
+
+#[test]
+fn others_need_not_wait_once_a_quorum_has_answered() {
+    let mut release = release_of(5, false);
+    release.send();
+    for master in 0..5 {
+        assert_eq!(release.is_answered(), master >= 3, "{master}");
+        vote(&mut release, master, &closed());
+    }
+}

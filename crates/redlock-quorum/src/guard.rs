@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Resource, Token};
-use tracing::Instrument;
 
 use crate::driver::command::Command;
 use crate::driver::grant::Grant;
@@ -144,7 +143,9 @@ impl Guard {
             timing.check_margin(cell.stop_margin)?;
             cell.check()?;
             let command = |reply| Command::Extend { lock, timing, reply };
-            handle.inbox.ask(command).instrument(span).await?
+            let outcome = handle.inbox.ask(command).await;
+            drop(span);
+            outcome?
         }
     }
 
@@ -164,7 +165,9 @@ impl Guard {
         let span = tracing::debug_span!("release", %resource, %token);
         grant.end();
         let command = |reply| Command::Release { lock, reply };
-        match handle.inbox.ask(|reply| command(Some(reply))).instrument(span).await {
+        let answer = handle.inbox.ask(|reply| command(Some(reply))).await;
+        drop(span);
+        match answer {
             Ok(outcome) => outcome,
             Err(unasked) => {
                 // Where nothing can drive the handle now, its next use goes on with the release.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use redlock_core::{Instant, Label, Resource, Token};
-use tracing::Instrument;
 use tracing::field::{Empty, display};
 
 use crate::driver::command::{Command, Request};
@@ -183,7 +182,8 @@ impl LockRequest {
         };
         let withdrawal = Withdrawal { handle: &self.handle, key: &key };
         let span = tracing::debug_span!("acquire", resource = %self.resource, token = Empty);
-        let outcome = self.handle.inbox.ask(command).instrument(span.clone()).await;
+        // It is open while the answer is waited for, and never entered: nothing is logged in there.
+        let outcome = self.handle.inbox.ask(command).await;
         std::mem::forget(withdrawal);
         let grant = outcome??;
         span.record("token", display(&grant.cell.token));

@@ -3,25 +3,16 @@
 use std::time::Duration;
 
 use redlock_quorum::{AcquireError, Guard, Redlock, RedlockBuilder, Verdict, Votes};
+pub(crate) use redlock_testkit::lab::{PATIENCE, eventually, ms, secs};
 use tokio::time::{Instant, sleep};
 
 use crate::masters::{Master, Masters};
 
-/// Longer than docker takes for anything here: a test that waits for so long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than a master takes to answer on a busy machine: what takes less has not waited for one
 /// that is silent.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longer than any test takes: no key is gone because it has expired.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
-
-pub(crate) const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
-
-pub(crate) const fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
 
 /// A handle whose keys stay until they are released.
 pub(crate) fn patient(masters: &Masters) -> Redlock {
@@ -35,15 +26,6 @@ pub(crate) fn brisk(masters: &Masters) -> Redlock {
 
 fn builder(masters: &Masters) -> RedlockBuilder {
     Redlock::builder().nodes(masters.urls())
-}
-
-/// Waits until something is so.
-pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "not in {PATIENCE:?}: {what}");
-        sleep(ms(10)).await;
-    }
 }
 
 /// Waits until a handle has reached every master: each is asked by the next request.

@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{
-    Answer, Events, Instant, Node, NodeEvent, Op, Sink, Token, Verdict, Vote, VoteSlot,
-};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use redlock_core::{Answer, Events, Instant, Node, NodeEvent, Op, Token, Verdict, Vote, VoteSlot};
+use redlock_testkit::lab::Report;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -18,22 +17,6 @@ const KEY: &[u8] = b"orders:42";
 const LONG: u64 = 60_000;
 /// Longer than any answer takes, in virtual time and in real time.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// What the node casts and reports goes to the test. A test that has failed does not listen.
-struct Report {
-    votes: UnboundedSender<Vote>,
-    events: UnboundedSender<NodeEvent>,
-}
-
-impl Sink for Report {
-    fn vote(&self, vote: Vote) {
-        let _ = self.votes.send(vote);
-    }
-
-    fn event(&self, _master: usize, event: NodeEvent) {
-        let _ = self.events.send(event);
-    }
-}
 
 struct Asker {
     node: Arc<dyn Node>,
@@ -46,9 +29,7 @@ struct Asker {
 impl Asker {
     /// Drives the node, and waits until it is connected.
     async fn new(backend: &Backend) -> Self {
-        let (to_votes, votes) = unbounded_channel();
-        let (to_events, events) = unbounded_channel();
-        let sink = Arc::new(Report { votes: to_votes, events: to_events });
+        let (sink, votes, events) = Report::new();
         let node = backend.node();
         let driving = node.clone().drive(Events::new(sink.clone(), 0)).map(tokio::spawn);
         let mut asker = Self { node, sink, votes, events, driving };

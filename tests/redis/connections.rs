@@ -5,29 +5,13 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use redlock_core::{
-    Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Role, Sink, Token,
-    Verdict, Vote, VoteSlot,
+    Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Role, Token, Verdict,
+    Vote, VoteSlot,
 };
-use redlock_testkit::lab::{PATIENCE, in_time};
+use redlock_testkit::lab::{PATIENCE, Report, in_time};
 use redlock_testkit::{RedisServer, ServerOptions};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
-
-/// What the node casts and reports goes to the test. A test that has failed does not listen.
-struct Report {
-    votes: UnboundedSender<Vote>,
-    events: UnboundedSender<NodeEvent>,
-}
-
-impl Sink for Report {
-    fn vote(&self, vote: Vote) {
-        let _ = self.votes.send(vote);
-    }
-
-    fn event(&self, _master: usize, event: NodeEvent) {
-        let _ = self.events.send(event);
-    }
-}
 
 /// A node that is driven.
 struct Driven {
@@ -42,9 +26,7 @@ impl Driven {
     fn start(url: &str) -> Self {
         let setup = RedisSetup::new(Clock::system(), PATIENCE);
         let node = Arc::new(RedisNode::new(url, &setup).unwrap());
-        let (to_votes, votes) = unbounded_channel();
-        let (to_events, events) = unbounded_channel();
-        let sink = Arc::new(Report { votes: to_votes, events: to_events });
+        let (sink, votes, events) = Report::new();
         let drive = node.clone().drive(Events::new(sink.clone(), 0)).unwrap();
         Self { node, sink, votes, events, driving: tokio::spawn(drive) }
     }

@@ -273,8 +273,29 @@ async fn a_meeting_point_that_goes_away_costs_time_only() {
             guard.release().await.unwrap();
             let guard = waiting.await.unwrap().unwrap();
             let waited = masters.clock().now().saturating_since(begin);
-            assert!(waited <= ms(1_300), "{fault} {victim}: {waited:?}");
+            // One that stands still is found out at the next look, and the others at once.
+            let limit = if fault == 1 { 1_300 } else { 60 };
+            assert!(waited <= ms(limit), "{fault} {victim}: {waited:?}");
             guard.release().await.unwrap();
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_meeting_point_that_stands_still_is_asked_again_after_a_while() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (_client, waiter) = another(&masters, 1);
+    let waiting = tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(300)).await;
+    let is_watched =
+        |master: &Arc<SimNode>| master.log().iter().any(|entry| entry.verb == Verb::Watch);
+    let at = masters.iter().position(is_watched).unwrap();
+    masters[at].hold();
+    sleep(ms(2_000)).await;
+    let before = acquires(&masters[(at + 1) % 5]).len();
+    sleep(ms(20_000)).await;
+    let tried = acquires(&masters[(at + 1) % 5]).len() - before;
+    assert!((5..=25).contains(&tried), "{tried} attempts at the others in twenty seconds");
+    waiting.abort();
 }

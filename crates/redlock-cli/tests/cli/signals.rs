@@ -52,7 +52,7 @@ fn signals_reach_what_the_command_has_started() {
     // It tells its own pid, once it is a program of its own: a shell that has just forked loses signals.
     let script = "trap 'wait; exit 4' TERM; sh -c 'echo $$; exec sleep 600' & wait";
     let mut run = Running::start(redlock(&servers, ["run", "k", "--", "sh", "-c", script]));
-    let grandchild = run.lines().next().parse().unwrap();
+    let grandchild: i32 = run.lines().next().parse().unwrap();
     run.signal(Signal::TERM);
     assert_eq!(run.answer().code, 4);
     assert!(!is_alive(grandchild));

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-use redlock_testkit::{RedisServer, RedisServers};
+use redlock_testkit::RedisServers;
+pub(crate) use redlock_testkit::lab::{PATIENCE, copies, is_alive, is_stopped, poll, value};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What one command has answered.
@@ -175,49 +175,8 @@ impl Lines {
     }
 }
 
-/// Far more than anything takes here, on a busy machine too.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Looks again and again until there is something to see.
-pub(crate) fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether a process runs: one that has ended and that nobody has asked about does not.
-pub(crate) fn is_alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| state != 'Z' && state != 'X')
-}
-
-/// Whether a process was stopped by a signal.
-pub(crate) fn is_stopped(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
-}
-
 pub(crate) fn send(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-}
-
-/// The value of a key on one master, as text.
-pub(crate) fn value(server: &RedisServer, key: &str) -> Option<String> {
-    let value = format!("{:?}", server.command(&["GET", key]).unwrap());
-    let text = value.strip_prefix("bulk-string('\"").and_then(|text| text.strip_suffix("\"')"));
-    text.map(String::from)
-}
-
-/// On how many of the masters that answer there is a key.
-pub(crate) fn copies(servers: &RedisServers, key: &str) -> usize {
-    let awake = servers.iter().filter(|server| server.is_running() && !server.is_paused());
-    awake.filter(|server| value(server, key).is_some()).count()
 }
 
 /// A directory that goes away with the test.

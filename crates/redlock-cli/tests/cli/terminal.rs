@@ -196,7 +196,7 @@ fn a_command_that_is_stopped_and_continued_from_elsewhere_keeps_its_lock() {
     let terminal = shell(&servers, script);
     let pids = terminal.shows("pids ");
     let (redlock, child) = pids.split_once(' ').unwrap();
-    let (redlock, child) = (redlock.parse().unwrap(), child.parse().unwrap());
+    let (redlock, child) = (redlock.parse::<i32>().unwrap(), child.parse().unwrap());
     send(child, Signal::STOP);
     terminal.shows("stopped 1");
     poll("the job stops as a whole", || is_stopped(redlock).then_some(()));

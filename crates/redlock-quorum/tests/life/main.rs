@@ -9,4 +9,5 @@ mod ends;
 mod idle;
 mod keepers;
 mod lab;
+mod meddlers;
 mod panics;

@@ -1,0 +1,32 @@
+//! `Report`: where the votes and events of a node go in a test.
+
+use std::sync::Arc;
+
+use redlock_core::{NodeEvent, Sink, Vote};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// What a node casts and reports goes to the test. A test that has failed does not listen.
+#[derive(Debug)]
+pub struct Report {
+    votes: UnboundedSender<Vote>,
+    events: UnboundedSender<NodeEvent>,
+}
+
+impl Report {
+    /// One for a node, and what comes out of it.
+    pub fn new() -> (Arc<Self>, UnboundedReceiver<Vote>, UnboundedReceiver<NodeEvent>) {
+        let (to_votes, votes) = unbounded_channel();
+        let (to_events, events) = unbounded_channel();
+        (Arc::new(Self { votes: to_votes, events: to_events }), votes, events)
+    }
+}
+
+impl Sink for Report {
+    fn vote(&self, vote: Vote) {
+        let _ = self.votes.send(vote);
+    }
+
+    fn event(&self, _master: usize, event: NodeEvent) {
+        let _ = self.events.send(event);
+    }
+}

@@ -143,6 +143,17 @@ mod tests {
         assert!(!line.is_empty());
     }
 
+    #[test]
+    fn a_few_without_an_answer_show_that_callers_come_several_at_a_time() {
+        let mut line = Line::default();
+        (1..BUSY_MIN).for_each(|_| line.open());
+        assert!(!line.is_busy(), "a caller or two are written at once");
+        line.open();
+        assert!(line.is_busy());
+        line.close(Instant::ORIGIN, Instant::ORIGIN, NODE_TIMEOUT);
+        assert!(!line.is_busy());
+    }
+
     /// Masters that answer a request in `each`, one after the other, `away` from us: as many are
     /// asked at a time as the window allows. Returns its largest size, and the longest that a
     /// request took, after it had time to adapt.

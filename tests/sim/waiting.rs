@@ -152,7 +152,9 @@ async fn a_lock_that_stays_held_costs_a_waiting_process_one_look_a_second_and_ea
     sleep(ms(1_000)).await;
     let (acquires, looks) =
         (counted(&masters, is_acquire), counted(&masters, |verb| verb == Verb::Watch));
+    let last = tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future());
     sleep(ms(20_000)).await;
+    last.abort();
     assert_eq!(counted(&masters, is_acquire), acquires, "nobody tries while it is held");
     let looks = counted(&masters, |verb| verb == Verb::Watch) - looks;
     assert!((19..=28).contains(&looks), "{looks} looks in twenty seconds");
@@ -298,4 +300,22 @@ async fn a_meeting_point_that_stands_still_is_asked_again_after_a_while() {
     let tried = acquires(&masters[(at + 1) % 5]).len() - before;
     assert!((5..=25).contains(&tried), "{tried} attempts at the others in twenty seconds");
     waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_asked_for_callers_that_went_away() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (_client, waiter) = another(&masters, 1);
+    for waiters in [1, 3] {
+        let wait = || tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future());
+        let waiting: Vec<_> = (0..waiters).map(|_| wait()).collect();
+        sleep(ms(300)).await;
+        waiting.iter().for_each(tokio::task::JoinHandle::abort);
+        settle().await;
+        let before = counted(&masters, |_| true);
+        assert!(before > 0);
+        sleep(ms(10_000)).await;
+        assert_eq!(counted(&masters, |_| true), before, "{waiters} waiters have gone");
+    }
 }

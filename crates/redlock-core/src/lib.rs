@@ -5,9 +5,12 @@
 //! seam ([`RedisNode`]). Users of the lock depend on `redlock-quorum`, which shows what they need
 //! of it.
 //!
+//! [`admission`] has what a master keeps so that it does not vote after it forgot.
+//!
 //! What it does not give: mutual exclusion. One master that fails takes its locks with it; a
 //! majority of them is the business of `redlock-quorum`.
 
+pub mod admission;
 mod clock;
 mod node;
 mod op;
@@ -18,7 +21,7 @@ mod ttl;
 mod vote;
 
 pub use clock::{Clock, Instant};
-pub use node::{Facts, Node, NodeEvent, Role, Sink};
+pub use node::{Facts, Node, NodeEvent, Role, Sink, Unread};
 pub use op::{Op, Verb};
 pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls};
 pub use resource::{InvalidResource, Resource};

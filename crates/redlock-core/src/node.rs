@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+use crate::admission::{Identity, Order, OrderSlot, Ordered, Record};
 use crate::{Cause, Events, Op, Vote, VoteSlot};
 
 /// One of the N independent masters, real or simulated.
@@ -30,6 +31,14 @@ pub trait Node: Send + Sync {
     /// Default: one by one.
     fn submit_all(&self, requests: &mut Vec<(Op, VoteSlot)>) {
         requests.drain(..).for_each(|(op, slot)| self.submit(op, slot));
+    }
+
+    /// Hands over an order about what the master keeps beside its locks. It is carried out in the
+    /// order of submission with the requests: a look sees what every SET before it has left.
+    /// Default: answered that this node takes none.
+    fn order(&self, order: Order, slot: OrderSlot) {
+        let _ = order;
+        slot.answer(Err(Cause::NotSent("this node takes no orders".into())));
     }
 
     /// Connects, and reports to `events` what becomes of the connection. The future is the node's
@@ -61,6 +70,12 @@ pub trait Sink: Send + Sync {
 
     /// Takes what happened to the connection of `master`.
     fn event(&self, master: usize, event: NodeEvent);
+
+    /// Takes the outcome of an order. Called once for every [`OrderSlot`]. Default: without effect,
+    /// for one who gives none.
+    fn ordered(&self, ordered: Ordered) {
+        let _ = ordered;
+    }
 }
 
 /// What happens to the connection of a node.
@@ -82,16 +97,29 @@ pub enum NodeEvent {
     },
     /// The server pushed that a watched key has changed.
     KeyChanged(Arc<[u8]>),
-    /// The server pushed that its data may be gone (`invalidate` without a key).
+    /// The data of the server may be gone: it pushed so (`invalidate` without a key); or, where it
+    /// pushes nothing, a look behind an acquire found another role, identity or `run`.
     DataLost,
+    /// How many members the ballot set of the `run` of [`Facts::record`] has. Asked for on each new
+    /// connection, behind the handshake, where there is a `run`; nothing waits for it.
+    Members(u32),
 }
 
-/// What a server said about itself when the connection was made.
+/// What a server said about itself when the connection was made, or when it was asked again.
+///
+/// All of it is read in one batch, `INFO` before the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Facts {
     /// The identity of the server process: new with every start.
     pub run_id: String,
+    /// What it may be admitted as: the process, and the history of its data where it was a replica.
+    /// None where `run_id` or `master_replid` are not 40 hex digits: no Redis says so.
+    pub identity: Option<Identity>,
+    /// Its clock, in microseconds since 1970. None where it does not tell: before Redis 6.2.
+    pub time_us: Option<u64>,
+    /// The record of the namespace; empty where there is no such key.
+    pub record: Result<Box<Record>, Unread>,
     /// Its role in replication.
     pub role: Role,
     /// It is a node of a cluster.
@@ -108,9 +136,44 @@ pub struct Facts {
 impl Facts {
     /// A standalone master with this identity, which pushes nothing.
     pub fn master(run_id: impl Into<String>) -> Self {
-        let (run_id, role) = (run_id.into(), Role::Master);
-        Self { run_id, role, is_cluster: false, is_barred: true, tracks: false }
+        let run_id = run_id.into();
+        Self {
+            identity: run_id.parse().ok().map(Identity::of),
+            run_id,
+            time_us: None,
+            record: Err(Unread::NotAsked),
+            role: Role::Master,
+            is_cluster: false,
+            is_barred: true,
+            tracks: false,
+        }
     }
+
+    /// Whether it reads its data from disk. It says so only where the record is asked for.
+    pub fn is_loading(&self) -> bool {
+        self.record == Err(Unread::Loading)
+    }
+}
+
+/// Why there is no record to be seen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unread {
+    /// The node has no namespace: see [`RedisSetup::namespace`](crate::RedisSetup::namespace).
+    #[error("the record was not asked for")]
+    NotAsked,
+    /// The server reads its data from disk.
+    #[error("it is loading its data")]
+    Loading,
+    /// The key is no hash.
+    #[error("the key of the record is of another type")]
+    WrongType,
+    /// This field of it is not what we would have written.
+    #[error("the record has a field \"{0}\" that is malformed")]
+    Malformed(String),
+    /// The server refuses to tell, such as where the right to `HGETALL` is missing.
+    #[error("the record cannot be read: {0}")]
+    Refused(Cause),
 }
 
 /// The role of a server in replication.

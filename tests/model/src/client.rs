@@ -1,6 +1,8 @@
 //! A client: the machine that ships, and its connections. Here the mutants lie to it.
 
-use crate::admission::{Admission, Event, Facts, Nonce, Step, Told};
+use redlock_core::admission::Nonce;
+
+use crate::admission::{Admission, Event, Facts, Step, Told};
 use crate::broken::Broken;
 use crate::part::{Part, TTL};
 use crate::wire::{First, FloorRead, Link, Request};

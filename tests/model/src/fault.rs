@@ -1,7 +1,9 @@
 //! What goes wrong.
 
 use crate::action::Action;
-use crate::admission::{Data, Event};
+use redlock_core::admission::Data;
+
+use crate::admission::Event;
 use crate::broken::Broken;
 use crate::part::{Loss, Part};
 use crate::server::FLIPPED;

@@ -1,6 +1,8 @@
 //! A person who types `init`, and the mutant that does so unasked.
 
-use crate::admission::{Data, InitOptions, Life, Nonce, Scored};
+use redlock_core::admission::{Data, Nonce};
+
+use crate::admission::{InitOptions, Life, Scored};
 use crate::broken::Broken;
 use crate::client::Client;
 use crate::part::{Part, TTL};

@@ -1,13 +1,13 @@
 //! The scripts, and what the mutants run instead.
 
-use crate::admission::{
-    Admit, Begin, Data, Init, Nonce, Note, Outcome, Record, Reply, Way, quarantine_length,
-};
 use crate::broken::Broken;
 use crate::part::{Part, TTL};
 use crate::server::Server;
 use crate::wire::Request;
 use crate::world::{World, Wrong};
+use redlock_core::admission::{
+    Admit, Begin, Data, Init, Nonce, Note, Outcome, Record, Reply, Way, quarantine_length,
+};
 
 impl World {
     /// Runs a script on a master, or what a mutant runs instead.

@@ -1,15 +1,23 @@
 //! A master: its process, clock and data, and what is owed to its former lives.
 
-use crate::admission::{
-    Ballots, Data, Facts, Identity, MEMBERS, Nonce, Record, ReplId, Role, RunId, Score,
+use redlock_core::admission::{
+    Ballots, Data, Identity, MEMBERS, Nonce, Record, ReplId, RunId, Score,
 };
+
+use crate::admission::{Facts, Role};
 use crate::part::{Part, TTL};
 
 /// TIME at the start, so that a clock may be behind.
 const START: i64 = 20;
 
 /// What one mutant has in place of no history at all.
-pub(crate) const FLIPPED: ReplId = ReplId(999);
+pub(crate) const FLIPPED: ReplId = ReplId::new(digits(999));
+
+/// The number is in the digits that name a ballot set.
+const fn digits(number: u64) -> [u8; 20] {
+    let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
+    [a, b, c, d, e, f, g, h, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Server {
@@ -37,7 +45,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(index: usize, fresh: bool, nonce: Option<Nonce>) -> Self {
-        let identity = Identity::of(RunId(10 * (index as u64 + 1)));
+        let identity = Identity::of(RunId::new(digits(10 * (index as u64 + 1))));
         let data = if fresh { Data::default() } else { admitted(identity, nonce) };
         Self {
             up: true,
@@ -93,11 +101,13 @@ impl Server {
     }
 
     pub(crate) fn next_process(&self) -> Identity {
-        Identity::of(RunId(self.identity.run.0 + 1))
+        let mut next = self.identity.run.bytes();
+        next[7] += 1;
+        Identity::of(RunId::new(next))
     }
 
     pub(crate) fn next_history(&self) -> ReplId {
-        ReplId(u64::from(self.losses))
+        ReplId::new(digits(u64::from(self.losses)))
     }
 }
 

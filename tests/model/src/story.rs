@@ -105,8 +105,10 @@ fn state(world: &World, master: usize) -> String {
         );
     };
     let nonce = record.nonce.map_or(0, |nonce| nonce.0);
-    let notes =
-        quarantine.notes.iter().map(|(process, time)| format!(", noted {}@{time}", process.0));
+    let notes = quarantine
+        .notes
+        .iter()
+        .map(|(process, time)| format!(", noted {}@{time}", process.bytes()[7]));
     let notes: String = notes.collect();
     format!("TIME {time}, nonce {nonce}, until {}{notes}", quarantine.until)
 }

@@ -1,6 +1,8 @@
 //! What is on the way between a client and a master.
 
-use crate::admission::{Admit, Begin, Init, Life, Nonce, Note, Score, Scored};
+use redlock_core::admission::{Admit, Begin, Init, Nonce, Note, Score};
+
+use crate::admission::{Life, Scored};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {

@@ -3,12 +3,12 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::admission::{Nonce, Note, Score};
 use crate::broken::Broken;
 use crate::client::Client;
 use crate::part::Part;
 use crate::server::Server;
 use crate::wire::Request;
+use redlock_core::admission::{Nonce, Note, Score};
 
 /// A part of a state that most next states share: copied when it is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

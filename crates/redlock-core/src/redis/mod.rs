@@ -71,12 +71,21 @@ pub struct RedisSetup {
     pub stall_timeout: Duration,
     /// Certificates and keys for `rediss://` URLs.
     pub tls: Tls,
+    /// The prefix of the keys of [`admission`](crate::admission). Default none: no record is read,
+    /// and nothing is read behind an acquire.
+    pub namespace: Option<Arc<[u8]>>,
 }
 
 impl RedisSetup {
     /// A set-up with the operating system's certificates.
     pub fn new(clock: Clock, connect_timeout: Duration) -> Self {
-        Self { clock, connect_timeout, stall_timeout: connect_timeout, tls: Tls::new() }
+        Self {
+            clock,
+            connect_timeout,
+            stall_timeout: connect_timeout,
+            tls: Tls::new(),
+            namespace: None,
+        }
     }
 }
 

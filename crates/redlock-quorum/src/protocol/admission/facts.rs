@@ -1,8 +1,6 @@
 //! What a connection tells about its master.
 
-use super::identity::{Identity, RunId};
-use super::record::{MEMBERS, Millis, Nonce, Record};
-use super::scripts::Reply;
+use redlock_core::admission::{Identity, MEMBERS, Millis, Nonce, Record, Reply, RunId};
 
 /// What a server is for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

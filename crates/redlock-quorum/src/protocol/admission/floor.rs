@@ -5,9 +5,10 @@
 //! and any N - q + 1 of the others hold one of them. Their scores are read after the quarantine is
 //! over, because until then an attempt may still count an answer from before the loss.
 
+use redlock_core::admission::{Millis, SCORE_END, Score};
+
 use super::facts::{Facts, Life};
 use super::quorum;
-use super::record::{Millis, SCORE_END, Score};
 
 /// The answer of one master to *read the floor*: one batch, the score first, then all the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -4,10 +4,10 @@
 //! The statement must hold until the call has returned: a master that is flushed while `init` is
 //! under way is outside of it.
 
+use redlock_core::admission::{Init, Millis, Nonce, Score};
+
 use super::floor::{by_clock, rounded};
-use super::record::{Nonce, Score};
-use super::scripts::Init;
-use super::{Admission, Millis, Scored, quorum};
+use super::{Admission, Scored, quorum};
 
 /// What the person asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -33,11 +33,8 @@
 
 mod facts;
 mod floor;
-mod identity;
 mod init;
 mod over;
-mod record;
-mod scripts;
 mod why;
 
 #[cfg(test)]
@@ -45,16 +42,13 @@ mod tests;
 
 pub(crate) use facts::{Facts, Life, Role, Told};
 pub(crate) use floor::{Floor, Scored};
-pub(crate) use identity::{Identity, ReplId, RunId};
 pub(crate) use init::{InitOptions, InitPlan};
-pub(crate) use record::{
-    Ballots, Data, MEMBERS, Millis, Nonce, Quarantine, Record, SCORE_END, Score, Seen,
-    quarantine_length,
-};
-pub(crate) use scripts::{Admit, Begin, Init, Note, Outcome, Reply, Way};
 pub(crate) use why::{NotAdmitted, Why};
 
 use facts::{Doubt, Peer, Stuck};
+use redlock_core::admission::{
+    Admit, Begin, Identity, Millis, Nonce, Note, Outcome, Record, Reply, RunId,
+};
 
 /// More than half of the configured masters.
 fn quorum(masters: usize) -> usize {

@@ -9,9 +9,9 @@
 //! once the length more than its end has passed. If the clock of the one is wrong, the other one
 //! holds. This needs clients that live a moment, now and then.
 
+use redlock_core::admission::{Millis, Quarantine, Way};
+
 use super::facts::{Peer, Told};
-use super::record::{Millis, Quarantine};
-use super::scripts::Way;
 
 /// By which way the quarantine is over at `now`. `votes` says whether a master votes.
 pub(super) fn over(peer: &Peer, now: Millis, votes: impl Fn(&Told) -> bool) -> Option<Way> {

@@ -1,7 +1,9 @@
 //! Why a master does not vote, and when it may vote again.
 
+use redlock_core::admission::{Millis, quarantine_length};
+
 use super::facts::{Doubt, Stuck};
-use super::{Admission, Facts, Millis, Role, over, quarantine_length};
+use super::{Admission, Facts, Role, over};
 
 /// Why a vote does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,6 +6,10 @@ mod quarantine;
 mod scripts;
 mod votes;
 
+use redlock_core::admission::{
+    Ballots, Data, Init, MEMBERS, Quarantine, ReplId, SCORE_END, Score, Seen, Way,
+};
+
 use super::*;
 
 /// The longest TTL of these tests, in ms, and the length of their quarantines.
@@ -25,12 +29,23 @@ struct Master {
     ahead: Millis,
 }
 
+fn process(number: u64) -> RunId {
+    RunId::new(digits(number))
+}
+
 fn identity(run: u64) -> Identity {
-    Identity::of(RunId(run))
+    Identity::of(process(run))
 }
 
 fn former_replica(run: u64, replid: u64) -> Identity {
-    Identity { run: RunId(run), replid: Some(ReplId(replid)) }
+    Identity { run: process(run), replid: Some(ReplId::new(digits(replid))) }
+}
+
+/// The number is in the digits that name a ballot set.
+fn digits(number: u64) -> [u8; 20] {
+    let mut digits = [0; 20];
+    digits[..8].copy_from_slice(&number.to_be_bytes());
+    digits
 }
 
 impl Master {

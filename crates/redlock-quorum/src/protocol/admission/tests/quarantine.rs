@@ -86,7 +86,7 @@ fn a_note_that_lies_ahead_is_taken_back() {
     masters[1].ahead = 0;
     let note = |masters: &[Master]| {
         let quarantine = masters[0].data.record.quarantine.clone();
-        quarantine.and_then(|quarantine| quarantine.note(RunId(20)))
+        quarantine.and_then(|quarantine| quarantine.note(process(20)))
     };
     assert_eq!(note(&masters), Some(EPOCH + 100 * LENGTH));
     settle(&mut client(&masters, 5), &mut masters, 5);

@@ -81,12 +81,12 @@ fn begin_moves_no_end_that_stands() {
 #[test]
 fn notes_belong_to_one_quarantine_and_go_with_it() {
     let mut master = in_quarantine();
-    let note = |nonce| Note { nonce: Nonce(nonce), times: vec![(RunId(20), EPOCH)] };
+    let note = |nonce| Note { nonce: Nonce(nonce), times: vec![(process(20), EPOCH)] };
     assert_eq!(master.data.note(EPOCH, &note(2)).outcome, Outcome::Moved);
     assert_eq!(master.data.note(EPOCH, &note(1)).outcome, Outcome::Done);
-    let later = Note { nonce: Nonce(1), times: vec![(RunId(20), EPOCH + 5)] };
+    let later = Note { nonce: Nonce(1), times: vec![(process(20), EPOCH + 5)] };
     let reply = master.data.note(EPOCH, &later);
-    let noted = reply.record.quarantine.and_then(|quarantine| quarantine.note(RunId(20)));
+    let noted = reply.record.quarantine.and_then(|quarantine| quarantine.note(process(20)));
     assert_eq!(noted, Some(EPOCH), "the first TIME stays");
     let order = begin(&master, 2);
     let reply = master.data.begin(EPOCH - 1, &order);

@@ -116,13 +116,13 @@ fn answers_for_a_former_quarantine_are_not_used() {
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
     settle(&mut admission, &mut masters, 0);
-    let told = Told { master: 1, process: RunId(20), time: EPOCH + 9 * LENGTH };
+    let told = Told { master: 1, process: process(20), time: EPOCH + 9 * LENGTH };
     masters[0].data = Data::default();
     admission.on(0, Event::Pushed, 10);
     admission.on(0, Event::Times(Nonce(1), vec![told]), 10);
     settle(&mut admission, &mut masters, 10);
     let quarantine = masters[0].data.record.quarantine.clone();
-    assert_eq!(quarantine.and_then(|found| found.note(RunId(20))), Some(EPOCH + 10));
+    assert_eq!(quarantine.and_then(|found| found.note(process(20))), Some(EPOCH + 10));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What each script does to the data of one master. Lua must do exactly this.
+//! All that one master keeps for a namespace, and what each script does to it. Lua does exactly
+//! this, which a test on real servers holds.
 //!
 //! A script runs alone. It reads and compares first, and writes nothing when a comparison fails.
 //! `time` is the TIME of the master that runs it. Every reply holds that TIME and the record as
@@ -10,94 +11,33 @@
 //! master in quarantine and never one that votes without its members.
 
 use super::identity::{Identity, RunId};
-use super::record::{
-    Data, MEMBERS, Millis, Nonce, Quarantine, Record, SCORE_END, Score, Seen, quarantine_length,
-};
+use super::order::{Admit, Begin, Init, Note, Outcome, Reply, Way};
+use super::record::{MEMBERS, Millis, Quarantine, Record, SCORE_END, Score, quarantine_length};
 
-/// *Begin*: puts a master into quarantine.
+/// One ballot set: how many members it has, and the highest score among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Begin {
-    pub(crate) expect: Seen,
-    /// The identity that this connection read.
-    pub(crate) identity: Identity,
-    /// The name of the new quarantine.
-    pub(crate) nonce: Nonce,
-    /// The largest `max_ttl` that the masters hold; the client's own where none holds one.
-    pub(crate) max_ttl: Millis,
+pub struct Ballots {
+    /// `ZCARD`.
+    pub members: u32,
+    /// The largest of their scores.
+    pub highest: Score,
 }
 
-/// *Note*: writes down the TIME of other masters.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Note {
-    pub(crate) nonce: Nonce,
-    pub(crate) times: Vec<(RunId, Millis)>,
-}
-
-/// How a client knows that a quarantine is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Way {
-    /// It has known the nonce for the whole length, by its own clock.
-    Known,
-    /// The clock of another master has gone on by twice the length since its note.
-    Noted,
-}
-
-/// *Admit*: ends a quarantine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Admit {
-    pub(crate) nonce: Nonce,
-    /// The identity that this connection read.
-    pub(crate) identity: Identity,
-    pub(crate) way: Way,
-    pub(crate) floor: Score,
-}
-
-/// *Init*: a person states that no lock of a former life is alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Init {
-    pub(crate) expect: Seen,
-    pub(crate) identity: Identity,
-    pub(crate) nonce: Nonce,
-    pub(crate) max_ttl: Millis,
-    /// Whether `max_ttl` may become smaller: `--again` with a `--max-ttl`.
-    pub(crate) lower: bool,
-    /// What all members get where the master is not admitted.
-    pub(crate) floor: Score,
-    /// What lower members are lifted to where it is.
-    pub(crate) level: Score,
-}
-
-/// What a script answers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Reply {
-    pub(crate) outcome: Outcome,
-    /// TIME of the master, in ms.
-    pub(crate) time: Millis,
-    /// The record as the script left it.
-    pub(crate) record: Record,
-    /// `ZCARD` of the set of `run`.
-    pub(crate) members: u32,
-}
-
-/// What a script did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Outcome {
-    /// It wrote, or there was nothing to write.
-    Done,
-    /// The record is another than the one that was read. Nothing was written.
-    Moved,
-    /// The TIME of this master says that the quarantine is not over. Nothing was written.
-    Early,
-    /// Clients without quarantine use this namespace. Nothing was written.
-    Mixed,
-    /// The floor is not below 2^53. Nothing was written.
-    TooLarge,
+/// All that one master keeps for the namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Data {
+    /// The hash.
+    pub record: Record,
+    /// The ballot sets, by the identity in their name.
+    pub sets: Vec<(Identity, Ballots)>,
+    /// Whether the set of the clients without quarantine is there. The two do not mix.
+    pub off: bool,
 }
 
 impl Data {
     /// Where `run` equals the identity and the set is complete, and where a quarantine of this
     /// identity is under way whose end is not too far ahead, there is nothing to begin.
-    pub(crate) fn begin(&mut self, time: Millis, order: &Begin) -> Reply {
+    pub fn begin(&mut self, time: Millis, order: &Begin) -> Reply {
         let outcome = if self.off {
             Outcome::Mixed
         } else if self.is_admitted(order.identity) {
@@ -114,7 +54,7 @@ impl Data {
     }
 
     /// A note is written for a process that has none, or whose note lies ahead of its TIME.
-    pub(crate) fn note(&mut self, time: Millis, order: &Note) -> Reply {
+    pub fn note(&mut self, time: Millis, order: &Note) -> Reply {
         let same = self.record.nonce == Some(order.nonce);
         let outcome = match self.record.quarantine.as_mut().filter(|_| same) {
             None => Outcome::Moved,
@@ -130,7 +70,7 @@ impl Data {
 
     /// The nonce, the identity, and the TIME of the way that was taken, are tested here and
     /// nowhere else.
-    pub(crate) fn admit(&mut self, time: Millis, order: &Admit) -> Reply {
+    pub fn admit(&mut self, time: Millis, order: &Admit) -> Reply {
         let outcome = self.may_admit(time, order);
         if outcome == Outcome::Done
             && let Some(quarantine) = self.record.quarantine.take()
@@ -143,7 +83,7 @@ impl Data {
     }
 
     /// Where `run` equals the identity: raises `max_ttl` and low members. Elsewhere: admits.
-    pub(crate) fn init(&mut self, time: Millis, order: &Init) -> Reply {
+    pub fn init(&mut self, time: Millis, order: &Init) -> Reply {
         let outcome = if self.off {
             Outcome::Mixed
         } else if self.record.seen() != order.expect {
@@ -237,6 +177,48 @@ impl Data {
     fn reply(&self, outcome: Outcome, time: Millis) -> Reply {
         let record = self.record.clone();
         Reply { outcome, time, record, members: self.members() }
+    }
+}
+
+impl Data {
+    /// The ballot set with this identity in its name.
+    pub fn ballots(&self, id: Identity) -> Option<Ballots> {
+        let found = self.sets.iter().find(|(name, _)| *name == id);
+        found.map(|(_, ballots)| *ballots)
+    }
+
+    /// `ZCARD` of the set of `run`.
+    pub fn members(&self) -> u32 {
+        let ballots = self.record.run.and_then(|run| self.ballots(run));
+        ballots.map_or(0, |ballots| ballots.members)
+    }
+
+    /// The highest score of a set that is ours; 0 where there is none.
+    pub fn highest(&self, id: Identity) -> Score {
+        let score = self.ballots(id).map_or(0, |ballots| ballots.highest);
+        if score < SCORE_END { score } else { 0 }
+    }
+
+    fn remove_set(&mut self, id: Identity) {
+        self.sets.retain(|(name, _)| *name != id);
+    }
+
+    fn write_set(&mut self, id: Identity, floor: Score) {
+        self.remove_set(id);
+        self.sets.push((id, Ballots { members: MEMBERS, highest: floor }));
+        self.sets.sort_unstable_by_key(|(name, _)| *name);
+    }
+
+    /// `ZADD XX GT` of one member, which stands for the highest: whether the ballot was accepted.
+    pub fn accept(&mut self, id: Identity, ballot: Score) -> bool {
+        let found = self.sets.iter_mut().find(|(name, _)| *name == id);
+        match found {
+            Some((_, ballots)) if ballots.members > 0 && ballots.highest < ballot => {
+                ballots.highest = ballot;
+                true
+            }
+            _ => false,
+        }
     }
 }
 

@@ -1,0 +1,201 @@
+//! Who a master is: the process, and the history that its data comes from.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The process of a server, which Redis calls `run_id`: 40 hex digits, new with every start.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId([u8; BYTES]);
+
+/// A replication history, which Redis calls `master_replid`: 40 hex digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplId([u8; BYTES]);
+
+/// What a master is admitted as. As text: the 40 digits of the process; where there is a history,
+/// a colon and its 40 digits follow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// The process.
+    pub run: RunId,
+    /// Where its data came from: given while `second_repl_offset` is not -1. Such a master was a
+    /// replica, or was started from a snapshot of one, and keeps its `run_id` all the same.
+    pub replid: Option<ReplId>,
+}
+
+/// This is no identity: not 40 lower-case hex digits, nor 40 of them, a colon and 40 more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no identity of a server: it must be 40 lower-case hex digits")]
+pub struct InvalidIdentity;
+
+const BYTES: usize = 20;
+
+impl RunId {
+    /// The process of these digits, two in a byte.
+    pub const fn new(bytes: [u8; BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its digits, two in a byte.
+    pub const fn bytes(self) -> [u8; BYTES] {
+        self.0
+    }
+}
+
+impl ReplId {
+    /// The history of these digits, two in a byte.
+    pub const fn new(bytes: [u8; BYTES]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl Identity {
+    /// A master that was never a replica.
+    pub const fn of(run: RunId) -> Self {
+        Self { run, replid: None }
+    }
+
+    /// Whether what was recorded for `self` is good for a master that is `present` now.
+    ///
+    /// A server forgets that it was a replica after `repl-backlog-ttl`. So `R:X` is good for `R`
+    /// too, never the other way round, and never for another history.
+    pub fn covers(self, present: Self) -> bool {
+        self.run == present.run && (present.replid.is_none() || self.replid == present.replid)
+    }
+
+    /// What names the ballot set of a master that was admitted as this: the first 16 digits of the
+    /// process; where there is a history, a dot and the first 16 of its digits follow.
+    pub fn set_name(self) -> String {
+        let digits = |text: String| text[..SET_DIGITS].to_owned();
+        let run = digits(self.run.to_string());
+        match self.replid {
+            None => run,
+            Some(replid) => format!("{run}.{}", digits(replid.to_string())),
+        }
+    }
+}
+
+/// 64 random bits tell the processes of one master apart.
+const SET_DIGITS: usize = 16;
+
+impl FromStr for RunId {
+    type Err = InvalidIdentity;
+
+    fn from_str(text: &str) -> Result<Self, InvalidIdentity> {
+        read(text).map(Self)
+    }
+}
+
+impl FromStr for ReplId {
+    type Err = InvalidIdentity;
+
+    fn from_str(text: &str) -> Result<Self, InvalidIdentity> {
+        read(text).map(Self)
+    }
+}
+
+impl FromStr for Identity {
+    type Err = InvalidIdentity;
+
+    fn from_str(text: &str) -> Result<Self, InvalidIdentity> {
+        match text.split_once(':') {
+            None => text.parse().map(Self::of),
+            Some((run, replid)) => Ok(Self { run: run.parse()?, replid: Some(replid.parse()?) }),
+        }
+    }
+}
+
+fn read(text: &str) -> Result<[u8; BYTES], InvalidIdentity> {
+    let mut bytes = [0; BYTES];
+    if text.len() != 2 * BYTES {
+        return Err(InvalidIdentity);
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = 16 * digit(pair[0])? + digit(pair[1])?;
+    }
+    Ok(bytes)
+}
+
+fn digit(digit: u8) -> Result<u8, InvalidIdentity> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        _ => Err(InvalidIdentity),
+    }
+}
+
+fn write(bytes: &[u8; BYTES], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(&self.0, f)
+    }
+}
+
+impl fmt::Display for ReplId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(&self.0, f)
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.run.fmt(f)?;
+        self.replid.map_or(Ok(()), |replid| write!(f, ":{replid}"))
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for ReplId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
+    const REPLID: &str = "fedcba9876543210fedcba9876543210fedcba98";
+
+    #[test]
+    fn an_identity_is_read_as_it_is_written() {
+        for text in [RUN.to_owned(), format!("{RUN}:{REPLID}")] {
+            let identity: Identity = text.parse().unwrap();
+            assert_eq!(identity.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_exactly_that_is_no_identity() {
+        let long = format!("{RUN}0");
+        let (signed, upper) = (RUN.replacen('0', "+", 1), RUN.to_uppercase());
+        let halves = [format!("{RUN}:"), format!("{RUN}:{}", &REPLID[1..]), format!(":{REPLID}")];
+        for text in ["", "abc", &RUN[1..], &long, &signed, &upper].into_iter() {
+            assert_eq!(text.parse::<Identity>(), Err(InvalidIdentity), "{text}");
+        }
+        for text in halves {
+            assert_eq!(text.parse::<Identity>(), Err(InvalidIdentity), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_ballot_set_is_named_by_the_first_digits() {
+        let name = |text: &str| text.parse::<Identity>().unwrap().set_name();
+        assert_eq!(name(RUN), "0123456789abcdef");
+        assert_eq!(name(&format!("{RUN}:{REPLID}")), "0123456789abcdef.fedcba9876543210");
+    }
+}

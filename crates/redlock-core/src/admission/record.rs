@@ -1,0 +1,145 @@
+//! The record of a master, as a value: one hash.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::identity::{Identity, RunId};
+
+/// Milliseconds: a length, an instant of our own clock, or a master's TIME since 1970.
+pub type Millis = u64;
+
+/// A score of a ballot set.
+pub type Score = u64;
+
+/// What names one quarantine: 16 random hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nonce(pub u64);
+
+/// This is no nonce: not 16 lower-case hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no name of a quarantine: it must be 16 lower-case hex digits")]
+pub struct InvalidNonce;
+
+impl FromStr for Nonce {
+    type Err = InvalidNonce;
+
+    fn from_str(text: &str) -> Result<Self, InvalidNonce> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 16 || !text.bytes().all(is_digit) {
+            return Err(InvalidNonce);
+        }
+        u64::from_str_radix(text, 16).map(Self).map_err(|_| InvalidNonce)
+    }
+}
+
+impl fmt::Display for Nonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The members of a complete ballot set.
+pub const MEMBERS: u32 = 1024;
+
+/// Scores below this are ours. Doubles are exact up to here.
+pub const SCORE_END: Score = 1 << 53;
+
+/// How long no lock of a former life may count: the longest TTL, and a tenth of it because the
+/// clock of a server may run fast by the clock guard.
+pub fn quarantine_length(max_ttl: Millis) -> Millis {
+    max_ttl + max_ttl / 10
+}
+
+/// The fields of the hash.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// The longest TTL that any client of the namespace may use.
+    pub max_ttl: Option<Millis>,
+    /// What it was admitted as. Absent in quarantine.
+    pub run: Option<Identity>,
+    /// The score that all members got at admission.
+    pub floor: Option<Score>,
+    /// The name of the latest quarantine or `init`. It stays after the admission.
+    pub nonce: Option<Nonce>,
+    /// Present in quarantine only.
+    pub quarantine: Option<Quarantine>,
+}
+
+/// The fields `q:id`, `q:until`, `q:ballot` and `q:note:RUN_ID`, which come and go together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Quarantine {
+    /// Who is in quarantine.
+    pub id: Identity,
+    /// Until when at least, by the TIME of this master.
+    pub until: Millis,
+    /// The largest ballot found when it began, or 0.
+    pub ballot: Score,
+    /// The TIME of other masters, by process, read after it began. Sorted by process.
+    pub notes: Vec<(RunId, Millis)>,
+}
+
+/// What *begin* and `init` compare: all that tells two states of a record apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// `run`.
+    pub run: Option<Identity>,
+    /// `q:id`.
+    pub id: Option<Identity>,
+    /// `q:nonce`.
+    pub nonce: Option<Nonce>,
+}
+
+impl Record {
+    /// What a script must find unchanged.
+    pub fn seen(&self) -> Seen {
+        let id = self.quarantine.as_ref().map(|quarantine| quarantine.id);
+        Seen { run: self.run, id, nonce: self.nonce }
+    }
+
+    /// Whether `run` equals the identity. No other test makes a master vote.
+    pub fn admits(&self, present: Identity) -> bool {
+        self.run.is_some_and(|run| run.covers(present))
+    }
+
+    /// The quarantine of this identity, where one is under way. Without `max_ttl` it has no
+    /// length and is none: a field was removed by hand.
+    pub fn quarantine_of(&self, present: Identity) -> Option<&Quarantine> {
+        let found = self.quarantine.as_ref().filter(|_| self.max_ttl.is_some());
+        found.filter(|quarantine| quarantine.id.covers(present))
+    }
+
+    /// The length of a quarantine by the `max_ttl` of this record; 0 where it has none.
+    pub fn length(&self) -> Millis {
+        quarantine_length(self.max_ttl.unwrap_or(0))
+    }
+}
+
+impl Quarantine {
+    /// The TIME noted for a process.
+    pub fn note(&self, process: RunId) -> Option<Millis> {
+        let found = self.notes.iter().find(|(noted, _)| *noted == process);
+        found.map(|(_, time)| *time)
+    }
+
+    /// Whether this TIME of a process is worth a note: it has none, or one that lies ahead,
+    /// because its clock was stepped back.
+    pub fn wants(&self, process: RunId, time: Millis) -> bool {
+        self.note(process).is_none_or(|noted| noted > time)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_read_as_it_is_written() {
+        for number in [0, 1, 0x0123_4567_89ab_cdef, u64::MAX] {
+            let text = Nonce(number).to_string();
+            assert_eq!((text.len(), text.parse()), (16, Ok(Nonce(number))));
+        }
+        for text in ["", "0", "+123456789abcdef", "0123456789ABCDEF", "00000000000000000"] {
+            assert_eq!(text.parse::<Nonce>(), Err(InvalidNonce), "{text}");
+        }
+    }
+}

@@ -36,7 +36,7 @@ impl WallClock {
         self.rate = rate;
     }
 
-    fn micros(&self, now: Instant) -> i64 {
+    pub(super) fn micros(&self, now: Instant) -> i64 {
         let since = now.saturating_since(self.set_at);
         // At the right rate no floating point is in the way of an exact simulation.
         let passed = if self.rate == 1.0 {

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
+use redlock_core::admission::{Order, OrderSlot, Said};
 use redlock_core::{Answer, Cause, Events, Instant, NodeEvent, Op, VoteSlot};
+
+use super::order::Known;
 
 /// How long one way takes.
 pub(super) type Delay = RangeInclusive<Duration>;
@@ -15,28 +18,60 @@ pub(super) type Delay = RangeInclusive<Duration>;
 /// A request on its way. One whose connection broke has no slot any more, and may arrive still.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) op: Op,
-    pub(super) slot: Option<VoteSlot>,
+    pub(super) asked: Asked,
     pub(super) due: Instant,
+}
+
+#[derive(Debug)]
+pub(super) enum Asked {
+    Op(Op, Option<VoteSlot>),
+    Order(Order, Option<OrderSlot>),
+}
+
+/// What a request is answered through. Dropped, it says that there was no answer.
+#[derive(Debug)]
+pub(super) enum Slot {
+    Vote(VoteSlot),
+    Order(OrderSlot),
+}
+
+impl Slot {
+    pub(super) fn leave_unanswered(self) {
+        match self {
+            Self::Vote(slot) => drop(slot),
+            Self::Order(slot) => drop(slot),
+        }
+    }
+}
+
+impl Asked {
+    fn take_slot(&mut self) -> Option<Slot> {
+        match self {
+            Self::Op(_, slot) => slot.take().map(Slot::Vote),
+            Self::Order(_, slot) => slot.take().map(Slot::Order),
+        }
+    }
 }
 
 /// A reply or a push on its way.
 #[derive(Debug)]
 pub(super) struct Reply {
-    pub(super) said: Said,
+    pub(super) back: Back,
     pub(super) due: Instant,
 }
 
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum Back {
     Answer(VoteSlot, Answer),
+    Ordered(OrderSlot, Result<Said, Cause>),
     Push(NodeEvent),
 }
 
-impl Said {
-    fn slot(self) -> Option<VoteSlot> {
+impl Back {
+    fn slot(self) -> Option<Slot> {
         match self {
-            Self::Answer(slot, _) => Some(slot),
+            Self::Answer(slot, _) => Some(Slot::Vote(slot)),
+            Self::Ordered(slot, _) => Some(Slot::Order(slot)),
             Self::Push(_) => None,
         }
     }
@@ -52,9 +87,11 @@ pub(super) struct Link {
     pub(super) requests: VecDeque<Request>,
     pub(super) replies: VecDeque<Reply>,
     /// Requests whose answers will never come over this connection.
-    pub(super) swallowed: Vec<VoteSlot>,
+    pub(super) swallowed: Vec<Slot>,
     /// Keys whose next change is to be pushed.
     pub(super) watched: HashSet<Vec<u8>>,
+    /// What the client has last read of the server.
+    pub(super) known: Option<Known>,
     /// Where events are reported, by number.
     pub(super) listeners: Vec<(u64, Events)>,
     /// Why there is no connection, as it was last reported.
@@ -75,6 +112,7 @@ impl Link {
             replies: VecDeque::new(),
             swallowed: Vec::new(),
             watched: HashSet::new(),
+            known: None,
             listeners: Vec::new(),
             reported: None,
         }
@@ -87,23 +125,23 @@ impl Link {
 
     /// Puts a request on its way. The first in the queue holds up those behind it: on one
     /// connection nothing overtakes.
-    pub(super) fn send(&mut self, op: Op, slot: VoteSlot, now: Instant, rng: &mut StdRng) {
+    pub(super) fn send(&mut self, mut asked: Asked, now: Instant, rng: &mut StdRng) {
         if self.lose_requests {
-            self.swallowed.push(slot);
+            self.swallowed.extend(asked.take_slot());
             return;
         }
         let due = now.saturating_add(pick(&self.request_delay, rng));
-        self.requests.push_back(Request { op, slot: Some(slot), due });
+        self.requests.push_back(Request { asked, due });
     }
 
     /// Puts a reply on its way, behind those that went before it in the same manner.
-    pub(super) fn reply(&mut self, said: Said, now: Instant, rng: &mut StdRng) {
+    pub(super) fn reply(&mut self, back: Back, now: Instant, rng: &mut StdRng) {
         if self.lose_replies {
-            self.swallowed.extend(said.slot());
+            self.swallowed.extend(back.slot());
             return;
         }
         let due = now.saturating_add(pick(&self.reply_delay, rng));
-        self.replies.push_back(Reply { said, due });
+        self.replies.push_back(Reply { back, due });
     }
 
     /// Pushes a change of a key that is watched, once, or the loss of all keys.
@@ -114,7 +152,7 @@ impl Link {
             None => NodeEvent::DataLost,
         };
         if self.connected {
-            self.reply(Said::Push(event), now, rng);
+            self.reply(Back::Push(event), now, rng);
         }
     }
 
@@ -126,13 +164,13 @@ impl Link {
     /// Ends the connection and returns the slots of all that is unanswered. Of the requests on
     /// their way the first few, by the seed, arrive all the same, later.
     #[must_use]
-    pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<VoteSlot> {
+    pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<Slot> {
         self.connected = false;
         self.watched.clear();
         let replies = self.replies.drain(..);
-        let mut unanswered: Vec<_> = replies.filter_map(|reply| reply.said.slot()).collect();
+        let mut unanswered: Vec<_> = replies.filter_map(|reply| reply.back.slot()).collect();
         unanswered.append(&mut self.swallowed);
-        unanswered.extend(self.requests.iter_mut().filter_map(|request| request.slot.take()));
+        unanswered.extend(self.requests.iter_mut().filter_map(|request| request.asked.take_slot()));
         if !self.requests.is_empty() {
             self.requests.truncate(rng.random_range(0..=self.requests.len()));
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use redlock_core::admission::Data;
 use redlock_core::{Answer, Cause, Instant, Op, Role, Verb, Verdict};
 
 use super::clock::WallClock;
@@ -23,7 +24,7 @@ pub struct Executed {
     pub verdict: Verdict,
 }
 
-const READONLY: &str = "READONLY You can't write against a read only replica.";
+pub(super) const READONLY: &str = "READONLY You can't write against a read only replica.";
 /// The longest part of a value that is shown to a client that does not own it.
 const VALUE_MAX: usize = 512;
 
@@ -35,6 +36,8 @@ pub(super) struct Master {
     pub(super) log: Vec<Executed>,
     /// Keys that have changed and whose change was not pushed yet; none for the loss of all.
     pub(super) changes: Vec<Option<Vec<u8>>>,
+    /// What it keeps of admission.
+    pub(super) data: Data,
     keys: HashMap<Vec<u8>, Entry>,
 }
 
@@ -55,7 +58,14 @@ impl Entry {
 impl Master {
     pub(super) fn new(now: Instant) -> Self {
         let clock = WallClock::new(now);
-        Self { clock, error: None, log: Vec::new(), changes: Vec::new(), keys: HashMap::new() }
+        Self {
+            clock,
+            error: None,
+            log: Vec::new(),
+            changes: Vec::new(),
+            data: Data::default(),
+            keys: HashMap::new(),
+        }
     }
 
     pub(super) fn execute(&mut self, now: Instant, op: &Op, role: Role) -> Answer {
@@ -149,6 +159,7 @@ impl Master {
 
     pub(super) fn flush(&mut self) {
         self.keys.clear();
+        self.data = Data::default();
         self.changes.push(None);
     }
 

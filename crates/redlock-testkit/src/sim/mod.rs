@@ -1,7 +1,7 @@
 //! Simulated masters: Redis as far as a lock can see, with faults at the turn of a switch.
 //!
 //! In reading order: `master` (keys, expiry, what each request does), `clock` (the master's own,
-//! which may be wrong), `link` (one connection and what is on its way), `node` (the seam and the
+//! which may be wrong), `order` (what it keeps of admission), `link` (one connection and what is on its way), `node` (the seam and the
 //! switches), `nemesis` (who turns them).
 
 mod clock;
@@ -9,10 +9,12 @@ mod link;
 mod master;
 mod nemesis;
 mod node;
+mod order;
 mod world;
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -65,6 +67,11 @@ impl SimNodes {
     /// The masters in the form in which a lock takes them.
     pub fn nodes(&self) -> Vec<Arc<dyn Node>> {
         self.nodes.iter().map(|node| Arc::clone(node) as Arc<dyn Node>).collect()
+    }
+
+    /// Admits all masters, see [`SimNode::init`].
+    pub fn init(&self, max_ttl: Duration) {
+        self.nodes.iter().for_each(|node| node.init(max_ttl));
     }
 
     /// The clock of the simulation, which follows tokio's and is right.

@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use rand::RngExt;
+use redlock_core::admission::{Data, Init, Nonce, Order, OrderSlot, Outcome};
 use redlock_core::{Answer, Cause, Clock, Events, Node, NodeEvent, Op, Role, VoteSlot};
 use tokio::runtime::Handle;
 
+use super::link::Asked;
 use super::master::Executed;
 use super::world::{Outbox, World};
 
@@ -138,16 +141,13 @@ impl SimNode {
         });
     }
 
-    /// Makes the server a replica, as `REPLICAOF` does, or a master again. A replica answers every
+    /// Makes the server a replica, as `REPLICAOF` does, or a master again, with another identity. A replica answers every
     /// write with `READONLY`. All connections are made again, as clients do that find this out.
     pub fn set_role(&self, role: Role) {
-        self.change(|world, _, outbox| {
-            world.facts.role = role;
-            world.cut_all(outbox);
-        });
+        self.change(|world, _, outbox| world.set_role(role, outbox));
     }
 
-    /// Deletes all keys, as `FLUSHALL` does.
+    /// Deletes all keys and the record, as `FLUSHALL` does.
     pub fn flush(&self) {
         self.change(|world, _, _| world.master.flush());
     }
@@ -205,6 +205,36 @@ impl SimNode {
         self.world().master.log.clone()
     }
 
+    /// Admits the master as `redlock init` does, whatever it has: see
+    /// [`Init`](redlock_core::admission::Init). The score of all its members is 31.
+    ///
+    /// # Panics
+    /// Where clients without quarantine have written to it.
+    pub fn init(&self, max_ttl: Duration) {
+        self.change(|world, _, _| {
+            let facts = world.read(world.clock.now());
+            let data = &mut world.master.data;
+            // A simulated process has 40 digits.
+            let Some(identity) = facts.identity else { return };
+            let (expect, nonce) = (data.record.seen(), Nonce(world.rng.random()));
+            let max_ttl = u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX);
+            let order = Init { expect, identity, nonce, max_ttl, lower: true, floor: 31, level: 0 };
+            let reply = data.init(facts.time_us.unwrap_or(0) / 1_000, &order);
+            assert_eq!(reply.outcome, Outcome::Done, "{reply:?}");
+        });
+    }
+
+    /// What the master keeps of admission.
+    pub fn data(&self) -> Data {
+        self.world().master.data.clone()
+    }
+
+    /// Changes what the master keeps of admission behind the back of all clients: an old snapshot
+    /// is set, or a ballot set is deleted. Nothing is pushed.
+    pub fn edit_data(&self, edit: impl FnOnce(&mut Data)) {
+        self.change(|world, _, _| edit(&mut world.master.data));
+    }
+
     fn change(&self, change: impl FnOnce(&mut World, usize, &mut Outbox)) {
         let link = self.link;
         turn(&self.world, |world, outbox| change(world, link, outbox));
@@ -226,7 +256,17 @@ impl Node for SimNode {
             Some(cause) => outbox.vote(slot, Answer::unsent(cause)),
             None => {
                 let now = world.clock.now();
-                world.links[link].send(op, slot, now, &mut world.rng);
+                world.links[link].send(Asked::Op(op, Some(slot)), now, &mut world.rng);
+            }
+        });
+    }
+
+    fn order(&self, order: Order, slot: OrderSlot) {
+        self.change(|world, link, outbox| match world.obstacle(link) {
+            Some(cause) => outbox.ordered(slot, Err(cause)),
+            None => {
+                let now = world.clock.now();
+                world.links[link].send(Asked::Order(order, Some(slot)), now, &mut world.rng);
             }
         });
     }
@@ -259,7 +299,8 @@ impl Driven {
     fn new(node: Arc<SimNode>, events: Events) -> Self {
         let mut number = 0;
         node.change(|world, link, outbox| {
-            outbox.event((events.clone(), world.present(link)));
+            let present = world.present(link).into_iter();
+            present.for_each(|event| outbox.event((events.clone(), event)));
             let listeners = &mut world.links[link].listeners;
             number = listeners.last().map_or(0, |(last, _)| last + 1);
             listeners.push((number, events));

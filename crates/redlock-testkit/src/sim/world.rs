@@ -2,11 +2,15 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::{Answer, Cause, Clock, Events, Facts, Instant, NodeEvent, Verb, VoteSlot};
+use redlock_core::admission::{Identity, OrderSlot, ReplId, Said};
+use redlock_core::{
+    Answer, Cause, Clock, Events, Facts, Instant, NodeEvent, Op, Role, Verb, VoteSlot,
+};
 use tokio::task::JoinHandle;
 
-use super::link::{Link, Said};
+use super::link::{Asked, Back, Link, Slot};
 use super::master::Master;
+use super::order::Known;
 
 /// What is cast and reported, in this order, once the lock on the world is free again: who takes it
 /// may look back at the world.
@@ -15,14 +19,19 @@ pub(super) struct Outbox(Vec<Message>);
 
 enum Message {
     Vote(VoteSlot, Answer),
-    /// A slot that is dropped casts *unknown*.
-    Unanswered(VoteSlot),
+    Ordered(OrderSlot, Result<Said, Cause>),
+    /// A slot that is dropped says that there was no answer.
+    Unanswered(Slot),
     Event(Events, NodeEvent),
 }
 
 impl Outbox {
     pub(super) fn vote(&mut self, slot: VoteSlot, answer: Answer) {
         self.0.push(Message::Vote(slot, answer));
+    }
+
+    pub(super) fn ordered(&mut self, slot: OrderSlot, said: Result<Said, Cause>) {
+        self.0.push(Message::Ordered(slot, said));
     }
 
     pub(super) fn event(&mut self, (events, event): (Events, NodeEvent)) {
@@ -33,7 +42,8 @@ impl Outbox {
         for message in self.0 {
             match message {
                 Message::Vote(slot, answer) => slot.cast(answer),
-                Message::Unanswered(slot) => drop(slot),
+                Message::Ordered(slot, said) => slot.answer(said),
+                Message::Unanswered(slot) => slot.leave_unanswered(),
                 Message::Event(events, event) => events.report(event),
             }
         }
@@ -59,7 +69,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(clock: Clock, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut facts = Facts::master(run_id(&mut rng));
+        let mut facts = process(&mut rng);
         facts.tracks = true;
         Self {
             facts,
@@ -90,10 +100,18 @@ impl World {
     }
 
     /// What is to be said about the connection as it is.
-    pub(super) fn present(&self, link: usize) -> NodeEvent {
+    pub(super) fn present(&mut self, link: usize) -> Vec<NodeEvent> {
         match self.obstacle(link) {
-            None => NodeEvent::Up(self.facts.clone()),
-            Some(cause) => NodeEvent::Down { cause, retries_now: self.connects(link) },
+            None => {
+                let facts = self.read(self.clock.now());
+                self.links[link].known = Some(Known::of(&facts));
+                let members = self.master.data.record.run.map(|_| self.master.data.members());
+                [Some(NodeEvent::Up(facts)), members.map(NodeEvent::Members)]
+                    .into_iter()
+                    .flatten()
+                    .collect()
+            }
+            Some(cause) => vec![NodeEvent::Down { cause, retries_now: self.connects(link) }],
         }
     }
 
@@ -108,9 +126,10 @@ impl World {
     }
 
     fn report(&mut self, at: usize, outbox: &mut Outbox) {
-        let event = self.present(at);
         self.links[at].reported = self.obstacle(at);
-        self.links[at].report(&event).for_each(|event| outbox.event(event));
+        for event in self.present(at) {
+            self.links[at].report(&event).for_each(|event| outbox.event(event));
+        }
     }
 
     pub(super) fn cut_all(&mut self, outbox: &mut Outbox) {
@@ -123,7 +142,8 @@ impl World {
         self.cut_all(outbox);
         // What the dead process has not read is never read.
         self.links.iter_mut().for_each(|link| link.requests.clear());
-        self.facts.run_id = run_id(&mut self.rng);
+        let before = std::mem::replace(&mut self.facts, process(&mut self.rng));
+        (self.facts.role, self.facts.tracks) = (before.role, before.tracks);
         if !keep_data {
             self.master.flush();
         }
@@ -140,9 +160,10 @@ impl World {
         }
         for link in &mut self.links {
             while link.replies.front().is_some_and(|reply| reply.due <= now) {
-                match link.replies.pop_front().map(|reply| reply.said) {
-                    Some(Said::Answer(slot, answer)) => outbox.vote(slot, answer),
-                    Some(Said::Push(event)) => {
+                match link.replies.pop_front().map(|reply| reply.back) {
+                    Some(Back::Answer(slot, answer)) => outbox.vote(slot, answer),
+                    Some(Back::Ordered(slot, said)) => outbox.ordered(slot, said),
+                    Some(Back::Push(event)) => {
                         link.report(&event).for_each(|event| outbox.event(event));
                     }
                     None => {}
@@ -173,16 +194,41 @@ impl World {
     }
 
     fn carry_out(&mut self, at: usize, now: Instant) {
-        let link = &mut self.links[at];
-        let Some(request) = link.requests.pop_front() else { return };
-        let answer = self.master.execute(now, &request.op, self.facts.role);
-        if let Some(slot) = request.slot {
-            if request.op.verb() == Verb::Watch && self.facts.tracks {
-                link.watched.insert(request.op.key().to_vec());
+        let Some(request) = self.links[at].requests.pop_front() else { return };
+        match request.asked {
+            Asked::Op(op, slot) => self.carry_out_op(at, &op, slot, now),
+            Asked::Order(order, slot) => {
+                let said = self.order(at, &order, now);
+                if let Some(slot) = slot {
+                    self.links[at].reply(Back::Ordered(slot, said), now, &mut self.rng);
+                }
             }
-            link.reply(Said::Answer(slot, answer), now, &mut self.rng);
         }
         self.push_changes(now);
+    }
+
+    fn carry_out_op(&mut self, at: usize, op: &Op, slot: Option<VoteSlot>, now: Instant) {
+        let answer = self.master.execute(now, op, self.facts.role);
+        let Some(slot) = slot else { return };
+        if op.verb() == Verb::Watch && self.facts.tracks {
+            self.links[at].watched.insert(op.key().to_vec());
+        }
+        let answer = self.looked_behind(at, op, answer, now);
+        self.links[at].reply(Back::Answer(slot, answer), now, &mut self.rng);
+    }
+
+    /// Another role. A replica that becomes a master keeps its process, and its data has another
+    /// history than before.
+    pub(super) fn set_role(&mut self, role: Role, outbox: &mut Outbox) {
+        let was = std::mem::replace(&mut self.facts.role, role);
+        if was == Role::Replica && role == Role::Master {
+            let history = ReplId::new(self.rng.random());
+            self.facts.identity = self
+                .facts
+                .identity
+                .map(|Identity { run, .. }| Identity { run, replid: Some(history) });
+        }
+        self.cut_all(outbox);
     }
 
     /// Pushes what has changed, behind the reply to the request that has changed it. A process that
@@ -219,7 +265,7 @@ impl World {
     }
 }
 
-/// The identity of a new server process.
-fn run_id(rng: &mut StdRng) -> String {
-    (0..5).map(|_| format!("{:08x}", rng.random::<u32>())).collect()
+/// A new server process.
+fn process(rng: &mut StdRng) -> Facts {
+    Facts::master((0..5).map(|_| format!("{:08x}", rng.random::<u32>())).collect::<String>())
 }

@@ -1,0 +1,160 @@
+//! What a simulated master keeps of admission, and what each of its switches does to that.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redlock_core::admission::{MEMBERS, Order, OrderSlot, Ordered, Said};
+use redlock_core::{
+    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Role, Sink, Token, Verdict, Vote,
+    VoteSlot,
+};
+use redlock_testkit::{SimNode, SimNodes};
+
+const MAX_TTL: Duration = Duration::from_secs(60);
+
+/// What was cast, reported and answered, each kind in its order.
+#[derive(Default)]
+struct Seen {
+    votes: Mutex<Vec<Answer>>,
+    events: Mutex<Vec<NodeEvent>>,
+    answers: Mutex<Vec<Result<Said, Cause>>>,
+}
+
+impl Sink for Seen {
+    fn vote(&self, vote: Vote) {
+        self.votes.lock().unwrap().push(vote.answer);
+    }
+
+    fn event(&self, _: usize, event: NodeEvent) {
+        self.events.lock().unwrap().push(event);
+    }
+
+    fn ordered(&self, ordered: Ordered) {
+        self.answers.lock().unwrap().push(ordered.said);
+    }
+}
+
+/// A master that was admitted, a client of it, and what the client has seen.
+struct Lab {
+    node: Arc<SimNode>,
+    seen: Arc<Seen>,
+    _driving: Box<dyn Send>,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let masters = SimNodes::new(1, 0);
+        masters.init(MAX_TTL);
+        let (node, seen) = (masters[0].clone(), Arc::<Seen>::default());
+        let driving = node.clone().drive(Events::new(seen.clone(), 0)).unwrap();
+        Self { node, seen, _driving: Box::new(driving) }
+    }
+
+    /// The facts of the latest connection.
+    fn facts(&self) -> Facts {
+        let events = self.seen.events.lock().unwrap();
+        let up = |event: &NodeEvent| match event {
+            NodeEvent::Up(facts) => Some(facts.clone()),
+            _ => None,
+        };
+        events.iter().rev().find_map(up).expect("a connection")
+    }
+
+    /// Whether the latest facts are those of an admitted master.
+    fn is_admitted(&self) -> bool {
+        let facts = self.facts();
+        facts.record.unwrap().admits(facts.identity.unwrap())
+    }
+
+    fn was_reported(&self, event: &NodeEvent) -> bool {
+        self.seen.events.lock().unwrap().contains(event)
+    }
+
+    fn acquire(&self) -> Answer {
+        let slot = VoteSlot::new(self.seen.clone(), 0, 0, Instant::ORIGIN);
+        self.node.submit(Op::acquire(*b"k", Token::random(None), 1_000), slot);
+        self.seen.votes.lock().unwrap().pop().expect("an answer")
+    }
+
+    fn order(&self, order: Order) -> Result<Said, Cause> {
+        self.node.order(order, OrderSlot::new(self.seen.clone(), 0, 0, Instant::ORIGIN));
+        self.seen.answers.lock().unwrap().pop().expect("an answer")
+    }
+}
+
+#[test]
+fn an_admitted_master_says_so_and_how_many_members_it_has() {
+    let lab = Lab::new();
+    assert!(lab.is_admitted());
+    assert!(lab.was_reported(&NodeEvent::Members(MEMBERS)));
+}
+
+#[test]
+fn a_restart_is_another_identity_with_or_without_the_record() {
+    let lab = Lab::new();
+    lab.node.crash_and_restart(true);
+    assert!(lab.facts().record.unwrap().run.is_some() && !lab.is_admitted());
+    lab.node.crash_and_restart(false);
+    assert_eq!(lab.facts().record.unwrap().run, None);
+    assert_eq!(lab.node.data().sets, []);
+}
+
+#[test]
+fn a_flush_takes_the_record_and_keeps_the_identity() {
+    let lab = Lab::new();
+    let before = lab.facts().identity;
+    lab.node.flush();
+    assert!(lab.was_reported(&NodeEvent::DataLost));
+    let Ok(Said::Looked { facts, members }) = lab.order(Order::Look) else { panic!("a look") };
+    assert_eq!((facts.identity, members), (before, Some(0)));
+    assert_eq!(facts.record.unwrap().run, None);
+}
+
+#[test]
+fn failover_and_back_is_another_identity_of_the_same_process() {
+    let lab = Lab::new();
+    let before = lab.facts();
+    lab.node.set_role(Role::Replica);
+    lab.node.set_role(Role::Master);
+    assert_eq!(lab.facts().run_id, before.run_id);
+    assert!(!lab.is_admitted());
+}
+
+#[test]
+fn without_tracking_an_acquire_on_a_master_that_forgot_is_no_vote() {
+    let lab = Lab::new();
+    lab.node.set_tracking(false);
+    assert_eq!(lab.acquire(), Answer::granted());
+    lab.node.flush();
+    assert!(!lab.was_reported(&NodeEvent::DataLost), "it pushes nothing");
+    let answer = lab.acquire();
+    assert!(matches!(answer.verdict, Verdict::Unknown(Cause::NotAdmitted(_))), "{answer:?}");
+    assert!(answer.sent && lab.was_reported(&NodeEvent::DataLost));
+    assert!(lab.order(Order::Look).is_ok());
+    assert_eq!(lab.acquire(), Answer::new(Verdict::HELD), "what was read is known");
+}
+
+#[test]
+fn a_clock_that_is_stepped_tells_another_time() {
+    let lab = Lab::new();
+    let time = || match lab.order(Order::Time) {
+        Ok(Said::Time { time, .. }) => time,
+        said => panic!("{said:?}"),
+    };
+    let before = time();
+    lab.node.step_clock(3_600_000);
+    let ahead = time() - before;
+    assert!((3_600_000..3_660_000).contains(&ahead), "{ahead}");
+}
+
+#[test]
+fn an_order_to_a_master_out_of_reach_fails_at_once() {
+    let lab = Lab::new();
+    lab.node.down();
+    assert_eq!(lab.order(Order::Look), Err(Cause::ConnectionRefused));
+    lab.node.up();
+    lab.node.error_replies(Some("NOPERM no"));
+    assert_eq!(lab.order(Order::Look), Err(Cause::ErrorReply("NOPERM no".into())));
+}

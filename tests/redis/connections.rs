@@ -2,61 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 
-use redlock_core::{
-    Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Role, Token, Verdict,
-    Vote, VoteSlot,
-};
-use redlock_testkit::lab::{PATIENCE, Report, in_time};
+use redlock_core::{Answer, Cause, NodeEvent, Op, Role, Token, Verdict};
 use redlock_testkit::{RedisServer, ServerOptions};
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinHandle;
 
-/// A node that is driven.
-struct Driven {
-    node: Arc<RedisNode>,
-    sink: Arc<Report>,
-    votes: UnboundedReceiver<Vote>,
-    events: UnboundedReceiver<NodeEvent>,
-    driving: JoinHandle<()>,
-}
-
-impl Driven {
-    fn start(url: &str) -> Self {
-        let setup = RedisSetup::new(Clock::system(), PATIENCE);
-        let node = Arc::new(RedisNode::new(url, &setup).unwrap());
-        let (sink, votes, events) = Report::new();
-        let drive = node.clone().drive(Events::new(sink.clone(), 0)).unwrap();
-        Self { node, sink, votes, events, driving: tokio::spawn(drive) }
-    }
-
-    async fn up(&mut self) -> Facts {
-        match in_time(self.events.recv()).await.unwrap() {
-            NodeEvent::Up(facts) => facts,
-            event => panic!("{event:?}"),
-        }
-    }
-
-    async fn down(&mut self) -> (Cause, bool) {
-        match in_time(self.events.recv()).await.unwrap() {
-            NodeEvent::Down { cause, retries_now } => (cause, retries_now),
-            event => panic!("{event:?}"),
-        }
-    }
-
-    async fn ask(&mut self, op: Op) -> Verdict {
-        let slot = VoteSlot::new(self.sink.clone(), 0, 0, redlock_core::Instant::ORIGIN);
-        self.node.submit(op, slot);
-        in_time(self.votes.recv()).await.unwrap().answer.verdict
-    }
-}
-
-impl Drop for Driven {
-    fn drop(&mut self) {
-        self.driving.abort();
-    }
-}
+use crate::driven::Driven;
 
 fn server<const N: usize>(arguments: [&str; N]) -> RedisServer {
     RedisServer::with(&ServerOptions::new().arguments(arguments)).unwrap()
@@ -88,7 +38,7 @@ async fn a_server_that_is_full_says_so() {
     let (cause, _) = node.down().await;
     assert_eq!(cause, Cause::ErrorReply("ERR max number of clients reached".into()));
     drop(other);
-    while let NodeEvent::Down { .. } = in_time(node.events.recv()).await.unwrap() {}
+    while let NodeEvent::Down { .. } = node.event().await {}
 }
 
 #[tokio::test]
@@ -100,7 +50,7 @@ async fn a_user_with_few_rights_gets_a_connection_without_barrier_and_pushes() {
     let mut node = Driven::start(&format!("redis://few:secret@{}", server.name()));
     let first = node.up().await;
     assert!(first.is_barred && !first.tracks, "{first:?}");
-    assert_eq!(node.ask(acquire()).await, Verdict::Granted);
+    assert_eq!(node.ask(acquire()).await, Answer::granted());
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
     node.down().await;
     let second = node.up().await;
@@ -116,12 +66,15 @@ async fn a_master_that_becomes_a_replica_and_a_master_again_is_reported_as_each(
     assert_eq!(before.role, Role::Master);
     // There is no master at that port, so nothing is copied from it.
     server.command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
-    let verdict = node.ask(acquire()).await;
+    let verdict = node.ask(acquire()).await.verdict;
     assert!(matches!(verdict, Verdict::Unknown(Cause::Demoted(_))), "{verdict:?}");
     assert!(matches!(node.down().await, (Cause::Demoted(_), true)));
     assert_eq!(node.up().await.role, Role::Replica);
     server.command(&["REPLICAOF", "NO", "ONE"]).unwrap();
     node.down().await;
-    assert_eq!(node.up().await, before);
-    assert_eq!(node.ask(acquire()).await, Verdict::Granted);
+    let after = node.up().await;
+    assert_eq!((&after.run_id, after.role), (&before.run_id, Role::Master));
+    let recorded = before.identity.unwrap();
+    assert!(!recorded.covers(after.identity.unwrap()), "its data may have another history");
+    assert_eq!(node.ask(acquire()).await, Answer::granted());
 }

@@ -6,9 +6,12 @@ use tokio::time::timeout;
 
 use super::address::Login;
 use super::encode::Native;
+use super::facts;
+use super::namespace::Namespace;
+use super::order::read_record;
 use super::reply::{self, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, unusable};
-use crate::{Cause, Facts, NodeEvent, Role};
+use crate::{Cause, Facts, NodeEvent};
 
 /// The server at the other end of a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,21 +37,26 @@ impl<'a> Talk<'a> {
     }
 
     /// Logs in, and learns which server answers.
-    pub(super) async fn greet(&mut self, login: &Login) -> Result<Identity, Cause> {
+    pub(super) async fn greet(
+        &mut self,
+        login: &Login,
+        namespace: Option<&Namespace>,
+    ) -> Result<Identity, Cause> {
         let mut batch = logins(login);
         let logins = batch.len();
         batch.extend(introductions());
         let asked = batch.len();
         batch.extend([cmd("CLIENT").arg("ID").clone(), info("server"), info("replication")]);
+        batch.extend(namespace.map(read_record));
         let mut replies = self.ask(&batch).await?;
-        let facts = replies.split_off(asked);
+        let said = replies.split_off(asked);
         // Log-ins must succeed. The other requests may be refused.
         let native = replies.pop().as_ref().and_then(native);
         let tracks = replies.get(logins..).is_some_and(tracks);
         for reply in replies.into_iter().take(logins) {
             succeeded(reply)?;
         }
-        let mut identity = identify(facts, native)?;
+        let mut identity = identify(&said, native)?;
         identity.facts.tracks = tracks;
         Ok(identity)
     }
@@ -187,44 +195,15 @@ fn succeeded(reply: Value) -> Result<Value, Cause> {
 }
 
 /// What the server says about itself.
-fn identify(replies: Vec<Value>, native: Option<Native>) -> Result<Identity, Cause> {
-    let replies: Vec<Value> = replies.into_iter().map(succeeded).collect::<Result<_, _>>()?;
-    let [client_id, server, replication] = replies.as_slice() else {
+fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
+    let [client_id, server, replication, record @ ..] = said else {
         return Err(unusable("not a Redis"));
     };
-    let server = text(server)?;
-    // Valkey has given the field a name of its own.
-    let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
-    let (Some(run_id), Value::Int(client_id)) = (field(&server, "run_id"), client_id) else {
-        return Err(unusable("INFO server does not contain its run_id"));
+    let Value::Int(client_id) = succeeded(client_id.clone())? else {
+        return Err(unusable("not a Redis, CLIENT ID is no number"));
     };
-    let facts = Facts {
-        role: role(replication)?,
-        is_cluster: modes.contains(&Some("cluster")),
-        ..Facts::master(run_id)
-    };
-    Ok(Identity { facts, client_id: *client_id, native })
-}
-
-/// The role that `INFO replication` says.
-pub(super) fn role(replication: &Value) -> Result<Role, Cause> {
-    Ok(match field(&text(replication)?, "role") {
-        Some("master") => Role::Master,
-        Some("slave") => Role::Replica,
-        _ => Role::Other,
-    })
-}
-
-fn text(reply: &Value) -> Result<String, Cause> {
-    match reply {
-        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
-        Value::VerbatimString { text, .. } => Ok(text.clone()),
-        _ => Err(unusable("not a Redis, INFO is no text")),
-    }
-}
-
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+    let facts = facts::facts(server, replication, record.first())?;
+    Ok(Identity { facts, client_id, native })
 }
 
 #[cfg(test)]
@@ -232,53 +211,12 @@ mod tests {
     use super::super::stream::Closed;
     use super::*;
 
-    fn facts(server: &str, replication: &str) -> Vec<Value> {
-        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        vec![Value::Int(7), bulk(server), bulk(replication)]
-    }
-
     #[tokio::test]
     async fn what_the_server_said_is_heard_though_it_takes_no_request_any_more() {
         let mut stream = Closed(b"-ERR max number of clients reached\r\n");
-        let refused = Talk::new(&mut stream).greet(&Login::default()).await;
+        let refused = Talk::new(&mut stream).greet(&Login::default(), None).await;
         assert_eq!(refused, Err(Cause::ErrorReply("ERR max number of clients reached".into())));
-        let silent = Talk::new(&mut Closed(b"")).greet(&Login::default()).await;
+        let silent = Talk::new(&mut Closed(b"")).greet(&Login::default(), None).await;
         assert_eq!(silent, Err(Cause::ConnectionClosed));
-    }
-
-    const SERVER: &str = "# Server\r\nredis_mode:standalone\r\nrun_id:abc\r\n";
-    const MASTER: &str = "# Replication\r\nrole:master\r\n";
-
-    fn seen(server: &str, replication: &str) -> Facts {
-        identify(facts(server, replication), None).unwrap().facts
-    }
-
-    #[test]
-    fn a_standalone_master_is_one_with_its_identity() {
-        let identity = identify(facts(SERVER, MASTER), None);
-        let expected = Identity { facts: Facts::master("abc"), client_id: 7, native: None };
-        assert_eq!(identity, Ok(expected));
-    }
-
-    #[test]
-    fn replicas_cluster_nodes_and_sentinels_are_known_as_what_they_are() {
-        let replica = seen(SERVER, "role:slave\r\nmaster_host:m\r\n");
-        assert_eq!((replica.role, replica.is_cluster), (Role::Replica, false));
-        for mode in ["redis_mode", "server_mode"] {
-            let cluster = seen(&format!("{mode}:cluster\r\nrun_id:abc\r\n"), MASTER);
-            assert_eq!((cluster.role, cluster.is_cluster), (Role::Master, true));
-        }
-        let sentinel = seen("redis_mode:sentinel\r\nrun_id:abc\r\n", "");
-        assert_eq!(sentinel.role, Role::Other);
-    }
-
-    #[test]
-    fn a_server_that_does_not_say_what_it_is_is_of_no_use() {
-        let nameless = identify(facts("", MASTER), None).unwrap_err();
-        assert!(nameless.to_string().contains("run_id"), "{nameless}");
-        let error = redis::parse_redis_value(b"-NOPERM no INFO for you\r\n").unwrap();
-        let mut denied = facts(SERVER, MASTER);
-        denied[1] = error;
-        assert_eq!(identify(denied, None), Err(Cause::ErrorReply("NOPERM no INFO for you".into())));
     }
 }

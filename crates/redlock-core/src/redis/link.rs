@@ -90,7 +90,7 @@ impl Link {
             Err(cause) => (cause, false),
             Ok(Opened { stream, identity, pushed, read }) => {
                 let role = identity.facts.role;
-                let facts = self.node.wire().up(identity);
+                let facts = self.node.wire().up(identity, self.node.clock.now());
                 self.events.report(NodeEvent::Up(facts));
                 pushed.into_iter().for_each(|event| self.events.report(event));
                 let pump = Pump::new(&self.node, &self.events, (stream, read), role);
@@ -105,7 +105,7 @@ impl Link {
         let (place, tls, limit) = (&node.address.place, node.tls.as_ref(), node.connect_timeout);
         let mut stream = stream::connect(place, &node.resolver, tls, limit).await?;
         let mut talk = Talk::new(&mut *stream);
-        let mut identity = talk.greet(&node.address.login).await?;
+        let mut identity = talk.greet(&node.address.login, node.namespace.as_deref()).await?;
         let predecessor = node.wire().predecessor(&identity.facts.run_id);
         if let Some(predecessor) = predecessor {
             identity.facts.is_barred = talk.kill(predecessor).await?;

@@ -1,14 +1,19 @@
 //! The real Redis behind the [`Node`] seam. Only this folder names the Redis client crate.
 //!
 //! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a
-//! server), `handshake` (which server answers), `encode` and `reply` (the wire's form), `wire` (what
-//! is on its way), `pump` (one connection in use), `link` (the life of connections).
+//! server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's form),
+//! `namespace` and `order` (what is asked of admission), `behind` (the look behind an acquire), `wire`
+//! (what is on its way), `pump` (one connection in use), `link` (the life of connections).
 
 mod address;
+mod behind;
 mod dial;
 mod encode;
+mod facts;
 mod handshake;
 mod link;
+mod namespace;
+mod order;
 mod pump;
 mod reply;
 mod stream;
@@ -17,16 +22,19 @@ mod wire;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio_rustls::TlsConnector;
 
+use crate::admission::{Order, OrderSlot};
 use crate::{Answer, Clock, Events, Node, Op, VoteSlot};
 use address::{Address, Place};
 use dial::Resolver;
 use link::Link;
-use wire::Wire;
+use namespace::Namespace;
+use wire::{Taken, Wire};
 
 pub use address::InvalidUrl;
 pub use stream::{InvalidTls, Tls};
@@ -55,6 +63,7 @@ pub struct RedisNode {
     stall_timeout: Duration,
     /// How often the node has been driven so far.
     links: AtomicU64,
+    namespace: Option<Arc<Namespace>>,
     wire: Mutex<Wire>,
 }
 
@@ -113,6 +122,7 @@ impl RedisNode {
             Place::Tcp { tls: true, .. } => Some(setup.tls.connector()?),
             _ => None,
         };
+        let namespace = setup.namespace.as_ref().map(|prefix| Arc::new(Namespace::new(prefix)));
         Ok(Self {
             address,
             resolver: Resolver::default(),
@@ -121,7 +131,8 @@ impl RedisNode {
             connect_timeout: setup.connect_timeout,
             stall_timeout: setup.stall_timeout,
             links: AtomicU64::new(0),
-            wire: Mutex::default(),
+            wire: Mutex::new(Wire::new(namespace.clone())),
+            namespace,
         })
     }
 
@@ -153,6 +164,16 @@ impl Node for RedisNode {
         refused.into_iter().for_each(|(slot, cause)| slot.cast(Answer::unsent(cause)));
         if let Some(waker) = waker {
             waker.wake();
+        }
+    }
+
+    fn order(&self, order: Order, slot: OrderSlot) {
+        let mut wire = self.wire();
+        let taken = wire.order(order, slot);
+        drop(wire);
+        match taken {
+            Taken::Refused(slot, cause) => slot.answer(Err(cause)),
+            Taken::Sent(waker) => waker.into_iter().for_each(Waker::wake),
         }
     }
 

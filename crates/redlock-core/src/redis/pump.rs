@@ -11,10 +11,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
 use super::RedisNode;
-use super::handshake;
+use super::facts;
 use super::reply::{self, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, not_connected};
 use super::wire::Settled;
+use crate::admission::{OrderSlot, Said};
 use crate::vote::Batch;
 use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 
@@ -22,6 +23,14 @@ use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 const COMPACT_MIN: usize = 1 << 16;
 /// Room for replies. It grows where one reply needs more.
 const READING_MIN: usize = 4096;
+
+/// What is passed on once the wire is free again, behind the votes before it.
+enum Heard {
+    Events(Vec<NodeEvent>),
+    /// The data may be gone. The vote comes behind that.
+    Changed(VoteSlot, Answer),
+    Ordered(OrderSlot, Result<Said, Cause>),
+}
 
 pub(super) struct Pump<'a> {
     node: &'a RedisNode,
@@ -151,7 +160,11 @@ impl<'a> Pump<'a> {
             // The wire is free again.
             self.batch.cast();
             match settled {
-                Ok(Some(events)) => events.into_iter().for_each(|event| self.events.report(event)),
+                Ok(Some(heard)) => {
+                    if let Err(cause) = self.pass_on(heard, now) {
+                        break Err(cause);
+                    }
+                }
                 Ok(None) => break Ok(()),
                 Err(cause) => break Err(cause),
             }
@@ -161,16 +174,34 @@ impl<'a> Pump<'a> {
         outcome
     }
 
-    /// Takes whole replies out of what was read, from `at` on. Returns what the server has pushed
-    /// behind them, and nothing where there is no more.
-    fn settle(
-        &mut self,
-        at: &mut usize,
-        now: crate::Instant,
-    ) -> Result<Option<Vec<NodeEvent>>, Cause> {
+    /// An error ends the connection.
+    fn pass_on(&mut self, heard: Heard, now: crate::Instant) -> Result<(), Cause> {
+        match heard {
+            Heard::Events(events) => events.into_iter().for_each(|event| self.events.report(event)),
+            Heard::Changed(slot, answer) => {
+                self.events.report(NodeEvent::DataLost);
+                self.batch.add(slot, answer, now);
+            }
+            Heard::Ordered(slot, said) => {
+                let moved = moved(&said, self.role());
+                slot.answer_at(said, now);
+                return moved.map_or(Ok(()), Err);
+            }
+        }
+        Ok(())
+    }
+
+    /// The role of the server when the connection was made.
+    fn role(&self) -> Role {
+        self.other.as_ref().map_or(Role::Master, |(role, _)| *role)
+    }
+
+    /// Takes whole replies out of what was read, from `at` on. Returns what else there is to pass on
+    /// behind their votes, and nothing where there is no more.
+    fn settle(&mut self, at: &mut usize, now: crate::Instant) -> Result<Option<Heard>, Cause> {
         let node = self.node;
         let mut wire = node.wire();
-        let role = self.other.as_ref().map_or(Role::Master, |(role, _)| *role);
+        let role = self.role();
         loop {
             let rest = &self.reading[*at..self.filled];
             if let Some((slot, len)) = wire.granted(rest) {
@@ -181,9 +212,18 @@ impl<'a> Pump<'a> {
             let Some(len) = reply::len(rest).map_err(|Garbage| garbage())? else { return Ok(None) };
             *at += len;
             if reply::is_aside(&rest[..len]) {
-                return reply::events(&rest[..len]).map(Some).map_err(|Garbage| garbage());
+                let events = reply::events(&rest[..len]).map_err(|Garbage| garbage())?;
+                return Ok(Some(Heard::Events(events)));
             }
             let settled = wire.settle(reply::parse(&rest[..len]).map_err(|Garbage| garbage())?);
+            let settled = match settled {
+                Settled::Changed(slot, answer) => return Ok(Some(Heard::Changed(slot, answer))),
+                Settled::Ordered(slot, said) => return Ok(Some(Heard::Ordered(slot, said))),
+                Settled::Members(members) => {
+                    return Ok(Some(Heard::Events(vec![NodeEvent::Members(members)])));
+                }
+                settled => settled,
+            };
             let (vote, outcome) = vote(settled, role);
             if let Some((slot, answer)) = vote {
                 self.batch.add(slot, answer, now);
@@ -241,14 +281,14 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
             let demoted = demoted(&answer).filter(|_| role == Role::Master);
             (Some((slot, answer)), demoted.map_or(Ok(()), Err))
         }
-        Settled::More => (None, Ok(())),
+        Settled::Changed(slot, answer) => (Some((slot, answer)), Ok(())),
+        // An answer to an order is passed on before it comes here.
+        Settled::More | Settled::Ordered(..) | Settled::Members(_) => (None, Ok(())),
         Settled::Garbage(slot) => {
             (Some((slot, Answer::unknown(Cause::ConnectionClosed))), Err(garbage()))
         }
-        Settled::Look(reply) => match handshake::role(&reply) {
-            Ok(now) if now != role => {
-                (None, Err(not_connected("the role of the server has changed")))
-            }
+        Settled::Look(reply) => match facts::role(&reply) {
+            Ok(now) if now != role => (None, Err(role_changed())),
             _ => (None, Ok(())),
         },
         // This is how a server says why it closes a connection.
@@ -259,6 +299,21 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
 
 fn garbage() -> Cause {
     not_connected("it sent what is no reply of a Redis")
+}
+
+fn role_changed() -> Cause {
+    not_connected("the role of the server has changed")
+}
+
+/// Why the server is not what the connection was made to, if the answer to an order says so.
+fn moved(said: &Result<Said, Cause>, role: Role) -> Option<Cause> {
+    match said {
+        Ok(Said::Looked { facts, .. } | Said::Scores { facts, .. }) if facts.role != role => {
+            Some(role_changed())
+        }
+        Err(cause @ Cause::Demoted(_)) if role == Role::Master => Some(cause.clone()),
+        _ => None,
+    }
 }
 
 /// Why the server is no master, if it has said so.
@@ -295,7 +350,7 @@ mod tests {
         let setup = RedisSetup::new(Clock::paused(), LAST_WORDS);
         let node = RedisNode::new("redis://127.0.0.1:1", &setup).unwrap();
         let facts = Facts::master("abc");
-        node.wire().up(Identity { facts, client_id: 1, native: None });
+        node.wire().up(Identity { facts, client_id: 1, native: None }, setup.clock.now());
         let (votes, token) = (Arc::new(Votes::default()), Token::parse("t").unwrap());
         let slot = VoteSlot::new(votes.clone(), 0, 0, setup.clock.now());
         node.submit(Op::acquire(*b"k", token, 1), slot);

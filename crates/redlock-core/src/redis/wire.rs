@@ -1,14 +1,21 @@
 //! What is on its way to a master: bytes to send, and requests without an answer.
 
+mod looks;
+
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::Waker;
 
 use redis::Value;
 
+use super::behind::{Behind, Known};
 use super::encode::{self, Loaded, Native};
 use super::handshake::{self, Identity};
-use super::reply::{self, Garbage};
+use super::namespace::Namespace;
+use super::order::{self, InHand};
+use super::reply;
 use super::stream::not_connected;
+use crate::admission::{OrderSlot, Said};
 use crate::{Answer, Cause, Facts, Instant, Op, Verb, VoteSlot};
 
 /// The state that submitters and the connection share.
@@ -24,6 +31,13 @@ pub(super) struct Wire {
     native: Option<Native>,
     /// The server pushes changes of keys that are watched.
     tracks: bool,
+    /// Nothing of an earlier connection can be carried out any more.
+    is_barred: bool,
+    /// The look that is sent behind each acquire, where one is.
+    behind: Option<Arc<[u8]>>,
+    /// What a look is compared with.
+    known: Option<Known>,
+    namespace: Option<Arc<Namespace>>,
     /// Wakes the connection when there is something to send, and the pause before one.
     waker: Option<Waker>,
     /// Pauses before a connection are to be short.
@@ -49,6 +63,13 @@ enum Pending {
     TrackNext(Instant),
     /// Our own question for the server's role, and when it was asked.
     Look(Instant),
+    /// The look behind the acquire that stands before it.
+    Behind(Box<Behind>),
+    Order(Box<InHand>),
+    /// The last part of a look.
+    Count(Box<(OrderSlot, Facts)>),
+    /// Our own question for the members of the set of `run`, and when it was asked.
+    Members(Instant),
 }
 
 /// How a request was sent. After its last form there is no other one left to try.
@@ -71,6 +92,12 @@ pub(super) enum Settled {
     More,
     /// The oldest request, with a reply that is no answer to it.
     Garbage(VoteSlot),
+    /// The same, and a look behind it has found that the server has changed.
+    Changed(VoteSlot, Answer),
+    /// The answer to the oldest order.
+    Ordered(OrderSlot, Result<Said, Cause>),
+    /// How many members the set of `run` has.
+    Members(u32),
     /// The answer to the question for the server's role.
     Look(Value),
     /// There is no request that it could answer.
@@ -84,8 +111,16 @@ const IN_FLIGHT_MAX: usize = 16_384;
 /// Server processes that are remembered: behind a proxy one may come back after another.
 const PROCESSES_MAX: usize = 8;
 
-impl Default for Wire {
-    fn default() -> Self {
+/// What became of an order that was given.
+pub(super) enum Taken {
+    /// It was not sent, for this reason.
+    Refused(OrderSlot, Cause),
+    /// The waker, where there is one, must be woken once the lock is free.
+    Sent(Option<Waker>),
+}
+
+impl Wire {
+    pub(super) fn new(namespace: Option<Arc<Namespace>>) -> Self {
         Self {
             state: State::Down(not_connected("")),
             out: Vec::new(),
@@ -93,14 +128,16 @@ impl Default for Wire {
             loaded: Loaded::default(),
             native: None,
             tracks: false,
+            is_barred: true,
+            behind: None,
+            known: None,
+            namespace,
             waker: None,
             is_urgent: false,
             served_by: VecDeque::new(),
         }
     }
-}
 
-impl Wire {
     pub(super) fn state(&self) -> State {
         self.state.clone()
     }
@@ -128,8 +165,18 @@ impl Wire {
             self.out.extend_from_slice(encode::packed(&op, None));
             Form::Short
         };
-        self.in_flight.push_back(Pending::Request(op, slot, form));
+        self.enter(op, slot, form);
         self.waker.take()
+    }
+
+    fn enter(&mut self, op: Op, slot: VoteSlot, form: Form) {
+        let look = self.behind.as_ref().filter(|_| matches!(op.verb(), Verb::Acquire { .. }));
+        let behind = look.map(|look| {
+            self.out.extend_from_slice(look);
+            Pending::Behind(Box::new(Behind::new(slot.sent_at())))
+        });
+        self.in_flight.push_back(Pending::Request(op, slot, form));
+        self.in_flight.extend(behind);
     }
 
     fn track_next(&mut self, op: &Op, sent_at: Instant) {
@@ -152,7 +199,10 @@ impl Wire {
         }
         self.in_flight.front().map(|oldest| match oldest {
             Pending::Request(_, slot, _) => slot.sent_at(),
-            Pending::TrackNext(sent_at) | Pending::Look(sent_at) => *sent_at,
+            Pending::TrackNext(at) | Pending::Look(at) | Pending::Members(at) => *at,
+            Pending::Behind(behind) => behind.sent_at,
+            Pending::Order(in_hand) => in_hand.slot.sent_at(),
+            Pending::Count(counting) => counting.0.sent_at(),
         })
     }
 
@@ -181,6 +231,10 @@ impl Wire {
     /// how long the reply is. Nearly every reply is such a one, and this needs no parser.
     pub(super) fn granted(&mut self, bytes: &[u8]) -> Option<(VoteSlot, usize)> {
         let Some(Pending::Request(op, ..)) = self.in_flight.front() else { return None };
+        // The vote of that one is cast when the look behind it was read.
+        if matches!(self.in_flight.get(1), Some(Pending::Behind(_))) {
+            return None;
+        }
         let len = reply::granted(op.verb(), bytes)?;
         match self.in_flight.pop_front() {
             Some(Pending::Request(_, slot, _)) => Some((slot, len)),
@@ -195,6 +249,16 @@ impl Wire {
             // Without tracking a watch is still a look.
             Some(Pending::TrackNext(_)) => return Settled::More,
             Some(Pending::Look(_)) => return Settled::Look(reply),
+            Some(Pending::Behind(behind)) => return self.settle_behind(behind, reply),
+            Some(Pending::Order(in_hand)) => return self.settle_order(in_hand, reply),
+            Some(Pending::Count(counting)) => {
+                let (slot, facts) = *counting;
+                let members = order::members(&reply);
+                return Settled::Ordered(slot, Ok(Said::Looked { facts, members }));
+            }
+            Some(Pending::Members(_)) => {
+                return order::members(&reply).map_or(Settled::More, Settled::Members);
+            }
             None => return Settled::Unasked(reply),
         };
         let is_denied = form == Form::Native && is_denied(&reply);
@@ -212,9 +276,13 @@ impl Wire {
             self.in_flight.push_back(Pending::Request(op, slot, Form::Text));
             return Settled::More;
         }
-        match reply::answer(op.verb(), reply) {
-            Ok(answer) => Settled::Vote(slot, answer),
-            Err(Garbage) => Settled::Garbage(slot),
+        let Ok(answer) = reply::answer(op.verb(), reply) else { return Settled::Garbage(slot) };
+        match self.in_flight.front_mut() {
+            Some(Pending::Behind(behind)) => {
+                behind.hold(slot, answer);
+                Settled::More
+            }
+            _ => Settled::Vote(slot, answer),
         }
     }
 
@@ -225,10 +293,17 @@ impl Wire {
     }
 
     /// The connection on which `identity` answered may be used.
-    pub(super) fn up(&mut self, identity: Identity) -> Facts {
+    ///
+    /// The members of the set of `run` are counted behind the handshake: nothing waits for that.
+    pub(super) fn up(&mut self, identity: Identity, now: Instant) -> Facts {
         let Identity { facts, client_id, native } = identity;
         self.native = native;
-        self.tracks = facts.tracks;
+        (self.tracks, self.is_barred) = (facts.tracks, facts.is_barred);
+        self.know(&facts);
+        if let Some(run) = order::run_of(&facts) {
+            self.count_members(run);
+            self.in_flight.push_back(Pending::Members(now));
+        }
         self.served_by.retain(|(run_id, _)| *run_id != facts.run_id);
         if self.served_by.len() == PROCESSES_MAX {
             self.served_by.pop_front();

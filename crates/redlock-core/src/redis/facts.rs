@@ -1,0 +1,291 @@
+//! What a server says about itself: `INFO`, and the record of the namespace.
+
+use std::str::FromStr;
+
+use redis::Value;
+
+use super::reply;
+use super::stream::unusable;
+use crate::admission::{Identity, Quarantine, Record, RunId, SCORE_END};
+use crate::{Cause, Facts, Role, Unread};
+
+/// What `INFO server`, `INFO replication` and, where it was asked for, the record say.
+pub(super) fn facts(
+    server: &Value,
+    replication: &Value,
+    record: Option<&Value>,
+) -> Result<Facts, Cause> {
+    let (server, replication) = (text(server)?, text(replication)?);
+    let Some(run_id) = field(&server, "run_id") else {
+        return Err(unusable("INFO server does not contain its run_id"));
+    };
+    // Valkey has given the field a name of its own.
+    let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
+    Ok(Facts {
+        identity: identity(run_id, &replication),
+        time_us: time_us(&server),
+        record: record.map_or(Err(Unread::NotAsked), self::record),
+        role: role_in(&replication),
+        is_cluster: modes.contains(&Some("cluster")),
+        ..Facts::master(run_id)
+    })
+}
+
+/// The process that `INFO server` names, and its TIME in microseconds.
+pub(super) fn clock(server: &Value) -> Result<(RunId, u64), Cause> {
+    let server = text(server)?;
+    let process = field(&server, "run_id").and_then(|run_id| run_id.parse().ok());
+    let nothing = || unusable("INFO server does not contain its run_id and its time");
+    process.zip(time_us(&server)).ok_or_else(nothing)
+}
+
+/// The role that `INFO replication` says.
+pub(super) fn role(replication: &Value) -> Result<Role, Cause> {
+    text(replication).map(|replication| role_in(&replication))
+}
+
+/// The process, and the history of its data where `INFO replication` says that it was a replica.
+pub(super) fn identity(run_id: &str, replication: &str) -> Option<Identity> {
+    let run = run_id.parse().ok()?;
+    let replid = match field(replication, "second_repl_offset") {
+        None | Some("-1") => None,
+        Some(_) => Some(field(replication, "master_replid")?.parse().ok()?),
+    };
+    Some(Identity { run, replid })
+}
+
+pub(super) fn role_in(replication: &str) -> Role {
+    match field(replication, "role") {
+        Some("master") => Role::Master,
+        Some("slave") => Role::Replica,
+        _ => Role::Other,
+    }
+}
+
+fn time_us(server: &str) -> Option<u64> {
+    field(server, "server_time_usec")?.parse().ok()
+}
+
+/// The text of an `INFO`.
+pub(super) fn text(reply: &Value) -> Result<String, Cause> {
+    match reply {
+        Value::ServerError(error) => Err(reply::refusal(error)),
+        Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        Value::VerbatimString { text, .. } => Ok(text.clone()),
+        _ => Err(unusable("not a Redis, INFO is no text")),
+    }
+}
+
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// What `HGETALL` of the record says.
+pub(super) fn record(reply: &Value) -> Result<Box<Record>, Unread> {
+    match reply {
+        Value::ServerError(error) => Err(match error.code() {
+            "LOADING" => Unread::Loading,
+            "WRONGTYPE" => Unread::WrongType,
+            _ => Unread::Refused(reply::refusal(error)),
+        }),
+        Value::Map(fields) => read(fields.iter().map(|(name, value)| (name, value))),
+        Value::Array(flat) => {
+            let pairs = flat.chunks_exact(2).map(|pair| (&pair[0], &pair[1]));
+            read(pairs)
+        }
+        _ => Err(Unread::Refused(unusable("HGETALL answers no fields"))),
+    }
+}
+
+fn read<'a>(pairs: impl Iterator<Item = (&'a Value, &'a Value)>) -> Result<Box<Record>, Unread> {
+    let texts = pairs.map(|(name, value)| {
+        let name = bytes(name).map(|name| String::from_utf8_lossy(name).into_owned());
+        (name.unwrap_or_default(), bytes(value).and_then(|value| str::from_utf8(value).ok()))
+    });
+    let fields = Fields(texts.collect());
+    Ok(Box::new(Record {
+        max_ttl: fields.number("max_ttl")?,
+        run: fields.parsed("run")?,
+        floor: fields.number("floor")?,
+        nonce: fields.parsed("q:nonce")?,
+        quarantine: fields.quarantine()?,
+    }))
+}
+
+fn bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// The fields of a record, each with its value where that is text. Others than ours are left alone.
+struct Fields<'a>(Vec<(String, Option<&'a str>)>);
+
+impl Fields<'_> {
+    fn get(&self, name: &str) -> Result<Option<&str>, Unread> {
+        match self.0.iter().find(|(found, _)| found == name) {
+            None => Ok(None),
+            Some((_, value)) => value.map(Some).ok_or_else(|| malformed(name)),
+        }
+    }
+
+    fn parsed<T: FromStr>(&self, name: &str) -> Result<Option<T>, Unread> {
+        let parse = |text: &str| text.parse().map_err(|_| malformed(name));
+        self.get(name)?.map(parse).transpose()
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, Unread> {
+        let parse = |text| number(text).ok_or_else(|| malformed(name));
+        self.get(name)?.map(parse).transpose()
+    }
+
+    /// Its fields come and go together.
+    fn quarantine(&self) -> Result<Option<Quarantine>, Unread> {
+        let Some(id) = self.parsed("q:id")? else { return Ok(None) };
+        let number = |name| self.number(name)?.ok_or_else(|| malformed(name));
+        let (until, ballot) = (number("q:until")?, number("q:ballot")?);
+        Ok(Some(Quarantine { id, until, ballot, notes: self.notes()? }))
+    }
+
+    fn notes(&self) -> Result<Vec<(RunId, u64)>, Unread> {
+        let noted = self.0.iter().filter_map(|(name, _)| Some((name, name.strip_prefix(NOTE)?)));
+        let notes = noted.map(|(name, process)| {
+            let process = process.parse().map_err(|_| malformed(name))?;
+            Ok((process, self.number(name)?.ok_or_else(|| malformed(name))?))
+        });
+        let mut notes = notes.collect::<Result<Vec<_>, Unread>>()?;
+        notes.sort_unstable();
+        Ok(notes)
+    }
+}
+
+/// How the names of the fields with notes begin.
+const NOTE: &str = "q:note:";
+
+fn malformed(name: &str) -> Unread {
+    Unread::Malformed(name.to_owned())
+}
+
+/// Decimal digits only, below 2^53: scripts count in doubles.
+fn number(text: &str) -> Option<u64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number| is_plain && *number < SCORE_END)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
+    const REPLID: &str = "fedcba9876543210fedcba9876543210fedcba98";
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn seen(server: &str, replication: &str) -> Facts {
+        facts(&bulk(server), &bulk(replication), None).unwrap()
+    }
+
+    const SERVER: &str = "# Server\r\nredis_mode:standalone\r\nrun_id:abc\r\n";
+    const MASTER: &str = "# Replication\r\nrole:master\r\n";
+
+    #[test]
+    fn a_standalone_master_is_one_with_its_identity() {
+        assert_eq!(seen(SERVER, MASTER), Facts::master("abc"));
+    }
+
+    #[test]
+    fn replicas_cluster_nodes_and_sentinels_are_known_as_what_they_are() {
+        let replica = seen(SERVER, "role:slave\r\nmaster_host:m\r\n");
+        assert_eq!((replica.role, replica.is_cluster), (Role::Replica, false));
+        for mode in ["redis_mode", "server_mode"] {
+            let cluster = seen(&format!("{mode}:cluster\r\nrun_id:abc\r\n"), MASTER);
+            assert_eq!((cluster.role, cluster.is_cluster), (Role::Master, true));
+        }
+        let sentinel = seen("redis_mode:sentinel\r\nrun_id:abc\r\n", "");
+        assert_eq!(sentinel.role, Role::Other);
+    }
+
+    #[test]
+    fn a_server_that_does_not_say_what_it_is_is_of_no_use() {
+        let nameless = facts(&bulk(""), &bulk(MASTER), None).unwrap_err();
+        assert!(nameless.to_string().contains("run_id"), "{nameless}");
+        let denied = redis::parse_redis_value(b"-NOPERM no INFO for you\r\n").unwrap();
+        let error = Err(Cause::ErrorReply("NOPERM no INFO for you".into()));
+        assert_eq!(facts(&denied, &bulk(MASTER), None), error);
+        assert_eq!(facts(&bulk(SERVER), &denied, None), error);
+    }
+
+    #[test]
+    fn the_history_counts_only_where_it_was_a_replica() {
+        let server = format!("run_id:{RUN}\r\nserver_time_usec:1700000000000001\r\n");
+        let of = |offset: &str| {
+            let replication = format!("{MASTER}master_replid:{REPLID}\r\n{offset}");
+            seen(&server, &replication).identity.unwrap().to_string()
+        };
+        assert_eq!(of("second_repl_offset:-1\r\n"), RUN);
+        assert_eq!(of(""), RUN, "an old server");
+        assert_eq!(of("second_repl_offset:1\r\n"), format!("{RUN}:{REPLID}"));
+        assert_eq!(seen(&server, MASTER).time_us, Some(1_700_000_000_000_001));
+        let told = clock(&bulk(&server)).map(|(process, time)| (process.to_string(), time));
+        assert_eq!(told, Ok((RUN.to_owned(), 1_700_000_000_000_001)));
+    }
+
+    fn hash(fields: &[(&str, &str)]) -> Value {
+        Value::Map(fields.iter().map(|(name, value)| (bulk(name), bulk(value))).collect())
+    }
+
+    #[test]
+    fn a_record_is_read_with_all_its_fields_in_either_protocol() {
+        let note = format!("q:note:{RUN}");
+        let former = format!("{RUN}:{REPLID}");
+        let fields = [
+            ("max_ttl", "60000"),
+            ("floor", "31"),
+            ("q:nonce", "00000000000000ff"),
+            ("q:id", former.as_str()),
+            ("q:until", "9007199254740991"),
+            ("q:ballot", "0"),
+            (note.as_str(), "7"),
+            ("of a later version", "x"),
+        ];
+        let found = record(&hash(&fields)).unwrap();
+        let flat = fields.iter().flat_map(|(name, value)| [bulk(name), bulk(value)]);
+        assert_eq!(record(&Value::Array(flat.collect())).as_ref(), Ok(&found));
+        assert_eq!((found.max_ttl, found.run, found.floor), (Some(60_000), None, Some(31)));
+        let quarantine = found.quarantine.unwrap();
+        assert_eq!(quarantine.id.to_string(), former);
+        assert_eq!((quarantine.until, quarantine.ballot), (SCORE_END - 1, 0));
+        assert_eq!(quarantine.notes, [(RUN.parse().unwrap(), 7)]);
+        assert_eq!(record(&hash(&[])), Ok(Box::default()), "there is no such key");
+    }
+
+    #[test]
+    fn a_field_that_we_would_not_have_written_is_named() {
+        let id = ("q:id", RUN);
+        for (fields, name) in [
+            (vec![("run", "")], "run"),
+            (vec![("max_ttl", "-1")], "max_ttl"),
+            (vec![("max_ttl", "+1")], "max_ttl"),
+            (vec![("floor", "9007199254740992")], "floor"),
+            (vec![("q:nonce", "1")], "q:nonce"),
+            (vec![id], "q:until"),
+            (vec![id, ("q:until", "1")], "q:ballot"),
+            (vec![id, ("q:until", "1"), ("q:ballot", "1"), ("q:note:x", "1")], "q:note:x"),
+        ] {
+            let found = record(&hash(&fields));
+            assert_eq!(found, Err(Unread::Malformed(name.into())), "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn why_a_record_cannot_be_read_is_told() {
+        let said = |error: &[u8]| record(&redis::parse_redis_value(error).unwrap());
+        assert_eq!(said(b"-LOADING Redis is loading\r\n"), Err(Unread::Loading));
+        assert_eq!(said(b"-WRONGTYPE Operation\r\n"), Err(Unread::WrongType));
+        let denied = Cause::ErrorReply("NOPERM no".into());
+        assert_eq!(said(b"-NOPERM no\r\n"), Err(Unread::Refused(denied)));
+    }
+}

@@ -1,0 +1,243 @@
+//! How an [`Order`] looks on the wire, and what the replies to it mean.
+
+use redis::{Cmd, Value, cmd};
+
+use super::facts;
+use super::handshake::info;
+use super::namespace::Namespace;
+use super::reply;
+use super::stream::unusable;
+use crate::admission::{
+    Admit, Begin, Identity, Init, Note, Order, OrderSlot, Outcome, Reply, SCORE_END, Said, Score,
+    Seen, Way,
+};
+use crate::{Cause, Facts};
+
+/// An order that was sent, and the replies to it so far.
+pub(super) struct InHand {
+    pub(super) order: Order,
+    pub(super) slot: OrderSlot,
+    replies: Vec<Value>,
+    /// How many replies are to come.
+    missing: usize,
+}
+
+/// What became of an order with a reply.
+pub(super) enum Progress {
+    /// There are more replies to come.
+    Waiting(Box<InHand>),
+    Done(OrderSlot, Result<Said, Cause>),
+    /// A look is done but for the members of this set.
+    Count(OrderSlot, Facts, Identity),
+}
+
+impl InHand {
+    /// The order, and the requests that it is made of.
+    pub(super) fn prepare(order: Order, slot: OrderSlot, namespace: Option<&Namespace>) -> Sending {
+        let requests = match requests(&order, namespace) {
+            Ok(requests) => requests,
+            Err(cause) => return Sending::Refused(slot, cause),
+        };
+        let packed = requests.iter().flat_map(Cmd::get_packed_command).collect();
+        let missing = requests.len();
+        Sending::Packed(packed, Box::new(Self { order, slot, replies: Vec::new(), missing }))
+    }
+
+    pub(super) fn take(mut self: Box<Self>, reply: Value) -> Progress {
+        self.replies.push(reply);
+        self.missing -= 1;
+        if self.missing > 0 {
+            return Progress::Waiting(self);
+        }
+        let Self { order, slot, replies, .. } = *self;
+        match said(&order, &replies) {
+            Ok(Said::Looked { facts, members: None }) => match run_of(&facts) {
+                Some(run) => Progress::Count(slot, facts, run),
+                None => Progress::Done(slot, Ok(Said::Looked { facts, members: Some(0) })),
+            },
+            said => Progress::Done(slot, said),
+        }
+    }
+}
+
+/// What is to be sent for an order.
+pub(super) enum Sending {
+    Packed(Vec<u8>, Box<InHand>),
+    /// It cannot be asked here.
+    Refused(OrderSlot, Cause),
+}
+
+/// What the ballot set of a master is named after.
+pub(super) fn run_of(facts: &Facts) -> Option<Identity> {
+    facts.record.as_ref().ok().and_then(|record| record.run)
+}
+
+/// `HGETALL` of the record.
+pub(super) fn read_record(namespace: &Namespace) -> Cmd {
+    cmd("HGETALL").arg(&namespace.record).clone()
+}
+
+/// `ZCARD` of the ballot set of `run`.
+pub(super) fn count(namespace: &Namespace, run: Identity) -> Cmd {
+    cmd("ZCARD").arg(namespace.ballots(run)).clone()
+}
+
+/// How many members there are; none where the server does not say.
+pub(super) fn members(reply: &Value) -> Option<u32> {
+    match reply {
+        Value::Int(count) => u32::try_from(*count).ok(),
+        _ => None,
+    }
+}
+
+fn requests(order: &Order, namespace: Option<&Namespace>) -> Result<Vec<Cmd>, Cause> {
+    let Some(namespace) = namespace else {
+        return match order {
+            Order::Look => Ok(vec![info("server"), info("replication")]),
+            Order::Time => Ok(vec![info("server")]),
+            _ => Err(Cause::NotSent("this node was given no namespace".into())),
+        };
+    };
+    let look = || [info("server"), info("replication"), read_record(namespace)];
+    Ok(match order {
+        Order::Look => look().into(),
+        Order::Time => vec![info("server")],
+        Order::Scores(None) => look().into(),
+        Order::Scores(Some(set)) => {
+            let mut requests = vec![highest(namespace, *set)];
+            requests.extend(look());
+            requests
+        }
+        Order::Members(set) => vec![count(namespace, *set)],
+        Order::Begin(order) => vec![begin(namespace, order)],
+        Order::Note(order) => vec![note(namespace, order)],
+        Order::Admit(order) => vec![admit(namespace, order)],
+        Order::Init(order) => vec![init(namespace, order)],
+    })
+}
+
+fn highest(namespace: &Namespace, set: Identity) -> Cmd {
+    let mut highest = cmd("ZREVRANGEBYSCORE");
+    highest.arg(namespace.ballots(set)).arg(format!("({SCORE_END}")).arg("-inf");
+    highest.arg("WITHSCORES").arg("LIMIT").arg(0).arg(1).clone()
+}
+
+/// What all scripts have in common stands before each of them.
+macro_rules! script {
+    ($name:literal) => {
+        concat!(include_str!("scripts/record.lua"), include_str!($name))
+    };
+}
+
+/// A call of a script. It always carries its text: these are rare, and a second sending after
+/// `NOSCRIPT` would come behind what was submitted later.
+fn call(namespace: &Namespace, script: &str) -> Cmd {
+    cmd("EVAL").arg(script).arg(2).arg(&namespace.record).arg(&namespace.off).clone()
+}
+
+fn begin(namespace: &Namespace, order: &Begin) -> Cmd {
+    let mut call = call(namespace, script!("scripts/begin.lua"));
+    expect(&mut call, &order.expect);
+    call.arg(order.identity.to_string()).arg(order.nonce.to_string()).arg(order.max_ttl);
+    call
+}
+
+fn note(namespace: &Namespace, order: &Note) -> Cmd {
+    let mut call = call(namespace, script!("scripts/note.lua"));
+    call.arg(order.nonce.to_string());
+    for (process, time) in &order.times {
+        call.arg(process.to_string()).arg(*time);
+    }
+    call
+}
+
+fn admit(namespace: &Namespace, order: &Admit) -> Cmd {
+    let mut call = call(namespace, script!("scripts/admit.lua"));
+    let lengths = match order.way {
+        Way::Known => 0,
+        Way::Noted => 1,
+    };
+    call.arg(order.nonce.to_string()).arg(order.identity.to_string());
+    call.arg(lengths).arg(order.floor);
+    call
+}
+
+fn init(namespace: &Namespace, order: &Init) -> Cmd {
+    let mut call = call(namespace, script!("scripts/init.lua"));
+    expect(&mut call, &order.expect);
+    call.arg(order.identity.to_string()).arg(order.nonce.to_string()).arg(order.max_ttl);
+    call.arg(u8::from(order.lower)).arg(order.floor).arg(order.level);
+    call
+}
+
+/// A field that is missing is empty here.
+fn expect(call: &mut Cmd, seen: &Seen) {
+    let identity = |id: Option<Identity>| id.map_or(String::new(), |id| id.to_string());
+    call.arg(identity(seen.run)).arg(identity(seen.id));
+    call.arg(seen.nonce.map_or(String::new(), |nonce| nonce.to_string()));
+}
+
+fn said(order: &Order, replies: &[Value]) -> Result<Said, Cause> {
+    if let Some(Value::ServerError(error)) = refused(order, replies) {
+        return Err(reply::refusal(error));
+    }
+    match (order, replies) {
+        (Order::Look, [server, replication, record @ ..]) => {
+            let facts = facts::facts(server, replication, record.first())?;
+            Ok(Said::Looked { facts, members: None })
+        }
+        (Order::Time, [server]) => {
+            let (process, time_us) = facts::clock(server)?;
+            Ok(Said::Time { process, time: time_us / 1_000 })
+        }
+        (Order::Scores(_), [score @ .., server, replication, record]) => {
+            let facts = facts::facts(server, replication, Some(record))?;
+            Ok(Said::Scores { highest: score.first().and_then(self::score), facts })
+        }
+        (Order::Members(_), [count]) => members(count).map(Said::Members).ok_or_else(strange),
+        (_, [reply]) => Ok(Said::Script(script_reply(reply)?)),
+        _ => Err(strange()),
+    }
+}
+
+/// The error that is the answer. Those of a look are told by its facts.
+fn refused<'a>(order: &Order, replies: &'a [Value]) -> Option<&'a Value> {
+    replies.first().filter(|_| !matches!(order, Order::Look))
+}
+
+/// The score in the answer to `ZREVRANGEBYSCORE`: rounded up where it is none of ours.
+fn score(found: &Value) -> Option<Score> {
+    let score = match found {
+        Value::Array(pair) => return pair.last().and_then(score),
+        Value::Double(score) => *score,
+        Value::BulkString(text) => str::from_utf8(text).ok()?.parse().ok()?,
+        _ => return None,
+    };
+    Some(score.ceil().max(0.0) as Score)
+}
+
+fn script_reply(reply: &Value) -> Result<Reply, Cause> {
+    let Value::Array(parts) = reply else { return Err(strange()) };
+    let [Value::Int(outcome), Value::BulkString(time), record, count] = parts.as_slice() else {
+        return Err(strange());
+    };
+    let time = str::from_utf8(time).ok().and_then(|time| time.parse().ok());
+    let record = facts::record(record).map_err(|unread| unusable(unread.to_string()))?;
+    Ok(Reply {
+        outcome: outcome_of(*outcome).ok_or_else(strange)?,
+        time: time.ok_or_else(strange)?,
+        record: *record,
+        members: members(count).ok_or_else(strange)?,
+    })
+}
+
+/// The numbers stand in `scripts/record.lua`, too.
+fn outcome_of(number: i64) -> Option<Outcome> {
+    use Outcome::{Done, Early, Mixed, Moved, TooLarge};
+    let outcomes = [Done, Moved, Early, Mixed, TooLarge];
+    outcomes.get(usize::try_from(number).ok()?).copied()
+}
+
+fn strange() -> Cause {
+    unusable("it answers what no Redis answers")
+}

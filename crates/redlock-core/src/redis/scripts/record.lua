@@ -1,0 +1,126 @@
+-- What begin, note, admit and init have in common. Each of them does what `Data` does in Rust.
+-- KEYS 1: the record, 2: the ballot set of clients without quarantine. The name of every other
+-- ballot set begins with that of the latter.
+-- All reads and tests of types come before the first write: Redis rolls nothing back.
+-- Scores and milliseconds are written as whole numbers: Lua would write large ones as 1e+15.
+local RECORD, OFF = KEYS[1], KEYS[2]
+local DONE, MOVED, EARLY, MIXED, TOO_LARGE = 0, 1, 2, 3, 4
+local MEMBERS, SCORE_END = 1024, 9007199254740992
+-- Why nothing may be written.
+local failed
+
+local function read(...)
+  local found = redis.pcall(...)
+  if type(found) ~= 'table' or not found.err then return found end
+  if string.find(found.err, 'WRONGTYPE', 1, true) then
+    found = redis.error_reply('WRONGTYPE the key ' .. select(2, ...) .. ' is of another type')
+  end
+  failed = failed or found
+  return nil
+end
+
+local function fields_of(flat)
+  local fields = {}
+  for at = 1, #flat, 2 do fields[flat[at]] = flat[at + 1] end
+  return fields
+end
+
+local fields = fields_of(read('HGETALL', RECORD) or {})
+
+-- The field as a number; nil where it is missing.
+local function number(field)
+  local found = fields[field]
+  if not found then return nil end
+  if string.match(found, '^%d+$') and tonumber(found) < SCORE_END then return tonumber(found) end
+  failed = failed or redis.error_reply('ERR the record has a malformed field ' .. field)
+  return 0
+end
+
+local function text(number) return string.format('%.0f', number) end
+
+local function set_of(id)
+  local colon = string.find(id, ':', 1, true)
+  local name = OFF .. ':' .. string.sub(id, 1, 16)
+  if colon then name = name .. '.' .. string.sub(id, colon + 1, colon + 16) end
+  return name
+end
+
+local function members_of(id)
+  return id and read('ZCARD', set_of(id)) or 0
+end
+
+-- The highest score below 2^53, or 0.
+local function highest_of(id)
+  local found = read('ZREVRANGEBYSCORE', set_of(id), '(' .. text(SCORE_END), '-inf',
+    'WITHSCORES', 'LIMIT', 0, 1)
+  return found and found[2] and math.max(0, math.ceil(tonumber(found[2]))) or 0
+end
+
+-- What was recorded for a former replica is good for the same process without a history, too.
+local function covers(recorded, present)
+  return recorded == present or string.sub(recorded, 1, 41) == present .. ':'
+end
+
+local function length_of(max_ttl) return max_ttl + math.floor(max_ttl / 10) end
+
+local function is_as_read(run, id, nonce)
+  return (fields['run'] or '') == run and (fields['q:id'] or '') == id
+    and (fields['q:nonce'] or '') == nonce
+end
+
+local function every_member(score)
+  local scored = {}
+  for member = 0, MEMBERS - 1 do
+    scored[#scored + 1] = score
+    scored[#scored + 1] = member
+  end
+  return unpack(scored)
+end
+
+local function write_set(id, score)
+  local name = set_of(id)
+  redis.call('ZADD', name, every_member(score))
+  -- Somebody else has added members.
+  if redis.call('ZCARD', name) ~= MEMBERS then
+    redis.call('DEL', name)
+    redis.call('ZADD', name, every_member(score))
+  end
+end
+
+-- Removes these fields and all notes.
+local function remove_fields(...)
+  local names = {...}
+  for field in pairs(fields) do
+    if string.sub(field, 1, 7) == 'q:note:' then names[#names + 1] = field end
+  end
+  redis.call('HDEL', RECORD, unpack(names))
+end
+
+local is_mixed = (read('ZCARD', OFF) or 0) > 0
+local max_ttl = number('max_ttl')
+local has_quarantine = fields['q:id'] ~= nil
+local ends_at, ballot
+if has_quarantine then
+  fields['q:until'] = fields['q:until'] or 'missing'
+  fields['q:ballot'] = fields['q:ballot'] or 'missing'
+  ends_at, ballot = number('q:until'), number('q:ballot')
+end
+local members = members_of(fields['run'])
+
+local time = read('TIME') or {0, 0}
+time = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+
+-- Whether a quarantine of this identity is under way. Without `max_ttl` it has no length.
+local function is_quarantined(identity)
+  return has_quarantine and max_ttl and covers(fields['q:id'], identity)
+end
+
+local function is_admitted(identity)
+  return fields['run'] and covers(fields['run'], identity) and members == MEMBERS
+end
+
+local function answer(outcome)
+  local flat = redis.call('HGETALL', RECORD)
+  local run = fields_of(flat)['run']
+  return {outcome, text(time), flat, run and redis.call('ZCARD', set_of(run)) or 0}
+end

@@ -1,0 +1,77 @@
+//! One node on a real server, below the quorum.
+
+use std::sync::Arc;
+
+use redlock_core::admission::{Order, OrderSlot, Ordered, Said};
+use redlock_core::{
+    Answer, Cause, Clock, Events, Facts, Instant, Node, NodeEvent, Op, RedisNode, RedisSetup, Vote,
+    VoteSlot,
+};
+use redlock_testkit::lab::{PATIENCE, Report, in_time};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+
+/// A node that is driven.
+pub(crate) struct Driven {
+    node: Arc<RedisNode>,
+    sink: Arc<Report>,
+    votes: UnboundedReceiver<Vote>,
+    pub(crate) events: UnboundedReceiver<NodeEvent>,
+    answers: UnboundedReceiver<Ordered>,
+    driving: JoinHandle<()>,
+}
+
+impl Driven {
+    /// A node that knows of no namespace.
+    pub(crate) fn start(url: &str) -> Self {
+        Self::with(url, &RedisSetup::new(Clock::system(), PATIENCE))
+    }
+
+    /// A node with a namespace.
+    pub(crate) fn within(url: &str, prefix: &str) -> Self {
+        let mut setup = RedisSetup::new(Clock::system(), PATIENCE);
+        setup.namespace = Some(prefix.as_bytes().into());
+        Self::with(url, &setup)
+    }
+
+    fn with(url: &str, setup: &RedisSetup) -> Self {
+        let node = Arc::new(RedisNode::new(url, setup).unwrap());
+        let (sink, (votes, events, answers)) = Report::with_answers();
+        let drive = node.clone().drive(Events::new(sink.clone(), 0)).unwrap();
+        Self { node, sink, votes, events, answers, driving: tokio::spawn(drive) }
+    }
+
+    pub(crate) async fn event(&mut self) -> NodeEvent {
+        in_time(self.events.recv()).await.unwrap()
+    }
+
+    pub(crate) async fn up(&mut self) -> Facts {
+        match self.event().await {
+            NodeEvent::Up(facts) => facts,
+            event => panic!("{event:?}"),
+        }
+    }
+
+    pub(crate) async fn down(&mut self) -> (Cause, bool) {
+        match self.event().await {
+            NodeEvent::Down { cause, retries_now } => (cause, retries_now),
+            event => panic!("{event:?}"),
+        }
+    }
+
+    pub(crate) async fn ask(&mut self, op: Op) -> Answer {
+        self.node.submit(op, VoteSlot::new(self.sink.clone(), 0, 0, Instant::ORIGIN));
+        in_time(self.votes.recv()).await.unwrap().answer
+    }
+
+    pub(crate) async fn order(&mut self, order: Order) -> Result<Said, Cause> {
+        self.node.order(order, OrderSlot::new(self.sink.clone(), 0, 0, Instant::ORIGIN));
+        in_time(self.answers.recv()).await.unwrap().said
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.driving.abort();
+    }
+}

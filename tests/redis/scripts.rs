@@ -1,0 +1,266 @@
+//! The scripts of admission on a real server, beside the values that say what they must do.
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use redlock_core::admission::{
+    Admit, Ballots, Begin, Data, Identity, Init, MEMBERS, Millis, Nonce, Note, Order, Quarantine,
+    Record, Reply, SCORE_END, Said, Score, Way, quarantine_length,
+};
+use redlock_testkit::RedisServer;
+
+use crate::driven::Driven;
+
+const PREFIX: &str = "locks:";
+const RECORD: &str = "locks:redlock-quorum:1";
+const OFF: &str = "locks:redlock-quorum:1:ballots";
+/// The seeds of one run of the comparison, and the orders after each.
+const SEEDS: u64 = 600;
+const ORDERS: usize = 4;
+
+/// A server, a node of it, and a connection of an outsider.
+struct Lab {
+    node: Driven,
+    outsider: redis::Connection,
+    _server: RedisServer,
+}
+
+impl Lab {
+    async fn new() -> Self {
+        let server = RedisServer::start().unwrap();
+        let mut node = Driven::within(&server.url(), PREFIX);
+        node.up().await;
+        let outsider = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+        Self { node, outsider, _server: server }
+    }
+
+    fn run<T: redis::FromRedisValue>(&mut self, words: &[&str]) -> T {
+        let mut command = redis::cmd(words[0]);
+        words[1..].iter().for_each(|word| {
+            command.arg(word);
+        });
+        command.query(&mut self.outsider).unwrap()
+    }
+
+    async fn script(&mut self, order: Order) -> Reply {
+        match self.node.order(order).await {
+            Ok(Said::Script(reply)) => reply,
+            said => panic!("{said:?}"),
+        }
+    }
+
+    fn time(&mut self) -> Millis {
+        let (secs, micros): (u64, u64) = self.run(&["TIME"]);
+        secs * 1_000 + micros / 1_000
+    }
+
+    /// Makes the server hold exactly this.
+    fn set(&mut self, data: &Data) {
+        let mut writes = redis::pipe();
+        writes.cmd("FLUSHALL").ignore();
+        for (name, value) in fields(&data.record) {
+            writes.cmd("HSET").arg(RECORD).arg(name).arg(value).ignore();
+        }
+        for (id, ballots) in &data.sets {
+            let write = writes.cmd("ZADD").arg(set_key(*id));
+            for member in 0..ballots.members {
+                // One member has the highest score.
+                write.arg(if member == 3 { ballots.highest } else { 0 }).arg(member);
+            }
+            write.ignore();
+        }
+        if data.off {
+            writes.cmd("ZADD").arg(OFF).arg(1).arg("0").ignore();
+        }
+        writes.query::<()>(&mut self.outsider).unwrap();
+    }
+
+    /// What the server holds.
+    async fn data(&mut self) -> Data {
+        let Ok(Said::Looked { facts, .. }) = self.node.order(Order::Look).await else {
+            panic!("a look");
+        };
+        let mut sets = Vec::new();
+        for id in identities() {
+            let Ok(Said::Members(members)) = self.node.order(Order::Members(id)).await else {
+                panic!("members");
+            };
+            let scores = self.node.order(Order::Scores(Some(id))).await;
+            let Ok(Said::Scores { highest, .. }) = scores else { panic!("{scores:?}") };
+            assert_eq!(members > 0, highest.is_some());
+            sets.extend(highest.map(|highest| (id, Ballots { members, highest })));
+        }
+        sets.sort_unstable_by_key(|(id, _)| *id);
+        let off: u32 = self.run(&["ZCARD", OFF]);
+        Data { record: *facts.record.unwrap(), sets, off: off > 0 }
+    }
+}
+
+fn set_key(id: Identity) -> String {
+    format!("{OFF}:{}", id.set_name())
+}
+
+fn fields(record: &Record) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    let mut add = |name: &str, value: Option<String>| {
+        fields.extend(value.map(|value| (name.to_owned(), value)));
+    };
+    add("max_ttl", record.max_ttl.map(|number| number.to_string()));
+    add("run", record.run.map(|run| run.to_string()));
+    add("floor", record.floor.map(|number| number.to_string()));
+    add("q:nonce", record.nonce.map(|nonce| nonce.to_string()));
+    if let Some(quarantine) = &record.quarantine {
+        add("q:id", Some(quarantine.id.to_string()));
+        add("q:until", Some(quarantine.until.to_string()));
+        add("q:ballot", Some(quarantine.ballot.to_string()));
+        for (process, time) in &quarantine.notes {
+            add(&format!("q:note:{process}"), Some(time.to_string()));
+        }
+    }
+    fields
+}
+
+/// Two processes, each as it was started and with two histories.
+fn identities() -> Vec<Identity> {
+    let digits = |digit: &str| digit.repeat(40);
+    let name = |run: &str, history: &str| match history {
+        "" => digits(run),
+        history => format!("{}:{}", digits(run), digits(history)),
+    };
+    let names = ["a", "b"].map(|run| ["", "1", "2"].map(|history| name(run, history)));
+    names.as_flattened().iter().map(|name| name.parse().unwrap()).collect()
+}
+
+/// Random data and orders, out of few values, so that they often meet.
+struct Chance(StdRng);
+
+impl Chance {
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        *from.choose(&mut self.0).unwrap()
+    }
+
+    fn identity(&mut self) -> Identity {
+        self.pick(&identities())
+    }
+
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.0.random_bool(0.7).then(|| make(self))
+    }
+
+    fn nonce(&mut self) -> Nonce {
+        self.pick(&[Nonce(1), Nonce(u64::MAX), Nonce(0x1234)])
+    }
+
+    fn max_ttl(&mut self) -> Millis {
+        self.pick(&[0, 7, 15, 1_000, 600_000])
+    }
+
+    fn score(&mut self) -> Score {
+        self.pick(&[0, 31, 63, 1_763_755_000_000_031, SCORE_END - 1])
+    }
+
+    /// About `time`, or about a length before or after it, often to the very millisecond.
+    fn instant(&mut self, time: Millis) -> Millis {
+        let length = quarantine_length(self.max_ttl());
+        let apart = self.0.random_range(0..4);
+        let near = time + apart;
+        match self.0.random_range(0..4) {
+            0 => near.saturating_sub(length),
+            1 => near + length,
+            2 => near + 2 * length,
+            _ => near,
+        }
+    }
+
+    fn notes(&mut self, time: Millis) -> Vec<(redlock_core::admission::RunId, Millis)> {
+        let runs = [self.identity().run, self.identity().run];
+        let mut notes: Vec<_> = runs.iter().map(|run| (*run, self.instant(time))).collect();
+        notes.sort_unstable();
+        notes.dedup_by_key(|(run, _)| *run);
+        notes
+    }
+
+    fn quarantine(&mut self, time: Millis) -> Quarantine {
+        let (id, until) = (self.identity(), self.instant(time));
+        Quarantine { id, until, ballot: self.score(), notes: self.notes(time) }
+    }
+
+    fn data(&mut self, time: Millis) -> Data {
+        let record = Record {
+            max_ttl: self.maybe(Self::max_ttl),
+            run: self.maybe(Self::identity),
+            floor: self.maybe(Self::score),
+            nonce: self.maybe(Self::nonce),
+            quarantine: self.maybe(|chance| chance.quarantine(time)),
+        };
+        let mut sets = Vec::new();
+        for id in identities() {
+            let members = self.pick(&[0, 0, 5, MEMBERS, MEMBERS, MEMBERS + 1]);
+            let highest = self.score();
+            sets.extend((members > 0).then_some((id, Ballots { members, highest })));
+        }
+        sets.sort_unstable_by_key(|(id, _)| *id);
+        Data { record, sets, off: self.0.random_bool(0.1) }
+    }
+
+    /// An order that mostly expects what is there.
+    fn order(&mut self, data: &Data, time: Millis) -> Order {
+        let record = &data.record;
+        let fitting = self.0.random_bool(0.8);
+        let expect = if fitting { record.seen() } else { self.data(time).record.seen() };
+        let present = [record.run, record.quarantine.as_ref().map(|found| found.id)];
+        let identity = present.into_iter().flatten().next_back().filter(|_| fitting);
+        let identity = identity.unwrap_or_else(|| self.identity());
+        let named = record.nonce.filter(|_| fitting).unwrap_or_else(|| self.nonce());
+        let (fresh, max_ttl) = (self.nonce(), self.max_ttl());
+        let floor = self.pick(&[31, 95, 1_763_755_000_000_031, SCORE_END - 1, SCORE_END]);
+        let way = self.pick(&[Way::Known, Way::Noted]);
+        let (lower, level) = (self.0.random_bool(0.5), self.score());
+        match self.0.random_range(0..4) {
+            0 => Order::Begin(Begin { expect, identity, nonce: fresh, max_ttl }),
+            1 => Order::Note(Note { nonce: named, times: self.notes(time) }),
+            2 => Order::Admit(Admit { nonce: named, identity, way, floor }),
+            _ => {
+                let nonce = fresh;
+                Order::Init(Init { expect, identity, nonce, max_ttl, lower, floor, level })
+            }
+        }
+    }
+}
+
+fn on_value(data: &mut Data, order: &Order, time: Millis) -> Reply {
+    match order {
+        Order::Begin(order) => data.begin(time, order),
+        Order::Note(order) => data.note(time, order),
+        Order::Admit(order) => data.admit(time, order),
+        Order::Init(order) => data.init(time, order),
+        order => panic!("no script: {order:?}"),
+    }
+}
+
+/// Every reply and all data are the same after each order. TIME is the server's, as it told.
+#[tokio::test]
+async fn lua_does_what_the_values_do() {
+    let mut lab = Lab::new().await;
+    let mut outcomes = std::collections::BTreeMap::new();
+    for seed in 0..SEEDS {
+        let mut chance = Chance(StdRng::seed_from_u64(seed));
+        let time = lab.time();
+        let mut data = chance.data(time);
+        lab.set(&data);
+        for step in 0..ORDERS {
+            let order = chance.order(&data, lab.time());
+            let before = data.clone();
+            let reply = lab.script(order.clone()).await;
+            let expected = on_value(&mut data, &order, reply.time);
+            let context = || format!("seed {seed}, step {step}: {order:?} on {before:?}");
+            assert_eq!(reply, expected, "{}", context());
+            assert_eq!(lab.data().await, data, "{}", context());
+            *outcomes
+                .entry(format!("{:.5} {:?}", format!("{order:?}"), reply.outcome))
+                .or_insert(0) += 1;
+        }
+    }
+    // Begin, note and init are Done, Moved and Mixed; admit is Early and TooLarge, too.
+    assert!(outcomes.len() >= 14 && outcomes.values().all(|count| *count >= 5), "{outcomes:?}");
+}

@@ -1,10 +1,15 @@
 //! What every node does, simulated or real: one body of tests, run by each suite on its own
 //! `backend`. They keep the simulation honest.
 
+mod orders;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Answer, Events, Instant, Node, NodeEvent, Op, Token, Verdict, Vote, VoteSlot};
+use redlock_core::admission::{Order, OrderSlot, Ordered, Said};
+use redlock_core::{
+    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Token, Verdict, Vote, VoteSlot,
+};
 use redlock_testkit::lab::Report;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -23,19 +28,29 @@ struct Asker {
     sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
     events: UnboundedReceiver<NodeEvent>,
+    answers: UnboundedReceiver<Ordered>,
+    /// What the server said about itself when the connection was made.
+    facts: Facts,
     driving: Option<JoinHandle<()>>,
 }
 
 impl Asker {
     /// Drives the node, and waits until it is connected.
     async fn new(backend: &Backend) -> Self {
-        let (sink, votes, events) = Report::new();
+        let (sink, (votes, mut events, answers)) = Report::with_answers();
         let node = backend.node();
         let driving = node.clone().drive(Events::new(sink.clone(), 0)).map(tokio::spawn);
-        let mut asker = Self { node, sink, votes, events, driving };
-        let event = asker.event().await;
-        assert!(matches!(event, NodeEvent::Up(_)), "{event:?}");
-        asker
+        match timeout(PATIENCE, events.recv()).await.expect("an event in time") {
+            Some(NodeEvent::Up(facts)) => {
+                Self { node, sink, votes, events, answers, facts, driving }
+            }
+            event => panic!("{event:?}"),
+        }
+    }
+
+    async fn order(&mut self, order: Order) -> Result<Said, Cause> {
+        self.node.order(order, OrderSlot::new(self.sink.clone(), 0, 0, Instant::ORIGIN));
+        timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time").unwrap().said
     }
 
     async fn event(&mut self) -> NodeEvent {

@@ -6,6 +6,12 @@ use std::time::Duration;
 use redlock_core::{Clock, Node, RedisNode, RedisSetup};
 use redlock_testkit::RedisServer;
 
+fn node(url: &str) -> Arc<RedisNode> {
+    let mut setup = RedisSetup::new(Clock::system(), Duration::from_secs(5));
+    setup.namespace = Some((*b"locks:").into());
+    Arc::new(RedisNode::new(url, &setup).unwrap())
+}
+
 pub(crate) struct Backend {
     node: Arc<RedisNode>,
     master: RedisServer,
@@ -14,9 +20,16 @@ pub(crate) struct Backend {
 impl Backend {
     pub(crate) async fn start() -> Self {
         let master = RedisServer::start().unwrap();
-        let setup = RedisSetup::new(Clock::system(), Duration::from_secs(5));
-        let node = Arc::new(RedisNode::new(&master.url(), &setup).unwrap());
-        Self { node, master }
+        Self { node: node(&master.url()), master }
+    }
+
+    /// A master that pushes nothing.
+    pub(crate) async fn without_tracking() -> Self {
+        let master = RedisServer::start().unwrap();
+        let words = ["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all", "-client|tracking"];
+        master.command(&words).unwrap();
+        let url = format!("redis://few:secret@{}", master.name());
+        Self { node: node(&url), master }
     }
 
     pub(crate) fn node(&self) -> Arc<dyn Node> {

@@ -16,6 +16,13 @@ impl Backend {
         Self { master: SimNodes::new(1, 0)[0].clone() }
     }
 
+    /// A master that pushes nothing.
+    pub(crate) async fn without_tracking() -> Self {
+        let backend = Self::start().await;
+        backend.master.set_tracking(false);
+        backend
+    }
+
     pub(crate) fn node(&self) -> Arc<dyn Node> {
         self.master.clone()
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use redlock_core::admission::{Order, OrderSlot, Ordered, Said};
 use redlock_core::{
     Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Sink, Token,
     Vote, VoteSlot,
@@ -17,7 +18,8 @@ use tokio::time::timeout;
 struct Report {
     votes: UnboundedSender<Vote>,
     events: UnboundedSender<NodeEvent>,
-    /// Both, in the order in which they came.
+    answers: UnboundedSender<Ordered>,
+    /// Votes and events, in the order in which they came.
     order: Mutex<Vec<&'static str>>,
 }
 
@@ -35,6 +37,11 @@ impl Sink for Report {
         });
         let _ = self.events.send(event);
     }
+
+    fn ordered(&self, ordered: Ordered) {
+        self.order.lock().unwrap().push("answer");
+        let _ = self.answers.send(ordered);
+    }
 }
 
 pub(crate) struct Client {
@@ -44,6 +51,7 @@ pub(crate) struct Client {
     sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
     events: UnboundedReceiver<NodeEvent>,
+    answers: UnboundedReceiver<Ordered>,
 }
 
 pub(crate) fn setup(connect_timeout: Duration) -> RedisSetup {
@@ -56,13 +64,25 @@ impl Client {
         let node = Arc::new(RedisNode::new(url, setup).unwrap());
         let (to_votes, votes) = unbounded_channel();
         let (to_events, events) = unbounded_channel();
-        let sink = Arc::new(Report { votes: to_votes, events: to_events, order: Mutex::default() });
-        Self { node, clock: setup.clock.clone(), driving: None, sink, votes, events }
+        let (to_answers, answers) = unbounded_channel();
+        let order = Mutex::default();
+        let sink =
+            Arc::new(Report { votes: to_votes, events: to_events, answers: to_answers, order });
+        Self { node, clock: setup.clock.clone(), driving: None, sink, votes, events, answers }
     }
 
     /// Driven, with all the time in the world to connect.
     pub(crate) fn start(url: &str) -> Self {
         Self::impatient(url, PATIENCE)
+    }
+
+    /// Driven, with a namespace.
+    pub(crate) fn within(url: &str, prefix: &str) -> Self {
+        let mut setup = setup(PATIENCE);
+        setup.namespace = Some(prefix.as_bytes().into());
+        let mut client = Self::new(url, &setup);
+        client.drive();
+        client
     }
 
     pub(crate) fn impatient(url: &str, connect_timeout: Duration) -> Self {
@@ -136,7 +156,16 @@ impl Client {
         self.vote().await.answer
     }
 
-    /// All votes and events so far, in the order in which they came.
+    pub(crate) fn give(&self, ticket: u64, order: Order) {
+        self.node.order(order, OrderSlot::new(self.sink.clone(), 0, ticket, self.clock.now()));
+    }
+
+    /// The answer to the next order.
+    pub(crate) async fn said(&mut self) -> Result<Said, Cause> {
+        timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time").unwrap().said
+    }
+
+    /// All votes, events and answers so far, in the order in which they came.
     pub(crate) fn order(&self) -> Vec<&'static str> {
         self.sink.order.lock().unwrap().clone()
     }

@@ -1,0 +1,205 @@
+//! What every node does with orders, and what it says about its master.
+
+use redlock_core::admission::{
+    Admit, Begin, Identity, Init, MEMBERS, Millis, Nonce, Note, Outcome, Quarantine, Record, Reply,
+    RunId, Score, Way,
+};
+
+use super::*;
+
+const MAX_TTL: Millis = 200;
+/// A little longer than the quarantine that belongs to it.
+const LENGTH: Duration = Duration::from_millis(230);
+
+impl Asker {
+    fn identity(&self) -> Identity {
+        self.facts.identity.expect("a server with 40 digits")
+    }
+
+    async fn script(&mut self, order: Order) -> Reply {
+        match self.order(order).await {
+            Ok(Said::Script(reply)) => reply,
+            said => panic!("{said:?}"),
+        }
+    }
+
+    async fn look(&mut self) -> (Record, Option<u32>) {
+        match self.order(Order::Look).await {
+            Ok(Said::Looked { facts, members }) => {
+                assert_eq!(facts.identity, self.facts.identity);
+                (*facts.record.expect("a record"), members)
+            }
+            said => panic!("{said:?}"),
+        }
+    }
+
+    async fn begin(&mut self, expect: &Record, nonce: u64) -> Reply {
+        let (expect, identity, nonce) = (expect.seen(), self.identity(), Nonce(nonce));
+        self.script(Order::Begin(Begin { expect, identity, nonce, max_ttl: MAX_TTL })).await
+    }
+
+    async fn admit(&mut self, nonce: u64, floor: Score) -> Reply {
+        let (nonce, identity, way) = (Nonce(nonce), self.identity(), Way::Known);
+        self.script(Order::Admit(Admit { nonce, identity, way, floor })).await
+    }
+
+    async fn init(&mut self, expect: &Record, floor: Score, level: Score) -> Reply {
+        let (expect, identity, nonce) = (expect.seen(), self.identity(), Nonce(9));
+        let init = Init { expect, identity, nonce, max_ttl: MAX_TTL, lower: false, floor, level };
+        self.script(Order::Init(init)).await
+    }
+
+    async fn highest(&mut self, set: Identity) -> Option<Score> {
+        match self.order(Order::Scores(Some(set))).await {
+            Ok(Said::Scores { highest, facts }) => {
+                assert_eq!(facts.identity, self.facts.identity);
+                highest
+            }
+            said => panic!("{said:?}"),
+        }
+    }
+
+    async fn time(&mut self) -> Millis {
+        match self.order(Order::Time).await {
+            Ok(Said::Time { process, time }) => {
+                assert_eq!(process, self.identity().run);
+                time
+            }
+            said => panic!("{said:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_fresh_master_says_who_it_is_and_has_no_record() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    assert_eq!(node.facts.record, Ok(Box::default()));
+    assert_eq!(node.identity().to_string(), node.facts.run_id);
+    assert!(node.facts.time_us.is_some() && !node.facts.is_loading());
+    assert_eq!(node.look().await, (Record::default(), Some(0)));
+    let before = node.time().await;
+    backend.pass(Duration::from_millis(100)).await;
+    assert!(node.time().await >= before + 100);
+}
+
+#[tokio::test]
+async fn a_quarantine_is_begun_noted_waited_for_and_ended() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let begun = node.begin(&Record::default(), 7).await;
+    let until = begun.time + MAX_TTL + MAX_TTL / 10;
+    let quarantine = Quarantine { id: node.identity(), until, ballot: 0, notes: Vec::new() };
+    let expected = Record {
+        max_ttl: Some(MAX_TTL),
+        nonce: Some(Nonce(7)),
+        quarantine: Some(quarantine.clone()),
+        ..Record::default()
+    };
+    assert_eq!((begun.outcome, &begun.record, begun.members), (Outcome::Done, &expected, 0));
+
+    let other = RunId::new([0xab; 20]);
+    let note = Order::Note(Note { nonce: Nonce(7), times: vec![(other, 5)] });
+    let noted = node.script(note).await.record.quarantine;
+    assert_eq!(noted, Some(Quarantine { notes: vec![(other, 5)], ..quarantine }));
+    assert_eq!(node.admit(7, 31).await.outcome, Outcome::Early);
+    backend.pass(LENGTH).await;
+    assert_eq!(node.admit(8, 31).await.outcome, Outcome::Moved);
+    let admitted = node.admit(7, 31).await;
+    let expected =
+        Record { run: node.facts.identity, floor: Some(31), quarantine: None, ..expected };
+    assert_eq!((admitted.outcome, admitted.record), (Outcome::Done, expected.clone()));
+    assert_eq!(admitted.members, MEMBERS);
+    assert_eq!(node.look().await, (expected, Some(MEMBERS)));
+    assert_eq!(node.highest(node.identity()).await, Some(31));
+    let unused = Identity::of(other);
+    assert_eq!(node.highest(unused).await, None);
+    assert_eq!(node.order(Order::Members(unused)).await, Ok(Said::Members(0)));
+}
+
+#[tokio::test]
+async fn begin_finds_another_record_than_was_read() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let first = node.begin(&Record::default(), 1).await;
+    let second = node.begin(&Record::default(), 2).await;
+    assert_eq!((second.outcome, second.record), (Outcome::Moved, first.record));
+}
+
+#[tokio::test]
+async fn init_admits_once_and_later_lifts_only() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let first = node.init(&Record::default(), 63, 0).await;
+    assert_eq!((first.outcome, first.members), (Outcome::Done, MEMBERS));
+    assert!(first.record.admits(node.identity()));
+    let again = node.init(&first.record, 1023, 31).await;
+    assert_eq!((again.outcome, &again.record), (Outcome::Done, &first.record));
+    assert_eq!(node.highest(node.identity()).await, Some(63), "no floor, and nothing is lowered");
+    node.init(&first.record, 1023, 95).await;
+    assert_eq!(node.highest(node.identity()).await, Some(95));
+    let moved = node.init(&Record::default(), 1023, 1023).await;
+    assert_eq!(moved.outcome, Outcome::Moved);
+}
+
+#[tokio::test]
+async fn a_connection_to_an_admitted_master_tells_the_record_and_then_the_members() {
+    let backend = Backend::start().await;
+    let admitted = Asker::new(&backend).await.init(&Record::default(), 31, 0).await;
+    let mut node = Asker::new(&backend).await;
+    assert_eq!(node.facts.record, Ok(Box::new(admitted.record)));
+    assert_eq!(node.event().await, NodeEvent::Members(MEMBERS));
+}
+
+#[tokio::test]
+async fn a_flush_is_pushed_and_a_look_behind_it_finds_nothing() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    node.init(&Record::default(), 31, 0).await;
+    backend.flush().await;
+    assert_eq!(node.event().await, NodeEvent::DataLost);
+    assert_eq!(node.look().await, (Record::default(), Some(0)));
+}
+
+#[tokio::test]
+async fn without_tracking_an_acquire_behind_a_flush_is_no_vote() {
+    let backend = Backend::without_tracking().await;
+    let mut node = Asker::new(&backend).await;
+    assert!(!node.facts.tracks);
+    node.init(&Record::default(), 31, 0).await;
+    let (ours, theirs) = tokens();
+    assert_eq!(node.acquire(&ours, LONG).await, Answer::granted());
+    assert_eq!(node.acquire(&theirs, LONG).await, taken());
+    backend.flush().await;
+    let answer = node.acquire(&ours, LONG).await;
+    assert!(matches!(answer.verdict, Verdict::Unknown(Cause::NotAdmitted(_))), "{answer:?}");
+    assert_eq!(node.event().await, NodeEvent::DataLost);
+    node.look().await;
+    assert_eq!(node.acquire(&theirs, LONG).await, taken(), "the key was set all the same");
+}
+
+#[tokio::test]
+async fn orders_and_requests_are_carried_out_in_the_order_of_submission() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let (ours, _) = tokens();
+    for round in 1..20 {
+        node.submit(0, Op::acquire(KEY, ours.clone(), LONG));
+        let expect = Record::default().seen();
+        let (identity, nonce) = (node.identity(), Nonce(round));
+        let begin = Begin { expect, identity, nonce, max_ttl: MAX_TTL };
+        let slot = |ticket| OrderSlot::new(node.sink.clone(), 0, ticket, Instant::ORIGIN);
+        node.node.order(Order::Begin(begin), slot(round));
+        node.node.order(Order::Look, slot(round));
+        node.submit(0, Op::release(KEY, ours.clone()));
+        assert_eq!(node.vote().await.answer, Answer::granted());
+        assert_eq!(node.vote().await.answer, Answer::granted());
+        let said = timeout(PATIENCE, node.answers.recv()).await.unwrap().unwrap();
+        let Ok(Said::Script(reply)) = said.said else { panic!("{said:?}") };
+        let expected = if round == 1 { Outcome::Done } else { Outcome::Moved };
+        assert_eq!((said.ticket, reply.outcome), (round, expected));
+        let said = timeout(PATIENCE, node.answers.recv()).await.unwrap().unwrap();
+        let Ok(Said::Looked { facts, .. }) = said.said else { panic!("{said:?}") };
+        assert_eq!(facts.record.unwrap().nonce, Some(Nonce(1)));
+    }
+}

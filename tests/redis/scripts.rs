@@ -1,5 +1,7 @@
 //! The scripts of admission on a real server, beside the values that say what they must do.
 
+mod refusals;
+
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};

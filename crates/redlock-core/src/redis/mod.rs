@@ -50,10 +50,18 @@ pub use stream::{InvalidTls, Tls};
 /// still on its way is carried out later; [`Facts::is_barred`](crate::Facts::is_barred) reports
 /// whether that was possible.
 ///
+/// With a [`namespace`](RedisSetup::namespace) it reads the record in the same batch, and carries out
+/// [`Order`]s. A server that does not push the loss of its data is then asked for its role and `run`
+/// behind each acquire, in the same write: that costs it two more commands, and the vote is cast
+/// when they are answered.
+///
 /// A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire
-/// +info +client|id +client|kill +client|setinfo`. With `+client|tracking +client|caching` the server
-/// pushes changes of keys; with `+command|info`, and `+delifeq` (Valkey 9) or `+delex` (Redis 8.4),
-/// its releases cost it less.
+/// +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does not know.
+/// A namespace needs `+hgetall`, without which no record is seen; `+zcard +hset +hdel +zadd
+/// +zrevrangebyscore +time` for the scripts, without which each order fails with the right that is
+/// missing; `+hget` for the look behind an acquire; and its keys, `~PREFIXredlock-quorum:1*`.
+/// With `+client|tracking +client|caching` the server pushes changes of keys; with `+command|info`,
+/// and `+delifeq` (Valkey 9) or `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
     address: Address,
     resolver: Resolver,

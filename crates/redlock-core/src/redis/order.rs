@@ -122,10 +122,14 @@ fn highest(namespace: &Namespace, set: Identity) -> Cmd {
     highest.arg("WITHSCORES").arg("LIMIT").arg(0).arg(1).clone()
 }
 
-/// What all scripts have in common stands before each of them.
+/// What all scripts have in common stands around each of them.
 macro_rules! script {
     ($name:literal) => {
-        concat!(include_str!("scripts/record.lua"), include_str!($name))
+        concat!(
+            include_str!("scripts/record.lua"),
+            include_str!($name),
+            include_str!("scripts/finish.lua")
+        )
     };
 }
 

@@ -5,26 +5,23 @@ local identity, nonce = ARGV[4], ARGV[5]
 local function write()
   local names = {identity, fields['run']}
   if has_quarantine then names[#names + 1] = fields['q:id'] end
-  local found = ballot or 0
-  local sets = {}
+  local found, sets = ballot or 0, {}
   for at, name in ipairs(names) do
     found = math.max(found, highest_of(name))
     sets[at] = set_of(name)
   end
-  if failed then return failed end
   local longest = math.max(max_ttl or 0, tonumber(ARGV[6]))
-  redis.call('HSET', RECORD, 'max_ttl', text(longest), 'q:nonce', nonce, 'q:id', identity,
+  call('HSET', RECORD, 'max_ttl', text(longest), 'q:nonce', nonce, 'q:id', identity,
     'q:until', text(time + length_of(longest)), 'q:ballot', text(found))
   remove_fields('run')
-  redis.call('DEL', unpack(sets))
+  call('DEL', unpack(sets))
 end
 
-if failed then return failed end
-if is_mixed then return answer(MIXED) end
-if is_admitted(identity) then return answer(DONE) end
-if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end
-if not (is_quarantined(identity) and ends_at <= time + length_of(max_ttl)) then
-  local stopped = write()
-  if stopped then return stopped end
+local function decide()
+  if is_mixed then return answer(MIXED) end
+  if is_admitted(identity) then return answer(DONE) end
+  if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end
+  local is_waiting = is_quarantined(identity) and ends_at <= time + length_of(max_ttl)
+  if not is_waiting then write() end
+  return answer(DONE)
 end
-return answer(DONE)

@@ -1,32 +1,35 @@
 -- ARGV 1 to 3: `run`, `q:id` and `q:nonce` as they were read, empty where missing. 4: the identity,
 -- 5: the new nonce, 6: `max_ttl`, 7: 1 where it may become smaller, 8: the floor, 9: the level.
 local identity, floor, level = ARGV[4], ARGV[8], ARGV[9]
-local longest = tonumber(ARGV[6])
-if ARGV[7] ~= '1' then longest = math.max(longest, max_ttl or 0) end
+local longest
 
 -- No member is ever lowered.
 local function lift()
   if tonumber(level) > 0 then
-    redis.call('ZADD', set_of(fields['run']), 'XX', 'GT', every_member(level))
+    call('ZADD', set_of(fields['run']), 'XX', 'GT', every_member(level))
   end
-  if longest ~= max_ttl then redis.call('HSET', RECORD, 'max_ttl', text(longest)) end
+  if longest ~= max_ttl then call('HSET', RECORD, 'max_ttl', text(longest)) end
 end
 
 local function admit()
   write_set(identity, floor)
-  redis.call('HSET', RECORD, 'max_ttl', text(longest), 'floor', floor, 'q:nonce', ARGV[5],
+  call('HSET', RECORD, 'max_ttl', text(longest), 'floor', floor, 'q:nonce', ARGV[5],
     'run', identity)
   remove_fields('q:id', 'q:until', 'q:ballot')
   for _, former in ipairs({fields['run'] or identity, fields['q:id'] or identity}) do
-    if set_of(former) ~= set_of(identity) then redis.call('DEL', set_of(former)) end
+    if set_of(former) ~= set_of(identity) then call('DEL', set_of(former)) end
   end
 end
 
-members_of(identity)
-members_of(fields['q:id'])
-if failed then return failed end
-if is_mixed then return answer(MIXED) end
-if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end
-if math.max(tonumber(floor), tonumber(level)) >= SCORE_END then return answer(TOO_LARGE) end
-if is_admitted(identity) then lift() else admit() end
-return answer(DONE)
+local function decide()
+  -- Their types are tested before the first write.
+  members_of(identity)
+  members_of(fields['q:id'])
+  if is_mixed then return answer(MIXED) end
+  if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end
+  if math.max(tonumber(floor), tonumber(level)) >= SCORE_END then return answer(TOO_LARGE) end
+  longest = tonumber(ARGV[6])
+  if ARGV[7] ~= '1' then longest = math.max(longest, max_ttl or 0) end
+  if is_admitted(identity) then lift() else admit() end
+  return answer(DONE)
+end

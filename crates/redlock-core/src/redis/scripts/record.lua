@@ -2,21 +2,39 @@
 -- KEYS 1: the record, 2: the ballot set of clients without quarantine. The name of every other
 -- ballot set begins with that of the latter.
 -- All reads and tests of types come before the first write: Redis rolls nothing back.
+-- Each of the four defines `decide`, and `finish.lua` calls it.
 -- Scores and milliseconds are written as whole numbers: Lua would write large ones as 1e+15.
 local RECORD, OFF = KEYS[1], KEYS[2]
 local DONE, MOVED, EARLY, MIXED, TOO_LARGE = 0, 1, 2, 3, 4
 local MEMBERS, SCORE_END = 1024, 9007199254740992
--- Why nothing may be written.
+-- Why the script stops, as its reply. A function that finds out sets it and raises an error.
 local failed
 
-local function read(...)
-  local found = redis.pcall(...)
+local function stop(reply)
+  failed = reply
+  error('stop')
+end
+
+-- What servers of different versions say inside a script of a right that is missing.
+local function is_denial(error)
+  for _, words in ipairs({'NOPERM', 'ACL failure', "can't run this command", "can't access"}) do
+    if string.find(error, words, 1, true) then return true end
+  end
+  return false
+end
+
+-- Redis tells neither which key is of another type nor which command is denied.
+local function call(command, ...)
+  local found = redis.pcall(command, ...)
   if type(found) ~= 'table' or not found.err then return found end
   if string.find(found.err, 'WRONGTYPE', 1, true) then
-    found = redis.error_reply('WRONGTYPE the key ' .. select(2, ...) .. ' is of another type')
+    stop(redis.error_reply('WRONGTYPE the key ' .. select(1, ...) .. ' is of another type'))
   end
-  failed = failed or found
-  return nil
+  if is_denial(found.err) then
+    stop(redis.error_reply('NOPERM this user has no permissions to run ' .. command
+      .. ' on the keys of admission'))
+  end
+  stop(found)
 end
 
 local function fields_of(flat)
@@ -25,15 +43,15 @@ local function fields_of(flat)
   return fields
 end
 
-local fields = fields_of(read('HGETALL', RECORD) or {})
+-- What is read before anything is decided.
+local fields, is_mixed, max_ttl, has_quarantine, ends_at, ballot, members, time
 
 -- The field as a number; nil where it is missing.
 local function number(field)
   local found = fields[field]
   if not found then return nil end
   if string.match(found, '^%d+$') and tonumber(found) < SCORE_END then return tonumber(found) end
-  failed = failed or redis.error_reply('ERR the record has a malformed field ' .. field)
-  return 0
+  stop(redis.error_reply('ERR the record has a malformed field ' .. field))
 end
 
 local function text(number) return string.format('%.0f', number) end
@@ -46,14 +64,14 @@ local function set_of(id)
 end
 
 local function members_of(id)
-  return id and read('ZCARD', set_of(id)) or 0
+  return id and call('ZCARD', set_of(id)) or 0
 end
 
 -- The highest score below 2^53, or 0.
 local function highest_of(id)
-  local found = read('ZREVRANGEBYSCORE', set_of(id), '(' .. text(SCORE_END), '-inf',
+  local found = call('ZREVRANGEBYSCORE', set_of(id), '(' .. text(SCORE_END), '-inf',
     'WITHSCORES', 'LIMIT', 0, 1)
-  return found and found[2] and math.max(0, math.ceil(tonumber(found[2]))) or 0
+  return found[2] and math.max(0, math.ceil(tonumber(found[2]))) or 0
 end
 
 -- What was recorded for a former replica is good for the same process without a history, too.
@@ -79,11 +97,11 @@ end
 
 local function write_set(id, score)
   local name = set_of(id)
-  redis.call('ZADD', name, every_member(score))
+  call('ZADD', name, every_member(score))
   -- Somebody else has added members.
-  if redis.call('ZCARD', name) ~= MEMBERS then
-    redis.call('DEL', name)
-    redis.call('ZADD', name, every_member(score))
+  if call('ZCARD', name) ~= MEMBERS then
+    call('DEL', name)
+    call('ZADD', name, every_member(score))
   end
 end
 
@@ -93,22 +111,24 @@ local function remove_fields(...)
   for field in pairs(fields) do
     if string.sub(field, 1, 7) == 'q:note:' then names[#names + 1] = field end
   end
-  redis.call('HDEL', RECORD, unpack(names))
+  call('HDEL', RECORD, unpack(names))
 end
 
-local is_mixed = (read('ZCARD', OFF) or 0) > 0
-local max_ttl = number('max_ttl')
-local has_quarantine = fields['q:id'] ~= nil
-local ends_at, ballot
-if has_quarantine then
-  fields['q:until'] = fields['q:until'] or 'missing'
-  fields['q:ballot'] = fields['q:ballot'] or 'missing'
-  ends_at, ballot = number('q:until'), number('q:ballot')
+local function look()
+  fields = fields_of(call('HGETALL', RECORD))
+  is_mixed = call('ZCARD', OFF) > 0
+  max_ttl = number('max_ttl')
+  has_quarantine = fields['q:id'] ~= nil
+  if has_quarantine then
+    -- They come and go together.
+    fields['q:until'] = fields['q:until'] or 'missing'
+    fields['q:ballot'] = fields['q:ballot'] or 'missing'
+    ends_at, ballot = number('q:until'), number('q:ballot')
+  end
+  members = members_of(fields['run'])
+  time = call('TIME')
+  time = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
-local members = members_of(fields['run'])
-
-local time = read('TIME') or {0, 0}
-time = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 
 -- Whether a quarantine of this identity is under way. Without `max_ttl` it has no length.
 local function is_quarantined(identity)
@@ -120,7 +140,7 @@ local function is_admitted(identity)
 end
 
 local function answer(outcome)
-  local flat = redis.call('HGETALL', RECORD)
+  local flat = call('HGETALL', RECORD)
   local run = fields_of(flat)['run']
-  return {outcome, text(time), flat, run and redis.call('ZCARD', set_of(run)) or 0}
+  return {outcome, text(time), flat, run and call('ZCARD', set_of(run)) or 0}
 end

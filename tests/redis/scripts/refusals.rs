@@ -1,0 +1,194 @@
+//! What a script meets that is not ours, and what it may not do.
+
+use redlock_core::{Answer, Op, Token, Unread};
+
+use super::*;
+
+/// The order that admits a master without a record.
+fn init(identity: Identity) -> Order {
+    let (expect, nonce) = (Record::default().seen(), Nonce(1));
+    let (max_ttl, lower, floor, level) = (1_000, false, 31, 0);
+    Order::Init(Init { expect, identity, nonce, max_ttl, lower, floor, level })
+}
+
+fn begin(record: &Record, identity: Identity) -> Order {
+    Order::Begin(Begin { expect: record.seen(), identity, nonce: Nonce(2), max_ttl: 1_000 })
+}
+
+/// All keys with their contents, in an order that does not change.
+fn dump(lab: &mut Lab) -> Vec<(String, Vec<u8>)> {
+    let mut keys: Vec<String> = lab.run(&["KEYS", "*"]);
+    keys.sort_unstable();
+    keys.into_iter().map(|key| (key.clone(), lab.run(&["DUMP", &key]))).collect()
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_named_and_nothing_is_written() {
+    let identity = identities()[0];
+    let admitted = Record { run: Some(identity), max_ttl: Some(1_000), ..Record::default() };
+    let quarantine = Quarantine { id: identity, until: 0, ballot: 0, notes: Vec::new() };
+    let waiting = Record {
+        quarantine: Some(quarantine),
+        nonce: Some(Nonce(1)),
+        max_ttl: Some(1_000),
+        ..Record::default()
+    };
+    let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31 };
+    let mut lab = Lab::new().await;
+    let set = set_key(identity);
+    for (record, foreign, order) in [
+        (Record::default(), RECORD, init(identity)),
+        (Record::default(), RECORD, begin(&Record::default(), identity)),
+        (Record::default(), OFF, init(identity)),
+        (Record::default(), set.as_str(), init(identity)),
+        (Record::default(), set.as_str(), begin(&Record::default(), identity)),
+        (admitted.clone(), set.as_str(), begin(&admitted, identities()[3])),
+        (waiting.clone(), set.as_str(), Order::Admit(end)),
+        (waiting, OFF, Order::Note(Note { nonce: Nonce(1), times: vec![(identity.run, 1)] })),
+    ] {
+        lab.set(&Data { record, ..Data::default() });
+        let _: () = lab.run(&["SET", foreign, "a stranger's"]);
+        let before = dump(&mut lab);
+        let said = lab.node.order(order.clone()).await.expect_err("it is refused").to_string();
+        assert!(said.contains("WRONGTYPE") && said.contains(foreign), "{said}");
+        assert_eq!(dump(&mut lab), before, "{order:?}");
+    }
+}
+
+#[tokio::test]
+async fn members_and_scores_of_strangers_do_no_harm() {
+    let mut lab = Lab::new().await;
+    let (identity, other) = (identities()[0], identities()[3]);
+    let set = set_key(identity);
+    let _: () =
+        lab.run(&["ZADD", &set, "9007199254740992", "7", "1.5", "x", "63", "8", "-inf", "9"]);
+    let scores = lab.node.order(Order::Scores(Some(identity))).await;
+    assert!(matches!(scores, Ok(Said::Scores { highest: Some(63), .. })), "{scores:?}");
+    // *Begin* keeps the largest that is ours, and *init* writes exactly its own members.
+    let record = Record { run: Some(identity), ..Record::default() };
+    let _: () = lab.run(&["HSET", RECORD, "run", &identity.to_string()]);
+    let begun = lab.script(begin(&record, other)).await;
+    assert_eq!(begun.record.quarantine.map(|found| found.ballot), Some(63));
+    assert_eq!(lab.run::<u32>(&["EXISTS", &set]), 0);
+    let _: () = lab.run(&["DEL", RECORD]);
+    let _: () = lab.run(&["ZADD", &set, "1.5", "x"]);
+    assert_eq!(lab.script(init(identity)).await.members, MEMBERS);
+    let alike: u32 = lab.run(&["ZCOUNT", &set, "31", "31"]);
+    assert_eq!(alike, MEMBERS);
+    let ends: Vec<Option<f64>> =
+        ["0", "1023", "1024"].map(|member| lab.run(&["ZSCORE", &set, member])).into();
+    assert_eq!(ends, [Some(31.0), Some(31.0), None]);
+}
+
+#[tokio::test]
+async fn the_level_lifts_every_member_that_lies_below_it() {
+    let mut lab = Lab::new().await;
+    let identity = identities()[0];
+    let admitted = lab.script(init(identity)).await.record;
+    let set = set_key(identity);
+    let _: () = lab.run(&["ZADD", &set, "127", "5"]);
+    let Order::Init(first) = init(identity) else { panic!("an init") };
+    let lift = Init { expect: admitted.seen(), level: 95, ..first };
+    assert_eq!(lab.script(Order::Init(lift)).await.record, admitted);
+    let lifted: u32 = lab.run(&["ZCOUNT", &set, "95", "95"]);
+    assert_eq!(lifted, MEMBERS - 1);
+    assert_eq!(lab.run::<f64>(&["ZSCORE", &set, "5"]), 127.0);
+}
+
+#[tokio::test]
+async fn a_malformed_record_is_named_and_no_script_writes_to_it() {
+    let mut lab = Lab::new().await;
+    let identity = identities()[0];
+    let _: () = lab.run(&["HSET", RECORD, "max_ttl", "many"]);
+    let before = dump(&mut lab);
+    let Ok(Said::Looked { facts, .. }) = lab.node.order(Order::Look).await else {
+        panic!("a look")
+    };
+    assert_eq!(facts.record, Err(Unread::Malformed("max_ttl".into())));
+    for order in [init(identity), begin(&Record::default(), identity)] {
+        let said = lab.node.order(order).await.expect_err("it is refused").to_string();
+        assert!(said.contains("max_ttl"), "{said}");
+    }
+    assert_eq!(dump(&mut lab), before);
+}
+
+#[tokio::test]
+async fn with_memory_full_a_script_writes_nothing() {
+    let mut lab = Lab::new().await;
+    let _: () = lab.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    let identity = identities()[0];
+    for order in [init(identity), begin(&Record::default(), identity)] {
+        let said = lab.node.order(order).await.expect_err("it is refused").to_string();
+        assert!(said.contains("OOM"), "{said}");
+    }
+    assert_eq!(dump(&mut lab), []);
+}
+
+/// A node of a user with these rights.
+async fn with(rights: &[&str]) -> (RedisServer, Driven) {
+    let server = RedisServer::start().unwrap();
+    let words = [&["ACL", "SETUSER", "few", "on", ">secret"], rights].concat();
+    server.command(&words).unwrap();
+    let node = Driven::within(&format!("redis://few:secret@{}", server.name()), PREFIX);
+    (server, node)
+}
+
+/// A node of a user that may do everything but this.
+async fn without(right: &str) -> (RedisServer, Driven) {
+    with(&["~*", "+@all", &format!("-{right}")]).await
+}
+
+#[tokio::test]
+async fn keys_that_are_out_of_bounds_are_named_as_a_missing_right() {
+    let (_server, mut node) = with(&["~other:*", "+@all"]).await;
+    let unread = node.up().await.record.unwrap_err().to_string();
+    assert!(unread.contains("NOPERM"), "{unread}");
+    // The record may be read, its ballot sets may not.
+    let (_server, mut node) = with(&["~locks:redlock-quorum:1", "+@all"]).await;
+    let identity = node.up().await.identity.unwrap();
+    let refused = node.order(init(identity)).await.unwrap_err();
+    assert!(refused.to_string().contains("NOPERM") && !refused.is_curable(), "{refused}");
+}
+
+/// The rights that the documentation of `RedisNode` lists are enough.
+#[tokio::test]
+async fn the_rights_that_are_documented_are_enough() {
+    let listed = "+eval +hgetall +hget +hset +hdel +zadd +zcard +zrevrangebyscore +del +time \
+                  +set +evalsha +get +pttl +pexpire +info +client|id +client|kill";
+    let rights: Vec<_> = ["~locks:*"].into_iter().chain(listed.split_whitespace()).collect();
+    let (_server, mut node) = with(&rights).await;
+    let identity = node.up().await.identity.unwrap();
+    let begun = node.order(begin(&Record::default(), identity)).await.unwrap();
+    let Said::Script(Reply { record, .. }) = begun else { panic!("{begun:?}") };
+    let note = Note { nonce: record.nonce.unwrap(), times: vec![(identity.run, 1)] };
+    node.order(Order::Note(note)).await.unwrap();
+    let Order::Init(first) = init(identity) else { panic!("an init") };
+    node.order(Order::Init(Init { expect: record.seen(), ..first })).await.unwrap();
+    let acquire = Op::acquire(*b"locks:k", Token::random(None), 1_000);
+    assert_eq!(node.ask(acquire).await, Answer::granted(), "the look behind it may be asked");
+    node.order(Order::Look).await.unwrap();
+    node.order(Order::Scores(Some(identity))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_is_named_at_once() {
+    let denied = |error: String| error.contains("NOPERM");
+    let (_server, mut node) = without("info").await;
+    assert!(denied(node.down().await.0.to_string()));
+    let (_server, mut node) = without("hgetall").await;
+    let unread = node.up().await.record.unwrap_err();
+    assert!(matches!(unread, Unread::Refused(_)) && denied(unread.to_string()), "{unread}");
+    for right in ["eval", "hset", "hdel", "zadd", "zcard", "zrevrangebyscore", "del", "time"] {
+        let (server, mut node) = without(right).await;
+        let identity = node.up().await.identity.unwrap();
+        let mut refused = String::new();
+        for order in [begin(&Record::default(), identity), init(identity)] {
+            server.command(&["FLUSHALL"]).unwrap();
+            if let Err(cause) = node.order(order).await {
+                assert!(!cause.is_curable(), "{cause}");
+                refused += &cause.to_string().to_lowercase();
+            }
+        }
+        assert!(refused.contains("noperm") && refused.contains(right), "{right}: {refused}");
+    }
+}

@@ -13,6 +13,7 @@
 pub mod admission;
 mod clock;
 mod node;
+mod not_admitted;
 mod op;
 mod redis;
 mod resource;
@@ -22,6 +23,7 @@ mod vote;
 
 pub use clock::{Clock, Instant};
 pub use node::{Facts, Node, NodeEvent, Role, Sink, Unread};
+pub use not_admitted::{NotAdmitted, WhyNot};
 pub use op::{Op, Verb};
 pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls};
 pub use resource::{InvalidResource, Resource};

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Instant;
 use crate::node::{NodeEvent, Sink};
+use crate::{Instant, NotAdmitted};
 
 /// What a master said about one key. Everything that is not a clear answer is *unknown*.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -84,8 +84,9 @@ pub enum Cause {
     /// The master answered that it is no master any more: `READONLY`, `MASTERDOWN`, also where an
     /// old server wraps them into the error of a script.
     Demoted(String),
-    /// The master does not count: it is a replica or a cluster node, or it is not admitted.
-    NotAdmitted(Cow<'static, str>),
+    /// The master does not count: it is a replica or a cluster node, or it is not admitted. It may
+    /// have done what it was asked all the same.
+    NotAdmitted(Box<NotAdmitted>),
     /// The same server as the master named here, which counts already.
     TwinOf(String),
 }
@@ -117,8 +118,9 @@ impl Cause {
             | Self::ConnectionClosed
             | Self::NotConnected(_)
             | Self::NotSent(_) => true,
-            Self::ErrorReply(text) => !LASTING_ERRORS.iter().any(|error| begins(text, error)),
-            Self::Unusable(_) | Self::Demoted(_) | Self::NotAdmitted(_) | Self::TwinOf(_) => false,
+            Self::ErrorReply(text) => !is_lasting_error(text),
+            Self::NotAdmitted(why) => why.is_curable(),
+            Self::Unusable(_) | Self::Demoted(_) | Self::TwinOf(_) => false,
         }
     }
 
@@ -126,6 +128,11 @@ impl Cause {
     pub fn is_error_reply(&self) -> bool {
         matches!(self, Self::ErrorReply(_) | Self::Demoted(_))
     }
+}
+
+/// Whether an error of a server comes again until a person changes something.
+pub(crate) fn is_lasting_error(text: &str) -> bool {
+    LASTING_ERRORS.iter().any(|error| begins(text, error))
 }
 
 /// Whether a text begins with these words, as a whole.
@@ -377,6 +384,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::WhyNot;
 
     #[derive(Default)]
     struct Votes(Mutex<Vec<Vote>>);
@@ -436,7 +444,7 @@ mod tests {
             Cause::NotSent("too many requests".into()),
             Cause::ErrorReply("OOM".into()),
             Cause::Demoted("READONLY".into()),
-            Cause::NotAdmitted("it is a replica".into()),
+            Cause::NotAdmitted(NotAdmitted::new(WhyNot::Replica).into()),
             Cause::TwinOf("a:1".into()),
         ]
         .map(|cause| cause.to_string())
@@ -452,7 +460,7 @@ mod tests {
                 "not sent: too many requests",
                 "error reply: OOM",
                 "error reply: READONLY",
-                "not admitted: it is a replica",
+                "not admitted: it is a replica, give independent masters",
                 "twin of a:1",
             ]
         );
@@ -476,7 +484,7 @@ mod tests {
             reply("ERR unknown command 'SET', with args beginning with: "),
             reply("READONLY You can't write against a read only replica."),
             Cause::TwinOf("a:1".into()),
-            Cause::NotAdmitted("it is a replica, give independent masters".into()),
+            Cause::NotAdmitted(NotAdmitted::new(WhyNot::Replica).into()),
             Cause::Unusable("not a Redis, it said \"HTTP/1.1\"".into()),
         ] {
             assert!(!lasting.is_curable(), "{lasting}");

@@ -188,6 +188,8 @@ impl Durations {
 
 #[cfg(test)]
 mod tests {
+    use redlock_core::{NotAdmitted, WhyNot};
+
     use super::*;
 
     fn counters() -> Arc<Counters> {
@@ -215,7 +217,7 @@ mod tests {
             (unknown(Cause::NotSent("".into())), "not_sent"),
             (unknown(Cause::ErrorReply(String::new())), "error_reply"),
             (unknown(Cause::Demoted(String::new())), "demoted"),
-            (unknown(Cause::NotAdmitted("".into())), "not_admitted"),
+            (unknown(Cause::NotAdmitted(NotAdmitted::new(WhyNot::Loading).into())), "not_admitted"),
             (unknown(Cause::TwinOf(String::new())), "twin"),
         ] {
             let counters = counters();

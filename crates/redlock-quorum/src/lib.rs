@@ -108,7 +108,7 @@ pub use lost::{Ended, Lost, LostReason};
 pub use redlock::Redlock;
 pub use redlock_core::{
     Cause, Clock, Instant, InvalidLabel, InvalidNode, InvalidResource, InvalidTls, InvalidToken,
-    InvalidTtl, InvalidUrl, Node, Resource, Tls, Token, Verdict,
+    InvalidTtl, InvalidUrl, Node, NotAdmitted, Resource, Tls, Token, Verdict, WhyNot,
 };
 pub use request::LockRequest;
 pub use settings::{BuildError, InvalidRequest};

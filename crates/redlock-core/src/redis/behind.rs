@@ -4,16 +4,15 @@
 //! goes on. A look before the acquire proves nothing. This one is sent in the same write, and the
 //! vote is cast when it is read.
 
-use std::borrow::Cow;
-
 use redis::{Value, cmd};
 
 use super::facts;
 use super::handshake::info;
 use super::namespace::Namespace;
 use super::order::run_of;
+use super::reply;
 use crate::admission::Identity;
-use crate::{Answer, Cause, Facts, Instant, Role, VoteSlot};
+use crate::{Answer, Cause, Facts, Instant, NotAdmitted, Role, VoteSlot, WhyNot};
 
 /// What such a look is compared with: what was read last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,24 +91,22 @@ impl Behind {
     ) -> Option<(VoteSlot, Answer, bool)> {
         let (slot, answer) = self.vote?;
         let replication = self.replication?;
-        let refused = [&replication, run].into_iter().find_map(denied);
-        let is_changed =
-            refused.is_none() && known.is_none_or(|it| !it.is_still(&replication, run));
-        let why = refused.map(Cow::from).or_else(|| is_changed.then_some(CHANGED.into()));
+        let denied = [&replication, run].into_iter().find_map(denied);
+        let is_changed = denied.is_none() && known.is_none_or(|it| !it.is_still(&replication, run));
+        let why = denied.or_else(|| is_changed.then(|| NotAdmitted::new(WhyNot::Checked)));
         let answer = match why {
-            Some(why) if answer.verdict.is_clear() => Answer::unknown(Cause::NotAdmitted(why)),
+            Some(why) if answer.verdict.is_clear() => {
+                Answer::unknown(Cause::NotAdmitted(why.into()))
+            }
             _ => answer,
         };
         Some((slot, answer, is_changed))
     }
 }
 
-const CHANGED: &str = "its role, its identity or its `run` has changed";
-
 /// Why the server does not answer such a look.
-fn denied(reply: &Value) -> Option<String> {
-    match reply {
-        Value::ServerError(error) => Some(super::reply::refusal(error).to_string()),
-        _ => None,
-    }
+fn denied(reply: &Value) -> Option<NotAdmitted> {
+    let Value::ServerError(error) = reply else { return None };
+    let hindrance = Some(reply::message(error));
+    Some(NotAdmitted { hindrance, ..NotAdmitted::new(WhyNot::Denied) })
 }

@@ -175,7 +175,7 @@ pub(super) fn refusal(error: &ServerError) -> Cause {
 }
 
 /// An error reply as one line of text.
-fn message(error: &ServerError) -> String {
+pub(super) fn message(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),

@@ -1,7 +1,7 @@
 //! What is asked beside the locks: the record, orders, and the look behind each acquire.
 
 use redlock_core::admission::{Begin, Identity, MEMBERS, Nonce, Order, Record, Said};
-use redlock_core::{Answer, Cause, Facts, NodeEvent, Role, Unread, Verdict};
+use redlock_core::{Answer, Cause, Facts, NodeEvent, Role, Unread, Verdict, WhyNot};
 use redlock_testkit::lab::{Peer, ScriptedServer, bulk};
 
 use crate::client::{Client, acquire, inspect};
@@ -133,8 +133,9 @@ async fn a_look_that_is_denied_names_why_and_says_nothing_about_the_data() {
     client.submit(0, acquire());
     peer.expect("SET").await;
     peer.say(format!("+OK\r\n{}-NOPERM no HGET\r\n", replication("master"))).await;
-    let cause = Cause::NotAdmitted("error reply: NOPERM no HGET".into());
-    assert_eq!(client.answer().await, Answer::unknown(cause));
+    let answer = client.answer().await;
+    let Verdict::Unknown(Cause::NotAdmitted(why)) = answer.verdict else { panic!("{answer:?}") };
+    assert_eq!((why.why, why.hindrance.as_deref()), (WhyNot::Denied, Some("NOPERM no HGET")));
     assert_eq!(client.event_at_once(), None);
     client.submit(0, acquire());
     peer.say(format!("-OOM no\r\n{}{}", replication("master"), bulk(RUN))).await;

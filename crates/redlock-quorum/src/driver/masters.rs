@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use redlock_core::{
-    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verdict, Vote, VoteSlot,
+    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, NotAdmitted, Op, Verdict, Vote,
+    VoteSlot, WhyNot,
 };
 
 use super::mailbox::Mailbox;
@@ -185,13 +186,13 @@ impl Masters {
 
     /// Why `master` is not asked; none where its node answers, also when it is not connected.
     fn obstacle(&self, master: usize) -> Option<Cause> {
-        let not_admitted = |why: &'static str| Some(Cause::NotAdmitted(why.into()));
+        let not_admitted = |why| Some(Cause::NotAdmitted(NotAdmitted::new(why).into()));
         match self.standings.of(master) {
             Standing::Counts => None,
             Standing::TwinOf(other) => Some(Cause::TwinOf(self.names[other].to_string())),
-            Standing::Replica => not_admitted("it is a replica, give independent masters"),
-            Standing::NotMaster => not_admitted("it is not a master"),
-            Standing::Cluster => not_admitted("it is in cluster mode, give independent masters"),
+            Standing::Replica => not_admitted(WhyNot::Replica),
+            Standing::NotMaster => not_admitted(WhyNot::NotMaster),
+            Standing::Cluster => not_admitted(WhyNot::Cluster),
         }
     }
 

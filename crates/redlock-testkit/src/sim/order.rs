@@ -1,7 +1,7 @@
 //! What a simulated master does with an order, and with the look behind an acquire.
 
 use redlock_core::admission::{Identity, Order, Said};
-use redlock_core::{Answer, Cause, Facts, Instant, NodeEvent, Op, Role, Verb};
+use redlock_core::{Answer, Cause, Facts, Instant, NodeEvent, NotAdmitted, Op, Role, Verb, WhyNot};
 
 use super::link::Back;
 use super::master::READONLY;
@@ -97,10 +97,8 @@ impl World {
         }
         link.reply(Back::Push(NodeEvent::DataLost), now, &mut self.rng);
         match answer.verdict.is_clear() {
-            true => Answer::unknown(Cause::NotAdmitted(CHANGED.into())),
+            true => Answer::unknown(Cause::NotAdmitted(NotAdmitted::new(WhyNot::Checked).into())),
             false => answer,
         }
     }
 }
-
-const CHANGED: &str = "its role, its identity or its `run` has changed";

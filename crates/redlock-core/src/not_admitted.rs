@@ -1,0 +1,171 @@
+//! `NotAdmitted`: why the votes of a master do not count.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::vote::is_lasting_error;
+
+/// Why the votes of a master that can be reached do not count, and when they may again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct NotAdmitted {
+    /// Why.
+    pub why: WhyNot,
+    /// Its quarantine has begun. Otherwise some client has to begin it.
+    pub in_quarantine: bool,
+    /// How long it takes at least until it may vote again. Where no quarantine has begun, how long
+    /// that takes from its begin. None where no time decides it.
+    pub votes_again: Option<Duration>,
+    /// What the server answered to the last step towards its admission, where that was an error.
+    pub hindrance: Option<String>,
+}
+
+/// What keeps a master from voting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WhyNot {
+    /// It follows another server.
+    Replica,
+    /// It is something else, such as a sentinel.
+    NotMaster,
+    /// It is a node of a cluster.
+    Cluster,
+    /// It reads its data from disk.
+    Loading,
+    /// What tells whether it may vote cannot be read.
+    Denied,
+    /// Its data may have been lost a moment ago: it is being looked at.
+    Checked,
+    /// It has no record of an admission: it is brand-new, or it was emptied.
+    New,
+    /// It was admitted with another identity: it restarted, or was a replica for a while.
+    Restarted,
+    /// Its ballots are gone or incomplete.
+    Incomplete,
+    /// Clients without quarantine use this namespace, and this client has one.
+    UsedWithoutQuarantine,
+    /// Clients with quarantine use this namespace, and this client has none.
+    UsedWithQuarantine,
+    /// A score of its ballots is none that a client can have written.
+    ScoreTooLarge,
+}
+
+impl NotAdmitted {
+    /// For a reason that no quarantine ends.
+    pub fn new(why: WhyNot) -> Self {
+        Self { why, in_quarantine: false, votes_again: None, hindrance: None }
+    }
+
+    /// Whether waiting may cure it: a quarantine ends, a server has loaded its data at some time.
+    pub fn is_curable(&self) -> bool {
+        let is_hindered = self.hindrance.as_deref().is_some_and(is_lasting_error);
+        match self.why {
+            WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete => {
+                self.in_quarantine || !is_hindered
+            }
+            WhyNot::Loading | WhyNot::Checked => true,
+            WhyNot::Replica
+            | WhyNot::NotMaster
+            | WhyNot::Cluster
+            | WhyNot::Denied
+            | WhyNot::UsedWithoutQuarantine
+            | WhyNot::UsedWithQuarantine
+            | WhyNot::ScoreTooLarge => false,
+        }
+    }
+
+    /// Whether it may be a brand-new master, which a person can admit at once.
+    pub fn may_be_new(&self) -> bool {
+        self.why == WhyNot::New
+    }
+
+    fn state(&self) -> &'static str {
+        match (self.why, self.in_quarantine) {
+            (WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete, true) => ", in quarantine",
+            (WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete, false) => {
+                ", its quarantine has not begun"
+            }
+            _ => "",
+        }
+    }
+}
+
+impl fmt::Display for NotAdmitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.why, self.state())?;
+        if let Some(wait) = self.votes_again {
+            // Rounded up: it is never said too early.
+            let tenths = wait.as_millis().div_ceil(100);
+            write!(f, "; votes again in {}.{} s at the earliest", tenths / 10, tenths % 10)?;
+        }
+        match &self.hindrance {
+            Some(error) => write!(f, "; {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Replica => "it is a replica, give independent masters",
+            Self::NotMaster => "it is not a master",
+            Self::Cluster => "it is in cluster mode, give independent masters",
+            Self::Loading => "it is loading its data",
+            Self::Denied => "INFO or its record cannot be read",
+            Self::Checked => "its data may be gone, it is being looked at",
+            Self::New => "new or emptied",
+            Self::Restarted => "restarted",
+            Self::Incomplete => "its ballots are gone",
+            Self::UsedWithoutQuarantine => {
+                "clients with Quarantine::Off use this namespace: redlock init --again converts it"
+            }
+            Self::UsedWithQuarantine => {
+                "this namespace has a quarantine: build with Quarantine::On, or take another prefix"
+            }
+            Self::ScoreTooLarge => "a score of its ballots is 2^53 or more",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quarantine(why: WhyNot, millis: u64) -> NotAdmitted {
+        let votes_again = Some(Duration::from_millis(millis));
+        NotAdmitted { in_quarantine: true, votes_again, ..NotAdmitted::new(why) }
+    }
+
+    #[test]
+    fn it_says_why_and_when_and_never_too_early() {
+        let restarted = quarantine(WhyNot::Restarted, 63_810);
+        assert_eq!(
+            restarted.to_string(),
+            "restarted, in quarantine; votes again in 63.9 s at the earliest"
+        );
+        let new = NotAdmitted { in_quarantine: false, ..quarantine(WhyNot::New, 66_000) };
+        assert_eq!(
+            new.to_string(),
+            "new or emptied, its quarantine has not begun; votes again in 66.0 s at the earliest"
+        );
+        let loading = NotAdmitted::new(WhyNot::Loading);
+        assert_eq!(loading.to_string(), "it is loading its data");
+    }
+
+    #[test]
+    fn a_quarantine_is_cured_by_waiting_and_a_right_that_is_missing_is_not() {
+        let denied = |in_quarantine| NotAdmitted {
+            in_quarantine,
+            hindrance: Some("NOPERM this user has no permissions to run the 'eval' command".into()),
+            ..NotAdmitted::new(WhyNot::New)
+        };
+        assert!(quarantine(WhyNot::New, 5).is_curable());
+        assert!(NotAdmitted::new(WhyNot::Restarted).is_curable(), "some client begins it");
+        assert!(!denied(false).is_curable());
+        assert!(denied(true).is_curable(), "another client, with more rights, has begun it");
+        for lasting in [WhyNot::Replica, WhyNot::Cluster, WhyNot::Denied] {
+            assert!(!NotAdmitted::new(lasting).is_curable(), "{lasting:?}");
+        }
+    }
+}

@@ -34,6 +34,8 @@ async fn a_key_of_another_type_is_named_and_nothing_is_written() {
         ..Record::default()
     };
     let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31 };
+    let Order::Init(first) = init(identities()[3]) else { panic!("an init") };
+    let over = Order::Init(Init { expect: waiting.seen(), ..first });
     let mut lab = Lab::new().await;
     let set = set_key(identity);
     for (record, foreign, order) in [
@@ -44,6 +46,7 @@ async fn a_key_of_another_type_is_named_and_nothing_is_written() {
         (Record::default(), set.as_str(), begin(&Record::default(), identity)),
         (admitted.clone(), set.as_str(), begin(&admitted, identities()[3])),
         (waiting.clone(), set.as_str(), Order::Admit(end)),
+        (waiting.clone(), set.as_str(), over),
         (waiting, OFF, Order::Note(Note { nonce: Nonce(1), times: vec![(identity.run, 1)] })),
     ] {
         lab.set(&Data { record, ..Data::default() });

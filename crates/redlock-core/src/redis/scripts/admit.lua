@@ -6,8 +6,6 @@ local function decide()
   if fields['q:nonce'] ~= nonce then return answer(MOVED) end
   if time < ends_at + lengths * length_of(max_ttl) then return answer(EARLY) end
   if tonumber(floor) >= SCORE_END then return answer(TOO_LARGE) end
-  -- Its type is tested before the first write.
-  members_of(fields['q:id'])
   write_set(fields['q:id'], floor)
   call('HSET', RECORD, 'floor', floor, 'run', fields['q:id'])
   remove_fields('q:id', 'q:until', 'q:ballot')

@@ -22,8 +22,7 @@ local function admit()
 end
 
 local function decide()
-  -- Their types are tested before the first write.
-  members_of(identity)
+  -- It may be removed: its type is tested before the first write.
   members_of(fields['q:id'])
   if is_mixed then return answer(MIXED) end
   if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end

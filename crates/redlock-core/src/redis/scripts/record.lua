@@ -95,6 +95,7 @@ local function every_member(score)
   return unpack(scored)
 end
 
+-- The first write of all, which fails where the key is of another type.
 local function write_set(id, score)
   local name = set_of(id)
   call('ZADD', name, every_member(score))

@@ -34,8 +34,8 @@ impl Known {
     /// None without a record: such a master does not vote, and a look would say nothing more.
     pub(super) fn of(facts: &Facts) -> Option<Self> {
         facts.record.as_ref().ok()?;
-        let Facts { run_id, role, identity, .. } = facts.clone();
-        Some(Self { run_id, role, identity, run: run_of(facts) })
+        let Facts { run_id, role, identity, .. } = facts;
+        Some(Self { run_id: run_id.clone(), role: *role, identity: *identity, run: run_of(facts) })
     }
 
     /// A script tells the record, and nothing about the identity.

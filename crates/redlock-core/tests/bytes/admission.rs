@@ -2,7 +2,7 @@
 
 use redlock_core::admission::{Begin, Identity, MEMBERS, Nonce, Order, Record, Said};
 use redlock_core::{Answer, Cause, Facts, NodeEvent, Role, Unread, Verdict, WhyNot};
-use redlock_testkit::lab::{Peer, ScriptedServer, bulk};
+use redlock_testkit::lab::{NO_RESP3, NO_TRACKING, Peer, ScriptedServer, bulk};
 
 use crate::client::{Client, acquire, inspect};
 
@@ -104,6 +104,23 @@ async fn without_tracking_a_vote_waits_for_the_look_behind_it() {
         assert_eq!(client.answer().await, answer);
         assert_eq!(client.answer().await, Answer::new(Verdict::Free));
     }
+}
+
+#[tokio::test]
+async fn with_tracking_no_look_is_sent_behind_an_acquire() {
+    const HELLO: &str = "%1\r\n$5\r\nproto\r\n:3\r\n";
+    let server = ScriptedServer::bind().await;
+    let mut client = Client::within(&server.url(), "p:");
+    let mut peer = server.accept().await;
+    let facts = peer.facts(RUN, 1, "master").await;
+    peer.expect("HGETALL").await;
+    peer.say(facts.replace(NO_RESP3, HELLO).replace(NO_TRACKING, "+OK\r\n") + "%0\r\n").await;
+    let facts = client.up().await;
+    assert!(facts.tracks && facts.record == Ok(Box::default()), "{facts:?}");
+    client.submit(0, acquire());
+    client.submit(1, inspect());
+    peer.expect("SET").await;
+    peer.expect("EVAL").await;
 }
 
 #[tokio::test]

@@ -73,15 +73,14 @@ fn main() -> anyhow::Result<()> {
         return contender::contend(&orders);
     }
     let is_quick = std::env::args().any(|arg| arg == "--quick");
-    let (rounds, seconds) = if is_quick { (1, 2) } else { (5, 5) };
-    for case in cases() {
+    let (rounds, seconds) = if is_quick { (1, 2) } else { (5, 3) };
+    for case in cases().into_iter().filter(Case::is_wanted) {
         race(case, rounds, seconds)?;
     }
-    if !is_quick {
-        println!("\nFor half a minute, because shares even out.");
-        for processes in [8, 32] {
-            race(Case { processes, ..CASE }, 1, 30)?;
-        }
+    let even = [8, 32].map(|processes| Case { processes, ..CASE });
+    for case in even.into_iter().filter(|case| !is_quick && case.is_wanted()) {
+        println!("\nFor half a minute, because shares even out:");
+        race(case, 1, 30)?;
     }
     Ok(())
 }
@@ -96,7 +95,9 @@ fn cases() -> Vec<Case> {
             cases.push(Case { processes, tasks, hold_us, ..CASE });
         }
     }
-    cases.push(Case { life: Life::Short, ..CASE });
+    for processes in [8, 32] {
+        cases.push(Case { processes, life: Life::Short, ..CASE });
+    }
     cases.push(Case { trouble: Trouble::OtherDies, ..CASE });
     cases.push(Case { trouble: Trouble::MeetingPointDies, ..CASE });
     cases
@@ -139,6 +140,13 @@ impl Contestant {
 }
 
 impl Case {
+    /// Arguments that are no options name the cases by a part of their names.
+    fn is_wanted(&self) -> bool {
+        let mut parts = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).peekable();
+        let is_any = parts.peek().is_none();
+        is_any || parts.any(|part| self.name().contains(&part))
+    }
+
     fn name(&self) -> String {
         let Self { processes, tasks, hold_us, .. } = self;
         let life = if self.life == Life::Short { ", each for one lock" } else { "" };

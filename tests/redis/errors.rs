@@ -44,7 +44,7 @@ fn a_handle_that_cannot_be_is_refused_with_the_limit_and_the_cure() {
         (five().ttl(Duration::MAX), &["too long", "max_ttl is 60s"]),
         (five().max_ttl(ms(9)), &["max_ttl of 9ms", "10ms to 86400s"]),
         (five().max_ttl(Duration::MAX), &["out of range", "10ms to 86400s"]),
-        (five().max_ttl(ms(9_999)), &["TTL of 10s", "max_ttl is 9.999s"]),
+        (five().ttl(ms(10_000)).max_ttl(ms(9_999)), &["TTL of 10s", "max_ttl is 9.999s"]),
         (five().node_timeout(ms(2_501)), &["2.501s", "limit is a quarter of it, 2.5s"]),
         (five().node_timeout(Duration::MAX), &["node timeout", "limit is a quarter of it, 2.5s"]),
         (five().node_timeout(Duration::ZERO), &["node timeout of zero", "at least 1 ms"]),

@@ -159,7 +159,7 @@ impl Node for Delayed {
     }
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
-        events.report(NodeEvent::Up(Facts::master("one")));
+        events.report(NodeEvent::Up(Facts::master("1".repeat(40))));
         None
     }
 }

@@ -10,6 +10,7 @@ use redlock_quorum::Redlock;
 /// A master that grants everything; or everything but releases.
 struct Prompt {
     name: String,
+    run_id: String,
     denies: bool,
 }
 
@@ -28,14 +29,18 @@ impl Node for Prompt {
     }
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
-        events.report(NodeEvent::Up(Facts::master(&self.name)));
+        events.report(NodeEvent::Up(Facts::master(&self.run_id)));
         None
     }
 }
 
 fn one_of_three_denies() -> Redlock {
     let prompt = |nth: u8| -> Arc<dyn Node> {
-        Arc::new(Prompt { name: format!("master-{nth}"), denies: nth == 0 })
+        Arc::new(Prompt {
+            name: format!("master-{nth}"),
+            run_id: format!("{nth:040}"),
+            denies: nth == 0,
+        })
     };
     Redlock::builder().masters((0..3).map(prompt).collect()).build().unwrap()
 }

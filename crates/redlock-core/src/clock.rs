@@ -16,7 +16,7 @@ impl Instant {
     pub const ORIGIN: Self = Self(0);
 
     /// The instant that lies `nanos` nanoseconds after the clock was made.
-    pub fn from_nanos(nanos: u64) -> Self {
+    pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 

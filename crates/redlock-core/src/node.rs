@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
@@ -118,6 +119,8 @@ pub struct Facts {
     pub identity: Option<Identity>,
     /// Its clock, in microseconds since 1970. None where it does not tell: before Redis 6.2.
     pub time_us: Option<u64>,
+    /// How long the process has been running, in whole seconds; none where it does not say.
+    pub uptime: Option<Duration>,
     /// The record of the namespace; empty where there is no such key.
     pub record: Result<Box<Record>, Unread>,
     /// Its role in replication.
@@ -141,6 +144,7 @@ impl Facts {
             identity: run_id.parse().ok().map(Identity::of),
             run_id,
             time_us: None,
+            uptime: None,
             record: Err(Unread::NotAsked),
             role: Role::Master,
             is_cluster: false,

@@ -48,6 +48,8 @@ pub enum WhyNot {
     UsedWithQuarantine,
     /// A score of its ballots is none that a client can have written.
     ScoreTooLarge,
+    /// It did not vote when it was asked. It does now.
+    AskedTooEarly,
 }
 
 impl NotAdmitted {
@@ -63,7 +65,7 @@ impl NotAdmitted {
             WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete => {
                 self.in_quarantine || !is_hindered
             }
-            WhyNot::Loading | WhyNot::Checked => true,
+            WhyNot::Loading | WhyNot::Checked | WhyNot::AskedTooEarly => true,
             WhyNot::Replica
             | WhyNot::NotMaster
             | WhyNot::Cluster
@@ -123,6 +125,7 @@ impl fmt::Display for WhyNot {
             Self::UsedWithQuarantine => {
                 "this namespace has a quarantine: build with Quarantine::On, or take another prefix"
             }
+            Self::AskedTooEarly => "it did not vote yet when it was asked",
             Self::ScoreTooLarge => "a score of its ballots is 2^53 or more",
         })
     }

@@ -30,8 +30,10 @@ use crate::builder::RedlockBuilder;
 use crate::error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased};
 use crate::fencing::FencingToken;
 use crate::guard::Hold;
+use crate::init::{Init, InitError, InitReport};
 use crate::lease::Lease;
 use crate::lost::{Ended, Lost, LostReason};
+use crate::report::NodeReport;
 use crate::settings::BuildError;
 use crate::stats::Stats;
 use crate::status::Status;
@@ -93,6 +95,31 @@ impl Redlock {
     /// As [`crate::Redlock::stats`].
     pub fn stats(&self) -> Stats {
         self.redlock.stats()
+    }
+
+    /// As [`crate::Redlock::inspect`].
+    pub fn inspect(&self) -> Vec<NodeReport> {
+        let (redlock, names) = (self.redlock.clone(), self.redlock.names().to_vec());
+        let reports = self.worker.wait(async move { redlock.inspect().await });
+        reports.unwrap_or_else(|| NodeReport::unasked(&names, "the handle was shut down"))
+    }
+
+    /// As [`crate::Redlock::init`].
+    ///
+    /// # Errors
+    /// As [`crate::Redlock::init_with`].
+    pub fn init(&self) -> Result<InitReport, InitError> {
+        self.init_with(Init::default())
+    }
+
+    /// As [`crate::Redlock::init_with`].
+    ///
+    /// # Errors
+    /// As [`crate::Redlock::init_with`].
+    pub fn init_with(&self, init: Init) -> Result<InitReport, InitError> {
+        let redlock = self.redlock.clone();
+        let outcome = self.worker.wait(async move { redlock.init_with(init).await });
+        outcome.unwrap_or(Err(InitError::Shutdown))
     }
 
     /// As [`crate::Redlock::resume`].

@@ -11,7 +11,9 @@ use crate::driver::Setup;
 use crate::driver::slot::Slot;
 use crate::handle::Handle;
 use crate::quorum::MASTERS_MAX;
-use crate::settings::{BuildError, InvalidRequest, MAX_TTL_MAX, Settings, node_timeout};
+use crate::settings::{
+    BuildError, InvalidRequest, MAX_TTL, MAX_TTL_MAX, Quarantine, Settings, node_timeout,
+};
 
 /// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build), with the limit.
 #[derive(Clone, Default)]
@@ -23,6 +25,7 @@ pub struct RedlockBuilder {
     prefix: Vec<u8>,
     ttl: Option<Duration>,
     max_ttl: Option<Duration>,
+    quarantine: Quarantine,
     wait: Option<Duration>,
     node_timeout: Option<Duration>,
     connect_timeout: Option<Duration>,
@@ -34,7 +37,7 @@ pub struct RedlockBuilder {
 
 impl RedlockBuilder {
     /// What [`max_ttl`](Self::max_ttl) is by default: 60 s.
-    pub const MAX_TTL: Duration = Duration::from_secs(60);
+    pub const MAX_TTL: Duration = MAX_TTL;
     /// What [`connect_timeout`](Self::connect_timeout) is by default: 1 s.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -89,11 +92,21 @@ impl RedlockBuilder {
         self
     }
 
-    /// The largest TTL that any client of this namespace uses: 10 ms to 24 h. Default: 60 s. A
-    /// master that has lost its memory must not vote for that long, so keep it short and let the
-    /// keeper extend.
+    /// The largest TTL of this namespace: 10 ms to 24 h. Default: 60 s. A master that may have
+    /// forgotten its keys does not vote for 1.1 times as long, so keep it short and let the keeper
+    /// extend.
+    ///
+    /// It counts only while no master has a record: from then on the smallest that masters have is
+    /// the limit, whatever is given here. A TTL that nobody gave shrinks to it; a longer one that
+    /// somebody gave is refused. `redlock init --again --max-ttl` sets another one.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
+        self
+    }
+
+    /// Whether a master that may have forgotten its keys is kept from voting for a while.
+    pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
+        self.quarantine = quarantine;
         self
     }
 
@@ -156,14 +169,13 @@ impl RedlockBuilder {
         let settings = self.settings()?;
         let clock = self.clock.clone().unwrap_or_else(Clock::system);
         let nodes = self.nodes_of(&clock, &settings)?;
-        let connect_timeout = settings.connect_timeout;
         let seed = self.seed.unwrap_or_else(rand::random);
         let names: Arc<[Arc<str>]> = nodes.iter().map(|node| node.name().into()).collect();
         let counters = Counters::new(names.clone());
         let setup = Setup {
             clock: clock.clone(),
             nodes,
-            connect_timeout,
+            settings: settings.clone(),
             seed,
             counters: counters.clone(),
         };
@@ -173,15 +185,16 @@ impl RedlockBuilder {
     fn settings(&self) -> Result<Settings, BuildError> {
         let settings = Settings {
             prefix: self.checked_prefix()?,
-            ttl: self.ttl.unwrap_or(Duration::from_secs(10)),
-            max_ttl: self.max_ttl.unwrap_or(Self::MAX_TTL),
+            ttl: self.ttl,
+            max_ttl: self.max_ttl,
+            quarantine: self.quarantine,
             wait: self.wait.unwrap_or(Duration::from_secs(10)),
             node_timeout: self.node_timeout,
             clock_guard: self.clock_guard,
             label: self.checked_label().map_err(InvalidRequest::from)?,
             connect_timeout: self.connect_timeout.unwrap_or(Self::CONNECT_TIMEOUT),
         };
-        let Settings { max_ttl, connect_timeout, .. } = settings;
+        let (max_ttl, connect_timeout) = (settings.max_ttl(), settings.connect_timeout);
         if !(Ttl::MIN..=MAX_TTL_MAX).contains(&max_ttl) {
             return Err(BuildError::MaxTtl { max_ttl });
         }
@@ -194,7 +207,7 @@ impl RedlockBuilder {
         if let Some(guard) = settings.clock_guard.filter(|guard| *guard > max_ttl) {
             return Err(BuildError::ClockGuard { guard, max_ttl });
         }
-        settings.timing(None)?;
+        settings.timing(None, max_ttl)?;
         Ok(settings)
     }
 
@@ -218,6 +231,10 @@ impl RedlockBuilder {
         let mut setup = RedisSetup::new(clock.clone(), settings.connect_timeout);
         setup.stall_timeout = settings.stall_timeout();
         setup.tls = self.tls.clone();
+        setup.namespace = match settings.quarantine {
+            Quarantine::On => Some(settings.prefix.clone()),
+            Quarantine::Off => None,
+        };
         let masters = self.urls.len() + self.masters.len();
         match masters {
             0 => return Err(BuildError::NoMasters),

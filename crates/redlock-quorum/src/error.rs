@@ -26,8 +26,12 @@ pub enum AcquireError {
         /// What each master said.
         votes: Votes,
     },
-    /// Too few masters answered, so the holder is not known. See to the masters.
-    #[error("no quorum for {resource}, too few masters answered: {votes}")]
+    /// Too few masters answered, or too few of them count, so the holder is not known. See to the
+    /// masters, or wait for as long as [`retry_after`](Self::retry_after) says.
+    #[error(
+        "no quorum for {resource}, too few masters answered: {votes}{}",
+        if votes.may_be_new() { BRAND_NEW } else { "" }
+    )]
     NoQuorum {
         /// What the lock was for.
         resource: Resource,
@@ -51,7 +55,20 @@ pub enum AcquireError {
     Shutdown,
 }
 
+/// What cures masters that never were admitted.
+const BRAND_NEW: &str =
+    "; brand new? run `redlock init`, call `redlock.init()`, or build with `Quarantine::Off`";
+
 impl AcquireError {
+    /// For [`NoQuorum`](Self::NoQuorum): how long it takes at least until so many quarantines are
+    /// over that a quorum of masters can vote. None where that is not what is missing.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::NoQuorum { votes, .. } => votes.retry_after(),
+            _ => None,
+        }
+    }
+
     /// What each master said, where masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {

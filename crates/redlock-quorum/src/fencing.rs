@@ -7,6 +7,11 @@
 pub struct FencingToken(u64);
 
 impl FencingToken {
+    /// The token with this number; none from 2^53 on.
+    pub fn new(number: u64) -> Option<Self> {
+        (number < 1 << 53).then_some(Self(number))
+    }
+
     /// The number, below 2^53.
     pub fn get(self) -> u64 {
         self.0

@@ -139,10 +139,10 @@ impl Guard {
         let HoldCell { resource, token, .. } = &*cell;
         let span = tracing::debug_span!("extend", %resource, %token, ?ttl);
         async move {
-            let timing = handle.settings.timing(Some(ttl))?;
+            let timing = handle.settings.timing_unlimited(Some(ttl))?;
             timing.check_margin(cell.stop_margin)?;
             cell.check()?;
-            let command = |reply| Command::Extend { lock, timing, reply };
+            let command = |reply| Command::Extend { lock, ttl, reply };
             let outcome = handle.inbox.ask(command).await;
             drop(span);
             outcome?

@@ -86,12 +86,14 @@ mod guard;
 mod handle;
 mod hold;
 mod inbox;
+mod init;
 mod lease;
 mod loss;
 mod lost;
 mod protocol;
 mod quorum;
 mod redlock;
+mod report;
 mod request;
 mod settings;
 mod stats;
@@ -102,6 +104,7 @@ pub use builder::RedlockBuilder;
 pub use error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased, UnreleasedKey};
 pub use fencing::FencingToken;
 pub use guard::{Guard, Hold};
+pub use init::{Init, InitError, InitNode, InitReport};
 pub use lease::Lease;
 pub use loss::Loss;
 pub use lost::{Ended, Lost, LostReason};
@@ -110,8 +113,9 @@ pub use redlock_core::{
     Cause, Clock, Instant, InvalidLabel, InvalidNode, InvalidResource, InvalidTls, InvalidToken,
     InvalidTtl, InvalidUrl, Node, NotAdmitted, Resource, Tls, Token, Verdict, WhyNot,
 };
+pub use report::{NodeReport, ServerReport, Standing};
 pub use request::LockRequest;
-pub use settings::{BuildError, InvalidRequest};
+pub use settings::{BuildError, InvalidRequest, Quarantine};
 pub use stats::{Histogram, Losses, NodeStats, Stats, VoteStats};
 pub use status::{State, Status};
 pub use votes::{NodeVote, Votes};

@@ -11,9 +11,11 @@ use crate::driver::command::{Command, LeaseRelease};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Guard;
 use crate::handle::Handle;
+use crate::init::{Init, InitError, InitReport};
 use crate::lease::Lease;
+use crate::report::NodeReport;
 use crate::request::LockRequest;
-use crate::settings::BuildError;
+use crate::settings::{BuildError, Quarantine};
 use crate::stats::Stats;
 use crate::status::Status;
 
@@ -89,10 +91,66 @@ impl Redlock {
 
     async fn ask(&self, resource: &Resource) -> Result<Status, AcquireError> {
         let key = self.handle.key(resource)?;
-        let node_timeout = self.handle.settings.timing(None)?.node_timeout;
+        let node_timeout = self.handle.settings.node_timeout();
         self.handle.open()?;
         let command = |reply| Command::Status { key: key.clone(), node_timeout, reply };
         Ok(self.handle.inbox.ask(command).await?)
+    }
+
+    /// What each master is: who answers, whether it votes and why not, what it keeps for this
+    /// namespace. Nothing is written. Waits for the slowest master, for the node timeout or 50 ms at
+    /// most, and for first connections.
+    ///
+    /// Where nothing could be asked, because the handle was shut down or there is no runtime, the
+    /// cause of each master says so.
+    pub async fn inspect(&self) -> Vec<NodeReport> {
+        match self.reports().await {
+            Ok(reports) => reports,
+            Err(error) => NodeReport::unasked(self.names(), &error.to_string()),
+        }
+    }
+
+    async fn reports(&self) -> Result<Vec<NodeReport>, AcquireError> {
+        self.handle.open()?;
+        Ok(self.handle.inbox.ask(Command::Report).await?)
+    }
+
+    /// Admits brand-new masters at once, which would otherwise be in quarantine for 1.1 times
+    /// `max_ttl`. The same as [`init_with`](Self::init_with) without options.
+    ///
+    /// # Errors
+    /// As [`init_with`](Self::init_with).
+    pub async fn init(&self) -> Result<InitReport, InitError> {
+        self.init_with(Init::default()).await
+    }
+
+    /// States that **none of the masters has restarted, been flushed or replaced** within the last
+    /// 1.1 times `max_ttl`, or that no lock is alive on them, until this call has returned. Where that
+    /// is not so, two may hold one lock afterwards.
+    ///
+    /// Masters that do not vote are admitted with the handle's `max_ttl`, or the largest that masters
+    /// have. Where a master votes already only its `max_ttl`, and ballots that lag behind, are raised:
+    /// a second call changes nothing.
+    ///
+    /// It waits up to 3 s for all masters. Those that do not answer by then are left out, as long as
+    /// a quorum does; call it again when they are there.
+    ///
+    /// # Errors
+    /// [`InitError::NoQuorum`] when fewer than a quorum answer: nothing was written.
+    /// [`InitError::Refused`] when some record shows that the namespace was in use and some master does
+    /// not vote: it may have forgotten a lock. Such a call looks for 3 s whether another one is at
+    /// work. So a program that calls `init` at each start ends no quarantine, unless the records of
+    /// all masters are gone, which cannot be told from new masters.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the call going on.
+    pub async fn init_with(&self, init: Init) -> Result<InitReport, InitError> {
+        self.handle.open()?;
+        if self.handle.settings.quarantine == Quarantine::Off {
+            return Err(InitError::Off);
+        }
+        let command = |reply| Command::Init(init, reply);
+        self.handle.inbox.ask(command).await.map_err(AcquireError::from)?
     }
 
     /// Takes over a lease, and proves it by an extension on a quorum of masters. What the lease
@@ -120,7 +178,8 @@ impl Redlock {
         let Lease { resource, token, ttl, .. } = lease;
         let key = self.handle.key(&resource)?;
         let settings = &self.handle.settings;
-        let timing = settings.timing(Some(ttl)).or_else(|_| settings.timing(None))?;
+        let timing =
+            settings.timing_unlimited(Some(ttl)).or_else(|_| settings.timing_unlimited(None))?;
         let command = |reply| {
             let (resource, key, token) = (resource.clone(), key.clone(), token.clone());
             Command::ReleaseLease(Box::new(LeaseRelease { resource, key, token, timing, reply }))

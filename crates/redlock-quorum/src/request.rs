@@ -169,6 +169,7 @@ impl LockRequest {
             Command::Acquire(Request {
                 resource: self.resource.clone(),
                 key: key.clone(),
+                ttl: self.ttl,
                 timing,
                 options: self.options,
                 label: label.clone(),
@@ -202,7 +203,7 @@ impl LockRequest {
 
     /// Checks the request without sending anything.
     fn check(&self) -> Result<Timing, InvalidRequest> {
-        let timing = self.handle.settings.timing(self.ttl)?;
+        let timing = self.handle.settings.timing_unlimited(self.ttl)?;
         let masters = self.handle.names.len();
         if let Some(copies) = self.options.min_copies.filter(|n| !(1..=masters).contains(n)) {
             return Err(InvalidRequest::MinCopies { copies, masters });

@@ -9,16 +9,44 @@ use crate::quorum::MASTERS_MAX;
 
 /// The largest `max_ttl`. A lock that must live longer is extended, not granted for days.
 pub(crate) const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// The largest TTL where nobody gave one.
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
 /// The default node timeout is this, or a tenth of the TTL where that is shorter: the Redis page
 /// advises some 5 to 50 ms for a TTL of 10 s.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+/// The TTL where nobody gave one.
+const TTL: Duration = Duration::from_secs(10);
+
+/// Whether a master that may have forgotten its keys is kept from voting for a while.
+///
+/// A master that restarts without its data, is flushed, or was a replica for a while, has forgotten
+/// who holds what. Until no lock from before can be alive, which takes 1.1 times `max_ttl`, its votes
+/// do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Quarantine {
+    /// It is. Each master keeps a record for that, under the prefix.
+    ///
+    /// A brand-new master cannot be told from one that forgot. It waits, too, unless a person says
+    /// that it is new: `redlock init`, or [`Redlock::init`](crate::Redlock::init).
+    On,
+    /// It is not: it votes at once, and may grant what another holds. For masters that keep
+    /// every write (`appendfsync always`), and for work that two holders do not harm.
+    ///
+    /// All clients of a namespace must have the same. One that is off refuses to work where a
+    /// record says that others are on.
+    #[default]
+    Off,
+}
 
 /// Everything a handle was built with, checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) prefix: Arc<[u8]>,
-    pub(crate) ttl: Duration,
-    pub(crate) max_ttl: Duration,
+    /// None where nobody gave one.
+    pub(crate) ttl: Option<Duration>,
+    /// Counts while no master says another one. None where nobody gave one.
+    pub(crate) max_ttl: Option<Duration>,
+    pub(crate) quarantine: Quarantine,
     pub(crate) wait: Duration,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) clock_guard: Option<Duration>,
@@ -184,9 +212,19 @@ impl Settings {
         self.connect_timeout.max(self.node_timeout.unwrap_or(NODE_TIMEOUT))
     }
 
-    /// The durations that follow from `ttl`, or from the handle's TTL.
-    pub(crate) fn timing(&self, ttl: Option<Duration>) -> Result<Timing, InvalidRequest> {
-        let ttl = Ttl::new(ttl.unwrap_or(self.ttl), self.max_ttl)?;
+    /// The largest TTL while no master says another one.
+    pub(crate) fn max_ttl(&self) -> Duration {
+        self.max_ttl.unwrap_or(MAX_TTL)
+    }
+
+    /// The durations that follow from `ttl`, or from the handle's TTL, or from the default. The
+    /// default shrinks to `max_ttl`; what somebody gave is refused where it is longer.
+    pub(crate) fn timing(
+        &self,
+        ttl: Option<Duration>,
+        max_ttl: Duration,
+    ) -> Result<Timing, InvalidRequest> {
+        let ttl = Ttl::new(ttl.or(self.ttl).unwrap_or_else(|| TTL.min(max_ttl)), max_ttl)?;
         let longest = ttl.get() / 4;
         let node_timeout = self.node_timeout.unwrap_or_else(|| node_timeout(ttl.get()));
         if node_timeout > longest {
@@ -194,6 +232,20 @@ impl Settings {
         }
         let guard = self.clock_guard.unwrap_or_else(|| ttl.get() / 10);
         Ok(Timing { ttl, node_timeout, px: ttl.px(guard) })
+    }
+
+    /// The same before it is known how long a TTL may be.
+    pub(crate) fn timing_unlimited(&self, ttl: Option<Duration>) -> Result<Timing, InvalidRequest> {
+        match ttl.or(self.ttl) {
+            Some(ttl) => self.timing(Some(ttl.min(MAX_TTL_MAX)), MAX_TTL_MAX),
+            None => self.timing(None, self.max_ttl()),
+        }
+    }
+
+    /// How long a master has for an answer that concerns no lock.
+    pub(crate) fn node_timeout(&self) -> Duration {
+        let ttl = self.ttl.unwrap_or_else(|| TTL.min(self.max_ttl()));
+        self.node_timeout.unwrap_or_else(|| node_timeout(ttl))
     }
 }
 
@@ -219,8 +271,9 @@ mod tests {
     fn settings() -> Settings {
         Settings {
             prefix: Arc::default(),
-            ttl: ms(10_000),
-            max_ttl: ms(60_000),
+            ttl: None,
+            max_ttl: None,
+            quarantine: Quarantine::On,
             wait: ms(10_000),
             node_timeout: None,
             clock_guard: None,
@@ -231,17 +284,28 @@ mod tests {
 
     #[test]
     fn the_durations_follow_from_the_ttl() {
-        let timing = settings().timing(None).unwrap();
+        let timing = settings().timing(None, MAX_TTL).unwrap();
         assert_eq!((timing.node_timeout, timing.px), (ms(50), 11_000));
-        let timing = settings().timing(Some(ms(200))).unwrap();
+        let timing = settings().timing(Some(ms(200)), MAX_TTL).unwrap();
         assert_eq!((timing.node_timeout, timing.px), (ms(20), 220));
+    }
+
+    #[test]
+    fn a_ttl_that_nobody_gave_shrinks_and_one_that_somebody_gave_is_refused() {
+        assert_eq!(settings().timing(None, ms(500)).unwrap().ttl.get(), ms(500));
+        assert_eq!(settings().timing(None, MAX_TTL_MAX).unwrap().ttl.get(), TTL);
+        let given = Settings { ttl: Some(ms(501)), ..settings() };
+        for refused in [given.timing(None, ms(500)), settings().timing(Some(ms(501)), ms(500))] {
+            assert!(refused.unwrap_err().to_string().contains("max_ttl is 500ms"));
+        }
+        assert_eq!(settings().timing(Some(ms(90_000)), ms(120_000)).unwrap().ttl.get(), ms(90_000));
     }
 
     #[test]
     fn a_node_timeout_over_a_quarter_of_the_ttl_is_refused_with_the_limit() {
         let settings = Settings { node_timeout: Some(ms(50)), ..settings() };
-        assert!(settings.timing(Some(ms(200))).is_ok());
-        let refused = settings.timing(Some(ms(199))).unwrap_err();
+        assert!(settings.timing(Some(ms(200)), MAX_TTL).is_ok());
+        let refused = settings.timing(Some(ms(199)), MAX_TTL).unwrap_err();
         assert!(refused.to_string().contains("a quarter of it, 49.75ms"), "{refused}");
     }
 }

@@ -18,7 +18,8 @@ pub struct Status {
     /// What a quorum agrees on.
     pub state: State,
     /// What each master said, in the order in which the masters were given: [`Verdict::Held`],
-    /// [`Verdict::Free`] or [`Verdict::Unknown`].
+    /// [`Verdict::Free`] or [`Verdict::Unknown`]. What a master says that is not admitted is shown,
+    /// and counts for nothing.
     pub nodes: Vec<NodeVote>,
 }
 
@@ -55,7 +56,8 @@ impl Status {
 impl State {
     fn of(nodes: &[NodeVote]) -> Self {
         let quorum = quorum(nodes.len());
-        if nodes.iter().filter(|node| node.verdict == Verdict::Free).count() >= quorum {
+        let is_free = |node: &&NodeVote| node.verdict == Verdict::Free && node.is_admitted();
+        if nodes.iter().filter(is_free).count() >= quorum {
             return Self::Free;
         }
         let holder = nodes.iter().filter_map(token).find(|holder| {
@@ -68,9 +70,10 @@ impl State {
     }
 }
 
+/// The token that counts. What a master has that does not vote counts for nothing.
 fn token(node: &NodeVote) -> Option<&str> {
     match &node.verdict {
-        Verdict::Held { token, .. } => token.as_deref(),
+        Verdict::Held { token, .. } if node.is_admitted() => token.as_deref(),
         _ => None,
     }
 }
@@ -80,7 +83,7 @@ fn left(nodes: &[NodeVote], holder: &str, quorum: usize) -> Option<Duration> {
     let mut lives: Vec<Duration> = nodes
         .iter()
         .filter_map(|node| match &node.verdict {
-            Verdict::Held { token: Some(token), ttl } if token == holder => {
+            Verdict::Held { token: Some(token), ttl } if token == holder && node.is_admitted() => {
                 Some(ttl.unwrap_or(Duration::MAX))
             }
             _ => None,
@@ -116,6 +119,22 @@ mod tests {
         let status = Status::new([nodes, vec![silent()]].concat());
         let ttl = Some(Duration::from_millis(50));
         assert_eq!(status.state, State::Held { token: "a".into(), ttl });
+    }
+
+    #[test]
+    fn neither_a_key_nor_its_absence_counts_on_a_master_that_is_not_admitted() {
+        let forgetful = |vote: NodeVote| {
+            let why = redlock_core::NotAdmitted::new(redlock_core::WhyNot::Restarted);
+            NodeVote { not_admitted: Some(why), ..vote }
+        };
+        let nodes = vec![free(), forgetful(free()), silent()];
+        assert_eq!(Status::new(nodes).state, State::Undecided);
+        let nodes = vec![held("a", None), forgetful(held("a", None)), free()];
+        assert_eq!(Status::new(nodes).state, State::Undecided);
+        let long = forgetful(held("a", Some(90)));
+        let nodes = vec![held("a", Some(50)), held("a", Some(40)), long];
+        let ttl = Some(Duration::from_millis(40));
+        assert_eq!(Status::new(nodes).state, State::Held { token: "a".into(), ttl });
     }
 
     #[test]

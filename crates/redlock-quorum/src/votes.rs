@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::Verdict;
+use redlock_core::{Cause, NotAdmitted, Verdict};
+
+use crate::quorum::quorum;
 
 /// What each master said, in the order in which the masters were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,10 @@ pub struct NodeVote {
     /// where its user may not use `CLIENT TRACKING`. None where there is no connection, and
     /// everywhere but in a status.
     pub tracks: Option<bool>,
+    /// Why what it said does not count; none where it does, and where nothing was heard of it. Where
+    /// masters voted, the verdict is unknown for the same reason; a [`Status`](crate::Status) shows
+    /// what it said all the same.
+    pub not_admitted: Option<NotAdmitted>,
 }
 
 impl Votes {
@@ -59,6 +65,23 @@ impl Votes {
     }
 }
 
+impl Votes {
+    /// How long it takes at least until a quorum can vote: none where time does not decide that,
+    /// because enough of them may vote, or too few ever will.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        let may_vote = self.iter().filter(|vote| vote.is_admitted()).count();
+        let mut waits: Vec<Duration> = self.iter().filter_map(NodeVote::votes_again).collect();
+        waits.sort_unstable();
+        let missing = quorum(self.len()).checked_sub(may_vote)?;
+        waits.get(missing.checked_sub(1)?).copied()
+    }
+
+    /// Whether some master may be a brand-new one, which a person can admit at once.
+    pub(crate) fn may_be_new(&self) -> bool {
+        self.iter().any(|vote| vote.not_admitted.as_ref().is_some_and(NotAdmitted::may_be_new))
+    }
+}
+
 impl<'a> IntoIterator for &'a Votes {
     type Item = &'a NodeVote;
     type IntoIter = std::slice::Iter<'a, NodeVote>;
@@ -70,7 +93,24 @@ impl<'a> IntoIterator for &'a Votes {
 
 impl NodeVote {
     pub(crate) fn new(node: Arc<str>, verdict: Verdict, latency: Option<Duration>) -> Self {
-        Self { node, verdict, latency, tracks: None }
+        let not_admitted = match &verdict {
+            Verdict::Unknown(Cause::NotAdmitted(why)) => Some((**why).clone()),
+            _ => None,
+        };
+        Self { node, verdict, latency, tracks: None, not_admitted }
+    }
+}
+
+impl NodeVote {
+    /// Whether what the master says counts, as far as is known.
+    pub fn is_admitted(&self) -> bool {
+        self.not_admitted.is_none() && !matches!(self.verdict, Verdict::Unknown(Cause::TwinOf(_)))
+    }
+
+    /// How long it takes at least until it votes again; none where it votes, and where no time
+    /// decides it.
+    pub fn votes_again(&self) -> Option<Duration> {
+        self.not_admitted.as_ref()?.votes_again
     }
 }
 
@@ -92,9 +132,32 @@ impl fmt::Display for NodeVote {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::Cause;
-
     use super::*;
+
+    fn in_quarantine(millis: u64) -> NodeVote {
+        let mut why = NotAdmitted::new(redlock_core::WhyNot::Restarted);
+        why.in_quarantine = true;
+        why.votes_again = Some(Duration::from_millis(millis));
+        NodeVote::new("n".into(), Verdict::Unknown(Cause::NotAdmitted(why.into())), None)
+    }
+
+    /// A silent master may vote at any time. The q-th of those that may decides.
+    #[test]
+    fn a_quorum_can_vote_when_enough_quarantines_are_over() {
+        let vote = |verdict| NodeVote::new("n".into(), verdict, None);
+        let (granted, silent) =
+            (|| vote(Verdict::Granted), || vote(Verdict::Unknown(Cause::TimedOut)));
+        let after = |votes: Vec<NodeVote>| Votes::new(votes).retry_after();
+        let secs = |secs| Some(Duration::from_secs(secs));
+        let one = vec![granted(), in_quarantine(3_000), in_quarantine(2_000)];
+        assert_eq!(after(one), secs(2));
+        let all = vec![in_quarantine(3_000), in_quarantine(2_000), in_quarantine(9_000)];
+        assert_eq!(after(all), secs(3));
+        assert_eq!(after(vec![granted(), silent(), in_quarantine(2_000)]), None);
+        let replica = NotAdmitted::new(redlock_core::WhyNot::Replica);
+        let replica = || vote(Verdict::Unknown(Cause::NotAdmitted(replica.clone().into())));
+        assert_eq!(after(vec![replica(), replica(), in_quarantine(2_000)]), None);
+    }
 
     #[test]
     fn votes_read_as_one_line() {

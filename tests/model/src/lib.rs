@@ -21,6 +21,10 @@
 #[path = "../../../crates/redlock-quorum/src/protocol/admission/mod.rs"]
 mod admission;
 
+#[allow(dead_code, reason = "the machine asks how many masters decide, and nothing else")]
+#[path = "../../../crates/redlock-quorum/src/quorum.rs"]
+mod quorum;
+
 mod action;
 pub mod broken;
 mod check;

@@ -1,6 +1,7 @@
 //! What a server says about itself: `INFO`, and the record of the namespace.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use redis::Value;
 
@@ -24,6 +25,7 @@ pub(super) fn facts(
     Ok(Facts {
         identity: identity(run_id, &replication),
         time_us: time_us(&server),
+        uptime: field(&server, "uptime_in_seconds").and_then(seconds),
         record: record.map_or(Err(Unread::NotAsked), self::record),
         role: role_in(&replication),
         is_cluster: modes.contains(&Some("cluster")),
@@ -60,6 +62,10 @@ pub(super) fn role_in(replication: &str) -> Role {
         Some("slave") => Role::Replica,
         _ => Role::Other,
     }
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    text.parse().ok().map(Duration::from_secs)
 }
 
 fn time_us(server: &str) -> Option<u64> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Cause, Instant, Op, Token, Vote};
+use redlock_core::{Cause, Instant, Op, Token, Verdict, Vote};
 
 use super::command::Request;
 use super::grant::Grant;
@@ -16,7 +16,9 @@ use crate::hold::{HoldCell, votes};
 use crate::protocol::attempt::{Attempt, Defeat, Origin, Step};
 use crate::protocol::inspection::{is_contended, is_hopeless};
 use crate::protocol::ledger::LastAnswer;
+use crate::protocol::master_set::MasterSet;
 use crate::protocol::waiting::{Ask, Refusal};
+use crate::settings::InvalidRequest;
 
 /// Whether requests go out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ impl Driver {
     pub(super) fn connect(&mut self) {
         let now = self.now();
         self.start = Start::Connecting(now);
-        let until = now.saturating_add(self.connect_timeout);
+        let until = now.saturating_add(self.settings.connect_timeout);
         self.timers.enter(until, Due::Start);
         self.masters.connect(until);
         self.resume_releases(now);
@@ -87,6 +89,7 @@ impl Driver {
         } else {
             let may_wait = request.until.is_none_or(|until| until > now);
             let is_resumed = request.resume.is_some();
+            self.ask();
             let request = self.requests.insert(request);
             self.say_request(request, "request");
             if is_resumed || !may_wait {
@@ -105,7 +108,7 @@ impl Driver {
         }
         if let Some(until) = self.requests.get(id).and_then(|request| request.until) {
             // Time for the first connections, and for the last attempt at the end of the wait.
-            let grace = self.connect_timeout.saturating_mul(2);
+            let grace = self.settings.connect_timeout.saturating_mul(2);
             self.timers.enter(until.saturating_add(grace), Due::Turn(id));
         }
     }
@@ -153,7 +156,7 @@ impl Driver {
     /// Nothing is sent before the first connections are there; and for a moment nothing is sent
     /// while a quorum of connections broke and is being made again.
     fn may_send(&mut self) -> bool {
-        if self.start != Start::Done || self.line.is_empty() {
+        if self.start != Start::Done || self.line.is_empty() || self.awaits_admission() {
             return false;
         }
         let Some(since) = self.masters.reviving_since() else { return true };
@@ -165,6 +168,14 @@ impl Driver {
         is_over
     }
 
+    /// The TTL is longer than the masters allow.
+    fn refuse_invalid(&mut self, id: RequestId, invalid: InvalidRequest) {
+        let Some(request) = self.requests.remove(id) else { return };
+        let now = self.now();
+        self.left_waiting(id, &request.key, now);
+        answer(request, Err(invalid.into()));
+    }
+
     /// One attempt: the same request to all masters at once, under a token of its own.
     fn attempt(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.get_mut(id) else { return };
@@ -173,6 +184,14 @@ impl Driver {
             let key = request.key.clone();
             self.requests.remove(id);
             return self.left_waiting(id, &key, now);
+        }
+        let limit = self.masters.max_ttl();
+        match self.settings.timing(request.ttl, limit).and_then(|timing| {
+            timing.check_margin(request.options.stop_margin)?;
+            Ok(timing)
+        }) {
+            Ok(timing) => request.timing = timing,
+            Err(invalid) => return self.refuse_invalid(id, invalid),
         }
         request.is_attempted = true;
         let ask = request.ask;
@@ -206,9 +225,33 @@ impl Driver {
         self.say_attempt(lock, id, asked);
         self.line.open();
         self.timers.enter(due, Due::Attempt(lock, due));
-        for vote in self.masters.send(&op, asked, Ticket::Attempt(lock), now) {
+        self.send_attempt(lock, &op, asked, now);
+    }
+
+    /// Masters that do not vote are asked for a copy, and their vote is known at once.
+    fn send_attempt(&mut self, id: LockId, op: &Op, asked: MasterSet, now: Instant) {
+        for vote in self.masters.send(op, asked, Ticket::Attempt(id), now) {
             self.vote(&vote);
         }
+        for master in self.masters.copies_only(asked).iter() {
+            let why = self.masters.cause(master, now);
+            self.masters.answered(master, &Verdict::Unknown(why.clone()));
+            let Some(Stage::Attempt { attempt, .. }) = self.locks.get_mut(id).map(|l| &mut l.stage)
+            else {
+                return;
+            };
+            let step = attempt.only_copy(master, why, now);
+            self.attempt_counted(id, step, now);
+        }
+    }
+
+    fn attempt_counted(&mut self, id: LockId, step: Step, now: Instant) {
+        if let Some(Stage::Attempt { attempt, .. }) = self.locks.get(id).map(|lock| &lock.stage)
+            && attempt.is_answered()
+        {
+            self.leave_window(id, now);
+        }
+        self.attempt_step(id, step, now);
     }
 
     /// The meeting point has granted: the same request goes to the others.
@@ -221,9 +264,7 @@ impl Driver {
         let op = Op::acquire(lock.key.clone(), lock.token.clone(), attempt.timing().px);
         lock.due = now.saturating_add(lock.node_timeout);
         self.timers.enter(lock.due, Due::Attempt(id, lock.due));
-        for vote in self.masters.send(&op, others, Ticket::Attempt(id), now) {
-            self.vote(&vote);
-        }
+        self.send_attempt(id, &op, others, now);
     }
 
     /// The answer of a master to an attempt, in time or late.
@@ -252,6 +293,30 @@ impl Driver {
                     let latency = now.saturating_since(vote.sent_at);
                     self.attempt_explained(inspection, vote, latency);
                 }
+                self.release_changed(id, now);
+            }
+            Stage::Changing => {}
+        }
+    }
+
+    /// The same of a master that does not vote, or did not when it was asked.
+    pub(super) fn attempt_uncounted(&mut self, id: LockId, vote: &Vote, why: Cause, now: Instant) {
+        let (master, answer) = (vote.master, &vote.answer);
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        match &mut lock.stage {
+            Stage::Attempt { attempt, .. } => {
+                let step = attempt.vote_uncounted(master, answer, why, now);
+                self.attempt_counted(id, step, now);
+            }
+            Stage::Lease(tenure) => {
+                tenure.lease.acquired_uncounted(master, answer, why);
+                tenure.cell.write(tenure.lease.ledger(), master);
+                if tenure.lease.ledger().pending().is_empty() {
+                    tenure.cell.settle();
+                }
+            }
+            Stage::Release { release, .. } => {
+                release.acquired(master, answer);
                 self.release_changed(id, now);
             }
             Stage::Changing => {}

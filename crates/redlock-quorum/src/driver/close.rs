@@ -19,6 +19,8 @@ pub(super) struct Closing {
     replies: Vec<(Instant, CloseReply)>,
     /// What counts where none of them waits any more.
     until: Instant,
+    /// Until when steps towards the admission of masters are waited for.
+    steps_until: Instant,
     /// The callers do not wait any longer.
     is_over: bool,
 }
@@ -44,9 +46,11 @@ impl Driver {
             self.dismiss_requests();
             self.lose_leases(LostReason::Shutdown);
         }
+        let steps_until = self.now().saturating_add(self.settings.connect_timeout);
+        self.timers.enter(steps_until, Due::Wake);
         let mut replies = before.map_or_else(Vec::new, |closing| closing.replies);
         replies.extend(reply.map(|reply| (until, reply)));
-        self.closing = Some(Closing { replies, until, is_over: false });
+        self.closing = Some(Closing { replies, until, steps_until, is_over: false });
         self.timers.enter(until, Due::Close);
         self.ask_all_again();
     }
@@ -68,7 +72,10 @@ impl Driver {
     /// Whether the driver is done: closed, and either nothing is left to release or nothing waits
     /// for it.
     pub(super) fn is_closed(&self) -> bool {
-        self.closing.as_ref().is_some_and(|closing| closing.is_over || self.releases == 0)
+        self.closing.as_ref().is_some_and(|closing| {
+            let finishes = self.finishes_steps() && self.now() < closing.steps_until;
+            closing.is_over || self.releases == 0 && !finishes
+        })
     }
 
     /// What is left on masters, for the callers that wait for the end and for those to come.
@@ -166,7 +173,7 @@ impl Driver {
 
     /// The task that works on the driver has panicked: nothing of it can be relied on any more.
     pub(super) fn panicked(&mut self) -> Result<(), Unreleased> {
-        self.masters.disconnect();
+        self.masters.disconnect(self.clock.now());
         self.lose_leases(LostReason::Panicked);
         self.finish()
     }
@@ -186,7 +193,10 @@ impl Driver {
         self.inspections.clear();
         self.release_callers();
         // What is unanswered becomes unknown, and no caller gets that for an answer.
-        self.masters.disconnect();
+        self.masters.disconnect(self.clock.now());
+        self.steps.park();
+        self.inits.clear();
+        self.reports.clear();
         self.read_signals();
         self.line.clear();
         self.timers.clear();

@@ -9,7 +9,9 @@ use tokio::sync::oneshot;
 use super::grant::Grant;
 use super::ticket::LockId;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
+use crate::init::{Init, InitError, InitReport};
 use crate::protocol::waiting::Ask;
+use crate::report::NodeReport;
 use crate::settings::{HoldOptions, Timing};
 use crate::status::Status;
 
@@ -17,6 +19,8 @@ pub(crate) type AcquireReply = oneshot::Sender<Result<Grant, AcquireError>>;
 pub(crate) type ExtendReply = oneshot::Sender<Result<(), ExtendError>>;
 pub(crate) type ReleaseReply = oneshot::Sender<Result<(), ReleaseError>>;
 pub(crate) type StatusReply = oneshot::Sender<Status>;
+pub(crate) type InitReply = oneshot::Sender<Result<InitReport, InitError>>;
+pub(crate) type ReportReply = oneshot::Sender<Vec<NodeReport>>;
 pub(crate) type CloseReply = oneshot::Sender<Result<(), Unreleased>>;
 
 /// What the driver is asked. A command that is dropped unanswered closes its reply.
@@ -24,7 +28,7 @@ pub(crate) enum Command {
     /// A caller wants a lock, or a lease proved.
     Acquire(Request),
     /// The holder wants the lease to last longer.
-    Extend { lock: LockId, timing: Timing, reply: ExtendReply },
+    Extend { lock: LockId, ttl: Duration, reply: ExtendReply },
     /// The holder is done.
     Release { lock: LockId, reply: Option<ReleaseReply> },
     /// The holder gives the lease away: it is neither kept nor released.
@@ -35,6 +39,10 @@ pub(crate) enum Command {
     Withdrawn { key: Arc<[u8]> },
     /// A caller asks who holds a resource.
     Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
+    /// A person states that no lock of a former life is alive.
+    Init(Init, InitReply),
+    /// A caller asks what each master is.
+    Report(ReportReply),
     /// The handle is closed.
     Close { within: Duration, reply: Option<CloseReply> },
 }
@@ -43,6 +51,9 @@ pub(crate) enum Command {
 pub(crate) struct Request {
     pub(crate) resource: Resource,
     pub(crate) key: Arc<[u8]>,
+    /// What the caller gave.
+    pub(crate) ttl: Option<Duration>,
+    /// What follows from it, by what was known when the latest attempt started.
     pub(crate) timing: Timing,
     pub(crate) options: HoldOptions,
     pub(crate) label: Option<Label>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Instant, Op, Vote};
+use redlock_core::{Answer, Cause, Instant, Op, Vote};
 
 use super::Driver;
 use super::command::{Request, StatusReply};
@@ -16,6 +16,7 @@ use crate::protocol::inspection::Inspection;
 use crate::protocol::ledger::LastAnswer;
 use crate::protocol::master_set::MasterSet;
 use crate::status::Status;
+use crate::votes::NodeVote;
 
 /// An inspection, and what it is for.
 pub(super) struct Question {
@@ -89,10 +90,40 @@ impl Driver {
         self.inspection_changed(id, now);
     }
 
+    /// The answer of a master that does not vote. It says nothing of why a request has failed; a
+    /// status shows it.
+    pub(super) fn inspection_uncounted(
+        &mut self,
+        id: InspectionId,
+        vote: &Vote,
+        why: Cause,
+        now: Instant,
+    ) {
+        let Some(question) = self.inspections.get(id) else { return };
+        match question.asker {
+            Asker::Status(_) => self.inspection_vote(id, vote, now),
+            Asker::Failure(..) => {
+                let mut vote = vote.clone();
+                vote.answer = Answer::unknown(why);
+                self.inspection_vote(id, &vote, now);
+            }
+        }
+    }
+
     /// The late answer of a master to the attempt that an inspection explains.
     pub(super) fn attempt_explained(&mut self, id: InspectionId, vote: &Vote, latency: Duration) {
         if let Some(question) = self.inspections.get_mut(id) {
             question.inspection.attempt_vote(vote.master, &vote.answer, latency);
+        }
+    }
+
+    /// Says of a master that has answered whether what it said counts.
+    fn annotate(&self, master: usize, node: &mut NodeVote, now: Instant) {
+        if !node.verdict.is_clear() || self.masters.votes(master) {
+            return;
+        }
+        if let Cause::NotAdmitted(why) = self.masters.cause(master, now) {
+            node.not_admitted = Some(*why);
         }
     }
 
@@ -117,6 +148,7 @@ impl Driver {
                 let mut nodes = votes(self.masters.names(), &answers).into_vec();
                 for (master, node) in nodes.iter_mut().enumerate() {
                     node.tracks = self.masters.tracks(master);
+                    self.annotate(master, node, now);
                 }
                 // A caller that has stopped waiting does not need to know.
                 let _ = reply.send(Status::new(nodes));

@@ -1,6 +1,8 @@
 //! Held leases: extensions, keys that are given back to masters, and the deadline.
 
-use redlock_core::{Instant, Op, Vote};
+use std::time::Duration;
+
+use redlock_core::{Cause, Instant, Op, Vote};
 
 use super::command::ExtendReply;
 use super::ticket::{LockId, Ticket};
@@ -11,16 +13,21 @@ use crate::lost::Ended;
 use crate::protocol::extension::Extended;
 use crate::protocol::lease::Extend;
 use crate::protocol::master_set::MasterSet;
-use crate::settings::Timing;
+use crate::settings::{InvalidRequest, Quarantine, Timing};
 
 impl Driver {
     /// The keeper of a lease has something to do.
     pub(super) fn keep_due(&mut self, id: LockId, at: Instant, now: Instant) {
         let random = self.random();
+        let limit = self.masters.max_ttl();
         let Some(tenure) = self.tenure(id).filter(|tenure| tenure.scheduled == Some(at)) else {
             return;
         };
         tenure.scheduled = None;
+        if tenure.lease.timing().ttl.get() > limit {
+            self.limit(id, limit);
+        }
+        let Some(tenure) = self.tenure(id) else { return };
         let silent = tenure.lease.silent(now);
         let step = tenure.lease.tick(now, random);
         tenure.cell.write_terms(&tenure.lease);
@@ -33,8 +40,22 @@ impl Driver {
         }
     }
 
+    /// The masters allow less than they did: a quarantine does not last as long as this lease any
+    /// more.
+    fn limit(&mut self, id: LockId, limit: Duration) {
+        let timing = self.settings.timing(Some(limit), limit);
+        if let (Ok(timing), Some(tenure)) = (timing, self.tenure(id)) {
+            tenure.lease.limit(timing);
+        }
+    }
+
     /// The holder wants more time, now and from each extension that follows.
-    pub(super) fn extend(&mut self, id: LockId, timing: Timing, reply: ExtendReply, now: Instant) {
+    pub(super) fn extend(&mut self, id: LockId, ttl: Duration, reply: ExtendReply, now: Instant) {
+        self.ask();
+        let timing = match self.extended_timing(id, ttl) {
+            Ok(timing) => timing,
+            Err(invalid) => return drop(reply.send(Err(invalid.into()))),
+        };
         if let Some(lock) = self.locks.get_mut(id) {
             lock.node_timeout = timing.node_timeout;
         }
@@ -52,6 +73,15 @@ impl Driver {
         let due = now.saturating_add(timing.node_timeout);
         self.timers.enter(due, Due::Extension(id, extend.number));
         self.send_extension(id, extend, now);
+    }
+
+    /// The durations of an extension, by what the masters allow now.
+    fn extended_timing(&self, id: LockId, ttl: Duration) -> Result<Timing, InvalidRequest> {
+        let timing = self.settings.timing(Some(ttl), self.masters.max_ttl())?;
+        if let Some(Stage::Lease(tenure)) = self.locks.get(id).map(|lock| &lock.stage) {
+            timing.check_margin(tenure.cell.stop_margin)?;
+        }
+        Ok(timing)
     }
 
     fn send_extension(&mut self, id: LockId, extend: Extend, now: Instant) {
@@ -83,6 +113,25 @@ impl Driver {
         self.readd(id, step.readd, now);
     }
 
+    /// The same of a master that does not vote, or did not when it was asked.
+    pub(super) fn extension_uncounted(
+        &mut self,
+        id: LockId,
+        number: u32,
+        vote: &Vote,
+        why: Cause,
+        now: Instant,
+    ) {
+        let Some(tenure) = self.tenure(id) else { return };
+        let step = tenure.lease.extended_uncounted(number, vote.master, &vote.answer, why);
+        tenure.cell.write(tenure.lease.ledger(), vote.master);
+        self.publish(id, now);
+        if let Some(extended) = step.extended {
+            self.answer_extension(id, number, extended);
+        }
+        self.readd(id, step.readd, now);
+    }
+
     /// Masters have lost the key of a lease, and no other holds it there: they are given it again.
     fn readd(&mut self, id: LockId, masters: MasterSet, now: Instant) {
         if masters.is_empty() || self.closing.is_some() {
@@ -100,6 +149,14 @@ impl Driver {
     pub(super) fn readd_vote(&mut self, id: LockId, vote: &Vote, now: Instant) {
         let Some(tenure) = self.tenure(id) else { return };
         tenure.lease.readded(vote.master, &vote.answer, vote.sent_at, now);
+        tenure.cell.write(tenure.lease.ledger(), vote.master);
+        self.publish(id, now);
+    }
+
+    /// The same of a master that does not vote, or did not when it was asked.
+    pub(super) fn readd_uncounted(&mut self, id: LockId, vote: &Vote, why: Cause, now: Instant) {
+        let Some(tenure) = self.tenure(id) else { return };
+        tenure.lease.readded_uncounted(vote.master, &vote.answer, why);
         tenure.cell.write(tenure.lease.ledger(), vote.master);
         self.publish(id, now);
     }
@@ -149,11 +206,29 @@ impl Driver {
         }
     }
 
-    /// The data of some master may be gone: every lease is extended at once.
-    pub(super) fn doubt(&mut self, now: Instant) {
+    /// The data of `master` may be gone: every lease is extended at once. Without a record nothing
+    /// proves that it is not, but the keys themselves.
+    pub(super) fn doubt(&mut self, master: usize, now: Instant) {
+        let has_record = self.settings.quarantine == Quarantine::On;
+        if !has_record {
+            self.disown_attempts(master, now);
+        }
         for id in self.lease_ids() {
             let Some(tenure) = self.tenure(id) else { continue };
+            if !has_record {
+                tenure.lease.suspect(master);
+            }
             tenure.lease.doubt(now);
+            self.publish(id, now);
+        }
+    }
+
+    /// The keys that `master` has not confirmed since then are taken for gone.
+    pub(super) fn disown_suspected(&mut self, master: usize, now: Instant) {
+        for id in self.lease_ids() {
+            let Some(tenure) = self.tenure(id) else { continue };
+            tenure.lease.disown_suspected(master, now);
+            tenure.cell.write(tenure.lease.ledger(), master);
             self.publish(id, now);
         }
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
+use redlock_core::admission::Ordered;
 use redlock_core::{NodeEvent, Sink, Vote};
 
 use super::command::Command;
@@ -34,6 +35,7 @@ struct Letters {
 pub(super) enum Signal {
     Vote(Vote),
     Event(usize, NodeEvent),
+    Ordered(Box<Ordered>),
 }
 
 impl Mailbox {
@@ -142,6 +144,10 @@ impl Sink for Mailbox {
 
     fn event(&self, master: usize, event: NodeEvent) {
         self.signal([Signal::Event(master, event)]);
+    }
+
+    fn ordered(&self, ordered: Ordered) {
+        self.signal([Signal::Ordered(Box::new(ordered))]);
     }
 }
 

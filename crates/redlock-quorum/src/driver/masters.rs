@@ -5,18 +5,23 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use redlock_core::admission::{Order, OrderSlot};
 use redlock_core::{
-    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, NotAdmitted, Op, Verdict, Vote,
+    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, NotAdmitted, Op, Unread, Verdict, Vote,
     VoteSlot, WhyNot,
 };
 
 use super::mailbox::Mailbox;
 use super::observe::Observer;
 use super::ticket::Ticket;
+use super::told::{ceil_millis, facts_of, floor_millis, from_millis, to_millis};
+use crate::protocol::admission::{Admission, Event, Why};
 use crate::protocol::inspection::is_barring;
+use crate::protocol::lives::{Custody, Lives};
 use crate::protocol::master_set::MasterSet;
-use crate::protocol::standing::{Standing, Standings};
+use crate::protocol::meeting_point::weight;
 use crate::quorum::quorum;
+use crate::settings::{Quarantine, Settings};
 
 /// All masters of a handle.
 pub(super) struct Masters {
@@ -24,7 +29,12 @@ pub(super) struct Masters {
     names: Arc<[Arc<str>]>,
     mailbox: Arc<Mailbox>,
     links: Vec<Link>,
-    standings: Standings,
+    /// Which masters vote.
+    pub(super) admission: Admission,
+    lives: Lives,
+    /// What follows from both: the masters that vote, and the longest TTL that may be used.
+    voting: MasterSet,
+    max_ttl: Duration,
     /// Until when first connections may be made.
     connecting_until: Instant,
     /// Some lease is held: it may lack a copy on each master that is down.
@@ -40,12 +50,20 @@ struct Link {
     drive: Option<(BoxFuture<'static, ()>, Waker)>,
     /// An earlier connection may still carry out requests: the server did not let us end it.
     is_unbarred: bool,
-    /// Whether the server reports changes of keys; none before it was reached.
-    tracks: Option<bool>,
+    /// It was said that the server does not report changes of keys.
+    is_known_mute: bool,
     /// It answered the last attempt with what waiting does not cure.
     is_barred: bool,
     /// The node knows that a new connection is urgent.
     is_urgent: bool,
+    /// What the server said about itself on the connection that is up.
+    facts: Option<Facts>,
+    /// Since when it has the life under which its answers count.
+    alive_since: Instant,
+    /// Answers count to what was sent from then on; never while it does not vote.
+    votes_from: Instant,
+    /// What the server answered to the last step towards its admission, where that was an error.
+    hindrance: Option<String>,
     /// It was slow or silent, and is no meeting point until then.
     suspect_until: Instant,
 }
@@ -77,7 +95,7 @@ pub(super) enum News {
     None,
     /// It can be reached, and the same process as before answers.
     Up,
-    /// It can be reached, and another process answers: it may have forgotten every key.
+    /// It can be reached, and another process answers.
     Restarted,
     /// No server listens there: the process has ended.
     Ended,
@@ -89,22 +107,45 @@ pub(super) enum News {
     DataLost,
 }
 
+/// What an event means for which masters vote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changed {
+    /// What these confirmed before counts no more.
+    pub(super) lost: MasterSet,
+    /// These vote from now on.
+    pub(super) gained: MasterSet,
+}
+
+/// How often a master that does not vote is looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 impl Masters {
-    pub(super) fn new(nodes: Arc<[Arc<dyn Node>]>, mailbox: Arc<Mailbox>) -> Self {
+    pub(super) fn new(
+        nodes: Arc<[Arc<dyn Node>]>,
+        settings: &Settings,
+        mailbox: Arc<Mailbox>,
+    ) -> Self {
         let names: Arc<[Arc<str>]> = nodes.iter().map(|node| node.name().into()).collect();
         let link = || Link {
             state: State::Connecting,
             outbox: Vec::new(),
             drive: None,
             is_unbarred: false,
-            tracks: None,
+            is_known_mute: false,
             is_barred: false,
             is_urgent: false,
+            facts: None,
+            alive_since: Instant::ORIGIN,
+            votes_from: NEVER,
+            hindrance: None,
             suspect_until: Instant::ORIGIN,
         };
         Self {
             links: nodes.iter().map(|_| link()).collect(),
-            standings: Standings::new(nodes.len()),
+            admission: admission(nodes.len(), settings),
+            lives: Lives::new(nodes.len()),
+            voting: MasterSet::EMPTY,
+            max_ttl: settings.max_ttl(),
             nodes,
             names,
             mailbox,
@@ -119,6 +160,11 @@ impl Masters {
 
     pub(super) fn names(&self) -> &Arc<[Arc<str>]> {
         &self.names
+    }
+
+    /// The longest TTL that may be used: the smallest that masters have, ours where none has one.
+    pub(super) fn max_ttl(&self) -> Duration {
+        self.max_ttl
     }
 
     /// Opens the links, which have until then. Their first poll is due at once.
@@ -136,10 +182,11 @@ impl Masters {
     }
 
     /// Closes the links. All that is unanswered becomes *unknown*.
-    pub(super) fn disconnect(&mut self) {
-        for link in &mut self.links {
-            link.outbox.clear();
-            link.drive = None;
+    pub(super) fn disconnect(&mut self, now: Instant) {
+        for master in 0..self.len() {
+            self.links[master].outbox.clear();
+            self.links[master].drive = None;
+            self.admit(master, Event::Down, now);
         }
     }
 
@@ -152,7 +199,8 @@ impl Masters {
     }
 
     /// Has the same request handed to every master of `masters`, with all that is sent to it in one
-    /// turn. Those that do not count are not asked: their votes come back, to be counted like the
+    /// turn, also to those that do not vote. Those that keep no lock of ours are not asked: their
+    /// votes come back, to be counted like the
     /// others'.
     pub(super) fn send(
         &mut self,
@@ -164,15 +212,16 @@ impl Masters {
         let packed = ticket.pack();
         let mut unsent = Vec::new();
         for master in masters.iter() {
-            match self.obstacle(master).or_else(|| self.overdue(master, now)) {
-                None => {
-                    let slot = VoteSlot::new(self.mailbox.clone(), master, packed, now);
-                    self.links[master].outbox.push((op.clone(), slot));
-                }
-                Some(cause) => unsent.push((master, cause)),
+            if !self.voting.contains(master)
+                && let Some(cause) = self.obstacle(master, now)
+            {
+                unsent.push(Vote::new(master, packed, now, Answer::unsent(cause)));
+                continue;
             }
+            let slot = VoteSlot::new(self.mailbox.clone(), master, packed, now);
+            self.links[master].outbox.push((op.clone(), slot));
         }
-        unsent.into_iter().map(|(master, cause)| unsent_vote(master, packed, now, cause)).collect()
+        unsent
     }
 
     /// Hands over what is to be sent. A node wakes its link for it, or answers.
@@ -185,15 +234,130 @@ impl Masters {
     }
 
     /// Why `master` is not asked; none where its node answers, also when it is not connected.
-    fn obstacle(&self, master: usize) -> Option<Cause> {
-        let not_admitted = |why| Some(Cause::NotAdmitted(NotAdmitted::new(why).into()));
-        match self.standings.of(master) {
-            Standing::Counts => None,
-            Standing::TwinOf(other) => Some(Cause::TwinOf(self.names[other].to_string())),
-            Standing::Replica => not_admitted(WhyNot::Replica),
-            Standing::NotMaster => not_admitted(WhyNot::NotMaster),
-            Standing::Cluster => not_admitted(WhyNot::Cluster),
+    fn obstacle(&self, master: usize, now: Instant) -> Option<Cause> {
+        if self.admission.is_foreign(master) {
+            return Some(self.cause(master, now));
         }
+        self.overdue(master, now)
+    }
+
+    /// Gives `master` an order. The answer comes as a signal.
+    pub(super) fn order(&mut self, master: usize, order: Order, ticket: u64, now: Instant) {
+        let slot = OrderSlot::new(self.mailbox.clone(), master, ticket, now);
+        // What was sent before is carried out before.
+        let outbox = &mut self.links[master].outbox;
+        if !outbox.is_empty() {
+            self.nodes[master].submit_all(outbox);
+        }
+        self.nodes[master].order(order, slot);
+    }
+
+    // Which masters vote.
+
+    /// Whether the answer of `master` to what was sent then counts. It does not where the master
+    /// does not vote, nor where it did not when it was asked.
+    pub(super) fn counts(&self, master: usize, sent_at: Instant) -> bool {
+        sent_at >= self.links[master].votes_from
+    }
+
+    pub(super) fn votes(&self, master: usize) -> bool {
+        self.voting.contains(master)
+    }
+
+    /// Whether a quorum of masters votes.
+    pub(super) fn has_votes(&self) -> bool {
+        self.voting.len() >= quorum(self.len())
+    }
+
+    /// The masters of `asked` that are given a copy and do not vote. One that is being looked at
+    /// may: its answer comes behind that look.
+    pub(super) fn copies_only(&self, asked: MasterSet) -> MasterSet {
+        let silent = asked.without(self.voting);
+        if silent.is_empty() {
+            return silent;
+        }
+        let is_copy = |master: &usize| {
+            !self.admission.is_open(*master) && !self.admission.is_foreign(*master)
+        };
+        silent.iter().filter(is_copy).collect()
+    }
+
+    /// Why the answer of `master` does not count.
+    pub(super) fn cause(&self, master: usize, now: Instant) -> Cause {
+        let early = || NotAdmitted::new(WhyNot::AskedTooEarly);
+        match self.admission.why(master, floor_millis(now)) {
+            Some(Why::TwinOf(other)) => Cause::TwinOf(self.names[other].to_string()),
+            Some(Why::NotAdmitted(mut why)) => {
+                why.hindrance.clone_from(&self.links[master].hindrance);
+                Cause::NotAdmitted(why.into())
+            }
+            Some(Why::Away) => match &self.links[master].state {
+                State::Down(cause) | State::Reviving(_, cause) => cause.clone(),
+                State::Connecting | State::Up => Cause::NotConnected("".into()),
+            },
+            None => Cause::NotAdmitted(early().into()),
+        }
+    }
+
+    /// Takes in what was learnt about a master. The machine looks at all masters together: what is
+    /// learnt of one may be about another.
+    pub(super) fn admit(&mut self, master: usize, event: Event, now: Instant) -> Changed {
+        self.admission.on(master, event, ceil_millis(now));
+        let mut changed = Changed::default();
+        for master in 0..self.len() {
+            let custody = self.lives.review(master, &self.admission);
+            if custody == Custody::Lost {
+                changed.lost.insert(master);
+            }
+            if self.review(master, custody, now) {
+                changed.gained.insert(master);
+            }
+        }
+        self.max_ttl = from_millis(self.admission.max_ttl());
+        changed
+    }
+
+    /// Says whether `master` votes and did not before.
+    fn review(&mut self, master: usize, custody: Custody, now: Instant) -> bool {
+        let link = &mut self.links[master];
+        if custody != Custody::Kept {
+            link.alive_since = now;
+        }
+        if !self.admission.votes(master) {
+            link.votes_from = NEVER;
+            self.voting.remove(master);
+            return false;
+        }
+        link.votes_from = link.alive_since;
+        let voted = self.voting.contains(master);
+        self.voting.insert(master);
+        !voted
+    }
+
+    /// It was not proven in time that `master` has what it had. Says whether something may be gone.
+    pub(super) fn give_up(&mut self, master: usize) -> bool {
+        !self.votes(master) && self.lives.give_up(master)
+    }
+
+    /// What the server answered to a step towards its admission, where that was an error.
+    pub(super) fn set_hindrance(&mut self, master: usize, hindrance: Option<String>) {
+        self.links[master].hindrance = hindrance;
+    }
+
+    /// What the server says about itself was read again.
+    pub(super) fn looked(&mut self, master: usize, mut facts: Facts) {
+        let link = &mut self.links[master];
+        if let Some(before) = &link.facts {
+            // These are about the connection, which is the same.
+            (facts.tracks, facts.is_barred) = (before.tracks, before.is_barred);
+        }
+        link.hindrance = unread(&facts).or_else(|| link.hindrance.take());
+        link.facts = Some(facts);
+    }
+
+    /// What the server said about itself on the connection that is up.
+    pub(super) fn facts(&self, master: usize) -> Option<&Facts> {
+        self.links[master].facts.as_ref()
     }
 
     /// A first connection that is not made when its time is over has timed out, whether or not its
@@ -210,56 +374,80 @@ impl Masters {
         event: NodeEvent,
         now: Instant,
         observer: &mut Observer,
-    ) -> News {
+    ) -> (News, Changed) {
         let news = match event {
-            NodeEvent::Up(facts) => self.up(master, &facts, now, observer),
+            NodeEvent::Up(facts) => self.up(master, facts, now, observer),
             NodeEvent::Down { cause, retries_now } => {
-                observer.down(
-                    master,
-                    &cause,
-                    self.links[master].state.cause() != Some(&cause),
-                    now,
-                );
+                let is_news = self.links[master].state.cause() != Some(&cause);
+                observer.down(master, &cause, is_news, now);
                 self.down(master, cause, retries_now, now)
             }
             NodeEvent::KeyChanged(key) => {
                 observer.counters.pushes.add(1);
-                News::KeyChanged(key)
+                (News::KeyChanged(key), Changed::default())
             }
             NodeEvent::DataLost => {
                 observer.counters.pushes.add(1);
-                News::DataLost
+                (News::DataLost, self.admit(master, Event::Pushed, now))
             }
-            _ => News::None,
+            NodeEvent::Members(members) => {
+                (News::None, self.admit(master, Event::Members(members), now))
+            }
+            _ => (News::None, Changed::default()),
         };
         self.urge(master);
         news
     }
 
-    fn up(&mut self, master: usize, facts: &Facts, now: Instant, observer: &mut Observer) -> News {
+    fn up(
+        &mut self,
+        master: usize,
+        facts: Facts,
+        now: Instant,
+        observer: &mut Observer,
+    ) -> (News, Changed) {
         observer.up(master);
+        self.warn(master, &facts, now, observer);
         let link = &mut self.links[master];
         link.state = State::Up;
         link.is_barred = false;
-        if link.tracks.replace(facts.tracks) != Some(false) && !facts.tracks {
+        link.hindrance = unread(&facts);
+        let before = self.admission.process(master);
+        let told = facts_of(&facts, None, self.admission.time(master, ceil_millis(now)));
+        let changed = self.admit(master, Event::Up(told), now);
+        self.links[master].facts = Some(facts);
+        if !self.votes(master) {
+            observer.not_counting(master, &self.cause(master, now), now);
+        }
+        let is_new = before.is_some() && before != self.admission.process(master);
+        (if is_new { News::Restarted } else { News::Up }, changed)
+    }
+
+    /// What a server cannot do that others do.
+    fn warn(&mut self, master: usize, facts: &Facts, now: Instant, observer: &mut Observer) {
+        let link = &mut self.links[master];
+        if !std::mem::replace(&mut link.is_known_mute, !facts.tracks) && !facts.tracks {
             observer.no_pushes(master, now);
         }
         let was_unbarred = std::mem::replace(&mut link.is_unbarred, !facts.is_barred);
         if !facts.is_barred && !was_unbarred {
             observer.unbarred(master, now);
         }
-        let is_new = self.standings.up(master, facts);
-        if let Some(cause) = self.obstacle(master) {
-            observer.not_counting(master, &cause, now);
-        }
-        if is_new { News::Restarted } else { News::Up }
     }
 
-    fn down(&mut self, master: usize, cause: Cause, retries_now: bool, now: Instant) -> News {
+    fn down(
+        &mut self,
+        master: usize,
+        cause: Cause,
+        retries_now: bool,
+        now: Instant,
+    ) -> (News, Changed) {
         let has_ended = cause == Cause::ConnectionRefused;
+        let changed = self.admit(master, Event::Down, now);
+        self.links[master].facts = None;
         self.links[master].state =
             if retries_now { State::Reviving(now, cause) } else { State::Down(cause) };
-        if has_ended { News::Ended } else { News::Down }
+        (if has_ended { News::Ended } else { News::Down }, changed)
     }
 
     /// Some lease is held from now on, or none is.
@@ -269,18 +457,22 @@ impl Masters {
         }
     }
 
-    /// The meeting point of a key: of the masters that are connected, count, report changes and
+    /// The meeting point of a key: of the masters that are connected, vote, report changes and
     /// were not slow a moment ago, that with the largest hash. Contenders that see other masters
     /// choose another one, which costs them time and nothing else.
     pub(super) fn meeting_point(&self, key: &[u8], now: Instant) -> Option<usize> {
         let suits = |master: &usize| {
             let link = &self.links[*master];
             link.state == State::Up
-                && link.tracks == Some(true)
+                && link.facts.as_ref().is_some_and(|facts| facts.tracks)
                 && link.suspect_until <= now
-                && self.standings.of(*master) == Standing::Counts
+                && self.voting.contains(*master)
         };
-        (0..self.len()).filter(suits).max_by_key(|master| self.standings.weight(*master, key))
+        let preferred = |master: &usize| {
+            let run_id = self.facts(*master).map_or("", |facts| &facts.run_id);
+            weight(run_id, key)
+        };
+        (0..self.len()).filter(suits).max_by_key(preferred)
     }
 
     /// `master` was slow to answer: for a moment it is no meeting point.
@@ -291,7 +483,8 @@ impl Masters {
     /// Whether `master` reports changes of keys; none where it is not connected.
     pub(super) fn tracks(&self, master: usize) -> Option<bool> {
         let link = &self.links[master];
-        link.tracks.filter(|_| link.state == State::Up)
+        let facts = link.facts.as_ref().filter(|_| link.state == State::Up);
+        facts.map(|facts| facts.tracks)
     }
 
     /// What `master` has answered to an attempt.
@@ -310,11 +503,6 @@ impl Masters {
         if std::mem::replace(&mut link.is_urgent, is_urgent) != is_urgent {
             self.nodes[master].set_urgent(is_urgent);
         }
-    }
-
-    /// Whether what `master` holds counts: it may have become a replica of another server.
-    pub(super) fn counts(&self, master: usize) -> bool {
-        self.standings.of(master) == Standing::Counts
     }
 
     pub(super) fn is_up(&self, master: usize) -> bool {
@@ -353,8 +541,27 @@ impl Masters {
     }
 }
 
-fn unsent_vote(master: usize, ticket: u128, now: Instant, cause: Cause) -> Vote {
-    Vote::new(master, ticket, now, Answer::unsent(cause))
+/// Why it cannot be read what tells whether a server may vote.
+fn unread(facts: &Facts) -> Option<String> {
+    match &facts.record {
+        Ok(_) | Err(Unread::NotAsked | Unread::Loading) if facts.identity.is_some() => None,
+        Ok(_) | Err(Unread::NotAsked | Unread::Loading) => {
+            Some("its run_id is not 40 hex digits".into())
+        }
+        Err(unread) => Some(unread.to_string()),
+    }
+}
+
+/// No clock shows it.
+const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
+fn admission(masters: usize, settings: &Settings) -> Admission {
+    let (max_ttl, look_every) = (to_millis(settings.max_ttl()), to_millis(LOOK_EVERY));
+    let admission = Admission::new(masters, max_ttl, look_every);
+    match settings.quarantine {
+        Quarantine::On => admission,
+        Quarantine::Off => admission.without_quarantine(),
+    }
 }
 
 /// How long requests wait for connections that broke and are being made again.

@@ -4,13 +4,16 @@
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
 //! `mailbox` (what comes in), `command`, `ticket`; `life` (which runtime it is on) and `task`;
 //! `masters` (connections); `acquire` (from a request to a lease or an error), `keep` (extending
-//! what is held), `release`, `inspect`, `close` (the end).
+//! what is held), `release`, `inspect`, `admission` (masters that do not vote), `init`, `report`,
+//! `close` (the end).
 
 mod acquire;
+mod admission;
 mod close;
 pub(crate) mod command;
 mod doorbell;
 pub(crate) mod grant;
+mod init;
 mod inspect;
 mod keep;
 pub(crate) mod life;
@@ -19,10 +22,12 @@ pub(crate) mod mailbox;
 mod masters;
 mod observe;
 mod release;
+mod report;
 pub(crate) mod slot;
 mod task;
 mod ticket;
 mod timers;
+mod told;
 mod waiting;
 
 /// What the doorbell is made of. Its model compiles it with other types of the same names.
@@ -53,19 +58,22 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::{Clock, Instant, Node, NodeEvent, Resource, Token, Vote};
+use redlock_core::{Clock, Instant, Node, NodeEvent, Resource, Token, Verdict, Vote};
 use slotmap::SlotMap;
 use tracing::Level;
 
 use self::acquire::Start;
+use self::admission::Steps;
 use self::close::Closing;
 use self::command::{Command, ExtendReply, ReleaseReply, Request};
+use self::init::Inits;
 use self::inspect::Question;
 use self::line::Line;
 use self::mailbox::{Mailbox, Signal};
 use self::masters::{Masters, News};
 use self::observe::Observer;
 use self::release::Unacknowledged;
+use self::report::Reports;
 use self::slot::Slot;
 use self::ticket::{InspectionId, LockId, RequestId, Ticket};
 use self::timers::{Due, Timers};
@@ -75,6 +83,7 @@ use crate::hold::HoldCell;
 use crate::protocol::attempt::Attempt;
 use crate::protocol::lease::HeldLease;
 use crate::protocol::release::Release;
+use crate::settings::Settings;
 
 /// Everything the driver knows. It outlives the task that works on it: when a runtime goes away,
 /// the next use of the handle goes on with this on another one.
@@ -85,7 +94,7 @@ pub(crate) struct Driver {
     clock: Clock,
     mailbox: Arc<Mailbox>,
     slot: Weak<Slot>,
-    connect_timeout: Duration,
+    settings: Settings,
     rng: StdRng,
     masters: Masters,
     requests: SlotMap<RequestId, Request>,
@@ -106,6 +115,10 @@ pub(crate) struct Driver {
     lost_leases: usize,
     observer: Observer,
     start: Start,
+    /// What is done about masters that do not vote.
+    steps: Steps,
+    inits: Inits,
+    reports: Reports,
     closing: Option<Closing>,
     /// The last commands were several at a time.
     had_several: bool,
@@ -162,7 +175,7 @@ struct Tenure {
 pub(crate) struct Setup {
     pub(crate) clock: Clock,
     pub(crate) nodes: Arc<[Arc<dyn Node>]>,
-    pub(crate) connect_timeout: Duration,
+    pub(crate) settings: Settings,
     /// Draws the random pauses.
     pub(crate) seed: u64,
     pub(crate) counters: Arc<Counters>,
@@ -170,13 +183,16 @@ pub(crate) struct Setup {
 
 impl Driver {
     fn new(setup: Setup, mailbox: Arc<Mailbox>, slot: Weak<Slot>) -> Self {
-        let masters = Masters::new(setup.nodes, mailbox.clone());
+        let masters = Masters::new(setup.nodes, &setup.settings, mailbox.clone());
         Self {
             clock: setup.clock,
             mailbox,
             slot,
-            connect_timeout: setup.connect_timeout,
+            settings: setup.settings,
             rng: StdRng::seed_from_u64(setup.seed),
+            steps: Steps::new(masters.len()),
+            inits: Inits::default(),
+            reports: Reports::default(),
             unacknowledged: (0..masters.len()).map(|_| Unacknowledged::default()).collect(),
             observer: Observer::new(setup.counters, masters.names().clone()),
             masters,
@@ -262,9 +278,13 @@ impl Driver {
 
     fn command(&mut self, command: Command, now: Instant) {
         match command {
-            Command::Extend { .. } if self.start != Start::Done => self.early.push(command),
+            Command::Extend { .. } | Command::Report(_) if self.start != Start::Done => {
+                self.early.push(command);
+            }
+            Command::Init(options, reply) => self.init(options, reply, now),
+            Command::Report(reply) => self.report(reply, now),
             Command::Acquire(request) => self.request(request, now),
-            Command::Extend { lock, timing, reply } => self.extend(lock, timing, reply, now),
+            Command::Extend { lock, ttl, reply } => self.extend(lock, ttl, reply, now),
             Command::Release { lock, reply } => self.release(lock, reply, now),
             Command::Forget { lock } => self.forget(lock),
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
@@ -281,6 +301,7 @@ impl Driver {
             match signal {
                 Signal::Vote(vote) => self.vote(&vote),
                 Signal::Event(master, event) => self.event(master, event),
+                Signal::Ordered(ordered) => self.ordered(*ordered),
             }
         }
         self.signals = signals;
@@ -288,6 +309,9 @@ impl Driver {
 
     fn vote(&mut self, vote: &Vote) {
         let now = vote.read_at.unwrap_or_else(|| self.now());
+        if !self.masters.counts(vote.master, vote.sent_at) && vote.answer.verdict.is_clear() {
+            return self.uncounted_vote(vote, now);
+        }
         self.observer.counters.vote(vote.master, &vote.answer.verdict);
         if tracing::enabled!(Level::TRACE) {
             self.say_vote(vote, now);
@@ -302,29 +326,49 @@ impl Driver {
         }
     }
 
+    /// The answer of a master that does not vote, or did not when it was asked: it confirms and
+    /// denies nothing. It says where there is something to release.
+    fn uncounted_vote(&mut self, vote: &Vote, now: Instant) {
+        let why = self.masters.cause(vote.master, now);
+        self.observer.counters.vote(vote.master, &Verdict::Unknown(why.clone()));
+        if tracing::enabled!(Level::TRACE) {
+            self.say_vote(vote, now);
+        }
+        let has_granted = vote.answer.verdict == Verdict::Granted;
+        match Ticket::unpack(vote.ticket) {
+            Ticket::Attempt(lock) => self.attempt_uncounted(lock, vote, why, now),
+            Ticket::Extension(lock, number) if has_granted => {
+                self.extension_uncounted(lock, number, vote, why, now);
+            }
+            Ticket::Extension(lock, number) => self.extension_vote(lock, number, vote, now),
+            Ticket::Readd(lock) if has_granted => self.readd_uncounted(lock, vote, why, now),
+            Ticket::Readd(lock) => self.readd_vote(lock, vote, now),
+            Ticket::Release(lock) => self.release_vote(lock, vote, now),
+            Ticket::Inspection(id) => self.inspection_uncounted(id, vote, why, now),
+            Ticket::Look(waiting, number) => self.look_vote(waiting, number, vote, now),
+        }
+    }
+
     fn event(&mut self, master: usize, event: NodeEvent) {
         let now = self.now();
-        match self.masters.event(master, event, now, &mut self.observer) {
-            News::None => {}
-            News::Up if !self.masters.counts(master) => self.disown(master, now),
-            News::Up => self.reached(master, now),
-            News::Restarted => {
-                self.process_ended(master, now);
-                self.disown(master, now);
-                self.reached(master, now);
-            }
-            News::Ended => {
-                self.process_ended(master, now);
-                self.lost_sight(master, now);
-            }
-            News::Down => self.lost_sight(master, now),
-            News::KeyChanged(key) => self.key_changed(master, &key, now),
-            News::DataLost => {
-                self.lost_sight(master, now);
-                self.doubt(now);
-            }
+        let (news, changed) = self.masters.event(master, event, now, &mut self.observer);
+        if matches!(news, News::Up | News::Restarted | News::Ended | News::Down) {
+            self.forget_step(master);
         }
+        if matches!(news, News::Restarted | News::Ended) {
+            self.process_ended(master, now);
+        }
+        self.admission_changed(changed, now);
+        match news {
+            News::None => {}
+            News::Up | News::Restarted => self.reached(master, now),
+            News::Ended | News::Down => self.lost_sight(master, now),
+            News::KeyChanged(key) => self.key_changed(master, &key, now),
+            News::DataLost => self.data_lost(master, now),
+        }
+        self.advance_admission(now);
         self.consider_start();
+        self.consider_init(now);
     }
 
     /// Polls the links that were woken, and no others. After each the votes that it has read are
@@ -355,7 +399,12 @@ impl Driver {
                 Due::Inspection(inspection) => self.inspection_due(inspection, now),
                 Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
                 Due::Start => self.started(),
-                Due::Revived => {}
+                Due::Admission(master) => self.admission_due(master, now),
+                Due::Step(master, number) => self.step_due(master, number, now),
+                Due::Doubt(master) => self.doubt_due(master, now),
+                Due::Init => self.consider_init(now),
+                Due::Report(number) => self.report_due(number, now),
+                Due::Revived | Due::Wake => {}
                 Due::Close => self.give_up_closing(),
                 Due::Warnings => self.observer.report_suppressed(now),
             }
@@ -377,9 +426,17 @@ impl Driver {
             Due::Wait(request) | Due::Turn(request) => !requests.contains_key(request),
             Due::Waiting(waiting, _) | Due::Look(waiting, _) => !waiters.contains(waiting),
             Due::Inspection(inspection) => !inspections.contains_key(inspection),
-            Due::Unacknowledged(_) | Due::Start | Due::Revived | Due::Close | Due::Warnings => {
-                false
-            }
+            Due::Unacknowledged(_)
+            | Due::Start
+            | Due::Revived
+            | Due::Admission(_)
+            | Due::Step(..)
+            | Due::Doubt(_)
+            | Due::Wake
+            | Due::Init
+            | Due::Report(_)
+            | Due::Close
+            | Due::Warnings => false,
         });
         timers.next()
     }

@@ -60,6 +60,40 @@ impl Ticket {
     }
 }
 
+/// Names what the answer to an order is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OrderTicket {
+    /// The step with this number towards the admission of this master.
+    Step(usize, u32),
+    /// The call of `init` with this number.
+    Init(u32),
+    /// The report with this number.
+    Report(u32),
+}
+
+impl OrderTicket {
+    /// The ticket as the seam carries it: the number, the master, the kind.
+    pub(super) fn pack(self) -> u64 {
+        let (kind, master, number) = match self {
+            Self::Step(master, number) => (0, master as u64, number),
+            Self::Init(number) => (1, 0, number),
+            Self::Report(number) => (2, 0, number),
+        };
+        u64::from(number) | master << 32 | kind << 48
+    }
+
+    /// The ticket that was packed.
+    pub(super) fn unpack(packed: u64) -> Self {
+        // Each is cut to the part of the number that it was made of.
+        let (number, master) = (packed as u32, usize::from((packed >> 32) as u16));
+        match packed >> 48 {
+            0 => Self::Step(master, number),
+            1 => Self::Init(number),
+            _ => Self::Report(number),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use slotmap::SlotMap;
@@ -84,5 +118,10 @@ mod tests {
             assert_eq!(Ticket::unpack(ticket.pack()), ticket);
         }
         assert_ne!(first, lock, "a key that was removed stays stale");
+        for ticket in
+            [OrderTicket::Step(14, u32::MAX), OrderTicket::Init(u32::MAX), OrderTicket::Report(7)]
+        {
+            assert_eq!(OrderTicket::unpack(ticket.pack()), ticket);
+        }
     }
 }

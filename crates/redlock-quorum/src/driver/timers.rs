@@ -37,6 +37,18 @@ pub(super) enum Due {
     Start,
     /// The time of connections that were being made again is over.
     Revived,
+    /// There is something to do about a master that does not vote.
+    Admission(usize),
+    /// The time of the step with this number towards the admission of a master is over.
+    Step(usize, u32),
+    /// It was to be proven by now that the data of a master is there.
+    Doubt(usize),
+    /// The time is over for which something waited; the turn looks what.
+    Wake,
+    /// The time of a call of `init`, or of its next look, is over.
+    Init,
+    /// The time for the answers to a report is over.
+    Report(u32),
     /// The caller that closes the handle does not wait any longer.
     Close,
     /// Warnings that were kept back are reported.

@@ -281,6 +281,16 @@ impl Driver {
         }
     }
 
+    /// Some master votes that did not: a quorum may be there now.
+    pub(super) fn votes_gained(&mut self, now: Instant) {
+        let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
+        for id in ids {
+            let (fan_out, random) = (self.fan_out, self.random());
+            let step = self.waiters.queues[id].waiting.votes_gained(now, fan_out, random);
+            self.step(id, step, now);
+        }
+    }
+
     /// The wait of a request is over. The head makes its last attempt; the others are answered
     /// with what the masters say now.
     pub(super) fn wait_due(&mut self, id: RequestId, now: Instant) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Instant, Verdict};
+use redlock_core::{Answer, Cause, Instant, Verdict};
 
 use super::lease::HeldLease;
 use super::ledger::{LastAnswer, Ledger};
@@ -103,6 +103,10 @@ impl Attempt {
         sent_at: Instant,
         now: Instant,
     ) -> Step {
+        if self.ledger.is_copy(master) {
+            self.copy_answered(master, answer);
+            return Step::Wait;
+        }
         self.ledger.write_first(master, answer, now.saturating_since(sent_at));
         // A lease that is taken over may have its key where it could not be asked for it.
         if self.origin == Origin::Acquired {
@@ -119,6 +123,46 @@ impl Attempt {
             Verdict::Granted => Step::AskOthers,
             _ => Step::Lost(Defeat::Outvoted),
         }
+    }
+
+    /// `master` does not vote, for this reason: it is asked for a copy only. Its vote is *unknown*
+    /// from now on, whatever it answers.
+    pub(crate) fn only_copy(&mut self, master: usize, why: Cause, now: Instant) -> Step {
+        self.ledger.only_copy(master, why);
+        self.tally.count_unknown();
+        self.judge_or_wait(now)
+    }
+
+    /// The vote of a master that did not vote at some time since it was asked: it counts as
+    /// *unknown*, for this reason.
+    pub(crate) fn vote_uncounted(
+        &mut self,
+        master: usize,
+        answer: &Answer,
+        why: Cause,
+        now: Instant,
+    ) -> Step {
+        if self.ledger.is_copy(master) {
+            self.copy_answered(master, answer);
+            return Step::Wait;
+        }
+        // That it has no key to be taken over is true of any master.
+        if self.origin == Origin::Resumed && answer.verdict.is_refusal() {
+            return self.vote(master, answer, now, now);
+        }
+        self.vote(master, &Answer::unknown(why), now, now)
+    }
+
+    fn copy_answered(&mut self, master: usize, answer: &Answer) {
+        match self.origin {
+            Origin::Acquired => self.ledger.copy_answered(master, answer),
+            // What is taken over may have its key there in any case.
+            Origin::Resumed => self.ledger.heard(master, answer),
+        }
+    }
+
+    fn judge_or_wait(&mut self, now: Instant) -> Step {
+        if self.others().is_empty() { self.judge(now) } else { Step::Wait }
     }
 
     /// The masters that were not asked yet.

@@ -35,6 +35,8 @@ pub(crate) struct HeldLease {
     extensions: Vec<Extension>,
     /// Masters that are being given the key again, and have not answered.
     readding: MasterSet,
+    /// Masters that may have lost the key, unless they confirm it.
+    suspected: MasterSet,
     last_number: u32,
     keeper: Keeper,
 }
@@ -99,6 +101,7 @@ impl HeldLease {
             evidence: LostReason::NotOurs,
             extensions: Vec::new(),
             readding: MasterSet::EMPTY,
+            suspected: MasterSet::EMPTY,
             last_number: 0,
             keeper: Keeper::Off,
         };
@@ -194,11 +197,23 @@ impl HeldLease {
         sent_at: Instant,
         now: Instant,
     ) {
+        if self.ledger.is_copy(master) {
+            return self.ledger.copy_answered(master, answer);
+        }
         self.ledger.write_first(master, answer, now.saturating_since(sent_at));
         self.ledger.acquired(master, answer);
         if answer.verdict == Verdict::Granted {
             self.ledger.confirm(master, sent_at, self.acquired_validity);
             self.settle(now);
+        }
+    }
+
+    /// The same of a master that did not vote at some time since it was asked.
+    pub(crate) fn acquired_uncounted(&mut self, master: usize, answer: &Answer, why: Cause) {
+        let is_copy = self.ledger.is_copy(master);
+        self.ledger.copy_answered(master, answer);
+        if !is_copy {
+            self.ledger.show(master, why);
         }
     }
 
@@ -281,7 +296,7 @@ impl HeldLease {
         }
         let validity = self.count(number, master, &answer.verdict);
         match &answer.verdict {
-            Verdict::Granted => self.ledger.confirm(master, sent_at, validity),
+            Verdict::Granted => self.confirm(master, sent_at, validity),
             Verdict::NotOurs | Verdict::Held { .. } | Verdict::Unknown(Cause::Demoted(_)) => {
                 self.lose(master, LostReason::NotOurs);
             }
@@ -291,6 +306,36 @@ impl HeldLease {
         self.reschedule(before, now);
         let missing = self.find(number).map(Extension::take_missing).unwrap_or_default();
         Step { extend: None, readd: self.give_back(missing), extended: self.conclude(number) }
+    }
+
+    /// `master` has granted the extension `number`, and did not vote at some time since it was asked:
+    /// that confirms nothing, for this reason. Where it denies the key, it is right in any case.
+    pub(crate) fn extended_uncounted(
+        &mut self,
+        number: u32,
+        master: usize,
+        answer: &Answer,
+        why: Cause,
+    ) -> Step {
+        self.ledger.write(master, answer, Duration::ZERO);
+        let verdict = Verdict::Unknown(why.clone());
+        self.count(number, master, &verdict);
+        self.ledger.show(master, why);
+        let missing = self.find(number).map(Extension::take_missing).unwrap_or_default();
+        Step { extend: None, readd: self.give_back(missing), extended: self.conclude(number) }
+    }
+
+    /// Such a master has granted a `SET` that gives the key back to it.
+    pub(crate) fn readded_uncounted(&mut self, master: usize, answer: &Answer, why: Cause) {
+        self.readding.remove(master);
+        self.ledger.write(master, answer, Duration::ZERO);
+        self.ledger.show(master, why);
+    }
+
+    /// From now on each extension lasts for this long only.
+    pub(crate) fn limit(&mut self, timing: Timing) {
+        self.timing = timing;
+        self.validity_min = self.validity_min.min(timing.ttl.validity());
     }
 
     /// Keys are set again only while the lease is valid: no other can hold a quorum then. Each
@@ -321,7 +366,7 @@ impl HeldLease {
         let before = self.ledger.valid_until();
         self.ledger.write(master, answer, now.saturating_since(sent_at));
         if answer.verdict == Verdict::Granted {
-            self.ledger.confirm(master, sent_at, self.validity_min);
+            self.confirm(master, sent_at, self.validity_min);
             self.settle(now);
             self.reschedule(before, now);
         }
@@ -337,6 +382,7 @@ impl HeldLease {
     /// `master` may have lost its data: another process answers there, or it says so itself. What
     /// it still has it confirms with the next extension, which is due at once.
     pub(crate) fn disown(&mut self, master: usize, now: Instant) {
+        self.suspected.remove(master);
         self.lose(master, LostReason::DataLost);
         self.settle(now);
         self.doubt(now);
@@ -347,6 +393,23 @@ impl HeldLease {
         if let Keeper::Due(_) = self.keeper {
             self.keeper = Keeper::Due(now);
         }
+    }
+
+    /// `master` may have lost its data, and nothing but the key itself can prove that it has not.
+    pub(crate) fn suspect(&mut self, master: usize) {
+        self.suspected.insert(master);
+    }
+
+    /// It had time to.
+    pub(crate) fn disown_suspected(&mut self, master: usize, now: Instant) {
+        if self.suspected.contains(master) {
+            self.disown(master, now);
+        }
+    }
+
+    fn confirm(&mut self, master: usize, sent_at: Instant, validity: Duration) {
+        self.suspected.remove(master);
+        self.ledger.confirm(master, sent_at, validity);
     }
 
     fn lose(&mut self, master: usize, reason: LostReason) {

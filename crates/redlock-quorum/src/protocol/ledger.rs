@@ -18,6 +18,9 @@ pub(crate) struct Ledger {
     /// Masters that may carry out a request of ours later, because none of their answers says what
     /// became of it.
     unsettled: MasterSet,
+    /// Masters that did not vote when the first request went to them: what they answer to it counts
+    /// for nothing, whenever it comes.
+    copies: MasterSet,
     answers: Vec<LastAnswer>,
 }
 
@@ -66,6 +69,7 @@ impl Ledger {
             may_hold: asked,
             unanswered: asked,
             unsettled: asked,
+            copies: MasterSet::EMPTY,
             answers: vec![LastAnswer::PENDING; masters],
         }
     }
@@ -106,6 +110,36 @@ impl Ledger {
     pub(crate) fn write_first(&mut self, master: usize, answer: &Answer, latency: Duration) {
         self.unanswered.remove(master);
         self.write(master, answer, latency);
+    }
+
+    /// `master` does not vote, for this reason. It was asked all the same, so that it has a copy.
+    pub(crate) fn only_copy(&mut self, master: usize, why: Cause) {
+        self.copies.insert(master);
+        self.show(master, why);
+    }
+
+    /// Whether `master` did not vote when it was asked first.
+    pub(crate) fn is_copy(&self, master: usize) -> bool {
+        self.copies.contains(master)
+    }
+
+    /// The answer of such a master. It says whether there is something to release.
+    pub(crate) fn copy_answered(&mut self, master: usize, answer: &Answer) {
+        self.heard(master, answer);
+        self.acquired(master, answer);
+    }
+
+    /// `master` has answered the first request, with something that counts for nothing.
+    pub(crate) fn heard(&mut self, master: usize, answer: &Answer) {
+        self.unanswered.remove(master);
+        if answer.is_reply() {
+            self.unsettled.remove(master);
+        }
+    }
+
+    /// What is said of `master` in place of its answer.
+    pub(crate) fn show(&mut self, master: usize, why: Cause) {
+        self.answers[master] = LastAnswer::unknown(why);
     }
 
     /// The answer to the `SET NX` of a token that was never used before.

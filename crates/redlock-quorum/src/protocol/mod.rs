@@ -9,11 +9,12 @@
 //! * one machine for each stage of a token: `attempt`, then `lease` (with its `extension`s), then
 //!   `release`;
 //! * `inspection`: what each master says about a key;
-//! * `standing`: which masters count; `waiting`: the callers that wait for one key;
+//! * `waiting`: the callers that wait for one key; `meeting_point`: where they meet;
 //! * `throttle`: which warnings are reported;
-//! * `admission`: which masters may vote after a restart. Its model compiles it; the driver does not
-//!   use it yet.
+//! * `admission`: which masters vote, and how one that forgot comes to vote again; `lives`: whether
+//!   what they confirmed before still counts.
 
+pub(crate) mod admission;
 pub(crate) mod attempt;
 pub(crate) mod extension;
 pub(crate) mod inspection;
@@ -21,12 +22,13 @@ pub(crate) mod inspection;
 mod lab;
 pub(crate) mod lease;
 pub(crate) mod ledger;
+pub(crate) mod lives;
 pub(crate) mod master_set;
+pub(crate) mod meeting_point;
 #[cfg(test)]
 mod orders;
 pub(crate) mod release;
 pub(crate) mod retry;
-pub(crate) mod standing;
 pub(crate) mod tally;
 pub(crate) mod throttle;
 pub(crate) mod validity;

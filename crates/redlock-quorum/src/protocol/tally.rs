@@ -38,6 +38,11 @@ impl Tally {
         }
     }
 
+    /// Counts one more master that does not vote.
+    pub(crate) fn count_unknown(&mut self) {
+        self.unknown += 1;
+    }
+
     /// A grant that was counted has become *unknown*.
     pub(crate) fn revoke(&mut self) {
         self.granted -= 1;

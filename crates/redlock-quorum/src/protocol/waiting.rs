@@ -13,6 +13,7 @@
 //! | it looks | the key is free | it asks the meeting point first; after three such looks in a row it pauses as if nothing were known |
 //! | it looks, or asks first | the meeting point is silent or lost | it pauses, and asks all masters at once |
 //! | it watches or looks | the connection, or the data there, is lost | it asks all masters after a short pause |
+//! | it pauses | a master votes that did not | it asks all masters after a short pause |
 //! | another caller of this process holds the key | that caller releases | it asks right behind the release, the meeting point first where other processes want the key, too |
 //!
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
@@ -246,6 +247,22 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
             self.pause(now.saturating_add(pause), Ask::All)
         } else {
             Step::Wait
+        }
+    }
+
+    /// Some master votes that did not: what failed for want of masters may succeed now.
+    pub(crate) fn votes_gained(
+        &mut self,
+        now: Instant,
+        fan_out: Duration,
+        random: f64,
+    ) -> Step<Id> {
+        match self.head {
+            Head::Pausing { .. } => {
+                let pause = REST_MAX.min(fan_out * 4).mul_f64(random);
+                self.pause(now.saturating_add(pause), Ask::All)
+            }
+            _ => Step::Wait,
         }
     }
 

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
+use redlock_core::admission::{Order, OrderSlot};
 use redlock_core::{Clock, Events, Node, Op, Verb, VoteSlot};
 use redlock_quorum::{Guard, Redlock, RedlockBuilder};
 use redlock_testkit::SimNode;
@@ -160,6 +161,10 @@ impl Node for Master {
     fn submit(&self, op: Op, slot: VoteSlot) {
         assert!(!self.panics_on_submit.load(Ordering::SeqCst), "this panic is part of the test");
         self.sim.submit(op, slot);
+    }
+
+    fn order(&self, order: Order, slot: OrderSlot) {
+        self.sim.order(order, slot);
     }
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {

@@ -7,10 +7,12 @@ use redlock_core::admission::{Identity, MEMBERS, Millis, Nonce, Record, Reply, R
 pub(crate) enum Role {
     Master,
     Replica,
+    /// Something else, such as a sentinel.
+    NotMaster,
     /// It reads its data from disk.
     Loading,
     Cluster,
-    /// INFO or HGETALL is denied.
+    /// What tells who it is, or its record, cannot be read.
     Denied,
 }
 
@@ -55,6 +57,9 @@ pub(super) struct Peer {
     pub(super) floor: Option<super::Floor>,
     /// What the latest script did not do, until the next look.
     pub(super) stuck: Option<Stuck>,
+    /// For a client without quarantine: the record showed last that clients with one use the
+    /// namespace. It outlives connections, because it is about all masters.
+    pub(super) in_use: bool,
 }
 
 /// Whether the facts may be older than a loss of data.
@@ -91,9 +96,9 @@ impl Peer {
         self.facts.as_ref().filter(|facts| facts.role == Role::Master)
     }
 
-    /// Whether it votes as far as its own facts go.
-    pub(super) fn is_admitted(&self) -> bool {
-        self.doubt == Doubt::None && self.master().is_some_and(Facts::is_admitted)
+    /// The facts of a master that may not have lost its data since they were read.
+    pub(super) fn undoubted(&self) -> Option<&Facts> {
+        self.master().filter(|_| self.doubt == Doubt::None)
     }
 
     pub(super) fn learn(&mut self, facts: Facts, now: Millis) {

@@ -8,7 +8,7 @@
 use redlock_core::admission::{Millis, SCORE_END, Score};
 
 use super::facts::{Facts, Life};
-use super::quorum;
+use crate::quorum::quorum;
 
 /// The answer of one master to *read the floor*: one batch, the score first, then all the rest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,8 @@
 use redlock_core::admission::{Init, Millis, Nonce, Score};
 
 use super::floor::{by_clock, rounded};
-use super::{Admission, Scored, quorum};
+use super::{Admission, Scored};
+use crate::quorum::quorum;
 
 /// What the person asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,7 +52,7 @@ impl Admission {
         let refused = !options.again && self.has_forgotten(&masters);
         let level = if refused { 0 } else { self.level(answers) };
         let due = masters.into_iter().zip(nonces).filter(|(master, _)| {
-            self.twin_of(*master).is_none() && (!refused || self.votes(*master))
+            self.twins.twin_of(*master).is_none() && (!refused || self.votes(*master))
         });
         let orders = due.filter_map(|(master, &nonce)| {
             let order = self.init_order(master, options, nonce)?;

@@ -35,25 +35,24 @@ mod facts;
 mod floor;
 mod init;
 mod over;
+mod twins;
 mod why;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use facts::{Facts, Life, Role, Told};
-pub(crate) use floor::{Floor, Scored};
-pub(crate) use init::{InitOptions, InitPlan};
-pub(crate) use why::{NotAdmitted, Why};
+pub(crate) use self::facts::{Facts, Life, Role, Told};
+pub(crate) use self::floor::{Floor, Scored};
+pub(crate) use self::init::{InitOptions, InitPlan};
+pub(crate) use self::why::Why;
 
-use facts::{Doubt, Peer, Stuck};
 use redlock_core::admission::{
     Admit, Begin, Identity, Millis, Nonce, Note, Outcome, Record, Reply, RunId,
 };
 
-/// More than half of the configured masters.
-fn quorum(masters: usize) -> usize {
-    masters / 2 + 1
-}
+use self::facts::{Doubt, Peer, Stuck};
+use self::twins::Twins;
+use crate::quorum::quorum;
 
 /// What one client knows of all masters, and what it does about those that do not vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +63,10 @@ pub(crate) struct Admission {
     look_every: Millis,
     /// Whether the handle was asked for a lock. One that only reads writes nothing.
     asked: bool,
+    /// Without it a master that may have forgotten votes all the same, and nothing is written.
+    has_quarantine: bool,
     peers: Vec<Peer>,
+    twins: Twins,
 }
 
 /// What happened at one master.
@@ -81,6 +83,7 @@ pub(crate) enum Event {
     /// `ZCARD` of the set of `run`, as the latest facts name it.
     Members(u32),
     /// A ballot found no member: what is known of the set is wrong.
+    #[allow(dead_code, reason = "acquires do not carry ballots yet")]
     NoMember,
     /// The reply of *begin*, *note*, *admit* or *init*.
     Script(Reply),
@@ -113,8 +116,13 @@ pub(crate) enum Step {
 
 impl Admission {
     pub(crate) fn new(masters: usize, max_ttl: Millis, look_every: Millis) -> Self {
-        let peers = vec![Peer::default(); masters];
-        Self { max_ttl, look_every, asked: false, peers }
+        let (peers, twins) = (vec![Peer::default(); masters], Twins::new(masters));
+        Self { max_ttl, look_every, asked: false, has_quarantine: true, peers, twins }
+    }
+
+    /// The same for a client without quarantine.
+    pub(crate) fn without_quarantine(self) -> Self {
+        Self { has_quarantine: false, ..self }
     }
 
     /// The handle was asked for a lock: from now on it begins, notes and admits.
@@ -126,7 +134,42 @@ impl Admission {
     ///
     /// Without tracking, the driver reads `INFO replication` and `run` behind each SET too.
     pub(crate) fn votes(&self, master: usize) -> bool {
-        self.peers[master].is_admitted() && self.twin_of(master).is_none()
+        let Some(facts) = self.peers[master].undoubted() else { return false };
+        let is_admitted = match self.has_quarantine {
+            true => facts.is_admitted(),
+            // One client that has it and one that has none exclude nobody.
+            false => !self.peers.iter().any(|peer| peer.in_use),
+        };
+        is_admitted && self.twins.twin_of(master).is_none()
+    }
+
+    /// The process that answered at this address last, whether or not it can be reached.
+    pub(crate) fn process(&self, master: usize) -> Option<RunId> {
+        self.twins.shown(master)
+    }
+
+    /// Whether it can be reached, and is nothing that keeps locks of this namespace: another
+    /// address of a master, a replica, a node of a cluster. Nothing is sent there.
+    pub(crate) fn is_foreign(&self, master: usize) -> bool {
+        let Some(facts) = &self.peers[master].facts else { return false };
+        self.twins.twin_of(master).is_some()
+            || matches!(facts.role, Role::Replica | Role::NotMaster | Role::Cluster)
+    }
+
+    /// Whether nothing is known of it at present: it is away, or is being looked at.
+    pub(crate) fn is_open(&self, master: usize) -> bool {
+        let peer = &self.peers[master];
+        peer.facts.is_none() || peer.doubt != Doubt::None
+    }
+
+    /// Whether a step is under way anywhere.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.peers.iter().any(|peer| peer.under_way)
+    }
+
+    /// TIME of a master at `now`, by what it said last, or a little less.
+    pub(crate) fn time(&self, master: usize, now: Millis) -> Millis {
+        self.peers[master].time(now)
     }
 
     /// The life of a voting master. Copies there are disowned when it is another, or none, after
@@ -141,12 +184,16 @@ impl Admission {
     }
 
     /// What the ballot set of this master is named after.
+    #[allow(dead_code, reason = "acquires do not carry ballots yet")]
     pub(crate) fn run_of(&self, master: usize) -> Option<Identity> {
         self.peers[master].facts.as_ref()?.record.run
     }
 
     /// The longest TTL that may be used: the smallest that was read, our own where none was.
     pub(crate) fn max_ttl(&self) -> Millis {
+        if !self.has_quarantine {
+            return self.max_ttl;
+        }
         self.records().filter_map(|record| record.max_ttl).min().unwrap_or(self.max_ttl)
     }
 
@@ -155,6 +202,7 @@ impl Admission {
         let peer = &mut self.peers[master];
         match event {
             Event::Up(facts) => {
+                self.twins.show(master, facts.identity.run);
                 peer.reset();
                 peer.learn(facts, now);
             }
@@ -166,6 +214,9 @@ impl Admission {
             Event::Times(nonce, told) => peer.told(nonce, told),
             Event::Floors(nonce, answers) => self.on_floors(master, nonce, &answers, now),
             Event::Failed => peer.fail(now),
+        }
+        if !self.has_quarantine {
+            self.peers[master].notice_use();
         }
     }
 
@@ -189,7 +240,7 @@ impl Admission {
             Step::Nothing
         } else if now >= look_at || (peer.doubt != Doubt::None && peer.stuck.is_none()) {
             Step::Look
-        } else if !self.asked || self.is_out(master) {
+        } else if !self.asked || !self.has_quarantine || self.is_out(master) {
             Step::Wait(look_at)
         } else if facts.wants_quarantine() {
             self.begin(facts, fresh).map_or(Step::Wait(look_at), Step::Begin)
@@ -201,7 +252,7 @@ impl Admission {
     /// Whether it is nothing that can be admitted, or rests until the next look.
     fn is_out(&self, master: usize) -> bool {
         let peer = &self.peers[master];
-        peer.master().is_none() || peer.stuck.is_some() || self.twin_of(master).is_some()
+        peer.master().is_none() || peer.stuck.is_some() || self.twins.twin_of(master).is_some()
     }
 
     /// Begun only once q masters, this one included, have told their record: what they hold as
@@ -282,7 +333,7 @@ impl Admission {
     }
 
     /// The masters that may be asked for a floor, and whose sets. The one that asks is among them.
-    fn reachable(&self) -> Vec<(usize, Life)> {
+    pub(crate) fn reachable(&self) -> Vec<(usize, Life)> {
         let masters = 0..self.peers.len();
         masters.filter_map(|master| Some((master, self.known_life(master)?))).collect()
     }
@@ -290,22 +341,15 @@ impl Admission {
     /// The records that were read, one for each server.
     fn records(&self) -> impl Iterator<Item = &Record> {
         let masters = 0..self.peers.len();
-        let servers = masters.filter(|&master| self.twin_of(master).is_none());
+        let servers = masters.filter(|&master| self.twins.twin_of(master).is_none());
         servers.filter_map(|master| Some(&self.peers[master].master()?.record))
-    }
-
-    /// Two addresses that answer with one process are one master. The first counts.
-    fn twin_of(&self, master: usize) -> Option<usize> {
-        let process = |peer: &Peer| peer.facts.as_ref().map(|facts| facts.identity.run);
-        let own = process(&self.peers[master])?;
-        (0..master).find(|&other| process(&self.peers[other]) == Some(own))
     }
 }
 
 impl Peer {
     /// What does not outlive a connection.
     fn reset(&mut self) {
-        *self = Self { known: self.known, ..Self::default() };
+        *self = Self { known: self.known, in_use: self.in_use, ..Self::default() };
     }
 
     /// A look that was sent before the push says nothing about what came after it.
@@ -317,6 +361,12 @@ impl Peer {
             self.doubt = Doubt::None;
         }
         self.learn(facts, now);
+    }
+
+    fn notice_use(&mut self) {
+        if let Some(facts) = &self.facts {
+            self.in_use = facts.record.run.is_some() || facts.record.floor.is_some();
+        }
     }
 
     fn count(&mut self, members: u32) {

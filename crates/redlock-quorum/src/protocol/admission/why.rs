@@ -1,78 +1,65 @@
 //! Why a master does not vote, and when it may vote again.
 
+use std::time::Duration;
+
 use redlock_core::admission::{Millis, quarantine_length};
+use redlock_core::{NotAdmitted, WhyNot};
 
 use super::facts::{Doubt, Stuck};
 use super::{Admission, Facts, Role, over};
 
-/// Why a vote does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct NotAdmitted {
-    pub(crate) why: Why,
-    /// How long until this client can admit it, at the earliest. None where no time decides it.
-    /// A client that has the nonce for longer may do so sooner.
-    pub(crate) votes_again: Option<Millis>,
-}
-
 /// What keeps a master from voting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Why {
     /// There is no connection.
     Away,
-    Replica,
-    Loading,
-    Cluster,
-    /// INFO or HGETALL is denied.
-    Denied,
     /// It is the same server as this one.
     TwinOf(usize),
-    /// Its data may have been lost a moment ago. What it has now is being read.
-    Checked,
-    /// It has no record: it is brand-new, or it was flushed or restarted empty.
-    NoRecord,
-    /// It was admitted with another identity: it restarted, or was a replica for a while.
-    Restarted,
-    /// Its ballot set is gone or incomplete.
-    Incomplete,
-    /// A quarantine is under way.
-    Quarantine,
-    /// Clients without quarantine use this namespace.
-    Mixed,
-    /// A score reaches 2^53.
-    TooLarge,
+    /// It can be reached and does not count. The time is how long it takes until this client can
+    /// admit it, at the earliest. A client that has the nonce for longer may do so sooner.
+    NotAdmitted(NotAdmitted),
 }
 
 impl Admission {
     /// Why this master does not vote; None where it does.
-    pub(crate) fn why(&self, master: usize, now: Millis) -> Option<NotAdmitted> {
+    pub(crate) fn why(&self, master: usize, now: Millis) -> Option<Why> {
         if self.votes(master) {
             return None;
         }
-        let peer = &self.peers[master];
-        let why = match &peer.facts {
-            None => Why::Away,
-            Some(facts) => self.why_not(master, facts),
-        };
-        let votes_again = match why {
-            Why::NoRecord | Why::Restarted | Why::Incomplete => Some(self.length_to_come(master)),
-            Why::Quarantine => self.left(master, now),
+        let Some(facts) = &self.peers[master].facts else { return Some(Why::Away) };
+        if let (Role::Master, Some(twin)) = (facts.role, self.twins.twin_of(master)) {
+            return Some(Why::TwinOf(twin));
+        }
+        let why = self.why_not(master, facts);
+        let in_quarantine = facts.record.quarantine_of(facts.identity).is_some();
+        let millis = match why {
+            WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete if in_quarantine => {
+                self.left(master, now)
+            }
+            WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete => {
+                Some(self.length_to_come(master))
+            }
             _ => None,
         };
-        Some(NotAdmitted { why, votes_again })
+        let mut said = NotAdmitted::new(why);
+        said.in_quarantine = in_quarantine;
+        said.votes_again = millis.map(Duration::from_millis);
+        Some(Why::NotAdmitted(said))
     }
 
-    fn why_not(&self, master: usize, facts: &Facts) -> Why {
+    fn why_not(&self, master: usize, facts: &Facts) -> WhyNot {
         let peer = &self.peers[master];
-        match (facts.role, self.twin_of(master)) {
-            (Role::Replica, _) => Why::Replica,
-            (Role::Loading, _) => Why::Loading,
-            (Role::Cluster, _) => Why::Cluster,
-            (Role::Denied, _) => Why::Denied,
-            (Role::Master, Some(twin)) => Why::TwinOf(twin),
-            (Role::Master, None) if peer.stuck == Some(Stuck::Mixed) => Why::Mixed,
-            (Role::Master, None) if peer.stuck == Some(Stuck::TooLarge) => Why::TooLarge,
-            (Role::Master, None) if peer.doubt != Doubt::None => Why::Checked,
-            (Role::Master, None) => why_unadmitted(facts),
+        match facts.role {
+            Role::Replica => WhyNot::Replica,
+            Role::NotMaster => WhyNot::NotMaster,
+            Role::Loading => WhyNot::Loading,
+            Role::Cluster => WhyNot::Cluster,
+            Role::Denied => WhyNot::Denied,
+            Role::Master if peer.doubt != Doubt::None => WhyNot::Checked,
+            Role::Master if !self.has_quarantine => WhyNot::UsedWithQuarantine,
+            Role::Master if peer.stuck == Some(Stuck::Mixed) => WhyNot::UsedWithoutQuarantine,
+            Role::Master if peer.stuck == Some(Stuck::TooLarge) => WhyNot::ScoreTooLarge,
+            Role::Master => why_unadmitted(facts),
         }
     }
 
@@ -91,15 +78,14 @@ impl Admission {
     }
 }
 
-fn why_unadmitted(facts: &Facts) -> Why {
+/// Every admission leaves a floor behind, and a quarantine keeps it.
+fn why_unadmitted(facts: &Facts) -> WhyNot {
     let record = &facts.record;
-    if record.quarantine_of(facts.identity).is_some() {
-        Why::Quarantine
-    } else if record.admits(facts.identity) {
-        Why::Incomplete
-    } else if record.run.is_some() || record.quarantine.is_some() {
-        Why::Restarted
+    if record.admits(facts.identity) {
+        WhyNot::Incomplete
+    } else if record.run.is_some() || record.floor.is_some() {
+        WhyNot::Restarted
     } else {
-        Why::NoRecord
+        WhyNot::New
     }
 }

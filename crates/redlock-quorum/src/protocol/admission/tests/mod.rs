@@ -6,9 +6,7 @@ mod quarantine;
 mod scripts;
 mod votes;
 
-use redlock_core::admission::{
-    Ballots, Data, Init, MEMBERS, Quarantine, ReplId, SCORE_END, Score, Seen, Way,
-};
+use redlock_core::admission::{Data, Init, MEMBERS, Quarantine, ReplId, SCORE_END, Seen, Way};
 
 use super::*;
 

@@ -1,6 +1,17 @@
 //! What ends a vote, and what is said about it.
 
+use std::time::Duration;
+
+use redlock_core::{NotAdmitted, WhyNot};
+
 use super::*;
+
+fn not_admitted(admission: &Admission, master: usize, now: Millis) -> NotAdmitted {
+    match admission.why(master, now) {
+        Some(Why::NotAdmitted(said)) => said,
+        other => panic!("{other:?}"),
+    }
+}
 
 fn three() -> Vec<Master> {
     vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)]
@@ -53,7 +64,7 @@ fn a_set_counts_as_complete_until_it_is_counted() {
     assert!(admission.votes(0));
     admission.on(0, Event::Members(MEMBERS - 1), 0);
     assert!(!admission.votes(0));
-    assert_eq!(admission.why(0, 0).map(|said| said.why), Some(Why::Incomplete));
+    assert_eq!(not_admitted(&admission, 0, 0).why, WhyNot::Incomplete);
 }
 
 #[test]
@@ -62,9 +73,13 @@ fn two_addresses_of_one_server_have_one_vote() {
     masters[2] = masters[1].clone();
     let mut admission = client(&masters, 0);
     assert_eq!([0, 1, 2].map(|master| admission.votes(master)), [true, true, false]);
-    assert_eq!(admission.why(2, 0).map(|said| said.why), Some(Why::TwinOf(1)));
+    assert_eq!(admission.why(2, 0), Some(Why::TwinOf(1)));
     admission.on(1, Event::Down, 1);
-    assert!(admission.votes(2), "the other address is gone");
+    assert!(!admission.votes(2), "keys of the other address are still counted");
+    masters[1] = Master::admitted(20);
+    masters[1].restart(21);
+    admission.on(1, Event::Up(masters[1].facts(2)), 2);
+    assert!(admission.votes(2), "the other address leads to another server");
 }
 
 #[test]
@@ -73,15 +88,65 @@ fn a_vote_that_does_not_count_says_why_and_how_long() {
     let mut admission = client(&masters, 0);
     masters[0].restart(11);
     admission.on(0, Event::Down, 0);
+    assert_eq!(admission.why(0, 0), Some(Why::Away));
     let said = |admission: &Admission, now| {
-        let said = admission.why(0, now).map(|said| (said.why, said.votes_again));
-        said.unwrap_or_else(|| panic!("it votes"))
+        let said = not_admitted(admission, 0, now);
+        (said.why, said.in_quarantine, said.votes_again)
     };
-    assert_eq!(said(&admission, 0), (Why::Away, None));
+    let left = |millis| Some(Duration::from_millis(millis));
     admission.on(0, Event::Up(masters[0].facts(0)), 0);
-    assert_eq!(said(&admission, 0), (Why::NoRecord, Some(LENGTH)));
+    assert_eq!(said(&admission, 0), (WhyNot::New, false, left(LENGTH)));
     settle(&mut admission, &mut masters, 0);
-    assert_eq!(said(&admission, 300), (Why::Quarantine, Some(LENGTH - 300)));
+    assert_eq!(said(&admission, 300), (WhyNot::New, true, left(LENGTH - 300)));
+}
+
+/// A master that keeps its record shows that it was admitted before.
+#[test]
+fn a_restart_is_told_apart_from_a_master_that_never_was_admitted() {
+    let mut masters = three();
+    masters[0].identity = identity(11);
+    let mut admission = client(&masters, 0);
+    let said = |admission: &Admission| {
+        let said = not_admitted(admission, 0, 0);
+        (said.why, said.in_quarantine)
+    };
+    assert_eq!(said(&admission), (WhyNot::Restarted, false));
+    settle(&mut admission, &mut masters, 0);
+    assert_eq!(said(&admission), (WhyNot::Restarted, true));
+}
+
+#[test]
+fn without_quarantine_a_master_that_forgot_votes_and_nothing_is_written() {
+    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
+    let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
+    admission.ask();
+    for (index, master) in masters.iter().enumerate() {
+        admission.on(index, Event::Up(master.facts(0)), 0);
+    }
+    assert!((0..3).all(|index| admission.votes(index)));
+    assert!(settle(&mut admission, &mut masters, 0).is_empty());
+    admission.on(0, Event::Pushed, 1);
+    assert!(!admission.votes(0));
+    assert_eq!(settle(&mut admission, &mut masters, 1), ["look"]);
+    assert!(admission.votes(0));
+}
+
+/// A client that has quarantine keeps out masters that the other one would let vote.
+#[test]
+fn without_quarantine_no_master_votes_where_others_have_one() {
+    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
+    masters[2] = Master::admitted(3);
+    let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
+    for (index, master) in masters.iter().enumerate() {
+        admission.on(index, Event::Up(master.facts(0)), 0);
+    }
+    assert!((0..3).all(|index| !admission.votes(index)));
+    assert_eq!(not_admitted(&admission, 0, 0).why, WhyNot::UsedWithQuarantine);
+    admission.on(2, Event::Down, 1);
+    assert!(!admission.votes(0), "it goes on while that master is away");
+    masters[2].restart(4);
+    admission.on(2, Event::Up(masters[2].facts(2)), 2);
+    assert!((0..3).all(|index| admission.votes(index)));
 }
 
 #[test]
@@ -93,7 +158,8 @@ fn what_was_known_of_a_nonce_outlives_the_connection() {
     admission.on(0, Event::Down, 500);
     admission.on(0, Event::Up(masters[0].facts(600)), 600);
     settle(&mut admission, &mut masters, 600);
-    assert_eq!(admission.why(0, 600).and_then(|said| said.votes_again), Some(LENGTH - 600));
+    let left = not_admitted(&admission, 0, 600).votes_again;
+    assert_eq!(left, Some(Duration::from_millis(LENGTH - 600)));
     settle(&mut admission, &mut masters, LENGTH);
     assert!(admission.votes(0));
 }

@@ -1,0 +1,323 @@
+//! Admission: the steps by which a master that forgot comes to vote again.
+//!
+//! The machine decides (`protocol/admission`), this file carries out. It gives the machine what
+//! connections tell (up, down, a null push, members) and the answers to its orders, asks it for the
+//! next step of each master, sends that, and bounds its time.
+//!
+//! # When a step is asked for
+//!
+//! After every event of a connection, after every answer to an order, and when the time has come
+//! that the machine named. A step that goes to several masters (their TIME, their scores) ends when
+//! all have answered or its time is over; what has come by then is what the machine gets.
+//!
+//! # What waits for it
+//!
+//! - *The first attempt* of a handle waits for steps that are under way, as long as fewer than q
+//!   masters vote, and no longer than the connect timeout. A command that lives a moment begins a
+//!   quarantine in that time, or ends one.
+//! - *The end of the handle* waits for steps that are under way, no longer than the connect timeout.
+//! - *Nothing else does.*
+//!
+//! # What a failure does
+//!
+//! - *No answer in time, or an error*: the machine rests until it looks again. An error is kept and
+//!   said together with why the master does not vote. An answer that comes later finds another
+//!   number and is dropped: the next look learns what it did.
+//! - *The connection breaks*: the same, and the next connection tells all.
+//! - *The runtime goes away*: nothing is under way any more; what was sent may still be carried out,
+//!   so each script compares.
+//! - *A null push*: nothing that comes from there counts until a look behind it is answered. What is
+//!   held there is extended at once. Where that look does not show the same life within the node
+//!   timeout, the copies there are disowned.
+
+use std::time::Duration;
+
+use redlock_core::admission::{Millis, Nonce, Order, Ordered, Said};
+use redlock_core::{Cause, Instant};
+
+use super::Driver;
+use super::masters::Changed;
+use super::ticket::OrderTicket;
+use super::timers::Due;
+use super::told::{facts_of, floor_millis, instant};
+use crate::protocol::admission::{Event, Life, Scored, Step, Told};
+use crate::protocol::master_set::MasterSet;
+
+/// A step has at least this long: a server takes some milliseconds to write the members.
+const STEP_TIME_MIN: Duration = Duration::from_millis(50);
+
+/// The steps that are under way, one for each master at most.
+pub(super) struct Steps {
+    masters: Vec<Master>,
+    /// The handle was asked for a lock.
+    is_asked: bool,
+    /// Until when the first attempt waits for steps.
+    gate: Option<Instant>,
+}
+
+#[derive(Default)]
+struct Master {
+    /// The number of its latest step: answers to an earlier one are late.
+    number: u32,
+    task: Option<Task>,
+    /// When it is looked at next.
+    scheduled: Option<Instant>,
+    /// When its copies are disowned, unless its life proves unchanged before.
+    doubted_until: Option<Instant>,
+}
+
+/// What is under way.
+enum Task {
+    /// One order, to the master itself.
+    Single,
+    Times(Nonce, MasterSet, Vec<Told>),
+    Floors(Nonce, Vec<(usize, Life)>, Vec<Scored>),
+}
+
+impl Steps {
+    pub(super) fn new(masters: usize) -> Self {
+        let masters = (0..masters).map(|_| Master::default()).collect();
+        Self { masters, is_asked: false, gate: None }
+    }
+
+    /// No task works on the driver any more.
+    pub(super) fn park(&mut self) {
+        for master in &mut self.masters {
+            master.number = master.number.wrapping_add(1);
+            (master.task, master.scheduled, master.doubted_until) = (None, None, None);
+        }
+        self.gate = None;
+    }
+}
+
+impl Driver {
+    /// A caller wants a lock, or more time for one: from now on quarantines are begun and ended.
+    pub(super) fn ask(&mut self) {
+        if self.steps.is_asked {
+            return;
+        }
+        self.steps.is_asked = true;
+        self.masters.admission.ask();
+        let now = self.now();
+        let until = now.saturating_add(self.settings.connect_timeout);
+        self.steps.gate = Some(until);
+        self.timers.enter(until, Due::Wake);
+        self.advance_admission(now);
+    }
+
+    /// Whether the first attempt waits for masters that may come to vote now.
+    pub(super) fn awaits_admission(&mut self) -> bool {
+        let Some(until) = self.steps.gate else { return false };
+        let waits =
+            !self.masters.has_votes() && self.masters.admission.is_busy() && self.now() < until;
+        if !waits {
+            self.steps.gate = None;
+        }
+        waits
+    }
+
+    /// Whether a step is under way that the end of the handle waits for.
+    pub(super) fn finishes_steps(&self) -> bool {
+        self.steps.is_asked && self.steps.masters.iter().any(|master| master.task.is_some())
+    }
+
+    /// Asks the machine what to do about each master, and does it.
+    pub(super) fn advance_admission(&mut self, now: Instant) {
+        for master in 0..self.masters.len() {
+            self.advance_master(master, now);
+        }
+    }
+
+    fn advance_master(&mut self, master: usize, now: Instant) {
+        // The name of a quarantine must not follow from a seed: two clients may have the same.
+        let fresh = Nonce(rand::random());
+        match self.masters.admission.step(master, floor_millis(now), fresh) {
+            Step::Nothing => {}
+            Step::Wait(at) => self.schedule_step(master, at),
+            Step::Look => self.single(master, Order::Look, now),
+            Step::Begin(begin) => self.single(master, Order::Begin(begin), now),
+            Step::Note(note) => self.single(master, Order::Note(note), now),
+            Step::Admit(admit) => self.single(master, Order::Admit(admit), now),
+            Step::AskTimes(nonce, asked) => {
+                let pending = asked.iter().copied().collect();
+                let ticket = self.step_ticket(master, Task::Times(nonce, pending, vec![]), now);
+                for other in asked {
+                    self.masters.order(other, Order::Time, ticket, now);
+                }
+            }
+            Step::ReadFloor(nonce, asked) => {
+                let task = Task::Floors(nonce, asked.clone(), vec![]);
+                let ticket = self.step_ticket(master, task, now);
+                for (other, life) in asked {
+                    self.masters.order(other, Order::Scores(life.run), ticket, now);
+                }
+            }
+        }
+    }
+
+    fn schedule_step(&mut self, master: usize, at: Millis) {
+        let (at, scheduled) = (instant(at), &mut self.steps.masters[master].scheduled);
+        if scheduled.is_none_or(|scheduled| at < scheduled) {
+            *scheduled = Some(at);
+            self.timers.enter(at, Due::Admission(master));
+        }
+    }
+
+    pub(super) fn admission_due(&mut self, master: usize, now: Instant) {
+        let scheduled = &mut self.steps.masters[master].scheduled;
+        if scheduled.is_some_and(|at| at <= now) {
+            *scheduled = None;
+            self.advance_master(master, now);
+        }
+    }
+
+    fn single(&mut self, master: usize, order: Order, now: Instant) {
+        let ticket = self.step_ticket(master, Task::Single, now);
+        self.masters.order(master, order, ticket, now);
+    }
+
+    /// The step is under way from now on.
+    fn step_ticket(&mut self, master: usize, task: Task, now: Instant) -> u64 {
+        let entry = &mut self.steps.masters[master];
+        entry.number = entry.number.wrapping_add(1);
+        entry.task = Some(task);
+        let number = entry.number;
+        let time = self.settings.node_timeout().max(STEP_TIME_MIN);
+        self.timers.enter(now.saturating_add(time), Due::Step(master, number));
+        OrderTicket::Step(master, number).pack()
+    }
+
+    /// The answer to an order.
+    pub(super) fn ordered(&mut self, ordered: Ordered) {
+        let now = ordered.read_at.unwrap_or_else(|| self.now());
+        match OrderTicket::unpack(ordered.ticket) {
+            OrderTicket::Step(master, number) => {
+                if self.steps.masters[master].number == number {
+                    self.step_answered(master, ordered, now);
+                }
+            }
+            OrderTicket::Init(number) => self.init_answered(number, ordered, now),
+            OrderTicket::Report(number) => self.report_answered(number, ordered, now),
+        }
+        self.advance_admission(now);
+    }
+
+    fn step_answered(&mut self, master: usize, ordered: Ordered, now: Instant) {
+        let Ordered { master: from, said, .. } = ordered;
+        match &mut self.steps.masters[master].task {
+            None => {}
+            Some(Task::Single) => self.single_answered(master, said, now),
+            Some(Task::Times(_, pending, told)) => {
+                pending.remove(from);
+                if let Ok(Said::Time { process, time }) = said {
+                    told.push(Told { master: from, process, time });
+                }
+                if pending.is_empty() {
+                    self.end_step(master, now);
+                }
+            }
+            Some(Task::Floors(_, pending, answers)) => {
+                let place = pending.iter().position(|(other, _)| *other == from);
+                let asked = place.map(|place| pending.swap_remove(place).1);
+                if let (Some(asked), Ok(Said::Scores { highest, facts })) = (asked, said) {
+                    let facts = facts_of(&facts, None, 0);
+                    answers.push(Scored { master: from, asked, highest, facts });
+                }
+                if pending.is_empty() {
+                    self.end_step(master, now);
+                }
+            }
+        }
+    }
+
+    fn single_answered(&mut self, master: usize, said: Result<Said, Cause>, now: Instant) {
+        self.steps.masters[master].task = None;
+        let event = match said {
+            Ok(Said::Looked { facts, members }) => {
+                let time = self.masters.admission.time(master, floor_millis(now));
+                let told = facts_of(&facts, members, time);
+                self.masters.looked(master, facts);
+                Event::Looked(told)
+            }
+            Ok(Said::Script(reply)) => {
+                self.masters.set_hindrance(master, None);
+                Event::Script(reply)
+            }
+            Ok(_) => Event::Failed,
+            Err(cause) => {
+                if cause.is_error_reply() {
+                    self.masters.set_hindrance(master, Some(cause.to_string()));
+                }
+                Event::Failed
+            }
+        };
+        self.learn(master, event, now);
+    }
+
+    /// The time of a step is over.
+    pub(super) fn step_due(&mut self, master: usize, number: u32, now: Instant) {
+        let entry = &mut self.steps.masters[master];
+        if entry.number != number || entry.task.is_none() {
+            return;
+        }
+        entry.number = entry.number.wrapping_add(1);
+        self.end_step(master, now);
+        self.advance_admission(now);
+    }
+
+    /// What has come so far is what the machine gets.
+    fn end_step(&mut self, master: usize, now: Instant) {
+        let event = match self.steps.masters[master].task.take() {
+            None => return,
+            Some(Task::Single) => Event::Failed,
+            Some(Task::Times(nonce, _, told)) => Event::Times(nonce, told),
+            Some(Task::Floors(nonce, _, answers)) => Event::Floors(nonce, answers),
+        };
+        self.learn(master, event, now);
+    }
+
+    /// What was learnt about a master goes to the machine, and what follows to all that is held.
+    pub(super) fn learn(&mut self, master: usize, event: Event, now: Instant) {
+        let changed = self.masters.admit(master, event, now);
+        self.admission_changed(changed, now);
+    }
+
+    pub(super) fn admission_changed(&mut self, changed: Changed, now: Instant) {
+        for master in changed.lost.iter() {
+            self.disown(master, now);
+        }
+        if !changed.gained.is_empty() {
+            self.votes_gained(now);
+        }
+    }
+
+    /// The connection is up again, or gone: what was under way there has its answer.
+    pub(super) fn forget_step(&mut self, master: usize) {
+        let entry = &mut self.steps.masters[master];
+        entry.number = entry.number.wrapping_add(1);
+        entry.task = None;
+    }
+
+    /// The data of `master` may be gone. The look goes first: its answer says whether those that
+    /// come behind it count.
+    pub(super) fn data_lost(&mut self, master: usize, now: Instant) {
+        let until = now.saturating_add(self.settings.node_timeout());
+        self.steps.masters[master].doubted_until = Some(until);
+        self.timers.enter(until, Due::Doubt(master));
+        self.advance_master(master, now);
+        self.lost_sight(master, now);
+        self.doubt(master, now);
+    }
+
+    /// It was to be proven by now that `master` has what it had.
+    pub(super) fn doubt_due(&mut self, master: usize, now: Instant) {
+        let doubted = &mut self.steps.masters[master].doubted_until;
+        if doubted.is_some_and(|until| until <= now) {
+            *doubted = None;
+            if self.masters.give_up(master) {
+                self.disown(master, now);
+            }
+            self.disown_suspected(master, now);
+        }
+    }
+}

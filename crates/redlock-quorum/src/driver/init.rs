@@ -1,0 +1,289 @@
+//! `init`: a person states that no lock of a former life is alive, and masters are admitted.
+//!
+//! 1. All masters are waited for, for some seconds. Where fewer than q are there nothing is written.
+//! 2. The scores and facts of all are read, and the plan is made of them (`protocol/admission`).
+//! 3. Where the plan is refused, another `init` may be at work: it is read again for some seconds.
+//! 4. The scripts compare what was read. Where something else is there by now, it is read again, three
+//!    times at most.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use redlock_core::Instant;
+use redlock_core::admission::{Nonce, Order, Ordered, Outcome, Said, Score};
+
+use super::Driver;
+use super::command::InitReply;
+use super::ticket::OrderTicket;
+use super::timers::Due;
+use super::told::{facts_of, to_millis};
+use crate::fencing::FencingToken;
+use crate::init::{Init, InitError, InitNode, InitReport};
+use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, Scored};
+use crate::protocol::master_set::MasterSet;
+use crate::quorum::quorum;
+use crate::report::Standing;
+
+/// How long masters that do not answer are waited for, and another `init` that may be at work.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the pause is before everything is read again.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How often scripts may find something else than was read.
+const TRIES_MAX: u32 = 3;
+
+/// The calls of `init`. One is carried out after the other.
+#[derive(Default)]
+pub(super) struct Inits {
+    waiting: VecDeque<(Init, InitReply)>,
+    current: Option<Call>,
+    /// The number of the latest orders: answers to earlier ones are late.
+    number: u32,
+}
+
+struct Call {
+    options: Init,
+    reply: InitReply,
+    /// Until when something is waited for that others do.
+    patience: Instant,
+    /// When the phase is over at the latest.
+    due: Instant,
+    phase: Phase,
+    tries: u32,
+    /// What each master was before anything was written.
+    was: Option<Vec<Standing>>,
+    /// The largest floor that was written.
+    floor: Option<Score>,
+}
+
+enum Phase {
+    /// Masters are waited for.
+    Connecting,
+    /// Scores and facts are being read.
+    Reading(Vec<(usize, Life)>, Vec<Scored>),
+    /// Scripts are under way.
+    Writing { pending: MasterSet, refused: bool, has_moved: bool },
+    /// Everything is read again after a pause.
+    Pausing,
+}
+
+impl Inits {
+    /// No task works on the driver any more: callers ask again.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+        self.current = None;
+        self.number = self.number.wrapping_add(1);
+    }
+}
+
+impl Driver {
+    pub(super) fn init(&mut self, options: Init, reply: InitReply, now: Instant) {
+        self.inits.waiting.push_back((options, reply));
+        self.next_init(now);
+    }
+
+    fn next_init(&mut self, now: Instant) {
+        if self.inits.current.is_some() {
+            return;
+        }
+        let Some((options, reply)) = self.inits.waiting.pop_front() else { return };
+        let patience = now.saturating_add(PATIENCE);
+        let phase = Phase::Connecting;
+        let call = Call {
+            options,
+            reply,
+            patience,
+            due: patience,
+            phase,
+            tries: 0,
+            was: None,
+            floor: None,
+        };
+        self.inits.current = Some(call);
+        self.timers.enter(patience, Due::Init);
+        self.consider_init(now);
+    }
+
+    /// Masters were reached, or were not, or time has passed.
+    pub(super) fn consider_init(&mut self, now: Instant) {
+        let Some(call) = &self.inits.current else { return };
+        let (is_due, masters) = (call.due <= now, self.masters.len());
+        let reached = (0..masters).filter(|master| self.masters.is_up(*master)).count();
+        match call.phase {
+            Phase::Connecting if reached == masters || is_due && reached >= quorum(masters) => {
+                self.read_scores(now);
+            }
+            Phase::Connecting if is_due => self.end_init(Failure::NoQuorum, now),
+            Phase::Reading(..) if is_due => self.plan_init(now),
+            Phase::Writing { .. } if is_due => self.written(now),
+            Phase::Pausing if is_due => self.read_scores(now),
+            _ => {}
+        }
+    }
+
+    fn read_scores(&mut self, now: Instant) {
+        let reachable = self.masters.admission.reachable();
+        let (number, due) = self.init_phase(Phase::Reading(reachable.clone(), vec![]), now);
+        let ticket = OrderTicket::Init(number).pack();
+        for (master, life) in &reachable {
+            self.masters.order(*master, Order::Scores(life.run), ticket, now);
+        }
+        self.timers.enter(due, Due::Init);
+        if reachable.is_empty() {
+            self.plan_init(now);
+        }
+    }
+
+    /// Answers to the phase before are late from now on.
+    fn init_phase(&mut self, phase: Phase, now: Instant) -> (u32, Instant) {
+        let pause =
+            if matches!(phase, Phase::Pausing) { AGAIN } else { self.settings.connect_timeout };
+        let due = now.saturating_add(pause);
+        self.inits.number = self.inits.number.wrapping_add(1);
+        if let Some(call) = &mut self.inits.current {
+            (call.phase, call.due) = (phase, due);
+        }
+        (self.inits.number, due)
+    }
+
+    pub(super) fn init_answered(&mut self, number: u32, ordered: Ordered, now: Instant) {
+        if self.inits.number != number {
+            return;
+        }
+        let Some(call) = &mut self.inits.current else { return };
+        let Ordered { master, said, .. } = ordered;
+        match (&mut call.phase, said) {
+            (Phase::Reading(pending, answers), said) => {
+                let place = pending.iter().position(|(other, _)| *other == master);
+                let asked = place.map(|place| pending.swap_remove(place).1);
+                if let (Some(asked), Ok(Said::Scores { highest, facts })) = (asked, said) {
+                    let facts = facts_of(&facts, None, 0);
+                    answers.push(Scored { master, asked, highest, facts });
+                }
+                if pending.is_empty() {
+                    self.plan_init(now);
+                }
+            }
+            (Phase::Writing { pending, has_moved, .. }, said) => {
+                pending.remove(master);
+                let is_last = pending.is_empty();
+                if let Ok(Said::Script(reply)) = &said {
+                    *has_moved |= reply.outcome == Outcome::Moved;
+                }
+                match said {
+                    Ok(Said::Script(reply)) => {
+                        self.forget_step(master);
+                        self.masters.set_hindrance(master, None);
+                        self.learn(master, Event::Script(reply), now);
+                    }
+                    Ok(_) => {}
+                    Err(cause) => self.masters.set_hindrance(master, Some(cause.to_string())),
+                }
+                if is_last {
+                    self.written(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is to be written follows from all that was read.
+    fn plan_init(&mut self, now: Instant) {
+        let (masters, own) = (self.masters.len(), self.settings.max_ttl);
+        let was: Vec<Standing> = (0..masters).map(|master| self.standing(master, now)).collect();
+        let nonces: Vec<Nonce> = (0..masters).map(|_| Nonce(rand::random())).collect();
+        let max_ttl = to_millis(self.settings.max_ttl());
+        let Some(call) = &mut self.inits.current else { return };
+        let Phase::Reading(_, answers) = &call.phase else { return };
+        let lower = call.options.again && own.is_some() && answers.len() == masters;
+        let floor = call.options.floor.map_or(0, FencingToken::get);
+        let options = InitOptions { again: call.options.again, floor, max_ttl, lower };
+        let few = answers.len() < quorum(masters);
+        let plan = self.masters.admission.plan_init(options, answers, &nonces);
+        call.was.get_or_insert(was);
+        let waits = call.patience > now;
+        match plan {
+            None => self.end_init(if few { Failure::NoQuorum } else { Failure::TooLarge }, now),
+            Some(plan) if plan.refused && waits => self.pause_init(now),
+            Some(plan) => self.write_init(plan, now),
+        }
+    }
+
+    fn pause_init(&mut self, now: Instant) {
+        let (_, due) = self.init_phase(Phase::Pausing, now);
+        self.timers.enter(due, Due::Init);
+    }
+
+    fn write_init(&mut self, plan: InitPlan, now: Instant) {
+        let InitPlan { orders, refused } = plan;
+        let pending = orders.iter().map(|(master, _)| *master).collect();
+        let phase = Phase::Writing { pending, refused, has_moved: false };
+        let (number, due) = self.init_phase(phase, now);
+        self.timers.enter(due, Due::Init);
+        let ticket = OrderTicket::Init(number).pack();
+        for (master, init) in orders {
+            if !self.masters.votes(master)
+                && let Some(call) = &mut self.inits.current
+            {
+                call.floor = call.floor.max(Some(init.floor));
+            }
+            self.masters.order(master, Order::Init(init), ticket, now);
+        }
+        if pending.is_empty() {
+            self.written(now);
+        }
+    }
+
+    fn written(&mut self, now: Instant) {
+        let Some(call) = &mut self.inits.current else { return };
+        let Phase::Writing { refused, has_moved, .. } = call.phase else { return };
+        call.tries += 1;
+        if has_moved && call.tries < TRIES_MAX {
+            return self.pause_init(now);
+        }
+        self.end_init(if refused { Failure::Refused } else { Failure::None }, now);
+    }
+
+    fn end_init(&mut self, failure: Failure, now: Instant) {
+        let Some(call) = self.inits.current.take() else { return };
+        let nodes = (0..self.masters.len()).map(|master| self.init_node(&call, master, now));
+        let nodes: Vec<InitNode> = nodes.collect();
+        let floor = call.floor.and_then(FencingToken::new);
+        let outcome = match failure {
+            Failure::None => Ok(InitReport { nodes, floor }),
+            Failure::NoQuorum => Err(InitError::NoQuorum { nodes }),
+            Failure::Refused => Err(InitError::Refused { nodes }),
+            Failure::TooLarge => Err(InitError::TooLarge),
+        };
+        // A caller that has stopped waiting does not need to know.
+        let _ = call.reply.send(outcome);
+        self.next_init(now);
+    }
+
+    fn init_node(&self, call: &Call, master: usize, now: Instant) -> InitNode {
+        let now_is = self.standing(master, now);
+        let facts = self.masters.facts(master);
+        InitNode {
+            node: self.masters.names()[master].clone(),
+            was: call.was.as_ref().map_or(now_is, |was| was[master]),
+            now: now_is,
+            cause: (!self.masters.votes(master)).then(|| self.masters.cause(master, now)),
+            run_id: facts.map(|facts| facts.run_id.clone()),
+            uptime: facts.and_then(|facts| facts.uptime),
+        }
+    }
+
+    fn standing(&self, master: usize, now: Instant) -> Standing {
+        match self.masters.votes(master) {
+            true => Standing::Admitted,
+            false => Standing::of(&self.masters.cause(master, now)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    None,
+    NoQuorum,
+    Refused,
+    TooLarge,
+}

@@ -1,0 +1,135 @@
+//! Reports: what each master is, for people that look after it. Nothing is written.
+
+use std::time::Duration;
+
+use redlock_core::admission::{Millis, Order, Ordered, Said};
+use redlock_core::{Facts, Instant};
+
+use super::Driver;
+use super::command::ReportReply;
+use super::ticket::OrderTicket;
+use super::timers::Due;
+use super::told::from_millis;
+use crate::protocol::master_set::MasterSet;
+use crate::report::{NodeReport, ServerReport, Standing};
+
+/// A server has at least this long to say what it is.
+const TIME_MIN: Duration = Duration::from_millis(50);
+
+/// The reports that are being made.
+#[derive(Default)]
+pub(super) struct Reports {
+    open: Vec<Report>,
+    number: u32,
+}
+
+struct Report {
+    number: u32,
+    reply: ReportReply,
+    pending: MasterSet,
+    said: Vec<Option<Looked>>,
+}
+
+#[derive(Clone)]
+struct Looked {
+    facts: Facts,
+    members: Option<u32>,
+    at: Instant,
+}
+
+impl Reports {
+    /// No task works on the driver any more: callers ask again.
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+    }
+}
+
+impl Driver {
+    pub(super) fn report(&mut self, reply: ReportReply, now: Instant) {
+        self.reports.number = self.reports.number.wrapping_add(1);
+        let number = self.reports.number;
+        let masters = self.masters.len();
+        let pending: MasterSet = (0..masters).filter(|one| self.masters.is_up(*one)).collect();
+        let said = vec![None; masters];
+        self.reports.open.push(Report { number, reply, pending, said });
+        let ticket = OrderTicket::Report(number).pack();
+        for master in pending.iter() {
+            self.masters.order(master, Order::Look, ticket, now);
+        }
+        let time = self.settings.node_timeout().max(TIME_MIN);
+        self.timers.enter(now.saturating_add(time), Due::Report(number));
+        if pending.is_empty() {
+            self.report_due(number, now);
+        }
+    }
+
+    pub(super) fn report_answered(&mut self, number: u32, ordered: Ordered, now: Instant) {
+        let mut open = self.reports.open.iter_mut();
+        let Some(report) = open.find(|report| report.number == number) else { return };
+        report.pending.remove(ordered.master);
+        if let Ok(Said::Looked { facts, members }) = ordered.said {
+            report.said[ordered.master] = Some(Looked { facts, members, at: now });
+        }
+        if report.pending.is_empty() {
+            self.report_due(number, now);
+        }
+    }
+
+    /// All have answered, or their time is over.
+    pub(super) fn report_due(&mut self, number: u32, now: Instant) {
+        let place = self.reports.open.iter().position(|report| report.number == number);
+        let Some(place) = place else { return };
+        let Report { reply, said, .. } = self.reports.open.swap_remove(place);
+        let median = median(&said);
+        let nodes = said.iter().enumerate().map(|(master, said)| NodeReport {
+            node: self.masters.names()[master].clone(),
+            standing: match self.masters.votes(master) {
+                true => Standing::Admitted,
+                false => Standing::of(&self.masters.cause(master, now)),
+            },
+            cause: (!self.masters.votes(master)).then(|| self.masters.cause(master, now)),
+            server: said.as_ref().map(|said| server(said, median)),
+        });
+        // A caller that has stopped waiting does not need to know.
+        let _ = reply.send(nodes.collect());
+    }
+}
+
+/// How far the clock of a master is ahead of ours, which has no date.
+fn ahead(said: &Looked) -> Option<i64> {
+    let time = said.facts.time_us? / 1_000;
+    let at = said.at.as_nanos() / 1_000_000;
+    i64::try_from(time).ok()?.checked_sub(i64::try_from(at).ok()?)
+}
+
+/// The lower median of the masters' clocks.
+fn median(said: &[Option<Looked>]) -> Option<i64> {
+    let mut clocks: Vec<i64> = said.iter().flatten().filter_map(ahead).collect();
+    clocks.sort_unstable();
+    clocks.get(clocks.len().checked_sub(1)? / 2).copied()
+}
+
+fn server(said: &Looked, median: Option<i64>) -> ServerReport {
+    let facts = &said.facts;
+    let record = facts.record.as_deref().cloned().unwrap_or_default();
+    let time = facts.time_us.map_or(0, |micros| micros / 1_000);
+    let quarantine = facts.identity.and_then(|identity| record.quarantine_of(identity));
+    let left = |until: Millis| from_millis(until.saturating_sub(time));
+    let replid = facts.identity.and_then(|identity| identity.replid);
+    ServerReport {
+        run_id: facts.run_id.clone(),
+        replid: replid.map(|replid| replid.to_string()),
+        role: facts.role.to_string(),
+        is_cluster: facts.is_cluster,
+        is_loading: facts.is_loading(),
+        uptime: facts.uptime,
+        max_ttl: record.max_ttl.map(from_millis),
+        admitted_as: record.run.map(|run| run.to_string()),
+        floor: record.floor,
+        ballots: said.members.filter(|_| record.run.is_some()),
+        quarantine_left: quarantine.map(|quarantine| left(quarantine.until)),
+        tracks: facts.tracks,
+        is_barred: facts.is_barred,
+        clock_offset_ms: ahead(said).zip(median).map(|(ahead, median)| ahead - median),
+    }
+}

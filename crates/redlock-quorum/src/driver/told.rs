@@ -1,0 +1,55 @@
+//! What masters tell, in the words of the machine of admission.
+
+use std::time::Duration;
+
+use redlock_core::admission::{Identity, Millis, RunId};
+use redlock_core::{Instant, Role, Unread};
+
+use crate::protocol::admission::{Facts, Role as Standing};
+
+const NANOS: u64 = 1_000_000;
+
+/// When something is judged. What has lasted for so long has done so for a part of a millisecond
+/// more.
+pub(super) fn floor_millis(now: Instant) -> Millis {
+    now.as_nanos() / NANOS
+}
+
+/// When something happened.
+pub(super) fn ceil_millis(now: Instant) -> Millis {
+    now.as_nanos().div_ceil(NANOS)
+}
+
+/// The instant at which the machine has something to do.
+pub(super) fn instant(at: Millis) -> Instant {
+    Instant::from_nanos(at.saturating_mul(NANOS))
+}
+
+pub(super) fn from_millis(millis: Millis) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(super) fn to_millis(time: Duration) -> Millis {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What a connection told. A server that does not tell its TIME is taken to show `time`.
+pub(super) fn facts_of(told: &redlock_core::Facts, members: Option<u32>, time: Millis) -> Facts {
+    let identity = told.identity.unwrap_or(Identity::of(RunId::new([0; 20])));
+    let record = told.record.as_deref().cloned().unwrap_or_default();
+    let time = told.time_us.map_or(time, |micros| micros / 1_000);
+    Facts { role: standing(told), identity, time, record, members }
+}
+
+fn standing(told: &redlock_core::Facts) -> Standing {
+    match (&told.record, told.role) {
+        _ if told.is_cluster => Standing::Cluster,
+        (_, Role::Replica) => Standing::Replica,
+        (Err(Unread::Loading), _) => Standing::Loading,
+        (_, Role::Master) if told.identity.is_none() => Standing::Denied,
+        // What has no namespace is asked for no record.
+        (Err(Unread::NotAsked) | Ok(_), Role::Master) => Standing::Master,
+        (Err(_), Role::Master) => Standing::Denied,
+        _ => Standing::NotMaster,
+    }
+}

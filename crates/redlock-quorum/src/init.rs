@@ -1,0 +1,121 @@
+//! `Init`: a person states that no lock of a former life is alive on any master.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::Cause;
+
+use crate::error::AcquireError;
+use crate::fencing::FencingToken;
+use crate::report::Standing;
+use crate::settings::InvalidRequest;
+
+/// What [`Redlock::init_with`](crate::Redlock::init_with) is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Init {
+    /// Admit masters although some record shows that the namespace was in use: one of them may have
+    /// forgotten a lock that is alive. Without it such a call is refused. Default: no.
+    ///
+    /// With it, and with a `max_ttl` given to the builder, that one replaces what the masters
+    /// have, where all of them answer. It may be smaller.
+    pub again: bool,
+    /// No fencing token that is handed out later may be smaller than this one. Default: none.
+    pub floor: Option<FencingToken>,
+}
+
+/// What [`Redlock::init`](crate::Redlock::init) found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InitReport {
+    /// Each master, in the order in which they were given.
+    pub nodes: Vec<InitNode>,
+    /// The least fencing token that can be handed out from now on; none where no master had to be
+    /// admitted.
+    pub floor: Option<FencingToken>,
+}
+
+/// What `init` found and did on one master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InitNode {
+    /// The master: `host:port`, or the path of its socket.
+    pub node: Arc<str>,
+    /// What it was.
+    pub was: Standing,
+    /// What it is now.
+    pub now: Standing,
+    /// Why its votes do not count now; none where they do.
+    pub cause: Option<Cause>,
+    /// The process: 40 hex digits, new with every start; none where it did not answer.
+    pub run_id: Option<String>,
+    /// How long that has been running; none where the server does not say.
+    pub uptime: Option<Duration>,
+}
+
+/// Why `init` did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// Fewer than a quorum of masters answered. Nothing was written.
+    #[error("fewer than a quorum of masters answered, nothing was written: {}", list(.nodes))]
+    NoQuorum {
+        /// What each master said.
+        nodes: Vec<InitNode>,
+    },
+    /// Some master does not vote although the namespace was in use: it may have forgotten a lock
+    /// that is alive. No master was admitted.
+    #[error(
+        "this namespace was in use, and a master may have forgotten a lock that is alive: wait for \
+         the end of its quarantine, or say again that no lock is alive: {}", list(.nodes)
+    )]
+    Refused {
+        /// What each master said.
+        nodes: Vec<InitNode>,
+    },
+    /// The floor that was given, or a score that was found, is 2^53 or more. Nothing was written.
+    #[error("a fencing token that was given or found is 2^53 or more, nothing was written")]
+    TooLarge,
+    /// The handle has [`Quarantine::Off`](crate::Quarantine::Off): there is nothing to admit.
+    #[error("the handle has Quarantine::Off: build one with Quarantine::On")]
+    Off,
+    /// The request itself is wrong. Nothing was sent.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
+    /// The handle was shut down.
+    #[error("the lock handle was shut down")]
+    Shutdown,
+}
+
+impl InitReport {
+    /// How many masters vote now.
+    pub fn admitted(&self) -> usize {
+        self.nodes.iter().filter(|node| node.now == Standing::Admitted).count()
+    }
+}
+
+impl InitError {
+    /// What each master said, where masters were asked.
+    pub fn nodes(&self) -> Option<&[InitNode]> {
+        match self {
+            Self::NoQuorum { nodes } | Self::Refused { nodes } => Some(nodes),
+            _ => None,
+        }
+    }
+}
+
+impl From<AcquireError> for InitError {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::Invalid(invalid) => Self::Invalid(invalid),
+            _ => Self::Shutdown,
+        }
+    }
+}
+
+fn list(nodes: &[InitNode]) -> String {
+    let node = |node: &InitNode| match &node.cause {
+        Some(cause) => format!("{} {cause}", node.node),
+        None => format!("{} {}", node.node, node.now),
+    };
+    nodes.iter().map(node).collect::<Vec<_>>().join(", ")
+}

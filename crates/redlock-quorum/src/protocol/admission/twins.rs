@@ -1,0 +1,121 @@
+//! `Twins`: which addresses lead to one server.
+
+use redlock_core::admission::RunId;
+
+/// The process that each address shows, and which of those that show one process is the master.
+///
+/// Two addresses that lead to one process are one master: otherwise a key held on one server
+/// would count twice. An address shows its process until it is seen with another one, even while
+/// it is not reached. Of several that show one process, that which is the master goes on to be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Twins {
+    shown: Vec<Option<RunId>>,
+    twins: Vec<Option<usize>>,
+}
+
+impl Twins {
+    pub(super) fn new(masters: usize) -> Self {
+        Self { shown: vec![None; masters], twins: vec![None; masters] }
+    }
+
+    /// The process that `master` shows; none where it was never reached.
+    pub(super) fn shown(&self, master: usize) -> Option<RunId> {
+        self.shown[master]
+    }
+
+    /// The master that this address is another address of.
+    pub(super) fn twin_of(&self, master: usize) -> Option<usize> {
+        self.twins[master]
+    }
+
+    /// This process answers at `master`.
+    pub(super) fn show(&mut self, master: usize, process: RunId) {
+        let before = self.shown[master].replace(process);
+        // A new process has no older right than its twin.
+        if before != Some(process) || self.twins[master].is_some() {
+            self.twins[master] = self.first(master);
+        }
+        // A twin is a master once the other shows another process.
+        for other in 0..self.shown.len() {
+            if self.twins[other].is_some() {
+                self.twins[other] = self.first(other);
+            }
+        }
+    }
+
+    /// The other master that shows the same process, and is no twin itself.
+    fn first(&self, master: usize) -> Option<usize> {
+        (0..self.shown.len()).find(|other| {
+            *other != master
+                && self.shown[*other] == self.shown[master]
+                && self.twins[*other].is_none()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(twins: &mut Twins, master: usize, process: u8) {
+        twins.show(master, RunId::new([process; 20]));
+    }
+
+    fn two(twins: &Twins) -> [Option<usize>; 2] {
+        [0, 1].map(|master| twins.twin_of(master))
+    }
+
+    #[test]
+    fn the_second_address_of_one_process_is_the_twin_of_the_first() {
+        let mut twins = Twins::new(2);
+        show(&mut twins, 0, 1);
+        show(&mut twins, 1, 1);
+        assert_eq!(two(&twins), [None, Some(0)]);
+        show(&mut twins, 0, 1);
+        assert_eq!(two(&twins), [None, Some(0)]);
+    }
+
+    #[test]
+    fn a_twin_is_a_master_once_the_other_shows_another_process() {
+        let mut twins = Twins::new(2);
+        show(&mut twins, 1, 1);
+        show(&mut twins, 0, 1);
+        assert_eq!(two(&twins), [Some(1), None]);
+        show(&mut twins, 1, 2);
+        assert_eq!(two(&twins), [None, None]);
+    }
+
+    #[test]
+    fn two_addresses_that_swap_their_servers_are_two_masters_in_the_end() {
+        let mut twins = Twins::new(2);
+        show(&mut twins, 0, 1);
+        show(&mut twins, 1, 2);
+        show(&mut twins, 0, 2);
+        assert_eq!(two(&twins), [Some(1), None]);
+        show(&mut twins, 1, 1);
+        assert_eq!(two(&twins), [None, None]);
+    }
+
+    /// Whatever three addresses show, one after the other: no process is two masters, and one of
+    /// those that show it is one.
+    #[test]
+    fn no_process_ever_counts_twice_and_none_is_left_out() {
+        for code in 0..3_usize.pow(10) {
+            let mut twins = Twins::new(3);
+            let mut shown = [None; 3];
+            for step in 0..5 {
+                let (master, process) =
+                    (code / 9_usize.pow(step) % 3, code / 9_usize.pow(step) / 3 % 3);
+                shown[master] = Some(process);
+                show(&mut twins, master, process as u8);
+                for process in 0..3 {
+                    let addresses: Vec<usize> =
+                        (0..3).filter(|master| shown[*master] == Some(process)).collect();
+                    let masters =
+                        addresses.iter().filter(|master| twins.twin_of(**master).is_none());
+                    assert_eq!(masters.count(), addresses.len().min(1), "{code} {step} {process}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `NodeReport`: what one master is, for people that look after it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::Cause;
+
+/// What one master is, at this moment.
+///
+/// Reading it changes nothing on any master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// The master: `host:port`, or the path of its socket.
+    pub node: Arc<str>,
+    /// Whether it votes, and why not.
+    pub standing: Standing,
+    /// Why its votes do not count; none where they do.
+    pub cause: Option<Cause>,
+    /// What the server says about itself; none where it could not be asked.
+    pub server: Option<ServerReport>,
+}
+
+/// What a server says about itself and keeps for this namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerReport {
+    /// The process: 40 hex digits, new with every start.
+    pub run_id: String,
+    /// The replication history that its data comes from (40 hex digits), where it was a replica, or
+    /// was started from the data of one.
+    pub replid: Option<String>,
+    /// `a master`, `a replica`, `not a master`.
+    pub role: String,
+    /// It is a node of a cluster.
+    pub is_cluster: bool,
+    /// It reads its data from disk.
+    pub is_loading: bool,
+    /// How long the process has been running; none where the server does not say.
+    pub uptime: Option<Duration>,
+    /// The largest TTL of the namespace, by its record.
+    pub max_ttl: Option<Duration>,
+    /// What it was admitted as: a process, or a process and a history, as 40 hex digits each.
+    pub admitted_as: Option<String>,
+    /// The score that its ballots got when it was admitted; none where it never was.
+    pub floor: Option<u64>,
+    /// How many members its ballot set has; 1,024 are complete. None where it has no record, and
+    /// where that is not known.
+    pub ballots: Option<u32>,
+    /// How long its quarantine lasts at least, by its own clock; none where none is under way.
+    pub quarantine_left: Option<Duration>,
+    /// The server reports changes of keys, and a loss of all data at once. Otherwise a look is
+    /// sent behind each request, which costs more.
+    pub tracks: bool,
+    /// Requests of a broken connection are not carried out late. Otherwise the server does not let
+    /// us end one (`CLIENT KILL ID`).
+    pub is_barred: bool,
+    /// How far its clock is ahead of the median of the masters' clocks, in milliseconds; as exact
+    /// as the time that an answer takes.
+    pub clock_offset_ms: Option<i64>,
+}
+
+/// Whether a master votes, in the words of `redlock init`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Standing {
+    /// It votes.
+    Admitted,
+    /// It is in quarantine.
+    Quarantine,
+    /// Neither: it has no record, was admitted with another identity, or cannot be admitted.
+    None,
+    /// It did not answer.
+    Unreachable,
+}
+
+impl NodeReport {
+    /// No master could be asked, for the reason given.
+    pub(crate) fn unasked(names: &[Arc<str>], why: &str) -> Vec<Self> {
+        let report = |name: &Arc<str>| Self {
+            node: name.clone(),
+            standing: Standing::Unreachable,
+            cause: Some(Cause::NotConnected(why.to_owned().into())),
+            server: None,
+        };
+        names.iter().map(report).collect()
+    }
+}
+
+impl Standing {
+    /// What the reason says for which its votes do not count.
+    pub(crate) fn of(cause: &Cause) -> Self {
+        match cause {
+            Cause::NotAdmitted(why) if why.in_quarantine => Self::Quarantine,
+            Cause::NotAdmitted(_) | Cause::TwinOf(_) => Self::None,
+            _ => Self::Unreachable,
+        }
+    }
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admitted => "admitted",
+            Self::Quarantine => "quarantine",
+            Self::None => "none",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redlock_core::Clock;
-use redlock_quorum::{Guard, LockRequest, Redlock};
+use redlock_quorum::{Guard, LockRequest, Quarantine, Redlock, RedlockBuilder};
 use redlock_testkit::{Contender, History, Nemesis, SimNodes, check, no_residue};
 use tokio::time::{sleep, timeout};
 
@@ -21,6 +21,8 @@ pub(crate) struct Campaign {
     /// Each has a handle, and so connections and network faults, of its own.
     pub(crate) contenders: usize,
     pub(crate) length: Duration,
+    /// With it masters may forget. It takes no longer than a key lives.
+    pub(crate) quarantine: Quarantine,
 }
 
 /// What came of it.
@@ -37,10 +39,13 @@ impl Campaign {
     /// last contender must get the lock, and nothing may be left.
     pub(crate) async fn run(&self, seed: u64, nemesis: &Nemesis) -> anyhow::Result<Outcome> {
         let masters = SimNodes::new(self.masters, seed);
+        if self.quarantine == Quarantine::On {
+            masters.init(TTL);
+        }
         let history = Arc::new(History::new(masters.clock()));
         let clients: Vec<_> = (0..self.contenders).map(|_| masters.another_client()).collect();
         let work = clients.iter().enumerate().map(|(number, client)| {
-            let worker = Worker::new(number, client, &masters, &history, seed);
+            let worker = Worker::new(self, number, client, &masters, &history, seed);
             worker.work(self.length)
         });
         let (worked, ()) = tokio::join!(join_all(work), nemesis.run(&clients, self.length));
@@ -55,9 +60,13 @@ impl Campaign {
         Ok(Outcome { claims, story })
     }
 
+    fn handle(&self, masters: &SimNodes) -> RedlockBuilder {
+        handle(masters).max_ttl(TTL).quarantine(self.quarantine)
+    }
+
     /// All faults are over: within the life of a key everything is as good as new.
     async fn aftermath(&self, masters: &SimNodes) -> anyhow::Result<()> {
-        let redlock = handle(masters).build()?;
+        let redlock = self.handle(masters).build()?;
         let guard = redlock.lock(RESOURCE).wait((TTL + GUARD) * 2).await;
         guard.context("after all faults have ended")?.release().await?;
         sleep((TTL + GUARD) * 2).await;
@@ -74,10 +83,14 @@ struct Worker {
     rng: StdRng,
     label: String,
     grants: usize,
+    /// Masters may forget: a holder has fewer copies than it knows, and is the only one all the
+    /// same.
+    may_lose: bool,
 }
 
 impl Worker {
     fn new(
+        campaign: &Campaign,
         number: usize,
         client: &SimNodes,
         masters: &SimNodes,
@@ -86,7 +99,7 @@ impl Worker {
     ) -> Self {
         let own = seed * 1_000 + number as u64;
         let label = format!("contender-{number}");
-        let builder = handle(client).seed(own).label(&label);
+        let builder = campaign.handle(client).seed(own).label(&label);
         Self {
             redlock: builder.build().unwrap(),
             log: history.contender(number, RESOURCE),
@@ -95,6 +108,7 @@ impl Worker {
             rng: StdRng::seed_from_u64(own),
             label,
             grants: 0,
+            may_lose: campaign.quarantine == Quarantine::On,
         }
     }
 
@@ -162,7 +176,8 @@ impl Worker {
         if left > Duration::ZERO {
             self.log.granted(token, self.clock.now().saturating_add(left));
             let copies = self.copies();
-            ensure!(copies > self.masters.len() / 2, "{token} is held by {copies} masters only");
+            let is_enough = copies > self.masters.len() / 2 || self.may_lose;
+            ensure!(is_enough, "{token} is held by {copies} masters only");
         }
         Ok(())
     }

@@ -5,14 +5,17 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::ensure;
-use redlock_testkit::Nemesis;
+use redlock_quorum::Quarantine;
+use redlock_testkit::{Fault, Nemesis};
 
 use crate::arena::{GUARD, NODE_TIMEOUT, ms};
 use crate::contenders::Campaign;
 use crate::seeds;
 
-const FIVE: Campaign = Campaign { masters: 5, contenders: 8, length: ms(8_000) };
-const THREE: Campaign = Campaign { masters: 3, contenders: 6, length: ms(8_000) };
+const FIVE: Campaign =
+    Campaign { masters: 5, contenders: 8, length: ms(8_000), quarantine: Quarantine::Off };
+const THREE: Campaign =
+    Campaign { masters: 3, contenders: 6, length: ms(8_000), quarantine: Quarantine::Off };
 
 /// All that keys survive, on a minority of the masters: processes that stop or restart with their
 /// keys, networks that lose, delay and part, clocks that jump by as much as the guard.
@@ -62,6 +65,21 @@ fn a_majority_in_trouble_costs_time_and_never_two_holders() {
             Ok(())
         },
     );
+}
+
+/// Masters that forget, as many as there are and at any moment, beside all the other faults. The
+/// same campaigns without quarantine show two holders: `faults.rs`.
+#[test]
+fn masters_that_forget_have_one_holder_at_a_time() {
+    const FORGETFUL: Campaign = Campaign { quarantine: Quarantine::On, ..FIVE };
+    seeds::each("masters_that_forget_have_one_holder_at_a_time", 0..100, |seed| async move {
+        use Fault::{ClockStep, Delay, Kill, KillAndForget, Partition, Pause};
+        let faults = [KillAndForget, KillAndForget, Kill, Partition, Pause, Delay, ClockStep];
+        let nemesis = nemesis(seed, FORGETFUL.masters).at_most(4).faults(faults);
+        let outcome = FORGETFUL.run(seed, &nemesis).await?;
+        ensure!(outcome.claims > 0, "no claim at all");
+        Ok(())
+    });
 }
 
 #[test]

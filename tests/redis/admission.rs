@@ -1,0 +1,79 @@
+//! Admission on real servers, end to end: what the driver, the wire and the scripts do together.
+
+use redlock_quorum::{AcquireError, Ended, Guard, Quarantine, Redlock, RedlockBuilder, Standing};
+use redlock_testkit::{RedisServer, RedisServers};
+
+use crate::lab::{eventually, in_time, ms, secs};
+
+/// A quarantine takes 2.2 s.
+fn handle(servers: &RedisServers) -> RedlockBuilder {
+    let builder = Redlock::builder().nodes(servers.urls()).quarantine(Quarantine::On);
+    builder.max_ttl(secs(2)).ttl(secs(2)).node_timeout(ms(400))
+}
+
+async fn admitted(count: usize) -> (RedisServers, Redlock) {
+    let servers = RedisServers::start(count).unwrap();
+    let redlock = handle(&servers).build().unwrap();
+    let report = redlock.init().await.unwrap();
+    assert_eq!(report.admitted(), count, "{report:?}");
+    (servers, redlock)
+}
+
+async fn full(redlock: &Redlock, servers: &RedisServers) -> Guard {
+    let guard = redlock.lock("a").wait(secs(5)).min_copies(servers.len()).await.unwrap();
+    eventually("all masters hold it", || guard.copies() == servers.len()).await;
+    guard
+}
+
+fn run(server: &RedisServer, words: &[&str]) {
+    server.command(words).unwrap();
+}
+
+#[tokio::test]
+async fn brand_new_masters_say_what_cures_them_and_wait_or_are_admitted() {
+    let servers = RedisServers::start(3).unwrap();
+    let redlock = handle(&servers).build().unwrap();
+    let error = redlock.try_lock("a").await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    let text = error.to_string();
+    for words in ["new or emptied, in quarantine; votes again in", "run `redlock init`"] {
+        assert!(text.contains(words), "{words:?} in {text}");
+    }
+    assert!(error.retry_after().is_some_and(|wait| wait <= ms(2_200)));
+    let guard = in_time(redlock.lock("a").wait(secs(10)).into_future()).await.unwrap();
+    guard.release().await.unwrap();
+    let (_servers, redlock) = admitted(3).await;
+    redlock.try_lock("a").await.unwrap().release().await.unwrap();
+    assert_eq!(redlock.init().await.unwrap().floor, None);
+}
+
+#[tokio::test]
+async fn a_master_that_restarts_empty_is_in_quarantine_and_comes_back() {
+    let (servers, redlock) = admitted(3).await;
+    let guard = full(&redlock, &servers).await;
+    servers[0].restart_empty().unwrap();
+    let reports = async || redlock.inspect().await;
+    let mut standing = Standing::Admitted;
+    let begun = tokio::time::Instant::now();
+    while standing != Standing::Quarantine {
+        assert!(begun.elapsed() < secs(10), "{:?}", reports().await);
+        standing = reports().await[0].standing;
+    }
+    assert!(guard.is_held());
+    eventually("it votes again, and has a copy", || guard.copies() == 3).await;
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_flush_of_a_majority_tells_the_holder_and_one_of_another_database_does_not() {
+    let (servers, redlock) = admitted(3).await;
+    let guard = full(&redlock, &servers).await;
+    for server in servers.iter() {
+        run(server, &["EVAL", "redis.call('SELECT', 7); return redis.call('FLUSHDB')", "0"]);
+    }
+    tokio::time::sleep(ms(500)).await;
+    guard.check().unwrap();
+    assert_eq!(guard.copies(), 3);
+    servers[..2].iter().for_each(|server| run(server, &["FLUSHALL"]));
+    assert!(matches!(in_time(guard.lost()).await, Ended::Lost(_)));
+}

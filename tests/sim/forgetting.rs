@@ -1,0 +1,412 @@
+//! Masters that forget, with quarantine: what they granted before is safe, and they come back.
+
+use std::time::Duration;
+
+use redlock_core::{Cause, Verdict};
+use redlock_quorum::{
+    AcquireError, Ended, Guard, Init, InitError, LostReason, Quarantine, Redlock, RedlockBuilder,
+    Standing, State,
+};
+use redlock_testkit::SimNodes;
+use tokio::time::{sleep, timeout};
+
+use crate::arena::{RESOURCE, TTL, copies, ms, settle};
+
+/// The longest TTL, and how long a quarantine takes.
+const MAX_TTL: Duration = ms(2_000);
+const LENGTH: Duration = ms(2_200);
+
+fn handle(masters: &SimNodes) -> RedlockBuilder {
+    crate::arena::handle(masters).max_ttl(MAX_TTL).quarantine(Quarantine::On)
+}
+
+/// So many masters that were admitted, and a handle on them.
+fn masters(n: usize) -> (SimNodes, Redlock) {
+    let masters = SimNodes::new(n, 0);
+    masters.init(MAX_TTL);
+    let redlock = handle(&masters).build().unwrap();
+    (masters, redlock)
+}
+
+async fn full(redlock: &Redlock, masters: &SimNodes) -> Guard {
+    let guard = redlock.lock(RESOURCE).min_copies(masters.len()).await.unwrap();
+    assert_eq!(guard.copies(), masters.len());
+    guard
+}
+
+/// Another process, with connections of its own.
+fn other(masters: &SimNodes) -> Redlock {
+    handle(&masters.another_client()).build().unwrap()
+}
+
+fn not_admitted(error: &AcquireError) -> Vec<String> {
+    let votes = error.votes().unwrap().iter();
+    let cause = votes.filter_map(|vote| match &vote.verdict {
+        Verdict::Unknown(cause @ Cause::NotAdmitted(_)) => Some(cause.to_string()),
+        _ => None,
+    });
+    cause.collect()
+}
+
+// Who votes.
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_were_admitted_vote_at_once() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn brand_new_masters_wait_for_the_length_of_a_quarantine_or_for_init() {
+    let masters = SimNodes::new(3, 0);
+    let redlock = handle(&masters).build().unwrap();
+    let error = redlock.try_lock(RESOURCE).await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    let text = error.to_string();
+    for word in
+        ["new or emptied, in quarantine; votes again in 2.2 s", "brand new? run `redlock init`"]
+    {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert_eq!(error.retry_after(), Some(LENGTH));
+    sleep(LENGTH - ms(20)).await;
+    redlock.try_lock(RESOURCE).await.unwrap_err();
+    sleep(ms(1_100)).await;
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_lock_is_served_when_the_quarantine_ends() {
+    for seed in 0..10 {
+        let masters = SimNodes::new(3, 0);
+        let redlock = handle(&masters).seed(seed).build().unwrap();
+        let begun = masters.clock().now();
+        let guard = redlock.lock(RESOURCE).wait(LENGTH * 2).await.unwrap();
+        let took = masters.clock().now().saturating_since(begun);
+        // It does not sleep on: the pause between attempts is longer.
+        assert!(took >= LENGTH && took < LENGTH + ms(10), "{seed}: {took:?}");
+        drop(guard);
+    }
+}
+
+/// What it answers would come late, and counts for nothing.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_does_not_vote_is_not_waited_for() {
+    let (masters, redlock) = masters(3);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    masters[0].crash_and_restart(false);
+    settle().await;
+    masters[0].hold();
+    let begun = masters.clock().now();
+    let guard = redlock.try_lock(RESOURCE).min_copies(3).await.unwrap();
+    assert_eq!((guard.copies(), masters.clock().now()), (2, begun));
+    masters[0].release();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_lock_is_served_when_init_was_typed_elsewhere() {
+    let masters = SimNodes::new(3, 0);
+    let redlock = handle(&masters).build().unwrap();
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(300)).await;
+    assert!(!waiting.is_finished());
+    masters.init(MAX_TTL);
+    let guard = timeout(ms(1_100), waiting).await.unwrap().unwrap().unwrap();
+    guard.release().await.unwrap();
+}
+
+// Masters that forget.
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_restarts_without_data_votes_again_after_the_length() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters[0].crash_and_restart(false);
+    settle().await;
+    assert_eq!(guard.copies(), 2, "its copy is gone, and what it is given counts for nothing");
+    sleep(ms(500)).await;
+    assert_eq!((guard.copies(), copies(&masters)), (2, 3), "it has a copy again");
+    sleep(LENGTH + TTL).await;
+    assert_eq!(guard.copies(), 3, "it counts again");
+    guard.release().await.unwrap();
+}
+
+/// The holder is cut off; a majority forgets.
+#[tokio::test(start_paused = true)]
+async fn no_second_holder_comes_before_the_first_is_over() {
+    for n in [1, 3, 5] {
+        let (masters, redlock) = masters(n);
+        let guard = full(&redlock, &masters).await;
+        let second = other(&masters);
+        // It is connected, so it sees them go.
+        drop(second.try_lock("another").await);
+        masters.iter().for_each(|master| master.partition());
+        let away = masters.another_client();
+        away.iter().take(n / 2 + 1).for_each(|master| master.crash_and_restart(false));
+        let lost = async {
+            let ended = guard.lost().await;
+            assert!(matches!(ended, Ended::Lost(_)));
+            masters.clock().now()
+        };
+        let won = async {
+            let guard = second.lock(RESOURCE).wait(LENGTH * 3).await.unwrap();
+            (masters.clock().now(), guard)
+        };
+        let (lost, (won, _second)) = tokio::join!(lost, won);
+        assert!(won >= lost, "{n} masters: {won:?} before {lost:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_of_a_majority_tells_a_connected_holder_and_admits_nobody() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    masters[..3].iter().for_each(|master| master.flush());
+    settle().await;
+    let lost = guard.check().unwrap_err();
+    assert!(matches!(lost.reason, LostReason::DataLost | LostReason::NotOurs), "{lost}");
+    let error = other(&masters).try_lock("another").await.unwrap_err();
+    assert_eq!(not_admitted(&error).len(), 3, "{error}");
+}
+
+/// What FLUSHDB of another database does: the push comes, and all is as it was.
+#[tokio::test(start_paused = true)]
+async fn a_push_that_proves_to_mean_nothing_ends_no_lease() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    for master in masters.iter() {
+        let data = master.data();
+        let token = master.holder(RESOURCE).unwrap();
+        master.flush();
+        master.edit_data(|mine| *mine = data);
+        master.put(RESOURCE, token, 60_000);
+    }
+    sleep(TTL * 3).await;
+    assert_eq!(guard.copies(), 3);
+    guard.release().await.unwrap();
+}
+
+/// What is asked behind the look counts as soon as that has shown that nothing is lost.
+#[tokio::test(start_paused = true)]
+async fn a_push_that_proves_to_mean_nothing_costs_no_attempt() {
+    let (masters, redlock) = masters(3);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    settle().await;
+    for master in masters.iter() {
+        let data = master.data();
+        master.flush();
+        master.edit_data(|mine| *mine = data);
+        master.delay(ms(5)..=ms(5), ms(5)..=ms(5));
+    }
+    settle().await;
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+}
+
+/// The look behind a push is not answered: what the master has may be gone.
+#[tokio::test(start_paused = true)]
+async fn copies_that_are_not_proven_within_the_node_timeout_are_disowned() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters[0].flush();
+    masters[0].lose_replies(true);
+    sleep(ms(40)).await;
+    assert_eq!(guard.copies(), 3, "it has some time");
+    sleep(ms(20)).await;
+    assert_eq!(guard.copies(), 2);
+    masters[0].lose_replies(false);
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_whose_ballots_were_deleted_does_not_vote() {
+    let (masters, _) = masters(3);
+    masters[0].edit_data(|data| data.sets.clear());
+    let redlock = other(&masters);
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    settle().await;
+    assert_eq!(guard.copies(), 2);
+    sleep(LENGTH + ms(1_100)).await;
+    assert_eq!(guard.copies(), 3);
+}
+
+// What is said.
+
+#[tokio::test(start_paused = true)]
+async fn status_shows_what_a_forgetful_master_has_and_counts_nothing_of_it() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters[..2].iter().for_each(|master| master.crash_and_restart(false));
+    settle().await;
+    drop(guard);
+    sleep(TTL * 2).await;
+    let status = redlock.status(RESOURCE).await;
+    assert_eq!(status.state, State::Undecided, "two of the free ones do not vote");
+    for node in &status.nodes[..2] {
+        assert_eq!((&node.verdict, node.is_admitted()), (&Verdict::Free, false));
+        let left = node.votes_again().unwrap();
+        assert!(left <= LENGTH && left > ms(0), "{left:?}");
+    }
+    assert!(status.nodes[2].is_admitted());
+}
+
+// Init.
+
+#[tokio::test(start_paused = true)]
+async fn init_admits_new_masters_once_and_is_refused_after_a_restart() {
+    let masters = SimNodes::new(3, 0);
+    // A quarantine takes longer than a call that is refused.
+    let redlock = handle(&masters).max_ttl(ms(10_000)).build().unwrap();
+    let report = redlock.init().await.unwrap();
+    assert!(report.floor.is_some());
+    for node in &report.nodes {
+        assert_eq!((node.was, node.now, &node.cause), (Standing::None, Standing::Admitted, &None));
+        assert_eq!(node.run_id.as_ref().unwrap().len(), 40);
+    }
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let before: Vec<_> = masters.iter().map(|master| master.data()).collect();
+    let again = redlock.init().await.unwrap();
+    assert_eq!((again.admitted(), again.floor), (3, None));
+    assert!(masters.iter().map(|master| master.data()).eq(before), "a second call writes nothing");
+
+    masters[0].crash_and_restart(false);
+    settle().await;
+    let begun = masters.clock().now();
+    let error = redlock.init().await.unwrap_err();
+    assert!(matches!(error, InitError::Refused { .. }), "{error}");
+    let took = masters.clock().now().saturating_since(begun);
+    assert!(took >= ms(3_000) && took < ms(3_200), "another may be at work: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn init_again_ends_a_quarantine_by_a_persons_word() {
+    let (masters, redlock) = masters(3);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    masters[..2].iter().for_each(|master| master.crash_and_restart(false));
+    settle().await;
+    redlock.try_lock(RESOURCE).await.unwrap_err();
+    let report = redlock.init_with(Init { again: true, floor: None }).await.unwrap();
+    let was: Vec<_> = report.nodes.iter().map(|node| node.was).collect();
+    assert_eq!(was, [Standing::Quarantine, Standing::Quarantine, Standing::Admitted]);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn init_writes_nothing_where_fewer_than_a_quorum_answer() {
+    let masters = SimNodes::new(3, 0);
+    masters[..2].iter().for_each(|master| master.down());
+    let redlock = handle(&masters).build().unwrap();
+    let error = redlock.init().await.unwrap_err();
+    assert!(matches!(error, InitError::NoQuorum { .. }), "{error}");
+    assert!(masters.iter().all(|master| master.data() == Default::default()));
+    masters[0].up();
+    settle().await;
+    let report = redlock.init().await.unwrap();
+    assert_eq!(report.admitted(), 2);
+    assert_eq!(report.nodes[1].now, Standing::Unreachable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_that_call_init_at_once_agree() {
+    let masters = SimNodes::new(5, 0);
+    let callers: Vec<Redlock> = (0..10).map(|_| other(&masters)).collect();
+    for outcome in futures::future::join_all(callers.iter().map(|caller| caller.init())).await {
+        assert_eq!(outcome.unwrap().admitted(), 5);
+    }
+    for caller in &callers {
+        caller.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    }
+}
+
+// Reports.
+
+#[tokio::test(start_paused = true)]
+async fn a_report_says_what_each_master_is_and_writes_nothing() {
+    let masters = SimNodes::new(3, 0);
+    masters[0].init(MAX_TTL);
+    masters[1].step_clock(500);
+    masters[2].down();
+    let before: Vec<_> = masters.iter().map(|master| master.data()).collect();
+    let redlock = handle(&masters).build().unwrap();
+    let reports = redlock.inspect().await;
+    let standing: Vec<_> = reports.iter().map(|report| report.standing).collect();
+    assert_eq!(standing, [Standing::Admitted, Standing::None, Standing::Unreachable]);
+    let server = |nth: usize| reports[nth].server.clone().unwrap();
+    assert_eq!((server(0).max_ttl, server(0).ballots), (Some(MAX_TTL), Some(1_024)));
+    assert_eq!(server(0).admitted_as, Some(server(0).run_id));
+    assert_eq!((server(0).clock_offset_ms, server(1).clock_offset_ms), (Some(0), Some(500)));
+    assert!(reports[2].server.is_none());
+    sleep(LENGTH * 2).await;
+    assert!(masters.iter().map(|master| master.data()).eq(before));
+}
+
+// TTLs.
+
+#[tokio::test(start_paused = true)]
+async fn the_max_ttl_of_the_masters_is_the_limit() {
+    let masters = SimNodes::new(3, 0);
+    masters.init(ms(400));
+    let redlock = crate::arena::handle(&masters).quarantine(Quarantine::On).build().unwrap();
+    let error = redlock.try_lock(RESOURCE).ttl(ms(401)).await.unwrap_err();
+    assert!(error.to_string().contains("max_ttl is 400ms"), "{error}");
+    let unset = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
+    let unset = unset.quarantine(Quarantine::On).build().unwrap();
+    let guard = unset.try_lock(RESOURCE).await.unwrap();
+    assert!(guard.remaining() <= ms(400), "what nobody gave shrinks");
+    let error = guard.extend(ms(500)).await.unwrap_err();
+    assert!(error.to_string().contains("max_ttl is 400ms"), "{error}");
+    guard.release().await.unwrap();
+    masters.init(ms(120_000));
+    let long = other(&masters);
+    long.try_lock(RESOURCE).ttl(ms(90_000)).await.unwrap().release().await.unwrap();
+}
+
+// A short life.
+
+/// Each begins, notes or admits what it can. None stays.
+#[tokio::test(start_paused = true)]
+async fn clients_that_live_a_moment_end_a_quarantine() {
+    let (masters, redlock) = masters(3);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    redlock.shutdown(ms(1_000)).await.unwrap();
+    masters[0].crash_and_restart(false);
+    let mut visits = 0;
+    while masters[0].data().record.run.is_none() {
+        let client = other(&masters);
+        client.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+        client.shutdown(ms(1_000)).await.unwrap();
+        sleep(LENGTH - ms(100)).await;
+        visits += 1;
+        assert!(visits <= 5);
+    }
+    assert!(visits >= 3, "{visits}");
+}
+
+/// Its lock takes one round trip, and what it does about the master takes three.
+#[tokio::test(start_paused = true)]
+async fn a_client_finishes_its_steps_before_it_ends() {
+    let (masters, _) = masters(3);
+    masters[0].crash_and_restart(false);
+    let client = masters.another_client();
+    for master in client.iter() {
+        master.delay(ms(5)..=ms(5), ms(5)..=ms(5));
+    }
+    let redlock = handle(&client).build().unwrap();
+    redlock.try_lock(RESOURCE).await.unwrap().forget();
+    redlock.shutdown(ms(1_000)).await.unwrap();
+    let quarantine = masters[0].data().record.quarantine.unwrap();
+    assert_eq!(quarantine.notes.len(), 2, "{quarantine:?}");
+}
+
+// Without quarantine.
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one() {
+    let (masters, _) = masters(3);
+    let redlock = crate::arena::handle(&masters).quarantine(Quarantine::Off).build().unwrap();
+    let error = redlock.try_lock(RESOURCE).await.unwrap_err();
+    assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
+    assert_eq!(copies(&masters), 0, "nothing is left");
+    assert_eq!(redlock.init().await.unwrap_err(), InitError::Off);
+}

@@ -77,3 +77,13 @@ async fn a_flush_of_a_majority_tells_the_holder_and_one_of_another_database_does
     servers[..2].iter().for_each(|server| run(server, &["FLUSHALL"]));
     assert!(matches!(in_time(guard.lost()).await, Ended::Lost(_)));
 }
+
+#[tokio::test]
+async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one_and_no_other() {
+    let (servers, _) = admitted(3).await;
+    let off = Redlock::builder().nodes(servers.urls()).quarantine(Quarantine::Off);
+    let error = off.clone().build().unwrap().try_lock("a").await.unwrap_err();
+    assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
+    let elsewhere = off.prefix("elsewhere:").build().unwrap();
+    elsewhere.try_lock("a").await.unwrap().release().await.unwrap();
+}

@@ -231,10 +231,9 @@ impl RedlockBuilder {
         let mut setup = RedisSetup::new(clock.clone(), settings.connect_timeout);
         setup.stall_timeout = settings.stall_timeout();
         setup.tls = self.tls.clone();
-        setup.namespace = match settings.quarantine {
-            Quarantine::On => Some(settings.prefix.clone()),
-            Quarantine::Off => None,
-        };
+        // Without quarantine the record is read all the same: it says whether others have one.
+        setup.namespace = Some(settings.prefix.clone());
+        setup.looks_behind = settings.quarantine == Quarantine::On;
         let masters = self.urls.len() + self.masters.len();
         match masters {
             0 => return Err(BuildError::NoMasters),

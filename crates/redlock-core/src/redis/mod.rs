@@ -91,6 +91,10 @@ pub struct RedisSetup {
     /// The prefix of the keys of [`admission`](crate::admission). Default none: no record is read,
     /// and nothing is read behind an acquire.
     pub namespace: Option<Arc<[u8]>>,
+    /// Whether a server that does not push the loss of its data is asked for its role and `run`
+    /// behind each acquire, where there is a namespace. Default: yes. Who lets masters vote that may
+    /// have forgotten does not need it.
+    pub looks_behind: bool,
 }
 
 impl RedisSetup {
@@ -102,6 +106,7 @@ impl RedisSetup {
             stall_timeout: connect_timeout,
             tls: Tls::new(),
             namespace: None,
+            looks_behind: true,
         }
     }
 }
@@ -130,7 +135,8 @@ impl RedisNode {
             Place::Tcp { tls: true, .. } => Some(setup.tls.connector()?),
             _ => None,
         };
-        let namespace = setup.namespace.as_ref().map(|prefix| Arc::new(Namespace::new(prefix)));
+        let namespace = |prefix: &Arc<[u8]>| Arc::new(Namespace::new(prefix, setup.looks_behind));
+        let namespace = setup.namespace.as_ref().map(namespace);
         Ok(Self {
             address,
             resolver: Resolver::default(),

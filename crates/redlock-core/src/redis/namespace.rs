@@ -11,13 +11,15 @@ pub(super) struct Namespace {
     pub(super) record: Vec<u8>,
     /// The ballot set of clients without quarantine. The names of the others begin with it.
     pub(super) off: Vec<u8>,
+    /// A server that pushes nothing is looked at behind each acquire.
+    pub(super) looks_behind: bool,
 }
 
 impl Namespace {
-    pub(super) fn new(prefix: &[u8]) -> Self {
+    pub(super) fn new(prefix: &[u8], looks_behind: bool) -> Self {
         let record = [prefix, RECORD].concat();
         let off = [&record[..], BALLOTS].concat();
-        Self { record, off }
+        Self { record, off, looks_behind }
     }
 
     /// The ballot set of a master that was admitted as `run`.

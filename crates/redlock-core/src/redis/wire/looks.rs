@@ -75,7 +75,8 @@ impl Wire {
 
     pub(super) fn know(&mut self, facts: &Facts) {
         self.known = Known::of(facts);
-        let looks = self.namespace.as_ref().filter(|_| self.known.is_some() && !self.tracks);
+        let is_due = self.known.is_some() && !self.tracks;
+        let looks = self.namespace.as_ref().filter(|namespace| is_due && namespace.looks_behind);
         self.behind = looks.map(|namespace| behind::packed(namespace).into());
     }
 

@@ -242,6 +242,11 @@ impl Settings {
         }
     }
 
+    /// How long a key can live at most, where all clients keep to this `max_ttl` and to our guard.
+    pub(crate) fn life_max(&self, max_ttl: Duration) -> Duration {
+        max_ttl + self.clock_guard.unwrap_or(max_ttl / 10)
+    }
+
     /// How long a master has for an answer that concerns no lock.
     pub(crate) fn node_timeout(&self) -> Duration {
         let ttl = self.ttl.unwrap_or_else(|| TTL.min(self.max_ttl()));

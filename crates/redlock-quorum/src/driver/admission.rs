@@ -137,7 +137,12 @@ impl Driver {
             Step::Look => self.single(master, Order::Look, now),
             Step::Begin(begin) => self.single(master, Order::Begin(begin), now),
             Step::Note(note) => self.single(master, Order::Note(note), now),
-            Step::Admit(admit) => self.single(master, Order::Admit(admit), now),
+            Step::Admit(admit) => {
+                if self.masters.admission.is_floor_by_clock(master) {
+                    self.observer.floor_by_clock(master, now);
+                }
+                self.single(master, Order::Admit(admit), now);
+            }
             Step::AskTimes(nonce, asked) => {
                 let pending = asked.iter().copied().collect();
                 let ticket = self.step_ticket(master, Task::Times(nonce, pending, vec![]), now);
@@ -284,8 +289,13 @@ impl Driver {
 
     pub(super) fn admission_changed(&mut self, changed: Changed, now: Instant) {
         for master in changed.lost.iter() {
+            if !self.masters.votes(master) {
+                let cause = self.masters.cause(master, now);
+                self.observer.not_counting(master, &cause, now);
+            }
             self.disown(master, now);
         }
+        changed.gained.iter().for_each(|master| self.observer.counting(master));
         if !changed.gained.is_empty() {
             self.votes_gained(now);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Instant, Op, Vote};
+use redlock_core::{Answer, Cause, Instant, Op, Verdict, Vote};
 
 use super::Driver;
 use super::command::{Request, StatusReply};
@@ -80,6 +80,11 @@ impl Driver {
 
     pub(super) fn inspection_vote(&mut self, id: InspectionId, vote: &Vote, now: Instant) {
         let Some(question) = self.inspections.get_mut(id) else { return };
+        if let Verdict::Held { ttl: Some(ttl), .. } = vote.answer.verdict
+            && ttl > self.settings.life_max(self.masters.max_ttl())
+        {
+            self.observer.lives_too_long(vote.master, now);
+        }
         let latency = now.saturating_since(vote.sent_at);
         question.inspection.vote(vote.master, &vote.answer, latency);
         if question.inspection.is_answered()

@@ -34,6 +34,8 @@ pub(super) struct Observer {
 enum Warning {
     Down(usize, Discriminant<Cause>),
     NotCounting(usize),
+    FloorByClock(usize),
+    LivesTooLong(usize),
     Unbarred(usize),
     NoPushes(usize),
     Forgotten(usize),
@@ -73,6 +75,36 @@ impl Observer {
     pub(super) fn not_counting(&mut self, master: usize, cause: &Cause, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::NotCounting(master), now) {
             warn!(node = %self.names[master], %cause, suppressed, "master does not count");
+        }
+    }
+
+    /// What `master` answers counts from now on.
+    pub(super) fn counting(&self, master: usize) {
+        debug!(node = %self.names[master], "master counts");
+    }
+
+    /// `master` is admitted with ballots that rest on the masters' clocks, because too few others
+    /// could be asked.
+    pub(super) fn floor_by_clock(&mut self, master: usize, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::FloorByClock(master), now) {
+            warn!(
+                node = %self.names[master],
+                suppressed,
+                "too few admitted masters could be asked for their ballots: fencing tokens of \
+                 this master go on from the masters' clocks"
+            );
+        }
+    }
+
+    /// A key on `master` lives longer than this namespace allows: some client does not keep to it,
+    /// and a quarantine may end before its lock does.
+    pub(super) fn lives_too_long(&mut self, master: usize, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::LivesTooLong(master), now) {
+            warn!(
+                node = %self.names[master],
+                suppressed,
+                "a lock there lives longer than max_ttl allows: its client has another max_ttl"
+            );
         }
     }
 
@@ -158,6 +190,8 @@ impl Observer {
                     warn!(node = %self.names[master], suppressed, "master down");
                 }
                 Warning::NotCounting(master)
+                | Warning::FloorByClock(master)
+                | Warning::LivesTooLong(master)
                 | Warning::Unbarred(master)
                 | Warning::NoPushes(master)
                 | Warning::Forgotten(master) => {

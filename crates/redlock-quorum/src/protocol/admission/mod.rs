@@ -162,6 +162,11 @@ impl Admission {
         peer.facts.is_none() || peer.doubt != Doubt::None
     }
 
+    /// Whether the floor that was read for this master rests on clocks.
+    pub(crate) fn is_floor_by_clock(&self, master: usize) -> bool {
+        self.peers[master].floor.is_some_and(|floor| floor.by_clock)
+    }
+
     /// Whether a step is under way anywhere.
     pub(crate) fn is_busy(&self) -> bool {
         self.peers.iter().any(|peer| peer.under_way)

@@ -245,7 +245,7 @@ impl Driver {
         }
     }
 
-    fn attempt_counted(&mut self, id: LockId, step: Step, now: Instant) {
+    pub(super) fn attempt_counted(&mut self, id: LockId, step: Step, now: Instant) {
         if let Some(Stage::Attempt { attempt, .. }) = self.locks.get(id).map(|lock| &lock.stage)
             && attempt.is_answered()
         {
@@ -293,30 +293,6 @@ impl Driver {
                     let latency = now.saturating_since(vote.sent_at);
                     self.attempt_explained(inspection, vote, latency);
                 }
-                self.release_changed(id, now);
-            }
-            Stage::Changing => {}
-        }
-    }
-
-    /// The same of a master that does not vote, or did not when it was asked.
-    pub(super) fn attempt_uncounted(&mut self, id: LockId, vote: &Vote, why: Cause, now: Instant) {
-        let (master, answer) = (vote.master, &vote.answer);
-        let Some(lock) = self.locks.get_mut(id) else { return };
-        match &mut lock.stage {
-            Stage::Attempt { attempt, .. } => {
-                let step = attempt.vote_uncounted(master, answer, why, now);
-                self.attempt_counted(id, step, now);
-            }
-            Stage::Lease(tenure) => {
-                tenure.lease.acquired_uncounted(master, answer, why);
-                tenure.cell.write(tenure.lease.ledger(), master);
-                if tenure.lease.ledger().pending().is_empty() {
-                    tenure.cell.settle();
-                }
-            }
-            Stage::Release { release, .. } => {
-                release.acquired(master, answer);
                 self.release_changed(id, now);
             }
             Stage::Changing => {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Instant, Op, Verdict, Vote};
+use redlock_core::{Cause, Instant, Op, Verdict, Vote};
 
 use super::Driver;
 use super::command::{Request, StatusReply};
@@ -23,12 +23,12 @@ pub(super) struct Question {
     inspection: Inspection,
     key: Arc<[u8]>,
     node_timeout: Duration,
-    asker: Asker,
+    pub(super) asker: Asker,
     /// When it was sent, while it counts as open in the line.
     opened: Option<Instant>,
 }
 
-enum Asker {
+pub(super) enum Asker {
     /// A caller wants to know what each master has.
     Status(StatusReply),
     /// A request has failed for good: its error reports who holds the resource.
@@ -93,26 +93,6 @@ impl Driver {
             self.line.close(opened, now, question.node_timeout);
         }
         self.inspection_changed(id, now);
-    }
-
-    /// The answer of a master that does not vote. It says nothing of why a request has failed; a
-    /// status shows it.
-    pub(super) fn inspection_uncounted(
-        &mut self,
-        id: InspectionId,
-        vote: &Vote,
-        why: Cause,
-        now: Instant,
-    ) {
-        let Some(question) = self.inspections.get(id) else { return };
-        match question.asker {
-            Asker::Status(_) => self.inspection_vote(id, vote, now),
-            Asker::Failure(..) => {
-                let mut vote = vote.clone();
-                vote.answer = Answer::unknown(why);
-                self.inspection_vote(id, &vote, now);
-            }
-        }
     }
 
     /// The late answer of a master to the attempt that an inspection explains.

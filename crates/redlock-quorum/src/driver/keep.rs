@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Cause, Instant, Op, Vote};
+use redlock_core::{Instant, Op, Vote};
 
 use super::command::ExtendReply;
 use super::ticket::{LockId, Ticket};
@@ -113,27 +113,8 @@ impl Driver {
         self.readd(id, step.readd, now);
     }
 
-    /// The same of a master that does not vote, or did not when it was asked.
-    pub(super) fn extension_uncounted(
-        &mut self,
-        id: LockId,
-        number: u32,
-        vote: &Vote,
-        why: Cause,
-        now: Instant,
-    ) {
-        let Some(tenure) = self.tenure(id) else { return };
-        let step = tenure.lease.extended_uncounted(number, vote.master, &vote.answer, why);
-        tenure.cell.write(tenure.lease.ledger(), vote.master);
-        self.publish(id, now);
-        if let Some(extended) = step.extended {
-            self.answer_extension(id, number, extended);
-        }
-        self.readd(id, step.readd, now);
-    }
-
     /// Masters have lost the key of a lease, and no other holds it there: they are given it again.
-    fn readd(&mut self, id: LockId, masters: MasterSet, now: Instant) {
+    pub(super) fn readd(&mut self, id: LockId, masters: MasterSet, now: Instant) {
         if masters.is_empty() || self.closing.is_some() {
             return;
         }
@@ -149,14 +130,6 @@ impl Driver {
     pub(super) fn readd_vote(&mut self, id: LockId, vote: &Vote, now: Instant) {
         let Some(tenure) = self.tenure(id) else { return };
         tenure.lease.readded(vote.master, &vote.answer, vote.sent_at, now);
-        tenure.cell.write(tenure.lease.ledger(), vote.master);
-        self.publish(id, now);
-    }
-
-    /// The same of a master that does not vote, or did not when it was asked.
-    pub(super) fn readd_uncounted(&mut self, id: LockId, vote: &Vote, why: Cause, now: Instant) {
-        let Some(tenure) = self.tenure(id) else { return };
-        tenure.lease.readded_uncounted(vote.master, &vote.answer, why);
         tenure.cell.write(tenure.lease.ledger(), vote.master);
         self.publish(id, now);
     }
@@ -180,7 +153,7 @@ impl Driver {
         }
     }
 
-    fn answer_extension(&mut self, id: LockId, number: u32, extended: Extended) {
+    pub(super) fn answer_extension(&mut self, id: LockId, number: u32, extended: Extended) {
         let Some(tenure) = self.tenure(id) else { return };
         let Some(at) = tenure.extending.iter().position(|(one, _)| *one == number) else { return };
         let (_, reply) = tenure.extending.swap_remove(at);

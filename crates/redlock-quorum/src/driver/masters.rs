@@ -7,17 +7,16 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use redlock_core::admission::{Order, OrderSlot};
 use redlock_core::{
-    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, NotAdmitted, Op, Unread, Verdict, Vote,
-    VoteSlot, WhyNot,
+    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Unread, Verdict, Vote, VoteSlot,
 };
 
 use super::mailbox::Mailbox;
 use super::observe::Observer;
 use super::ticket::Ticket;
-use super::told::{ceil_millis, facts_of, floor_millis, from_millis, to_millis};
-use crate::protocol::admission::{Admission, Event, Why};
+use super::told::{ceil_millis, facts_of, to_millis};
+use crate::protocol::admission::{Admission, Event};
 use crate::protocol::inspection::is_barring;
-use crate::protocol::lives::{Custody, Lives};
+use crate::protocol::lives::Lives;
 use crate::protocol::master_set::MasterSet;
 use crate::protocol::meeting_point::weight;
 use crate::quorum::quorum;
@@ -26,15 +25,15 @@ use crate::settings::{Quarantine, Settings};
 /// All masters of a handle.
 pub(super) struct Masters {
     nodes: Arc<[Arc<dyn Node>]>,
-    names: Arc<[Arc<str>]>,
+    pub(super) names: Arc<[Arc<str>]>,
     mailbox: Arc<Mailbox>,
-    links: Vec<Link>,
+    pub(super) links: Vec<Link>,
     /// Which masters vote.
     pub(super) admission: Admission,
-    lives: Lives,
+    pub(super) lives: Lives,
     /// What follows from both: the masters that vote, and the longest TTL that may be used.
-    voting: MasterSet,
-    max_ttl: Duration,
+    pub(super) voting: MasterSet,
+    pub(super) max_ttl: Duration,
     /// Until when first connections may be made.
     connecting_until: Instant,
     /// Some lease is held: it may lack a copy on each master that is down.
@@ -42,8 +41,8 @@ pub(super) struct Masters {
 }
 
 /// The connection to one master.
-struct Link {
-    state: State,
+pub(super) struct Link {
+    pub(super) state: State,
     /// What the node is to be handed with the rest of this turn.
     outbox: Vec<(Op, VoteSlot)>,
     /// The node's own input and output, with the waker that says it has something to do.
@@ -57,19 +56,19 @@ struct Link {
     /// The node knows that a new connection is urgent.
     is_urgent: bool,
     /// What the server said about itself on the connection that is up.
-    facts: Option<Facts>,
+    pub(super) facts: Option<Facts>,
     /// Since when it has the life under which its answers count.
-    alive_since: Instant,
+    pub(super) alive_since: Instant,
     /// Answers count to what was sent from then on; never while it does not vote.
-    votes_from: Instant,
+    pub(super) votes_from: Instant,
     /// What the server answered to the last step towards its admission, where that was an error.
-    hindrance: Option<String>,
+    pub(super) hindrance: Option<String>,
     /// It was slow or silent, and is no meeting point until then.
     suspect_until: Instant,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     /// The first connection is being made.
     Connecting,
     Up,
@@ -250,114 +249,6 @@ impl Masters {
             self.nodes[master].submit_all(outbox);
         }
         self.nodes[master].order(order, slot);
-    }
-
-    // Which masters vote.
-
-    /// Whether the answer of `master` to what was sent then counts. It does not where the master
-    /// does not vote, nor where it did not when it was asked.
-    pub(super) fn counts(&self, master: usize, sent_at: Instant) -> bool {
-        sent_at >= self.links[master].votes_from
-    }
-
-    pub(super) fn votes(&self, master: usize) -> bool {
-        self.voting.contains(master)
-    }
-
-    /// Whether a quorum of masters votes.
-    pub(super) fn has_votes(&self) -> bool {
-        self.voting.len() >= quorum(self.len())
-    }
-
-    /// The masters of `asked` that are given a copy and do not vote. One that is being looked at
-    /// may: its answer comes behind that look.
-    pub(super) fn copies_only(&self, asked: MasterSet) -> MasterSet {
-        let silent = asked.without(self.voting);
-        if silent.is_empty() {
-            return silent;
-        }
-        let is_copy = |master: &usize| {
-            !self.admission.is_open(*master) && !self.admission.is_foreign(*master)
-        };
-        silent.iter().filter(is_copy).collect()
-    }
-
-    /// Why the answer of `master` does not count.
-    pub(super) fn cause(&self, master: usize, now: Instant) -> Cause {
-        let early = || NotAdmitted::new(WhyNot::AskedTooEarly);
-        match self.admission.why(master, floor_millis(now)) {
-            Some(Why::TwinOf(other)) => Cause::TwinOf(self.names[other].to_string()),
-            Some(Why::NotAdmitted(mut why)) => {
-                why.hindrance.clone_from(&self.links[master].hindrance);
-                Cause::NotAdmitted(why.into())
-            }
-            Some(Why::Away) => match &self.links[master].state {
-                State::Down(cause) | State::Reviving(_, cause) => cause.clone(),
-                State::Connecting | State::Up => Cause::NotConnected("".into()),
-            },
-            None => Cause::NotAdmitted(early().into()),
-        }
-    }
-
-    /// Takes in what was learnt about a master. The machine looks at all masters together: what is
-    /// learnt of one may be about another.
-    pub(super) fn admit(&mut self, master: usize, event: Event, now: Instant) -> Changed {
-        self.admission.on(master, event, ceil_millis(now));
-        let mut changed = Changed::default();
-        for master in 0..self.len() {
-            let custody = self.lives.review(master, &self.admission);
-            if custody == Custody::Lost {
-                changed.lost.insert(master);
-            }
-            if self.review(master, custody, now) {
-                changed.gained.insert(master);
-            }
-        }
-        self.max_ttl = from_millis(self.admission.max_ttl());
-        changed
-    }
-
-    /// Says whether `master` votes and did not before.
-    fn review(&mut self, master: usize, custody: Custody, now: Instant) -> bool {
-        let link = &mut self.links[master];
-        if custody != Custody::Kept {
-            link.alive_since = now;
-        }
-        if !self.admission.votes(master) {
-            link.votes_from = NEVER;
-            self.voting.remove(master);
-            return false;
-        }
-        link.votes_from = link.alive_since;
-        let voted = self.voting.contains(master);
-        self.voting.insert(master);
-        !voted
-    }
-
-    /// It was not proven in time that `master` has what it had. Says whether something may be gone.
-    pub(super) fn give_up(&mut self, master: usize) -> bool {
-        !self.votes(master) && self.lives.give_up(master)
-    }
-
-    /// What the server answered to a step towards its admission, where that was an error.
-    pub(super) fn set_hindrance(&mut self, master: usize, hindrance: Option<String>) {
-        self.links[master].hindrance = hindrance;
-    }
-
-    /// What the server says about itself was read again.
-    pub(super) fn looked(&mut self, master: usize, mut facts: Facts) {
-        let link = &mut self.links[master];
-        if let Some(before) = &link.facts {
-            // These are about the connection, which is the same.
-            (facts.tracks, facts.is_barred) = (before.tracks, before.is_barred);
-        }
-        link.hindrance = unread(&facts).or_else(|| link.hindrance.take());
-        link.facts = Some(facts);
-    }
-
-    /// What the server said about itself on the connection that is up.
-    pub(super) fn facts(&self, master: usize) -> Option<&Facts> {
-        self.links[master].facts.as_ref()
     }
 
     /// A first connection that is not made when its time is over has timed out, whether or not its
@@ -542,7 +433,7 @@ impl Masters {
 }
 
 /// Why it cannot be read what tells whether a server may vote.
-fn unread(facts: &Facts) -> Option<String> {
+pub(super) fn unread(facts: &Facts) -> Option<String> {
     match &facts.record {
         Ok(_) | Err(Unread::NotAsked | Unread::Loading) if facts.identity.is_some() => None,
         Ok(_) | Err(Unread::NotAsked | Unread::Loading) => {
@@ -553,7 +444,7 @@ fn unread(facts: &Facts) -> Option<String> {
 }
 
 /// No clock shows it.
-const NEVER: Instant = Instant::from_nanos(u64::MAX);
+pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 fn admission(masters: usize, settings: &Settings) -> Admission {
     let (max_ttl, look_every) = (to_millis(settings.max_ttl()), to_millis(LOOK_EVERY));

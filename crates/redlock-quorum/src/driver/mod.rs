@@ -4,7 +4,8 @@
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
 //! `mailbox` (what comes in), `command`, `ticket`; `life` (which runtime it is on) and `task`;
 //! `masters` (connections); `acquire` (from a request to a lease or an error), `keep` (extending
-//! what is held), `release`, `inspect`, `admission` (masters that do not vote), `init`, `report`,
+//! what is held), `release`, `inspect`, `voting` (whose answers
+//! count), `uncounted` (what is made of the others'), `admission` (masters that do not vote), `init`, `report`,
 //! `close` (the end).
 
 mod acquire;
@@ -28,6 +29,8 @@ mod task;
 mod ticket;
 mod timers;
 mod told;
+mod uncounted;
+mod voting;
 mod waiting;
 
 /// What the doorbell is made of. Its model compiles it with other types of the same names.
@@ -58,7 +61,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::{Clock, Instant, Node, NodeEvent, Resource, Token, Verdict, Vote};
+use redlock_core::{Clock, Instant, Node, NodeEvent, Resource, Token, Vote};
 use slotmap::SlotMap;
 use tracing::Level;
 
@@ -322,29 +325,6 @@ impl Driver {
             Ticket::Readd(lock) => self.readd_vote(lock, vote, now),
             Ticket::Release(lock) => self.release_vote(lock, vote, now),
             Ticket::Inspection(inspection) => self.inspection_vote(inspection, vote, now),
-            Ticket::Look(waiting, number) => self.look_vote(waiting, number, vote, now),
-        }
-    }
-
-    /// The answer of a master that does not vote, or did not when it was asked: it confirms and
-    /// denies nothing. It says where there is something to release.
-    fn uncounted_vote(&mut self, vote: &Vote, now: Instant) {
-        let why = self.masters.cause(vote.master, now);
-        self.observer.counters.vote(vote.master, &Verdict::Unknown(why.clone()));
-        if tracing::enabled!(Level::TRACE) {
-            self.say_vote(vote, now);
-        }
-        let has_granted = vote.answer.verdict == Verdict::Granted;
-        match Ticket::unpack(vote.ticket) {
-            Ticket::Attempt(lock) => self.attempt_uncounted(lock, vote, why, now),
-            Ticket::Extension(lock, number) if has_granted => {
-                self.extension_uncounted(lock, number, vote, why, now);
-            }
-            Ticket::Extension(lock, number) => self.extension_vote(lock, number, vote, now),
-            Ticket::Readd(lock) if has_granted => self.readd_uncounted(lock, vote, why, now),
-            Ticket::Readd(lock) => self.readd_vote(lock, vote, now),
-            Ticket::Release(lock) => self.release_vote(lock, vote, now),
-            Ticket::Inspection(id) => self.inspection_uncounted(id, vote, why, now),
             Ticket::Look(waiting, number) => self.look_vote(waiting, number, vote, now),
         }
     }

@@ -1,0 +1,118 @@
+//! Which masters vote, and whose answers count.
+
+use redlock_core::{Cause, Facts, Instant, NotAdmitted, WhyNot};
+
+use super::masters::{Changed, Masters, NEVER, State, unread};
+use super::told::{ceil_millis, floor_millis, from_millis};
+use crate::protocol::admission::{Event, Why};
+use crate::protocol::lives::Custody;
+use crate::protocol::master_set::MasterSet;
+use crate::quorum::quorum;
+
+impl Masters {
+    /// Whether the answer of `master` to what was sent then counts. It does not where the master
+    /// does not vote, nor where it did not when it was asked.
+    pub(super) fn counts(&self, master: usize, sent_at: Instant) -> bool {
+        sent_at >= self.links[master].votes_from
+    }
+
+    pub(super) fn votes(&self, master: usize) -> bool {
+        self.voting.contains(master)
+    }
+
+    /// Whether a quorum of masters votes.
+    pub(super) fn has_votes(&self) -> bool {
+        self.voting.len() >= quorum(self.len())
+    }
+
+    /// The masters of `asked` that are given a copy and do not vote. One that is being looked at
+    /// may: its answer comes behind that look.
+    pub(super) fn copies_only(&self, asked: MasterSet) -> MasterSet {
+        let silent = asked.without(self.voting);
+        if silent.is_empty() {
+            return silent;
+        }
+        let is_copy = |master: &usize| {
+            !self.admission.is_open(*master) && !self.admission.is_foreign(*master)
+        };
+        silent.iter().filter(is_copy).collect()
+    }
+
+    /// Why the answer of `master` does not count.
+    pub(super) fn cause(&self, master: usize, now: Instant) -> Cause {
+        let early = || NotAdmitted::new(WhyNot::AskedTooEarly);
+        match self.admission.why(master, floor_millis(now)) {
+            Some(Why::TwinOf(other)) => Cause::TwinOf(self.names[other].to_string()),
+            Some(Why::NotAdmitted(mut why)) => {
+                why.hindrance.clone_from(&self.links[master].hindrance);
+                Cause::NotAdmitted(why.into())
+            }
+            Some(Why::Away) => match &self.links[master].state {
+                State::Down(cause) | State::Reviving(_, cause) => cause.clone(),
+                State::Connecting | State::Up => Cause::NotConnected("".into()),
+            },
+            None => Cause::NotAdmitted(early().into()),
+        }
+    }
+
+    /// Takes in what was learnt about a master. The machine looks at all masters together: what is
+    /// learnt of one may be about another.
+    pub(super) fn admit(&mut self, master: usize, event: Event, now: Instant) -> Changed {
+        self.admission.on(master, event, ceil_millis(now));
+        let mut changed = Changed::default();
+        for master in 0..self.len() {
+            let custody = self.lives.review(master, &self.admission);
+            if custody == Custody::Lost {
+                changed.lost.insert(master);
+            }
+            if self.review(master, custody, now) {
+                changed.gained.insert(master);
+            }
+        }
+        self.max_ttl = from_millis(self.admission.max_ttl());
+        changed
+    }
+
+    /// Says whether `master` votes and did not before.
+    fn review(&mut self, master: usize, custody: Custody, now: Instant) -> bool {
+        let link = &mut self.links[master];
+        if custody != Custody::Kept {
+            link.alive_since = now;
+        }
+        if !self.admission.votes(master) {
+            link.votes_from = NEVER;
+            self.voting.remove(master);
+            return false;
+        }
+        link.votes_from = link.alive_since;
+        let voted = self.voting.contains(master);
+        self.voting.insert(master);
+        !voted
+    }
+
+    /// It was not proven in time that `master` has what it had. Says whether something may be gone.
+    pub(super) fn give_up(&mut self, master: usize) -> bool {
+        !self.votes(master) && self.lives.give_up(master)
+    }
+
+    /// What the server answered to a step towards its admission, where that was an error.
+    pub(super) fn set_hindrance(&mut self, master: usize, hindrance: Option<String>) {
+        self.links[master].hindrance = hindrance;
+    }
+
+    /// What the server says about itself was read again.
+    pub(super) fn looked(&mut self, master: usize, mut facts: Facts) {
+        let link = &mut self.links[master];
+        if let Some(before) = &link.facts {
+            // These are about the connection, which is the same.
+            (facts.tracks, facts.is_barred) = (before.tracks, before.is_barred);
+        }
+        link.hindrance = unread(&facts).or_else(|| link.hindrance.take());
+        link.facts = Some(facts);
+    }
+
+    /// What the server said about itself on the connection that is up.
+    pub(super) fn facts(&self, master: usize) -> Option<&Facts> {
+        self.links[master].facts.as_ref()
+    }
+}

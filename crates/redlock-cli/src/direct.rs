@@ -88,6 +88,26 @@ impl Direct {
         Ok(found)
     }
 
+    /// One section of what the master says about itself.
+    pub(crate) fn info(&mut self, section: &str) -> RedisResult<String> {
+        cmd("INFO").arg(section).query(&mut self.0)
+    }
+
+    /// The value of one of its settings; none where it has no such.
+    pub(crate) fn setting(&mut self, name: &str) -> RedisResult<Option<String>> {
+        let pair: Vec<String> = cmd("CONFIG").arg("GET").arg(name).query(&mut self.0)?;
+        Ok(pair.into_iter().nth(1))
+    }
+
+    /// Whether a command is refused that does nothing.
+    pub(crate) fn probe(&mut self, words: &[&str]) -> RedisResult<()> {
+        let mut probe = Cmd::new();
+        words.iter().for_each(|word| {
+            probe.arg(word);
+        });
+        probe.query::<Value>(&mut self.0).map(drop)
+    }
+
     /// Deletes a string, if it still has the value that was looked at: a lock that was acquired
     /// since is left alone.
     pub(crate) fn delete(&mut self, key: &[u8], value: &[u8]) -> RedisResult<bool> {

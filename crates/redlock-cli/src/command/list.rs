@@ -39,7 +39,7 @@ type Column = Vec<Found>;
 
 pub(crate) async fn list(global: &Global, as_json: bool) -> Result<u8, Failure> {
     // Asking about a key, any one, shows which masters may vote: a twin would be counted twice.
-    let session = Session::new(global, OsStr::new("-"), None)?;
+    let session = Session::new(global, OsStr::new("-"))?;
     let listing = read(&session, masters::prefix(global)).await;
     session.close().await;
     let listing = listing?;
@@ -73,7 +73,7 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
 async fn voters(session: &Session) -> Result<Vec<String>, Failure> {
     let status = session.status().await;
     let urls = session.masters.urls().zip(&status.nodes);
-    let urls = urls.filter(|(_, node)| node.verdict.is_clear());
+    let urls = urls.filter(|(_, node)| answers::is_admitted(node) == Some(true));
     let urls: Vec<_> = urls.map(|(url, _)| url.to_owned()).collect();
     if urls.len() < quorum(status.nodes.len()) {
         let list = answers::list(&status);

@@ -13,6 +13,7 @@ mod contenders;
 mod expiry;
 mod extension;
 mod faults;
+mod late_turns;
 mod load;
 mod locker;
 mod log;

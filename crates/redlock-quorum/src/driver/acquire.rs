@@ -150,10 +150,11 @@ impl Driver {
         }
     }
 
-    /// Nothing is sent before the first connections are there; and for a moment nothing is sent
-    /// while a quorum of connections broke and is being made again.
-    fn may_send(&mut self) -> bool {
-        if self.start != Start::Done || self.line.is_empty() {
+    /// Whether what stands in line can be sent. Nothing is sent before the first connections are
+    /// there; and for a moment nothing is sent while a quorum of connections broke and is being made
+    /// again.
+    pub(super) fn may_send(&mut self) -> bool {
+        if self.start != Start::Done || !self.line.can_advance() {
             return false;
         }
         let Some(since) = self.masters.reviving_since() else { return true };

@@ -338,7 +338,7 @@ impl Driver {
         let Some(request) = self.requests.remove(wish) else { return };
         self.key_won(id, wish, &request.key);
         let is_resumed = attempt.origin() == Origin::Resumed;
-        let lease = attempt.into_lease();
+        let lease = attempt.into_lease(now);
         let (Some(deadline), Some(lock)) = (lease.deadline(), self.locks.get_mut(id)) else {
             return;
         };

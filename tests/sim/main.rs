@@ -14,6 +14,7 @@ mod expiry;
 mod extension;
 mod faults;
 mod forgetting;
+mod late_turns;
 mod load;
 mod locker;
 mod log;

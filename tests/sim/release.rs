@@ -7,8 +7,8 @@ use redlock_quorum::{AcquireError, LostReason, ReleaseError};
 use tokio::time::{sleep, timeout};
 
 use crate::arena::{
-    NODE_TIMEOUT, RESOURCE, TTL, acquires, copies, full, handle, heal, hold, let_go, masters, ms,
-    partition, settle, until_free,
+    GUARD, NODE_TIMEOUT, RESOURCE, TTL, acquires, copies, full, handle, heal, hold, let_go,
+    masters, ms, partition, settle, until_free,
 };
 
 /// Far longer than any of these tests takes, so that no key goes away by itself.
@@ -71,6 +71,42 @@ async fn a_release_that_does_not_reach_a_majority_is_unconfirmed_and_sent_again_
     sleep(ms(5_000)).await;
     heal(&masters[..3]);
     until_free(&masters, AGAIN).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_keys_of_a_lock_that_was_lost_are_named_until_they_have_expired() {
+    for (waits, named) in
+        [(ms(0), 3), (GUARD + TTL / 2, 3), (TTL + GUARD + ms(1), 0), (TTL * 20, 0)]
+    {
+        let (masters, redlock) = masters(3);
+        let guard = redlock.lock(RESOURCE).auto_extend(false).min_copies(3).await.unwrap();
+        sleep(waits).await;
+        let left = redlock.shutdown(Duration::ZERO).await.map_err(|left| left.keys().to_vec());
+        let left = left.err().unwrap_or_default();
+        assert_eq!(left.len(), named, "after {waits:?}: {left:?}");
+        assert!(
+            left.iter().all(|key| key.within == (TTL + GUARD).saturating_sub(waits)),
+            "{left:?}"
+        );
+        assert_eq!(copies(&masters), named);
+        drop(guard);
+    }
+}
+
+/// They are sent in batches, so that a master that is back has time for others, too.
+#[tokio::test(start_paused = true)]
+async fn thousands_of_releases_are_sent_again_within_moments() {
+    let (masters, _) = masters(3);
+    let redlock = handle(&masters).ttl(LONG).build().unwrap();
+    let locks = (0..8_000).map(|nth| redlock.lock(format!("k{nth}")).min_copies(3).into_future());
+    let guards: Vec<_> = futures::future::join_all(locks).await;
+    partition(&masters[..1]);
+    drop(guards);
+    sleep(ms(2_000)).await;
+    assert_eq!(masters[0].keys(), 8_000);
+    heal(&masters[..1]);
+    let took = until_free(&masters, AGAIN * 10).await;
+    assert!(took < ms(300), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]

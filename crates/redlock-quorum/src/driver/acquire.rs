@@ -153,10 +153,11 @@ impl Driver {
         }
     }
 
-    /// Nothing is sent before the first connections are there; and for a moment nothing is sent
-    /// while a quorum of connections broke and is being made again.
-    fn may_send(&mut self) -> bool {
-        if self.start != Start::Done || self.line.is_empty() || self.awaits_admission() {
+    /// Whether what stands in line can be sent. Nothing is sent before the first connections are
+    /// there; and for a moment nothing is sent while a quorum of connections broke and is being made
+    /// again.
+    pub(super) fn may_send(&mut self) -> bool {
+        if self.start != Start::Done || !self.line.can_advance() || self.awaits_admission() {
             return false;
         }
         let Some(since) = self.masters.reviving_since() else { return true };
@@ -378,7 +379,7 @@ impl Driver {
         let Some(request) = self.requests.remove(wish) else { return };
         self.key_won(id, wish, &request.key);
         let is_resumed = attempt.origin() == Origin::Resumed;
-        let lease = attempt.into_lease();
+        let lease = attempt.into_lease(now);
         let (Some(deadline), Some(lock)) = (lease.deadline(), self.locks.get_mut(id)) else {
             return;
         };

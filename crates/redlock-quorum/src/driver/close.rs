@@ -107,6 +107,7 @@ impl Driver {
             within: left.unwrap_or(life),
             from_wake_up: left.is_none() || self.masters.is_unbarred(master),
         };
+        let is_left = |(_, left): &(usize, Option<Duration>)| *left != Some(Duration::ZERO);
         match &lock.stage {
             Stage::Attempt { attempt, .. } => {
                 let (ledger, life) = (attempt.ledger(), Duration::from_millis(attempt.timing().px));
@@ -115,16 +116,14 @@ impl Driver {
             }
             Stage::Lease(tenure) => {
                 let (lease, life) = (&tenure.lease, tenure.lease.life_max());
-                let left = |master| (!lease.unanswered().contains(master)).then_some(life);
-                let masters = lease.ledger().may_hold();
-                masters.iter().map(|master| key(master, left(master), life)).collect()
+                let left = |master| (master, lease.left(master, now));
+                let keys = lease.ledger().may_hold().iter().map(left).filter(is_left);
+                keys.map(|(master, left)| key(master, left, life)).collect()
             }
             Stage::Release { release, .. } => {
                 let left = |master| (master, release.left(master, now));
-                let keys = release.unacknowledged().iter().map(left);
-                keys.filter(|(_, left)| *left != Some(Duration::ZERO))
-                    .map(|(master, left)| key(master, left, release.life()))
-                    .collect()
+                let keys = release.unacknowledged().iter().map(left).filter(is_left);
+                keys.map(|(master, left)| key(master, left, release.life())).collect()
             }
             Stage::Changing => Vec::new(),
         }

@@ -34,7 +34,12 @@ impl Line {
 
     /// What is to be sent next, if there is room for it.
     pub(super) fn pop(&mut self) -> Option<Turn> {
-        if self.open < self.window.size { self.waiting.pop_front() } else { None }
+        if self.can_advance() { self.waiting.pop_front() } else { None }
+    }
+
+    /// Whether something waits, and there is room for it.
+    pub(super) fn can_advance(&self) -> bool {
+        self.open < self.window.size && !self.waiting.is_empty()
     }
 
     /// A request was sent that a quorum has to answer.
@@ -46,10 +51,6 @@ impl Line {
     pub(super) fn close(&mut self, opened: Instant, now: Instant, node_timeout: Duration) {
         self.window.learn(self.open, opened, now, node_timeout);
         self.open -= 1;
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
     }
 
     /// Whether more are without an answer than a caller or two account for.
@@ -140,7 +141,7 @@ mod tests {
         assert_eq!(line.pop(), None);
         line.close(Instant::ORIGIN, Instant::ORIGIN, NODE_TIMEOUT);
         assert_eq!(line.pop(), Some(Turn::Release(locks[SIZE_MIN])));
-        assert!(!line.is_empty());
+        assert!(line.can_advance());
     }
 
     #[test]

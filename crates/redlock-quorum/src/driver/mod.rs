@@ -225,25 +225,24 @@ impl Driver {
     /// then requests of many tasks go out in one write. It is necessary, too: a socket that has used
     /// up what the runtime lets one task do at a time answers "pending, but look again", and would
     /// be polled without end.
-    fn turn(&mut self, waker: &Waker) -> Poll<()> {
+    ///
+    /// Replies that came before `seen` are read in this turn: what is due counts up to there.
+    fn turn(&mut self, waker: &Waker, seen: Instant) -> Poll<()> {
         self.mailbox.begin(waker);
         self.read_commands();
         self.read_signals();
+        // Only what the links write in this turn leaves the line: its node timeout runs from here.
         self.advance_line();
-        // What is due counts up to here: a reply that is read below is not too late because the
-        // process was stopped meanwhile.
-        let now = self.now();
         self.drive_links();
         self.read_commands();
         self.read_signals();
-        self.fire_timers(now);
-        self.advance_line();
+        self.fire_timers(seen);
         self.masters.hand_over();
         self.publish_numbers();
         if self.is_closed() {
             return Poll::Ready(());
         }
-        if !self.mailbox.may_sleep() {
+        if self.may_send() || !self.mailbox.may_sleep() {
             waker.wake_by_ref();
         }
         Poll::Pending
@@ -364,8 +363,10 @@ impl Driver {
         }
     }
 
-    fn fire_timers(&mut self, now: Instant) {
-        while let Some(due) = self.timers.pop(now) {
+    fn fire_timers(&mut self, seen: Instant) {
+        let mut read = None;
+        while let Some(due) = self.timers.pop(seen) {
+            let now = *read.get_or_insert_with(|| self.clock.now());
             match due {
                 Due::Attempt(lock, at) => self.attempt_due(lock, at, now),
                 Due::Grace(lock) => self.grace_due(lock, now),

@@ -42,6 +42,9 @@ pub(super) struct Unacknowledged {
     /// Batches in a row to which the master answered errors.
     denials: u32,
     is_denying: bool,
+    /// It has acknowledged releases, or left some unacknowledged, since it was asked last.
+    acknowledges: bool,
+    leaves: bool,
     /// Releases that were forgotten since the last line in the log.
     forgotten: u64,
 }
@@ -197,6 +200,8 @@ impl Driver {
         }
         if has_failed {
             self.left_unacknowledged(id, master, now);
+        } else {
+            self.unacknowledged[master].acknowledges = true;
         }
         // Most votes change nothing for the caller.
         if is_decided || is_over {
@@ -259,6 +264,7 @@ impl Driver {
 
     fn left_unacknowledged(&mut self, id: LockId, master: usize, now: Instant) {
         let unacknowledged = &mut self.unacknowledged[master];
+        unacknowledged.leaves = true;
         unacknowledged.queue.push_back(id);
         if unacknowledged.queue.len() > UNACKNOWLEDGED_MAX
             && let Some(oldest) = unacknowledged.queue.pop_front()
@@ -312,13 +318,18 @@ impl Driver {
         unacknowledged.scheduled = None;
         let is_denying = std::mem::take(&mut unacknowledged.is_denying);
         unacknowledged.denials = if is_denying { unacknowledged.denials + 1 } else { 0 };
+        let leaves = std::mem::take(&mut unacknowledged.leaves);
+        let acknowledges = std::mem::take(&mut unacknowledged.acknowledges);
+        let keeps_up = acknowledges && !leaves && !is_denying;
         self.report_forgotten(master, now);
         self.expire_releases(master, now);
         if self.masters.is_up(master) {
             self.send_batch(master, now);
         }
-        if !self.unacknowledged[master].queue.is_empty() {
-            self.ask_again(master);
+        match self.unacknowledged[master].queue.is_empty() {
+            true => {}
+            false if keeps_up => self.schedule_batch(master, NEXT_BATCH),
+            false => self.ask_again(master),
         }
     }
 
@@ -374,12 +385,14 @@ impl Driver {
 
     /// The process of `master` has ended, and with it all that was on its way there.
     pub(super) fn process_ended(&mut self, master: usize, now: Instant) {
-        if self.releases == 0 {
+        if self.releases == 0 && self.leases == 0 {
             return;
         }
         for lock in self.locks.values_mut() {
-            if let Stage::Release { release, .. } = &mut lock.stage {
-                release.process_ended(master, now);
+            match &mut lock.stage {
+                Stage::Release { release, .. } => release.process_ended(master, now),
+                Stage::Lease(tenure) => tenure.lease.process_ended(master, now),
+                Stage::Attempt { .. } | Stage::Changing => {}
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use redlock_core::Instant;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -23,6 +23,37 @@ pub(super) struct Task {
     /// that are ready and would leave commands too. Where callers come several at a time it lets
     /// them go first, or what each asks would be written to the masters by itself.
     lets_others_first: bool,
+    /// The runtime is to look for replies.
+    look: Option<Arc<Look>>,
+    /// It has found those that came before this.
+    seen: Instant,
+}
+
+/// Asked of the runtime when something is due: to look at its sockets before that happens. A reply
+/// that lies there does not count as late because this process was stopped, or busy with something
+/// else.
+struct Look {
+    asked_at: Instant,
+    is_over: AtomicBool,
+    task: Waker,
+}
+
+impl Look {
+    /// A runtime wakes what has yielded once it has looked at its sockets.
+    fn ask(now: Instant, task: &Waker) -> Arc<Self> {
+        let task = task.clone();
+        let look = Arc::new(Self { asked_at: now, is_over: AtomicBool::new(false), task });
+        let waker = Waker::from(look.clone());
+        let _ = pin!(yield_now()).poll(&mut Context::from_waker(&waker));
+        look
+    }
+}
+
+impl Wake for Look {
+    fn wake(self: Arc<Self>) {
+        self.is_over.store(true, Ordering::Release);
+        self.task.wake_by_ref();
+    }
 }
 
 /// What a turn has led to.
@@ -36,23 +67,28 @@ enum Outcome {
 impl Task {
     pub(super) fn new(number: u64, slot: Arc<Slot>, runtime: &Handle) -> Self {
         let lets_others_first = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
-        Self { number, slot, alarm: None, was_busy: false, lets_others_first }
+        let seen = Instant::ORIGIN;
+        Self { number, slot, alarm: None, was_busy: false, lets_others_first, look: None, seen }
     }
 
-    /// Ready when something is due. There is one timer of the runtime for all that is to come.
-    fn poll_alarm(&mut self, next: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(next) = next else { return Poll::Pending };
+    /// Whether something is due. There is one timer of the runtime for all that is to come.
+    fn is_due(&mut self, next: Option<Instant>, cx: &mut Context<'_>) -> bool {
+        let Some(next) = next else { return false };
         // An alarm that was set for something earlier is left to ring: one look too many costs
         // less than setting it anew for every request.
         if self.alarm.as_ref().is_none_or(|(at, _)| *at > next) {
             let wait = next.saturating_since(self.slot.now());
             self.alarm = Some((next, Box::pin(sleep(wait))));
         }
-        if let Some((_, alarm)) = &mut self.alarm {
-            ready!(alarm.as_mut().poll(cx));
+        let mut is_due = |alarm: &mut Pin<Box<Sleep>>| alarm.as_mut().poll(cx).is_ready();
+        self.alarm.take_if(|(_, alarm)| is_due(alarm)).is_some()
+    }
+
+    /// The runtime has looked for replies since it was asked to.
+    fn end_look(&mut self) {
+        if let Some(look) = self.look.take_if(|look| look.is_over.load(Ordering::Acquire)) {
+            self.seen = look.asked_at;
         }
-        self.alarm = None;
-        Poll::Ready(())
     }
 
     /// One turn of the driver.
@@ -60,7 +96,7 @@ impl Task {
         let Some(driver) = self.slot.take(self.number) else { return Outcome::Over };
         self.slot.turns.fetch_add(1, Ordering::Relaxed);
         let turn = self.slot.work(driver, |driver| {
-            let is_over = driver.turn(cx.waker()).is_ready();
+            let is_over = driver.turn(cx.waker(), self.seen).is_ready();
             (driver.is_busy(), driver.next_due(), is_over)
         });
         match turn {
@@ -86,11 +122,11 @@ impl Future for Task {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
+        self.end_look();
         let Outcome::Rests(next) = self.turn(cx) else { return Poll::Ready(()) };
-        ready!(self.poll_alarm(next, cx));
-        // Something became due during the turn. The runtime looks for replies before the next one:
-        // a process that was stopped finds those that came meanwhile.
-        let _ = pin!(yield_now()).poll(cx);
+        if self.look.is_none() && self.is_due(next, cx) {
+            self.look = Some(Look::ask(self.slot.now(), cx.waker()));
+        }
         Poll::Pending
     }
 }

@@ -40,7 +40,7 @@ impl Driver {
                 self.attempt_counted(id, step, now);
             }
             Stage::Lease(tenure) => {
-                tenure.lease.acquired_uncounted(master, answer, why);
+                tenure.lease.acquired_uncounted(master, answer, why, now);
                 tenure.cell.write(tenure.lease.ledger(), master);
                 if tenure.lease.ledger().pending().is_empty() {
                     tenure.cell.settle();
@@ -63,7 +63,8 @@ impl Driver {
         now: Instant,
     ) {
         let Some(tenure) = self.tenure(id) else { return };
-        let step = tenure.lease.extended_uncounted(number, vote.master, &vote.answer, why);
+        let lease = &mut tenure.lease;
+        let step = lease.extended_uncounted(number, vote.master, &vote.answer, why, now);
         tenure.cell.write(tenure.lease.ledger(), vote.master);
         self.publish(id, now);
         if let Some(extended) = step.extended {
@@ -74,7 +75,7 @@ impl Driver {
 
     fn readd_uncounted(&mut self, id: LockId, vote: &Vote, why: Cause, now: Instant) {
         let Some(tenure) = self.tenure(id) else { return };
-        tenure.lease.readded_uncounted(vote.master, &vote.answer, why);
+        tenure.lease.readded_uncounted(vote.master, &vote.answer, why, now);
         tenure.cell.write(tenure.lease.ledger(), vote.master);
         self.publish(id, now);
     }

@@ -231,9 +231,9 @@ impl Attempt {
         if until > now { Step::Won } else { Step::Lost(Defeat::TooLate) }
     }
 
-    /// The lease that was won.
-    pub(crate) fn into_lease(self) -> HeldLease {
-        HeldLease::new(self.ledger, self.timing, self.options, self.started)
+    /// The lease that was won now.
+    pub(crate) fn into_lease(self, now: Instant) -> HeldLease {
+        HeldLease::new(self.ledger, self.timing, self.options, self.started, now)
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {

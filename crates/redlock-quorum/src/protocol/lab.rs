@@ -42,7 +42,7 @@ pub(super) fn lease(
     let steps: Vec<Step> =
         (0..copies).map(|master| attempt.vote(master, &Answer::granted(), now, now)).collect();
     assert_eq!(steps.last(), Some(&Step::Won));
-    attempt.into_lease()
+    attempt.into_lease(now)
 }
 
 pub(super) fn not_ours() -> Answer {

@@ -27,6 +27,8 @@ pub(crate) struct HeldLease {
     validity_min: Duration,
     /// The longest life that any master was asked to give the key, in milliseconds.
     px_max: u64,
+    /// When a master has answered last. What the masters did before has expired one life later.
+    answered_at: Instant,
     state: State,
     /// Why the lease is lost if its deadline passes.
     lapse: LostReason,
@@ -86,6 +88,7 @@ impl HeldLease {
         timing: Timing,
         options: HoldOptions,
         started: Instant,
+        now: Instant,
     ) -> Self {
         let deadline = ledger.valid_until().saturating_sub(options.stop_margin);
         let mut lease = Self {
@@ -96,6 +99,7 @@ impl HeldLease {
             acquired_validity: timing.ttl.validity(),
             validity_min: timing.ttl.validity(),
             px_max: timing.px,
+            answered_at: now,
             state: State::Valid(deadline),
             lapse: LostReason::NotExtended,
             evidence: LostReason::NotOurs,
@@ -161,6 +165,14 @@ impl HeldLease {
         self.extensions.iter().map(Extension::unanswered).fold(acquiring, MasterSet::union)
     }
 
+    /// How long the key may still live on `master`; none for its whole life, counted from when the
+    /// master runs again: it may still have a request of ours in its buffers.
+    pub(crate) fn left(&self, master: usize, now: Instant) -> Option<Duration> {
+        let expires = self.answered_at.saturating_add(self.life_max());
+        let is_open = self.unanswered().union(self.ledger.unsettled()).contains(master);
+        (!is_open).then(|| expires.saturating_since(now))
+    }
+
     /// The masters that the keeper asked and that have not answered in time, when
     /// [`tick`](Self::tick) is due to write them down.
     pub(crate) fn silent(&self, now: Instant) -> MasterSet {
@@ -197,6 +209,7 @@ impl HeldLease {
         sent_at: Instant,
         now: Instant,
     ) {
+        self.answered_at = now;
         if self.ledger.is_copy(master) {
             return self.ledger.copy_answered(master, answer);
         }
@@ -279,6 +292,7 @@ impl HeldLease {
         sent_at: Instant,
         now: Instant,
     ) -> Step {
+        self.answered_at = now;
         let before = self.ledger.valid_until();
         self.ledger.write(master, answer, now.saturating_since(sent_at));
         // An extension that was sent before the key was given back says nothing about that.
@@ -328,6 +342,7 @@ impl HeldLease {
         sent_at: Instant,
         now: Instant,
     ) {
+        self.answered_at = now;
         self.settle(now);
         self.readding.remove(master);
         let before = self.ledger.valid_until();
@@ -353,6 +368,13 @@ impl HeldLease {
         self.lose(master, LostReason::DataLost);
         self.settle(now);
         self.doubt(now);
+    }
+
+    /// The server process of `master` is gone, and with it all that was on its way there: a key that
+    /// it wrote down expires within one life from here.
+    pub(crate) fn process_ended(&mut self, master: usize, now: Instant) {
+        self.answered_at = now;
+        self.ledger.process_ended(master);
     }
 
     /// Some master's data may be gone: each is asked at once what it still has.

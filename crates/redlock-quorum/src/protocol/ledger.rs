@@ -188,6 +188,11 @@ impl Ledger {
         self.unsettled
     }
 
+    /// The server process of `master` is gone, and with it all that was on its way there.
+    pub(crate) fn process_ended(&mut self, master: usize) {
+        self.unsettled.remove(master);
+    }
+
     pub(crate) fn valid_until(&self) -> Instant {
         self.holds.valid_until()
     }

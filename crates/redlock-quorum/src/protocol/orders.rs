@@ -204,7 +204,7 @@ impl World {
         match step {
             Step::Wait | Step::AwaitCopies => {}
             Step::AskOthers => panic!("all were asked at once"),
-            Step::Won => self.stage = Stage::Lease(attempt.clone().into_lease()),
+            Step::Won => self.stage = Stage::Lease(attempt.clone().into_lease(self.now)),
             Step::Lost(_) => self.release(),
         }
     }
@@ -325,8 +325,10 @@ impl World {
         self.disconnect(at);
         self.masters[at].ghosts.clear();
         self.masters[at].has_ended = true;
-        if let Stage::Release(release) = &mut self.stage {
-            release.process_ended(at, self.now);
+        match &mut self.stage {
+            Stage::Attempt(_) => {}
+            Stage::Lease(lease) => lease.process_ended(at, self.now),
+            Stage::Release(release) => release.process_ended(at, self.now),
         }
     }
 
@@ -466,6 +468,10 @@ impl World {
         for (place, master) in self.masters.iter().enumerate() {
             let counts = lease.ledger().hold_until(place) > self.now;
             assert!(!counts || master.holds(self.now) || master.has_lost, "{place} has no key");
+            if let Some(left) = lease.left(place, self.now) {
+                let until = self.now.saturating_add(left);
+                assert!(!master.may_hold(until), "{place} keeps a key for longer");
+            }
         }
         if let Some(deadline) = deadline {
             let mut confirmed: Vec<Option<Instant>> =

@@ -111,7 +111,7 @@ fn assert_released(order: &Order) {
 
 /// Votes that come after the win add copies, and never time.
 fn assert_held(order: &Order) {
-    let lease = order.attempt.clone().into_lease();
+    let lease = order.attempt.clone().into_lease(order.now);
     let until = at(VALIDITY).saturating_sub(order.attempt.options.stop_margin);
     assert_eq!(lease.deadline(), Some(until));
     assert_eq!(lease.unanswered(), order.pending);
@@ -270,7 +270,7 @@ fn the_others_are_asked_only_when_the_meeting_point_has_granted() {
     assert_eq!(attempt.ask_others().iter().collect::<Vec<_>>(), [0, 1, 3, 4]);
     assert_eq!(attempt.vote(0, &Answer::granted(), at(5), at(6)), Step::Wait);
     assert_eq!(attempt.vote(1, &Answer::granted(), at(5), at(6)), Step::Won);
-    let until = attempt.into_lease().deadline();
+    let until = attempt.into_lease(at(0)).deadline();
     let validity = timing(TTL).ttl.validity();
     assert_eq!(until, Some(at(0).saturating_add(validity)), "each grant counts from its own send");
 }

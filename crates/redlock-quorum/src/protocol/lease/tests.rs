@@ -323,3 +323,33 @@ fn a_key_that_is_given_back_can_move_the_lease_and_with_it_the_next_extension() 
     assert_eq!(lease.deadline(), Some(at(400 + VALIDITY)));
     assert_eq!(lease.due(), Some(at(400 + TTL / 3).saturating_add(ms(1) / 3)));
 }
+
+// What is left of it.
+
+#[test]
+fn the_key_lives_for_one_life_from_when_a_master_has_answered_last() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let left = |lease: &HeldLease, now| [0, 1, 2].map(|master| lease.left(master, at(now)));
+    assert_eq!(left(&lease, 100), [Some(ms(1_000)); 3]);
+    assert_eq!(left(&lease, 1_100), [Some(ms(0)); 3]);
+    let number = lease.extend(timing(TTL)).number;
+    assert_eq!(left(&lease, 200), [None; 3], "they may set it later");
+    lease.extended(number, 0, &Answer::granted(), at(200), at(300));
+    lease.extended(number, 1, &closed(), at(200), at(310));
+    assert_eq!(left(&lease, 410), [Some(ms(1_000)), None, None]);
+    lease.extended(number, 2, &Answer::granted(), at(200), at(320));
+    lease.process_ended(1, at(500));
+    assert_eq!(left(&lease, 600), [Some(ms(1_000)); 3]);
+    lease.end(LostReason::NotExtended);
+    assert_eq!(left(&lease, 1_600), [Some(ms(0)); 3]);
+}
+
+#[test]
+fn a_late_copy_and_one_that_was_given_back_live_for_one_life_too() {
+    let mut lease = lease(3, 2, options(), at(0));
+    assert_eq!(lease.left(2, at(0)), None);
+    lease.acquired(2, &Answer::granted(), at(0), at(100));
+    assert_eq!(lease.left(2, at(100)), Some(ms(1_100)));
+    lease.readded(2, &Answer::granted(), at(100), at(200));
+    assert_eq!(lease.left(2, at(200)), Some(ms(1_100)));
+}

@@ -2,14 +2,22 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Verdict};
+use redlock_core::{Answer, Cause, Instant, Verdict};
 
 use super::super::extension::Extension;
 use super::{HeldLease, Step};
 
 impl HeldLease {
-    /// The same of a master that did not vote at some time since it was asked.
-    pub(crate) fn acquired_uncounted(&mut self, master: usize, answer: &Answer, why: Cause) {
+    /// The late answer to the `SET` of the attempt, of a master that did not vote at some time since
+    /// it was asked.
+    pub(crate) fn acquired_uncounted(
+        &mut self,
+        master: usize,
+        answer: &Answer,
+        why: Cause,
+        now: Instant,
+    ) {
+        self.answered_at = now;
         let is_copy = self.ledger.is_copy(master);
         self.ledger.copy_answered(master, answer);
         if !is_copy {
@@ -25,7 +33,9 @@ impl HeldLease {
         master: usize,
         answer: &Answer,
         why: Cause,
+        now: Instant,
     ) -> Step {
+        self.answered_at = now;
         self.ledger.write(master, answer, Duration::ZERO);
         let verdict = Verdict::Unknown(why.clone());
         self.count(number, master, &verdict);
@@ -35,7 +45,14 @@ impl HeldLease {
     }
 
     /// Such a master has granted a `SET` that gives the key back to it.
-    pub(crate) fn readded_uncounted(&mut self, master: usize, answer: &Answer, why: Cause) {
+    pub(crate) fn readded_uncounted(
+        &mut self,
+        master: usize,
+        answer: &Answer,
+        why: Cause,
+        now: Instant,
+    ) {
+        self.answered_at = now;
         self.readding.remove(master);
         self.ledger.write(master, answer, Duration::ZERO);
         self.ledger.show(master, why);

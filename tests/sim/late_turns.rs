@@ -1,0 +1,151 @@
+//! A driver that gets to run late. What it did not look at yet is not late for that.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, join_all};
+use redlock_core::{Answer, Clock, Events, Facts, Node, NodeEvent, Op, VoteSlot};
+use redlock_quorum::Redlock;
+use tokio::task::yield_now;
+use tokio::time::{Sleep, advance, sleep};
+
+use crate::arena::{NODE_TIMEOUT, TTL, ms};
+
+/// The time from when a request is written to when its answer can be read.
+const AWAY: Duration = ms(20);
+/// How long the process stands still.
+const STOPPED: Duration = ms(60);
+
+/// A master that grants everything. As with a socket, a request leaves when the link is polled, and
+/// nothing knows of the answer before the runtime looks.
+struct Remote {
+    name: String,
+    state: Mutex<(Vec<VoteSlot>, Option<Waker>)>,
+}
+
+impl Node for Remote {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn submit(&self, _: Op, slot: VoteSlot) {
+        let waker = {
+            let mut state = self.state.lock().unwrap();
+            state.0.push(slot);
+            state.1.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
+        events.report(NodeEvent::Up(Facts::master(&self.name)));
+        let mut written = VecDeque::new();
+        Some(Box::pin(poll_fn(move |cx| self.exchange(&mut written, cx))))
+    }
+}
+
+impl Remote {
+    fn exchange(
+        &self,
+        written: &mut VecDeque<(Pin<Box<Sleep>>, VoteSlot)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        let submitted = {
+            let mut state = self.state.lock().unwrap();
+            state.1 = Some(cx.waker().clone());
+            std::mem::take(&mut state.0)
+        };
+        written.extend(submitted.into_iter().map(|slot| (Box::pin(sleep(AWAY)), slot)));
+        while let Some((answered, _)) = written.front_mut()
+            && answered.as_mut().poll(cx).is_ready()
+        {
+            written.pop_front().into_iter().for_each(|(_, slot)| slot.cast(Answer::granted()));
+        }
+        Poll::Pending
+    }
+}
+
+async fn handle() -> Redlock {
+    let remote = |nth: u8| -> Arc<dyn Node> {
+        Arc::new(Remote { name: format!("master-{nth}"), state: Mutex::default() })
+    };
+    let masters = (0..3).map(remote).collect();
+    let builder = Redlock::builder().masters(masters).clock(Clock::paused()).ttl(TTL).seed(0);
+    let redlock = builder.node_timeout(NODE_TIMEOUT).build().unwrap();
+    redlock.lock("first").await.unwrap().release().await.unwrap();
+    redlock
+}
+
+/// Polls a future, once.
+async fn poll_once<F: Future + Unpin>(mut future: F) -> Poll<F::Output> {
+    poll_fn(|cx| Poll::Ready(Pin::new(&mut future).poll(cx))).await
+}
+
+/// Time passes, and the runtime does not look at anything.
+async fn stand_still() {
+    // The clock is moved by the first poll; the second would wait for the runtime.
+    let _ = poll_once(pin!(advance(STOPPED))).await;
+}
+
+/// The other tasks that are ready run, and the runtime does not look at anything.
+async fn let_others_run() {
+    let mut is_over = false;
+    poll_fn(|cx| {
+        cx.waker().wake_by_ref();
+        if std::mem::replace(&mut is_over, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// In a task of its own: a runtime looks at everything before it polls what it blocks on.
+async fn in_a_task(test: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(test).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_can_be_read_is_not_late_because_the_process_stood_still() {
+    in_a_task(async {
+        let redlock = handle().await;
+        // From here on the runtime looks at nothing for a while.
+        yield_now().await;
+        let mut lock = pin!(redlock.try_lock("a").into_future());
+        assert!(poll_once(&mut lock).await.is_pending());
+        let_others_run().await;
+        stand_still().await;
+        // The driver has something to do, and its node timeout has passed.
+        let mut other = pin!(redlock.try_lock("b").into_future());
+        assert!(poll_once(&mut other).await.is_pending());
+        let_others_run().await;
+        let _guard = lock.await.expect("the answers were there in time");
+        let _other = other.await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_node_timeout_of_what_waits_in_line_runs_from_when_it_is_written() {
+    /// The smallest window.
+    const WINDOW: usize = 128;
+    in_a_task(async {
+        let redlock = handle().await;
+        let lock = |nth: usize| {
+            let redlock = redlock.clone();
+            tokio::spawn(async move {
+                let guard = redlock.try_lock(format!("{nth}")).await;
+                if nth == 0 {
+                    // The answers have made room for the last one, and it was not written yet.
+                    stand_still().await;
+                }
+                guard
+            })
+        };
+        let guards = join_all((0..=WINDOW).map(lock)).await;
+        let failed: Vec<_> = guards.into_iter().filter_map(|guard| guard.unwrap().err()).collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    })
+    .await;
+}

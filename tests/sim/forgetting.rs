@@ -362,6 +362,20 @@ async fn the_max_ttl_of_the_masters_is_the_limit() {
     long.try_lock(RESOURCE).ttl(ms(90_000)).await.unwrap().release().await.unwrap();
 }
 
+/// A quarantine does not last as long as such a lease any more.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_longer_than_masters_allow_by_now_is_kept_by_shorter_extensions() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters.init(ms(400));
+    masters.iter().for_each(|master| master.partition());
+    masters.iter().for_each(|master| master.heal());
+    sleep(TTL * 3).await;
+    let left = guard.remaining();
+    assert!(left > ms(0) && left <= ms(400), "{left:?}");
+    guard.release().await.unwrap();
+}
+
 // A short life.
 
 /// Each begins, notes or admits what it can. None stays.

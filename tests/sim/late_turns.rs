@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use redlock_core::{Answer, Clock, Events, Facts, Node, NodeEvent, Op, VoteSlot};
-use redlock_quorum::Redlock;
+use redlock_quorum::{Quarantine, Redlock};
 use tokio::task::yield_now;
 use tokio::time::{Sleep, advance, sleep};
 
@@ -75,7 +75,8 @@ async fn handle() -> Redlock {
     };
     let masters = (0..3).map(remote).collect();
     let builder = Redlock::builder().masters(masters).clock(Clock::paused()).ttl(TTL).seed(0);
-    let redlock = builder.node_timeout(NODE_TIMEOUT).build().unwrap();
+    let builder = builder.node_timeout(NODE_TIMEOUT).quarantine(Quarantine::Off);
+    let redlock = builder.build().unwrap();
     redlock.lock("first").await.unwrap().release().await.unwrap();
     redlock
 }

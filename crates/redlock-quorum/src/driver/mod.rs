@@ -339,10 +339,12 @@ impl Driver {
         }
         self.admission_changed(changed, now);
         match news {
+            // The only one that comes often: it says nothing about the master.
+            News::KeyChanged(key) => return self.key_changed(master, &key, now),
             News::None => {}
+            News::Up | News::Restarted if self.masters.admission.is_foreign(master) => {}
             News::Up | News::Restarted => self.reached(master, now),
             News::Ended | News::Down => self.lost_sight(master, now),
-            News::KeyChanged(key) => self.key_changed(master, &key, now),
             News::DataLost => self.data_lost(master, now),
         }
         self.advance_admission(now);

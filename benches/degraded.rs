@@ -123,7 +123,14 @@ impl Masters {
         }
         // What was sent to a paused master it does first.
         sleep(Duration::from_millis(300));
-        self.servers.iter().try_for_each(|server| server.command(&["FLUSHALL"]).map(drop))
+        for server in self.servers.iter() {
+            server.command(&["FLUSHALL"])?;
+            // Nobody holds a lock any more: it votes at once all the same.
+            server.init()?;
+        }
+        // A handle looks once a second after masters that do not vote.
+        sleep(Duration::from_millis(1_500));
+        Ok(())
     }
 }
 

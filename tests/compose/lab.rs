@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_quorum::{AcquireError, Guard, Redlock, RedlockBuilder, Verdict, Votes};
+use redlock_quorum::{AcquireError, Guard, Init, Redlock, RedlockBuilder, Verdict, Votes};
 pub(crate) use redlock_testkit::lab::{PATIENCE, eventually, ms, secs};
 use tokio::time::{Instant, sleep};
 
@@ -24,8 +24,19 @@ pub(crate) fn brisk(masters: &Masters) -> Redlock {
     builder(masters).ttl(secs(4)).node_timeout(secs(1)).build().unwrap()
 }
 
-fn builder(masters: &Masters) -> RedlockBuilder {
+pub(crate) fn builder(masters: &Masters) -> RedlockBuilder {
     Redlock::builder().nodes(masters.urls())
+}
+
+/// Admits all masters for a prefix: the test states that no lock of another test is alive. It may
+/// block, as all that asks docker does.
+pub(crate) fn admit(urls: Vec<String>, prefix: &str, max_ttl: Duration) {
+    let builder = Redlock::builder().nodes(urls).prefix(prefix).max_ttl(max_ttl);
+    let redlock = builder.ttl(max_ttl).node_timeout(NODE_TIMEOUT.min(max_ttl / 4));
+    let redlock = redlock.build_blocking().unwrap();
+    let report = redlock.init_with(Init { again: true, floor: None }).unwrap();
+    assert_eq!(report.admitted(), report.nodes.len(), "{report:?}");
+    redlock.shutdown(NODE_TIMEOUT).unwrap();
 }
 
 /// Waits until a handle has reached every master: each is asked by the next request.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 
-use crate::lab::{PATIENCE, ms};
+use crate::lab::{LONG, PATIENCE, admit, ms};
 
 const NETWORK: &str = "redlock";
 const FIRST_PORT: u16 = 7101;
@@ -37,6 +37,7 @@ impl Masters {
              them and takes them down",
         );
         masters.all.iter().for_each(|master| master.wait_until_whole().unwrap());
+        admit(masters.urls(), "", LONG);
         masters
     }
 

@@ -1,33 +1,47 @@
-//! Masters that come back: what they granted they still know, because each grant was on disk
-//! before it was answered.
+//! Masters that come back. What they granted they still know here, because each grant was on disk
+//! before it was answered. A client with a quarantine does not rely on that; one without does.
 
-use crate::lab::{assert_taken, brisk, eventually, everywhere, leaves_nothing, patient, reach_all};
+use redlock_quorum::{AcquireError, Ended, Quarantine, Redlock};
+
+use crate::lab::{
+    LONG, NODE_TIMEOUT, admit, assert_taken, brisk, builder, eventually, everywhere,
+    leaves_nothing, patient, reach_all, secs,
+};
 use crate::masters::{Master, Masters, heal, kill};
+
+/// Without a quarantine, in a namespace of its own.
+fn trusting(masters: &Masters) -> Redlock {
+    let builder = builder(masters).prefix("trusting:").quarantine(Quarantine::Off);
+    builder.ttl(LONG).max_ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap()
+}
 
 /// The lock is a lease meanwhile: it is not extended, and its key is not set on a master that
 /// has lost it.
 async fn is_kept_while(key: &str, hurt: impl Fn(&[Master])) {
     let masters = Masters::take();
-    let redlock = patient(&masters);
-    let (guard, token) = everywhere(&redlock, &masters, key).await;
-    let lease = guard.into_lease();
+    let redlock = trusting(&masters);
+    reach_all(&redlock).await;
+    let guard = redlock.lock(key).await.unwrap();
+    eventually("every master has granted", || guard.copies() == masters.len()).await;
+    let (lease, full) = (guard.into_lease(), format!("trusting:{key}"));
+    let token = lease.token.to_string();
     hurt(&masters);
-    assert_eq!(masters.values(key), vec![Some(token); masters.len()]);
-    let other = patient(&masters);
+    assert_eq!(masters.values(&full), vec![Some(token); masters.len()]);
+    let other = trusting(&masters);
     reach_all(&other).await;
     assert_taken(&other, key).await;
     let guard = other.resume(lease).await.unwrap();
     guard.release().await.unwrap();
-    leaves_nothing(other, &masters, key).await;
+    leaves_nothing(other, &masters, &full).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_master_that_is_restarted_keeps_its_locks() {
+async fn without_a_quarantine_a_master_that_is_restarted_keeps_its_locks() {
     is_kept_while("restart-1", |masters| masters[0].restart()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_masters_that_are_restarted_keep_their_locks() {
+async fn without_a_quarantine_three_masters_that_are_restarted_keep_their_locks() {
     is_kept_while("restart-3", |masters| {
         masters[..3].iter().for_each(|master| master.restart());
     })
@@ -35,25 +49,52 @@ async fn three_masters_that_are_restarted_keep_their_locks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_masters_that_crash_at_once_keep_their_locks() {
+async fn without_a_quarantine_five_masters_that_crash_at_once_keep_their_locks() {
     is_kept_while("crash-5", |masters| {
         heal(kill(masters));
     })
     .await;
 }
 
+/// A namespace with a quarantine of 4.4 s.
+fn short(masters: &Masters) -> Redlock {
+    let builder = builder(masters).prefix("short:").ttl(secs(4)).node_timeout(secs(1));
+    builder.build().unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_is_held_while_two_masters_are_killed_and_started_again() {
+async fn a_lock_is_held_while_two_masters_are_killed_and_they_count_after_their_quarantine() {
     let masters = Masters::take();
-    let redlock = brisk(&masters);
-    let (guard, token) = everywhere(&redlock, &masters, "held-killed").await;
+    admit(masters.urls(), "short:", secs(4));
+    let redlock = short(&masters);
+    reach_all(&redlock).await;
+    let guard = redlock.lock("held").min_copies(masters.len()).await.unwrap();
     let dead = kill(&masters[3..]);
     eventually("dead masters count no more", || guard.copies() == 3).await;
-    assert_taken(&patient(&masters), "held-killed").await;
     heal(dead);
+    assert_taken(&short(&masters), "held").await;
     eventually("they count again", || guard.copies() == 5).await;
-    assert_eq!(masters.values("held-killed"), vec![Some(token); masters.len()]);
     guard.check().unwrap();
     guard.release().await.unwrap();
-    leaves_nothing(redlock, &masters, "held-killed").await;
+    leaves_nothing(redlock, &masters, "short:held").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_a_majority_is_restarted_the_lock_is_lost_and_nobody_gets_it_before_its_end() {
+    let masters = Masters::take();
+    let redlock = brisk(&masters);
+    let (guard, token) = everywhere(&redlock, &masters, "majority").await;
+    masters[..3].iter().for_each(|master| master.restart());
+    assert!(matches!(guard.lost().await, Ended::Lost(_)));
+    let error = patient(&masters).try_lock("majority").await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    assert!(error.retry_after().is_some_and(|wait| wait > secs(60)), "{error}");
+    // A person who knows that each grant was on disk says so: what is there keeps others out.
+    admit(masters.urls(), "", LONG);
+    for value in masters.values("majority").into_iter().flatten() {
+        assert_eq!(value, token);
+    }
+    drop(guard);
+    eventually("the lock is free", || masters.values("majority") == vec![None; masters.len()])
+        .await;
 }

@@ -40,6 +40,7 @@ fn what_cannot_be_a_lease_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_was_written_down_is_taken_over_again() {
     let masters = SimNodes::new(5, 1);
+    masters.init(Duration::from_secs(60));
     let handle = || {
         let builder = Redlock::builder().masters(masters.another_client().nodes());
         builder.clock(Clock::paused()).build().unwrap()

@@ -1,7 +1,7 @@
 //! Admission on real servers, end to end: what the driver, the wire and the scripts do together.
 
 use redlock_quorum::{AcquireError, Ended, Guard, Quarantine, Redlock, RedlockBuilder, Standing};
-use redlock_testkit::{RedisServer, RedisServers};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 use crate::lab::{eventually, in_time, ms, secs};
 
@@ -12,7 +12,7 @@ fn handle(servers: &RedisServers) -> RedlockBuilder {
 }
 
 async fn admitted(count: usize) -> (RedisServers, Redlock) {
-    let servers = RedisServers::start(count).unwrap();
+    let servers = RedisServers::with(count, &ServerOptions::new().brand_new()).unwrap();
     let redlock = handle(&servers).build().unwrap();
     let report = redlock.init().await.unwrap();
     assert_eq!(report.admitted(), count, "{report:?}");
@@ -31,7 +31,7 @@ fn run(server: &RedisServer, words: &[&str]) {
 
 #[tokio::test]
 async fn brand_new_masters_say_what_cures_them_and_wait_or_are_admitted() {
-    let servers = RedisServers::start(3).unwrap();
+    let servers = RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap();
     let redlock = handle(&servers).build().unwrap();
     let error = redlock.try_lock("a").await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");

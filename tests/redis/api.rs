@@ -12,7 +12,7 @@ use redlock_quorum::{
     AcquireError, Cause, Ended, ExtendError, Guard, Hold, InvalidRequest, Lease, LockRequest, Loss,
     Lost, LostReason, Redlock, ReleaseError, Resource, RunError, State, Unreleased, Verdict,
 };
-use redlock_testkit::{Direction, RedisServers};
+use redlock_testkit::{Direction, RedisServers, ServerOptions};
 use tokio::runtime::{Builder, Runtime};
 
 fn current_thread() -> Runtime {
@@ -102,7 +102,8 @@ async fn a_resource_is_whatever_has_bytes() {
 
 #[tokio::test]
 async fn the_key_on_every_master_is_the_prefix_and_the_name_and_its_value_the_token() {
-    let servers = RedisServers::start(3).unwrap();
+    let options = ServerOptions::new().prefix("locks:");
+    let servers = RedisServers::with(3, &options).unwrap();
     let redlock = ordinary(servers.urls()).prefix("locks:").label("web-1").build().unwrap();
     let guard = redlock.lock("orders:42").min_copies(3).await.unwrap();
     let token = guard.into_lease().token.to_string();

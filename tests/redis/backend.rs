@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Clock, Node, RedisNode, RedisSetup};
-use redlock_testkit::RedisServer;
+use redlock_testkit::{RedisServer, ServerOptions};
 
 fn node(url: &str) -> Arc<RedisNode> {
     let mut setup = RedisSetup::new(Clock::system(), Duration::from_secs(5));
@@ -19,13 +19,13 @@ pub(crate) struct Backend {
 
 impl Backend {
     pub(crate) async fn start() -> Self {
-        let master = RedisServer::start().unwrap();
+        let master = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
         Self { node: node(&master.url()), master }
     }
 
     /// A master that pushes nothing.
     pub(crate) async fn without_tracking() -> Self {
-        let master = RedisServer::start().unwrap();
+        let master = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
         let words = ["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all", "-client|tracking"];
         master.command(&words).unwrap();
         let url = format!("redis://few:secret@{}", master.name());

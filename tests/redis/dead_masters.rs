@@ -60,6 +60,7 @@ async fn every_set_of_killed_masters_gives_the_lock_or_no_quorum() {
             servers[changed].kill();
         } else {
             servers[changed].restart().unwrap();
+            servers[changed].init().unwrap();
         }
         let redlock = patient(servers.urls()).build().unwrap();
         judge(&redlock, &servers, dead).await;
@@ -128,6 +129,7 @@ async fn a_master_that_comes_back_empty_is_used_again() {
     warm_up(&redlock, &servers).await;
     servers[2].kill();
     servers[2].restart_empty().unwrap();
+    servers[2].init().unwrap();
     let mut guards = Vec::new();
     for number in 0.. {
         let guard = redlock.lock(format!("again:{number}")).min_copies(5).await.unwrap();

@@ -235,7 +235,8 @@ async fn every_kind_of_stranger_is_reported_as_what_it_is() {
     let cluster =
         RedisServer::with(&ServerOptions::new().arguments(["--cluster-enabled", "yes"])).unwrap();
     let locked = RedisServer::with(&ServerOptions::new().password("open sesame")).unwrap();
-    let full = RedisServer::with(&ServerOptions::new().arguments(["--maxmemory", "1"])).unwrap();
+    let full = RedisServer::start().unwrap();
+    full.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     let gone = RedisServer::start().unwrap();
     gone.kill();
     let named = |userinfo: &str| format!("redis://{userinfo}{}", locked.name());

@@ -72,6 +72,8 @@ async fn a_master_that_restarts_empty_is_given_the_key_again() {
     servers[4].restart_empty().unwrap();
     let held = value(&servers[0], "repaired");
     eventually("it has it again", || value(&servers[4], "repaired") == held).await;
+    assert_eq!(guard.copies(), 4, "it is in quarantine: its copy does not count");
+    servers[4].init().unwrap();
     eventually("it counts again", || guard.copies() == 5).await;
     guard.release().await.unwrap();
     no_key_is_left(&servers).await;

@@ -216,6 +216,7 @@ async fn masters_that_lack_a_copy_are_looked_for_more_often() {
     assert!(idle <= 6, "{idle} attempts");
     let held = in_time(redlock.lock("held").into_future()).await.unwrap();
     servers[1].restart().unwrap();
+    servers[1].init().unwrap();
     eventually("the master gets its copy", || held.copies() == 5).await;
     in_time(held.release()).await.unwrap();
 }

@@ -9,7 +9,7 @@ use redlock_core::admission::{
     Admit, Ballots, Begin, Data, Identity, Init, MEMBERS, Millis, Nonce, Note, Order, Quarantine,
     Record, Reply, SCORE_END, Said, Score, Way, quarantine_length,
 };
-use redlock_testkit::RedisServer;
+use redlock_testkit::{RedisServer, ServerOptions};
 
 use crate::driven::Driven;
 
@@ -29,7 +29,7 @@ struct Lab {
 
 impl Lab {
     async fn new() -> Self {
-        let server = RedisServer::start().unwrap();
+        let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
         let mut node = Driven::within(&server.url(), PREFIX);
         node.up().await;
         let outsider = redis::Client::open(server.url()).unwrap().get_connection().unwrap();

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use redlock_core::{Answer, Events, Facts, Instant, Node, NodeEvent, Op, Verb, VoteSlot};
-use redlock_quorum::{ExtendError, Redlock};
-use redlock_testkit::{SimNode, SimNodes};
+use redlock_quorum::{ExtendError, Quarantine, Redlock};
+use redlock_testkit::SimNode;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -23,7 +23,7 @@ fn is_release(verb: &Verb) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_is_not_ours_only_where_no_quorum_can_hold_the_key() {
-    let (masters, redlock) = masters(5);
+    let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     // Two deny, one is silent: the three others may hold it.
     masters[..2].iter().for_each(|master| master.flush());
@@ -41,7 +41,7 @@ async fn an_extension_is_not_ours_only_where_no_quorum_can_hold_the_key() {
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_more_than_a_minority_denies_is_not_ours() {
-    let (masters, redlock) = masters(5);
+    let (masters, redlock) = crate::arena::trusting(5);
     let lease = full(&redlock, &masters).await.into_lease();
     masters[..3].iter().for_each(|master| master.flush());
     let error = redlock.resume(lease).await.unwrap_err();
@@ -123,7 +123,7 @@ impl Node for Address {
 
 #[tokio::test(start_paused = true)]
 async fn addresses_that_swap_their_servers_count_again() {
-    let servers = SimNodes::new(3, 0);
+    let servers = crate::arena::admitted(3, 0);
     let addresses = [0, 1, 2].map(|n| Address::new(&format!("address-{n}"), servers[n].clone()));
     let nodes = addresses.iter().map(|address| address.clone() as Arc<dyn Node>).collect();
     let redlock = Redlock::builder().masters(nodes).clock(servers.clock()).build().unwrap();
@@ -171,7 +171,8 @@ async fn a_lease_that_its_holder_saw_lapse_is_not_kept() {
     let (node, clock) = (Arc::new(Delayed::default()), redlock_core::Clock::paused());
     let nodes = vec![node.clone() as Arc<dyn Node>];
     let builder = Redlock::builder().masters(nodes).clock(clock.clone()).ttl(TTL).seed(0);
-    let redlock = builder.build().unwrap();
+    // The node takes no orders.
+    let redlock = builder.quarantine(Quarantine::Off).build().unwrap();
     let guard = redlock.lock(RESOURCE).await.unwrap();
     ended(&guard).await;
     let before_the_end = Instant::from_nanos(clock.now().as_nanos() - 1_000_000);

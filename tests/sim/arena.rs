@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Instant, Verb, Verdict};
-use redlock_quorum::{Ended, Guard, Redlock, RedlockBuilder};
+use redlock_quorum::{Ended, Guard, Quarantine, Redlock, RedlockBuilder};
 use redlock_testkit::{SimNode, SimNodes};
 use tokio::time::{sleep, timeout};
 
@@ -26,11 +26,31 @@ pub(crate) fn handle(masters: &SimNodes) -> RedlockBuilder {
     Redlock::builder().masters(masters.nodes()).clock(masters.clock()).ttl(TTL).seed(0)
 }
 
+/// So many masters that are admitted for the default `max_ttl`.
+pub(crate) fn admitted(n: usize, seed: u64) -> SimNodes {
+    let masters = SimNodes::new(n, seed);
+    masters.init(RedlockBuilder::MAX_TTL);
+    masters
+}
+
 /// So many masters, and a handle on them.
 pub(crate) fn masters(n: usize) -> (SimNodes, Redlock) {
-    let masters = SimNodes::new(n, 0);
+    let masters = admitted(n, 0);
     let redlock = handle(&masters).build().unwrap();
     (masters, redlock)
+}
+
+/// So many masters, and a handle that trusts them to forget nothing. One that forgets all the same
+/// is asked as before.
+pub(crate) fn trusting(n: usize) -> (SimNodes, Redlock) {
+    let masters = SimNodes::new(n, 0);
+    let redlock = trusting_handle(&masters).build().unwrap();
+    (masters, redlock)
+}
+
+/// Such a handle over these masters.
+pub(crate) fn trusting_handle(masters: &SimNodes) -> RedlockBuilder {
+    handle(masters).quarantine(Quarantine::Off)
 }
 
 /// A lock with a copy on every master.

@@ -37,7 +37,7 @@ async fn drop_after<F: Future>(future: F, polls: usize) -> bool {
 
 /// Five masters with a network that takes its time, one of them silent and one out of reach.
 fn troubled(seed: u64) -> (SimNodes, Redlock) {
-    let masters = SimNodes::new(5, seed);
+    let masters = crate::arena::admitted(5, seed);
     masters.iter().for_each(|master| master.delay(ms(3)..=ms(9), ms(3)..=ms(9)));
     masters[0].hold();
     masters[1].partition();

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use redlock_quorum::{AcquireError, Ended, LostReason, Redlock};
-use redlock_testkit::SimNodes;
 use tokio::time::{advance, sleep, timeout};
 
 use crate::arena::{
@@ -158,7 +157,7 @@ async fn a_process_that_stood_still_finds_its_lease_over_and_does_not_extend_it(
 
 #[tokio::test(start_paused = true)]
 async fn grants_that_come_when_nothing_is_left_make_no_holder_and_leave_no_key() {
-    let masters = SimNodes::new(3, 0);
+    let masters = crate::arena::admitted(3, 0);
     let builder = handle(&masters).ttl(ms(10)).node_timeout(Duration::from_micros(2_500));
     let redlock: Redlock = builder.build().unwrap();
     for master in masters.iter() {

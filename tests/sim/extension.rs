@@ -136,7 +136,7 @@ async fn a_shorter_extension_never_shortens_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn a_minority_that_lost_the_key_is_given_it_again() {
-    let (masters, redlock) = masters(5);
+    let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     masters[0].flush();
     masters[1].crash_and_restart(false);
@@ -154,7 +154,7 @@ async fn a_minority_that_lost_the_key_is_given_it_again() {
 
 #[tokio::test(start_paused = true)]
 async fn masters_may_lose_the_key_one_after_the_other_when_each_is_repaired_in_between() {
-    let (masters, redlock) = masters(5);
+    let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     for master in masters.iter().cycle().take(20) {
         master.flush();
@@ -165,7 +165,7 @@ async fn masters_may_lose_the_key_one_after_the_other_when_each_is_repaired_in_b
 
 #[tokio::test(start_paused = true)]
 async fn a_majority_that_lost_the_key_ends_the_lease_as_soon_as_it_is_known() {
-    let (masters, redlock) = masters(5);
+    let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     let begin = masters.clock().now();
     sleep(ms(50)).await;
@@ -181,7 +181,7 @@ async fn a_majority_that_lost_the_key_ends_the_lease_as_soon_as_it_is_known() {
 
 #[tokio::test(start_paused = true)]
 async fn a_restart_of_a_majority_is_loss_until_it_confirms() {
-    let (masters, redlock) = masters(5);
+    let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     let asked = count(&masters[0], is_extend);
     masters[..2].iter().for_each(|master| master.crash_and_restart(true));

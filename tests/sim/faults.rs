@@ -10,12 +10,13 @@ use tokio::time::sleep;
 
 use crate::arena::{
     GUARD, NODE_TIMEOUT, RESOURCE, TTL, VALIDITY, acquires, copies, count, ended, full, handle,
-    heal, hold, let_go, masters, ms, partition, settle, until_free,
+    heal, hold, let_go, masters, ms, partition, settle, trusting, trusting_handle, until_free,
 };
 use crate::contenders::Campaign;
 use crate::seeds;
 
-/// One lock held, and a second client that wants it. Says whether the checker finds two holders.
+/// One lock held, and a second client that wants it, both without a quarantine: what is shown is
+/// what copies, clocks and keys are worth by themselves. Says whether the checker finds two holders.
 struct Duel {
     masters: SimNodes,
     history: Arc<History>,
@@ -26,14 +27,14 @@ struct Duel {
 impl Duel {
     /// The first one has the lock on the masters that are not in `without`.
     async fn begin(without: &[usize]) -> Self {
-        let (masters, first) = masters(5);
+        let (masters, first) = trusting(5);
         let history = Arc::new(History::new(masters.clock()));
         without.iter().for_each(|master| masters[*master].partition());
         let request = first.lock(RESOURCE).min_copies(5 - without.len()).auto_extend(false);
         let guard = request.await.unwrap();
         assert_eq!(guard.copies(), 5 - without.len());
         without.iter().for_each(|master| masters[*master].heal());
-        let second = handle(&masters.another_client()).build().unwrap();
+        let second = trusting_handle(&masters.another_client()).build().unwrap();
         history.contender(1, RESOURCE).granted("first", until(&masters, &guard));
         Self { masters, history, second, guard }
     }
@@ -105,9 +106,9 @@ async fn a_stopped_majority_refuses_all_and_the_holder_keeps_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn masters_that_restart_with_their_keys_keep_the_lock() {
-    let (masters, redlock) = masters(5);
+    let (masters, redlock) = trusting(5);
     let guard = full(&redlock, &masters).await;
-    let other = handle(&masters.another_client()).build().unwrap();
+    let other = trusting_handle(&masters.another_client()).build().unwrap();
     for master in masters.iter() {
         master.crash_and_restart(true);
         let error = other.try_lock(RESOURCE).await.unwrap_err();

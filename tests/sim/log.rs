@@ -8,7 +8,6 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use redlock_core::{Answer, Events, Node, NodeEvent, Op, VoteSlot};
 use redlock_quorum::{Cause, Guard, Redlock};
-use redlock_testkit::SimNodes;
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -341,7 +340,7 @@ impl Node for Dead {
 #[tokio::test(start_paused = true)]
 async fn a_master_that_stays_away_is_one_line_however_often_it_is_tried() {
     let (log, _recording) = Log::begin(LevelFilter::TRACE);
-    let masters = SimNodes::new(2, 0);
+    let masters = crate::arena::admitted(2, 0);
     let nodes = [masters.nodes(), vec![Arc::new(Dead) as Arc<dyn Node>]].concat();
     let builder = Redlock::builder().masters(nodes).clock(masters.clock());
     let redlock = builder.build().unwrap();

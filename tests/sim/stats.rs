@@ -133,7 +133,7 @@ async fn a_loss_is_counted_once_by_its_reason() {
         let losses = stats.losses.by_name().into_iter();
         losses.filter(|(_, lost)| *lost > 0).collect::<Vec<_>>()
     };
-    let (masters, redlock) = masters(5);
+    let (masters, redlock) = crate::arena::trusting(5);
     let guard = full(&redlock, &masters).await;
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     ended(&guard).await;

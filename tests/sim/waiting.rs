@@ -73,7 +73,7 @@ async fn a_wait_without_limit_outlasts_masters_that_are_away() {
 
 /// What each of several contenders got in twenty seconds, and the longest wait of any.
 async fn contend(seed: u64, contenders: usize) -> (Vec<usize>, Duration) {
-    let masters = SimNodes::new(5, seed);
+    let masters = crate::arena::admitted(5, seed);
     let clock = masters.clock();
     let work = (0..contenders).map(|number| {
         let client = masters.another_client();

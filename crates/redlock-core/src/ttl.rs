@@ -25,7 +25,7 @@ pub enum InvalidTtl {
     /// Longer than the namespace allows.
     #[error(
         "a TTL of {ttl:?} is too long; max_ttl is {max:?}: take a shorter one and let the keeper \
-         extend it, or raise max_ttl for all clients"
+         extend it, or raise max_ttl: `redlock init --again`"
     )]
     TooLong {
         /// What was asked for.

@@ -44,8 +44,11 @@
 //!   Stores that must never see its late writes need fencing tokens, which locks do not carry yet.
 //! * Clocks that run at rates more than 1 % apart, and masters' clocks that jump by more than the
 //!   clock guard, can give a lock away early.
-//! * A master that restarts empty may grant again what it granted before. Run masters with
-//!   `appendfsync always`, or keep a restarted one out for one `max_ttl`.
+//! * A master that loses its data unseen may grant again what it granted before: by eviction, or by
+//!   a snapshot of its machine. One that restarts or is flushed does not vote until no lock from
+//!   before can be alive: [`Quarantine`].
+//! * Brand-new masters do not vote for that time either, until [`Redlock::init`] is called or
+//!   `redlock init` is run once.
 //! * Between processes the lock is not fair. Callers of one process are served in the order in
 //!   which they asked.
 //!

@@ -28,13 +28,13 @@ pub enum Quarantine {
     ///
     /// A brand-new master cannot be told from one that forgot. It waits, too, unless a person says
     /// that it is new: `redlock init`, or [`Redlock::init`](crate::Redlock::init).
+    #[default]
     On,
     /// It is not: it votes at once, and may grant what another holds. For masters that keep
     /// every write (`appendfsync always`), and for work that two holders do not harm.
     ///
     /// All clients of a namespace must have the same. One that is off refuses to work where a
     /// record says that others are on.
-    #[default]
     Off,
 }
 

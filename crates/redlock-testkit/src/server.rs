@@ -1,5 +1,6 @@
 //! Real throw-away masters: processes that are started, hurt and stopped by a test.
 
+mod admit;
 mod launch;
 mod options;
 mod port;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
+use admit::{Namespace, admit};
 use launch::Launch;
 use port::Port;
 use process::Process;
@@ -39,6 +41,7 @@ pub struct RedisServer {
     // `launch`) is removed and its port is given back.
     process: Mutex<Option<Process>>,
     launch: Launch,
+    namespace: Namespace,
     port: Port,
 }
 
@@ -64,7 +67,12 @@ impl RedisServer {
             Some(number) => (Port::fixed(number), launch.start_on(number)?),
             None => launch.start_anywhere()?,
         };
-        Ok(Self { process: Mutex::new(Some(process)), launch, port })
+        let namespace = options.namespace();
+        let server = Self { process: Mutex::new(Some(process)), launch, namespace, port };
+        if !options.is_brand_new {
+            server.init()?;
+        }
+        Ok(server)
     }
 
     /// `redis://127.0.0.1:PORT`, with the password if [`ServerOptions::password`] set one.
@@ -150,6 +158,9 @@ impl RedisServer {
     /// What the server wrote to its directory is loaded again: all keys with `--appendonly yes`,
     /// none with the defaults. For a crash call [`kill`](Self::kill) before.
     ///
+    /// It is another process, so it is not admitted any more: clients with a quarantine do not count
+    /// its votes for 1.1 times `max_ttl`, or until [`init`](Self::init).
+    ///
     /// # Errors
     ///
     /// When the server does not stop, when the port stays taken for 3 s, or when the server does not
@@ -170,6 +181,23 @@ impl RedisServer {
         self.stop()?;
         self.launch.wipe()?;
         self.restart()
+    }
+
+    /// Admits the server as `redlock init --again` does, for the prefix and `max_ttl` of its options:
+    /// the test states that no lock of a former life is alive. The statistics of the server begin
+    /// anew. A replica and a node of a cluster are left as they are.
+    ///
+    /// Every start does this, unless the options are [`ServerOptions::brand_new`]; a restart does not.
+    ///
+    /// # Errors
+    ///
+    /// When the server does not answer within 10 s or refuses to write.
+    pub fn init(&self) -> anyhow::Result<()> {
+        let admitted = admit(&self.url(), &self.namespace);
+        admitted.with_context(|| format!("admitting {}", self.name()))?;
+        // A server whose options rename the command keeps its statistics.
+        let _ = self.command(&["CONFIG", "RESETSTAT"]);
+        Ok(())
     }
 
     /// Sends one command over a fresh connection, as an outsider who looks at the keys.

@@ -9,7 +9,9 @@ use std::{env, fs, io, panic, thread};
 
 use io::BufRead;
 use redis::Value;
-use redlock_testkit::lab::{Paused, copies, is_alive, is_stopped, keys, poll, put, text, value};
+use redlock_testkit::lab::{
+    Paused, calls, copies, is_alive, is_stopped, keys, poll, put, text, value,
+};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 /// Waits until something is so.
@@ -269,4 +271,36 @@ fn a_pause_ends_with_its_value_also_in_a_panic() {
         assert_eq!(keys(server), ["key"]);
     }
     assert_eq!(copies(&servers, "key"), 2);
+}
+
+/// What a server keeps of an admission, under the prefix.
+fn record(server: &RedisServer, prefix: &str) -> Vec<String> {
+    text(server, &["HMGET", &format!("{prefix}redlock-quorum:1"), "run", "max_ttl", "floor"])
+}
+
+#[test]
+fn servers_are_admitted_for_their_prefix_and_a_restart_is_another_process() {
+    let options = ServerOptions::new().prefix("locks:").max_ttl(Duration::from_secs(2));
+    let servers = RedisServers::with(2, &options).unwrap();
+    for server in servers.iter() {
+        let record = record(server, "locks:");
+        assert_eq!(record, [run_id(server), "2000".into(), "31".into()]);
+        assert_eq!(keys(server), Vec::<String>::new(), "no key of a test");
+        assert_eq!(calls(server, "hset"), 0, "no statistics");
+    }
+    servers[0].restart().unwrap();
+    assert_eq!(text::<usize>(&servers[0], &["DBSIZE"]), 0, "what was not written to disk is gone");
+}
+
+#[test]
+fn a_brand_new_server_has_no_record() {
+    let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
+    assert_eq!(text::<usize>(&server, &["DBSIZE"]), 0);
+    let server = RedisServer::start().unwrap();
+    assert_eq!(record(&server, "")[0], run_id(&server));
+}
+
+fn run_id(server: &RedisServer) -> String {
+    let info: String = text(server, &["INFO", "server"]);
+    info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap().trim().to_owned()
 }

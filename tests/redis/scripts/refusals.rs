@@ -129,7 +129,7 @@ async fn with_memory_full_a_script_writes_nothing() {
 
 /// A node of a user with these rights.
 async fn with(rights: &[&str]) -> (RedisServer, Driven) {
-    let server = RedisServer::start().unwrap();
+    let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
     let words = [&["ACL", "SETUSER", "few", "on", ">secret"], rights].concat();
     server.command(&words).unwrap();
     let node = Driven::within(&format!("redis://few:secret@{}", server.name()), PREFIX);

@@ -100,8 +100,11 @@ pub(crate) struct Master {
 impl Masters {
     pub(crate) fn new() -> Self {
         let clock = Clock::system();
-        let master =
-            |n: usize| Master::new(SimNode::new(format!("sim-{n}:6379"), n as u64, clock.clone()));
+        let master = |n: usize| {
+            let sim = SimNode::new(format!("sim-{n}:6379"), n as u64, clock.clone());
+            sim.init(RedlockBuilder::MAX_TTL);
+            Master::new(sim)
+        };
         Self { nodes: (0..MASTERS).map(master).collect(), clock }
     }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures::future::BoxFuture;
 use redlock_core::{Clock, Events, Node, Op, VoteSlot};
-use redlock_quorum::{Ended, Guard, Hold, Redlock};
+use redlock_quorum::{Ended, Guard, Hold, Redlock, RedlockBuilder};
 use redlock_testkit::SimNode;
 
 use crate::lab::{FLAVORS, MASTERS, Masters, bounded, elsewhere, full, ms, secs};
@@ -240,6 +240,7 @@ fn masters_are_used_under_no_lock() {
             let meddler = Arc::new(Meddler::default());
             let node = |n: u64| -> Arc<dyn Node> {
                 let sim = SimNode::new(format!("sim-{n}:6379"), n, clock.clone());
+                sim.init(RedlockBuilder::MAX_TTL);
                 Arc::new(MeddlingNode { sim, meddler: meddler.clone() })
             };
             let builder = Redlock::builder().masters((0..5).map(node).collect());

@@ -3,10 +3,14 @@
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-/// How servers are started; the default is a server that keeps nothing on disk.
+use super::admit::Namespace;
+
+/// How servers are started; the default is a server that keeps nothing on disk, and whose votes
+/// count at once for clients without a prefix.
 ///
 /// Servers always listen on 127.0.0.1 alone.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +19,9 @@ pub struct ServerOptions {
     pub(super) password: Option<String>,
     pub(super) first_port: Option<u16>,
     pub(super) directory: Option<PathBuf>,
+    pub(super) is_brand_new: bool,
+    prefix: Vec<u8>,
+    max_ttl: Option<Duration>,
     binary: Option<PathBuf>,
 }
 
@@ -58,6 +65,34 @@ impl ServerOptions {
     pub fn directory(mut self, parent: impl Into<PathBuf>) -> Self {
         self.directory = Some(parent.into());
         self
+    }
+
+    /// Admits the servers for clients with this prefix. The default is none.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Admits the servers with this `max_ttl`. The default is 60 s, that of a handle: no lock may
+    /// last longer without extension, and a server that restarts does not vote for 1.1 times as long.
+    #[must_use]
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.max_ttl = Some(max_ttl);
+        self
+    }
+
+    /// Leaves the servers as they are started. Clients with a quarantine do not count their votes
+    /// until `redlock init` was run or the quarantine is over.
+    #[must_use]
+    pub fn brand_new(mut self) -> Self {
+        self.is_brand_new = true;
+        self
+    }
+
+    pub(super) fn namespace(&self) -> Namespace {
+        let max_ttl = self.max_ttl.unwrap_or(MAX_TTL);
+        Namespace { prefix: self.prefix.clone(), max_ttl }
     }
 
     /// Runs this binary, whatever the environment says.
@@ -112,5 +147,6 @@ pub(super) fn on_path(name: &OsStr) -> Option<PathBuf> {
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
+const MAX_TTL: Duration = Duration::from_secs(60);
 const BINARY_VARIABLE: &str = "REDLOCK_SERVER_BIN";
 const DEFAULT_BINARIES: [&str; 2] = ["redis-server", "valkey-server"];

@@ -45,7 +45,8 @@ pub struct SimNodes {
 }
 
 impl SimNodes {
-    /// `n` empty masters. Every random choice that they make follows from `seed`.
+    /// `n` empty masters. Every random choice that they make follows from `seed`. They are brand-new:
+    /// clients with a quarantine do not count their votes before [`init`](Self::init).
     ///
     /// Make them inside the runtime whose time they follow; in a paused one of a single
     /// thread, a run repeats itself exactly.

@@ -1,0 +1,120 @@
+//! Admits a server that was just started, as `redlock init --again` does: nobody has used it yet.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use redlock_core::admission::{Init, Nonce, Order, OrderSlot, Ordered, Outcome, Said};
+use redlock_core::{Clock, Events, Facts, Instant, Node, NodeEvent, RedisNode, RedisSetup, Role};
+use redlock_core::{Sink, Vote};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+
+/// For which clients a server is admitted.
+#[derive(Clone, Debug)]
+pub(super) struct Namespace {
+    pub(super) prefix: Vec<u8>,
+    pub(super) max_ttl: Duration,
+}
+
+/// What the node reports.
+enum Heard {
+    Event(NodeEvent),
+    Answer(Ordered),
+}
+
+struct Ear(UnboundedSender<Heard>);
+
+impl Sink for Ear {
+    fn vote(&self, _: Vote) {}
+
+    // Who does not listen any more knows enough.
+    fn event(&self, _: usize, event: NodeEvent) {
+        let _ = self.0.send(Heard::Event(event));
+    }
+
+    fn ordered(&self, ordered: Ordered) {
+        let _ = self.0.send(Heard::Answer(ordered));
+    }
+}
+
+/// Blocks until the server is admitted. A replica and a node of a cluster are left as they are.
+///
+/// It has a thread and a runtime of its own, because the caller may be inside of one.
+pub(super) fn admit(url: &str, namespace: &Namespace) -> anyhow::Result<()> {
+    let work = || {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            timeout(PATIENCE, converse(url, namespace))
+                .await
+                .context("it did not answer in time")?
+        })
+    };
+    let ended = thread::scope(|scope| scope.spawn(work).join());
+    ended.unwrap_or_else(|_| Err(anyhow!("the thread that admits it has panicked")))
+}
+
+async fn converse(url: &str, namespace: &Namespace) -> anyhow::Result<()> {
+    let mut setup = RedisSetup::new(Clock::system(), PATIENCE);
+    setup.namespace = Some(namespace.prefix.as_slice().into());
+    let node = Arc::new(RedisNode::new(url, &setup)?);
+    let (sender, mut heard) = unbounded_channel();
+    let ear = Arc::new(Ear(sender));
+    let driving = node.clone().drive(Events::new(ear.clone(), 0));
+    tokio::select! {
+        outcome = ask(&node, &ear, &mut heard, namespace) => outcome,
+        () = async { if let Some(driving) = driving { driving.await } } => bail!("it is gone"),
+    }
+}
+
+async fn ask(
+    node: &RedisNode,
+    ear: &Arc<Ear>,
+    heard: &mut UnboundedReceiver<Heard>,
+    namespace: &Namespace,
+) -> anyhow::Result<()> {
+    while let Some(heard) = heard.recv().await {
+        match heard {
+            Heard::Event(NodeEvent::Up(facts)) => match order(&facts, namespace) {
+                Some(init) => {
+                    let slot = OrderSlot::new(ear.clone(), 0, 0, Instant::ORIGIN);
+                    node.order(Order::Init(init), slot);
+                }
+                None => return Ok(()),
+            },
+            Heard::Event(NodeEvent::Down { cause, .. }) => bail!("no connection: {cause}"),
+            Heard::Event(_) => {}
+            Heard::Answer(answer) => return check(answer),
+        }
+    }
+    bail!("it is gone")
+}
+
+fn check(answer: Ordered) -> anyhow::Result<()> {
+    match answer.said {
+        Ok(Said::Script(reply)) if reply.outcome == Outcome::Done => Ok(()),
+        said => bail!("{said:?}"),
+    }
+}
+
+/// None for a server that cannot be admitted.
+fn order(facts: &Facts, namespace: &Namespace) -> Option<Init> {
+    let is_master = facts.role == Role::Master && !facts.is_cluster;
+    let (identity, record) = (facts.identity.filter(|_| is_master)?, facts.record.as_ref().ok()?);
+    Some(Init {
+        expect: record.seen(),
+        identity,
+        nonce: Nonce(rand::random()),
+        max_ttl: namespace.max_ttl.as_millis().try_into().unwrap_or(u64::MAX),
+        lower: true,
+        floor: FLOOR,
+        level: 0,
+    })
+}
+
+/// Longer than a server takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The smallest there is: no server of the kit has given out a ballot before.
+const FLOOR: u64 = 31;

@@ -7,7 +7,9 @@ use redlock_quorum::{Cause, NodeVote, State, Status, Verdict, Votes};
 /// Whether a majority of masters has a key of another type. In a status a master that does not
 /// name a holder has one.
 pub(crate) fn is_foreign(status: &Status) -> bool {
-    let foreign = status.nodes.iter().filter(|node| is_held(node) && token(node).is_none());
+    let is_foreign =
+        |node: &&NodeVote| node.is_admitted() && is_held(node) && token(node).is_none();
+    let foreign = status.nodes.iter().filter(is_foreign);
     foreign.count() >= quorum(status.nodes.len())
 }
 
@@ -23,14 +25,31 @@ pub(crate) fn token(vote: &NodeVote) -> Option<&str> {
     }
 }
 
-/// What one master has, by a status, on one line.
+/// What one master has, by a status, on one line. What a master has that is not admitted is shown,
+/// and does not count.
 pub(crate) fn held(node: &NodeVote) -> String {
-    match &node.verdict {
+    let has = match &node.verdict {
         Verdict::Held { token, ttl } => {
             format!("held by {}, {}", token.as_deref().unwrap_or(FOREIGN), left(*ttl))
         }
         verdict => verdict.to_string(),
+    };
+    match not_admitted(node) {
+        Some(why) => format!("{why} (it has: {has})"),
+        None => has,
     }
+}
+
+/// Why what a master said does not count, where that is not what it said.
+pub(crate) fn not_admitted(node: &NodeVote) -> Option<String> {
+    let why = node.not_admitted.clone().filter(|_| node.verdict.is_clear())?;
+    Some(Cause::NotAdmitted(why.into()).to_string())
+}
+
+/// Whether a master votes; none where nothing was heard of it.
+pub(crate) fn is_admitted(node: &NodeVote) -> Option<bool> {
+    let is_known = node.verdict.is_clear() || !node.is_admitted();
+    is_known.then(|| node.is_admitted())
 }
 
 /// What each master has, by a status, on one line for all.
@@ -41,7 +60,9 @@ pub(crate) fn list(status: &Status) -> String {
     };
     let one = |node: &NodeVote| match &node.verdict {
         // The line names the holder already.
-        Verdict::Held { ttl, .. } if holder.is_some() && token(node) == holder => {
+        Verdict::Held { ttl, .. }
+            if node.is_admitted() && holder.is_some() && token(node) == holder =>
+        {
             format!("{} held{}", node.node, brief(*ttl))
         }
         _ => format!("{} {}", node.node, held(node)),

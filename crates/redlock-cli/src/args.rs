@@ -45,6 +45,12 @@ pub(crate) enum Command {
     /// Say who holds a lock, by what each master says; without a key: list what is held
     #[command(after_help = help::STATUS)]
     Status(Status),
+    /// Admit brand-new masters at once: states that none of them has forgotten a lock
+    #[command(after_help = help::INIT)]
+    Init(Init),
+    /// Say what is wrong with the masters, why that matters and what cures it
+    #[command(after_help = help::DOCTOR)]
+    Doctor(Doctor),
     /// Start throw-away masters to play with, until Ctrl-C
     #[command(after_help = help::DEV)]
     Dev(Dev),
@@ -148,6 +154,30 @@ pub(crate) struct Status {
     /// What the lock is for; without it, all locks that are held under the prefix are listed
     pub(crate) key: Option<OsString>,
     /// Print an object: key, state, token, ttl_ms, nodes; without a key: locks, truncated
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Init {
+    /// Do not ask; needed where there is no terminal
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Admit masters although this namespace was in use, and set --max-ttl where it is given; does
+    /// not ask
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// No fencing token that is handed out later may be smaller than this one
+    #[arg(long, value_name = "FENCING_TOKEN")]
+    pub(crate) floor: Option<u64>,
+    /// Print an object: nodes, floor
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Print an object: nodes, findings
     #[arg(long)]
     pub(crate) json: bool,
 }

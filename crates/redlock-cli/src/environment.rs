@@ -57,6 +57,7 @@ fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
         ("REDLOCK_NODE_TIMEOUT", duration(global.node_timeout)),
         ("REDLOCK_PREFIX", global.prefix.clone()),
         ("REDLOCK_MAX_TTL", duration(global.max_ttl)),
+        ("REDLOCK_QUARANTINE", global.quarantine.map(|switch| switch.as_str().into())),
         ("REDLOCK_LABEL", global.label.clone()),
         ("REDLOCK_TLS_CA", path(&global.tls_ca)),
         ("REDLOCK_TLS_CERT", path(&global.tls_cert)),

@@ -13,6 +13,8 @@ use crate::signals;
 
 /// `extend`, `release`: the lock was not ours. `status`: a majority is free.
 pub(crate) const NOT_OURS: u8 = 1;
+/// `doctor`: something is wrong with the masters.
+pub(crate) const FINDINGS: u8 = 1;
 /// Wrong usage or bad input (`EX_USAGE` of sysexits.h).
 pub(crate) const USAGE: u8 = 64;
 /// Too few masters answered or count (`EX_UNAVAILABLE`).

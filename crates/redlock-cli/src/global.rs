@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::duration;
 use crate::exit::Failure;
@@ -31,9 +31,14 @@ pub(crate) struct Global {
     /// What every key on the masters begins with [default: nothing] [env: REDLOCK_PREFIX]
     #[arg(long, value_name = "TEXT", global = true)]
     pub(crate) prefix: Option<OsString>,
-    /// The largest TTL in use; the same for all clients [default: 60s] [env: REDLOCK_MAX_TTL]
+    /// The largest TTL, where no master has a record of it yet; `redlock init --again` sets another
+    /// one [default: 60s] [env: REDLOCK_MAX_TTL]
     #[arg(long, value_name = "D", global = true, value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,
+    /// Whether a master that may have forgotten its locks is kept from voting for 1.1 times the
+    /// largest TTL; the same for all clients [default: on] [env: REDLOCK_QUARANTINE]
+    #[arg(long, value_name = "on|off", global = true)]
+    pub(crate) quarantine: Option<Switch>,
     /// A name in the lock, for people who ask who holds it [default: user@host:pid]
     /// [env: REDLOCK_LABEL]
     #[arg(long, value_name = "TEXT", global = true)]
@@ -59,17 +64,43 @@ pub(crate) struct Global {
     variables: Vec<&'static str>,
 }
 
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+impl Switch {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
 impl Global {
+    /// What a command takes from the environment that starts masters of its own.
+    ///
+    /// # Errors
+    /// As [`fill`](Self::fill).
+    pub(crate) fn fill_namespace(&mut self) -> Result<(), Failure> {
+        let variables = &mut self.variables;
+        fill(variables, "REDLOCK_PREFIX", &mut self.prefix, Ok)?;
+        fill(variables, "REDLOCK_MAX_TTL", &mut self.max_ttl, duration_of)
+    }
+
     /// Takes from the environment what the command line leaves open. An empty variable counts as
     /// unset: that is how units and manifests switch one off.
     ///
     /// # Errors
     /// Wrong usage, with the name of the variable, when a value cannot be read.
     pub(crate) fn fill(&mut self) -> Result<(), Failure> {
+        self.fill_namespace()?;
         let variables = &mut self.variables;
         fill(variables, "REDLOCK_NODE_TIMEOUT", &mut self.node_timeout, duration_of)?;
-        fill(variables, "REDLOCK_PREFIX", &mut self.prefix, Ok)?;
-        fill(variables, "REDLOCK_MAX_TTL", &mut self.max_ttl, duration_of)?;
+        fill(variables, "REDLOCK_QUARANTINE", &mut self.quarantine, switch_of)?;
         fill(variables, "REDLOCK_LABEL", &mut self.label, Ok)?;
         fill(variables, "REDLOCK_TLS_CA", &mut self.tls_ca, path_of)?;
         fill(variables, "REDLOCK_TLS_CERT", &mut self.tls_cert, path_of)?;
@@ -107,6 +138,11 @@ fn fill<T>(
 
 fn duration_of(value: OsString) -> Result<Duration, String> {
     duration::parse(&value.to_string_lossy())
+}
+
+fn switch_of(value: OsString) -> Result<Switch, String> {
+    let text = value.to_string_lossy();
+    Switch::from_str(&text, false).map_err(|_| format!("{text:?} is neither on nor off"))
 }
 
 fn path_of(value: OsString) -> Result<PathBuf, String> {

@@ -35,12 +35,17 @@ Examples:
     redlock generate completions bash > /usr/share/bash-completion/completions/redlock
     redlock generate man > /usr/share/man/man1/redlock.1
 
+  Masters that are brand-new; and what is wrong with masters:
+    redlock init
+    redlock doctor
+
   Masters to play with, in another terminal:
     redlock dev
 
 Exit codes:
   0    done; `status`: one token holds a majority
-  1    the lock was not ours (`extend`, `release`); `status`: a majority is free
+  1    the lock was not ours (`extend`, `release`); `status`: a majority is free;
+       `doctor`: findings
   64   wrong usage or bad input
   69   no quorum: too few masters answered or count; `status`: undecided
   74   the result cannot be printed
@@ -57,8 +62,8 @@ Environment:
   REDLOCK_NODES         the masters, separated by commas
   REDLOCK_NODES_FILE    a file with one master on each line; a line that begins with # is a
                         comment
-  REDLOCK_NODE_TIMEOUT, REDLOCK_PREFIX, REDLOCK_MAX_TTL, REDLOCK_LABEL,
-  REDLOCK_TLS_CA, REDLOCK_TLS_CERT, REDLOCK_TLS_KEY
+  REDLOCK_NODE_TIMEOUT, REDLOCK_PREFIX, REDLOCK_MAX_TTL, REDLOCK_QUARANTINE,
+  REDLOCK_LABEL, REDLOCK_TLS_CA, REDLOCK_TLS_CERT, REDLOCK_TLS_KEY
                         as the options; --node wins over REDLOCK_NODES, and that over the file
   A variable that is empty counts as unset.
 
@@ -71,14 +76,15 @@ What masters answer:
   not connected: ...    such as a name that is not found, or a certificate: --tls-ca;
                         `still connecting` when a majority was connected sooner
   error reply: ...      such as a wrong password, or a user without rights
-  not admitted: ...     such as a replica or a cluster node, which may not vote
+  not admitted: ...     a replica or a cluster node, which may not vote; or a master that may have
+                        forgotten a lock, and when it votes again at the earliest: --quarantine
   twin of ...           the same server as another one
 
 Durations:
   500ms, 10s, 1.5m, 1h30m, 2d; a bare number is seconds.
 
 What it does not promise:
-  A lock can end before its holder notices: when clocks jump, when masters lose their memory,
+  A lock can end before its holder notices: when clocks jump, when masters evict keys,
   or when a whole machine stands still and goes on later. In all other cases redlock's own clock
   stops the command in time, also when redlock itself is stopped.";
 
@@ -103,7 +109,7 @@ Examples:
   redlock run backup -- /usr/local/bin/backup --full
   redlock run backup --ttl 10s --kill-after 2s --max-hold 1h -- backup --full
   redlock run backup -n -E 0 -- backup     # another host does it? fine
-  redlock run report --ttl 10m --max-ttl 10m --keep -- report   # once, and again when it fails
+  redlock run report --ttl 60s --keep -- report   # once a minute, and again when it fails
   redlock run counter -- sh -c 'n=$(cat n); echo $((n + 1)) > n'
 
 Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by another,
@@ -161,9 +167,38 @@ give --prefix where they hold other data, too.
 Exit codes: 0 one token holds a majority, or the list is complete or cut; 1 a majority is free;
   64 usage; 69 undecided, or no quorum answers; 74 cannot print.";
 
+pub(crate) const INIT: &str = "\
+A master that restarts, is flushed or was a replica for a while may have forgotten a lock. Its votes
+do not count for 1.1 times --max-ttl. A brand-new master cannot be told from it, and waits as
+well, unless a person says that it is new.
+
+By init you state that none of these masters has restarted, been flushed or replaced within the
+last 1.1 times --max-ttl, or that no lock is alive on them. Where that is not so, two may hold one
+lock. The masters, their runs and how long they have been up are shown, and you are asked on a
+terminal; elsewhere --yes is needed.
+
+It waits 3s for all masters, and writes nothing when fewer than a majority answer. A second call
+changes nothing. Where the namespace was in use and a master may have forgotten, it is refused
+unless --again is given: so a start script ends no quarantine, unless the records of all masters
+are gone. --again --max-ttl D sets another largest TTL; a smaller one only where all masters answer.
+
+Examples:
+  redlock init
+  redlock init --yes          # in a script that has just started the masters
+  redlock init --again --max-ttl 10m
+
+Exit codes: 0 a majority votes, 1 not agreed to, 64 usage or refused, 69 no quorum, 74 cannot print.";
+
+pub(crate) const DOCTOR: &str = "\
+Each finding says what is wrong, why that matters and what cures it. Nothing is written. It sees
+what masters tell: who votes and why not, clocks that are far apart, several masters on one host,
+masters that report no changes of keys or evict keys, rights that are missing.
+
+Exit codes: 0 nothing was found, 1 findings, 64 usage, 74 cannot print.";
+
 pub(crate) const DEV: &str = "\
-They are servers from the redis-server (or valkey-server) on PATH, listen on 127.0.0.1 alone and
-keep nothing. When all answer, a line REDLOCK_NODES=url,url,... is printed; copy it into another
+They are servers from the redis-server (or valkey-server) on PATH, listen on 127.0.0.1 alone,
+keep nothing, and are admitted for --prefix and --max-ttl. When all answer, a line REDLOCK_NODES=url,url,... is printed; copy it into another
 terminal behind `export`. They end with this command, which says when one ends by itself and ends
 when none is left.
 

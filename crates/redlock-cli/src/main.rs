@@ -71,8 +71,10 @@ fn runtime() -> anyhow::Result<Runtime> {
 async fn run(cli: Cli) -> Result<u8, Failure> {
     let Cli { mut global, command } = cli;
     // A variable about masters must not matter to a command that asks none.
-    if !matches!(command, Command::Dev(_) | Command::Generate(_)) {
-        global.fill()?;
+    match command {
+        Command::Generate(_) => {}
+        Command::Dev(_) => global.fill_namespace()?,
+        _ => global.fill()?,
     }
     let global = &global;
     match &command {
@@ -81,7 +83,9 @@ async fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Extend(args) => command::extend::extend(global, args).await,
         Command::Release(args) => command::release::release(global, args).await,
         Command::Status(args) => command::status::status(global, args).await,
-        Command::Dev(args) => command::dev::dev(args).await,
+        Command::Init(args) => command::init::init(global, args).await,
+        Command::Doctor(args) => command::doctor::doctor(global, args).await,
+        Command::Dev(args) => command::dev::dev(global, args).await,
         // It needs no runtime.
         Command::Generate(args) => command::generate::generate(&args.what),
     }

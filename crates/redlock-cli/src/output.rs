@@ -77,6 +77,9 @@ struct NodeReport<'a> {
     ttl_ms: Option<u64>,
     latency_us: Option<u64>,
     cause: Option<String>,
+    /// None where nothing was heard of it.
+    admitted: Option<bool>,
+    votes_again_ms: Option<u64>,
 }
 
 impl<'a> Report<'a> {
@@ -101,7 +104,11 @@ impl<'a> NodeReport<'a> {
             verdict => ("unknown", None, Some(verdict.to_string())),
         };
         let latency_us = answers::latency(node).map(micros);
-        Self { node: &node.node, state, token, ttl_ms: ttl.map(millis), latency_us, cause }
+        let cause = cause.or_else(|| answers::not_admitted(node));
+        let admitted = answers::is_admitted(node);
+        let votes_again_ms = node.votes_again().map(millis_up);
+        let (node, ttl_ms) = (&*node.node, ttl.map(millis));
+        Self { node, state, token, ttl_ms, latency_us, cause, admitted, votes_again_ms }
     }
 }
 
@@ -163,6 +170,11 @@ pub(crate) fn complain(text: &str) {
 
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Rounded up: what is said about the future is never too early.
+pub(crate) fn millis_up(duration: Duration) -> u64 {
+    millis(duration + Duration::from_nanos(999_999))
 }
 
 fn micros(duration: Duration) -> u64 {

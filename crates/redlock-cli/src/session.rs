@@ -6,12 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redlock_quorum::{
-    Guard, Lease, Redlock, RedlockBuilder, Resource, Status, UnreleasedKey, Votes,
+    ExtendError, Guard, InvalidRequest, InvalidTtl, Lease, Quarantine, Redlock, RedlockBuilder,
+    Resource, Status, UnreleasedKey, Votes,
 };
 
 use crate::answers;
 use crate::exit::Failure;
-use crate::global::Global;
+use crate::global::{Global, Switch};
 use crate::label::label;
 use crate::masters::{self, Masters};
 use crate::output;
@@ -21,7 +22,9 @@ pub(crate) struct Session {
     pub(crate) redlock: Redlock,
     pub(crate) masters: Masters,
     pub(crate) key: Resource,
-    pub(crate) ttl: Duration,
+    /// The TTL of its locks. One that nobody gave shrinks to what the masters allow.
+    pub(crate) ttl: Cell<Duration>,
+    is_ttl_given: bool,
     pub(crate) is_verbose: bool,
     pub(crate) is_quiet: bool,
     /// Nobody wants to read about the end of this command.
@@ -32,18 +35,38 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Builds the handle; connects nothing yet. Without a TTL the largest one counts: then the
-    /// node timeout has the widest range, and "until when" is said with the latest bound.
-    pub(crate) fn new(
+    /// For commands that take no TTL. The largest one counts: then the node timeout has the
+    /// widest range, and "until when" is said with the latest bound.
+    pub(crate) fn new(global: &Global, key: &OsStr) -> Result<Self, Failure> {
+        let ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
+        Self::build(global, key, ttl, true)
+    }
+
+    /// For commands that take a TTL.
+    pub(crate) fn with_ttl(
         global: &Global,
         key: &OsStr,
         ttl: Option<Duration>,
     ) -> Result<Self, Failure> {
         let max_ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
-        let ttl = ttl.unwrap_or(max_ttl);
+        Self::build(global, key, ttl.unwrap_or_else(|| DEFAULT_TTL.min(max_ttl)), ttl.is_some())
+    }
+
+    /// Builds the handle; connects nothing yet.
+    fn build(
+        global: &Global,
+        key: &OsStr,
+        ttl: Duration,
+        is_ttl_given: bool,
+    ) -> Result<Self, Failure> {
         let masters = Masters::new(global)?;
-        let mut builder = masters.builder().ttl(ttl).max_ttl(max_ttl);
+        // Masters may allow more than the default: requests are checked when that is known.
+        let known = if global.max_ttl.is_some() { ttl } else { ttl.min(RedlockBuilder::MAX_TTL) };
+        let mut builder = masters.builder().ttl(known).quarantine(quarantine(global));
         builder = builder.prefix(masters::prefix(global)).label(label(global.label.as_deref()));
+        if let Some(max_ttl) = global.max_ttl {
+            builder = builder.max_ttl(max_ttl);
+        }
         if let Some(timeout) = global.node_timeout {
             builder = builder.node_timeout(timeout);
         }
@@ -51,7 +74,8 @@ impl Session {
             redlock: builder.build().map_err(|error| masters.refused(global, error))?,
             masters,
             key: Resource::from(key.as_bytes()),
-            ttl,
+            ttl: Cell::new(ttl),
+            is_ttl_given,
             is_verbose: global.verbose,
             is_quiet: global.quiet,
             leaves_quietly: Cell::new(false),
@@ -62,15 +86,25 @@ impl Session {
         })
     }
 
-    /// The TTL of commands that take one, where none was given.
-    pub(crate) fn default_ttl(global: &Global) -> Duration {
-        DEFAULT_TTL.min(global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL))
+    /// Whether masters allow a shorter TTL only, and nobody has given this one: then it is taken.
+    pub(crate) fn shrinks_to_fit(&self, why: &InvalidRequest) -> bool {
+        let InvalidRequest::Ttl(InvalidTtl::TooLong { max, .. }) = why else { return false };
+        let shrinks = !self.is_ttl_given && *max < self.ttl.get();
+        if shrinks {
+            self.ttl.set(*max);
+        }
+        shrinks
     }
 
     /// Proves a lease by an extension.
     pub(crate) async fn resume(&self, token: &str) -> Result<Guard, Failure> {
-        let lease = Lease::new(&self.key, token, self.ttl)?;
-        self.redlock.resume(lease).await.map_err(|error| self.explained(error.into()))
+        loop {
+            let lease = Lease::new(&self.key, token, self.ttl.get())?;
+            match self.redlock.resume(lease).await {
+                Err(ExtendError::Invalid(why)) if self.shrinks_to_fit(&why) => {}
+                outcome => return outcome.map_err(|error| self.explained(error.into())),
+            }
+        }
     }
 
     /// What each master has under the key, at this moment.
@@ -165,6 +199,13 @@ impl Session {
                 output::note(&kept(key, SystemTime::now()));
             }
         }
+    }
+}
+
+fn quarantine(global: &Global) -> Quarantine {
+    match global.quarantine {
+        Some(Switch::Off) => Quarantine::Off,
+        Some(Switch::On) | None => Quarantine::On,
     }
 }
 

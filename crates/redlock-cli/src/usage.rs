@@ -64,10 +64,13 @@ pub(crate) fn definition() -> clap::Command {
     let hide = |option: &clap::Arg| option.clone().hide(true);
     let global = whole.get_arguments().filter(|option| option.is_global_set());
     let global: Vec<_> = global.map(hide).collect();
-    let without = |name: &str, whole: clap::Command| {
-        whole.mut_subcommand(name, |command| command.args(global.clone()))
-    };
-    without("generate", without("dev", whole))
+    // Masters that `dev` starts are admitted for a namespace.
+    let is_namespace =
+        |option: &&clap::Arg| ["prefix", "max_ttl"].contains(&option.get_id().as_str());
+    let of_dev: Vec<_> = global.iter().filter(|option| !is_namespace(option)).cloned().collect();
+    whole
+        .mut_subcommand("dev", |command| command.args(of_dev))
+        .mut_subcommand("generate", |command| command.args(global))
 }
 
 /// The cause on the first line, whatever lines it was on; then usage and tips.

@@ -53,15 +53,20 @@ impl Session {
     }
 
     async fn request(&self, wait: Wait, max_hold: Option<Duration>) -> Result<Guard, AcquireError> {
-        let mut request = self.redlock.lock(&self.key).ttl(self.ttl);
-        request = match wait {
-            Wait::For(wait) => request.wait(wait),
-            Wait::Forever => request.wait_forever(),
-        };
-        if let Some(max_hold) = max_hold {
-            request = request.max_hold(max_hold);
+        loop {
+            let mut request = self.redlock.lock(&self.key).ttl(self.ttl.get());
+            request = match wait {
+                Wait::For(wait) => request.wait(wait),
+                Wait::Forever => request.wait_forever(),
+            };
+            if let Some(max_hold) = max_hold {
+                request = request.max_hold(max_hold);
+            }
+            match request.await {
+                Err(AcquireError::Invalid(why)) if self.shrinks_to_fit(&why) => {}
+                outcome => return outcome,
+            }
         }
-        request.await
     }
 
     /// Says once what is waited for.
@@ -81,6 +86,7 @@ impl Session {
 
     /// The lock was not acquired.
     async fn failure(&self, error: AcquireError, wait: Wait) -> Failure {
+        let again = error.retry_after();
         let failure = match &error {
             // The wait has ended early, or would have.
             AcquireError::NoQuorum { votes, .. }
@@ -95,7 +101,11 @@ impl Session {
             }
             _ => error.into(),
         };
-        self.explained(failure)
+        let failure = self.explained(failure);
+        match again {
+            Some(again) => failure.with_hint(&staying(again)),
+            None => failure,
+        }
     }
 
     /// Who holds the lock. Where no token does, it may be a key of another type, which only a
@@ -121,6 +131,15 @@ impl Session {
         };
         Failure::cancelled(signal, &self.key, &answers)
     }
+}
+
+/// A client that stays ends a quarantine by itself. One that comes and goes needs a master that
+/// votes beside those that do not.
+fn staying(again: Duration) -> String {
+    /// To connect, and to end the quarantine.
+    const SPARE: Duration = Duration::from_secs(4);
+    let wait = (again + SPARE).as_millis().div_ceil(1_000);
+    format!("a command that stays for so long ends the quarantine: --wait {wait}s")
 }
 
 /// Whether so many masters can't vote that no quorum is left, however long one waits.

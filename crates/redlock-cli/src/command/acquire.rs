@@ -11,8 +11,7 @@ use crate::session::Session;
 use crate::signals::Signals;
 
 pub(crate) async fn acquire(global: &Global, args: &Acquire) -> Result<u8, Failure> {
-    let ttl = args.ttl.unwrap_or_else(|| Session::default_ttl(global));
-    let session = Session::new(global, &args.key, Some(ttl))?;
+    let session = Session::with_ttl(global, &args.key, args.ttl)?;
     let mut signals = Signals::new()?;
     let outcome = match session.acquire(args.patience, args.wait, None, &mut signals).await {
         Ok(guard) => hand_over(&session, guard, args.json, &mut signals).await,
@@ -55,5 +54,5 @@ fn print(session: &Session, guard: &Guard, as_json: bool) -> Result<(), Failure>
         let cause = anyhow!("printing the result: stdout is closed, the lock was released again");
         return Err(Failure::new(CANNOT_PRINT, cause));
     }
-    Held::new(guard, session.ttl).print(as_json)
+    Held::new(guard, session.ttl.get()).print(as_json)
 }

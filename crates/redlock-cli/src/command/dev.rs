@@ -7,22 +7,25 @@ use std::path::PathBuf;
 use std::{env, fs, process};
 
 use anyhow::{Context, anyhow};
+use redlock_quorum::RedlockBuilder;
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use rustix::process::Signal;
 
 use crate::args::Dev;
 use crate::exit::{Failure, UNAVAILABLE};
+use crate::global::Global;
+use crate::masters;
 use crate::output;
 use crate::signals::Signals;
 
-pub(crate) async fn dev(args: &Dev) -> Result<u8, Failure> {
+pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
     // From here on Ctrl-C does not end this process but is remembered, so that the servers are
     // stopped in good order even while they start.
     let mut signals = Signals::new()?;
     for port in args.port..args.port + args.nodes {
         check(port)?;
     }
-    let servers = match start(args) {
+    let servers = match start(global, args) {
         Ok(servers) => servers,
         // The terminal signals the servers, too, and one that ends while it starts is an error.
         Err(_) if signals.has_come().await => return Ok(0),
@@ -33,11 +36,13 @@ pub(crate) async fn dev(args: &Dev) -> Result<u8, Failure> {
     watch(&servers, &mut signals).await
 }
 
-/// Starts the servers, and removes their directories at once: they write nothing there, and a
-/// `dev` that is killed can't clean up.
-fn start(args: &Dev) -> anyhow::Result<RedisServers> {
+/// Starts the servers and admits them, and removes their directories at once: they write nothing
+/// there, and a `dev` that is killed can't clean up.
+fn start(global: &Global, args: &Dev) -> anyhow::Result<RedisServers> {
     let scratch = Scratch::new()?;
+    let max_ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
     let options = ServerOptions::new().first_port(args.port).directory(&scratch.0);
+    let options = options.prefix(masters::prefix(global)).max_ttl(max_ttl);
     RedisServers::with(args.nodes.into(), &options)
 }
 

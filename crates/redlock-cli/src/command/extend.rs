@@ -7,13 +7,12 @@ use crate::output::Held;
 use crate::session::Session;
 
 pub(crate) async fn extend(global: &Global, args: &Extend) -> Result<u8, Failure> {
-    let ttl = args.ttl.unwrap_or_else(|| Session::default_ttl(global));
-    let session = Session::new(global, &args.key, Some(ttl))?;
+    let session = Session::with_ttl(global, &args.key, args.ttl)?;
     let outcome = match session.resume(&args.token).await {
         Ok(guard) => {
             let votes = session.hear_all(&guard).await;
             session.say("extended", &votes);
-            let printed = Held::new(&guard, ttl).print(args.json);
+            let printed = Held::new(&guard, session.ttl.get()).print(args.json);
             session.warn_of_margin(&votes);
             // Printed or not, it is extended, and its holder has the token.
             guard.forget();

@@ -25,7 +25,7 @@ struct Target {
 }
 
 pub(crate) async fn force(global: &Global, args: &Release) -> Result<u8, Failure> {
-    let session = Session::new(global, &args.key, None)?;
+    let session = Session::new(global, &args.key)?;
     session.key.check().map_err(Failure::usage)?;
     let key = [masters::prefix(global), session.key.as_bytes()].concat();
     let outcome = delete(&session, &key, args).await;

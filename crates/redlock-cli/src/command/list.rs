@@ -39,7 +39,7 @@ type Column = Vec<Found>;
 
 pub(crate) async fn list(global: &Global, as_json: bool) -> Result<u8, Failure> {
     // Asking about a key, any one, shows which masters may vote: a twin would be counted twice.
-    let session = Session::new(global, OsStr::new("-"), None)?;
+    let session = Session::new(global, OsStr::new("-"))?;
     let listing = read(&session, masters::prefix(global)).await;
     session.close().await;
     let listing = listing?;
@@ -73,7 +73,7 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
 async fn voters(session: &Session) -> Result<Vec<String>, Failure> {
     let status = session.status().await;
     let urls = session.masters.urls().zip(&status.nodes);
-    let urls = urls.filter(|(_, node)| node.verdict.is_clear());
+    let urls = urls.filter(|(_, node)| answers::is_admitted(node) == Some(true));
     let urls: Vec<_> = urls.map(|(url, _)| url.to_owned()).collect();
     if urls.len() < quorum(status.nodes.len()) {
         let list = answers::list(&status);
@@ -102,10 +102,8 @@ async fn names(
         names.extend(found);
         truncated |= more;
     }
-    // The keys that this library keeps for itself are no locks, and no lock has an empty name.
-    let reserved = Resource::RESERVED.as_bytes();
-    let is_internal = |name: &[u8]| name.windows(reserved.len()).any(|part| part == reserved);
-    names.retain(|name| !is_internal(name) && name.len() > prefix.len());
+    // No lock has an empty name.
+    names.retain(|name| name.len() > prefix.len());
     truncated |= names.len() > KEYS_MAX;
     Ok((names.into_iter().take(KEYS_MAX).collect(), truncated))
 }

@@ -2,9 +2,11 @@
 
 pub(crate) mod acquire;
 pub(crate) mod dev;
+pub(crate) mod doctor;
 pub(crate) mod extend;
 pub(crate) mod force;
 pub(crate) mod generate;
+pub(crate) mod init;
 pub(crate) mod list;
 pub(crate) mod release;
 pub(crate) mod run;

@@ -17,8 +17,8 @@ pub(crate) async fn release(global: &Global, args: &Release) -> Result<u8, Failu
 }
 
 async fn by_token(global: &Global, args: &Release, token: &str) -> Result<u8, Failure> {
-    let session = Session::new(global, &args.key, None)?;
-    let lease = Lease::new(&session.key, token, session.ttl)?;
+    let session = Session::new(global, &args.key)?;
+    let lease = Lease::new(&session.key, token, session.ttl.get())?;
     let outcome = session.redlock.release(lease).await;
     let printed = match &outcome {
         Err(ReleaseError::Invalid(_) | ReleaseError::Shutdown) => Ok(()),

@@ -21,8 +21,7 @@ use crate::supervise::{Deadlines, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
 
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
-    let ttl = args.ttl.unwrap_or_else(|| Session::default_ttl(global));
-    let session = Session::new(global, &args.key, Some(ttl))?;
+    let session = Session::with_ttl(global, &args.key, args.ttl)?;
     let mut signals = Signals::new()?;
     let acquired = session.acquire(args.patience, args.wait, args.max_hold, &mut signals).await;
     let outcome = match acquired {
@@ -52,7 +51,7 @@ async fn under_lock(
         }
     };
     let supervisor =
-        Supervisor::new(&mut child, &guard, Deadlines::new(session.ttl, args.kill_after));
+        Supervisor::new(&mut child, &guard, Deadlines::new(session.ttl.get(), args.kill_after));
     let work = supervisor.supervise(signals);
     let (stage, pause) = session.with_margin_watched(&guard, work).await;
     let status = child.reap();

@@ -21,7 +21,7 @@ pub(crate) async fn status(global: &Global, args: &Status) -> Result<u8, Failure
 }
 
 async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure> {
-    let session = Session::new(global, key, None)?;
+    let session = Session::new(global, key)?;
     session.key.check().map_err(|error| Failure::new(USAGE, error))?;
     let (key, status) = (session.key.to_string(), session.status().await);
     let printed = if as_json {

@@ -32,6 +32,20 @@ fn dev_prints_its_masters_when_they_answer_and_stops_them_on_a_signal() {
 }
 
 #[test]
+fn dev_admits_its_masters_for_the_prefix_and_the_largest_ttl_that_it_is_given() {
+    let port = free_ports().to_string();
+    let mut command = bare(["dev", "--nodes", "1", "--port", &port, "--max-ttl", "5s"]);
+    let mut dev = Running::start(std::mem::replace(command.env("REDLOCK_PREFIX", "p:"), bare([])));
+    let line = dev.lines().next();
+    let nodes = line.strip_prefix("REDLOCK_NODES=").unwrap();
+    let ask = |words: &[&str]| answer_of(bare([]).args(words).env("REDLOCK_NODES", nodes));
+    assert_eq!(ask(&["acquire", "k", "--json", "--prefix", "p:"]).json()["ttl_ms"], 5_000);
+    assert_eq!(ask(&["acquire", "k"]).code, 69, "another namespace is new");
+    dev.signal(Signal::TERM);
+    assert_eq!(dev.answer().code, 0);
+}
+
+#[test]
 fn dev_names_the_port_that_is_taken() {
     let taken = RedisServer::start().unwrap();
     let port = taken.port().to_string();

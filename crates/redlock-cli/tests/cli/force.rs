@@ -3,7 +3,7 @@
 use redlock_testkit::RedisServers;
 use serde_json::json;
 
-use crate::support::{answer_of, ask, copies, redlock};
+use crate::support::{answer_of, ask, copies, prefixed, redlock};
 use crate::terminal::Terminal;
 
 #[test]
@@ -52,7 +52,7 @@ fn what_is_free_or_no_lock_is_left_alone() {
 
 #[test]
 fn masters_that_may_keep_the_key_are_named() {
-    let servers = RedisServers::start(3).unwrap();
+    let servers = prefixed(3, "p:");
     let mut command = redlock(&servers, ["--prefix", "p:", "acquire", "k"]);
     answer_of(&mut command).success();
     servers[2].kill();

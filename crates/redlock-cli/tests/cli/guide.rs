@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use redlock_testkit::lab::calls;
-use redlock_testkit::{RedisServer, RedisServers};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 use crate::support::{Answer, Running, Scratch, answer_of, ask, bare, copies, poll};
 
@@ -155,6 +155,19 @@ fn rights() -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
     (lines.next().unwrap(), lines.collect())
 }
 
+/// The user of the guide admits a master, and ends a quarantine.
+fn is_admitted_by_the_user(server: &RedisServer) {
+    let url = server.url().replace("redis://", "redis://redlock:PASSWORD@");
+    let ask = |words: &str| {
+        let mut command = bare([]);
+        answer_of(command.env("REDLOCK_NODES", &url).args(words.split(' ')))
+    };
+    ask("init --yes").success();
+    ask("--prefix other: --max-ttl 2s run k --ttl 2s --wait 20s -- true").success();
+    let doctor = ask("doctor");
+    assert_eq!(doctor.code, 0, "{doctor:?}");
+}
+
 /// Every command as the user of the guide, who must never be denied anything.
 fn use_as_the_user(server: &RedisServer) {
     let url = server.url().replace("redis://", "redis://redlock:PASSWORD@");
@@ -218,8 +231,9 @@ fn what_the_guide_leaves_out_for_a_user_is_said_in_the_status() {
 #[test]
 fn the_access_list_of_the_guide_is_taken_by_every_server_and_is_enough() {
     let (needed, optional) = rights();
-    let server = RedisServer::start().unwrap();
+    let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
     server.command(&needed).unwrap();
+    is_admitted_by_the_user(&server);
     use_as_the_user(&server);
     is_woken_as_the_user(&server);
     assert_eq!(optional.len(), 3);

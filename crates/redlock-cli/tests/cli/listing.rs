@@ -8,7 +8,7 @@ use std::time::Duration;
 use redlock_testkit::{Direction, FaultProxy, RedisServers, ServerOptions};
 use serde_json::json;
 
-use crate::support::{PATIENCE, answer_of, ask, bare};
+use crate::support::{PATIENCE, answer_of, ask, bare, prefixed};
 use crate::terminal::Terminal;
 
 #[test]
@@ -50,8 +50,9 @@ fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
 
 #[test]
 fn a_prefix_with_wildcards_lists_its_own_locks_without_it() {
-    let servers = RedisServers::start(1).unwrap();
+    let servers = prefixed(1, "p*:");
     ask(&servers, ["acquire", "k", "--prefix", "p*:"]).success();
+    ask(&servers, ["init", "--yes", "--prefix", "pp:"]).success();
     ask(&servers, ["acquire", "k", "--prefix", "pp:"]).success();
     let object = ask(&servers, ["status", "--json", "--prefix", "p*:"]).json();
     assert_eq!(object["locks"].as_array().unwrap().len(), 1, "{object}");
@@ -120,6 +121,7 @@ fn no_more_than_ten_thousand_keys_are_looked_at() {
     assert_eq!(object["truncated"], true);
     assert_eq!(object["locks"].as_array().unwrap().len(), 10_000);
     assert!(answer.err.starts_with("note: only 10000 keys were looked at"), "{}", answer.err);
+    ask(&servers, ["init", "--yes", "--prefix", "k105"]).success();
     let narrow = ask(&servers, ["status", "--json", "--prefix", "k105"]).json();
     assert_eq!(narrow["truncated"], false);
     assert_eq!(narrow["locks"].as_array().unwrap().len(), 11, "k1050 to k1059, and k10500");

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
+mod admission;
 mod answers;
 mod contention;
 mod dev;
+mod doctor;
 mod force;
 mod guide;
 mod listing;

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
-use redlock_testkit::RedisServers;
+use redlock_testkit::{RedisServers, ServerOptions};
 use rustix::process::Signal;
 
 use crate::support::{
@@ -125,7 +125,8 @@ fn a_command_that_needs_the_masters_is_told_how_to_get_them() {
 
 #[test]
 fn what_was_given_as_options_is_passed_on_with_the_masters() {
-    let servers = RedisServers::start(3).unwrap();
+    let options = ServerOptions::new().prefix("p:").max_ttl(Duration::from_secs(120));
+    let servers = RedisServers::with(3, &options).unwrap();
     let extend =
         format!("{} extend $REDLOCK_KEY $REDLOCK_TOKEN --ttl 2m", env!("CARGO_BIN_EXE_redlock"));
     let mut command = bare(["--max-ttl", "2m", "--prefix", "p:", "--node-timeout", "1500ms"]);

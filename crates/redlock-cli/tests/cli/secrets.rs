@@ -54,7 +54,8 @@ fn a_password_that_the_masters_refuse_or_that_stands_in_the_wrong_place_is_not_s
 
 #[test]
 fn the_command_does_not_learn_where_the_masters_are() {
-    let servers = RedisServers::with(3, &ServerOptions::new().password(SECRET)).unwrap();
+    let servers =
+        RedisServers::with(3, &ServerOptions::new().password(SECRET).prefix("p:")).unwrap();
     let script = "env; tr '\\0' '\\n' < /proc/self/environ; tr '\\0' '\\n' < /proc/$$/cmdline";
     let mut command = redlock(&servers, ["run", "k", "--", "sh", "-c", script]);
     command.env("REDLOCK_NODES_FILE", "/some/file").env("REDLOCK_PREFIX", "p:");

@@ -6,8 +6,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::{env, fs, thread};
 
-use redlock_testkit::RedisServers;
 pub(crate) use redlock_testkit::lab::{PATIENCE, copies, is_alive, is_stopped, poll, value};
+use redlock_testkit::{RedisServers, ServerOptions};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What one command has answered.
@@ -67,6 +67,11 @@ pub(crate) fn bare<const N: usize>(words: [&str; N]) -> Command {
     command.env("REDLOCK_NODE_TIMEOUT", "500ms");
     command.args(words).stdin(Stdio::null());
     command
+}
+
+/// So many masters that are admitted for a prefix.
+pub(crate) fn prefixed(count: usize, prefix: &str) -> RedisServers {
+    RedisServers::with(count, &ServerOptions::new().prefix(prefix)).unwrap()
 }
 
 /// A command on these masters.

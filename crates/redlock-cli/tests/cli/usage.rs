@@ -52,7 +52,7 @@ fn help_and_version_end_with_0() {
 
 #[test]
 fn options_about_masters_stand_in_the_help_of_commands_that_ask_masters() {
-    for command in ["run", "acquire", "extend", "release", "status"] {
+    for command in ["run", "acquire", "extend", "release", "status", "init", "doctor"] {
         let help = ask([command, "--help"]);
         for option in ["--node ", "--tls-ca", "--label", "REDLOCK_PREFIX", "--quiet"] {
             assert!(help.success().contains(option), "{command}: {option}");
@@ -60,10 +60,12 @@ fn options_about_masters_stand_in_the_help_of_commands_that_ask_masters() {
     }
     for command in ["dev", "generate"] {
         let help = ask([command, "--help"]);
-        for option in ["--node ", "--tls-ca", "--prefix", "REDLOCK_", "--verbose"] {
+        for option in ["--node ", "--tls-ca", "REDLOCK_NODES", "--verbose"] {
             let help = help.success().replace("REDLOCK_NODES=", "");
             assert!(!help.contains(option), "{command}: {option}");
         }
+        let takes_a_namespace = help.success().contains("--prefix");
+        assert_eq!(takes_a_namespace, command == "dev", "it admits its masters for one");
     }
 }
 

@@ -1,0 +1,127 @@
+//! `redlock doctor`: what is wrong with the masters, why that matters, and what cures it.
+
+mod findings;
+mod look;
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use redlock_quorum::{NodeReport, ServerReport};
+use serde::Serialize;
+
+use crate::args;
+use crate::exit::{FINDINGS, Failure};
+use crate::global::{Global, Switch};
+use crate::output::{self, millis, millis_up};
+use crate::session::Session;
+use findings::{Finding, find};
+use look::Look;
+
+/// What `doctor` prints as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    nodes: Vec<Node<'a>>,
+    findings: Vec<Finding>,
+}
+
+/// What one master is.
+#[derive(Serialize)]
+struct Node<'a> {
+    node: &'a str,
+    state: &'static str,
+    cause: Option<String>,
+    #[serde(flatten)]
+    server: Option<Server<'a>>,
+    #[serde(flatten)]
+    look: &'a Look,
+}
+
+#[derive(Serialize)]
+struct Server<'a> {
+    run_id: &'a str,
+    replid: Option<&'a str>,
+    role: &'a str,
+    cluster: bool,
+    loading: bool,
+    uptime_s: Option<u64>,
+    max_ttl_ms: Option<u64>,
+    admitted_as: Option<&'a str>,
+    floor: Option<u64>,
+    ballots: Option<u32>,
+    quarantine_left_ms: Option<u64>,
+    tracks: bool,
+    clock_offset_ms: Option<i64>,
+}
+
+pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, Failure> {
+    let session = Session::new(global, OsStr::new("-"))?;
+    let nodes = session.redlock.inspect().await;
+    let looks = look::at_all(&session, &nodes).await;
+    let findings = find(&nodes, &looks, global.quarantine != Some(Switch::Off));
+    session.close().await;
+    let problems = findings.iter().map(Finding::line).collect::<Vec<_>>();
+    if args.json {
+        let nodes = nodes.iter().zip(&looks).map(|(node, look)| Node::new(node, look)).collect();
+        output::json(&Report { nodes, findings })?;
+    } else {
+        output::line(&people(&nodes, &findings))?;
+    }
+    match problems.len() {
+        0 => Ok(0),
+        1 => Err(Failure::new(FINDINGS, anyhow!("1 finding: {}", problems[0]))),
+        many => Err(Failure::new(FINDINGS, anyhow!("{many} findings: {}", problems.join(", ")))),
+    }
+}
+
+/// A line for each master, then what is wrong.
+fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
+    let widest = nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
+    let mut lines: Vec<String> = Vec::new();
+    for node in nodes {
+        let cause = node.cause.as_ref().map(|cause| format!("  {cause}"));
+        let uptime = node.server.as_ref().and_then(|server| server.uptime);
+        let uptime = uptime.map(|uptime| format!("  up for {} s", uptime.as_secs()));
+        let (cause, uptime) = (cause.unwrap_or_default(), uptime.unwrap_or_default());
+        lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, node.standing));
+    }
+    for finding in findings {
+        lines.push(finding.people());
+    }
+    if findings.is_empty() {
+        lines.push("nothing is wrong that can be seen from here".into());
+    }
+    lines.join("\n")
+}
+
+impl<'a> Node<'a> {
+    fn new(report: &'a NodeReport, look: &'a Look) -> Self {
+        Self {
+            node: &report.node,
+            state: report.standing.as_str(),
+            cause: report.cause.as_ref().map(ToString::to_string),
+            server: report.server.as_ref().map(Server::new),
+            look,
+        }
+    }
+}
+
+impl<'a> Server<'a> {
+    fn new(server: &'a ServerReport) -> Self {
+        Self {
+            run_id: &server.run_id,
+            replid: server.replid.as_deref(),
+            role: &server.role,
+            cluster: server.is_cluster,
+            loading: server.is_loading,
+            uptime_s: server.uptime.as_ref().map(Duration::as_secs),
+            max_ttl_ms: server.max_ttl.map(millis),
+            admitted_as: server.admitted_as.as_deref(),
+            floor: server.floor,
+            ballots: server.ballots,
+            quarantine_left_ms: server.quarantine_left.map(millis_up),
+            tracks: server.tracks,
+            clock_offset_ms: server.clock_offset_ms,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `redlock init`: a person states that no lock of a former life is alive, and masters are admitted.
+
+use std::ffi::OsStr;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use redlock_quorum::{FencingToken, Init, InitError, InitNode, InitReport, NodeReport, Standing};
+use serde::Serialize;
+
+use crate::answers::quorum;
+use crate::args;
+use crate::exit::{Failure, NOT_OURS, UNAVAILABLE, USAGE};
+use crate::global::Global;
+use crate::output;
+use crate::session::Session;
+
+/// What `init` prints as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    nodes: Vec<Node<'a>>,
+    floor: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Node<'a> {
+    node: &'a str,
+    was: &'static str,
+    now: &'static str,
+    run_id: Option<&'a str>,
+    uptime_s: Option<u64>,
+}
+
+pub(crate) async fn init(global: &Global, args: &args::Init) -> Result<u8, Failure> {
+    let session = Session::new(global, OsStr::new("-"))?;
+    let outcome = admit(&session, args).await;
+    session.close().await;
+    outcome
+}
+
+async fn admit(session: &Session, args: &args::Init) -> Result<u8, Failure> {
+    let floor = args.floor.map(floor).transpose()?;
+    if !args.yes && !args.again {
+        agree(session).await?;
+    }
+    let options = Init { again: args.again, floor };
+    match session.redlock.init_with(options).await {
+        Ok(report) => {
+            print(&report.nodes, report.floor, args.json)?;
+            judge(&report)
+        }
+        Err(error) => {
+            if let Some(nodes) = error.nodes().filter(|_| args.json) {
+                print(nodes, None, true)?;
+            }
+            Err(session.explained(refused(error)))
+        }
+    }
+}
+
+fn floor(number: u64) -> Result<FencingToken, Failure> {
+    let too_large = || Failure::usage(anyhow!("--floor {number}: it must be below 2^53"));
+    FencingToken::new(number).ok_or_else(too_large)
+}
+
+/// Shows what the statement is about, and asks on a terminal. Elsewhere the answer must have been
+/// given before.
+async fn agree(session: &Session) -> Result<(), Failure> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        let cause =
+            anyhow!("nothing was written: where there is no terminal to ask on, give --yes");
+        return Err(Failure::usage(cause));
+    }
+    for node in session.redlock.inspect().await {
+        output::note(&shown(&node));
+    }
+    // No answer is a no.
+    let _ = io::stderr().write_all(QUESTION.as_bytes());
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::new(NOT_OURS, anyhow!("nothing was written"))),
+    }
+}
+
+const QUESTION: &str = "None of these masters has restarted, been flushed or replaced within the last 1.1 times \
+     max_ttl, or no lock is alive on them. Where that is not so, two may hold one lock.\n\
+     Is it so? [y/N] ";
+
+fn shown(node: &NodeReport) -> String {
+    let process = match &node.server {
+        Some(server) => process(Some(&server.run_id), server.uptime),
+        None => node.cause.as_ref().map_or_else(String::new, ToString::to_string),
+    };
+    format!("{}  {}  {process}", node.node, node.standing)
+}
+
+/// Which process it is, as far as people compare it, and for how long it has been running.
+fn process(run_id: Option<&str>, uptime: Option<Duration>) -> String {
+    let run = run_id.map_or("?", |run_id| run_id.get(..8).unwrap_or(run_id));
+    match uptime {
+        Some(uptime) => format!("run {run}, up for {} s", uptime.as_secs()),
+        None => format!("run {run}"),
+    }
+}
+
+fn print(nodes: &[InitNode], floor: Option<FencingToken>, as_json: bool) -> Result<(), Failure> {
+    let floor = floor.map(FencingToken::get);
+    if as_json {
+        return output::json(&Report { nodes: nodes.iter().map(Node::new).collect(), floor });
+    }
+    let widest = nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
+    let line = |node: &InitNode| {
+        let process = match (&node.run_id, &node.cause) {
+            (None, Some(cause)) => cause.to_string(),
+            (run_id, _) => process(run_id.as_deref(), node.uptime),
+        };
+        format!("{:widest$}  {} -> {}  {process}", node.node, node.was, node.now)
+    };
+    output::line(&nodes.iter().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// Whether a quorum votes now. Masters that were not there are named: they need another call.
+fn judge(report: &InitReport) -> Result<u8, Failure> {
+    let missing = report.nodes.iter().filter(|node| node.now != Standing::Admitted);
+    let missing: Vec<_> = missing.map(why).collect();
+    if report.admitted() < quorum(report.nodes.len()) {
+        let cause = anyhow!("too few masters vote: {}", missing.join(", "));
+        return Err(Failure::new(UNAVAILABLE, cause));
+    }
+    for why in missing {
+        output::note(&format!("{why}; run init again when it is there"));
+    }
+    Ok(0)
+}
+
+fn why(node: &InitNode) -> String {
+    match &node.cause {
+        Some(cause) => format!("{} {cause}", node.node),
+        None => format!("{} {}", node.node, node.now),
+    }
+}
+
+fn refused(error: InitError) -> Failure {
+    match error {
+        InitError::NoQuorum { .. } | InitError::Shutdown => Failure::new(UNAVAILABLE, error),
+        InitError::Refused { .. } => Failure::new(USAGE, error)
+            .with_hint("redlock init --again states it; without it a quarantine ends by itself"),
+        _ => Failure::usage(error),
+    }
+}
+
+impl<'a> Node<'a> {
+    fn new(node: &'a InitNode) -> Self {
+        Self {
+            node: &node.node,
+            was: node.was.as_str(),
+            now: node.now.as_str(),
+            run_id: node.run_id.as_deref(),
+            uptime_s: node.uptime.map(|uptime| uptime.as_secs()),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Which masters vote: `init`, and what other commands say while masters do not.
+
+use std::thread;
+
+use redlock_testkit::lab::text;
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
+use serde_json::Value;
+
+use crate::support::{answer_of, ask, poll, redlock};
+use crate::terminal::Terminal;
+
+pub(crate) fn brand_new(count: usize) -> RedisServers {
+    RedisServers::with(count, &ServerOptions::new().brand_new()).unwrap()
+}
+
+fn is_untouched(server: &RedisServer) -> bool {
+    text::<usize>(server, &["DBSIZE"]) == 0
+}
+
+/// One field of each node that a command has printed.
+fn column<'a>(object: &'a Value, field: &str) -> Vec<&'a Value> {
+    object["nodes"].as_array().unwrap().iter().map(|node| &node[field]).collect()
+}
+
+#[test]
+fn init_admits_brand_new_masters_and_a_second_call_changes_nothing() {
+    let servers = brand_new(3);
+    let first = ask(&servers, ["init", "--yes", "--json"]);
+    first.success();
+    let first = first.json();
+    assert_eq!(first.as_object().unwrap().len(), 2);
+    assert_eq!(first["nodes"][0].as_object().unwrap().len(), 5);
+    assert_eq!(first["nodes"][0]["node"], servers[0].name());
+    assert_eq!(column(&first, "was"), ["none"; 3]);
+    assert_eq!(column(&first, "now"), ["admitted"; 3]);
+    assert!(first["floor"].as_u64().is_some_and(|floor| floor % 32 == 31), "{first}");
+    assert_eq!(first["nodes"][0]["run_id"].as_str().unwrap().len(), 40);
+    assert!(first["nodes"][0]["uptime_s"].is_u64());
+    ask(&servers, ["acquire", "k"]).success();
+    let record = || -> Vec<String> { text(&servers[0], &["HGETALL", "redlock-quorum:1"]) };
+    let before = record();
+    let second = ask(&servers, ["init", "--yes", "--json"]);
+    second.success();
+    let second = second.json();
+    assert!(column(&second, "was").iter().all(|was| *was == "admitted"), "{second}");
+    assert!(second["floor"].is_null() && record() == before, "{second}");
+    let people = ask(&servers, ["init", "--yes"]);
+    assert!(people.success().contains("  admitted -> admitted  run "), "{people:?}");
+}
+
+#[test]
+fn init_asks_on_a_terminal_and_needs_yes_elsewhere() {
+    let servers = brand_new(3);
+    let answer = ask(&servers, ["init"]);
+    assert_eq!((answer.code, answer.out.as_str()), (64, ""), "{answer:?}");
+    assert!(answer.cause().contains("give --yes"), "{answer:?}");
+    assert!(servers.iter().all(is_untouched));
+    for (typed, code) in [("n\n", 1), ("y\n", 0)] {
+        let mut terminal = Terminal::start(&redlock(&servers, ["init"]));
+        terminal.shows(&format!("note: {}  none  run ", servers[2].name()));
+        terminal.shows("None of these masters has restarted, been flushed or replaced");
+        assert!(servers.iter().all(is_untouched));
+        terminal.type_in(typed);
+        assert_eq!(terminal.code(), code);
+    }
+    assert!(!servers.iter().any(is_untouched));
+}
+
+#[test]
+fn init_is_refused_where_a_master_may_have_forgotten_and_again_admits_it() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[0].restart_empty().unwrap();
+    let refused = ask(&servers, ["init", "--yes", "--json"]);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.cause().contains("redlock init --again"), "{refused:?}");
+    assert_eq!(column(&refused.json(), "now"), ["none", "admitted", "admitted"]);
+    assert!(is_untouched(&servers[0]));
+    let again = ask(&servers, ["init", "--again", "--json"]);
+    again.success();
+    assert_eq!(column(&again.json(), "was"), ["none", "admitted", "admitted"]);
+    assert_eq!(column(&again.json(), "now"), ["admitted"; 3]);
+}
+
+#[test]
+fn init_sets_another_largest_ttl_and_a_ttl_that_nobody_gave_shrinks_to_it() {
+    let servers = RedisServers::start(3).unwrap();
+    let ttl = |words: &[&str]| {
+        let mut command = redlock(&servers, ["acquire", "--json"]);
+        let answer = answer_of(command.args(words));
+        if answer.code == 0 { answer.json()["ttl_ms"].as_u64() } else { None }
+    };
+    assert_eq!((ttl(&["a"]), ttl(&["b", "--ttl", "2m"])), (Some(30_000), None));
+    ask(&servers, ["init", "--again", "--max-ttl", "2m"]).success();
+    assert_eq!((ttl(&["b", "--ttl", "2m"]), ttl(&["c", "--ttl", "3m"])), (Some(120_000), None));
+    ask(&servers, ["init", "--again", "--max-ttl", "5s"]).success();
+    assert_eq!(ttl(&["d"]), Some(5_000));
+    let refused = ask(&servers, ["run", "e", "--ttl", "6s", "--", "true"]);
+    assert_eq!(refused.code, 64);
+    assert!(refused.cause().contains("max_ttl is 5s"), "{refused:?}");
+    let run = ask(&servers, ["run", "e", "--", "true"]);
+    assert_eq!(run.code, 0, "{run:?}");
+}
+
+#[test]
+fn init_takes_a_floor_below_two_to_the_53() {
+    let servers = brand_new(1);
+    for floor in ["9007199254740992", "-1", "many"] {
+        let floor = format!("--floor={floor}");
+        let answer = answer_of(redlock(&servers, ["init", "--yes"]).arg(&floor));
+        assert_eq!(answer.code, 64, "{floor}: {answer:?}");
+        assert!(is_untouched(&servers[0]), "{floor}");
+    }
+    let floored = ask(&servers, ["init", "--yes", "--json", "--floor", "9007199254740000"]);
+    floored.success();
+    assert!(floored.json()["floor"].as_u64().unwrap() >= 9_007_199_254_740_000, "{floored:?}");
+}
+
+#[test]
+fn init_writes_nothing_where_fewer_than_a_quorum_answer_and_names_who_was_missed() {
+    let servers = brand_new(3);
+    servers[2].kill();
+    let answer = ask(&servers, ["init", "--yes", "--json"]);
+    answer.success();
+    assert_eq!(column(&answer.json(), "now"), ["admitted", "admitted", "unreachable"]);
+    assert!(answer.err.contains("note: ") && answer.err.contains("run init again"), "{answer:?}");
+    let servers = brand_new(3);
+    servers[1].kill();
+    servers[2].kill();
+    let answer = ask(&servers, ["init", "--yes", "--json"]);
+    assert_eq!(answer.code, 69, "{answer:?}");
+    assert!(answer.cause().contains("connection refused"), "{answer:?}");
+    assert_eq!(column(&answer.json(), "now"), ["none", "unreachable", "unreachable"]);
+    assert!(is_untouched(&servers[0]));
+}
+
+#[test]
+fn ten_processes_that_init_at_once_admit_all_masters_once() {
+    let servers = brand_new(5);
+    let answers: Vec<_> = thread::scope(|scope| {
+        let init = || ask(&servers, ["init", "--yes", "--json"]);
+        let mut started = Vec::new();
+        for _ in 0..10 {
+            started.push(scope.spawn(init));
+        }
+        started.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    for answer in answers {
+        answer.success();
+        assert_eq!(column(&answer.json(), "now"), ["admitted"; 5]);
+    }
+    for server in servers.iter() {
+        let ballots = text::<Vec<String>>(server, &["KEYS", "redlock-quorum:1:ballots:*"]);
+        assert_eq!(ballots.len(), 1);
+        assert_eq!(text::<u32>(server, &["ZCARD", &ballots[0]]), 1024);
+    }
+    ask(&servers, ["acquire", "k"]).success();
+    ask(&servers, ["init", "--yes"]).success();
+}
+
+#[test]
+fn a_command_on_brand_new_masters_says_what_cures_them() {
+    let servers = brand_new(3);
+    let answer = ask(&servers, ["acquire", "k"]);
+    assert_eq!((answer.code, answer.out.as_str()), (69, ""));
+    let cause = answer.cause();
+    let cure =
+        "brand new? run `redlock init`, call `redlock.init()`, or build with `Quarantine::Off`";
+    assert!(cause.contains(cure), "{cause}");
+    assert!(
+        cause.contains("not admitted: new or emptied") && cause.contains("--wait 7"),
+        "{cause}"
+    );
+}
+
+#[test]
+fn a_command_that_stays_ends_the_quarantine_that_it_began() {
+    let servers = brand_new(3);
+    let answer = ask(&servers, ["--max-ttl", "2s", "acquire", "k", "--ttl", "2s", "--wait", "20s"]);
+    answer.success();
+    assert_eq!(ask(&servers, ["status", "k"]).code, 0);
+}
+
+#[test]
+fn quarantine_is_switched_off_by_option_or_variable() {
+    let servers = brand_new(3);
+    let with = |value: &str| {
+        let mut command = redlock(&servers, ["status", "k"]);
+        answer_of(command.env("REDLOCK_QUARANTINE", value))
+    };
+    assert_eq!((with("off").code, with("").code, with("on").code), (1, 69, 69));
+    let wrong = with("maybe");
+    assert_eq!(wrong.code, 64);
+    assert!(wrong.cause().starts_with("redlock: REDLOCK_QUARANTINE: "), "{wrong:?}");
+    ask(&servers, ["--quarantine", "off", "run", "k", "--", "true"]).success();
+    assert!(servers.iter().all(is_untouched), "it leaves no trace");
+    let refused = ask(&servers, ["init", "--yes", "--quarantine", "off"]);
+    assert_eq!(refused.code, 64, "{refused:?}");
+}
+
+#[test]
+fn a_status_shows_what_a_master_has_that_does_not_vote_and_when_it_votes_again() {
+    let servers = RedisServers::start(3).unwrap();
+    ask(&servers, ["acquire", "k"]).success();
+    servers[1].restart_empty().unwrap();
+    ask(&servers, ["acquire", "other"]).success();
+    poll("its quarantine has begun", || (!is_untouched(&servers[1])).then_some(()));
+    let status = ask(&servers, ["status", "k", "--json"]);
+    assert_eq!(status.code, 0, "{status:?}");
+    let status = status.json();
+    assert_eq!(column(&status, "admitted"), [true, false, true]);
+    assert_eq!(column(&status, "state"), ["held", "free", "held"]);
+    let again = status["nodes"][1]["votes_again_ms"].as_u64().unwrap();
+    assert!((30_000..=67_000).contains(&again), "{status}");
+    let cause = status["nodes"][1]["cause"].as_str().unwrap();
+    assert!(cause.starts_with("not admitted: new or emptied, in quarantine"), "{cause}");
+    let people = ask(&servers, ["status", "k"]);
+    assert!(people.success().contains("at the earliest (it has: free)"), "{people:?}");
+    servers[0].restart_empty().unwrap();
+    assert_eq!(ask(&servers, ["status", "k"]).code, 69, "one master alone decides nothing");
+}

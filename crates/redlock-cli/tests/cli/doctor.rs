@@ -1,0 +1,122 @@
+//! What `doctor` finds, and what it leaves alone.
+
+use redlock_testkit::{RedisServers, ServerOptions};
+use serde_json::Value;
+
+use crate::admission::brand_new;
+use crate::support::{answer_of, ask, bare, redlock};
+
+/// The findings about one master, or about all; each with words of what it is.
+fn findings(object: &Value, node: Option<String>) -> Vec<String> {
+    let node = node.map_or(Value::Null, Value::from);
+    let found = object["findings"].as_array().unwrap().iter();
+    let found = found.filter(|finding| finding["node"] == node);
+    found
+        .map(|finding| {
+            assert_eq!(finding.as_object().unwrap().len(), 5, "{finding}");
+            assert!(!finding["why"].as_str().unwrap().is_empty(), "{finding}");
+            assert!(!finding["cure"].as_str().unwrap().is_empty(), "{finding}");
+            let severity = finding["severity"].as_str().unwrap();
+            format!("{severity}: {}", finding["what"].as_str().unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn one_master_that_is_well_has_no_findings() {
+    let servers = RedisServers::start(1).unwrap();
+    let answer = ask(&servers, ["doctor", "--json"]);
+    answer.success();
+    let object = answer.json();
+    assert_eq!(object["findings"], serde_json::json!([]));
+    let node = &object["nodes"][0];
+    assert_eq!((&node["node"], &node["state"]), (&servers[0].name().into(), &"admitted".into()));
+    assert_eq!((&node["max_ttl_ms"], &node["ballots"]), (&60_000.into(), &1024.into()));
+    assert_eq!((&node["tracks"], &node["role"]), (&true.into(), &"a master".into()));
+    assert_eq!(node["admitted_as"], node["run_id"]);
+    assert!(ask(&servers, ["doctor"]).success().contains("nothing is wrong"));
+}
+
+#[test]
+fn masters_on_one_host_and_without_a_quorum_are_found() {
+    let servers = brand_new(3);
+    let answer = ask(&servers, ["doctor", "--json"]);
+    assert_eq!(answer.code, 1);
+    let object = answer.json();
+    let all = findings(&object, None);
+    assert_eq!(all[0], "error: no quorum: 0 of 3 masters vote, 2 are needed");
+    assert_eq!(all[1], "warning: 3 masters are on 127.0.0.1");
+    let one = findings(&object, Some(servers[0].name()));
+    assert!(one[0].starts_with("error: not admitted: new or emptied, its quarantine"), "{one:?}");
+    let dbsize: usize = redlock_testkit::lab::text(&servers[0], &["DBSIZE"]);
+    assert_eq!(dbsize, 0, "nothing is written");
+    let people = ask(&servers, ["doctor"]);
+    assert!(people.cause().starts_with("redlock: 5 findings: no quorum"), "{people:?}");
+    assert!(people.out.contains("cure: brand new? run redlock init"), "{people:?}");
+}
+
+#[test]
+fn what_may_cost_a_lock_is_found_on_the_master_where_it_is() {
+    let servers = RedisServers::start(3).unwrap();
+    for (name, value) in [("maxmemory", "1gb"), ("maxmemory-policy", "volatile-lru")] {
+        servers[0].command(&["CONFIG", "SET", name, value]).unwrap();
+    }
+    servers[2].kill();
+    let answer = ask(&servers, ["doctor", "--json"]);
+    assert_eq!(answer.code, 1);
+    let of = |place: usize| findings(&answer.json(), Some(servers[place].name()));
+    assert_eq!(of(0), ["warning: evicts keys when its memory is full: volatile-lru"]);
+    assert_eq!(of(1), Vec::<String>::new());
+    assert_eq!(of(2), ["error: connection refused"]);
+}
+
+#[test]
+fn without_a_quarantine_a_master_must_keep_what_it_answers() {
+    let servers = brand_new(1);
+    let found = || {
+        let answer = ask(&servers, ["--quarantine", "off", "doctor", "--json"]);
+        findings(&answer.json(), Some(servers[0].name()))
+    };
+    assert_eq!(found(), ["warning: may forget what it has answered"]);
+    servers[0].command(&["CONFIG", "SET", "appendonly", "yes"]).unwrap();
+    servers[0].command(&["CONFIG", "SET", "appendfsync", "always"]).unwrap();
+    assert_eq!(found(), Vec::<String>::new());
+}
+
+#[test]
+fn limits_that_differ_are_found() {
+    let long = ServerOptions::new().max_ttl(std::time::Duration::from_secs(90));
+    let servers = [RedisServers::start(1).unwrap(), RedisServers::with(1, &long).unwrap()];
+    let urls: Vec<_> = servers.iter().flat_map(|servers| servers.urls()).collect();
+    let mut command = bare(["doctor", "--json"]);
+    let answer = answer_of(command.env("REDLOCK_NODES", urls.join(",")));
+    let all = findings(&answer.json(), None);
+    assert!(
+        all.contains(&"warning: max_ttl is 60s on one master and 90s on another".into()),
+        "{all:?}"
+    );
+}
+
+#[test]
+fn rights_that_are_missing_are_found() {
+    let servers = RedisServers::start(1).unwrap();
+    let mut user = vec!["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all"];
+    user.extend(["-client|kill", "-client|tracking", "-eval"]);
+    servers[0].command(&user).unwrap();
+    let url = servers[0].url().replace("redis://", "redis://few:secret@");
+    let mut command = redlock(&servers, ["doctor", "--json"]);
+    let answer = answer_of(command.env("REDLOCK_NODES", &url));
+    assert_eq!(answer.code, 1, "{answer:?}");
+    let found = findings(&answer.json(), Some(servers[0].name()));
+    let expected =
+        ["warning: reports no changes of keys", "warning: its user lacks +client|kill +eval"];
+    assert_eq!(found, expected);
+    servers[0].command(&["ACL", "SETUSER", "few", "-hgetall"]).unwrap();
+    let mut command = redlock(&servers, ["doctor", "--json"]);
+    let answer = answer_of(command.env("REDLOCK_NODES", &url));
+    let found = findings(&answer.json(), Some(servers[0].name()));
+    assert!(
+        found[0].contains("the record cannot be read") && found[0].contains("hgetall"),
+        "{found:?}"
+    );
+}

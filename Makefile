@@ -32,7 +32,7 @@ bench: need-cargo need-redis ## latency and throughput, beside the floor and bes
 doc: need-cargo ## the documentation of the crates, as HTML
 	cargo doc --workspace --all-features --no-deps --locked
 
-up: need-cargo ## start the five masters of docker-compose.yml on 127.0.0.1:7101-7105
+up: need-cargo ## start the five masters of docker-compose.yml on 127.0.0.1:7101-7105, and admit them
 	scripts/masters.sh up
 
 down: ## stop them and remove their data

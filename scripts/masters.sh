@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.."
 
 MASTERS="1 2 3 4 5"
 NODES="redis://127.0.0.1:7101,redis://127.0.0.1:7102,redis://127.0.0.1:7103,redis://127.0.0.1:7104,redis://127.0.0.1:7105"
+REDLOCK="${CARGO_TARGET_DIR:-target}/debug/redlock"
 LOCAL_IMAGE=redlock-redis:local
 READY_WITHIN_S=60
 
@@ -67,9 +68,17 @@ start() {
     wait_for_masters
 }
 
+# Masters that were just started vote at once: whoever types this says that no lock is alive on them.
+admit() {
+    cargo build --quiet -p redlock-cli --bin redlock --locked
+    REDLOCK_NODES="$NODES" "$REDLOCK" init --again --node-timeout 1s >/dev/null ||
+        fail "the masters run and do not vote; what redlock init said is above."
+}
+
 up() {
     need_compose
     start
+    admit
     echo "REDLOCK_NODES=$NODES"
 }
 
@@ -87,8 +96,7 @@ run_tests() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
     up
-    cargo build -p redlock-cli --bin redlock --locked
-    REDLOCK_NODES="$NODES" REDLOCK_BIN="$(realpath "${CARGO_TARGET_DIR:-target}")/debug/redlock" \
+    REDLOCK_NODES="$NODES" REDLOCK_BIN="$(realpath "$REDLOCK")" \
         cargo test -p tests --test compose --locked
 }
 

@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use crate::lab::{again, eventually, ms, ordinary, value};
+use crate::lab::{again, eventually, everywhere, ms, ordinary, value};
 use redlock_quorum::{AcquireError, LostReason, Redlock, State};
 use redlock_testkit::{RedisServer, RedisServers};
 
@@ -108,7 +108,7 @@ async fn a_majority_decides_between_us_and_another() {
 #[tokio::test]
 async fn a_client_with_our_token_can_release_with_the_script_of_the_page_and_we_notice() {
     let (servers, redlock) = five_masters();
-    let lease = redlock.lock(KEY).min_copies(5).await.unwrap().into_lease();
+    let lease = everywhere(&redlock, KEY).await.into_lease();
     let guard = redlock.resume(again(&lease)).await.unwrap();
     assert_eq!(delete(&servers, lease.token.as_str()), 5);
     assert_eq!(set_nx(&servers, "stranger"), 5);

@@ -9,6 +9,7 @@ use redis::{
     Client, ClientTlsConfig, Cmd, Connection, ConnectionAddr, IntoConnectionInfo, Pipeline,
     RedisError, RedisResult, TlsCertificates, Value, cmd,
 };
+use redlock_quorum::Resource;
 use tokio::task::spawn_blocking;
 
 use crate::masters::Pem;
@@ -62,7 +63,8 @@ impl Direct {
             scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
             let (next, found): (u64, Vec<Vec<u8>>) = scan.query(&mut self.0)?;
             searched.fetch_add(SCAN_COUNT, Ordering::Relaxed);
-            names.extend(found);
+            // The keys that this library keeps for itself are no locks.
+            names.extend(found.into_iter().filter(|name| !is_internal(name)));
             cursor = next;
             if cursor == 0 || names.len() > limit {
                 return Ok((names, cursor != 0));
@@ -157,6 +159,11 @@ where
             Err(_) => Err("timed out".into()),
         }
     }
+}
+
+fn is_internal(name: &[u8]) -> bool {
+    let reserved = Resource::RESERVED.as_bytes();
+    name.windows(reserved.len()).any(|part| part == reserved)
 }
 
 /// What went wrong, in the words of the other commands.

@@ -138,7 +138,7 @@ impl Session {
 fn staying(again: Duration) -> String {
     /// To connect, and to end the quarantine.
     const SPARE: Duration = Duration::from_secs(4);
-    let wait = (again + SPARE).as_secs();
+    let wait = (again + SPARE).as_millis().div_ceil(1_000);
     format!("a command that stays for so long ends the quarantine: --wait {wait}s")
 }
 

@@ -104,7 +104,9 @@ impl RedlockBuilder {
         self
     }
 
-    /// Whether a master that may have forgotten its keys is kept from voting for a while.
+    /// Whether a master that may have forgotten its keys is kept from voting for a while. Default:
+    /// [`Quarantine::On`], because a master that restarts empty grants again what another holds, and
+    /// nobody notices. All clients of a namespace must have the same.
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
         self.quarantine = quarantine;
         self

@@ -102,10 +102,8 @@ async fn names(
         names.extend(found);
         truncated |= more;
     }
-    // The keys that this library keeps for itself are no locks, and no lock has an empty name.
-    let reserved = Resource::RESERVED.as_bytes();
-    let is_internal = |name: &[u8]| name.windows(reserved.len()).any(|part| part == reserved);
-    names.retain(|name| !is_internal(name) && name.len() > prefix.len());
+    // No lock has an empty name.
+    names.retain(|name| name.len() > prefix.len());
     truncated |= names.len() > KEYS_MAX;
     Ok((names.into_iter().take(KEYS_MAX).collect(), truncated))
 }

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use redlock_quorum::{AcquireError, LostReason, ReleaseError};
+use redlock_quorum::{AcquireError, LostReason, Redlock, ReleaseError};
+use redlock_testkit::SimNodes;
 use tokio::time::{sleep, timeout};
 
 use crate::arena::{
@@ -107,6 +108,64 @@ async fn thousands_of_releases_are_sent_again_within_moments() {
     heal(&masters[..1]);
     let took = until_free(&masters, AGAIN * 10).await;
     assert!(took < ms(300), "{took:?}");
+}
+
+/// What one master may leave unacknowledged.
+const LIMIT: usize = 10_000;
+
+/// Two locks more than one of three masters may leave unacknowledged, dropped, while it does not
+/// answer. It has answered to the requests for the locks, or not.
+async fn two_too_many(has_answered: bool) -> (SimNodes, Redlock) {
+    let (masters, _) = masters(3);
+    let redlock = handle(&masters).ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap();
+    masters[0].lose_replies(!has_answered);
+    let locks = (0..LIMIT + 2).map(|nth| redlock.lock(format!("k{nth}")).into_future());
+    let guards: Vec<_> = futures::future::join_all(locks).await;
+    sleep(NODE_TIMEOUT * 2).await;
+    partition(&masters[..1]);
+    drop(guards);
+    sleep(NODE_TIMEOUT * 2).await;
+    (masters, redlock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_not_released_any_more_are_counted_when_the_handle_is_closed() {
+    let (_, redlock) = two_too_many(true).await;
+    let left = redlock.shutdown(Duration::ZERO).await.unwrap_err();
+    assert_eq!(left.keys().len(), LIMIT);
+    let [forgotten] = left.forgotten() else { panic!("{left}") };
+    assert_eq!((&*forgotten.node, forgotten.count), ("sim-0:6379", 2));
+    assert!(!forgotten.from_wake_up && forgotten.within <= LONG * 11 / 10, "{left}");
+    let text = left.to_string();
+    assert!(text.starts_with("10002 keys may be left on masters: "), "{text}");
+    assert!(text.ends_with("2 keys that are not listed on sim-0:6379 for up to 65.9s"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_are_not_released_any_more_are_not_counted_once_they_have_expired() {
+    let (_, redlock) = two_too_many(true).await;
+    sleep(LONG * 11 / 10).await;
+    assert_eq!(redlock.shutdown(Duration::ZERO).await, Ok(()));
+}
+
+/// A master that never answered may set them when it runs again.
+#[tokio::test(start_paused = true)]
+async fn keys_that_may_still_be_set_are_counted_until_their_master_has_answered() {
+    let (masters, redlock) = two_too_many(false).await;
+    sleep(LONG * 2).await;
+    let closed = redlock.clone().shutdown(Duration::ZERO).await.unwrap_err();
+    let [forgotten] = closed.forgotten() else { panic!("{closed}") };
+    assert_eq!((forgotten.count, forgotten.within), (2, LONG * 11 / 10));
+    assert!(forgotten.from_wake_up, "{closed}");
+    let later = redlock.shutdown(Duration::ZERO).await.unwrap_err();
+    assert_eq!(later, closed, "time alone does not end them");
+    drop(masters);
+
+    let (masters, redlock) = two_too_many(false).await;
+    masters[0].lose_replies(false);
+    heal(&masters[..1]);
+    sleep(LONG * 2).await;
+    assert_eq!(redlock.shutdown(Duration::ZERO).await, Ok(()));
 }
 
 #[tokio::test(start_paused = true)]

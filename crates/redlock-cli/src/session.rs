@@ -198,6 +198,9 @@ impl Session {
             for key in unreleased.keys() {
                 output::note(&kept(key, SystemTime::now()));
             }
+            for keys in unreleased.forgotten() {
+                output::note(&format!("may be left: {keys}"));
+            }
         }
     }
 }

@@ -199,9 +199,10 @@ impl<T> fmt::Debug for RunError<T> {
 
 /// Keys that may be left on masters after [`Redlock::shutdown`](crate::Redlock::shutdown).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} may be left on masters: {}", count(.keys.len()), list(.keys))]
+#[error("{} may be left on masters: {}", count(self.count()), list(self))]
 pub struct Unreleased {
     pub(crate) keys: Vec<UnreleasedKey>,
+    pub(crate) forgotten: Vec<ForgottenKeys>,
 }
 
 /// One key that may be left on one master.
@@ -219,31 +220,93 @@ pub struct UnreleasedKey {
     pub from_wake_up: bool,
 }
 
+/// Keys that may be left on one master, and are only counted: it left more than 10,000 releases
+/// unacknowledged, and is not asked for the oldest of them any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForgottenKeys {
+    /// The master.
+    pub node: String,
+    /// How many keys these are at most. Those that have expired count until all have.
+    pub count: u64,
+    /// How long the last of them may stay.
+    pub within: Duration,
+    /// As [`UnreleasedKey::from_wake_up`], for one of them at least.
+    pub from_wake_up: bool,
+}
+
 impl Unreleased {
     /// What may be left, and where.
     pub fn keys(&self) -> &[UnreleasedKey] {
         &self.keys
     }
+
+    /// What may be left beside [`keys`](Self::keys) and is only counted, where there are many: an
+    /// entry for each such master.
+    pub fn forgotten(&self) -> &[ForgottenKeys] {
+        &self.forgotten
+    }
+
+    /// What is still left when so much time has passed: keys that have expired are not.
+    pub(crate) fn after(&self, time: Duration) -> Self {
+        let left = |within: Duration, from_wake_up| match from_wake_up {
+            true => within,
+            false => within.saturating_sub(time),
+        };
+        let Self { mut keys, mut forgotten } = self.clone();
+        keys.iter_mut().for_each(|key| key.within = left(key.within, key.from_wake_up));
+        keys.retain(|key| !key.within.is_zero());
+        forgotten.iter_mut().for_each(|keys| keys.within = left(keys.within, keys.from_wake_up));
+        forgotten.retain(|keys| !keys.within.is_zero());
+        Self { keys, forgotten }
+    }
+
+    /// # Errors
+    /// This, if something is left.
+    pub(crate) fn into_result(self) -> Result<(), Self> {
+        if self.count() == 0 { Ok(()) } else { Err(self) }
+    }
+
+    fn count(&self) -> u64 {
+        let forgotten = self.forgotten.iter().map(|keys| keys.count);
+        forgotten.fold(self.keys.len() as u64, u64::saturating_add)
+    }
 }
 
-fn count(keys: usize) -> String {
+fn count(keys: u64) -> String {
     if keys == 1 { "1 key".into() } else { format!("{keys} keys") }
 }
 
-fn list(keys: &[UnreleasedKey]) -> String {
+fn list(unreleased: &Unreleased) -> String {
     /// An error is one line: the rest is in [`Unreleased::keys`].
     const SHOWN: usize = 5;
+    let Unreleased { keys, forgotten } = unreleased;
     let mut shown: Vec<String> = keys.iter().take(SHOWN).map(UnreleasedKey::to_string).collect();
     if keys.len() > SHOWN {
         shown.push(format!("{} more", keys.len() - SHOWN));
     }
+    shown.extend(forgotten.iter().map(ForgottenKeys::to_string));
     shown.join(", ")
+}
+
+/// How long something may stay.
+fn stay(f: &mut fmt::Formatter<'_>, within: Duration, from_wake_up: bool) -> fmt::Result {
+    write!(f, "for up to {within:.1?}")?;
+    if from_wake_up { f.write_str(" from its wake-up") } else { Ok(()) }
 }
 
 impl fmt::Display for UnreleasedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { resource, node, within, .. } = self;
-        write!(f, "{resource} on {node} for up to {within:.1?}")?;
-        if self.from_wake_up { f.write_str(" from its wake-up") } else { Ok(()) }
+        let Self { resource, node, within, from_wake_up } = self;
+        write!(f, "{resource} on {node} ")?;
+        stay(f, *within, *from_wake_up)
+    }
+}
+
+impl fmt::Display for ForgottenKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { node, count: keys, within, from_wake_up } = self;
+        write!(f, "{} that are not listed on {node} ", count(*keys))?;
+        stay(f, *within, *from_wake_up)
     }
 }

@@ -104,7 +104,9 @@ mod status;
 mod votes;
 
 pub use builder::RedlockBuilder;
-pub use error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased, UnreleasedKey};
+pub use error::{
+    AcquireError, ExtendError, ForgottenKeys, ReleaseError, RunError, Unreleased, UnreleasedKey,
+};
 pub use fencing::FencingToken;
 pub use guard::{Guard, Hold};
 pub use init::{Init, InitError, InitNode, InitReport};

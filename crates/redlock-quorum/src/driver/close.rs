@@ -6,12 +6,13 @@ use redlock_core::Instant;
 
 use super::acquire::{Start, answer};
 use super::command::CloseReply;
-use super::release::Unacknowledged;
 use super::ticket::{LockId, RequestId};
 use super::timers::Due;
+use super::unacknowledged::Unacknowledged;
 use super::{Driver, Lock, Stage};
-use crate::error::{AcquireError, Unreleased, UnreleasedKey};
+use crate::error::{AcquireError, ForgottenKeys, Unreleased, UnreleasedKey};
 use crate::lost::{Ended, LostReason};
+use crate::protocol::forgotten::Left;
 
 /// A handle that is being closed.
 pub(super) struct Closing {
@@ -92,11 +93,20 @@ impl Driver {
 
     /// The keys that may be left on masters: those of leases whose holders have not returned them,
     /// and those that masters have not acknowledged.
-    fn left(&self) -> Result<(), Unreleased> {
+    fn left(&mut self) -> Result<(), Unreleased> {
         let now = self.now();
-        let keys: Vec<UnreleasedKey> =
-            self.locks.values().flat_map(|lock| self.left_of(lock, now)).collect();
-        if keys.is_empty() { Ok(()) } else { Err(Unreleased { keys }) }
+        let keys = self.locks.values().flat_map(|lock| self.left_of(lock, now)).collect();
+        Unreleased { keys, forgotten: self.forgotten(now) }.into_result()
+    }
+
+    fn forgotten(&mut self, now: Instant) -> Vec<ForgottenKeys> {
+        let (names, masters) = (self.masters.names(), &self.masters);
+        let of = |(master, unacknowledged): (usize, &mut Unacknowledged)| {
+            let Left { count, within, from_wake_up } = unacknowledged.forgotten(now)?;
+            let from_wake_up = from_wake_up || masters.is_unbarred(master);
+            Some(ForgottenKeys { node: names[master].to_string(), count, within, from_wake_up })
+        };
+        self.unacknowledged.iter_mut().enumerate().filter_map(of).collect()
     }
 
     fn left_of(&self, lock: &Lock, now: Instant) -> Vec<UnreleasedKey> {

@@ -4,9 +4,9 @@
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
 //! `mailbox` (what comes in), `command`, `ticket`; `life` (which runtime it is on) and `task`;
 //! `masters` (connections); `acquire` (from a request to a lease or an error), `keep` (extending
-//! what is held), `release`, `inspect`, `voting` (whose answers
-//! count), `uncounted` (what is made of the others'), `admission` (masters that do not vote), `init`, `report`,
-//! `close` (the end).
+//! what is held), `release`, `unacknowledged`, `inspect`, `voting` (whose answers count),
+//! `uncounted` (what is made of the others'), `admission` (masters that do not vote), `init`,
+//! `report`, `close` (the end).
 
 mod acquire;
 mod admission;
@@ -29,6 +29,7 @@ mod task;
 mod ticket;
 mod timers;
 mod told;
+mod unacknowledged;
 mod uncounted;
 mod voting;
 mod waiting;
@@ -75,11 +76,11 @@ use self::line::Line;
 use self::mailbox::{Mailbox, Signal};
 use self::masters::{Masters, News};
 use self::observe::Observer;
-use self::release::Unacknowledged;
 use self::report::Reports;
 use self::slot::Slot;
 use self::ticket::{InspectionId, LockId, RequestId, Ticket};
 use self::timers::{Due, Timers};
+use self::unacknowledged::Unacknowledged;
 use self::waiting::Waiters;
 use crate::counters::Counters;
 use crate::hold::HoldCell;

@@ -11,7 +11,7 @@ use tokio::runtime::{self, Handle, RuntimeFlavor};
 use super::command::Command;
 use super::mailbox::Mailbox;
 use super::{Driver, Setup};
-use crate::error::{Unreleased, UnreleasedKey};
+use crate::error::Unreleased;
 
 /// Where the driver is.
 ///
@@ -240,15 +240,6 @@ impl End {
     /// What is left on masters at `now`: keys that have expired meanwhile are not.
     fn outcome(&self, now: Instant) -> Result<(), Unreleased> {
         let Err(unreleased) = &self.outcome else { return Ok(()) };
-        let since = now.saturating_since(self.at);
-        let left = |key: &UnreleasedKey| {
-            let within = key.within.saturating_sub(since);
-            let key = UnreleasedKey { within, ..key.clone() };
-            (!key.within.is_zero()).then_some(key)
-        };
-        let still =
-            |key: &UnreleasedKey| if key.from_wake_up { Some(key.clone()) } else { left(key) };
-        let keys: Vec<UnreleasedKey> = unreleased.keys.iter().filter_map(still).collect();
-        if keys.is_empty() { Ok(()) } else { Err(Unreleased { keys }) }
+        unreleased.after(now.saturating_since(self.at)).into_result()
     }
 }

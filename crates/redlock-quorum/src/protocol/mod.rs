@@ -7,7 +7,7 @@
 //! * `tally` (is the vote decided?), `validity` (until when do we hold?), `retry` (when again?);
 //! * `ledger`: what is known of one token on each master;
 //! * one machine for each stage of a token: `attempt`, then `lease` (with its `extension`s), then
-//!   `release`;
+//!   `release`; `forgotten`: keys that are left to expire;
 //! * `inspection`: what each master says about a key;
 //! * `waiting`: the callers that wait for one key; `meeting_point`: where they meet;
 //! * `throttle`: which warnings are reported;
@@ -17,6 +17,7 @@
 pub(crate) mod admission;
 pub(crate) mod attempt;
 pub(crate) mod extension;
+pub(crate) mod forgotten;
 pub(crate) mod inspection;
 #[cfg(test)]
 mod lab;

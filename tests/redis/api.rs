@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::lab::{PATIENCE, again, eventually, keys, ms, ordinary, put, value};
+use crate::lab::{PATIENCE, again, eventually, everywhere, keys, ms, ordinary, put, value};
 use futures::FutureExt;
 use redlock_quorum::{
     AcquireError, Cause, Ended, ExtendError, Guard, Hold, InvalidRequest, Lease, LockRequest, Loss,
@@ -105,13 +105,11 @@ async fn the_key_on_every_master_is_the_prefix_and_the_name_and_its_value_the_to
     let options = ServerOptions::new().prefix("locks:");
     let servers = RedisServers::with(3, &options).unwrap();
     let redlock = ordinary(servers.urls()).prefix("locks:").label("web-1").build().unwrap();
-    let guard = redlock.lock("orders:42").min_copies(3).await.unwrap();
-    let token = guard.into_lease().token.to_string();
+    let token = everywhere(&redlock, "orders:42").await.into_lease().token.to_string();
     assert!(token.ends_with("/web-1"), "{token}");
-    eventually("the key is on every master", || {
-        servers.iter().all(|server| value(server, "locks:orders:42").as_ref() == Some(&token))
-    })
-    .await;
+    for server in servers.iter() {
+        assert_eq!(value(server, "locks:orders:42").as_ref(), Some(&token), "{}", server.name());
+    }
 }
 
 // Runtimes.

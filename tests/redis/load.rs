@@ -1,6 +1,5 @@
 //! Many locks at once, and masters that deny, stand still or are busy meanwhile.
 
-use std::fs;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,6 +9,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use redlock_quorum::{Redlock, Unreleased};
 use redlock_testkit::RedisServer;
+use redlock_testkit::lab::thread_time;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -17,13 +17,6 @@ use crate::lab::{
     eventually, everywhere, in_time, keys, masters, ms, no_key_is_left, patient, pttl, secs, text,
     warm_up,
 };
-
-/// How long this thread has run: its runtime has no other. What else the machine does meanwhile is
-/// not in it.
-fn cpu() -> Duration {
-    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
-}
 
 /// Tasks that acquire and release locks of their own until this is dropped or ended.
 struct Workers {
@@ -50,13 +43,13 @@ impl Workers {
         workers
     }
 
-    /// What a lock costs at present.
+    /// What a lock costs at present: the runtime of these tests has this thread and no other.
     async fn cost(&self, over: Duration) -> Duration {
-        let (locks, begun) = (self.locks.load(Ordering::Relaxed), cpu());
+        let (locks, begun) = (self.locks.load(Ordering::Relaxed), thread_time());
         sleep(over).await;
         let made = self.locks.load(Ordering::Relaxed) - locks;
         assert!(made > 0, "no lock in {over:?}");
-        (cpu() - begun) / u32::try_from(made).unwrap()
+        (thread_time() - begun) / u32::try_from(made).unwrap()
     }
 
     /// All of them come to their end without an error.

@@ -156,7 +156,7 @@ async fn a_master_that_wants_another_password_says_so_and_the_others_go_on() {
 async fn the_right_password_opens() {
     let servers = RedisServers::with(3, &ServerOptions::new().password("sesame")).unwrap();
     let redlock = patient(servers.urls()).build().unwrap();
-    let guard = redlock.lock("open").min_copies(3).await.unwrap();
+    let guard = everywhere(&redlock, "open").await;
     assert_eq!(guard.copies(), 3);
     guard.release().await.unwrap();
     no_key_is_left(&servers).await;

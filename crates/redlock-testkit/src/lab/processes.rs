@@ -1,7 +1,8 @@
-//! Other processes, as `/proc` shows them.
+//! Processes and threads, as `/proc` shows them.
 
 use std::fmt::Display;
 use std::fs;
+use std::time::Duration;
 
 /// Whether a process runs: one that has ended, and that its parent has not asked about, does not.
 pub fn is_alive(pid: impl Display) -> bool {
@@ -16,4 +17,13 @@ pub fn is_stopped(pid: impl Display) -> bool {
 fn state(pid: impl Display) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// How long the calling thread has run. What else the machine does meanwhile is not in it.
+///
+/// # Panics
+/// Where there is no `/proc/thread-self/schedstat`.
+pub fn thread_time() -> Duration {
+    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
 }

@@ -16,7 +16,7 @@ use super::reply::{self, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, not_connected};
 use super::wire::Settled;
 use crate::admission::{OrderSlot, Said};
-use crate::vote::Batch;
+use crate::slot::Batch;
 use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 
 /// Bytes that were written, and are not worth to be forgotten before the rest is written, too.

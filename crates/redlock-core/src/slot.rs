@@ -1,0 +1,186 @@
+//! `VoteSlot`: how what a master answers, and what happens to its connection, gets to the one that
+//! counts it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::node::{NodeEvent, Sink};
+use crate::{Answer, Cause, Instant, Vote};
+
+/// The right to cast one vote.
+///
+/// A slot that is dropped uncast casts *unknown*: no way through the code can lose a vote.
+pub struct VoteSlot {
+    sink: Option<Arc<dyn Sink>>,
+    master: usize,
+    ticket: u128,
+    sent_at: Instant,
+}
+
+impl VoteSlot {
+    /// A slot for the answer of `master` to the request `ticket`, which is handed over no earlier
+    /// than `sent_at`.
+    #[inline]
+    pub fn new(sink: Arc<dyn Sink>, master: usize, ticket: u128, sent_at: Instant) -> Self {
+        Self { sink: Some(sink), master, ticket, sent_at }
+    }
+
+    /// When the request was made, on our clock.
+    pub fn sent_at(&self) -> Instant {
+        self.sent_at
+    }
+
+    /// Casts the vote, whether or not anything still waits for it.
+    pub fn cast(mut self, answer: Answer) {
+        self.deliver(answer, None);
+    }
+
+    /// The same for an answer that was read at `read_at`, a moment ago.
+    pub fn cast_at(mut self, answer: Answer, read_at: Instant) {
+        self.deliver(answer, Some(read_at));
+    }
+
+    fn deliver(&mut self, answer: Answer, read_at: Option<Instant>) {
+        if let Some(sink) = self.sink.take() {
+            let Self { master, ticket, sent_at, .. } = *self;
+            sink.vote(Vote { master, ticket, sent_at, read_at, answer });
+        }
+    }
+}
+
+impl Drop for VoteSlot {
+    #[inline]
+    fn drop(&mut self) {
+        if self.sink.is_some() {
+            self.deliver(Answer::unknown(Cause::ConnectionClosed), None);
+        }
+    }
+}
+
+/// Votes that are cast together, because their replies were read together: the sink takes all of
+/// them at a time. Those that are left when it is dropped are cast, too.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// That of nearly all votes.
+    sink: Option<Arc<dyn Sink>>,
+    votes: Vec<Vote>,
+    others: Vec<(Arc<dyn Sink>, Vote)>,
+}
+
+impl Batch {
+    /// Adds the vote of `slot`, whose answer was read at `read_at`, a moment ago. Casts nothing: it
+    /// may be called under a lock.
+    pub(crate) fn add(&mut self, mut slot: VoteSlot, answer: Answer, read_at: Instant) {
+        let Some(sink) = slot.sink.take() else { return };
+        let VoteSlot { master, ticket, sent_at, .. } = slot;
+        let vote = Vote { master, ticket, sent_at, read_at: Some(read_at), answer };
+        if Arc::ptr_eq(self.sink.get_or_insert_with(|| sink.clone()), &sink) {
+            self.votes.push(vote);
+        } else {
+            self.others.push((sink, vote));
+        }
+    }
+
+    /// Casts what was added so far.
+    pub(crate) fn cast(&mut self) {
+        if let Some(sink) = self.sink.as_ref().filter(|_| !self.votes.is_empty()) {
+            sink.votes(&mut self.votes);
+        }
+        self.others.drain(..).for_each(|(sink, vote)| sink.vote(vote));
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.cast();
+    }
+}
+
+impl fmt::Debug for VoteSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VoteSlot")
+            .field("master", &self.master)
+            .field("ticket", &self.ticket)
+            .field("sent_at", &self.sent_at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a node reports what happens to its connection.
+#[derive(Clone)]
+pub struct Events {
+    sink: Arc<dyn Sink>,
+    master: usize,
+}
+
+impl Events {
+    /// Reports of `master` to `sink`.
+    pub fn new(sink: Arc<dyn Sink>, master: usize) -> Self {
+        Self { sink, master }
+    }
+
+    /// Reports one event.
+    pub fn report(&self, event: NodeEvent) {
+        self.sink.event(self.master, event);
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").field("master", &self.master).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Votes(Mutex<Vec<Vote>>);
+
+    impl Sink for Votes {
+        fn vote(&self, vote: Vote) {
+            self.0.lock().unwrap().push(vote);
+        }
+
+        fn event(&self, _: usize, _: NodeEvent) {}
+    }
+
+    #[test]
+    fn a_slot_casts_once() {
+        let votes = Arc::new(Votes::default());
+        VoteSlot::new(votes.clone(), 3, 7, Instant::ORIGIN).cast(Answer::granted());
+        let votes = votes.0.lock().unwrap();
+        assert_eq!(votes.len(), 1);
+        assert_eq!((votes[0].master, votes[0].ticket), (3, 7));
+        assert_eq!(votes[0].answer, Answer::granted());
+    }
+
+    #[test]
+    fn a_batch_casts_all_in_order_each_where_it_belongs() {
+        let (one, other) = (Arc::new(Votes::default()), Arc::new(Votes::default()));
+        let mut batch = Batch::default();
+        for (sink, ticket) in [(&one, 1), (&one, 2), (&other, 3), (&one, 4)] {
+            let slot = VoteSlot::new(sink.clone(), 0, ticket, Instant::ORIGIN);
+            batch.add(slot, Answer::granted(), Instant::from_nanos(5));
+        }
+        drop(batch);
+        let tickets = |votes: &Votes| {
+            votes.0.lock().unwrap().iter().map(|vote| vote.ticket).collect::<Vec<_>>()
+        };
+        assert_eq!((tickets(&one), tickets(&other)), (vec![1, 2, 4], vec![3]));
+        assert_eq!(one.0.lock().unwrap()[0].read_at, Some(Instant::from_nanos(5)));
+    }
+
+    #[test]
+    fn a_slot_dropped_uncast_casts_unknown() {
+        let votes = Arc::new(Votes::default());
+        drop(VoteSlot::new(votes.clone(), 0, 0, Instant::ORIGIN));
+        let votes = votes.0.lock().unwrap();
+        assert_eq!(votes.len(), 1);
+        assert_eq!(votes[0].answer, Answer::unknown(Cause::ConnectionClosed));
+        assert!(votes[0].answer.sent, "a lost request may have taken effect");
+    }
+}

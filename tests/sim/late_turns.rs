@@ -24,6 +24,7 @@ const STOPPED: Duration = ms(60);
 /// nothing knows of the answer before the runtime looks.
 struct Remote {
     name: String,
+    run_id: String,
     state: Mutex<(Vec<VoteSlot>, Option<Waker>)>,
 }
 
@@ -42,7 +43,7 @@ impl Node for Remote {
     }
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
-        events.report(NodeEvent::Up(Facts::master(&self.name)));
+        events.report(NodeEvent::Up(Facts::master(&self.run_id)));
         let mut written = VecDeque::new();
         Some(Box::pin(poll_fn(move |cx| self.exchange(&mut written, cx))))
     }
@@ -71,7 +72,8 @@ impl Remote {
 
 async fn handle() -> Redlock {
     let remote = |nth: u8| -> Arc<dyn Node> {
-        Arc::new(Remote { name: format!("master-{nth}"), state: Mutex::default() })
+        let (name, run_id) = (format!("master-{nth}"), format!("{nth:040}"));
+        Arc::new(Remote { name, run_id, state: Mutex::default() })
     };
     let masters = (0..3).map(remote).collect();
     let builder = Redlock::builder().masters(masters).clock(Clock::paused()).ttl(TTL).seed(0);

@@ -241,6 +241,21 @@ async fn waits_of_a_queue_end_each_in_its_time_with_what_the_masters_say() {
     }
 }
 
+/// The first pauses and patience of a handle are guesses, which no lock that was won has corrected.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_never_won_learns_from_its_refusals_how_long_masters_take() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (client, waiter) = another(&masters, 1);
+    client.iter().for_each(|master| master.delay(ms(10)..=ms(12), ms(10)..=ms(12)));
+    let waiting = tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(2_000)).await;
+    let before = counted(&masters, is_acquire);
+    sleep(ms(20_000)).await;
+    assert_eq!(counted(&masters, is_acquire), before, "nobody tries while it is held");
+    waiting.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_try_does_not_stand_in_the_queue() {
     let (masters, _) = masters(5);

@@ -241,6 +241,32 @@ async fn waits_of_a_queue_end_each_in_its_time_with_what_the_masters_say() {
     }
 }
 
+/// Callers that began together give up together.
+#[tokio::test(start_paused = true)]
+async fn waits_that_end_at_one_moment_cost_one_attempt_and_share_the_question_who_holds_the_key() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (_client, redlock) = another(&masters, 1);
+    let first = tokio::spawn(redlock.lock(RESOURCE).wait(ms(900)).into_future());
+    sleep(ms(100)).await;
+    let wait = || tokio::spawn(redlock.lock(RESOURCE).wait(ms(800)).into_future());
+    let waiting: Vec<_> = (0..100).map(|_| wait()).collect();
+    sleep(ms(700)).await;
+    let asked = || [is_acquire, |verb| verb == Verb::Inspect].map(|kind| counted(&masters, kind));
+    let before = asked();
+    for waiter in waiting {
+        let AcquireError::Held { votes, .. } = waiter.await.unwrap().unwrap_err() else {
+            panic!("a quorum says who holds it")
+        };
+        assert!(votes.to_string().contains("held ("), "{votes}");
+    }
+    first.await.unwrap().unwrap_err();
+    let after = asked();
+    let [attempts, questions] = [0, 1].map(|kind| after[kind] - before[kind]);
+    assert_eq!(attempts, 5, "one attempt");
+    assert!(questions <= 3 * 5, "{questions} questions");
+}
+
 /// The first pauses and patience of a handle are guesses, which no lock that was won has corrected.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_never_won_learns_from_its_refusals_how_long_masters_take() {

@@ -299,7 +299,11 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     /// end of the attempt, and the next one begins anew.
     pub(crate) fn leave(&mut self, caller: Id, now: Instant) -> Step<Id> {
         let was_head = self.queue.front() == Some(&caller);
-        self.queue.retain(|waiting| *waiting != caller);
+        if was_head {
+            self.queue.pop_front();
+        } else {
+            self.queue.retain(|waiting| *waiting != caller);
+        }
         if self.queue.is_empty() {
             self.head = Head::Idle;
         } else if was_head && self.head == Head::Attempting {

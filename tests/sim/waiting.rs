@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::Verb;
+use redlock_core::{Clock, Verb};
 use redlock_quorum::{AcquireError, Redlock};
 use redlock_testkit::{SimNode, SimNodes};
 use tokio::time::sleep;
@@ -107,6 +107,38 @@ async fn no_contender_starves_among_those_that_come_again_and_again() {
         let least = grants.iter().min().unwrap();
         assert!(*least > 50, "{grants:?}");
         assert!(longest < Duration::from_secs(10), "{longest:?}");
+    }
+}
+
+/// How often each of two processes, with so many callers, got the key in twenty seconds.
+async fn share(callers: [usize; 2]) -> [usize; 2] {
+    let masters = SimNodes::new(5, 0);
+    let clock = masters.clock();
+    let work = callers.into_iter().enumerate().map(|(number, callers)| {
+        let client = masters.another_client();
+        client.iter().for_each(|master| master.delay(ms(0)..=ms(1), ms(0)..=ms(1)));
+        let redlock = handle(&client).seed(number as u64).build().unwrap();
+        let work = move |redlock: Redlock, clock: Clock| async move {
+            let mut grants = 0;
+            while clock.now().as_nanos() < 20_000_000_000 {
+                let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
+                grants += 1;
+                sleep(ms(2)).await;
+                guard.release().await.unwrap();
+            }
+            grants
+        };
+        let tasks: Vec<_> = (0..callers).map(|_| work(redlock.clone(), clock.clone())).collect();
+        async move { futures::future::join_all(tasks).await.into_iter().sum() }
+    });
+    futures::future::join_all(work).await.try_into().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_with_many_callers_leaves_the_key_to_other_processes() {
+    for callers in [[20, 20], [2, 1], [20, 1]] {
+        let got = share(callers).await;
+        assert!(got.iter().min().unwrap() * 20 > got.iter().sum(), "{callers:?}: {got:?}");
     }
 }
 

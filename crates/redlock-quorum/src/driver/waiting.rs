@@ -150,8 +150,8 @@ impl Driver {
             return;
         }
         let Some(queue) = self.waiters.of(key) else { return };
-        let now = self.now();
-        let step = self.waiters.queues[queue].waiting.released(now);
+        let (now, random) = (self.now(), self.random());
+        let step = self.waiters.queues[queue].waiting.released(now, random);
         self.step(queue, step, now);
     }
 

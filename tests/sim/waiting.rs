@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::Verb;
+use redlock_core::{Clock, Verb};
 use redlock_quorum::{AcquireError, Redlock};
 use redlock_testkit::{SimNode, SimNodes};
 use tokio::time::sleep;
@@ -107,6 +107,38 @@ async fn no_contender_starves_among_those_that_come_again_and_again() {
         let least = grants.iter().min().unwrap();
         assert!(*least > 50, "{grants:?}");
         assert!(longest < Duration::from_secs(10), "{longest:?}");
+    }
+}
+
+/// How often each of two processes, with so many callers, got the key in twenty seconds.
+async fn share(callers: [usize; 2]) -> [usize; 2] {
+    let masters = SimNodes::new(5, 0);
+    let clock = masters.clock();
+    let work = callers.into_iter().enumerate().map(|(number, callers)| {
+        let client = masters.another_client();
+        client.iter().for_each(|master| master.delay(ms(0)..=ms(1), ms(0)..=ms(1)));
+        let redlock = handle(&client).seed(number as u64).build().unwrap();
+        let work = move |redlock: Redlock, clock: Clock| async move {
+            let mut grants = 0;
+            while clock.now().as_nanos() < 20_000_000_000 {
+                let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
+                grants += 1;
+                sleep(ms(2)).await;
+                guard.release().await.unwrap();
+            }
+            grants
+        };
+        let tasks: Vec<_> = (0..callers).map(|_| work(redlock.clone(), clock.clone())).collect();
+        async move { futures::future::join_all(tasks).await.into_iter().sum() }
+    });
+    futures::future::join_all(work).await.try_into().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_with_many_callers_leaves_the_key_to_other_processes() {
+    for callers in [[20, 20], [2, 1], [20, 1]] {
+        let got = share(callers).await;
+        assert!(got.iter().min().unwrap() * 20 > got.iter().sum(), "{callers:?}: {got:?}");
     }
 }
 
@@ -239,6 +271,47 @@ async fn waits_of_a_queue_end_each_in_its_time_with_what_the_masters_say() {
         let AcquireError::Held { votes, .. } = error else { panic!("{error}") };
         assert!(votes.to_string().contains("held ("), "{votes}");
     }
+}
+
+/// Callers that began together give up together.
+#[tokio::test(start_paused = true)]
+async fn waits_that_end_at_one_moment_cost_one_attempt_and_share_the_question_who_holds_the_key() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (_client, redlock) = another(&masters, 1);
+    let first = tokio::spawn(redlock.lock(RESOURCE).wait(ms(900)).into_future());
+    sleep(ms(100)).await;
+    let wait = || tokio::spawn(redlock.lock(RESOURCE).wait(ms(800)).into_future());
+    let waiting: Vec<_> = (0..100).map(|_| wait()).collect();
+    sleep(ms(700)).await;
+    let asked = || [is_acquire, |verb| verb == Verb::Inspect].map(|kind| counted(&masters, kind));
+    let before = asked();
+    for waiter in waiting {
+        let AcquireError::Held { votes, .. } = waiter.await.unwrap().unwrap_err() else {
+            panic!("a quorum says who holds it")
+        };
+        assert!(votes.to_string().contains("held ("), "{votes}");
+    }
+    first.await.unwrap().unwrap_err();
+    let after = asked();
+    let [attempts, questions] = [0, 1].map(|kind| after[kind] - before[kind]);
+    assert_eq!(attempts, 5, "one attempt");
+    assert!(questions <= 3 * 5, "{questions} questions");
+}
+
+/// The first pauses and patience of a handle are guesses, which no lock that was won has corrected.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_never_won_learns_from_its_refusals_how_long_masters_take() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let (client, waiter) = another(&masters, 1);
+    client.iter().for_each(|master| master.delay(ms(10)..=ms(12), ms(10)..=ms(12)));
+    let waiting = tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(2_000)).await;
+    let before = counted(&masters, is_acquire);
+    sleep(ms(20_000)).await;
+    assert_eq!(counted(&masters, is_acquire), before, "nobody tries while it is held");
+    waiting.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -432,6 +432,9 @@ impl Driver {
         if let Some(silent) = attempt.silent_first() {
             self.suspect(silent, now);
         }
+        if attempt.is_refused() {
+            self.measure(attempt.fan_out());
+        }
         let is_explained = !attempt.is_unanswered() && defeat != Defeat::TooLate;
         let is_resumed = attempt.origin() == Origin::Resumed;
         let refusal = attempt.refusal(defeat);
@@ -460,8 +463,11 @@ impl Driver {
     }
 
     /// How long votes take: what waiters pause for is measured by it.
+    /// Never nothing: a pause of a few times nothing would be none.
     fn measure(&mut self, fan_out: Duration) {
-        self.fan_out = (self.fan_out * 4 + fan_out) / 5;
+        /// No network is quicker.
+        const FAN_OUT_MIN: Duration = Duration::from_micros(50);
+        self.fan_out = (self.fan_out * 4 + fan_out.max(FAN_OUT_MIN)) / 5;
     }
 
     /// Takes the attempt out of its lock, which gets another stage.

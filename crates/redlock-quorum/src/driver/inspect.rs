@@ -33,6 +33,8 @@ pub(super) enum Asker {
     Status(StatusReply),
     /// A request has failed for good: its error reports who holds the resource.
     Failure(Box<Request>, Defeat),
+    /// The waits of these requests for one key are over, without an attempt of their own.
+    Waits(Vec<Request>),
 }
 
 impl Driver {
@@ -51,6 +53,27 @@ impl Driver {
         let inspection = Inspection::behind(self.masters.len(), answers);
         let (key, node_timeout) = (request.key.clone(), request.timing.node_timeout);
         self.inspect(inspection, key, node_timeout, Asker::Failure(Box::new(request), defeat))
+    }
+
+    /// The wait of `request` is over, without an attempt of its own: it asks what the masters say.
+    pub(super) fn explain_wait(&mut self, request: Request) -> InspectionId {
+        let inspection = Inspection::new(self.masters.len());
+        let (key, node_timeout) = (request.key.clone(), request.timing.node_timeout);
+        self.inspect(inspection, key, node_timeout, Asker::Waits(vec![request]))
+    }
+
+    /// The same, with the answers to a question that waits for them. The request comes back where
+    /// the question is answered.
+    pub(super) fn share_explanation(
+        &mut self,
+        id: InspectionId,
+        request: Request,
+    ) -> Option<Request> {
+        match self.inspections.get_mut(id).map(|question| &mut question.asker) {
+            Some(Asker::Waits(requests)) => requests.push(request),
+            _ => return Some(request),
+        }
+        None
     }
 
     fn inspect(
@@ -140,6 +163,12 @@ impl Driver {
             }
             Asker::Failure(request, defeat) => {
                 self.fail(*request, defeat, &question.inspection.into_explanation());
+            }
+            Asker::Waits(requests) => {
+                let answers = question.inspection.into_explanation();
+                for request in requests {
+                    self.fail(request, Defeat::Outvoted, &answers);
+                }
             }
         }
     }

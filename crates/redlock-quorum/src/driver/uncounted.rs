@@ -86,7 +86,7 @@ impl Driver {
         let Some(question) = self.inspections.get(id) else { return };
         match question.asker {
             Asker::Status(_) => self.inspection_vote(id, vote, now),
-            Asker::Failure(..) => {
+            Asker::Failure(..) | Asker::Waits(_) => {
                 let mut vote = vote.clone();
                 vote.answer = Answer::unknown(why);
                 self.inspection_vote(id, &vote, now);

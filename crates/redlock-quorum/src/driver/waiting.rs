@@ -9,9 +9,8 @@ use slotmap::SlotMap;
 
 use super::Driver;
 use super::line::Turn;
-use super::ticket::{LockId, RequestId, Ticket, WaitingId};
+use super::ticket::{InspectionId, LockId, RequestId, Ticket, WaitingId};
 use super::timers::Due;
-use crate::protocol::attempt::Defeat;
 use crate::protocol::master_set::MasterSet;
 use crate::protocol::waiting::{Ask, Refusal, Step, Waiting};
 
@@ -32,6 +31,10 @@ struct Queue {
     look: u32,
     /// The master that was asked in it.
     looks_at: usize,
+    /// The last caller that made its last attempt here.
+    last: Option<RequestId>,
+    /// The last question for callers whose wait was over.
+    explanation: Option<InspectionId>,
 }
 
 impl Waiters {
@@ -58,6 +61,8 @@ impl Waiters {
             scheduled: None,
             look: 0,
             looks_at: 0,
+            last: None,
+            explanation: None,
         };
         let id = self.queues.insert(queue);
         self.by_key.insert(key.clone(), id);
@@ -145,8 +150,8 @@ impl Driver {
             return;
         }
         let Some(queue) = self.waiters.of(key) else { return };
-        let now = self.now();
-        let step = self.waiters.queues[queue].waiting.released(now);
+        let (now, random) = (self.now(), self.random());
+        let step = self.waiters.queues[queue].waiting.released(now, random);
         self.step(queue, step, now);
     }
 
@@ -292,19 +297,24 @@ impl Driver {
     }
 
     /// The wait of a request is over. The head makes its last attempt; the others are answered
-    /// with what the masters say now.
+    /// with what the masters say now. One that becomes the head because the wait of the one before
+    /// has ended at the same time is one of the others: its attempt would tell nothing more.
     pub(super) fn wait_due(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.get(id).filter(|request| !request.is_attempted) else {
             return;
         };
         let Some(queue) = self.waiters.of(&request.key) else { return };
-        let is_head = self.waiters.queues[queue].waiting.head() == Some(id);
-        let step = self.waiters.queues[queue].waiting.leave(id, now);
+        let Queue { waiting, last, explanation, .. } = &mut self.waiters.queues[queue];
+        let attempts =
+            waiting.head() == Some(id) && last.is_none_or(|last| !self.requests.contains_key(last));
+        let explanation = *explanation;
+        *last = if attempts { Some(id) } else { *last };
+        let step = waiting.leave(id, now);
         self.step(queue, step, now);
-        if is_head {
+        if attempts {
             self.attempt_last(id);
-        } else if let Some(request) = self.requests.remove(id) {
-            self.explain(request, Defeat::Outvoted, Vec::new());
+        } else {
+            self.answer_with_others(id, queue, explanation);
         }
     }
 
@@ -312,6 +322,26 @@ impl Driver {
         if let Some(request) = self.requests.get_mut(id) {
             request.ask = Ask::All;
             self.stand_in_line(id);
+        }
+    }
+
+    /// Callers of one queue whose waits end within the time of one question share it.
+    fn answer_with_others(
+        &mut self,
+        id: RequestId,
+        queue: WaitingId,
+        explanation: Option<InspectionId>,
+    ) {
+        let Some(request) = self.requests.remove(id) else { return };
+        let unshared = match explanation {
+            Some(explanation) => self.share_explanation(explanation, request),
+            None => Some(request),
+        };
+        if let Some(request) = unshared {
+            let explanation = self.explain_wait(request);
+            if let Some(queue) = self.waiters.queues.get_mut(queue) {
+                queue.explanation = Some(explanation);
+            }
         }
     }
 

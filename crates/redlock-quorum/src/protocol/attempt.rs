@@ -284,6 +284,12 @@ impl Attempt {
         }
     }
 
+    /// Whether refusals have decided the vote. Then it has measured how long votes take: silence
+    /// measures the node timeout, and one master alone is no fan-out.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.others().is_empty() && self.tally.is_refused()
+    }
+
     /// Whether a quorum of masters has answered, so that the request need not wait for the others.
     pub(crate) fn is_answered(&self) -> bool {
         self.tally.counted() >= quorum(self.ledger.masters())

@@ -15,6 +15,7 @@
 //! | it watches or looks | the connection, or the data there, is lost | it asks all masters after a short pause |
 //! | it pauses | a master votes that did not | it asks all masters after a short pause |
 //! | another caller of this process holds the key | that caller releases | it asks right behind the release, the meeting point first where other processes want the key, too |
+//! | another caller of this process holds the key | that caller releases, and the key has gone from caller to caller here 31 times or for 100 ms | it looks, behind a random rest where other processes are known to want the key |
 //!
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
 //!
@@ -40,6 +41,10 @@ const FREE_LOOKS_MAX: u32 = 3;
 const REST_MAX: Duration = Duration::from_millis(40);
 /// How long a key counts as contended after it was refused.
 const CONTENDED: Duration = Duration::from_secs(1);
+/// For how long, and how often, the callers of one process take the key from each other before
+/// those of other processes get a chance.
+const RUN: Duration = Duration::from_millis(100);
+const RUN_MAX: u32 = 31;
 
 /// The callers that wait for one key, in the order in which they asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +57,8 @@ pub(crate) struct Waiting<Id> {
     free_looks: u32,
     /// When this process was refused the key last, by another holder than itself.
     refused_at: Option<Instant>,
+    /// Since when the key goes from caller to caller of this process, and how often it has.
+    run: Option<(Instant, u32)>,
 }
 
 /// What the head does.
@@ -113,6 +120,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
             refusals: 0,
             free_looks: 0,
             refused_at: None,
+            run: None,
         }
     }
 
@@ -144,14 +152,37 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         self.await_release(now)
     }
 
-    /// A caller of this process has released the key: the next one asks right behind the release.
+    /// A caller of this process has released the key: the next one asks right behind the release,
+    /// unless it is the turn of other processes. None of those can be as quick as that.
     /// One that watches is woken by its push, unless no other process wants the key.
-    pub(crate) fn released(&mut self, now: Instant) -> Step<Id> {
+    pub(crate) fn released(&mut self, now: Instant, random: f64) -> Step<Id> {
+        let was_next = matches!(self.head, Head::AwaitingRelease { .. });
+        if was_next && self.ends_run(now) {
+            return self.let_others_have_it(now, random);
+        }
         match self.head {
             Head::AwaitingRelease { .. } => self.begin(now),
             Head::Watching { .. } if !self.is_contended(now) => self.attempt(Ask::All),
             _ => Step::Wait,
         }
+    }
+
+    /// Callers of other processes, which a push has woken, ask sooner than a head that looks. Where
+    /// there are such, they get time to come out of a rest, too.
+    fn let_others_have_it(&mut self, now: Instant, random: f64) -> Step<Id> {
+        if !self.is_contended(now) {
+            return self.look_or_idle();
+        }
+        self.head = Head::Resting { until: now.saturating_add(REST_MAX.mul_f64(random)) };
+        Step::Wait
+    }
+
+    /// Whether other processes are to get a chance now. Then the next run begins.
+    fn ends_run(&mut self, now: Instant) -> bool {
+        let (since, times) = self.run.unwrap_or((now, 0));
+        let is_over = times >= RUN_MAX || now.saturating_since(since) >= RUN;
+        self.run = (!is_over).then_some((since, times + 1));
+        is_over
     }
 
     /// The attempt of the head was lost to a caller of this process.
@@ -168,6 +199,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         random: f64,
     ) -> Step<Id> {
         self.refusals = self.refusals.saturating_add(1);
+        self.run = None;
         match refusal {
             Refusal::Held if self.is_contended(now) => {
                 self.refused_at = Some(now);
@@ -299,7 +331,11 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     /// end of the attempt, and the next one begins anew.
     pub(crate) fn leave(&mut self, caller: Id, now: Instant) -> Step<Id> {
         let was_head = self.queue.front() == Some(&caller);
-        self.queue.retain(|waiting| *waiting != caller);
+        if was_head {
+            self.queue.pop_front();
+        } else {
+            self.queue.retain(|waiting| *waiting != caller);
+        }
         if self.queue.is_empty() {
             self.head = Head::Idle;
         } else if was_head && self.head == Head::Attempting {

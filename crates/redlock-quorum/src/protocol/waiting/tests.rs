@@ -264,7 +264,7 @@ fn the_next_in_this_process_asks_right_behind_a_release() {
     for (before, wanted) in [(&[][..], all(2)), (&[REFUSED, FREE], first(2))] {
         let mut world = World::after(&[JOIN]);
         before.iter().chain(&[Event::Won, JOIN_BEHIND_HOLDER]).for_each(|it| world.happen(*it));
-        assert_eq!(world.waiting.released(world.now), wanted);
+        assert_eq!(world.waiting.released(world.now, 0.5), wanted);
     }
 }
 
@@ -273,7 +273,7 @@ fn the_next_in_this_process_asks_right_behind_a_release() {
 fn a_head_that_watches_a_holder_of_this_process_asks_behind_its_release() {
     let mut world = World::after(&[JOIN_BEHIND_HOLDER, Event::Due, HELD]);
     let mut contended = World::after(&[JOIN, REFUSED, HELD]);
-    assert_eq!(world.waiting.released(world.now), all(1));
+    assert_eq!(world.waiting.released(world.now, 0.5), all(1));
     let before = contended.waiting.clone();
     contended.happen(Event::Released);
     assert_eq!(contended.waiting, before, "the push of the release wakes it like the others");
@@ -306,4 +306,40 @@ fn nothing_is_remembered_when_nobody_waits_and_the_contention_is_over() {
     assert!(!world.waiting.is_over(world.now));
     assert!(world.waiting.is_over(world.now.saturating_add(CONTENDED)));
     assert!(!looking().is_over(world.now.saturating_add(CONTENDED)), "somebody waits");
+}
+
+/// A caller that gets the key and gives it back at this instant, with another behind it.
+fn pass_on(waiting: &mut Waiting<u32>, now: Instant) -> Step<u32> {
+    next_join(waiting, false, now);
+    waiting.attempt(Ask::All);
+    assert_eq!(waiting.won(now), Step::Wait);
+    waiting.released(now, 0.5)
+}
+
+#[test]
+fn the_callers_of_a_process_leave_the_key_to_others_after_31_times_or_100_ms() {
+    let queue = || World::after(&[JOIN, JOIN]).waiting;
+    let mut often = queue();
+    for times in 0..RUN_MAX {
+        let step = pass_on(&mut often, Instant::ORIGIN);
+        assert!(matches!(step, Step::Attempt(..)), "{times}: {step:?}");
+    }
+    assert_eq!(pass_on(&mut often, Instant::ORIGIN), Step::Look);
+    assert!(matches!(pass_on(&mut often, Instant::ORIGIN), Step::Attempt(..)), "another run");
+    for (millis, is_over) in [(99, false), (100, true)] {
+        let mut long = queue();
+        pass_on(&mut long, Instant::ORIGIN);
+        let step = pass_on(&mut long, Instant::ORIGIN.saturating_add(ms(millis)));
+        assert_eq!(step == Step::Look, is_over, "{millis} ms: {step:?}");
+    }
+}
+
+#[test]
+fn where_others_are_known_to_want_the_key_they_get_time_for_it() {
+    let mut waiting = World::after(&[JOIN, JOIN, REFUSED]).waiting;
+    for _ in 0..RUN_MAX {
+        assert!(matches!(pass_on(&mut waiting, Instant::ORIGIN), Step::Attempt(..)));
+    }
+    assert_eq!(pass_on(&mut waiting, Instant::ORIGIN), Step::Wait);
+    assert_eq!(sleep(waiting), (ms(20), Step::Look));
 }

@@ -105,7 +105,7 @@ impl World {
                 self.carry_out(step);
             }
             Event::Released => {
-                let step = self.waiting.released(now);
+                let step = self.waiting.released(now, RANDOM);
                 self.carry_out(step);
             }
             Event::Answer(at, said) if self.looking == Some(at) => self.answer(at, said),

@@ -93,6 +93,7 @@ pub(crate) struct Masters {
 pub(crate) struct Master {
     pub(crate) sim: Arc<SimNode>,
     pub(crate) drives: AtomicUsize,
+    pub(crate) open: AtomicUsize,
     pub(crate) panics_on_submit: AtomicBool,
     pub(crate) panics_on_drive: AtomicBool,
 }
@@ -134,6 +135,11 @@ impl Masters {
         self.nodes.iter().map(|node| node.drives.load(Ordering::SeqCst)).sum()
     }
 
+    /// How many connections are there. A driver that left its runtime has none.
+    pub(crate) fn open(&self) -> usize {
+        self.nodes.iter().map(|node| node.open.load(Ordering::SeqCst)).sum()
+    }
+
     /// How many extensions one master has carried out.
     pub(crate) fn extensions(&self, master: usize) -> usize {
         let log = self.nodes[master].sim.log();
@@ -152,7 +158,25 @@ impl Masters {
 impl Master {
     fn new(sim: Arc<SimNode>) -> Arc<Self> {
         let (panics_on_submit, panics_on_drive) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(Self { sim, drives: AtomicUsize::new(0), panics_on_submit, panics_on_drive })
+        let (drives, open) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { sim, drives, open, panics_on_submit, panics_on_drive })
+    }
+}
+
+/// One connection, which is counted for as long as it is there.
+struct Connection(Arc<Master>);
+
+impl Connection {
+    fn open(master: Arc<Master>) -> Self {
+        master.drives.fetch_add(1, Ordering::SeqCst);
+        master.open.fetch_add(1, Ordering::SeqCst);
+        Self(master)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -172,8 +196,12 @@ impl Node for Master {
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
         assert!(!self.panics_on_drive.load(Ordering::SeqCst), "this panic is part of the test");
-        self.drives.fetch_add(1, Ordering::SeqCst);
-        self.sim.clone().drive(events)
+        let driven = self.sim.clone().drive(events)?;
+        let connection = Connection::open(self);
+        Some(Box::pin(async move {
+            let _connection = connection;
+            driven.await;
+        }))
     }
 }
 

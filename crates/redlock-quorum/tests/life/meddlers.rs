@@ -3,14 +3,16 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures::future::BoxFuture;
+use futures::task::AtomicWaker;
 use redlock_core::{Clock, Events, Node, Op, VoteSlot};
 use redlock_quorum::{Ended, Guard, Hold, Redlock, RedlockBuilder};
 use redlock_testkit::SimNode;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::lab::{FLAVORS, MASTERS, Masters, bounded, elsewhere, full, ms, secs};
 
@@ -71,25 +73,30 @@ fn once<F: Future>(future: F) {
     let _ = Box::pin(future).as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// A future whose waker meddles.
+/// A future whose waker meddles. What it was polled with once is what is called: until then it is not
+/// polled again, and so it does not find an answer before the waker was called for it.
 struct Meddled<F> {
     future: Pin<Box<F>>,
-    meddler: Arc<Meddler>,
+    waker: Arc<MeddlingWaker>,
 }
 
 fn meddled<F: Future>(
     meddler: &Arc<Meddler>,
     future: impl IntoFuture<IntoFuture = F>,
 ) -> Meddled<F> {
-    Meddled { future: Box::pin(future.into_future()), meddler: meddler.clone() }
+    let future = Box::pin(future.into_future());
+    Meddled { future, waker: MeddlingWaker::of(meddler) }
 }
 
 impl<F: Future> Future for Meddled<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        let waker = MeddlingWaker { meddler: self.meddler.clone(), waker: cx.waker().clone() };
-        let waker = Waker::from(Arc::new(waker));
+        self.waker.waker.register(cx.waker());
+        if !self.waker.may_poll.swap(false, Ordering::SeqCst) {
+            return Poll::Pending;
+        }
+        let waker = Waker::from(self.waker.clone());
         self.future.as_mut().poll(&mut Context::from_waker(&waker))
     }
 }
@@ -99,15 +106,69 @@ async fn is_pending(future: &mut (impl Future + Unpin)) -> bool {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx).is_pending())).await
 }
 
+/// Asks with a waker that meddles, which is stored before the driver can answer.
+async fn asked<F: Future>(
+    meddler: &Arc<Meddler>,
+    future: impl IntoFuture<IntoFuture = F>,
+) -> F::Output {
+    let mut future = meddled(meddler, future);
+    let busy = Busy::threads();
+    assert!(is_pending(&mut future).await);
+    drop(busy);
+    future.await
+}
+
+/// Keeps the other threads of this runtime from polling tasks until it is dropped.
+struct Busy {
+    may_go: Arc<Barrier>,
+}
+
+impl Busy {
+    fn threads() -> Self {
+        let runtime = Handle::current();
+        let others = match runtime.runtime_flavor() {
+            RuntimeFlavor::CurrentThread => 0,
+            _ => runtime.metrics().num_workers(),
+        };
+        let barrier = || Arc::new(Barrier::new(others + 1));
+        let (are_busy, may_go) = (barrier(), barrier());
+        for _ in 0..others {
+            let (is_busy, may_go) = (are_busy.clone(), may_go.clone());
+            runtime.spawn(async move {
+                is_busy.wait();
+                may_go.wait();
+            });
+        }
+        are_busy.wait();
+        Self { may_go }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.may_go.wait();
+    }
+}
+
 struct MeddlingWaker {
     meddler: Arc<Meddler>,
-    waker: Waker,
+    /// It was called since the last poll, or there was none.
+    may_poll: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl MeddlingWaker {
+    fn of(meddler: &Arc<Meddler>) -> Arc<Self> {
+        let (may_poll, waker) = (AtomicBool::new(true), AtomicWaker::new());
+        Arc::new(Self { meddler: meddler.clone(), may_poll, waker })
+    }
 }
 
 impl Wake for MeddlingWaker {
     fn wake(self: Arc<Self>) {
         self.meddler.meddle();
-        self.waker.wake_by_ref();
+        self.may_poll.store(true, Ordering::SeqCst);
+        self.waker.wake();
     }
 }
 
@@ -119,18 +180,18 @@ fn callers_are_answered_under_no_lock() {
             let redlock = masters.handle();
             let meddler = Meddler::of(&redlock);
             flavor().block_on(async {
-                let guard = meddled(&meddler, redlock.lock("held")).await.unwrap();
+                let guard = asked(&meddler, redlock.lock("held")).await.unwrap();
                 assert!(meddler.has_meddled(), "granted");
                 meddler.attend(&guard, &masters).await;
-                meddled(&meddler, redlock.try_lock("held")).await.unwrap_err();
+                asked(&meddler, redlock.try_lock("held")).await.unwrap_err();
                 assert!(meddler.has_meddled(), "refused");
-                meddled(&meddler, guard.extend(secs(50))).await.unwrap();
+                asked(&meddler, guard.extend(secs(50))).await.unwrap();
                 assert!(meddler.has_meddled(), "extended");
-                meddled(&meddler, redlock.status("held")).await;
+                asked(&meddler, redlock.status("held")).await;
                 assert!(meddler.has_meddled(), "asked");
-                meddled(&meddler, guard.release()).await.unwrap();
+                asked(&meddler, guard.release()).await.unwrap();
                 assert!(meddler.has_meddled(), "released");
-                meddled(&meddler, redlock.clone().shutdown(secs(5))).await.unwrap();
+                asked(&meddler, redlock.clone().shutdown(secs(5))).await.unwrap();
                 assert!(meddler.has_meddled(), "closed");
             });
         });

@@ -305,7 +305,7 @@ async fn an_error_has_a_word_for_each_master_in_their_order() {
     let names = votes(&error).iter().zip(&proxies);
     names.for_each(|(vote, proxy)| assert_eq!(*vote.node, proxy.name()));
     let said: Vec<_> = votes(&error).iter().map(ToString::to_string).collect();
-    let whole = format!("no quorum for a, too few masters answered: {}", said.join(", "));
+    let whole = format!("no quorum for a, too few masters answered or count: {}", said.join(", "));
     assert_eq!(error.to_string(), whole);
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Global {
     /// What every key on the masters begins with [default: nothing] [env: REDLOCK_PREFIX]
     #[arg(long, value_name = "TEXT", global = true)]
     pub(crate) prefix: Option<OsString>,
-    /// The largest TTL, where no master has a record of it yet; `redlock init --again` sets another
+    /// The largest TTL, where no master has a record of it yet; `redlock init --again --max-ttl` sets another
     /// one [default: 60s] [env: REDLOCK_MAX_TTL]
     #[arg(long, value_name = "D", global = true, value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,

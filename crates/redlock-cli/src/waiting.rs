@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::pending;
 use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use redlock_quorum::{AcquireError, Guard, Votes};
@@ -41,6 +41,7 @@ impl Session {
     }
 
     async fn wait_for(&self, wait: Wait, max_hold: Option<Duration>) -> Result<Guard, Failure> {
+        let begun = Instant::now();
         let outcome = tokio::select! {
             biased;
             outcome = self.request(wait, max_hold) => outcome,
@@ -48,7 +49,7 @@ impl Session {
         };
         match outcome {
             Ok(guard) => Ok(guard),
-            Err(error) => Err(self.failure(error, wait).await),
+            Err(error) => Err(self.failure(error, wait, begun.elapsed()).await),
         }
     }
 
@@ -85,7 +86,7 @@ impl Session {
     }
 
     /// The lock was not acquired.
-    async fn failure(&self, error: AcquireError, wait: Wait) -> Failure {
+    async fn failure(&self, error: AcquireError, wait: Wait, waited: Duration) -> Failure {
         let again = error.retry_after();
         let failure = match &error {
             // The wait has ended early, or would have.
@@ -103,7 +104,7 @@ impl Session {
         };
         let failure = self.explained(failure);
         match again {
-            Some(again) => failure.with_hint(&staying(again)),
+            Some(again) => failure.with_hint(&staying(waited + again)),
             None => failure,
         }
     }
@@ -134,11 +135,12 @@ impl Session {
 }
 
 /// A client that stays ends a quarantine by itself. One that comes and goes needs a master that
-/// votes beside those that do not.
-fn staying(again: Duration) -> String {
+/// votes beside those that do not. The next client begins anew: it needs the time that this one has
+/// waited, and what was left then.
+fn staying(needed: Duration) -> String {
     /// To connect, and to end the quarantine.
     const SPARE: Duration = Duration::from_secs(4);
-    let wait = (again + SPARE).as_millis().div_ceil(1_000);
+    let wait = (needed + SPARE).as_millis().div_ceil(1_000);
     format!("a command that stays for so long ends the quarantine: --wait {wait}s")
 }
 

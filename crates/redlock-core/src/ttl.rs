@@ -25,7 +25,8 @@ pub enum InvalidTtl {
     /// Longer than the namespace allows.
     #[error(
         "a TTL of {ttl:?} is too long; max_ttl is {max:?}: take a shorter one and let the keeper \
-         extend it, or raise max_ttl: `redlock init --again`"
+         extend it, or raise max_ttl: \
+         `redlock init --again --max-ttl`"
     )]
     TooLong {
         /// What was asked for.

@@ -29,7 +29,7 @@ pub enum AcquireError {
     /// Too few masters answered, or too few of them count, so the holder is not known. See to the
     /// masters, or wait for as long as [`retry_after`](Self::retry_after) says.
     #[error(
-        "no quorum for {resource}, too few masters answered: {votes}{}",
+        "no quorum for {resource}, too few masters answered or count: {votes}{}",
         if votes.may_be_new() { BRAND_NEW } else { "" }
     )]
     NoQuorum {
@@ -97,7 +97,7 @@ pub enum ExtendError {
         votes: Votes,
     },
     /// Too few masters answered. The lease may still be extended; try again while it is valid.
-    #[error("no quorum to extend {resource}, too few masters answered: {votes}")]
+    #[error("no quorum to extend {resource}, too few masters answered or count: {votes}")]
     NoQuorum {
         /// What the lock was for.
         resource: Resource,

@@ -122,7 +122,8 @@ fn not_admitted_for(why: WhyNot) -> (&'static str, &'static str) {
     const FORGOT: &str = "it may have forgotten a lock that is alive";
     match why {
         WhyNot::New => {
-            (FORGOT, "brand new? run redlock init; else wait for the end of its quarantine")
+            let cure = "all brand new? run redlock init; else wait for the end of its quarantine";
+            (FORGOT, cure)
         }
         WhyNot::Restarted | WhyNot::Incomplete => {
             (FORGOT, "wait; a client that stays or a master that votes ends its quarantine")

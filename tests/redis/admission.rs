@@ -6,12 +6,12 @@ use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use crate::lab::{eventually, in_time, ms, secs};
 
 /// A quarantine takes 2.2 s.
-fn handle(servers: &RedisServers) -> RedlockBuilder {
+pub(crate) fn handle(servers: &RedisServers) -> RedlockBuilder {
     let builder = Redlock::builder().nodes(servers.urls()).quarantine(Quarantine::On);
     builder.max_ttl(secs(2)).ttl(secs(2)).node_timeout(ms(400))
 }
 
-async fn admitted(count: usize) -> (RedisServers, Redlock) {
+pub(crate) async fn admitted(count: usize) -> (RedisServers, Redlock) {
     let servers = RedisServers::with(count, &ServerOptions::new().brand_new()).unwrap();
     let redlock = handle(&servers).build().unwrap();
     let report = redlock.init().await.unwrap();
@@ -19,13 +19,13 @@ async fn admitted(count: usize) -> (RedisServers, Redlock) {
     (servers, redlock)
 }
 
-async fn full(redlock: &Redlock, servers: &RedisServers) -> Guard {
+pub(crate) async fn full(redlock: &Redlock, servers: &RedisServers) -> Guard {
     let guard = redlock.lock("a").wait(secs(5)).min_copies(servers.len()).await.unwrap();
     eventually("all masters hold it", || guard.copies() == servers.len()).await;
     guard
 }
 
-fn run(server: &RedisServer, words: &[&str]) {
+pub(crate) fn run(server: &RedisServer, words: &[&str]) {
     server.command(words).unwrap();
 }
 

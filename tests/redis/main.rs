@@ -15,6 +15,8 @@ mod driven;
 mod ends;
 mod errors;
 mod exclusion;
+mod forgetting;
+mod identity;
 mod idle;
 mod interop;
 mod keeper;

@@ -399,18 +399,38 @@ async fn clients_that_live_a_moment_end_a_quarantine() {
 
 /// Its lock takes one round trip, and what it does about the master takes three.
 #[tokio::test(start_paused = true)]
-async fn a_client_finishes_its_steps_before_it_ends() {
+async fn a_client_finishes_its_steps_before_it_ends_however_short_the_end_may_take() {
+    for within in [ms(0), ms(1_000)] {
+        let (masters, _) = masters(3);
+        masters[0].crash_and_restart(false);
+        let redlock = handle(&slow(&masters)).build().unwrap();
+        redlock.try_lock(RESOURCE).await.unwrap().forget();
+        redlock.shutdown(within).await.unwrap();
+        let quarantine = masters[0].data().record.quarantine.unwrap();
+        assert_eq!(quarantine.notes.len(), 2, "{within:?}: {quarantine:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_steps_no_longer_than_the_connect_timeout() {
     let (masters, _) = masters(3);
     masters[0].crash_and_restart(false);
+    let client = slow(&masters);
+    let redlock = handle(&client).connect_timeout(ms(30)).build().unwrap();
+    redlock.try_lock(RESOURCE).await.unwrap().forget();
+    client[0].hold();
+    let begun = masters.clock().now();
+    redlock.shutdown(ms(0)).await.unwrap();
+    assert_eq!(masters.clock().now().saturating_since(begun), ms(30));
+}
+
+/// A process whose requests and answers take 5 ms each.
+fn slow(masters: &SimNodes) -> SimNodes {
     let client = masters.another_client();
     for master in client.iter() {
         master.delay(ms(5)..=ms(5), ms(5)..=ms(5));
     }
-    let redlock = handle(&client).build().unwrap();
-    redlock.try_lock(RESOURCE).await.unwrap().forget();
-    redlock.shutdown(ms(1_000)).await.unwrap();
-    let quarantine = masters[0].data().record.quarantine.unwrap();
-    assert_eq!(quarantine.notes.len(), 2, "{quarantine:?}");
+    client
 }
 
 // Without quarantine.

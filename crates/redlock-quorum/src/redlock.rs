@@ -192,6 +192,10 @@ impl Redlock {
     /// several callers close the handle, the first that stops waiting ends it for all, and all get
     /// one outcome.
     ///
+    /// Steps that are under way to let a master vote again are finished first, whatever `within`
+    /// is: that takes some round trips, and the connect timeout at most. So processes that live a
+    /// moment end a quarantine too.
+    ///
     /// The keys of locks whose guards still exist are left to expire, because their holders may
     /// not have noticed yet. Release guards before.
     ///

@@ -20,7 +20,8 @@ pub(super) struct Closing {
     replies: Vec<(Instant, CloseReply)>,
     /// What counts where none of them waits any more.
     until: Instant,
-    /// Until when steps towards the admission of masters are waited for.
+    /// Until when steps towards the admission of masters are waited for, also where no caller
+    /// waits any longer: a process that lives a moment leaves something done.
     steps_until: Instant,
     /// The callers do not wait any longer.
     is_over: bool,
@@ -47,13 +48,22 @@ impl Driver {
             self.dismiss_requests();
             self.lose_leases(LostReason::Shutdown);
         }
-        let steps_until = self.now().saturating_add(self.settings.connect_timeout);
-        self.timers.enter(steps_until, Due::Wake);
+        let steps_until = self.steps_until(before.as_ref());
         let mut replies = before.map_or_else(Vec::new, |closing| closing.replies);
         replies.extend(reply.map(|reply| (until, reply)));
         self.closing = Some(Closing { replies, until, steps_until, is_over: false });
         self.timers.enter(until, Due::Close);
         self.ask_all_again();
+    }
+
+    /// Another call does not prolong it.
+    fn steps_until(&mut self, before: Option<&Closing>) -> Instant {
+        if let Some(closing) = before {
+            return closing.steps_until;
+        }
+        let until = self.now().saturating_add(self.settings.connect_timeout);
+        self.timers.enter(until, Due::Wake);
+        until
     }
 
     pub(super) fn give_up_closing(&mut self) {
@@ -70,12 +80,12 @@ impl Driver {
         }
     }
 
-    /// Whether the driver is done: closed, and either nothing is left to release or nothing waits
-    /// for it.
+    /// Whether the driver is done: closed, no step is waited for, and either nothing is left to
+    /// release or nothing waits for it.
     pub(super) fn is_closed(&self) -> bool {
         self.closing.as_ref().is_some_and(|closing| {
             let finishes = self.finishes_steps() && self.now() < closing.steps_until;
-            closing.is_over || self.releases == 0 && !finishes
+            !finishes && (closing.is_over || self.releases == 0)
         })
     }
 

@@ -187,7 +187,7 @@ impl Driver {
             return;
         }
         // An idle queue is remembered for as long as its key counts as contended.
-        let forgotten = queue.waiting.contended_until().filter(|until| *until > now);
+        let forgotten = queue.waiting.remembered_until().filter(|until| *until > now);
         let Some(due) = queue.waiting.due().or(forgotten) else { return };
         if queue.scheduled.is_none_or(|scheduled| due < scheduled) {
             queue.scheduled = Some(due);

@@ -361,11 +361,19 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
 
     /// Whether nothing waits here, and nothing is worth remembering.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
-        self.queue.is_empty() && self.head == Head::Idle && !self.is_contended(now)
+        let remembered = self.remembered_until().is_some_and(|until| now < until);
+        self.queue.is_empty() && self.head == Head::Idle && !remembered
+    }
+
+    /// Until when a queue without callers is of use: it says that the key is contended, or how long
+    /// this process has kept it. Where two callers take turns, the queue is empty in between.
+    pub(crate) fn remembered_until(&self) -> Option<Instant> {
+        let run = self.run.map(|(since, _)| since.saturating_add(CONTENDED));
+        self.contended_until().max(run)
     }
 
     /// Until when the key counts as contended, where it does.
-    pub(crate) fn contended_until(&self) -> Option<Instant> {
+    fn contended_until(&self) -> Option<Instant> {
         self.refused_at.map(|at| at.saturating_add(CONTENDED))
     }
 

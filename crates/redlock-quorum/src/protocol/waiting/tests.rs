@@ -300,6 +300,15 @@ fn the_turn_of_a_caller_that_leaves_in_its_attempt_goes_to_the_next_which_begins
     assert_eq!(world.waiting.leave(1, world.now), first(2), "the key is contended");
 }
 
+/// The queue of two callers is empty whenever one of them holds the key.
+#[test]
+fn how_long_this_process_has_kept_the_key_is_remembered_while_callers_take_turns() {
+    let world = World::after(&[JOIN_BEHIND_HOLDER, Event::Released, Event::Won]);
+    assert!(world.waiting.head().is_none());
+    assert!(!world.waiting.is_over(world.now));
+    assert!(world.waiting.is_over(world.now.saturating_add(CONTENDED)));
+}
+
 #[test]
 fn nothing_is_remembered_when_nobody_waits_and_the_contention_is_over() {
     let world = World::after(&[JOIN, REFUSED, Event::LeaveFirst]);

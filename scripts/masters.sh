@@ -68,7 +68,8 @@ start() {
     wait_for_masters
 }
 
-# Masters that were just started vote at once: whoever types this says that no lock is alive on them.
+# Masters that were just started vote at once: a person who types this states that no lock is alive
+# on them.
 admit() {
     cargo build --quiet -p redlock-cli --bin redlock --locked
     REDLOCK_NODES="$NODES" "$REDLOCK" init --again --node-timeout 1s >/dev/null ||

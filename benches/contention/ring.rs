@@ -19,10 +19,7 @@ use redis::{Cmd, Parser, Value, cmd};
 
 use super::contender::{KEY, Orders, micros};
 use super::figures::Hold;
-use super::support::floor::RELEASE;
-
-/// What a TTL of ten seconds puts on the wire: the TTL and its clock guard.
-const PX: u64 = 11_000;
+use super::support::floor::{PX, RELEASE};
 
 /// One contender.
 struct Contender {

@@ -11,10 +11,7 @@ use tokio::time::sleep;
 
 use super::contender::{KEY, micros};
 use super::figures::Hold;
-use super::support::floor::{RELEASE, Socket};
-
-/// What a TTL of ten seconds puts on the wire: the TTL and its clock guard.
-const PX: &str = "11000";
+use super::support::floor::{PX, RELEASE, Socket};
 
 /// Raw sockets to a set of masters.
 pub struct Turns {
@@ -62,7 +59,7 @@ impl Turns {
     }
 
     async fn acquire(&mut self, token: usize) -> anyhow::Result<()> {
-        self.send(&["SET", KEY, &word(token), "NX", "PX", PX]);
+        self.send(&["SET", KEY, &word(token), "NX", "PX", &PX.to_string()]);
         self.answered(self.sockets.len() / 2 + 1).await
     }
 

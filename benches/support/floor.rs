@@ -23,7 +23,7 @@ use super::stats::{Samples, Stop};
 pub const RELEASE: &str = include_str!("../../crates/redlock-core/src/redis/scripts/release.lua");
 const EXTEND: &str = include_str!("../../crates/redlock-core/src/redis/scripts/extend.lua");
 /// What a TTL of ten seconds puts on the wire: the TTL and its clock guard.
-const PX: u64 = 11_000;
+pub const PX: u64 = 11_000;
 /// The length of a token: that of a UUID as text.
 const TOKEN_LEN: usize = 36;
 

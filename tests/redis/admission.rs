@@ -71,6 +71,7 @@ async fn a_flush_of_a_majority_tells_the_holder_and_one_of_another_database_does
     for server in servers.iter() {
         run(server, &["EVAL", "redis.call('SELECT', 7); return redis.call('FLUSHDB')", "0"]);
     }
+    // Nothing happens: that can only be waited for.
     tokio::time::sleep(ms(500)).await;
     guard.check().unwrap();
     assert_eq!(guard.copies(), 3);

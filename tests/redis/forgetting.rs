@@ -157,6 +157,7 @@ async fn clients_that_live_a_moment_end_a_quarantine() {
         visitor.try_lock("a").await.unwrap().release().await.unwrap();
         visitor.shutdown(ms(0)).await.unwrap();
         visits += 1;
+        // Nobody is there between two visits.
         tokio::time::sleep(ms(300)).await;
     }
     assert!(visits > 3 && begun.elapsed() >= LENGTH, "{visits} visits, {:?}", begun.elapsed());

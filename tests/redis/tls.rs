@@ -44,7 +44,7 @@ impl Pki {
 
     /// A server with a TLS port, and that port.
     fn server(&self, clients_need_certificates: bool) -> (RedisServer, u16) {
-        // Somebody may take the port before the server does: then another is tried.
+        // Another process may take the port before the server does: then another is tried.
         for _ in 0..20 {
             let probe = TcpListener::bind("127.0.0.1:0").unwrap();
             let port = probe.local_addr().unwrap().port();

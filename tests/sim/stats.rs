@@ -230,7 +230,7 @@ async fn a_master_that_reports_no_changes_is_told_apart_in_the_status() {
     assert_eq!(tracks, [Some(true), Some(false), None]);
 }
 
-/// A wait ends at once where a person has to change something before any quorum can be had.
+/// A wait ends at once where a person has to change something before any quorum can answer.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_cannot_be_cured_ends_at_once() {
     for (denied, away) in [(5, 0), (3, 0), (3, 2)] {

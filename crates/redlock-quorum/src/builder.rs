@@ -97,8 +97,8 @@ impl RedlockBuilder {
     /// extend.
     ///
     /// It counts only while no master has a record: from then on the smallest that masters have is
-    /// the limit, whatever is given here. A TTL that nobody gave shrinks to it; a longer one that
-    /// somebody gave is refused. `redlock init --again --max-ttl` sets another one.
+    /// the limit, whatever is given here. The default TTL shrinks to it; a longer one that was
+    /// given is refused. `redlock init --again --max-ttl` sets another one.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
         self

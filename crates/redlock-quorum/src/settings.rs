@@ -218,7 +218,7 @@ impl Settings {
     }
 
     /// The durations that follow from `ttl`, or from the handle's TTL, or from the default. The
-    /// default shrinks to `max_ttl`; what somebody gave is refused where it is longer.
+    /// default shrinks to `max_ttl`; a TTL that was given is refused where it is longer.
     pub(crate) fn timing(
         &self,
         ttl: Option<Duration>,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ttl_that_nobody_gave_shrinks_and_one_that_somebody_gave_is_refused() {
+    fn a_default_ttl_shrinks_and_one_that_was_given_is_refused() {
         assert_eq!(settings().timing(None, ms(500)).unwrap().ttl.get(), ms(500));
         assert_eq!(settings().timing(None, MAX_TTL_MAX).unwrap().ttl.get(), TTL);
         let given = Settings { ttl: Some(ms(501)), ..settings() };

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::support::{Answer, Lines, Running, answer_of, ask, bare, copies, poll, redlock};
 use crate::terminal::Terminal;
 
-/// A wait that lasts until somebody ends it, or until the test says that this took too long.
+/// A wait that lasts until the test ends it, or until the test says that this took too long.
 fn ended(command: Command) -> (Answer, Duration) {
     let began = Instant::now();
     let answer = Running::start(command).answer();
@@ -147,7 +147,7 @@ fn a_lock_whose_holder_was_killed_is_acquired_when_it_has_expired() {
     let expired = Instant::now() + Duration::from_millis(left.try_into().expect("it expires"));
     waiter.answer().success();
     let late = Instant::now().saturating_duration_since(expired);
-    // Whoever looks from time to time looks once in this time.
+    // A waiter that only looks from time to time looks once in this time.
     assert!(late < Duration::from_millis(750), "{late:?} behind the expiry");
 }
 

@@ -149,7 +149,12 @@ fn a_resumption_whose_runtime_ends_takes_nothing_from_the_holder() {
             masters.hold(3);
             let resuming = other.clone();
             runtime.spawn(async move { resuming.resume(lease).await.map(Guard::forget) });
-            runtime.block_on(async { sleep(ms(20)).await });
+            // What the other masters were sent has gone out in the same turn.
+            runtime.block_on(async {
+                while masters.extensions(MASTERS - 1) == 0 {
+                    sleep(ms(1)).await;
+                }
+            });
             if is_answered {
                 // Nobody looks at the answers any more.
                 masters.go_on();

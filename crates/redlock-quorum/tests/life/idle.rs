@@ -211,7 +211,7 @@ fn a_caller_without_a_runtime_is_refused_where_the_driver_is_not_polled() {
         assert_eq!(refused, AcquireError::Invalid(InvalidRequest::NoRuntime));
         let refused = block_on(guard.extend(secs(50))).unwrap_err();
         assert_eq!(refused, ExtendError::Invalid(InvalidRequest::NoRuntime));
-        // What it wanted released is released as soon as somebody can.
+        // What it wanted released is released as soon as a runtime can do it.
         block_on(guard.release()).unwrap_err();
         idle.block_on(async {
             redlock.status("held").await;

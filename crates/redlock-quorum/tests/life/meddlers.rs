@@ -198,7 +198,7 @@ fn callers_are_answered_under_no_lock() {
     }
 }
 
-/// How a lease ends while somebody waits for that.
+/// How a lease ends while a caller waits for its end.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Released,

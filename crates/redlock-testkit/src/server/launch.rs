@@ -26,7 +26,7 @@ pub(super) struct Launch {
 
 /// Why a start failed.
 enum Failure {
-    /// Somebody else has the port: another port, or a later time, may do.
+    /// Another process has the port: another port, or a later time, may do.
     PortTaken(String),
     /// Trying again would not help.
     Broken(anyhow::Error),

@@ -99,7 +99,7 @@ end
 local function write_set(id, score)
   local name = set_of(id)
   call('ZADD', name, every_member(score))
-  -- Somebody else has added members.
+  -- Another client has added members.
   if call('ZCARD', name) ~= MEMBERS then
     call('DEL', name)
     call('ZADD', name, every_member(score))

@@ -314,7 +314,7 @@ fn nothing_is_remembered_when_nobody_waits_and_the_contention_is_over() {
     let world = World::after(&[JOIN, REFUSED, Event::LeaveFirst]);
     assert!(!world.waiting.is_over(world.now));
     assert!(world.waiting.is_over(world.now.saturating_add(CONTENDED)));
-    assert!(!looking().is_over(world.now.saturating_add(CONTENDED)), "somebody waits");
+    assert!(!looking().is_over(world.now.saturating_add(CONTENDED)), "a caller waits");
 }
 
 /// A caller that gets the key and gives it back at this instant, with another behind it.

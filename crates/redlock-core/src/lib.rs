@@ -11,6 +11,7 @@
 //! majority of them is the business of `redlock-quorum`.
 
 pub mod admission;
+mod ballot;
 mod clock;
 mod node;
 mod not_admitted;
@@ -22,6 +23,7 @@ mod token;
 mod ttl;
 mod vote;
 
+pub use ballot::{Ballot, Balloted, Bid, FencingToken, InvalidFencingToken, Member};
 pub use clock::{Clock, Instant};
 pub use node::{Facts, Node, NodeEvent, Role, Sink, Unread};
 pub use not_admitted::{NotAdmitted, WhyNot};

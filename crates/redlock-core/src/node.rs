@@ -134,6 +134,9 @@ pub struct Facts {
     /// is reported as [`NodeEvent::DataLost`]. Not so on servers before 6.0, behind proxies that
     /// know no RESP3, and where the user lacks the rights.
     pub tracks: bool,
+    /// What it answered to a ballot that changes nothing, where it cannot take any: an error that
+    /// stays until a person changes something. None where it can, and where it was not asked.
+    pub no_ballots: Option<String>,
 }
 
 impl Facts {
@@ -150,6 +153,7 @@ impl Facts {
             is_cluster: false,
             is_barred: true,
             tracks: false,
+            no_ballots: None,
         }
     }
 

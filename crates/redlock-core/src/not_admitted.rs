@@ -48,6 +48,8 @@ pub enum WhyNot {
     UsedWithQuarantine,
     /// A score of its ballots is none that a client can have written.
     ScoreTooLarge,
+    /// It takes no ballots: it is older than Redis 6.2, or its user lacks the right to `ZADD`.
+    NoBallots,
     /// It did not vote when it was asked. It does now.
     AskedTooEarly,
 }
@@ -72,7 +74,8 @@ impl NotAdmitted {
             | WhyNot::Denied
             | WhyNot::UsedWithoutQuarantine
             | WhyNot::UsedWithQuarantine
-            | WhyNot::ScoreTooLarge => false,
+            | WhyNot::ScoreTooLarge
+            | WhyNot::NoBallots => false,
         }
     }
 
@@ -126,6 +129,7 @@ impl fmt::Display for WhyNot {
                 "this namespace has a quarantine: build with Quarantine::On, or take another prefix"
             }
             Self::AskedTooEarly => "it did not vote yet when it was asked",
+            Self::NoBallots => "it takes no ballots, which fencing needs (Redis 6.2, and +zadd)",
             Self::ScoreTooLarge => "a score of its ballots is 2^53 or more",
         })
     }

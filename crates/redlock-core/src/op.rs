@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::Token;
+use crate::{Bid, Cause, Member, Token};
 
 /// What a master is asked to do with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Set the key to the token, for `px` milliseconds, if there is no such key.
+    /// Set the key to the token, for `px` milliseconds, if there is no such key. Where there is a
+    /// [bid](Op::bid), raise the score of its member to its ballot, if that is larger, and read the
+    /// key behind it.
     Acquire {
         /// Milliseconds until the key expires.
         px: u64,
@@ -16,6 +18,18 @@ pub enum Verb {
     /// If the key's value is the token, let it live at least `px` milliseconds from now.
     /// Never shortens what is left.
     Extend {
+        /// Milliseconds until the key expires.
+        px: u64,
+    },
+    /// Raise the score of the bid's member to its ballot, if that is larger, and read the score and
+    /// the key's value behind it: a second ballot for a key that was granted, or the first one for
+    /// a master that was asked for the key alone.
+    Ballot,
+    /// Read the score of the member.
+    Score,
+    /// Set the key to the token, for `px` milliseconds, if there is no such key, and read the score
+    /// of the member behind it: a copy for a lease that is held.
+    GiveBack {
         /// Milliseconds until the key expires.
         px: u64,
     },
@@ -39,6 +53,8 @@ struct Inner {
     verb: Verb,
     key: Arc<[u8]>,
     token: Option<Token>,
+    bid: Option<Bid>,
+    member: Option<Member>,
     packed: [OnceLock<Vec<u8>>; FORMS],
 }
 
@@ -49,6 +65,26 @@ impl Op {
     /// Acquire `key` for `px` milliseconds, signed with `token`.
     pub fn acquire(key: impl Into<Arc<[u8]>>, token: Token, px: u64) -> Self {
         Self::new(Verb::Acquire { px }, key.into(), Some(token))
+    }
+
+    /// The same, with a ballot behind it in the same write.
+    pub fn acquire_fenced(key: impl Into<Arc<[u8]>>, token: Token, px: u64, bid: Bid) -> Self {
+        Self::balloted(Verb::Acquire { px }, key.into(), token, bid)
+    }
+
+    /// Propose a ballot to a master that has granted `key` to `token`.
+    pub fn ballot(key: impl Into<Arc<[u8]>>, token: Token, bid: Bid) -> Self {
+        Self::balloted(Verb::Ballot, key.into(), token, bid)
+    }
+
+    /// Read the score of `member`, for the holder of `key`.
+    pub fn score(key: impl Into<Arc<[u8]>>, token: Token, member: Member) -> Self {
+        Self::scored(Verb::Score, key.into(), token, member)
+    }
+
+    /// Acquire `key` again for a lease that is held, and read the score of `member` behind it.
+    pub fn give_back(key: impl Into<Arc<[u8]>>, token: Token, px: u64, member: Member) -> Self {
+        Self::scored(Verb::GiveBack { px }, key.into(), token, member)
     }
 
     /// Extend `key` to at least `px` milliseconds if `token` signed it.
@@ -88,13 +124,47 @@ impl Op {
         self.0.token.as_ref().map_or(&[], |token| token.as_str().as_bytes())
     }
 
+    /// The ballot that goes with it; only [`Verb::Acquire`] and [`Verb::Ballot`] have one.
+    pub fn bid(&self) -> Option<Bid> {
+        self.0.bid
+    }
+
+    /// The member of the ballot set that it asks for; none where it asks for no score.
+    pub fn member(&self) -> Option<Member> {
+        self.0.member
+    }
+
+    /// No node takes ballots yet.
+    #[doc(hidden)]
+    pub fn no_ballots_yet(&self) -> Option<Cause> {
+        let why = "this node takes no ballots yet";
+        self.member().map(|_| Cause::NotSent(why.into()))
+    }
+
     /// The request in one of the wire's forms, made by `encode` the first time it is needed.
     pub(crate) fn packed(&self, form: usize, encode: impl FnOnce(&Self) -> Vec<u8>) -> &[u8] {
         self.0.packed[form].get_or_init(|| encode(self))
     }
 
     fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
-        Self(Arc::new(Inner { verb, key, token, packed: Default::default() }))
+        Self(Arc::new(Inner {
+            verb,
+            key,
+            token,
+            bid: None,
+            member: None,
+            packed: Default::default(),
+        }))
+    }
+
+    fn balloted(verb: Verb, key: Arc<[u8]>, token: Token, bid: Bid) -> Self {
+        let (bid, member, token) = (Some(bid), Some(bid.member), Some(token));
+        Self(Arc::new(Inner { verb, key, token, bid, member, packed: Default::default() }))
+    }
+
+    fn scored(verb: Verb, key: Arc<[u8]>, token: Token, member: Member) -> Self {
+        let (token, member) = (Some(token), Some(member));
+        Self(Arc::new(Inner { verb, key, token, bid: None, member, packed: Default::default() }))
     }
 }
 

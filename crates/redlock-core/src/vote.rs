@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Instant, NotAdmitted};
+use crate::{Balloted, Instant, NotAdmitted};
 
 /// What a master said about one key. Everything that is not a clear answer is *unknown*.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +13,9 @@ pub enum Verdict {
     /// Acquire: the key was free and is ours now. Extend: it is ours and lives longer.
     /// Release: it was ours and is gone.
     Granted,
+    /// Acquire and ballot: the key is ours, and the ballot was refused, because the master has
+    /// accepted one that is not smaller.
+    BallotRefused,
     /// Another holds the key.
     Held {
         /// The value of the key as text, its first 512 bytes at most; none where the master was
@@ -50,6 +53,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Granted => f.write_str("granted"),
+            Self::BallotRefused => f.write_str("granted but ballot refused"),
             Self::Held { ttl: Some(ttl), .. } => write!(f, "held ({ttl:?})"),
             Self::Held { ttl: None, .. } => f.write_str("held"),
             Self::NotOurs => f.write_str("not ours"),
@@ -184,12 +188,22 @@ pub struct Answer {
     /// Whether the request may have reached the master. Only a node that *knows* it was never
     /// handed to a socket may say no: then there is nothing to clean up.
     pub sent: bool,
+    /// What it said about the ballot, or the score, where it was asked for one.
+    pub balloted: Option<Balloted>,
+    /// The key was set, or is there, though the verdict is *unknown*: the rest of what was asked
+    /// went wrong. It must be released.
+    pub key_set: bool,
 }
 
 impl Answer {
     /// The answer of a master that was asked.
     pub fn new(verdict: Verdict) -> Self {
-        Self { verdict, sent: true }
+        Self { verdict, sent: true, balloted: None, key_set: false }
+    }
+
+    /// The same with what the master said about the ballot or the score.
+    pub fn with_ballot(self, balloted: Balloted) -> Self {
+        Self { balloted: Some(balloted), ..self }
     }
 
     /// The master did what it was asked.
@@ -209,7 +223,7 @@ impl Answer {
 
     /// The request was never handed over: it has no effect.
     pub fn unsent(cause: Cause) -> Self {
-        Self { verdict: Verdict::Unknown(cause), sent: false }
+        Self { sent: false, ..Self::unknown(cause) }
     }
 
     /// Whether the master itself has said so: only then does it mean anything how long it took.

@@ -28,7 +28,6 @@ use tokio::sync::oneshot;
 
 use crate::builder::RedlockBuilder;
 use crate::error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased};
-use crate::fencing::FencingToken;
 use crate::guard::Hold;
 use crate::init::{Init, InitError, InitReport};
 use crate::lease::Lease;
@@ -38,6 +37,7 @@ use crate::settings::BuildError;
 use crate::stats::Stats;
 use crate::status::Status;
 use crate::votes::Votes;
+use redlock_core::FencingToken;
 
 /// A handle on N independent Redis masters; see [`crate::Redlock`]. Cheap to clone.
 ///

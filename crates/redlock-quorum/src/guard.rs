@@ -11,13 +11,13 @@ use crate::driver::command::Command;
 use crate::driver::grant::Grant;
 use crate::driver::slot::Slot;
 use crate::error::{ExtendError, ReleaseError, RunError};
-use crate::fencing::FencingToken;
 use crate::handle::Handle;
 use crate::hold::HoldCell;
 use crate::lease::Lease;
 use crate::loss::{Loss, settled};
 use crate::lost::{Ended, Lost, LostReason};
 use crate::votes::Votes;
+use redlock_core::FencingToken;
 
 /// A lock that is held.
 ///

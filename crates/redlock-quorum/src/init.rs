@@ -6,9 +6,9 @@ use std::time::Duration;
 use redlock_core::Cause;
 
 use crate::error::AcquireError;
-use crate::fencing::FencingToken;
 use crate::report::Standing;
 use crate::settings::InvalidRequest;
+use redlock_core::FencingToken;
 
 /// What [`Redlock::init_with`](crate::Redlock::init_with) is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

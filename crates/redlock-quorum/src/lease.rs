@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{InvalidToken, Resource, Token};
 
-use crate::fencing::FencingToken;
+use redlock_core::FencingToken;
 
 /// A held lock as plain data, to be kept in a file or handed to another process.
 ///
@@ -60,6 +60,9 @@ mod plain {
         token: String,
         ttl_ms: u64,
         validity_ms: u64,
+        /// Leases that were written down before locks had one have none.
+        #[serde(default)]
+        fencing_token: Option<FencingToken>,
     }
 
     /// A name as text where it is text, so that people can read it; otherwise as its bytes.
@@ -99,6 +102,7 @@ mod plain {
                 token: self.token.to_string(),
                 ttl_ms: millis(self.ttl),
                 validity_ms: millis(self.validity),
+                fencing_token: self.fencing_token,
             };
             plain.serialize(serializer)
         }
@@ -110,7 +114,8 @@ mod plain {
             let ttl = Duration::from_millis(plain.ttl_ms);
             let lease = Self::new(Resource::from(plain.resource), &plain.token, ttl)
                 .map_err(D::Error::custom)?;
-            Ok(Self { validity: Duration::from_millis(plain.validity_ms), ..lease })
+            let validity = Duration::from_millis(plain.validity_ms);
+            Ok(Self { validity, fencing_token: plain.fencing_token, ..lease })
         }
     }
 }

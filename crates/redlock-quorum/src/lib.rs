@@ -84,7 +84,6 @@ mod builder;
 mod counters;
 mod driver;
 mod error;
-mod fencing;
 mod guard;
 mod handle;
 mod hold;
@@ -107,7 +106,6 @@ pub use builder::RedlockBuilder;
 pub use error::{
     AcquireError, ExtendError, ForgottenKeys, ReleaseError, RunError, Unreleased, UnreleasedKey,
 };
-pub use fencing::FencingToken;
 pub use guard::{Guard, Hold};
 pub use init::{Init, InitError, InitNode, InitReport};
 pub use lease::Lease;
@@ -115,8 +113,9 @@ pub use loss::Loss;
 pub use lost::{Ended, Lost, LostReason};
 pub use redlock::Redlock;
 pub use redlock_core::{
-    Cause, Clock, Instant, InvalidLabel, InvalidNode, InvalidResource, InvalidTls, InvalidToken,
-    InvalidTtl, InvalidUrl, Node, NotAdmitted, Resource, Tls, Token, Verdict, WhyNot,
+    Cause, Clock, FencingToken, Instant, InvalidFencingToken, InvalidLabel, InvalidNode,
+    InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Node, NotAdmitted, Resource,
+    Tls, Token, Verdict, WhyNot,
 };
 pub use report::{NodeReport, ServerReport, Standing};
 pub use request::LockRequest;

@@ -37,7 +37,9 @@ impl Loaded {
     /// The request with the script's text, if that has not been sent yet.
     pub(super) fn load(&mut self, op: &Op) -> Option<Vec<u8>> {
         let loaded = match op.verb() {
-            Verb::Acquire { .. } => return None,
+            Verb::Acquire { .. } | Verb::Ballot | Verb::Score | Verb::GiveBack { .. } => {
+                return None;
+            }
             Verb::Extend { .. } => &mut self.extend,
             Verb::Release => &mut self.release,
             Verb::Inspect | Verb::Watch => &mut self.inspect,
@@ -62,7 +64,7 @@ pub(super) fn by_text(op: &Op) -> Option<Vec<u8>> {
 
 fn script(op: &Op) -> Option<&'static Text> {
     match op.verb() {
-        Verb::Acquire { .. } => None,
+        Verb::Acquire { .. } | Verb::Ballot | Verb::Score | Verb::GiveBack { .. } => None,
         Verb::Extend { .. } => Some(&EXTEND),
         Verb::Release => Some(&RELEASE),
         Verb::Inspect | Verb::Watch => Some(&INSPECT),
@@ -110,13 +112,15 @@ fn acquire(op: &Op) -> Vec<u8> {
 fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
     let (command, script) = (command.as_bytes(), script.as_bytes());
     match op.verb() {
-        Verb::Acquire { px } | Verb::Extend { px } => {
+        Verb::Acquire { px } | Verb::GiveBack { px } | Verb::Extend { px } => {
             let mut digits = itoa::Buffer::new();
             let px = digits.format(px).as_bytes();
             pack(&[command, script, b"1", op.key(), op.token(), px])
         }
         Verb::Release => pack(&[command, script, b"1", op.key(), op.token()]),
-        Verb::Inspect | Verb::Watch => pack(&[command, script, b"1", op.key()]),
+        Verb::Ballot | Verb::Score | Verb::Inspect | Verb::Watch => {
+            pack(&[command, script, b"1", op.key()])
+        }
     }
 }
 

@@ -169,7 +169,7 @@ impl Node for RedisNode {
         let (mut refused, mut waker) = (Vec::new(), None);
         let mut wire = self.wire();
         for (op, slot) in requests.drain(..) {
-            match wire.obstacle() {
+            match wire.obstacle().or_else(|| op.no_ballots_yet()) {
                 Some(cause) => refused.push((slot, cause)),
                 None => waker = wire.push(op, slot).or(waker),
             }

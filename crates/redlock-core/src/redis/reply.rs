@@ -131,7 +131,7 @@ pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<usize> {
     let is_granted = match verb {
         Verb::Acquire { .. } => bytes.starts_with(OK),
         Verb::Extend { .. } | Verb::Release => bytes.starts_with(ONE),
-        Verb::Inspect | Verb::Watch => false,
+        Verb::Ballot | Verb::Score | Verb::GiveBack { .. } | Verb::Inspect | Verb::Watch => false,
     };
     is_granted.then_some(if matches!(verb, Verb::Acquire { .. }) { OK.len() } else { ONE.len() })
 }

@@ -17,12 +17,12 @@ use super::command::InitReply;
 use super::ticket::OrderTicket;
 use super::timers::Due;
 use super::told::{facts_of, to_millis};
-use crate::fencing::FencingToken;
 use crate::init::{Init, InitError, InitNode, InitReport};
 use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, Scored};
 use crate::protocol::master_set::MasterSet;
 use crate::quorum::quorum;
 use crate::report::Standing;
+use redlock_core::FencingToken;
 
 /// How long masters that do not answer are waited for, and another `init` that may be at work.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -89,7 +89,9 @@ impl Master {
     fn answer(&mut self, now: Instant, op: &Op) -> Answer {
         self.expire(now, op.key());
         match op.verb() {
-            Verb::Acquire { px } => self.acquire(now, op, px),
+            Verb::Acquire { px } | Verb::GiveBack { px } => self.acquire(now, op, px),
+            // Not reached: see `Op::no_ballots_yet`.
+            Verb::Ballot | Verb::Score => Answer::granted(),
             Verb::Extend { px } => self.extend(now, op, px),
             Verb::Release => self.release(op),
             Verb::Inspect | Verb::Watch => {

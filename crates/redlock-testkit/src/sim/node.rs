@@ -252,11 +252,13 @@ impl Node for SimNode {
     }
 
     fn submit(&self, op: Op, slot: VoteSlot) {
-        self.change(|world, link, outbox| match world.obstacle(link) {
-            Some(cause) => outbox.vote(slot, Answer::unsent(cause)),
-            None => {
-                let now = world.clock.now();
-                world.links[link].send(Asked::Op(op, Some(slot)), now, &mut world.rng);
+        self.change(|world, link, outbox| {
+            match world.obstacle(link).or_else(|| op.no_ballots_yet()) {
+                Some(cause) => outbox.vote(slot, Answer::unsent(cause)),
+                None => {
+                    let now = world.clock.now();
+                    world.links[link].send(Asked::Op(op, Some(slot)), now, &mut world.rng);
+                }
             }
         });
     }

@@ -5,6 +5,7 @@ mod refusals;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
+use redlock_core::Member;
 use redlock_core::admission::{
     Admit, Ballots, Begin, Data, Identity, Init, MEMBERS, Millis, Nonce, Note, Order, Quarantine,
     Record, Reply, SCORE_END, Said, Score, Way, quarantine_length,
@@ -66,8 +67,8 @@ impl Lab {
         for (id, ballots) in &data.sets {
             let write = writes.cmd("ZADD").arg(set_key(*id));
             for member in 0..ballots.members {
-                // One member has the highest score.
-                write.arg(if member == 3 { ballots.highest } else { 0 }).arg(member);
+                let score = if member == RAISED { ballots.highest() } else { 0 };
+                write.arg(score).arg(member);
             }
             write.ignore();
         }
@@ -90,12 +91,26 @@ impl Lab {
             let scores = self.node.order(Order::Scores(Some(id))).await;
             let Ok(Said::Scores { highest, .. }) = scores else { panic!("{scores:?}") };
             assert_eq!(members > 0, highest.is_some());
-            sets.extend(highest.map(|highest| (id, Ballots { members, highest })));
+            if let Some(highest) = highest {
+                let [floor, raised] = self.run(&["ZMSCORE", &set_key(id), "0", "3"]);
+                let ballots = ballots(members, floor, raised);
+                assert_eq!(ballots.highest(), highest);
+                sets.push((id, ballots));
+            }
         }
         sets.sort_unstable_by_key(|(id, _)| *id);
         let off: u32 = self.run(&["ZCARD", OFF]);
         Data { record: *facts.record.unwrap(), sets, off: off > 0 }
     }
+}
+
+/// The member that may have another score than all others.
+const RAISED: u32 = 3;
+
+fn ballots(members: u32, floor: Score, raised: Score) -> Ballots {
+    let mut ballots = Ballots::new(members, floor);
+    ballots.raise(Member::new(RAISED as u16).unwrap(), raised);
+    ballots
 }
 
 fn set_key(id: Identity) -> String {
@@ -199,7 +214,7 @@ impl Chance {
         for id in identities() {
             let members = self.pick(&[0, 0, 5, MEMBERS, MEMBERS, MEMBERS + 1]);
             let highest = self.score();
-            sets.extend((members > 0).then_some((id, Ballots { members, highest })));
+            sets.extend((members > 0).then(|| (id, ballots(members, 0, highest))));
         }
         sets.sort_unstable_by_key(|(id, _)| *id);
         Data { record, sets, off: self.0.random_bool(0.1) }

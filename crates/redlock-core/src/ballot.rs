@@ -149,6 +149,11 @@ impl Member {
         Self(resource.iter().fold(0, crc16) % MEMBERS as u16)
     }
 
+    /// The member with this number; none from 1,024 on.
+    pub const fn new(number: u16) -> Option<Self> {
+        if (number as u32) < MEMBERS { Some(Self(number)) } else { None }
+    }
+
     /// Its name in the set, as a number: 0 to 1,023.
     pub fn number(self) -> u16 {
         self.0

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::{Bid, Cause, Member, Token};
+use crate::{Bid, Member, Token};
 
 /// What a master is asked to do with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ struct Inner {
     packed: [OnceLock<Vec<u8>>; FORMS],
 }
 
-/// In how many forms a request may have to be encoded: masters differ in what they understand.
+/// In how many forms a request may have to be encoded: masters differ in what they understand, and
+/// in what stands between two parts of a request.
 const FORMS: usize = 3;
 
 impl Op {
@@ -132,13 +133,6 @@ impl Op {
     /// The member of the ballot set that it asks for; none where it asks for no score.
     pub fn member(&self) -> Option<Member> {
         self.0.member
-    }
-
-    /// No node takes ballots yet.
-    #[doc(hidden)]
-    pub fn no_ballots_yet(&self) -> Option<Cause> {
-        let why = "this node takes no ballots yet";
-        self.member().map(|_| Cause::NotSent(why.into()))
     }
 
     /// The request in one of the wire's forms, made by `encode` the first time it is needed.

@@ -206,6 +206,11 @@ impl Answer {
         Self { balloted: Some(balloted), ..self }
     }
 
+    /// The same of a key that is there all the same.
+    pub fn with_key_set(self) -> Self {
+        Self { key_set: true, ..self }
+    }
+
     /// The master did what it was asked.
     pub fn granted() -> Self {
         Self::new(Verdict::Granted)

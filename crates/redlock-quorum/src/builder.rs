@@ -235,7 +235,7 @@ impl RedlockBuilder {
         setup.tls = self.tls.clone();
         // Without quarantine the record is read all the same: it says whether others have one.
         setup.namespace = Some(settings.prefix.clone());
-        setup.looks_behind = settings.quarantine == Quarantine::On;
+        setup.quarantine = settings.quarantine == Quarantine::On;
         let masters = self.urls.len() + self.masters.len();
         match masters {
             0 => return Err(BuildError::NoMasters),

@@ -7,6 +7,7 @@ use crate::part::{Loss, Part, TTL};
 use crate::person::highest;
 use crate::wire::{FloorRead, Half, Link, Request};
 use crate::world::{Attempt, World};
+use redlock_core::Member;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
@@ -244,7 +245,7 @@ impl World {
         }
         let Some(attempt) = &mut self.attempt else { return };
         let server = &mut self.servers[master];
-        if run.is_some_and(|run| server.data.accept(run, attempt.ballot)) {
+        if run.is_some_and(|run| server.data.accept(run, Member::of(b"k"), attempt.ballot)) {
             attempt.accepted[master] = Some((server.losses, until));
         }
         if attempt.accepted.iter().flatten().count() > part.masters / 2 {

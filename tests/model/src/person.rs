@@ -79,5 +79,5 @@ impl World {
 
 /// The highest score of the set of a life.
 pub(crate) fn highest(data: &Data, life: Life) -> Option<u64> {
-    Some(data.ballots(life.run?)?.highest)
+    Some(data.ballots(life.run?)?.highest())
 }

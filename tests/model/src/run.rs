@@ -6,7 +6,7 @@ use crate::server::Server;
 use crate::wire::Request;
 use crate::world::{World, Wrong};
 use redlock_core::admission::{
-    Admit, Begin, Data, Init, Nonce, Note, Outcome, Record, Reply, Way, quarantine_length,
+    Admit, Ballots, Begin, Data, Init, Nonce, Note, Outcome, Record, Reply, Way, quarantine_length,
 };
 
 impl World {
@@ -98,7 +98,7 @@ impl World {
             server.lost = false;
         } else if reply.outcome == Outcome::Done && part.broken == Some(Broken::InitLowers) {
             for (_, ballots) in &mut server.data.sets {
-                ballots.highest = init.level;
+                *ballots = Ballots::new(ballots.members, init.level);
             }
         }
         reply

@@ -121,7 +121,7 @@ fn admitted(identity: Identity, nonce: Option<Nonce>) -> Data {
         nonce,
         quarantine: None,
     };
-    let set = (identity, Ballots { members: MEMBERS, highest: floor });
+    let set = (identity, Ballots::new(MEMBERS, floor));
     Data { record, sets: vec![set], off: false }
 }
 

@@ -13,14 +13,67 @@
 use super::identity::{Identity, RunId};
 use super::order::{Admit, Begin, Init, Note, Outcome, Reply, Way};
 use super::record::{MEMBERS, Millis, Quarantine, Record, SCORE_END, Score, quarantine_length};
+use crate::Member;
 
-/// One ballot set: how many members it has, and the highest score among them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// One ballot set. Nearly all of its members have the same score.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ballots {
     /// `ZCARD`.
     pub members: u32,
-    /// The largest of their scores.
-    pub highest: Score,
+    /// The score of all members but a few.
+    floor: Score,
+    /// Those that have another one, and those that are not there. Sorted by member.
+    others: Vec<(Member, Option<Score>)>,
+}
+
+impl Ballots {
+    /// So many members with this score.
+    pub fn new(members: u32, floor: Score) -> Self {
+        Self { members, floor, others: Vec::new() }
+    }
+
+    /// The largest score.
+    pub fn highest(&self) -> Score {
+        self.others.iter().filter_map(|(_, score)| *score).fold(self.floor, Score::max)
+    }
+
+    /// `ZSCORE` of a member.
+    pub fn score(&self, member: Member) -> Option<Score> {
+        match self.others.iter().find(|(other, _)| *other == member) {
+            Some((_, score)) => *score,
+            None => Some(self.floor).filter(|_| self.members > 0),
+        }
+    }
+
+    /// `ZADD XX GT CH`: whether the score was raised.
+    pub fn raise(&mut self, member: Member, score: Score) -> bool {
+        let is_larger = self.score(member).is_some_and(|present| score > present);
+        if is_larger {
+            self.write(member, Some(score));
+        }
+        is_larger
+    }
+
+    /// `ZREM` of a member.
+    pub fn remove(&mut self, member: Member) {
+        if self.score(member).is_some() {
+            self.members -= 1;
+            self.write(member, None);
+        }
+    }
+
+    /// `ZADD XX GT` of every member.
+    fn lift(&mut self, level: Score) {
+        self.floor = self.floor.max(level);
+        let floor = self.floor;
+        self.others.retain(|(_, score)| score.is_none_or(|score| score > floor));
+    }
+
+    fn write(&mut self, member: Member, score: Option<Score>) {
+        self.others.retain(|(other, _)| *other != member);
+        self.others.push((member, score));
+        self.others.sort_unstable();
+    }
 }
 
 /// All that one master keeps for the namespace.
@@ -170,7 +223,7 @@ impl Data {
     fn lift(&mut self, level: Score) {
         let run = self.record.run;
         for (_, ballots) in self.sets.iter_mut().filter(|(name, _)| Some(*name) == run) {
-            ballots.highest = ballots.highest.max(level);
+            ballots.lift(level);
         }
     }
 
@@ -182,9 +235,9 @@ impl Data {
 
 impl Data {
     /// The ballot set with this identity in its name.
-    pub fn ballots(&self, id: Identity) -> Option<Ballots> {
+    pub fn ballots(&self, id: Identity) -> Option<&Ballots> {
         let found = self.sets.iter().find(|(name, _)| *name == id);
-        found.map(|(_, ballots)| *ballots)
+        found.map(|(_, ballots)| ballots)
     }
 
     /// `ZCARD` of the set of `run`.
@@ -195,7 +248,7 @@ impl Data {
 
     /// The highest score of a set that is ours; 0 where there is none.
     pub fn highest(&self, id: Identity) -> Score {
-        let score = self.ballots(id).map_or(0, |ballots| ballots.highest);
+        let score = self.ballots(id).map_or(0, Ballots::highest);
         if score < SCORE_END { score } else { 0 }
     }
 
@@ -205,20 +258,15 @@ impl Data {
 
     fn write_set(&mut self, id: Identity, floor: Score) {
         self.remove_set(id);
-        self.sets.push((id, Ballots { members: MEMBERS, highest: floor }));
+        self.sets.push((id, Ballots::new(MEMBERS, floor)));
         self.sets.sort_unstable_by_key(|(name, _)| *name);
     }
 
-    /// `ZADD XX GT` of one member, which stands for the highest: whether the ballot was accepted.
-    pub fn accept(&mut self, id: Identity, ballot: Score) -> bool {
+    /// `ZADD XX GT CH` of one member of the set with this identity in its name: whether the ballot
+    /// was accepted.
+    pub fn accept(&mut self, id: Identity, member: Member, ballot: Score) -> bool {
         let found = self.sets.iter_mut().find(|(name, _)| *name == id);
-        match found {
-            Some((_, ballots)) if ballots.members > 0 && ballots.highest < ballot => {
-                ballots.highest = ballot;
-                true
-            }
-            _ => false,
-        }
+        found.is_some_and(|(_, ballots)| ballots.raise(member, ballot))
     }
 }
 
@@ -229,5 +277,39 @@ impl Quarantine {
             self.notes.push((process, time));
             self.notes.sort_unstable();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(number: u16) -> Member {
+        Member::new(number).unwrap()
+    }
+
+    #[test]
+    fn each_member_has_a_score_of_its_own_and_none_is_lowered() {
+        let mut ballots = Ballots::new(MEMBERS, 31);
+        assert!(ballots.raise(member(7), 95));
+        assert!(!ballots.raise(member(7), 95), "an equal one is not larger");
+        assert!(!ballots.raise(member(8), 31));
+        assert!(ballots.raise(member(3), 63));
+        let scores = [3, 7, 8].map(|number| ballots.score(member(number)));
+        assert_eq!((scores, ballots.highest()), ([Some(63), Some(95), Some(31)], 95));
+        ballots.lift(63);
+        let scores = [3, 7, 8].map(|number| ballots.score(member(number)));
+        assert_eq!((scores, ballots.highest()), ([Some(63), Some(95), Some(63)], 95));
+    }
+
+    #[test]
+    fn a_member_that_is_gone_has_no_score_and_is_not_raised_again() {
+        let mut ballots = Ballots::new(MEMBERS, 31);
+        ballots.remove(member(7));
+        ballots.remove(member(7));
+        assert_eq!((ballots.members, ballots.score(member(7))), (MEMBERS - 1, None));
+        assert!(!ballots.raise(member(7), 95));
+        ballots.lift(127);
+        assert_eq!((ballots.score(member(7)), ballots.highest()), (None, 127));
     }
 }

@@ -12,7 +12,7 @@ use super::namespace::Namespace;
 use super::order::run_of;
 use super::reply;
 use crate::admission::Identity;
-use crate::{Answer, Cause, Facts, Instant, NotAdmitted, Role, VoteSlot, WhyNot};
+use crate::{Answer, Cause, Facts, Instant, NotAdmitted, Role, Verdict, VoteSlot, WhyNot};
 
 /// What such a look is compared with: what was read last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,15 @@ pub(super) struct Behind {
     pub(super) sent_at: Instant,
     vote: Option<(VoteSlot, Answer)>,
     replication: Option<Value>,
+    run: Option<Value>,
+    /// Whether `run` is asked for. A score or a ballot that was accepted says as much.
+    asks_run: bool,
+}
+
+/// A look as it is sent.
+pub(super) struct Look {
+    pub(super) replication: Vec<u8>,
+    pub(super) run: Vec<u8>,
 }
 
 impl Known {
@@ -43,29 +52,44 @@ impl Known {
         self.run = run;
     }
 
+    /// What the ballot set is named after, where it was admitted as what it is.
+    pub(super) fn admitted(&self) -> Option<Identity> {
+        let present = self.identity?;
+        self.run.filter(|run| run.covers(present))
+    }
+
     /// Whether the look says the same.
-    fn is_still(&self, replication: &Value, run: &Value) -> bool {
+    fn is_still(&self, replication: &Value, run: Option<&Value>) -> bool {
         let Ok(replication) = facts::text(replication) else { return false };
-        let run = match run {
-            Value::Nil => None,
-            Value::BulkString(run) => str::from_utf8(run).ok().and_then(|run| run.parse().ok()),
-            _ => return false,
-        };
-        self.run == run
+        run.is_none_or(|run| self.is_still_run(run))
             && self.role == facts::role_in(&replication)
             && self.identity == facts::identity(&self.run_id, &replication)
     }
+
+    fn is_still_run(&self, run: &Value) -> bool {
+        match run {
+            Value::Nil => self.run.is_none(),
+            Value::BulkString(run) => {
+                self.run == str::from_utf8(run).ok().and_then(|run| run.parse().ok())
+            }
+            _ => false,
+        }
+    }
 }
 
-/// The look as it is sent: two requests.
-pub(super) fn packed(namespace: &Namespace) -> Vec<u8> {
-    let run = cmd("HGET").arg(&namespace.record).arg("run").clone();
-    [info("replication").get_packed_command(), run.get_packed_command()].concat()
+impl Look {
+    pub(super) fn new(namespace: &Namespace) -> Self {
+        let run = cmd("HGET").arg(&namespace.record).arg("run").clone();
+        Self {
+            replication: info("replication").get_packed_command(),
+            run: run.get_packed_command(),
+        }
+    }
 }
 
 impl Behind {
-    pub(super) fn new(sent_at: Instant) -> Self {
-        Self { sent_at, vote: None, replication: None }
+    pub(super) fn new(sent_at: Instant, asks_run: bool) -> Self {
+        Self { sent_at, vote: None, replication: None, run: None, asks_run }
     }
 
     /// The answer to the acquire itself.
@@ -73,35 +97,37 @@ impl Behind {
         self.vote = Some((slot, answer));
     }
 
-    /// Takes the reply to the first request; the one to the second comes back.
-    pub(super) fn first(&mut self, reply: Value) -> Option<Value> {
+    /// Takes the next reply; whether it was the last one.
+    pub(super) fn take(&mut self, reply: Value) -> bool {
         if self.replication.is_some() {
-            return Some(reply);
+            self.run = Some(reply);
+            return true;
         }
         self.replication = Some(reply);
-        None
+        !self.asks_run
     }
 
     /// The vote, and whether the look has found a change. None where the acquire itself was not
     /// answered, which is out of order.
-    pub(super) fn judge(
-        self,
-        run: &Value,
-        known: Option<&Known>,
-    ) -> Option<(VoteSlot, Answer, bool)> {
+    pub(super) fn judge(self, known: Option<&Known>) -> Option<(VoteSlot, Answer, bool)> {
         let (slot, answer) = self.vote?;
-        let replication = self.replication?;
-        let denied = [&replication, run].into_iter().find_map(denied);
-        let is_changed = denied.is_none() && known.is_none_or(|it| !it.is_still(&replication, run));
+        let (replication, run) = (self.replication?, self.run.as_ref());
+        let denied = [Some(&replication), run].into_iter().flatten().find_map(denied);
+        let is_still = |known: &Known| known.is_still(&replication, run);
+        let is_changed = denied.is_none() && !known.is_some_and(is_still);
         let why = denied.or_else(|| is_changed.then(|| NotAdmitted::new(WhyNot::Checked)));
         let answer = match why {
-            Some(why) if answer.verdict.is_clear() => {
-                Answer::unknown(Cause::NotAdmitted(why.into()))
-            }
+            Some(why) if answer.verdict.is_clear() => uncounted(&answer, why),
             _ => answer,
         };
         Some((slot, answer, is_changed))
     }
+}
+
+/// What is left of a clear answer of a master that may have changed.
+fn uncounted(answer: &Answer, why: NotAdmitted) -> Answer {
+    let key_set = matches!(answer.verdict, Verdict::Granted | Verdict::BallotRefused);
+    Answer { key_set, ..Answer::unknown(Cause::NotAdmitted(why.into())) }
 }
 
 /// Why the server does not answer such a look.

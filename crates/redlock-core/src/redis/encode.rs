@@ -102,8 +102,8 @@ fn natively(op: &Op, native: Native) -> Vec<u8> {
 pub(super) const TRACK_NEXT: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
 /// The published protocol, literally: `SET key token NX PX milliseconds`.
-fn acquire(op: &Op) -> Vec<u8> {
-    let Verb::Acquire { px } = op.verb() else { return Vec::new() };
+pub(super) fn acquire(op: &Op) -> Vec<u8> {
+    let (Verb::Acquire { px } | Verb::GiveBack { px }) = op.verb() else { return Vec::new() };
     let mut digits = itoa::Buffer::new();
     let px = digits.format(px).as_bytes();
     pack(&[b"SET", op.key(), op.token(), b"NX", b"PX", px])
@@ -126,22 +126,45 @@ fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
 
 /// Packs one command, in one allocation. The client crate gathers its parts first, which takes
 /// four times as long, and this is most of what sending a request costs.
-fn pack(parts: &[&[u8]]) -> Vec<u8> {
-    /// Room for the end of a part, and the line that says how long the next one is.
-    const BETWEEN: usize = 2 + 1 + 20 + 2;
-    let room = parts.iter().map(|part| BETWEEN + part.len()).sum::<usize>() + BETWEEN;
-    let mut packed = Vec::with_capacity(room);
-    let mut digits = itoa::Buffer::new();
+pub(super) fn pack(parts: &[&[u8]]) -> Vec<u8> {
+    head(parts.len(), parts)
+}
+
+/// The first parts of a command of `words` parts.
+pub(super) fn head(words: usize, parts: &[&[u8]]) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(room(parts) + BETWEEN);
     packed.push(b'*');
-    packed.extend_from_slice(digits.format(parts.len()).as_bytes());
+    packed.extend_from_slice(itoa::Buffer::new().format(words).as_bytes());
+    packed.extend_from_slice(b"\r\n");
+    add(&mut packed, parts);
+    packed
+}
+
+/// The last parts of a command, and the whole command `next` behind it.
+pub(super) fn tail(parts: &[&[u8]], next: &[&[u8]]) -> Vec<u8> {
+    let next = if next.is_empty() { Vec::new() } else { pack(next) };
+    let mut packed = Vec::with_capacity(room(parts) + next.len());
+    add(&mut packed, parts);
+    packed.extend_from_slice(&next);
+    packed
+}
+
+/// Room for the line that says how long a part is, and for the end of the part.
+const BETWEEN: usize = 1 + 20 + 2 + 2;
+
+fn room(parts: &[&[u8]]) -> usize {
+    parts.iter().map(|part| BETWEEN + part.len()).sum()
+}
+
+fn add(packed: &mut Vec<u8>, parts: &[&[u8]]) {
+    let mut digits = itoa::Buffer::new();
     for part in parts {
-        packed.extend_from_slice(b"\r\n$");
+        packed.push(b'$');
         packed.extend_from_slice(digits.format(part.len()).as_bytes());
         packed.extend_from_slice(b"\r\n");
         packed.extend_from_slice(part);
+        packed.extend_from_slice(b"\r\n");
     }
-    packed.extend_from_slice(b"\r\n");
-    packed
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ impl<'a> Talk<'a> {
         let asked = batch.len();
         batch.extend([cmd("CLIENT").arg("ID").clone(), info("server"), info("replication")]);
         batch.extend(namespace.map(read_record));
+        batch.extend(namespace.filter(|it| it.fenced).map(Namespace::probe));
         let mut replies = self.ask(&batch).await?;
         let said = replies.split_off(asked);
         // Log-ins must succeed. The other requests may be refused.
@@ -196,14 +197,27 @@ fn succeeded(reply: Value) -> Result<Value, Cause> {
 
 /// What the server says about itself.
 fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
-    let [client_id, server, replication, record @ ..] = said else {
+    let [client_id, server, replication, more @ ..] = said else {
         return Err(unusable("not a Redis"));
     };
     let Value::Int(client_id) = succeeded(client_id.clone())? else {
         return Err(unusable("not a Redis, CLIENT ID is no number"));
     };
-    let facts = facts::facts(server, replication, record.first())?;
+    let mut facts = facts::facts(server, replication, more.first())?;
+    facts.no_ballots = more.get(1).and_then(no_ballots);
     Ok(Identity { facts, client_id, native })
+}
+
+/// Why a server takes no ballots, from what it answers to one that changes nothing: its user lacks
+/// the right, or it is older than 6.2. What comes and goes, such as a full memory, says nothing.
+fn no_ballots(reply: &Value) -> Option<String> {
+    /// Before 6.2, a word that it does not know is taken for a score.
+    const UNKNOWN: [&str; 3] =
+        ["ERR syntax error", "ERR value is not a valid float", "ERR unknown command"];
+    let Value::ServerError(error) = reply else { return None };
+    let text = reply::message(error);
+    let lasts = error.code() == "NOPERM" || UNKNOWN.iter().any(|known| text.starts_with(known));
+    lasts.then_some(text)
 }
 
 #[cfg(test)]

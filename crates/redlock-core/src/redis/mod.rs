@@ -2,10 +2,12 @@
 //!
 //! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a
 //! server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's form),
-//! `namespace` and `order` (what is asked of admission), `behind` (the look behind an acquire), `wire`
-//! (what is on its way), `pump` (one connection in use), `link` (the life of connections).
+//! `namespace` and `order` (what is asked of admission), `ballots` (requests with a ballot or a score),
+//! `behind` (the look behind an acquire), `wire` (what is on its way), `pump` (one connection in use),
+//! `link` (the life of connections).
 
 mod address;
+mod ballots;
 mod behind;
 mod dial;
 mod encode;
@@ -51,15 +53,19 @@ pub use stream::{InvalidTls, Tls};
 /// whether that was possible.
 ///
 /// With a [`namespace`](RedisSetup::namespace) it reads the record in the same batch, and carries out
-/// [`Order`]s. A server that does not push the loss of its data is then asked for its role and `run`
-/// behind each acquire, in the same write: that costs it two more commands, and the vote is cast
-/// when they are answered.
+/// [`Order`]s and ballots. A server that does not push the loss of its data is then asked for its role
+/// and `run` behind each acquire, in the same write: that costs it two more commands, and the vote is
+/// cast when they are answered. With a ballot it is asked for its role only.
+///
+/// A request with a ballot or a score is several plain commands in one write, and one vote, which is
+/// cast when all of them are answered.
 ///
 /// A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire
 /// +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does not know.
 /// A namespace needs `+hgetall`, without which no record is seen; `+zcard +hset +hdel +zadd
 /// +zrevrangebyscore +time` for the scripts, without which each order fails with the right that is
-/// missing; `+hget` for the look behind an acquire; and its keys, `~PREFIXredlock-quorum:1*`.
+/// missing; `+hget` for the look behind an acquire; `+zadd +zscore` for ballots; and its keys,
+/// `~PREFIXredlock-quorum:1*`.
 /// With `+client|tracking +client|caching` the server pushes changes of keys; with `+command|info`,
 /// and `+delifeq` (Valkey 9) or `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
@@ -91,10 +97,14 @@ pub struct RedisSetup {
     /// The prefix of the keys of [`admission`](crate::admission). Default none: no record is read,
     /// and nothing is read behind an acquire.
     pub namespace: Option<Arc<[u8]>>,
-    /// Whether a server that does not push the loss of its data is asked for its role and `run`
-    /// behind each acquire, where there is a namespace. Default: yes. Who lets masters vote that may
-    /// have forgotten does not need it.
-    pub looks_behind: bool,
+    /// Whether masters have a quarantine in this namespace. Default: yes. Then ballots go to the set
+    /// that is named after what a master was admitted as, and a server that does not push the loss
+    /// of its data is asked for its role, and where no ballot tells as much for its `run`, behind
+    /// each acquire. Without one there is a single set, which is not bound to any admission.
+    pub quarantine: bool,
+    /// Whether ballots will be sent. Default: yes. Then each server is asked, where there is a
+    /// namespace, whether it takes any: see [`Facts::no_ballots`](crate::Facts::no_ballots).
+    pub fenced: bool,
 }
 
 impl RedisSetup {
@@ -106,7 +116,8 @@ impl RedisSetup {
             stall_timeout: connect_timeout,
             tls: Tls::new(),
             namespace: None,
-            looks_behind: true,
+            quarantine: true,
+            fenced: true,
         }
     }
 }
@@ -135,8 +146,10 @@ impl RedisNode {
             Place::Tcp { tls: true, .. } => Some(setup.tls.connector()?),
             _ => None,
         };
-        let namespace = |prefix: &Arc<[u8]>| Arc::new(Namespace::new(prefix, setup.looks_behind));
-        let namespace = setup.namespace.as_ref().map(namespace);
+        let namespace = setup.namespace.as_ref().map(|prefix| {
+            let RedisSetup { quarantine, fenced, .. } = *setup;
+            Arc::new(Namespace::new(prefix, quarantine, fenced))
+        });
         Ok(Self {
             address,
             resolver: Resolver::default(),
@@ -169,7 +182,7 @@ impl Node for RedisNode {
         let (mut refused, mut waker) = (Vec::new(), None);
         let mut wire = self.wire();
         for (op, slot) in requests.drain(..) {
-            match wire.obstacle().or_else(|| op.no_ballots_yet()) {
+            match wire.obstacle_to(&op) {
                 Some(cause) => refused.push((slot, cause)),
                 None => waker = wire.push(op, slot).or(waker),
             }

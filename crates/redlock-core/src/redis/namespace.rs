@@ -1,5 +1,7 @@
 //! The keys of admission behind one prefix.
 
+use redis::{Cmd, cmd};
+
 use crate::admission::Identity;
 
 /// How the names of these keys go on behind the prefix. Fixed for ever: they are on the wire.
@@ -11,19 +13,29 @@ pub(super) struct Namespace {
     pub(super) record: Vec<u8>,
     /// The ballot set of clients without quarantine. The names of the others begin with it.
     pub(super) off: Vec<u8>,
-    /// A server that pushes nothing is looked at behind each acquire.
-    pub(super) looks_behind: bool,
+    /// The client has a quarantine: a server that pushes nothing is looked at behind each acquire,
+    /// and each master has a ballot set that is named after what it was admitted as.
+    pub(super) quarantine: bool,
+    /// The client sends ballots.
+    pub(super) fenced: bool,
 }
 
 impl Namespace {
-    pub(super) fn new(prefix: &[u8], looks_behind: bool) -> Self {
+    pub(super) fn new(prefix: &[u8], quarantine: bool, fenced: bool) -> Self {
         let record = [prefix, RECORD].concat();
         let off = [&record[..], BALLOTS].concat();
-        Self { record, off, looks_behind }
+        Self { record, off, quarantine, fenced }
     }
 
     /// The ballot set of a master that was admitted as `run`.
     pub(super) fn ballots(&self, run: Identity) -> Vec<u8> {
         [&self.off, &b":"[..], run.set_name().as_bytes()].concat()
+    }
+
+    /// A ballot that changes nothing, in a set that is never there: what a server answers to it
+    /// tells whether it knows and allows what ballots need.
+    pub(super) fn probe(&self) -> Cmd {
+        let set = [&self.off, &b":0"[..]].concat();
+        cmd("ZADD").arg(set).arg("XX").arg("GT").arg("CH").arg(0).arg(0).clone()
     }
 }

@@ -204,9 +204,9 @@ impl<'a> Pump<'a> {
         let role = self.role();
         loop {
             let rest = &self.reading[*at..self.filled];
-            if let Some((slot, len)) = wire.granted(rest) {
+            if let Some((slot, answer, len)) = wire.at_once(rest) {
                 *at += len;
-                self.batch.add(slot, Answer::granted(), now);
+                self.batch.add(slot, answer, now);
                 continue;
             }
             let Some(len) = reply::len(rest).map_err(|Garbage| garbage())? else { return Ok(None) };

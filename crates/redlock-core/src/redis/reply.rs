@@ -101,14 +101,17 @@ fn count(line: &[u8]) -> Result<Option<usize>, Garbage> {
     if count > LEN_MAX { Err(Garbage) } else { Ok(Some(count)) }
 }
 
-const OK: &[u8] = b"+OK\r\n";
-const ONE: &[u8] = b":1\r\n";
+pub(super) const OK: &[u8] = b"+OK\r\n";
+pub(super) const ONE: &[u8] = b":1\r\n";
+pub(super) const ZERO: &[u8] = b":0\r\n";
+/// That there is nothing, in each version of the protocol.
+pub(super) const NILS: [&[u8]; 2] = [b"$-1\r\n", b"_\r\n"];
 
 /// What one whole reply says. Those that nearly every lock gets need no parser.
 pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
     match reply {
         OK => Ok(Value::Okay),
-        b"$-1\r\n" | b"_\r\n" => Ok(Value::Nil),
+        nil if NILS.contains(&nil) => Ok(Value::Nil),
         ONE => Ok(Value::Int(1)),
         _ => redis::parse_redis_value(reply).map(plain).map_err(|_| Garbage),
     }

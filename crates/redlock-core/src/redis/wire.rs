@@ -1,6 +1,9 @@
 //! What is on its way to a master: bytes to send, and requests without an answer.
+//!
+//! `looks` has what looks have told of the master, `parts` requests of several commands.
 
 mod looks;
+mod parts;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,15 +11,16 @@ use std::task::Waker;
 
 use redis::Value;
 
-use super::behind::{Behind, Known};
+use super::ballots::{Heard, Set};
+use super::behind::{Behind, Known, Look};
 use super::encode::{self, Loaded, Native};
 use super::handshake::{self, Identity};
 use super::namespace::Namespace;
 use super::order::{self, InHand};
-use super::reply;
+use super::reply::{self, Garbage};
 use super::stream::not_connected;
 use crate::admission::{OrderSlot, Said};
-use crate::{Answer, Cause, Facts, Instant, Op, Verb, VoteSlot};
+use crate::{Answer, Balloted, Cause, Facts, Instant, Op, Verb, VoteSlot};
 
 /// The state that submitters and the connection share.
 pub(super) struct Wire {
@@ -34,7 +38,13 @@ pub(super) struct Wire {
     /// Nothing of an earlier connection can be carried out any more.
     is_barred: bool,
     /// The look that is sent behind each acquire, where one is.
-    behind: Option<Arc<[u8]>>,
+    behind: Option<Look>,
+    /// The ballot set, where the master has one: it does once it was admitted.
+    set: Option<Set>,
+    /// What was answered so far to the oldest request, where it has several commands.
+    heard: Heard,
+    /// Why the server takes no ballots, as it said when the connection was made.
+    no_ballots: Option<String>,
     /// What a look is compared with.
     known: Option<Known>,
     namespace: Option<Arc<Namespace>>,
@@ -81,6 +91,10 @@ enum Form {
     Short,
     /// As a script with its text.
     Text,
+    /// As several commands, each with a reply of its own: with a ballot, or with its score.
+    Parts,
+    /// As the first one of them, because the name of the ballot set is not known.
+    Alone,
 }
 
 /// What became of one reply.
@@ -92,7 +106,8 @@ pub(super) enum Settled {
     More,
     /// The oldest request, with a reply that is no answer to it.
     Garbage(VoteSlot),
-    /// The same, and a look behind it has found that the server has changed.
+    /// The same, and the server has changed: a look behind the request says so, or its ballots
+    /// are gone.
     Changed(VoteSlot, Answer),
     /// The answer to the oldest order.
     Ordered(OrderSlot, Result<Said, Cause>),
@@ -102,6 +117,16 @@ pub(super) enum Settled {
     Look(Value),
     /// There is no request that it could answer.
     Unasked(Value),
+}
+
+impl Settled {
+    /// An answer that no look has doubted.
+    fn vote(slot: VoteSlot, answer: Answer) -> Self {
+        match answer.balloted {
+            Some(Balloted::NoMember) => Self::Changed(slot, answer),
+            _ => Self::Vote(slot, answer),
+        }
+    }
 }
 
 /// Requests that may be unanswered on one connection. A master that is so far behind does not keep
@@ -130,6 +155,9 @@ impl Wire {
             tracks: false,
             is_barred: true,
             behind: None,
+            set: None,
+            heard: Heard::default(),
+            no_ballots: None,
             known: None,
             namespace,
             waker: None,
@@ -155,7 +183,9 @@ impl Wire {
     /// Takes a request; the waker, where there is one, must be woken once the lock is free.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
         self.track_next(&op, slot.sent_at());
-        let form = if self.native.is_some() && op.verb() == Verb::Release {
+        let form = if op.member().is_some() {
+            self.write_parts(&op)
+        } else if self.native.is_some() && op.verb() == Verb::Release {
             self.out.extend_from_slice(encode::packed(&op, self.native));
             Form::Native
         } else if let Some(text) = self.loaded.load(&op) {
@@ -170,10 +200,12 @@ impl Wire {
     }
 
     fn enter(&mut self, op: Op, slot: VoteSlot, form: Form) {
-        let look = self.behind.as_ref().filter(|_| matches!(op.verb(), Verb::Acquire { .. }));
-        let behind = look.map(|look| {
-            self.out.extend_from_slice(look);
-            Pending::Behind(Box::new(Behind::new(slot.sent_at())))
+        let is_set = matches!(op.verb(), Verb::Acquire { .. } | Verb::GiveBack { .. });
+        let behind = self.behind.as_ref().filter(|_| is_set).map(|look| {
+            let asks_run = form != Form::Parts;
+            self.out.extend_from_slice(&look.replication);
+            self.out.extend_from_slice(if asks_run { &look.run } else { &[] });
+            Pending::Behind(Box::new(Behind::new(slot.sent_at(), asks_run)))
         });
         self.in_flight.push_back(Pending::Request(op, slot, form));
         self.in_flight.extend(behind);
@@ -227,23 +259,31 @@ impl Wire {
         self.is_urgent
     }
 
-    /// Takes the oldest request, if the first reply in `bytes` grants it: whose vote that is, and
-    /// how long the reply is. Nearly every reply is such a one, and this needs no parser.
-    pub(super) fn granted(&mut self, bytes: &[u8]) -> Option<(VoteSlot, usize)> {
-        let Some(Pending::Request(op, ..)) = self.in_flight.front() else { return None };
+    /// Takes the oldest request, if `bytes` begin with all that answers it, in one of the ways in
+    /// which nearly every request is answered: whose vote that is, and how long the answer is. This
+    /// needs no parser.
+    pub(super) fn at_once(&mut self, bytes: &[u8]) -> Option<(VoteSlot, Answer, usize)> {
+        let Some(Pending::Request(op, _, form)) = self.in_flight.front() else { return None };
         // The vote of that one is cast when the look behind it was read.
         if matches!(self.in_flight.get(1), Some(Pending::Behind(_))) {
             return None;
         }
-        let len = reply::granted(op.verb(), bytes)?;
+        let (answer, len) = match form {
+            Form::Parts => self.heard.at_once(op, bytes)?,
+            Form::Alone => return None,
+            _ => (Answer::granted(), reply::granted(op.verb(), bytes)?),
+        };
         match self.in_flight.pop_front() {
-            Some(Pending::Request(_, slot, _)) => Some((slot, len)),
+            Some(Pending::Request(_, slot, _)) => Some((slot, answer, len)),
             _ => None,
         }
     }
 
     /// Counts a reply as the answer to the oldest request.
     pub(super) fn settle(&mut self, reply: Value) -> Settled {
+        if self.is_in_parts() {
+            return self.settle_part(reply);
+        }
         let (op, slot, form) = match self.in_flight.pop_front() {
             Some(Pending::Request(op, slot, form)) => (op, slot, form),
             // Without tracking a watch is still a look.
@@ -276,13 +316,20 @@ impl Wire {
             self.in_flight.push_back(Pending::Request(op, slot, Form::Text));
             return Settled::More;
         }
-        let Ok(answer) = reply::answer(op.verb(), reply) else { return Settled::Garbage(slot) };
+        match reply::answer(op.verb(), reply) {
+            Ok(answer) => self.answered(slot, answer),
+            Err(Garbage) => Settled::Garbage(slot),
+        }
+    }
+
+    /// A request is answered; its vote waits for the look behind it, where there is one.
+    fn answered(&mut self, slot: VoteSlot, answer: Answer) -> Settled {
         match self.in_flight.front_mut() {
             Some(Pending::Behind(behind)) => {
                 behind.hold(slot, answer);
                 Settled::More
             }
-            _ => Settled::Vote(slot, answer),
+            _ => Settled::vote(slot, answer),
         }
     }
 
@@ -299,6 +346,7 @@ impl Wire {
         let Identity { facts, client_id, native } = identity;
         self.native = native;
         (self.tracks, self.is_barred) = (facts.tracks, facts.is_barred);
+        self.no_ballots.clone_from(&facts.no_ballots);
         self.know(&facts);
         if let Some(run) = order::run_of(&facts) {
             self.count_members(run);
@@ -325,6 +373,7 @@ impl Wire {
         self.state = state;
         self.out.clear();
         self.loaded = Loaded::default();
+        self.heard = Heard::default();
         self.waker = None;
         std::mem::take(&mut self.in_flight)
     }

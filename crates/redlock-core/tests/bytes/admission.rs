@@ -36,7 +36,8 @@ async fn connected(record: &str) -> (ScriptedServer, Peer, Client, Facts) {
     let mut peer = server.accept().await;
     let facts = peer.facts(RUN, 1, "master").await;
     assert_eq!(peer.expect("HGETALL").await[1..], [RECORD], "before anything was answered");
-    peer.say(facts + record).await;
+    peer.expect("ZADD").await;
+    peer.say(facts + record + ":0\r\n").await;
     let facts = client.up().await;
     (server, peer, client, facts)
 }
@@ -114,7 +115,9 @@ async fn with_tracking_no_look_is_sent_behind_an_acquire() {
     let mut peer = server.accept().await;
     let facts = peer.facts(RUN, 1, "master").await;
     peer.expect("HGETALL").await;
-    peer.say(facts.replace(NO_RESP3, HELLO).replace(NO_TRACKING, "+OK\r\n") + "%0\r\n").await;
+    peer.expect("ZADD").await;
+    let facts = facts.replace(NO_RESP3, HELLO).replace(NO_TRACKING, "+OK\r\n");
+    peer.say(facts + "%0\r\n:0\r\n").await;
     let facts = client.up().await;
     assert!(facts.tracks && facts.record == Ok(Box::default()), "{facts:?}");
     client.submit(0, acquire());

@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 use redlock_core::admission::{Order, OrderSlot, Said};
 use redlock_core::{Answer, Cause, Events, Instant, NodeEvent, Op, VoteSlot};
 
+use super::ballots::Set;
 use super::order::Known;
 
 /// How long one way takes.
@@ -24,7 +25,7 @@ pub(super) struct Request {
 
 #[derive(Debug)]
 pub(super) enum Asked {
-    Op(Op, Option<VoteSlot>),
+    Op(Op, Set, Option<VoteSlot>),
     Order(Order, Option<OrderSlot>),
 }
 
@@ -47,7 +48,7 @@ impl Slot {
 impl Asked {
     fn take_slot(&mut self) -> Option<Slot> {
         match self {
-            Self::Op(_, slot) => slot.take().map(Slot::Vote),
+            Self::Op(_, _, slot) => slot.take().map(Slot::Vote),
             Self::Order(_, slot) => slot.take().map(Slot::Order),
         }
     }
@@ -92,6 +93,8 @@ pub(super) struct Link {
     pub(super) watched: HashSet<Vec<u8>>,
     /// What the client has last read of the server.
     pub(super) known: Option<Known>,
+    /// The client has a quarantine.
+    pub(super) has_quarantine: bool,
     /// Where events are reported, by number.
     pub(super) listeners: Vec<(u64, Events)>,
     /// Why there is no connection, as it was last reported.
@@ -113,6 +116,7 @@ impl Link {
             swallowed: Vec::new(),
             watched: HashSet::new(),
             known: None,
+            has_quarantine: true,
             listeners: Vec::new(),
             reported: None,
         }

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redlock_core::admission::Data;
-use redlock_core::{Answer, Cause, Instant, Op, Role, Verb, Verdict};
+use redlock_core::admission::{Data, Score};
+use redlock_core::{Answer, Cause, Instant, Member, Op, Role, Verb, Verdict};
 
+use super::ballots::Set;
 use super::clock::WallClock;
 
 /// One request that a simulated master has carried out.
@@ -38,6 +39,10 @@ pub(super) struct Master {
     pub(super) changes: Vec<Option<Vec<u8>>>,
     /// What it keeps of admission.
     pub(super) data: Data,
+    /// The scores of the clients without quarantine.
+    pub(super) off: HashMap<Member, Score>,
+    /// With this set, every ballot and every question for a score gets this error.
+    pub(super) ballot_error: Option<String>,
     keys: HashMap<Vec<u8>, Entry>,
 }
 
@@ -64,17 +69,19 @@ impl Master {
             log: Vec::new(),
             changes: Vec::new(),
             data: Data::default(),
+            off: HashMap::new(),
+            ballot_error: None,
             keys: HashMap::new(),
         }
     }
 
-    pub(super) fn execute(&mut self, now: Instant, op: &Op, role: Role) -> Answer {
+    pub(super) fn execute(&mut self, now: Instant, op: &Op, set: Set, role: Role) -> Answer {
         let answer = match &self.error {
             Some(error) => Answer::unknown(Cause::of_error_reply(error.clone())),
             None if role != Role::Master && !matches!(op.verb(), Verb::Inspect | Verb::Watch) => {
                 Answer::unknown(Cause::Demoted(READONLY.into()))
             }
-            None => self.answer(now, op),
+            None => self.answer(now, op, set),
         };
         self.log.push(Executed {
             at: now,
@@ -86,12 +93,14 @@ impl Master {
         answer
     }
 
-    fn answer(&mut self, now: Instant, op: &Op) -> Answer {
+    fn answer(&mut self, now: Instant, op: &Op, set: Set) -> Answer {
         self.expire(now, op.key());
         match op.verb() {
-            Verb::Acquire { px } | Verb::GiveBack { px } => self.acquire(now, op, px),
-            // Not reached: see `Op::no_ballots_yet`.
-            Verb::Ballot | Verb::Score => Answer::granted(),
+            Verb::Acquire { px } | Verb::GiveBack { px } => {
+                let key = self.acquire(now, op, px);
+                self.propose(op, set, key)
+            }
+            Verb::Ballot | Verb::Score => self.propose(op, set, Answer::granted()),
             Verb::Extend { px } => self.extend(now, op, px),
             Verb::Release => self.release(op),
             Verb::Inspect | Verb::Watch => {
@@ -127,8 +136,12 @@ impl Master {
         }
     }
 
+    pub(super) fn is_ours(&self, op: &Op) -> bool {
+        self.keys.get(op.key()).is_some_and(|entry| entry.is(op.token()))
+    }
+
     fn release(&mut self, op: &Op) -> Answer {
-        if self.keys.get(op.key()).is_some_and(|entry| entry.is(op.token())) {
+        if self.is_ours(op) {
             self.remove(op.key());
             return Answer::granted();
         }
@@ -162,6 +175,7 @@ impl Master {
     pub(super) fn flush(&mut self) {
         self.keys.clear();
         self.data = Data::default();
+        self.off.clear();
         self.changes.push(None);
     }
 

@@ -1,9 +1,11 @@
 //! Simulated masters: Redis as far as a lock can see, with faults at the turn of a switch.
 //!
 //! In reading order: `master` (keys, expiry, what each request does), `clock` (the master's own,
-//! which may be wrong), `order` (what it keeps of admission), `link` (one connection and what is on its way), `node` (the seam and the
-//! switches), `nemesis` (who turns them).
+//! which may be wrong), `order` (what it keeps of admission), `ballots` (what it makes of a ballot),
+//! `link` (one connection and what is on its way), `node` (the seam and the switches), `nemesis` (who
+//! turns them).
 
+mod ballots;
 mod clock;
 mod link;
 mod master;

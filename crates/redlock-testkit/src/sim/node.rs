@@ -141,6 +141,22 @@ impl SimNode {
         });
     }
 
+    /// Whether this client has a quarantine, as it does by default. Its ballots go to another set
+    /// otherwise.
+    pub fn set_quarantine(&self, on: bool) {
+        self.change(|world, link, _| world.links[link].has_quarantine = on);
+    }
+
+    /// Answers every ballot, and every question for a score, with this error, such as `NOPERM ...`,
+    /// and says so on each connection; or no longer. All connections are made again.
+    pub fn refuse_ballots(&self, error: Option<&str>) {
+        self.change(|world, _, outbox| {
+            world.master.ballot_error = error.map(str::to_owned);
+            world.facts.no_ballots = error.map(str::to_owned);
+            world.cut_all(outbox);
+        });
+    }
+
     /// Makes the server a replica, as `REPLICAOF` does, or a master again, with another identity. A replica answers every
     /// write with `READONLY`. All connections are made again, as clients do that find this out.
     pub fn set_role(&self, role: Role) {
@@ -253,11 +269,12 @@ impl Node for SimNode {
 
     fn submit(&self, op: Op, slot: VoteSlot) {
         self.change(|world, link, outbox| {
-            match world.obstacle(link).or_else(|| op.no_ballots_yet()) {
+            let now = world.clock.now();
+            match world.obstacle(link).or_else(|| world.links[link].obstacle_to(&op)) {
                 Some(cause) => outbox.vote(slot, Answer::unsent(cause)),
                 None => {
-                    let now = world.clock.now();
-                    world.links[link].send(Asked::Op(op, Some(slot)), now, &mut world.rng);
+                    let link = &mut world.links[link];
+                    link.send(Asked::Op(op, link.set(), Some(slot)), now, &mut world.rng);
                 }
             }
         });

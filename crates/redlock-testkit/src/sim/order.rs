@@ -1,8 +1,12 @@
 //! What a simulated master does with an order, and with the look behind an acquire.
 
-use redlock_core::admission::{Identity, Order, Said};
-use redlock_core::{Answer, Cause, Facts, Instant, NodeEvent, NotAdmitted, Op, Role, Verb, WhyNot};
+use redlock_core::admission::{Ballots, Identity, Order, Said};
+use redlock_core::{
+    Answer, Balloted, Cause, Facts, Instant, NodeEvent, NotAdmitted, Op, Role, Verb, Verdict,
+    WhyNot,
+};
 
+use super::ballots::Set;
 use super::link::Back;
 use super::master::READONLY;
 use super::world::World;
@@ -19,6 +23,17 @@ impl Known {
     pub(super) fn of(facts: &Facts) -> Self {
         let run = facts.record.as_ref().ok().and_then(|record| record.run);
         Self { role: facts.role, identity: facts.identity, run }
+    }
+
+    /// What the ballot set is named after, where it was admitted as what it is.
+    pub(super) fn admitted(self) -> Option<Identity> {
+        let present = self.identity?;
+        self.run.filter(|run| run.covers(present))
+    }
+
+    /// The same but for `run`, which a request with a ballot or a score need not ask for.
+    fn without_run(self) -> Self {
+        Self { run: None, ..self }
     }
 }
 
@@ -64,7 +79,7 @@ impl World {
                 return Ok(Said::Time { process, time });
             }
             Order::Scores(set) => {
-                let highest = set.and_then(|set| data.ballots(set)).map(|found| found.highest);
+                let highest = set.and_then(|set| data.ballots(set)).map(Ballots::highest);
                 return Ok(Said::Scores { highest, facts });
             }
             Order::Members(set) => {
@@ -80,25 +95,44 @@ impl World {
         Ok(Said::Script(reply))
     }
 
-    /// What a client that is told of no changes makes of the answer to an acquire, from a look that
-    /// was sent with it.
+    /// What a client makes of an answer that shows a change of the master: the answer itself, or,
+    /// where it is told of no changes, a look that was sent with an acquire.
     pub(super) fn looked_behind(
         &mut self,
         at: usize,
         op: &Op,
+        set: Set,
         answer: Answer,
         now: Instant,
     ) -> Answer {
-        let is_asked = !self.facts.tracks && matches!(op.verb(), Verb::Acquire { .. });
+        let is_set = matches!(op.verb(), Verb::Acquire { .. } | Verb::GiveBack { .. });
         let present = Known::of(&self.read(now));
         let link = &mut self.links[at];
-        if !is_asked || link.known.is_none_or(|known| known == present) {
-            return answer;
+        let is_changed = link.known.is_some_and(|known| match (op.member(), set) {
+            (Some(_), Set::Of(_)) => known.without_run() != present.without_run(),
+            _ => known != present,
+        });
+        let is_asked = !self.facts.tracks && is_set && link.has_quarantine;
+        if is_asked && is_changed {
+            link.reply(Back::Push(NodeEvent::DataLost), now, &mut self.rng);
+            return unless_clear(answer);
         }
-        link.reply(Back::Push(NodeEvent::DataLost), now, &mut self.rng);
-        match answer.verdict.is_clear() {
-            true => Answer::unknown(Cause::NotAdmitted(NotAdmitted::new(WhyNot::Checked).into())),
-            false => answer,
+        if answer.balloted == Some(Balloted::NoMember) {
+            link.reply(Back::Push(NodeEvent::DataLost), now, &mut self.rng);
         }
+        answer
+    }
+}
+
+/// What is left of a clear answer of a master that may have changed.
+fn unless_clear(answer: Answer) -> Answer {
+    if !answer.verdict.is_clear() {
+        return answer;
+    }
+    let checked = NotAdmitted::new(WhyNot::Checked);
+    let unknown = Answer::unknown(Cause::NotAdmitted(checked.into()));
+    match answer.verdict {
+        Verdict::Granted | Verdict::BallotRefused => unknown.with_key_set(),
+        _ => unknown,
     }
 }

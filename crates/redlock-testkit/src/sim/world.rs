@@ -8,6 +8,7 @@ use redlock_core::{
 };
 use tokio::task::JoinHandle;
 
+use super::ballots::Set;
 use super::link::{Asked, Back, Link, Slot};
 use super::master::Master;
 use super::order::Known;
@@ -144,6 +145,7 @@ impl World {
         self.links.iter_mut().for_each(|link| link.requests.clear());
         let before = std::mem::replace(&mut self.facts, process(&mut self.rng));
         (self.facts.role, self.facts.tracks) = (before.role, before.tracks);
+        self.facts.no_ballots = before.no_ballots;
         if !keep_data {
             self.master.flush();
         }
@@ -196,7 +198,7 @@ impl World {
     fn carry_out(&mut self, at: usize, now: Instant) {
         let Some(request) = self.links[at].requests.pop_front() else { return };
         match request.asked {
-            Asked::Op(op, slot) => self.carry_out_op(at, &op, slot, now),
+            Asked::Op(op, set, slot) => self.carry_out_op(at, &op, set, slot, now),
             Asked::Order(order, slot) => {
                 let said = self.order(at, &order, now);
                 if let Some(slot) = slot {
@@ -207,13 +209,13 @@ impl World {
         self.push_changes(now);
     }
 
-    fn carry_out_op(&mut self, at: usize, op: &Op, slot: Option<VoteSlot>, now: Instant) {
-        let answer = self.master.execute(now, op, self.facts.role);
+    fn carry_out_op(&mut self, at: usize, op: &Op, set: Set, slot: Option<VoteSlot>, now: Instant) {
+        let answer = self.master.execute(now, op, set, self.facts.role);
         let Some(slot) = slot else { return };
         if op.verb() == Verb::Watch && self.facts.tracks {
             self.links[at].watched.insert(op.key().to_vec());
         }
-        let answer = self.looked_behind(at, op, answer, now);
+        let answer = self.looked_behind(at, op, set, answer, now);
         self.links[at].reply(Back::Answer(slot, answer), now, &mut self.rng);
     }
 

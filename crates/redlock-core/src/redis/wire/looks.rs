@@ -2,7 +2,8 @@
 
 use redis::Value;
 
-use super::super::behind::{self, Behind, Known};
+use super::super::ballots::Set;
+use super::super::behind::{Behind, Known, Look};
 use super::super::order::{self, InHand, Progress, Sending};
 use super::{Pending, Settled, Taken, Wire};
 use crate::Facts;
@@ -25,14 +26,14 @@ impl Wire {
     }
 
     pub(super) fn settle_behind(&mut self, mut behind: Box<Behind>, reply: Value) -> Settled {
-        let Some(run) = behind.first(reply) else {
+        if !behind.take(reply) {
             self.in_flight.push_front(Pending::Behind(behind));
             return Settled::More;
-        };
-        match behind.judge(&run, self.known.as_ref()) {
+        }
+        match behind.judge(self.known.as_ref()) {
             Some((slot, answer, true)) => Settled::Changed(slot, answer),
-            Some((slot, answer, false)) => Settled::Vote(slot, answer),
-            None => Settled::Unasked(run),
+            Some((slot, answer, false)) => Settled::vote(slot, answer),
+            None => Settled::Unasked(Value::Nil),
         }
     }
 
@@ -61,6 +62,7 @@ impl Wire {
             Said::Looked { facts, .. } | Said::Scores { facts, .. } => self.complete(facts),
             Said::Script(reply) => {
                 self.known.iter_mut().for_each(|known| known.set_run(reply.record.run));
+                self.name_set();
             }
             Said::Time { .. } | Said::Members(_) => {}
         }
@@ -70,14 +72,24 @@ impl Wire {
     /// What only the handshake knows is added to facts that were read later.
     fn complete(&mut self, facts: &mut Facts) {
         (facts.tracks, facts.is_barred) = (self.tracks, self.is_barred);
+        facts.no_ballots.clone_from(&self.no_ballots);
         self.know(facts);
     }
 
     pub(super) fn know(&mut self, facts: &Facts) {
         self.known = Known::of(facts);
         let is_due = self.known.is_some() && !self.tracks;
-        let looks = self.namespace.as_ref().filter(|namespace| is_due && namespace.looks_behind);
-        self.behind = looks.map(|namespace| behind::packed(namespace).into());
+        let looks = self.namespace.as_ref().filter(|namespace| is_due && namespace.quarantine);
+        self.behind = looks.map(|namespace| Look::new(namespace));
+        self.name_set();
+    }
+
+    /// The ballot set is named after what the master was admitted as.
+    fn name_set(&mut self) {
+        self.set = self.namespace.as_ref().and_then(|namespace| {
+            let run = self.known.as_ref().and_then(Known::admitted);
+            Set::of(namespace, run)
+        });
     }
 
     pub(super) fn count_members(&mut self, run: Identity) {

@@ -69,10 +69,10 @@ fn a_late_init_finds_another_record_and_does_nothing() {
 fn members_are_levelled_when_all_masters_answer_and_never_lowered() {
     for away in [0, 1] {
         let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)];
-        assert!(masters[0].data.accept(identity(10), 4095));
+        assert!(masters[0].data.accept(identity(10), member(), 4095));
         masters[2].up = away == 0;
         let order = plan(&masters, PLAIN).unwrap();
-        assert!(masters[0].data.accept(identity(10), 8191));
+        assert!(masters[0].data.accept(identity(10), member(), 8191));
         carry(&mut masters, &order);
         let highest = [0, 1].map(|index| masters[index].data.highest(masters[index].identity));
         assert_eq!(highest, [8191, if away == 0 { 4095 } else { 31 }]);

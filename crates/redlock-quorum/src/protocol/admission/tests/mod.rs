@@ -6,7 +6,10 @@ mod quarantine;
 mod scripts;
 mod votes;
 
-use redlock_core::admission::{Data, Init, MEMBERS, Quarantine, ReplId, SCORE_END, Seen, Way};
+use redlock_core::Member;
+use redlock_core::admission::{
+    Ballots, Data, Init, MEMBERS, Quarantine, ReplId, SCORE_END, Seen, Way,
+};
 
 use super::*;
 
@@ -15,6 +18,11 @@ const MAX_TTL: Millis = 1000;
 const LENGTH: Millis = 1100;
 /// TIME at the start of a test.
 const EPOCH: Millis = 1_000_000;
+
+/// The member of the one resource that is locked.
+fn member() -> Member {
+    Member::of(b"k")
+}
 
 /// A master that answers at once.
 #[derive(Clone, Debug)]
@@ -73,7 +81,7 @@ impl Master {
 
     fn scored(&self, master: usize, asked: Life, now: Millis) -> Scored {
         let ballots = asked.run.and_then(|run| self.data.ballots(run));
-        let highest = ballots.map(|ballots| ballots.highest);
+        let highest = ballots.map(Ballots::highest);
         Scored { master, asked, highest, facts: self.facts(now) }
     }
 

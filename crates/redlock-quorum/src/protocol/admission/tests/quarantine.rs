@@ -111,7 +111,7 @@ fn the_floor_is_the_largest_score_of_enough_others() {
     for (count, others) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3)] {
         let mut masters = all_admitted(count);
         for (index, master) in masters.iter_mut().enumerate() {
-            assert!(master.data.accept(master.identity, 1023 + 32 * index as u64));
+            assert!(master.data.accept(master.identity, member(), 1023 + 32 * index as u64));
         }
         masters[0].restart(11);
         let mut admission = client(&masters, 0);
@@ -143,7 +143,7 @@ fn with_too_few_others_the_floor_rests_on_the_clocks() {
 fn ballots_found_at_the_beginning_are_not_forgotten() {
     let mut masters = all_admitted(3);
     let identity = masters[0].identity;
-    assert!(masters[0].data.accept(identity, 4095));
+    assert!(masters[0].data.accept(identity, member(), 4095));
     masters[0].identity = former_replica(10, 5);
     let mut admission = client(&masters, 0);
     settle(&mut admission, &mut masters, 0);

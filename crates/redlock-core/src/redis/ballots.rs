@@ -1,0 +1,308 @@
+//! Requests with a ballot or a score: how they look on the wire, and what their replies mean
+//! together.
+//!
+//! Each is several plain commands in one write:
+//!
+//! | | |
+//! |---|---|
+//! | acquire | `SET key token NX PX px`, `ZADD set XX GT CH ballot member`, `GET key` |
+//! | ballot | `ZADD set XX GT CH ballot member`, `ZSCORE set member`, `GET key` |
+//! | score | `ZSCORE set member` |
+//! | give back | `SET key token NX PX px`, `ZSCORE set member` |
+//!
+//! All masters get the same bytes but for the name of the set.
+
+use redis::Value;
+
+use super::encode;
+use super::namespace::Namespace;
+use super::reply::{self, Garbage};
+use crate::admission::{Identity, SCORE_END};
+use crate::{Answer, Balloted, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot};
+
+/// The ballot set of one master, in the words that begin each command to it.
+pub(super) struct Set {
+    raise: Vec<u8>,
+    score: Vec<u8>,
+}
+
+impl Set {
+    /// The set of a master that was admitted as `run`. Clients without quarantine have another one.
+    pub(super) fn of(namespace: &Namespace, run: Option<Identity>) -> Option<Self> {
+        if !namespace.quarantine {
+            let raise = encode::head(6, &[b"ZADD", &namespace.off, b"GT", b"CH"]);
+            return Some(Self::new(raise, &namespace.off));
+        }
+        let set = namespace.ballots(run?);
+        let raise = encode::head(7, &[b"ZADD", &set, b"XX", b"GT", b"CH"]);
+        Some(Self::new(raise, &set))
+    }
+
+    fn new(raise: Vec<u8>, set: &[u8]) -> Self {
+        Self { raise, score: encode::head(3, &[b"ZSCORE", set]) }
+    }
+
+    /// Adds the commands of `op` to what is to be sent.
+    pub(super) fn write(&self, op: &Op, out: &mut Vec<u8>) {
+        let (first, second): (&[u8], &[u8]) = match op.verb() {
+            Verb::Acquire { .. } => (b"", &self.raise),
+            Verb::Ballot => (&self.raise, &self.score),
+            Verb::Score => (&self.score, b""),
+            _ => (b"", &self.score),
+        };
+        out.extend_from_slice(first);
+        out.extend_from_slice(op.packed(FIRST, self::first));
+        out.extend_from_slice(second);
+        out.extend_from_slice(op.packed(SECOND, self::second));
+    }
+}
+
+/// The two parts of a request that are the same for all masters.
+const FIRST: usize = 0;
+const SECOND: usize = 1;
+
+/// What is sent where the name of the set is not known: nothing but the `SET`.
+pub(super) fn alone(op: &Op) -> &[u8] {
+    op.packed(FIRST, first)
+}
+
+/// What comes before the second place for the name of the set.
+fn first(op: &Op) -> Vec<u8> {
+    let words = Words::of(op);
+    match op.verb() {
+        Verb::Ballot => encode::tail(&[words.ballot(), words.member()], &[]),
+        Verb::Score => encode::tail(&[words.member()], &[]),
+        _ => encode::acquire(op),
+    }
+}
+
+/// What comes behind it.
+fn second(op: &Op) -> Vec<u8> {
+    let (words, get): (_, [&[u8]; 2]) = (Words::of(op), [b"GET", op.key()]);
+    match op.verb() {
+        Verb::Acquire { .. } => encode::tail(&[words.ballot(), words.member()], &get),
+        Verb::Ballot => encode::tail(&[words.member()], &get),
+        Verb::Score => Vec::new(),
+        _ => encode::tail(&[words.member()], &[]),
+    }
+}
+
+/// A ballot and its member in decimal digits.
+struct Words {
+    ballot: String,
+    member: String,
+}
+
+impl Words {
+    fn of(op: &Op) -> Self {
+        let ballot = op.bid().map(|bid| bid.ballot.score().to_string());
+        let member = op.member().map(|member| member.number().to_string());
+        Self { ballot: ballot.unwrap_or_default(), member: member.unwrap_or_default() }
+    }
+
+    fn ballot(&self) -> &[u8] {
+        self.ballot.as_bytes()
+    }
+
+    fn member(&self) -> &[u8] {
+        self.member.as_bytes()
+    }
+}
+
+/// What is answered to one of the commands.
+#[derive(Clone, Copy)]
+enum Part {
+    /// `SET`: whether the key is ours now.
+    Set,
+    /// `ZADD`: whether the ballot was accepted.
+    Raise,
+    /// `ZSCORE`.
+    Score,
+    /// `GET`: whether the key is ours.
+    Key,
+}
+
+fn parts(verb: Verb) -> &'static [Part] {
+    match verb {
+        Verb::Acquire { .. } => &[Part::Set, Part::Raise, Part::Key],
+        Verb::Ballot => &[Part::Raise, Part::Score, Part::Key],
+        Verb::Score => &[Part::Score],
+        _ => &[Part::Set, Part::Score],
+    }
+}
+
+/// The replies so far to one request. Where a command was refused, the error is the reply.
+#[derive(Default)]
+pub(super) struct Heard {
+    replies: usize,
+    set: Option<Result<bool, Cause>>,
+    raised: Option<Result<bool, Cause>>,
+    score: Option<Result<Balloted, Cause>>,
+    is_ours: Option<Result<bool, Cause>>,
+}
+
+impl Heard {
+    /// Takes the next reply to `op`, of which nothing but its first command was sent where it
+    /// `is_alone`. A member that is not there means `missing`. Returns the answer with the last one.
+    pub(super) fn take(
+        &mut self,
+        op: &Op,
+        is_alone: bool,
+        missing: Balloted,
+        reply: Value,
+    ) -> Result<Option<Answer>, Garbage> {
+        let parts = parts(op.verb());
+        match parts.get(self.replies).ok_or(Garbage)? {
+            Part::Set => self.set = Some(said(reply, is_set)?),
+            Part::Raise => self.raised = Some(said(reply, is_raised)?),
+            Part::Score => self.score = Some(said(reply, |reply| score(reply, missing))?),
+            Part::Key => self.is_ours = Some(said(reply, |reply| is_ours(reply, op.token()))?),
+        }
+        self.replies += 1;
+        if self.replies < parts.len() && !is_alone {
+            return Ok(None);
+        }
+        let heard = std::mem::take(self);
+        Ok(Some(if is_alone { heard.alone() } else { heard.answer() }))
+    }
+
+    /// What all replies say.
+    fn answer(self) -> Answer {
+        if let Some(refused) = self.refused() {
+            return refused;
+        }
+        let (is_accepted, verdict) = match self.raised {
+            Some(Err(cause)) => return Answer::unknown(cause).with_key_set(),
+            Some(Ok(is_accepted)) => (is_accepted, Verdict::BallotRefused),
+            // Where no ballot was sent, none was refused.
+            None => (false, Verdict::Granted),
+        };
+        match self.score {
+            Some(Ok(Balloted::NoMember)) => unfit(WhyNot::Incomplete, Balloted::NoMember),
+            Some(Ok(Balloted::Foreign)) => unfit(WhyNot::ScoreTooLarge, Balloted::Foreign),
+            _ if is_accepted => Answer::granted().with_ballot(Balloted::Accepted),
+            Some(Ok(score)) => Answer::new(verdict).with_ballot(score),
+            Some(Err(cause)) => Answer::unknown(cause).with_key_set(),
+            None => Answer::new(verdict).with_ballot(Balloted::Refused),
+        }
+    }
+
+    /// What the reply to a `SET` says of which nothing else was sent.
+    fn alone(self) -> Answer {
+        let too_early = || Answer::unknown(too_early()).with_key_set();
+        self.refused().unwrap_or_else(too_early)
+    }
+
+    /// Why the key is not ours, if it is not.
+    fn refused(&self) -> Option<Answer> {
+        match (&self.set, &self.is_ours) {
+            (Some(Err(cause)), _) => Some(Answer::unknown(cause.clone())),
+            (Some(Ok(false)), _) => Some(Answer::new(Verdict::HELD)),
+            (_, Some(Err(cause))) => Some(Answer::unknown(cause.clone()).with_key_set()),
+            (_, Some(Ok(false))) => Some(Answer::new(Verdict::NotOurs)),
+            _ => None,
+        }
+    }
+
+    /// The answer to an acquire, and how long it is, if `bytes` begin with the three replies that
+    /// nearly every one gets: granted, or refused because the key is held. It needs no parser.
+    pub(super) fn at_once(&self, op: &Op, bytes: &[u8]) -> Option<(Answer, usize)> {
+        if self.replies > 0 || !matches!(op.verb(), Verb::Acquire { .. }) {
+            return None;
+        }
+        let (is_set, rest) = match bytes.strip_prefix(reply::OK) {
+            Some(rest) => (true, rest),
+            None => (false, reply::NILS.iter().find_map(|nil| bytes.strip_prefix(*nil))?),
+        };
+        let (is_accepted, rest) = match rest.strip_prefix(reply::ONE) {
+            Some(rest) => (true, rest),
+            None => (false, rest.strip_prefix(reply::ZERO)?),
+        };
+        let (answer, rest) = match (is_set, is_accepted) {
+            (false, _) => (Answer::new(Verdict::HELD), behind_value(rest)?),
+            (true, true) => {
+                (Answer::granted().with_ballot(Balloted::Accepted), behind(rest, op.token())?)
+            }
+            (true, false) => {
+                let refused = Answer::new(Verdict::BallotRefused);
+                (refused.with_ballot(Balloted::Refused), behind(rest, op.token())?)
+            }
+        };
+        Some((answer, bytes.len() - rest.len()))
+    }
+}
+
+/// Why no ballot was sent: the master was not admitted when the connection was asked.
+pub(super) fn too_early() -> Cause {
+    Cause::NotAdmitted(NotAdmitted::new(WhyNot::AskedTooEarly).into())
+}
+
+/// The ballots of the master are not what they must be. The key is there.
+fn unfit(why: WhyNot, found: Balloted) -> Answer {
+    let cause = Cause::NotAdmitted(NotAdmitted::new(why).into());
+    Answer::unknown(cause).with_ballot(found).with_key_set()
+}
+
+/// What a reply says that is no error.
+fn said<T>(
+    reply: Value,
+    read: impl FnOnce(&Value) -> Option<T>,
+) -> Result<Result<T, Cause>, Garbage> {
+    match &reply {
+        Value::ServerError(error) => Ok(Err(reply::refusal(error))),
+        reply => read(reply).map(Ok).ok_or(Garbage),
+    }
+}
+
+fn is_set(reply: &Value) -> Option<bool> {
+    match reply {
+        Value::Okay => Some(true),
+        Value::Nil => Some(false),
+        _ => None,
+    }
+}
+
+fn is_raised(reply: &Value) -> Option<bool> {
+    match reply {
+        Value::Int(1) => Some(true),
+        Value::Int(0) => Some(false),
+        _ => None,
+    }
+}
+
+fn is_ours(reply: &Value, token: &[u8]) -> Option<bool> {
+    match reply {
+        Value::BulkString(value) => Some(value == token),
+        Value::Nil => Some(false),
+        _ => None,
+    }
+}
+
+/// A score as each version of the protocol has it: as text, or as a number.
+fn score(reply: &Value, missing: Balloted) -> Option<Balloted> {
+    let score = match reply {
+        Value::Nil => return Some(missing),
+        Value::Double(score) => *score,
+        Value::BulkString(text) => str::from_utf8(text).ok()?.parse().ok()?,
+        _ => return None,
+    };
+    let is_ours = score.fract() == 0.0 && (0.0..SCORE_END as f64).contains(&score);
+    Some(if is_ours { Balloted::Score(score as u64) } else { Balloted::Foreign })
+}
+
+/// What follows this value in `bytes`; none where they do not begin with it.
+fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
+    let mut digits = itoa::Buffer::new();
+    let len = digits.format(value.len()).as_bytes();
+    let rest = bytes.strip_prefix(b"$")?.strip_prefix(len)?.strip_prefix(b"\r\n")?;
+    rest.strip_prefix(value)?.strip_prefix(b"\r\n")
+}
+
+/// What follows a value, whichever it is, or its absence.
+fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
+    if !matches!(bytes.first(), Some(b'$' | b'_')) {
+        return None;
+    }
+    let len = reply::len(bytes).ok().flatten()?;
+    bytes.get(len..)
+}

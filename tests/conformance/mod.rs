@@ -1,6 +1,7 @@
 //! What every node does, simulated or real: one body of tests, run by each suite on its own
 //! `backend`. They keep the simulation honest.
 
+mod ballots;
 mod orders;
 
 use std::sync::Arc;

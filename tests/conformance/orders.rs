@@ -23,7 +23,7 @@ impl Asker {
         }
     }
 
-    async fn look(&mut self) -> (Record, Option<u32>) {
+    pub(super) async fn look(&mut self) -> (Record, Option<u32>) {
         match self.order(Order::Look).await {
             Ok(Said::Looked { facts, members }) => {
                 assert_eq!(facts.identity, self.facts.identity);
@@ -33,7 +33,7 @@ impl Asker {
         }
     }
 
-    async fn begin(&mut self, expect: &Record, nonce: u64) -> Reply {
+    pub(super) async fn begin(&mut self, expect: &Record, nonce: u64) -> Reply {
         let (expect, identity, nonce) = (expect.seen(), self.identity(), Nonce(nonce));
         self.script(Order::Begin(Begin { expect, identity, nonce, max_ttl: MAX_TTL })).await
     }
@@ -43,7 +43,7 @@ impl Asker {
         self.script(Order::Admit(Admit { nonce, identity, way, floor })).await
     }
 
-    async fn init(&mut self, expect: &Record, floor: Score, level: Score) -> Reply {
+    pub(super) async fn init(&mut self, expect: &Record, floor: Score, level: Score) -> Reply {
         let (expect, identity, nonce) = (expect.seen(), self.identity(), Nonce(9));
         let init = Init { expect, identity, nonce, max_ttl: MAX_TTL, lower: false, floor, level };
         self.script(Order::Init(init)).await

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Clock, Node, RedisNode, RedisSetup};
+use redlock_core::{Clock, Member, Node, RedisNode, RedisSetup};
+use redlock_testkit::lab::text;
 use redlock_testkit::{RedisServer, ServerOptions};
 
-fn node(url: &str) -> Arc<RedisNode> {
+fn node(url: &str, quarantine: bool) -> Arc<RedisNode> {
     let mut setup = RedisSetup::new(Clock::system(), Duration::from_secs(5));
     setup.namespace = Some((*b"locks:").into());
+    setup.quarantine = quarantine;
     Arc::new(RedisNode::new(url, &setup).unwrap())
 }
 
@@ -19,8 +21,23 @@ pub(crate) struct Backend {
 
 impl Backend {
     pub(crate) async fn start() -> Self {
-        let master = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
-        Self { node: node(&master.url()), master }
+        Self::with(&ServerOptions::new(), true)
+    }
+
+    /// A master that pushes what has changed, and one that knows nothing of RESP3 and pushes nothing.
+    pub(crate) async fn of_each_protocol() -> [Self; 2] {
+        let old = ServerOptions::new().arguments(["--rename-command", "HELLO", "NOT-HELLO"]);
+        [Self::start().await, Self::with(&old, true)]
+    }
+
+    /// A master of clients that have no quarantine.
+    pub(crate) async fn without_quarantine() -> Self {
+        Self::with(&ServerOptions::new(), false)
+    }
+
+    fn with(options: &ServerOptions, quarantine: bool) -> Self {
+        let master = RedisServer::with(&options.clone().brand_new()).unwrap();
+        Self { node: node(&master.url(), quarantine), master }
     }
 
     /// A master that pushes nothing.
@@ -29,7 +46,7 @@ impl Backend {
         let words = ["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all", "-client|tracking"];
         master.command(&words).unwrap();
         let url = format!("redis://few:secret@{}", master.name());
-        Self { node: node(&url), master }
+        Self { node: node(&url, true), master }
     }
 
     pub(crate) fn node(&self) -> Arc<dyn Node> {
@@ -52,6 +69,28 @@ impl Backend {
         let key = str::from_utf8(key).unwrap();
         self.master.command(&["RPUSH", key, "a"]).unwrap();
         self.master.command(&["PEXPIRE", key, &px.to_string()]).unwrap();
+    }
+
+    /// Removes one member of the only ballot set.
+    pub(crate) async fn remove_member(&self, member: Member) {
+        self.master.command(&["ZREM", &self.ballots(), &member.number().to_string()]).unwrap();
+    }
+
+    /// Sets the score of a member to more than any client writes.
+    pub(crate) async fn raise_beyond(&self, member: Member) {
+        let member = member.number().to_string();
+        self.master.command(&["ZADD", &self.ballots(), "inf", &member]).unwrap();
+    }
+
+    fn ballots(&self) -> String {
+        let pattern = "locks:redlock-quorum:1:ballots*";
+        let found: Vec<String> = text(&self.master, &["KEYS", pattern]);
+        found[0].clone()
+    }
+
+    /// Lets no client send ballots any more.
+    pub(crate) async fn refuse_ballots(&self) {
+        self.master.command(&["ACL", "SETUSER", "default", "-zadd"]).unwrap();
     }
 
     /// Deletes all keys.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::Node;
+use redlock_core::admission::SCORE_END;
+use redlock_core::{Member, Node};
 use redlock_testkit::{SimNode, SimNodes};
 
 pub(crate) struct Backend {
@@ -20,6 +21,20 @@ impl Backend {
     pub(crate) async fn without_tracking() -> Self {
         let backend = Self::start().await;
         backend.master.set_tracking(false);
+        backend
+    }
+
+    /// A master that pushes what has changed, and one that knows nothing of RESP3 and pushes nothing.
+    pub(crate) async fn of_each_protocol() -> [Self; 2] {
+        let (new, old) = (Self::start().await, SimNodes::new(1, 0)[0].clone());
+        old.set_tracking(false);
+        [new, Self { master: old }]
+    }
+
+    /// A master of clients that have no quarantine.
+    pub(crate) async fn without_quarantine() -> Self {
+        let backend = Self::start().await;
+        backend.master.set_quarantine(false);
         backend
     }
 
@@ -40,6 +55,22 @@ impl Backend {
     /// Sets a key that is no string.
     pub(crate) async fn put_other_type(&self, key: &[u8], px: u64) {
         self.master.put_other_type(key, px);
+    }
+
+    /// Removes one member of the only ballot set.
+    pub(crate) async fn remove_member(&self, member: Member) {
+        self.master.edit_data(|data| data.sets[0].1.remove(member));
+    }
+
+    /// Sets the score of a member to more than any client writes.
+    pub(crate) async fn raise_beyond(&self, member: Member) {
+        self.master.edit_data(|data| assert!(data.sets[0].1.raise(member, SCORE_END)));
+    }
+
+    /// Lets no client send ballots any more.
+    pub(crate) async fn refuse_ballots(&self) {
+        let error = "NOPERM this user has no permissions to run the 'zadd' command";
+        self.master.refuse_ballots(Some(error));
     }
 
     /// Deletes all keys.

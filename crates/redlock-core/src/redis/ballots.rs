@@ -156,7 +156,7 @@ impl Heard {
             Part::Set => self.set = Some(said(reply, is_set)?),
             Part::Raise => self.raised = Some(said(reply, is_raised)?),
             Part::Score => self.score = Some(said(reply, |reply| score(reply, missing))?),
-            Part::Key => self.is_ours = Some(said(reply, |reply| is_ours(reply, op.token()))?),
+            Part::Key => self.is_ours = Some(is_ours(reply, op.token())?),
         }
         self.replies += 1;
         if self.replies < parts.len() && !is_alone {
@@ -270,11 +270,15 @@ fn is_raised(reply: &Value) -> Option<bool> {
     }
 }
 
-fn is_ours(reply: &Value, token: &[u8]) -> Option<bool> {
+fn is_ours(reply: Value, token: &[u8]) -> Result<Result<bool, Cause>, Garbage> {
     match reply {
-        Value::BulkString(value) => Some(value == token),
-        Value::Nil => Some(false),
-        _ => None,
+        // A key of another type is another's.
+        Value::ServerError(error) if error.code() == "WRONGTYPE" => Ok(Ok(false)),
+        reply => said(reply, |reply| match reply {
+            Value::BulkString(value) => Some(value == token),
+            Value::Nil => Some(false),
+            _ => None,
+        }),
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
 mod admission;
+mod ballots;
 mod client;
 mod handshake;
 mod life;

@@ -6,6 +6,7 @@
 mod admission;
 mod api;
 mod backend;
+mod ballots;
 mod cancellation;
 #[path = "../conformance/mod.rs"]
 mod conformance;

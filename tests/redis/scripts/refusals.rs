@@ -1,6 +1,6 @@
 //! What a script meets that is not ours, and what it may not do.
 
-use redlock_core::{Answer, Op, Token, Unread};
+use redlock_core::{Answer, Ballot, Balloted, Bid, Op, Token, Unread};
 
 use super::*;
 
@@ -156,7 +156,7 @@ async fn keys_that_are_out_of_bounds_are_named_as_a_missing_right() {
 /// The rights that the documentation of `RedisNode` lists are enough.
 #[tokio::test]
 async fn the_rights_that_are_documented_are_enough() {
-    let listed = "+eval +hgetall +hget +hset +hdel +zadd +zcard +zrevrangebyscore +del +time \
+    let listed = "+eval +hgetall +hget +hset +hdel +zadd +zcard +zrevrangebyscore +del +time +zscore \
                   +set +evalsha +get +pttl +pexpire +info +client|id +client|kill";
     let rights: Vec<_> = ["~locks:*"].into_iter().chain(listed.split_whitespace()).collect();
     let (_server, mut node) = with(&rights).await;
@@ -171,6 +171,13 @@ async fn the_rights_that_are_documented_are_enough() {
     assert_eq!(node.ask(acquire).await, Answer::granted(), "the look behind it may be asked");
     node.order(Order::Look).await.unwrap();
     node.order(Order::Scores(Some(identity))).await.unwrap();
+    let (ours, member) = (Token::random(None), Member::of(b"j"));
+    let bid = Bid { ballot: Ballot::new(9).unwrap(), member };
+    let accepted = Answer::granted().with_ballot(Balloted::Accepted);
+    let fenced = Op::acquire_fenced(*b"locks:j", ours.clone(), 1_000, bid);
+    assert_eq!(node.ask(fenced).await, accepted);
+    let score = Answer::granted().with_ballot(Balloted::Score(bid.ballot.score()));
+    assert_eq!(node.ask(Op::score(*b"locks:j", ours, member)).await, score);
 }
 
 #[tokio::test]

@@ -4,13 +4,14 @@
 
 use std::process::ExitCode;
 
-use model::{Broken, Outcome, Part};
+use model::Outcome;
+use model::admission::{self, Broken, Part};
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|given| given == name);
     let mut right = true;
-    for part in model::large().into_iter().filter(|part| chosen(part.name)) {
+    for part in admission::large().into_iter().filter(|part| chosen(part.name)) {
         right &= holds(&part);
     }
     let mutants = Broken::ALL.into_iter().chain(Broken::LONG);
@@ -18,21 +19,21 @@ fn main() -> ExitCode {
         right &= is_found(broken);
     }
     for broken in Broken::SECOND_LINES.into_iter().filter(|broken| chosen(&format!("{broken:?}"))) {
-        report(&format!("{broken:?}"), &model::check(&model::named(broken)));
+        report(&format!("{broken:?}"), &admission::check(&admission::named(broken)));
     }
     if right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Whether all properties hold within the bounds of a part.
 fn holds(part: &Part) -> bool {
-    let outcome = model::check(part);
+    let outcome = admission::check(part);
     report(part.name, &outcome);
     outcome.story.is_none()
 }
 
 /// Whether the mutant has its counterexample.
 fn is_found(broken: Broken) -> bool {
-    let outcome = model::check(&model::named(broken));
+    let outcome = admission::check(&admission::named(broken));
     report(&format!("{broken:?}"), &outcome);
     outcome.story.is_some()
 }

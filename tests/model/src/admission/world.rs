@@ -3,11 +3,11 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::broken::Broken;
-use crate::client::Client;
-use crate::part::Part;
-use crate::server::Server;
-use crate::wire::Request;
+use super::broken::Broken;
+use super::client::Client;
+use super::part::Part;
+use super::server::Server;
+use super::wire::Request;
 use redlock_core::admission::{Nonce, Note, Score};
 
 /// A part of a state that most next states share: copied when it is written.

@@ -3,6 +3,7 @@
 //! `part` says what each part bounds, `broken` what each mutant breaks. The machines and the
 //! scripts are the ones that ship; a mutant lies at their edge and changes nothing inside.
 //!
+//! - `locks`: a token from its attempt to its last release, and its ballot (E1, E2).
 //! - `admission`: which masters vote (E3).
 
 // The machines are tested where they are.
@@ -48,5 +49,7 @@ mod votes;
 
 pub mod admission;
 mod check;
+pub mod locks;
+mod shared;
 
 pub use check::Outcome;

@@ -311,15 +311,23 @@ impl World {
             .map(|lock| (lock.id, lock.value))
             .collect();
         for (id, value) in over {
-            let sets =
-                |one: &Request| one.lock == id && one.reply.is_none() && one.kind != Kind::Release;
-            let is_coming = self.contenders[own].links.iter().flatten().any(sets);
             self.contenders[own].locks.retain(|lock| lock.id != id);
             let is_used = self.contenders[own].locks.iter().any(|lock| lock.value == value);
-            let is_there = self.masters.iter().any(|master| master.holds(value));
-            if !is_used && (is_coming || is_there) {
+            let is_left =
+                (0..self.masters.len()).any(|master| self.is_left(own, master, id, value));
+            if is_left && !is_used {
                 self.wrong = Some(Wrong::KeyLeft);
             }
+        }
+    }
+
+    /// Whether a key is on a master, or comes to be, and no release is on its way behind it.
+    fn is_left(&self, own: usize, master: usize, id: u8, value: Value) -> bool {
+        let link = &self.contenders[own].links[master];
+        let coming = link.iter().rfind(|one| one.lock == id && one.reply.is_none());
+        match coming.map(|request| request.kind) {
+            Some(kind) => kind != Kind::Release,
+            None => self.masters[master].holds(value),
         }
     }
 }

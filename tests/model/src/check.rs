@@ -1,15 +1,10 @@
-//! Visits every state within the bounds of a part, or finds one that breaks a property.
+//! Visits every state within bounds, or finds one that breaks a property.
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
-use stateright::{Checker, HasDiscoveries, Model, Property};
-
-use crate::action::Action;
-use crate::part::Part;
-use crate::story;
-use crate::world::World;
-
-struct Bounded(Part);
+use stateright::{Checker, HasDiscoveries, Model};
 
 /// What a run found.
 #[derive(Debug)]
@@ -24,85 +19,40 @@ pub struct Outcome {
     pub story: Option<(&'static str, Vec<String>)>,
 }
 
-impl Model for Bounded {
-    type State = World;
-    type Action = Action;
+/// A way through a model: each state with the action that was taken there.
+type Way<M> = Vec<(<M as Model>::State, Option<<M as Model>::Action>)>;
 
-    fn init_states(&self) -> Vec<World> {
-        vec![World::new(&self.0)]
-    }
-
-    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        world.actions(&self.0, actions);
-    }
-
-    fn next_state(&self, world: &World, action: Action) -> Option<World> {
-        let mut next = world.clone();
-        next.take(&self.0, action);
-        (next != *world).then_some(next)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        vec![
-            Property::always(
-                "no master votes while a lock of its former life may be alive",
-                |model: &Self, world: &World| !world.votes_too_early(&model.0),
-            ),
-            Property::always("one valid holder at most", |model: &Self, world: &World| {
-                !model.0.locks || world.holders() < 2
-            }),
-            Property::always("an end is not moved without a reason", |_, world: &World| {
-                world.wrong != Some(crate::world::Wrong::EndMoved)
-            }),
-            Property::always(
-                "an admitted master is not put into quarantine",
-                |_, world: &World| world.wrong != Some(crate::world::Wrong::Unseated),
-            ),
-            Property::always(
-                "no admitted master is below a ballot it has accepted",
-                |_, world: &World| world.servers.iter().all(|server| !server.is_behind()),
-            ),
-            Property::always(
-                "every master that stays up is admitted in the end",
-                |model: &Self, world: &World| !model.0.recovery || world.recovers(&model.0),
-            ),
-        ]
-    }
-}
-
-/// Checks a part: breadth first for a mutant, so that its story is short.
-pub fn check(part: &Part) -> Outcome {
+/// Visits all states of a model: breadth first where a counterexample is looked for, so that its
+/// story is short.
+pub(crate) fn exhaust<M>(model: M, is_broken: bool, tell: impl Fn(Way<M>) -> Vec<String>) -> Outcome
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + Send + Sync + PartialEq,
+    M::Action: Clone + Debug + PartialEq + Send + Sync,
+{
     let start = Instant::now();
-    let builder = Bounded(*part).checker().finish_when(HasDiscoveries::Any);
-    if part.broken.is_some() {
-        outcome(builder.spawn_bfs().join(), start)
+    let builder = model.checker().finish_when(HasDiscoveries::Any);
+    if is_broken {
+        outcome(&builder.spawn_bfs().join(), start, tell)
     } else {
-        outcome(builder.threads(2).spawn_dfs().join(), start)
+        outcome(&builder.threads(2).spawn_dfs().join(), start, tell)
     }
 }
 
-fn outcome(checker: impl Checker<Bounded>, start: Instant) -> Outcome {
+fn outcome<M: Model>(
+    checker: &impl Checker<M>,
+    start: Instant,
+    tell: impl Fn(Way<M>) -> Vec<String>,
+) -> Outcome
+where
+    M::State: Clone + Debug + Hash + PartialEq,
+    M::Action: Clone + Debug + PartialEq,
+{
     let found = checker.discoveries().into_iter().min_by_key(|(name, _)| *name);
     Outcome {
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
         time: start.elapsed(),
-        story: found.map(|(name, path)| (name, story::tell(&path.into_vec()))),
-    }
-}
-
-impl World {
-    fn votes_too_early(&self, part: &Part) -> bool {
-        let owes = |master: usize| self.servers[master].owed_until > self.now;
-        let counts =
-            |master: usize| (0..part.clients).any(|client| self.counts(part, client, master));
-        (0..part.masters).any(|master| owes(master) && counts(master))
-    }
-
-    fn holders(&self) -> usize {
-        let valid = |held: &Vec<u64>| {
-            held.iter().filter(|until| **until > self.now).count() > held.len() / 2
-        };
-        self.clients.iter().filter(|client| valid(&client.held)).count()
+        story: found.map(|(name, path)| (name, tell(path.into_vec()))),
     }
 }

@@ -1,14 +1,14 @@
 //! The small bounds hold, and every mutant is found.
 
-use model::Broken;
+use model::admission::Broken;
 
 /// A story that people read to its end.
 const STORY_LINES: usize = 25;
 
 #[test]
 fn the_small_bounds_hold() {
-    for part in model::small() {
-        let outcome = model::check(&part);
+    for part in model::admission::small() {
+        let outcome = model::admission::check(&part);
         println!("{}: {} states, depth {}", part.name, outcome.states, outcome.depth);
         assert_eq!(outcome.story, None, "{}", part.name);
         assert!(outcome.states > 1000, "{} explores nothing", part.name);
@@ -18,7 +18,7 @@ fn the_small_bounds_hold() {
 #[test]
 fn every_mutant_is_found() {
     for broken in Broken::ALL {
-        let outcome = model::check(&model::named(broken));
+        let outcome = model::admission::check(&model::admission::named(broken));
         let Some((property, story)) = outcome.story else {
             panic!("{broken:?} is not found in {} states", outcome.states)
         };

@@ -1,13 +1,14 @@
 //! What may happen next, and what it does.
 
-use crate::admission::{Event, Facts, Scored};
-use crate::broken::Broken;
-use crate::client::Client;
-use crate::part::{Loss, Part, TTL};
-use crate::person::highest;
-use crate::wire::{FloorRead, Half, Link, Request};
-use crate::world::{Attempt, World};
 use redlock_core::Member;
+
+use super::broken::Broken;
+use super::client::Client;
+use super::part::{Loss, Part, TTL};
+use super::person::highest;
+use super::wire::{FloorRead, Half, Link, Request};
+use super::world::{Attempt, World};
+use crate::protocol::admission::{Event, Facts, Scored};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {

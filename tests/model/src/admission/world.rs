@@ -1,38 +1,13 @@
 //! The state of the model.
 
-use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
-
-use crate::broken::Broken;
-use crate::client::Client;
-use crate::part::Part;
-use crate::server::Server;
-use crate::wire::Request;
+use super::broken::Broken;
+use super::client::Client;
+use super::part::Part;
+use super::server::Server;
+use super::wire::Request;
 use redlock_core::admission::{Nonce, Note, Score};
 
-/// A part of a state that most next states share: copied when it is written.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Shared<T>(Arc<T>);
-
-impl<T> Deref for Shared<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T: Clone> DerefMut for Shared<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        Arc::make_mut(&mut self.0)
-    }
-}
-
-impl<T> From<T> for Shared<T> {
-    fn from(value: T) -> Self {
-        Self(Arc::new(value))
-    }
-}
+use crate::shared::Shared;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {

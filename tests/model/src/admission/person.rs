@@ -2,12 +2,12 @@
 
 use redlock_core::admission::{Data, Nonce};
 
-use crate::admission::{InitOptions, Life, Scored};
-use crate::broken::Broken;
-use crate::client::Client;
-use crate::part::{Part, TTL};
-use crate::wire::Request;
-use crate::world::World;
+use super::broken::Broken;
+use super::client::Client;
+use super::part::{Part, TTL};
+use super::wire::Request;
+use super::world::World;
+use crate::protocol::admission::{InitOptions, Life, Scored};
 
 impl World {
     /// Whether the statement is true: no lock of a former life is alive on any master.

@@ -1,6 +1,6 @@
 //! The parts of the model and their bounds.
 
-use crate::broken::Broken;
+use super::broken::Broken;
 
 /// How long a lock lives. With `max_ttl` 2 the quarantine takes 2.
 pub(crate) const TTL: u64 = 2;

@@ -1,10 +1,10 @@
 //! The scripts, and what the mutants run instead.
 
-use crate::broken::Broken;
-use crate::part::{Part, TTL};
-use crate::server::Server;
-use crate::wire::Request;
-use crate::world::{World, Wrong};
+use super::broken::Broken;
+use super::part::{Part, TTL};
+use super::server::Server;
+use super::wire::Request;
+use super::world::{World, Wrong};
 use redlock_core::admission::{
     Admit, Ballots, Begin, Data, Init, Nonce, Note, Outcome, Record, Reply, Way, quarantine_length,
 };

@@ -1,9 +1,9 @@
 //! A counterexample as people read it.
 
-use crate::action::Action;
-use crate::part::Loss;
-use crate::wire::Request;
-use crate::world::World;
+use super::action::Action;
+use super::part::Loss;
+use super::wire::Request;
+use super::world::World;
 
 /// One line a step, with the time at which it happens.
 pub(crate) fn tell(path: &[(World, Option<Action>)]) -> Vec<String> {

@@ -3,10 +3,10 @@
 //! Asked of a state, in two ways: one client stays, or clients live a moment each. What is on the
 //! way is lost, and no clock is stepped any more.
 
-use crate::client::Client;
-use crate::part::{Part, TTL};
-use crate::wire::Link;
-use crate::world::World;
+use super::client::Client;
+use super::part::{Part, TTL};
+use super::wire::Link;
+use super::world::World;
 
 /// How many lengths of a quarantine it may take. One may end just as a clock turns out to be
 /// wrong, and begins anew; a note may have to be taken back.
@@ -70,7 +70,7 @@ impl World {
             let links = &self.clients[0].links;
             let due = (0..part.masters).find(|&master| links[master].wire.is_some());
             let Some(master) = due else { return };
-            self.take(part, crate::action::Action::Arrive(0, master));
+            self.take(part, super::action::Action::Arrive(0, master));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use redlock_core::admission::{Admit, Begin, Init, Nonce, Note, Score};
 
-use crate::admission::{Life, Scored};
+use crate::protocol::admission::{Life, Scored};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {

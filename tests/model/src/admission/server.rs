@@ -4,8 +4,8 @@ use redlock_core::admission::{
     Ballots, Data, Identity, MEMBERS, Nonce, Record, ReplId, RunId, Score,
 };
 
-use crate::admission::{Facts, Role};
-use crate::part::{Part, TTL};
+use super::part::{Part, TTL};
+use crate::protocol::admission::{Facts, Role};
 
 /// TIME at the start, so that a clock may be behind.
 const START: i64 = 20;

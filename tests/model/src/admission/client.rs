@@ -2,11 +2,11 @@
 
 use redlock_core::admission::Nonce;
 
-use crate::admission::{Admission, Event, Facts, Step, Told};
-use crate::broken::Broken;
-use crate::part::{Part, TTL};
-use crate::wire::{First, FloorRead, Link, Request};
-use crate::world::World;
+use super::broken::Broken;
+use super::part::{Part, TTL};
+use super::wire::{First, FloorRead, Link, Request};
+use super::world::World;
+use crate::protocol::admission::{Admission, Event, Facts, Step, Told};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {

@@ -1,14 +1,14 @@
 //! What goes wrong.
 
-use crate::action::Action;
+use super::action::Action;
 use redlock_core::admission::Data;
 
-use crate::admission::Event;
-use crate::broken::Broken;
-use crate::part::{Loss, Part};
-use crate::server::FLIPPED;
-use crate::wire::Link;
-use crate::world::World;
+use super::broken::Broken;
+use super::part::{Loss, Part};
+use super::server::FLIPPED;
+use super::wire::Link;
+use super::world::World;
+use crate::protocol::admission::Event;
 
 impl World {
     pub(crate) fn faults(&self, part: &Part, master: usize, actions: &mut Vec<Action>) {

@@ -1,0 +1,203 @@
+//! What may happen next, and what it does.
+
+use super::contender::FIRST;
+use super::contender::Stage;
+use super::part::Part;
+use super::wire::{Kind, Request};
+use super::world::World;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Action {
+    Tick,
+    Begin(usize),
+    /// A master carries out the next request of a contender, which reads the reply at once.
+    Execute(usize, usize),
+    /// The same, and the reply is late, by a tick at least.
+    ExecuteLate(usize, usize),
+    /// A contender reads a late reply.
+    Deliver(usize, usize),
+    Break(usize, usize),
+    TimeOut(usize),
+    /// An attempt is given up, or a lease given back.
+    Release(usize),
+    ReleaseAgain(usize, u8, usize),
+    Extend(usize),
+    /// The clock of a master gains a tick.
+    Gain(usize),
+    /// The clock of a contender loses a tick.
+    Lose(usize),
+}
+
+impl World {
+    /// All that may happen next.
+    pub(crate) fn actions(&self, part: &Part, actions: &mut Vec<Action>) {
+        for own in 0..self.contenders.len() {
+            self.contender_actions(part, own, actions);
+            for master in 0..part.masters {
+                self.link_actions(part, own, master, actions);
+            }
+        }
+        if self.now < part.horizon {
+            actions.push(Action::Tick);
+        }
+        if self.left.slips > 0 && self.now > 0 {
+            self.clock_actions(part, actions);
+        }
+    }
+
+    fn contender_actions(&self, part: &Part, own: usize, actions: &mut Vec<Action>) {
+        let contender = &self.contenders[own];
+        match contender.open().map(|lock| &lock.stage) {
+            None if self.may_begin(part, own) => actions.push(Action::Begin(own)),
+            Some(Stage::Attempt(_)) if self.left.cancels > 0 => {
+                actions.extend([Action::TimeOut(own), Action::Release(own)]);
+            }
+            Some(Stage::Lease(_)) => {
+                if part.releases {
+                    actions.push(Action::Release(own));
+                }
+                if self.left.extensions > 0 && contender.is_holder(contender.clock(part, self.now))
+                {
+                    actions.push(Action::Extend(own));
+                }
+            }
+            _ => {}
+        }
+        for lock in &contender.locks {
+            let masters = 0..part.masters;
+            let failed = masters.filter(|master| self.has_failed(part, own, lock, *master));
+            actions.extend(failed.map(|master| Action::ReleaseAgain(own, lock.id, master)));
+        }
+    }
+
+    /// Contenders with as many attempts are alike: the first of them begins first.
+    fn may_begin(&self, part: &Part, own: usize) -> bool {
+        let begun = self.contenders[own].begun;
+        let is_alike = own > 0 && part.attempts[own] == part.attempts[own - 1];
+        begun < part.attempts[own] && (!is_alike || self.contenders[own - 1].begun > begun)
+    }
+
+    fn link_actions(&self, part: &Part, own: usize, master: usize, actions: &mut Vec<Action>) {
+        let link = &self.contenders[own].links[master];
+        let Some(first) = link.first() else { return };
+        if first.is_readable {
+            actions.push(Action::Deliver(own, master));
+        }
+        if self.left.breaks > 0 {
+            actions.push(Action::Break(own, master));
+        }
+        let Some(next) = link.iter().find(|request| request.reply.is_none()) else { return };
+        let is_release = next.kind == Kind::Release;
+        if is_release && !part.releases || !self.is_in_order(own, master) {
+            return;
+        }
+        let waits = first.reply.is_some();
+        if !waits {
+            actions.push(Action::Execute(own, master));
+        }
+        // A refusal that is late delays a defeat, and a late acknowledgement the end of a release.
+        let may_be_late = !is_release && self.masters[master].grants(next.kind, next.value);
+        if waits || part.late && may_be_late {
+            actions.push(Action::ExecuteLate(own, master));
+        }
+    }
+
+    /// Masters are alike: they are numbered as they carry out the first request of all.
+    fn is_in_order(&self, own: usize, master: usize) -> bool {
+        let is_first = |request: &Request| {
+            request.lock == FIRST && request.kind == Kind::Acquire && request.reply.is_none()
+        };
+        own > 0 || master == 0 || {
+            let link = |master: usize| self.contenders[0].links[master].first();
+            !(link(master).is_some_and(is_first) && link(master - 1).is_some_and(is_first))
+        }
+    }
+
+    /// A master's clock and a contender's are never further apart than the part allows.
+    fn clock_actions(&self, part: &Part, actions: &mut Vec<Action>) {
+        let gained = self.masters.iter().map(|master| master.gained).max().unwrap_or(0);
+        let lost = self.contenders.iter().map(|own| own.lost).max().unwrap_or(0);
+        let masters = self.masters.iter().enumerate();
+        let can = masters.filter(|(_, master)| master.gained + lost < part.drift);
+        actions.extend(can.map(|(master, _)| Action::Gain(master)));
+        let contenders = self.contenders.iter().enumerate();
+        let can = contenders.filter(|(_, own)| own.lost + gained < part.drift);
+        actions.extend(can.map(|(own, _)| Action::Lose(own)));
+    }
+
+    /// The world after an action that was offered.
+    pub(crate) fn take(&mut self, part: &Part, action: Action) {
+        match action {
+            Action::Tick => self.tick(),
+            Action::Begin(own) => self.begin(part, own),
+            Action::Execute(own, master) => {
+                self.execute(part, own, master);
+                self.deliver(part, own, master);
+            }
+            Action::ExecuteLate(own, master) => self.execute(part, own, master),
+            Action::Deliver(own, master) => self.deliver(part, own, master),
+            Action::Break(own, master) => {
+                self.left.breaks -= 1;
+                self.cut(part, own, master);
+            }
+            Action::TimeOut(own) => {
+                self.left.cancels -= 1;
+                self.time_out(part, own);
+            }
+            Action::Release(own) => {
+                let open = self.contenders[own].open();
+                let is_attempt = open.is_some_and(|lock| matches!(lock.stage, Stage::Attempt(_)));
+                self.left.cancels -= u8::from(is_attempt);
+                self.give_up(part, own);
+            }
+            Action::ReleaseAgain(own, lock, master) => {
+                self.release_again(part, own, lock, master);
+            }
+            Action::Extend(own) => {
+                self.left.extensions -= 1;
+                self.extend(own);
+            }
+            Action::Gain(master) => {
+                self.left.slips -= 1;
+                self.masters[master].gained += 1;
+            }
+            Action::Lose(own) => {
+                self.left.slips -= 1;
+                self.contenders[own].lost += 1;
+            }
+        }
+        self.expire();
+    }
+
+    fn execute(&mut self, part: &Part, own: usize, master: usize) {
+        let now = self.now;
+        let link = &mut self.contenders[own].links[master];
+        let next = link.iter_mut().find(|request| request.reply.is_none());
+        let Some(request) = next else { return };
+        let reply = self.masters[master].execute(part, request.kind, request.value, now);
+        request.reply = Some(reply);
+    }
+
+    fn tick(&mut self) {
+        self.now += 1;
+        for own in 0..self.contenders.len() {
+            let is_new = |request: &Request| request.reply.is_some() && !request.is_readable;
+            if !self.contenders[own].links.iter().flatten().any(is_new) {
+                continue;
+            }
+            for request in self.contenders[own].links.iter_mut().flatten() {
+                request.is_readable = request.reply.is_some();
+            }
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = self.now;
+        for master in &mut self.masters {
+            let clock = now + master.gained;
+            if master.key.is_some_and(|(_, until)| until <= clock) {
+                master.expire(now);
+            }
+        }
+    }
+}

@@ -90,7 +90,9 @@ impl Driver {
             let may_wait = request.until.is_none_or(|until| until > now);
             let is_resumed = request.resume.is_some();
             self.ask();
+            let entry = request.entry.clone();
             let request = self.requests.insert(request);
+            entry.set(request);
             self.say_request(request, "request");
             if is_resumed || !may_wait {
                 self.stand_in_line(request);

@@ -292,7 +292,7 @@ impl Driver {
             Command::Forget { lock } => self.forget(lock),
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
-            Command::Withdrawn { key } => self.withdrawn(&key),
+            Command::Withdrawn { entry } => self.withdrawn(&entry, now),
             Command::Close { within, reply } => self.close(within, reply),
         }
     }

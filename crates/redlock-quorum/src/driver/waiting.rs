@@ -8,6 +8,7 @@ use redlock_core::{Instant, Op, Verdict, Vote};
 use slotmap::SlotMap;
 
 use super::Driver;
+use super::command::Entry;
 use super::line::Turn;
 use super::ticket::{InspectionId, LockId, RequestId, Ticket, WaitingId};
 use super::timers::Due;
@@ -345,24 +346,13 @@ impl Driver {
         }
     }
 
-    /// Some caller that waited for this key is gone.
-    pub(super) fn withdrawn(&mut self, key: &[u8]) {
-        let Some(queue) = self.waiters.of(key) else { return };
-        let now = self.now();
-        let is_gone =
-            |id: &RequestId| self.requests.get(*id).is_none_or(|request| request.reply.is_closed());
-        let gone: Vec<RequestId> =
-            self.waiters.queues[queue].waiting.callers().filter(is_gone).collect();
-        for id in gone {
-            let is_attempted = self.requests.get(id).is_some_and(|request| request.is_attempted);
-            if is_attempted {
-                // Its attempt ends first, and then it is found to be gone.
-                continue;
-            }
-            self.requests.remove(id);
-            let Some(entry) = self.waiters.queues.get_mut(queue) else { return };
-            let step = entry.waiting.leave(id, now);
-            self.step(queue, step, now);
+    /// A caller is gone. Where an attempt is made for it, that ends first, and then it is found to be
+    /// gone.
+    pub(super) fn withdrawn(&mut self, entry: &Entry, now: Instant) {
+        let id = entry.get();
+        let is_attempted = self.requests.get(id).is_none_or(|request| request.is_attempted);
+        if !is_attempted && let Some(request) = self.requests.remove(id) {
+            self.left_waiting(id, &request.key, now);
         }
     }
 

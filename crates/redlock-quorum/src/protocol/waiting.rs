@@ -23,11 +23,11 @@
 //! are served within a few round trips of a release, and not every release wakes everybody. A rest
 //! is wider the more often the head was refused, and narrower again with each key that it gets.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use redlock_core::{Instant, Verdict};
 
+use super::queue::Queue;
 use super::retry;
 
 #[cfg(test)]
@@ -49,7 +49,7 @@ const RUN_MAX: u32 = 31;
 /// The callers that wait for one key, in the order in which they asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Waiting<Id> {
-    queue: VecDeque<Id>,
+    queue: Queue<Id>,
     head: Head,
     /// Refusals, less the keys that were won since: they widen the rest behind the next refusal.
     refusals: u32,
@@ -111,11 +111,11 @@ pub(crate) enum Refusal {
     Silent,
 }
 
-impl<Id: Copy + PartialEq> Waiting<Id> {
+impl<Id: Copy + Ord> Waiting<Id> {
     /// A key that nothing waits for yet.
     pub(crate) fn new() -> Self {
         Self {
-            queue: VecDeque::new(),
+            queue: Queue::new(),
             head: Head::Idle,
             refusals: 0,
             free_looks: 0,
@@ -126,7 +126,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
 
     /// One more caller wants the key, which a caller of this process holds or does not.
     pub(crate) fn join(&mut self, caller: Id, is_held_here: bool, now: Instant) -> Step<Id> {
-        self.queue.push_back(caller);
+        self.queue.join(caller);
         match self.head {
             Head::Idle if is_held_here => self.await_release(now),
             Head::Idle => self.begin(now),
@@ -136,7 +136,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
 
     /// A caller whose attempt was made without waiting here, and lost, waits from now on.
     pub(crate) fn join_refused(&mut self, caller: Id) -> bool {
-        self.queue.push_back(caller);
+        self.queue.join(caller);
         let is_head = self.head == Head::Idle;
         if is_head {
             self.head = Head::Attempting;
@@ -146,7 +146,9 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
 
     /// The head has the key: the next one waits until it is released here.
     pub(crate) fn won(&mut self, now: Instant) -> Step<Id> {
-        self.queue.pop_front();
+        if let Some(head) = self.head() {
+            self.queue.leave(head);
+        }
         self.refusals = self.refusals.saturating_sub(1);
         self.free_looks = 0;
         self.await_release(now)
@@ -330,12 +332,8 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     /// What a head has begun goes on for the next one. An attempt does not: its caller's end is the
     /// end of the attempt, and the next one begins anew.
     pub(crate) fn leave(&mut self, caller: Id, now: Instant) -> Step<Id> {
-        let was_head = self.queue.front() == Some(&caller);
-        if was_head {
-            self.queue.pop_front();
-        } else {
-            self.queue.retain(|waiting| *waiting != caller);
-        }
+        let was_head = self.head() == Some(caller);
+        self.queue.leave(caller);
         if self.queue.is_empty() {
             self.head = Head::Idle;
         } else if was_head && self.head == Head::Attempting {
@@ -350,13 +348,14 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     }
 
     /// All callers, in order.
+    #[cfg(test)]
     pub(crate) fn callers(&self) -> impl Iterator<Item = Id> {
-        self.queue.iter().copied()
+        self.queue.iter()
     }
 
     /// The caller whose turn it is.
     pub(crate) fn head(&self) -> Option<Id> {
-        self.queue.front().copied()
+        self.queue.first()
     }
 
     /// Whether nothing waits here, and nothing is worth remembering.

@@ -319,7 +319,8 @@ fn nothing_is_remembered_when_nobody_waits_and_the_contention_is_over() {
 
 /// A caller that gets the key and gives it back at this instant, with another behind it.
 fn pass_on(waiting: &mut Waiting<u32>, now: Instant) -> Step<u32> {
-    next_join(waiting, false, now);
+    let next = waiting.callers().max().map_or(1, |last| last + 1);
+    waiting.join(next, false, now);
     waiting.attempt(Ask::All);
     assert_eq!(waiting.won(now), Step::Wait);
     waiting.released(now, 0.5)

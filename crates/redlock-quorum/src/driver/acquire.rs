@@ -379,7 +379,7 @@ impl Driver {
         let Some((attempt, wish)) = self.end_attempt(id, now) else { return };
         self.measure(attempt.fan_out());
         let Some(request) = self.requests.remove(wish) else { return };
-        self.key_won(id, wish, &request.key);
+        self.key_won(id, wish, &request);
         let is_resumed = attempt.origin() == Origin::Resumed;
         let lease = attempt.into_lease(now);
         let (Some(deadline), Some(lock)) = (lease.deadline(), self.locks.get_mut(id)) else {

@@ -155,6 +155,7 @@ impl Driver {
             self.abort_attempt(id);
         }
         self.waiters.clear();
+        self.keys.clear_askers();
         let requests: Vec<RequestId> = self.requests.keys().collect();
         for id in requests {
             if let Some(request) = self.requests.remove(id) {
@@ -208,6 +209,7 @@ impl Driver {
         }
         self.requests.clear();
         self.waiters.clear();
+        self.keys.clear_askers();
         self.early.clear();
         self.inspections.clear();
         self.release_callers();

@@ -17,6 +17,7 @@ pub(crate) mod grant;
 mod init;
 mod inspect;
 mod keep;
+mod keys;
 pub(crate) mod life;
 mod line;
 pub(crate) mod mailbox;
@@ -55,7 +56,6 @@ mod sync {
     }
 }
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -72,6 +72,7 @@ use self::close::Closing;
 use self::command::{Command, ExtendReply, ReleaseReply, Request};
 use self::init::Inits;
 use self::inspect::Question;
+use self::keys::Keys;
 use self::line::Line;
 use self::mailbox::{Mailbox, Signal};
 use self::masters::{Masters, News};
@@ -106,8 +107,7 @@ pub(crate) struct Driver {
     inspections: SlotMap<InspectionId, Question>,
     line: Line,
     waiters: Waiters,
-    /// The leases that are held, by key.
-    holders: HashMap<Arc<[u8]>, LockId>,
+    keys: Keys,
     /// How long a vote takes at present.
     fan_out: Duration,
     timers: Timers,
@@ -205,7 +205,7 @@ impl Driver {
             inspections: SlotMap::with_key(),
             line: Line::default(),
             waiters: Waiters::default(),
-            holders: HashMap::new(),
+            keys: Keys::default(),
             fan_out: FAN_OUT,
             timers: Timers::default(),
             leases: 0,

@@ -9,7 +9,8 @@
 //! * one machine for each stage of a token: `attempt`, then `lease` (with its `extension`s), then
 //!   `release`; `forgotten`: keys that are left to expire;
 //! * `inspection`: what each master says about a key;
-//! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: where they meet;
+//! * `waiting`: the callers that wait for one key, in a `queue`; `run`: for how long one
+//!   process keeps it; `meeting_point`: where they meet;
 //! * `throttle`: which warnings are reported;
 //! * `admission`: which masters vote, and how one that forgot comes to vote again; `lives`: whether
 //!   what they confirmed before still counts.
@@ -31,6 +32,7 @@ mod orders;
 mod queue;
 pub(crate) mod release;
 pub(crate) mod retry;
+pub(crate) mod run;
 pub(crate) mod tally;
 pub(crate) mod throttle;
 pub(crate) mod validity;

@@ -16,6 +16,7 @@
 //! | it pauses | a master votes that did not | it asks all masters after a short pause |
 //! | another caller of this process holds the key | that caller releases | it asks right behind the release, the meeting point first where other processes want the key, too |
 //! | another caller of this process holds the key | that caller releases, and the key has gone from caller to caller here 31 times or for 100 ms | it looks, behind a random rest where other processes are known to want the key |
+//! | nobody waits here, and this process has kept the key for 100 ms, or for a second where no other is known to want it | a caller asks again right behind the release | it looks, behind a random rest |
 //!
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
 //!
@@ -28,7 +29,8 @@ use std::time::Duration;
 use redlock_core::{Instant, Verdict};
 
 use super::queue::Queue;
-use super::retry;
+use super::retry::{self, REST_MAX};
+use super::run;
 
 #[cfg(test)]
 mod tests;
@@ -37,13 +39,10 @@ mod tests;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many looks in a row may find the key free and the attempt behind them refused.
 const FREE_LOOKS_MAX: u32 = 3;
-/// The longest rest behind a refusal.
-const REST_MAX: Duration = Duration::from_millis(40);
 /// How long a key counts as contended after it was refused.
 const CONTENDED: Duration = Duration::from_secs(1);
-/// For how long, and how often, the callers of one process take the key from each other before
-/// those of other processes get a chance.
-const RUN: Duration = Duration::from_millis(100);
+/// How often the callers of one process take the key from each other before those of other
+/// processes get a chance.
 const RUN_MAX: u32 = 31;
 
 /// The callers that wait for one key, in the order in which they asked.
@@ -134,8 +133,21 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// A caller whose attempt was made without waiting here, and lost, waits from now on.
-    pub(crate) fn join_refused(&mut self, caller: Id) -> bool {
+    /// One more caller wants the key, which this process has kept for so long that it is the turn of
+    /// others. They get time to come out of a rest. Where none is known it is less, because most
+    /// often there is none.
+    pub(crate) fn join_late(&mut self, caller: Id, now: Instant, random: f64) -> Step<Id> {
+        self.queue.join(caller);
+        if self.head != Head::Idle {
+            return Step::Wait;
+        }
+        let range = if self.is_contended(now) { REST_MAX } else { REST_MAX / 2 };
+        self.head = Head::Resting { until: now.saturating_add(range.mul_f64(random)) };
+        Step::Wait
+    }
+
+    /// A caller whose attempt is made without waiting here, or was and is lost, waits from now on.
+    pub(crate) fn join_attempting(&mut self, caller: Id) -> bool {
         self.queue.join(caller);
         let is_head = self.head == Head::Idle;
         if is_head {
@@ -182,7 +194,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// Whether other processes are to get a chance now. Then the next run begins.
     fn ends_run(&mut self, now: Instant) -> bool {
         let (since, times) = self.run.unwrap_or((now, 0));
-        let is_over = times >= RUN_MAX || now.saturating_since(since) >= RUN;
+        let is_over = times >= RUN_MAX || now.saturating_since(since) >= run::CONTENDED;
         self.run = (!is_over).then_some((since, times + 1));
         is_over
     }
@@ -342,6 +354,11 @@ impl<Id: Copy + Ord> Waiting<Id> {
         Step::Wait
     }
 
+    /// Whether an attempt is made for the head.
+    pub(crate) fn is_attempting(&self) -> bool {
+        self.head == Head::Attempting
+    }
+
     /// Whether the head waits for the answer to a look.
     pub(crate) fn is_looking(&self) -> bool {
         matches!(self.head, Head::Looking { .. })
@@ -376,7 +393,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.refused_at.map(|at| at.saturating_add(CONTENDED))
     }
 
-    fn is_contended(&self, now: Instant) -> bool {
+    pub(crate) fn is_contended(&self, now: Instant) -> bool {
         self.contended_until().is_some_and(|until| now < until)
     }
 
@@ -440,7 +457,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// Others want the key, too: the meeting point is left alone for a while.
     fn rest(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
-        let rest = retry::rest(self.refusals, fan_out, REST_MAX, random);
+        let rest = retry::rest(self.refusals, fan_out, random);
         self.head = match self.queue.is_empty() {
             true => Head::Idle,
             false => Head::Resting { until: now.saturating_add(rest) },

@@ -282,11 +282,11 @@ fn a_head_that_watches_a_holder_of_this_process_asks_behind_its_release() {
 #[test]
 fn a_caller_that_lost_an_attempt_of_its_own_is_head_or_stands_behind_the_others() {
     let mut waiting = Waiting::new();
-    assert!(waiting.join_refused(1), "it goes on from its attempt");
+    assert!(waiting.join_attempting(1), "it goes on from its attempt");
     assert_eq!(waiting.clone().join(2, false, Instant::ORIGIN), Step::Wait, "one head");
     assert_eq!(waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 0.5), Step::Look);
     waiting.look_sent(Some(0), Instant::ORIGIN, FAN_OUT, 0.5);
-    assert!(!waiting.join_refused(2));
+    assert!(!waiting.join_attempting(2));
     assert_eq!(waiting.callers().collect::<Vec<_>>(), [1, 2]);
     assert_eq!(waiting.leave(1, Instant::ORIGIN), Step::Wait);
     assert_eq!(waiting.looked(0, &Verdict::Free, Instant::ORIGIN, FAN_OUT, 0.5), first(2));

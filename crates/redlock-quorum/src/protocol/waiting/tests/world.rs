@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Verdict};
 
-use crate::protocol::waiting::{Ask, Head, LOOK_AGAIN, REST_MAX, Refusal, Step, Waiting};
+use crate::protocol::retry::REST_MAX;
+use crate::protocol::waiting::{Ask, Head, LOOK_AGAIN, Refusal, Step, Waiting};
 
 pub(super) const FAN_OUT: Duration = Duration::from_micros(300);
 const RANDOM: f64 = 0.5;

@@ -9,7 +9,8 @@
 //! * one machine for each stage of a token: `attempt`, then `lease` (with its `extension`s), then
 //!   `release`; `forgotten`: keys that are left to expire;
 //! * `inspection`: what each master says about a key;
-//! * `waiting`: the callers that wait for one key, in a `queue`; `run`: for how long one
+//! * `waiting`: the callers that wait for one key, in a `queue`; `pushes`: whether
+//!   reports are of use; `run`: for how long one
 //!   process keeps it; `meeting_point`: where they meet;
 //! * `throttle`: which warnings are reported;
 //! * `admission`: which masters vote, and how one that forgot comes to vote again; `lives`: whether
@@ -29,6 +30,7 @@ pub(crate) mod master_set;
 pub(crate) mod meeting_point;
 #[cfg(test)]
 mod orders;
+mod pushes;
 mod queue;
 pub(crate) mod release;
 pub(crate) mod retry;

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_key_that_was_free_for_as_long_as_a_contender_rests_begins_another_run() {
-        assert!(kept(39, 2_000).is_over(true, at(1_960)));
+        assert!(kept(39, 2_000).is_over(true, at(1_950)));
         let run = kept(40, 2_000);
         assert!(!run.is_over(true, at(2_000)), "{run:?}");
         let left = kept(0, 1_000);

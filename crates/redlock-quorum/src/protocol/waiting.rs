@@ -7,6 +7,7 @@
 //! | while | this happens | then |
 //! |---|---|---|
 //! | it watches | a push: the key has changed | it asks the meeting point first, at once |
+//! | it watches | a push, and nothing came of the last three | it looks, when it would have without the push |
 //! | it asks | it is refused, and not for the first time | it rests for a random time, during which nothing wakes it, and looks |
 //! | it watches | the holder's remaining TTL is over | it asks all masters at once, because pushes of an expiry come late |
 //! | it watches | a second has passed | it looks again: the answer shows that the connection lives |
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use redlock_core::{Instant, Verdict};
 
+use super::pushes::Pushes;
 use super::queue::Queue;
 use super::retry::{self, REST_MAX};
 use super::run;
@@ -52,6 +54,7 @@ pub(crate) struct Waiting<Id> {
     head: Head,
     /// Refusals, less the keys that were won since: they widen the rest behind the next refusal.
     refusals: u32,
+    pushes: Pushes,
     /// Looks in a row that found the key free.
     free_looks: u32,
     /// When this process was refused the key last, by another holder than itself.
@@ -117,6 +120,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             queue: Queue::new(),
             head: Head::Idle,
             refusals: 0,
+            pushes: Pushes::default(),
             free_looks: 0,
             refused_at: None,
             run: None,
@@ -163,6 +167,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
         self.refusals = self.refusals.saturating_sub(1);
         self.free_looks = 0;
+        self.pushes.forget();
         self.await_release(now)
     }
 
@@ -176,7 +181,9 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
         match self.head {
             Head::AwaitingRelease { .. } => self.begin(now),
-            Head::Watching { .. } if !self.is_contended(now) => self.attempt(Ask::All),
+            Head::Watching { .. } | Head::Resting { .. } if !self.is_contended(now) => {
+                self.attempt(Ask::All)
+            }
             _ => Step::Wait,
         }
     }
@@ -266,8 +273,9 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 self.free_looks += 1;
                 self.attempt(Ask::MeetingPointFirst)
             }
-            Verdict::Held { ttl, .. } => {
+            Verdict::Held { token, ttl } => {
                 self.free_looks = 0;
+                self.pushes.saw(token.as_deref(), *ttl, now);
                 self.watch(at, *ttl, now, random);
                 Step::Wait
             }
@@ -275,9 +283,20 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// The master `at` reports that the key has changed.
+    /// The master `at` reports that the key has changed. Where such reports were of no use, the head
+    /// looks when it would have without one.
     pub(crate) fn changed(&mut self, at: usize) -> Step<Id> {
-        if self.is_at(at) { self.attempt(Ask::MeetingPointFirst) } else { Step::Wait }
+        if !self.is_at(at) {
+            return Step::Wait;
+        }
+        self.pushes.pushed();
+        if !self.pushes.are_useless() {
+            return self.attempt(Ask::MeetingPointFirst);
+        }
+        if let Head::Watching { until, .. } = self.head {
+            self.head = Head::Resting { until };
+        }
+        Step::Wait
     }
 
     /// The connection to the master `at`, or its data, is lost.
@@ -325,6 +344,9 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Instant) -> Step<Id> {
+        if matches!(self.head, Head::Watching { until, .. } if until <= now) {
+            self.pushes.forget();
+        }
         match self.head {
             Head::Pausing { until, ask } if until <= now => self.attempt(ask),
             Head::Watching { until, expires: true, .. } if until <= now => self.attempt(Ask::All),

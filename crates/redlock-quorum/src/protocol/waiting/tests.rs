@@ -78,6 +78,45 @@ fn a_push_is_followed_by_an_attempt_at_the_meeting_point_at_once() {
     assert_eq!(watching(None, 0.5).changed(1), Step::Wait, "not its master");
 }
 
+/// How often a head looks in ten seconds at a key that never changes, where a push follows each
+/// look: that of a server whose table is full.
+#[test]
+fn pushes_that_prove_useless_lead_to_one_look_a_second_and_a_release_is_seen_by_it() {
+    let mut world = World::after(&[JOIN, REFUSED, Event::Answer(0, Said::HeldForGood)]);
+    let (mut looks, end) = (0, Instant::ORIGIN.saturating_add(Duration::from_secs(10)));
+    while world.now < end {
+        world.happen(Event::Pushed(0));
+        if world.attempting.is_some() {
+            world.happen(REFUSED);
+        }
+        world.happen(Event::Due);
+        if world.looking.is_some() {
+            looks += 1;
+            world.happen(Event::Answer(0, Said::HeldForGood));
+        }
+    }
+    assert!((9..=16).contains(&looks), "{looks} looks in ten seconds");
+    world.happen(Event::Pushed(0));
+    world.happen(Event::Due);
+    world.happen(FREE);
+    assert_eq!(world.attempting, Some(1));
+}
+
+#[test]
+fn pushes_are_of_use_again_when_none_came_for_the_time_of_a_look() {
+    let good = Event::Answer(0, Said::HeldForGood);
+    let mut world = World::after(&[JOIN, REFUSED, good]);
+    while !world.waiting.pushes.are_useless() {
+        for event in [Event::Pushed(0), REFUSED, Event::Due, good] {
+            world.happen(event);
+        }
+    }
+    world.happen(Event::Due);
+    world.happen(good);
+    world.happen(Event::Pushed(0));
+    assert_eq!(world.attempting, Some(1));
+}
+
 /// The first refusal is followed by a look: the holder may keep the key for long.
 #[test]
 fn a_refusal_is_followed_by_a_rest_that_widens_with_each_one_up_to_40_ms() {

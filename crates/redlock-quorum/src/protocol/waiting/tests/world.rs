@@ -37,6 +37,8 @@ pub(super) enum Event {
 pub(super) enum Said {
     Free,
     Held,
+    /// By one that does not give it back.
+    HeldForGood,
     Nothing,
 }
 
@@ -47,6 +49,7 @@ impl Said {
         match self {
             Self::Free => Verdict::Free,
             Self::Held => Verdict::Held { token: None, ttl: Some(Duration::from_millis(300)) },
+            Self::HeldForGood => Verdict::HELD,
             Self::Nothing => Verdict::Unknown(Cause::TimedOut),
         }
     }
@@ -141,6 +144,9 @@ impl World {
         let before = self.waiting.clone();
         let step = self.waiting.changed(at);
         match (watched(&before), before.head()) {
+            (Some(watched), Some(_)) if watched == at && before.pushes.are_useless() => {
+                assert_eq!((step, self.waiting.due()), (Step::Wait, before.due()));
+            }
             (Some(watched), Some(head)) if watched == at => {
                 assert_eq!(step, Step::Attempt(head, Ask::MeetingPointFirst));
             }

@@ -11,6 +11,7 @@ use super::masters::REVIVAL;
 use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
 use super::{Driver, Lock, Stage, Tenure};
+use crate::counters::Outcome;
 use crate::error::AcquireError;
 use crate::hold::{HoldCell, votes};
 use crate::protocol::attempt::{Attempt, Defeat, Origin, Step};
@@ -81,8 +82,9 @@ impl Driver {
 
     /// A caller wants a lock.
     pub(super) fn request(&mut self, request: Request, now: Instant) {
+        self.observer.counters.requests.add(1);
         if self.closing.is_some() {
-            answer(request, Err(AcquireError::Shutdown));
+            self.refuse(request, AcquireError::Shutdown, now);
         } else if self.line.is_full() {
             let why = format!("{} requests wait for their turn", super::line::WAITING_MAX);
             self.refuse_turn(request, why);
@@ -176,7 +178,13 @@ impl Driver {
         let Some(request) = self.requests.remove(id) else { return };
         let now = self.now();
         self.left_waiting(id, &request.key, now);
-        answer(request, Err(invalid.into()));
+        self.refuse(request, invalid.into(), now);
+    }
+
+    /// Answers with an error that no masters have a part in.
+    pub(super) fn refuse(&self, request: Request, error: AcquireError, now: Instant) {
+        self.observer.refused(&request, now);
+        answer(request, Err(error));
     }
 
     /// One attempt: the same request to all masters at once, under a token of its own.
@@ -185,7 +193,7 @@ impl Driver {
         if request.reply.is_closed() {
             // The caller is gone: nothing is acquired for it.
             let key = request.key.clone();
-            self.requests.remove(id);
+            self.cancelled(id);
             return self.left_waiting(id, &key, now);
         }
         let limit = self.masters.max_ttl();
@@ -377,6 +385,7 @@ impl Driver {
     /// Hands the lease to its caller, which is woken from here.
     fn won(&mut self, id: LockId, now: Instant) {
         let Some((attempt, wish)) = self.end_attempt(id, now) else { return };
+        self.observer.counters.outcome(Outcome::Won);
         self.measure(attempt.fan_out());
         let Some(request) = self.requests.remove(wish) else { return };
         self.key_won(id, wish, &request);
@@ -440,6 +449,8 @@ impl Driver {
         let is_explained = !attempt.is_unanswered() && defeat != Defeat::TooLate;
         let is_resumed = attempt.origin() == Origin::Resumed;
         let refusal = attempt.refusal(defeat);
+        let is_late = defeat == Defeat::TooLate;
+        self.observer.counters.outcome(if is_late { Outcome::TooLate } else { refusal.into() });
         // More votes may be on their way: what those masters answered last counts.
         let is_hopeless =
             refusal == Refusal::Silent && is_hopeless(&answers, self.masters.barred());
@@ -453,7 +464,7 @@ impl Driver {
         let Some(wish) = self.requests.remove(request) else { return };
         self.left_waiting(request, &wish.key, now);
         if is_gone {
-            // Nothing waits for an answer.
+            self.observer.counters.cancelled.add(1);
         } else if is_explained && !is_resumed {
             // The error reports who holds the resource: masters are asked for that,
             // behind our own release. Where no master is left that may know, none is asked.

@@ -76,7 +76,7 @@ impl Keys {
             run.left(now);
         }
         self.left += 1;
-        if self.left >= LEFT_MIN.max(self.uses.len()) {
+        if self.left >= LEFT_MIN && self.left * 2 >= self.uses.len() {
             self.left = 0;
             self.uses.retain(|_, one| !one.is_useless(now));
         }

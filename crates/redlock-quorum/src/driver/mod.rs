@@ -64,7 +64,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redlock_core::{Clock, Instant, Node, NodeEvent, Resource, Token, Vote};
 use slotmap::SlotMap;
-use tracing::Level;
 
 use self::acquire::Start;
 use self::admission::Steps;
@@ -105,6 +104,8 @@ pub(crate) struct Driver {
     requests: SlotMap<RequestId, Request>,
     locks: SlotMap<LockId, Lock>,
     inspections: SlotMap<InspectionId, Question>,
+    /// How many requests have failed, and wait for the answer to one of them.
+    explained: usize,
     line: Line,
     waiters: Waiters,
     keys: Keys,
@@ -203,6 +204,7 @@ impl Driver {
             requests: SlotMap::with_key(),
             locks: SlotMap::with_key(),
             inspections: SlotMap::with_key(),
+            explained: 0,
             line: Line::default(),
             waiters: Waiters::default(),
             keys: Keys::default(),
@@ -316,9 +318,7 @@ impl Driver {
             return self.uncounted_vote(vote, now);
         }
         self.observer.counters.vote(vote.master, &vote.answer.verdict);
-        if tracing::enabled!(Level::TRACE) {
-            self.say_vote(vote, now);
-        }
+        self.say_vote(vote, now);
         match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(lock) => self.attempt_vote(lock, vote, now),
             Ticket::Extension(lock, number) => self.extension_vote(lock, number, vote, now),

@@ -204,7 +204,7 @@ impl Driver {
                     }
                     // The caller is gone: its turn goes to the next.
                     _ => {
-                        self.requests.remove(request);
+                        self.cancelled(request);
                         self.waiters.queues[id].waiting.leave(request, now)
                     }
                 },
@@ -387,9 +387,16 @@ impl Driver {
     pub(super) fn withdrawn(&mut self, entry: &Entry, now: Instant) {
         let id = entry.get();
         let is_attempted = self.requests.get(id).is_none_or(|request| request.is_attempted);
-        if !is_attempted && let Some(request) = self.requests.remove(id) {
+        if !is_attempted && let Some(request) = self.cancelled(id) {
             self.left_waiting(id, &request.key, now);
         }
+    }
+
+    /// The caller of a request is gone.
+    pub(super) fn cancelled(&mut self, id: RequestId) -> Option<Request> {
+        let request = self.requests.remove(id);
+        self.observer.counters.cancelled.add(u64::from(request.is_some()));
+        request
     }
 
     /// A caller has its answer: it waits no longer.

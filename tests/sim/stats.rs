@@ -58,6 +58,7 @@ fn assert_sums(stats: &Stats, requests: u64) {
 /// One request, of any kind, whose caller may go away at any time.
 async fn some_request(redlock: Redlock, mut rng: StdRng) {
     let request = redlock.lock(RESOURCE).wait(ms(rng.random_range(0..200)));
+    let request = if rng.random_bool(0.3) { request.wait(ms(0)) } else { request };
     let request = if rng.random_bool(0.1) { request.ttl(TTL * 100) } else { request };
     let (hold, patience) = (ms(rng.random_range(0..20)), ms(rng.random_range(0..300)));
     let locked = tokio::time::timeout(patience, request.into_future()).await;

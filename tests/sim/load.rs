@@ -1,12 +1,19 @@
-//! Masters that answer at once, and one of them with errors: what that costs.
+//! What many locks and many waiters cost.
 
+use std::future::{IntoFuture, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use redlock_core::{Answer, Cause, Events, Facts, Node, NodeEvent, Op, Verb, VoteSlot};
 use redlock_quorum::{Quarantine, Redlock};
 use redlock_testkit::lab::thread_time;
+
+use crate::arena::{RESOURCE, masters, settle};
 
 /// A master that grants everything; or everything but releases.
 struct Prompt {
@@ -77,4 +84,32 @@ async fn releases_that_are_never_acknowledged_cost_neither_time_nor_memory() {
     assert!(end < begin * 3, "{end:?} and not {begin:?}");
     let unreleased = redlock.shutdown(Duration::ZERO).await.unwrap_err();
     assert!(unreleased.keys().len() <= LIMIT, "{} are kept", unreleased.keys().len());
+}
+
+/// The time for which this thread runs for each of so many callers that wait for one key and go
+/// away in any order. Nothing of them is left then.
+async fn wait_and_leave(redlock: &Redlock, callers: usize) -> Duration {
+    let begun = thread_time();
+    let mut waiting: Vec<_> =
+        (0..callers).map(|_| redlock.lock(RESOURCE).wait_forever().into_future()).collect();
+    waiting.iter_mut().for_each(|caller| assert!(caller.now_or_never().is_none()));
+    settle().await;
+    assert_eq!(redlock.stats().waiting, callers as u64);
+    waiting.shuffle(&mut StdRng::seed_from_u64(0));
+    for some in waiting.chunks_mut(callers / 100) {
+        some.iter_mut().for_each(|caller| drop(std::mem::replace(caller, pending().boxed())));
+        settle().await;
+    }
+    assert_eq!(redlock.stats().waiting, 0);
+    (thread_time() - begun) / u32::try_from(callers).unwrap()
+}
+
+/// With a search for each of them among all that wait, a hundred thousand took minutes.
+#[tokio::test(start_paused = true)]
+async fn a_hundred_thousand_waiters_that_leave_in_any_order_cost_as_much_each_as_a_few() {
+    let (masters, redlock) = masters(3);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000_000));
+    let few = wait_and_leave(&redlock, 5_000).await;
+    let many = wait_and_leave(&redlock, 100_000).await;
+    assert!(many < few * 5, "{many:?} each, and {few:?} each where they are few");
 }

@@ -2,6 +2,7 @@
 //! a subscriber may use the handle.
 
 use std::fmt;
+use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
@@ -12,8 +13,8 @@ use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::{Attributes, Id};
-use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Subscriber};
+use tracing::subscriber::{DefaultGuard, Interest};
+use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 use crate::arena::{RESOURCE, TTL, full, handle, hold, let_go, masters, ms, settle};
@@ -350,4 +351,37 @@ async fn a_master_that_stays_away_is_one_line_however_often_it_is_tried() {
     assert_eq!(log.warnings("master down").len(), 1);
     let still = log.lines().into_iter().filter(|line| line.message == "master still down");
     assert_eq!(still.count(), 20);
+}
+
+/// Panics at each line, and whenever it is asked whether one is wanted.
+struct Panics;
+
+impl<S: Subscriber> Layer<S> for Panics {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        assert!(metadata.is_span() || metadata.is_event(), "this panic is part of the test");
+        true
+    }
+
+    fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+        panic!("this panic is part of the test");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscriber_that_panics_costs_no_lease_and_ends_no_handle() {
+    let _panicking = tracing::subscriber::set_default(tracing_subscriber::registry().with(Panics));
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    masters[0].down();
+    redlock.try_lock(RESOURCE).await.unwrap_err();
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(TTL * 5).await;
+    guard.check().unwrap();
+    masters[0].up();
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
 }

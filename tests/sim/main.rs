@@ -24,4 +24,5 @@ mod release;
 mod resuming;
 mod seeds;
 mod stats;
+mod turns;
 mod waiting;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use redlock_quorum::{Cause, Redlock, Stats, Verdict};
 use redlock_testkit::SimNodes;
 use tokio::time::sleep;
@@ -40,6 +42,70 @@ async fn a_lock_that_nothing_disturbs_is_one_attempt_in_one_round() {
     let quiet = [stats.looks, stats.polls, stats.pushes, stats.extensions, stats.margins.count];
     assert_eq!(quiet, [0; 5]);
     assert!(stats.losses.by_name().iter().all(|(_, lost)| *lost == 0));
+}
+
+/// What users may add up does, where nothing is under way.
+fn assert_sums(stats: &Stats, requests: u64) {
+    let outcomes: u64 = stats.outcomes.by_name().iter().map(|(_, attempts)| attempts).sum();
+    assert_eq!(stats.attempts, outcomes, "{stats:?}");
+    assert_eq!(stats.outcomes.won, stats.acquired, "{stats:?}");
+    assert_eq!(stats.requests, stats.acquired + stats.failed + stats.cancelled, "{stats:?}");
+    assert_eq!((stats.requests, stats.waiting), (requests, 0), "{stats:?}");
+    assert_eq!(stats.waits.count, stats.acquired + stats.failed, "{stats:?}");
+    assert!(stats.attempts <= stats.rounds && stats.rounds <= stats.attempts * 2, "{stats:?}");
+}
+
+/// One request, of any kind, whose caller may go away at any time.
+async fn some_request(redlock: Redlock, mut rng: StdRng) {
+    let request = redlock.lock(RESOURCE).wait(ms(rng.random_range(0..200)));
+    let request = if rng.random_bool(0.3) { request.wait(ms(0)) } else { request };
+    let request = if rng.random_bool(0.1) { request.ttl(TTL * 100) } else { request };
+    let (hold, patience) = (ms(rng.random_range(0..20)), ms(rng.random_range(0..300)));
+    let locked = tokio::time::timeout(patience, request.into_future()).await;
+    if let Ok(Ok(guard)) = locked {
+        sleep(hold).await;
+        drop(guard);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_attempt_and_every_request_is_counted_once_with_one_outcome() {
+    const REQUESTS: u64 = 300;
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..10 {
+        let masters = crate::arena::admitted(5, seed);
+        masters.iter().for_each(|master| master.delay(ms(0)..=ms(3), ms(0)..=ms(3)));
+        let redlocks = [another(&masters), another(&masters)];
+        let mut work = tokio::task::JoinSet::new();
+        let mut rng = StdRng::seed_from_u64(seed);
+        for nth in 0..REQUESTS * 2 {
+            let redlock = redlocks[nth as usize % 2].1.clone();
+            work.spawn(some_request(redlock, StdRng::seed_from_u64(seed * 1_000 + nth)));
+            sleep(ms(rng.random_range(0..4))).await;
+            let victim = &masters[rng.random_range(0..5)];
+            match rng.random_range(0..60) {
+                0 => victim.partition(),
+                1 => victim.hold(),
+                _ => {
+                    victim.heal();
+                    victim.release();
+                }
+            }
+        }
+        let shut = redlocks[0].1.clone();
+        let closed = tokio::spawn(async move { shut.shutdown(TTL).await });
+        work.join_all().await;
+        sleep(TTL).await;
+        let _ = closed.await.unwrap();
+        for (_, redlock) in &redlocks {
+            let stats = redlock.stats();
+            assert_sums(&stats, REQUESTS);
+            let outcomes = stats.outcomes.by_name().into_iter();
+            seen.extend(outcomes.filter(|(_, count)| *count > 0).map(|(outcome, _)| outcome));
+            assert!(stats.cancelled > 0 && stats.failed > 0 && stats.acquired > 0, "{stats:?}");
+        }
+    }
+    assert!(seen.is_superset(&["won", "held", "split", "unanswered"].into()), "{seen:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,10 +28,15 @@ async fn main() -> anyhow::Result<()> {
 /// One scrape.
 fn prometheus(stats: &Stats) -> String {
     let mut text = String::new();
-    counter(&mut text, "attempts", stats.attempts);
+    family(&mut text, "attempts_total", "counter");
+    for (outcome, attempts) in stats.outcomes.by_name() {
+        line(&mut text, &format!("attempts_total{{outcome=\"{outcome}\"}}"), attempts);
+    }
     counter(&mut text, "rounds", stats.rounds);
+    counter(&mut text, "requests", stats.requests);
     counter(&mut text, "acquired", stats.acquired);
     counter(&mut text, "failed", stats.failed);
+    counter(&mut text, "cancelled", stats.cancelled);
     counter(&mut text, "looks", stats.looks);
     counter(&mut text, "polls", stats.polls);
     counter(&mut text, "pushes", stats.pushes);

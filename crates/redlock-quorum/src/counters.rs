@@ -7,7 +7,8 @@ use std::time::Duration;
 use redlock_core::{Cause, Verdict};
 
 use crate::lost::LostReason;
-use crate::stats::{Histogram, Losses, NodeStats, Stats, VoteStats};
+use crate::protocol::waiting::Refusal;
+use crate::stats::{Histogram, Losses, NodeStats, Outcomes, Stats, VoteStats};
 
 /// The numbers behind [`Stats`]. Only the driver writes them, so that counting is a load and a
 /// store, and nothing is locked; anyone may read them.
@@ -18,7 +19,10 @@ pub(crate) struct Counters {
     pub(crate) ballots: Counter,
     pub(crate) second_ballots: Counter,
     pub(crate) ballots_refused: Counter,
+    outcomes: [Counter; Outcomes::KINDS],
+    pub(crate) requests: Counter,
     pub(crate) acquired: Counter,
+    pub(crate) cancelled: Counter,
     pub(crate) failed: Counter,
     pub(crate) held: Counter,
     pub(crate) waiting: Counter,
@@ -31,6 +35,27 @@ pub(crate) struct Counters {
     losses: [Counter; Losses::KINDS],
     nodes: Box<[NodeCounters]>,
     names: Arc<[Arc<str>]>,
+}
+
+/// How an attempt ended, in the order of [`Outcomes::new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Won,
+    Held,
+    Split,
+    Unanswered,
+    TooLate,
+    Aborted,
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Held => Self::Held,
+            Refusal::Split => Self::Split,
+            Refusal::Silent => Self::Unanswered,
+        }
+    }
 }
 
 /// What is counted of one master.
@@ -50,7 +75,10 @@ impl Counters {
             ballots: Counter::default(),
             second_ballots: Counter::default(),
             ballots_refused: Counter::default(),
+            outcomes: Default::default(),
+            requests: Counter::default(),
             acquired: Counter::default(),
+            cancelled: Counter::default(),
             failed: Counter::default(),
             held: Counter::default(),
             waiting: Counter::default(),
@@ -71,6 +99,11 @@ impl Counters {
         if let Some(place) = place_of(verdict) {
             self.nodes[master].votes[place].add(1);
         }
+    }
+
+    /// An attempt has come to its end.
+    pub(crate) fn outcome(&self, outcome: Outcome) {
+        self.outcomes[outcome as usize].add(1);
     }
 
     /// A lock is lost. One that was released is not.
@@ -118,7 +151,10 @@ impl Counters {
             ballots: self.ballots.get(),
             second_ballots: self.second_ballots.get(),
             ballots_refused: self.ballots_refused.get(),
+            outcomes: Outcomes::new(self.outcomes.each_ref().map(Counter::get)),
+            requests: self.requests.get(),
             acquired: self.acquired.get(),
+            cancelled: self.cancelled.get(),
             failed: self.failed.get(),
             held: self.held.get(),
             waiting: self.waiting.get(),

@@ -14,9 +14,11 @@ use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::settings::InvalidRequest;
 
-/// How often a caller that has no runtime to take the driver over waits for it in vain. The thread
-/// that polls it may be busy with something else for a while.
-const SILENT_MAX: u32 = 30;
+/// For how long a caller that has no runtime to take the driver over waits for it in vain. The
+/// thread that polls it may be busy with something else for a while.
+const SILENT_MAX: Duration = Duration::from_secs(3);
+/// The longest time between two looks at a driver on another runtime, which may have ended.
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 /// The callers' end of the driver.
 pub(crate) struct Inbox {
@@ -74,20 +76,21 @@ impl Inbox {
 
     /// The answer; none where it will not come, and is to be asked for again.
     async fn wait<T>(&self, mut answer: oneshot::Receiver<T>) -> Result<Option<T>, Unasked> {
-        let mut silent = 0;
+        let (mut patience, mut silent) = (PATIENCE, Duration::ZERO);
         while self.slot.is_elsewhere() {
             let turns = self.slot.ring();
             tokio::select! {
                 biased;
                 answer = &mut answer => return Ok(answer.ok()),
-                () = pause(PATIENCE) => {}
+                () = pause(patience) => {}
             }
-            silent = if self.slot.has_turned(turns) { 0 } else { silent + 1 };
+            silent = if self.slot.has_turned(turns) { Duration::ZERO } else { silent + patience };
             if let Err(invalid) = self.slot.take_over(turns)
                 && silent >= SILENT_MAX
             {
                 return Err(Unasked::Invalid(invalid));
             }
+            patience = longer(patience);
         }
         Ok(answer.await.ok())
     }
@@ -110,6 +113,12 @@ impl Inbox {
             }
         }
     }
+}
+
+/// One that is not polled is found out soon, and one that is polled costs its callers little while
+/// they wait for long.
+fn longer(patience: Duration) -> Duration {
+    PATIENCE_MAX.min(patience * 2)
 }
 
 /// Waits so long: also where there is no runtime, and so no timer. That costs a thread.
@@ -157,5 +166,17 @@ impl From<Unasked> for ReleaseError {
             Unasked::Invalid(invalid) => Self::Invalid(invalid),
             Unasked::Shutdown => Self::Shutdown,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_elsewhere_is_looked_at_soon_and_then_once_a_second() {
+        let looks = std::iter::successors(Some(PATIENCE), |last| Some(longer(*last))).take(6);
+        let millis: Vec<_> = looks.map(|patience| patience.as_millis()).collect();
+        assert_eq!(millis, [100, 200, 400, 800, 1_000, 1_000]);
     }
 }

@@ -120,6 +120,6 @@ pub use redlock_core::{
 pub use report::{NodeReport, ServerReport, Standing};
 pub use request::LockRequest;
 pub use settings::{BuildError, InvalidRequest, Quarantine};
-pub use stats::{Histogram, Losses, NodeStats, Stats, VoteStats};
+pub use stats::{Histogram, Losses, NodeStats, Outcomes, Stats, VoteStats};
 pub use status::{State, Status};
 pub use votes::{NodeVote, Votes};

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use redlock_core::{Instant, Label, Resource};
 use tracing::field::{Empty, display};
 
-use crate::driver::command::{Command, Request, Takeover};
+use crate::driver::command::{Command, Entry, Request, Takeover};
 use crate::driver::grant::Grant;
 use crate::error::{AcquireError, RunError};
 use crate::guard::{Guard, Hold};
@@ -165,6 +165,7 @@ impl LockRequest {
         let asked_at = self.handle.clock.now();
         let until = self.until(asked_at);
         self.handle.open()?;
+        let entry = Arc::<Entry>::default();
         let command = |reply| {
             Command::Acquire(Request {
                 resource: self.resource.clone(),
@@ -177,11 +178,12 @@ impl LockRequest {
                 until,
                 resume: resume.clone(),
                 reply,
+                entry: entry.clone(),
                 is_attempted: false,
                 ask: Ask::All,
             })
         };
-        let withdrawal = Withdrawal { handle: &self.handle, key: &key };
+        let withdrawal = Withdrawal { handle: &self.handle, entry: &entry };
         let span = tracing::debug_span!("acquire", resource = %self.resource, token = Empty);
         // It is open while the answer is waited for, and never entered: nothing is logged in there.
         let outcome = self.handle.inbox.ask(command).await;
@@ -234,12 +236,12 @@ impl LockRequest {
 /// is gone goes to the next at once, and nothing of it stays in memory.
 struct Withdrawal<'a> {
     handle: &'a Handle,
-    key: &'a Arc<[u8]>,
+    entry: &'a Arc<Entry>,
 }
 
 impl Drop for Withdrawal<'_> {
     fn drop(&mut self) {
-        self.handle.inbox.post(Command::Withdrawn { key: self.key.clone() });
+        self.handle.inbox.post(Command::Withdrawn { entry: self.entry.clone() });
     }
 }
 

@@ -8,6 +8,10 @@ use std::time::Duration;
 /// It is no audit: the numbers are read one by one while the driver goes on counting, so two that
 /// belong together may differ by what happened in between. They begin at zero with each handle.
 ///
+/// What belongs together adds up, where nothing is under way: `attempts` to the sum of `outcomes`,
+/// `requests` to `acquired`, `failed` and `cancelled` (while some are under way, and `waiting`), and
+/// the number of `waits` to `acquired` and `failed`. Each is counted once.
+///
 /// `held`, `waiting` and those marked so in [`NodeStats`] are what is so *at this moment*, as far as
 /// the driver knows; all others only grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +20,8 @@ use std::time::Duration;
 pub struct Stats {
     /// Attempts: tokens that masters were asked for. Those that take over a lease count, too.
     pub attempts: u64,
+    /// How they ended: each is in one of these, or still under way.
+    pub outcomes: Outcomes,
     /// How often an attempt has waited for masters: once where all were asked at the same time,
     /// twice where the meeting point was asked before the others.
     pub rounds: u64,
@@ -28,10 +34,17 @@ pub struct Stats {
     /// Attempts that were given up because no ballot was accepted in time, though a quorum had
     /// granted the key.
     pub ballots_refused: u64,
-    /// Locks that were acquired, and leases that were taken over.
+    /// Requests for a lock, and for a lease to be taken over. Each is acquired, failed or cancelled
+    /// in the end. One that has to be asked again because its runtime is gone is another request.
+    pub requests: u64,
+    /// Locks that were acquired, and leases that were taken over. Those whose caller went away at the
+    /// last moment, and which are released at once, count.
     pub acquired: u64,
-    /// Requests for a lock that masters refused, or did not answer, until their wait was over.
+    /// Requests that were answered with an error. Most were refused by masters, or not answered,
+    /// until their wait was over.
     pub failed: u64,
+    /// Requests whose caller went away, or whose runtime ended, before there was an answer.
+    pub cancelled: u64,
     /// Locks that are held at this moment.
     pub held: u64,
     /// Requests for a lock that have no answer at this moment.
@@ -54,6 +67,25 @@ pub struct Stats {
     pub losses: Losses,
     /// Each master, in the order in which they were given.
     pub nodes: Vec<NodeStats>,
+}
+
+/// How attempts ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Outcomes {
+    /// A quorum granted in time.
+    pub won: u64,
+    /// Another holds the key.
+    pub held: u64,
+    /// Contenders have shared the masters among themselves, so that none had a quorum.
+    pub split: u64,
+    /// Too few masters answered.
+    pub unanswered: u64,
+    /// A quorum granted when nothing of the lease was left.
+    pub too_late: u64,
+    /// The handle was shut down, or its runtime ended.
+    pub aborted: u64,
 }
 
 /// Locks that were lost, by the reason; see [`LostReason`](crate::LostReason).
@@ -155,6 +187,27 @@ impl Histogram {
         ms(30_000),
         ms(60_000),
     ];
+}
+
+impl Outcomes {
+    pub(crate) const KINDS: usize = 6;
+
+    pub(crate) fn new(counts: [u64; Self::KINDS]) -> Self {
+        let [won, held, split, unanswered, too_late, aborted] = counts;
+        Self { won, held, split, unanswered, too_late, aborted }
+    }
+
+    /// Each number with the name of its field.
+    pub fn by_name(&self) -> [(&'static str, u64); 6] {
+        [
+            ("won", self.won),
+            ("held", self.held),
+            ("split", self.split),
+            ("unanswered", self.unanswered),
+            ("too_late", self.too_late),
+            ("aborted", self.aborted),
+        ]
+    }
 }
 
 impl Losses {

@@ -79,16 +79,19 @@ impl Driver {
 
     /// A caller wants a lock.
     pub(super) fn request(&mut self, request: Request, now: Instant) {
+        self.observer.counters.requests.add(1);
         if self.closing.is_some() {
-            answer(request, Err(AcquireError::Shutdown));
+            self.refuse(request, AcquireError::Shutdown, now);
         } else if self.line.is_full() {
             let why = format!("{} requests wait for their turn", super::line::WAITING_MAX);
-            self.refuse(request, Cause::NotConnected(why.into()));
+            self.refuse_unsent(request, Cause::NotConnected(why.into()));
         } else {
             let may_wait = request.until.is_none_or(|until| until > now);
             let is_resumed = request.resume.is_some();
             self.ask();
+            let entry = request.entry.clone();
             let request = self.requests.insert(request);
+            entry.set(request);
             self.say_request(request, "request");
             if is_resumed || !may_wait {
                 self.stand_in_line(request);
@@ -118,12 +121,12 @@ impl Driver {
             let now = self.now();
             self.left_waiting(id, &request.key, now);
             let why = "its turn did not come in time";
-            self.refuse(request, Cause::NotConnected(why.into()));
+            self.refuse_unsent(request, Cause::NotConnected(why.into()));
         }
     }
 
     /// Nothing was sent to any master, for this reason.
-    pub(super) fn refuse(&self, request: Request, cause: Cause) {
+    pub(super) fn refuse_unsent(&self, request: Request, cause: Cause) {
         let answers = vec![LastAnswer::unknown(cause); self.masters.len()];
         self.fail(request, Defeat::Outvoted, &answers);
     }
@@ -173,7 +176,13 @@ impl Driver {
         let Some(request) = self.requests.remove(id) else { return };
         let now = self.now();
         self.left_waiting(id, &request.key, now);
-        answer(request, Err(invalid.into()));
+        self.refuse(request, invalid.into(), now);
+    }
+
+    /// Answers with an error that no masters have a part in.
+    pub(super) fn refuse(&self, request: Request, error: AcquireError, now: Instant) {
+        self.observer.refused(&request, now);
+        answer(request, Err(error));
     }
 
     /// Answers the caller with why there is no lock.

@@ -10,6 +10,7 @@ use super::grant::Grant;
 use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
 use super::{Driver, Lock, Stage, Tenure};
+use crate::counters::Outcome;
 use crate::hold::{Fence, HoldCell};
 use crate::protocol::attempt::{Attempt, Defeat, FIRST, Origin, Step};
 use crate::protocol::inspection::is_hopeless;
@@ -67,7 +68,7 @@ impl Driver {
         if request.reply.is_closed() {
             // The caller is gone: nothing is acquired for it.
             let key = request.key.clone();
-            self.requests.remove(id);
+            self.cancelled(id);
             self.left_waiting(id, &key, now);
             return false;
         }
@@ -257,9 +258,10 @@ impl Driver {
     /// Hands the lease to its caller, which is woken from here.
     fn won(&mut self, id: LockId, now: Instant) {
         let Some((attempt, wish)) = self.end_attempt(id, now) else { return };
+        self.observer.counters.outcome(Outcome::Won);
         self.measure(attempt.fan_out());
         let Some(request) = self.requests.remove(wish) else { return };
-        self.key_won(id, wish, &request.key);
+        self.key_won(id, wish, &request);
         let is_resumed = attempt.origin() == Origin::Resumed;
         let fence = match &request.resume {
             Some(takeover) => Fence { token: takeover.fencing_token, until: None },
@@ -329,6 +331,8 @@ impl Driver {
         let is_explained = !attempt.is_unanswered() && defeat == Defeat::Outvoted;
         let is_resumed = attempt.origin() == Origin::Resumed;
         let refusal = attempt.refusal(defeat);
+        let is_late = defeat == Defeat::TooLate;
+        self.observer.counters.outcome(if is_late { Outcome::TooLate } else { refusal.into() });
         // More votes may be on their way: what those masters answered last counts.
         let is_hopeless =
             refusal == Refusal::Silent && is_hopeless(&answers, self.masters.barred());
@@ -342,7 +346,7 @@ impl Driver {
         let Some(wish) = self.requests.remove(request) else { return };
         self.left_waiting(request, &wish.key, now);
         if is_gone {
-            // Nothing waits for an answer.
+            self.observer.counters.cancelled.add(1);
         } else if is_explained && !is_resumed {
             // The error reports who holds the resource: masters are asked for that,
             // behind our own release. Where no master is left that may know, none is asked.

@@ -30,7 +30,7 @@ impl Driver {
         self.left_waiting(id, &request.key, now);
         let why = "no fencing token is left below 2^53: some client has written a score that is \
                    near to it, see `redlock doctor`";
-        self.refuse(request, Cause::NotSent(why.into()));
+        self.refuse_unsent(request, Cause::NotSent(why.into()));
     }
 
     /// A quorum has granted, and too few have accepted: another ballot goes to those that granted.

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-use super::acquire::{Start, answer};
+use super::acquire::Start;
 use super::command::CloseReply;
 use super::ticket::{LockId, RequestId};
 use super::timers::Due;
 use super::unacknowledged::Unacknowledged;
 use super::{Driver, Lock, Stage};
+use crate::counters::Outcome;
 use crate::error::{AcquireError, ForgottenKeys, Unreleased, UnreleasedKey};
 use crate::lost::{Ended, LostReason};
 use crate::protocol::forgotten::Left;
@@ -155,10 +156,11 @@ impl Driver {
             self.abort_attempt(id);
         }
         self.waiters.clear();
-        let requests: Vec<RequestId> = self.requests.keys().collect();
+        self.keys.clear_askers();
+        let (requests, now) = (self.requests.keys().collect::<Vec<RequestId>>(), self.now());
         for id in requests {
             if let Some(request) = self.requests.remove(id) {
-                answer(request, Err(AcquireError::Shutdown));
+                self.refuse(request, AcquireError::Shutdown, now);
             }
         }
     }
@@ -167,6 +169,7 @@ impl Driver {
     fn abort_attempt(&mut self, id: LockId) {
         let now = self.now();
         if let Some((attempt, _)) = self.end_attempt(id, now) {
+            self.observer.counters.outcome(Outcome::Aborted);
             self.release_attempt(id, attempt, now);
         }
     }
@@ -206,8 +209,11 @@ impl Driver {
         for id in self.attempt_ids() {
             self.abort_attempt(id);
         }
+        self.observer.counters.cancelled.add((self.requests.len() + self.explained) as u64);
         self.requests.clear();
+        self.explained = 0;
         self.waiters.clear();
+        self.keys.clear_askers();
         self.early.clear();
         self.inspections.clear();
         self.release_callers();

@@ -1,13 +1,15 @@
 //! `Command`: what callers ask of the driver.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redlock_core::{FencingToken, Instant, Label, Resource, Token};
+use slotmap::{Key, KeyData};
 use tokio::sync::oneshot;
 
 use super::grant::Grant;
-use super::ticket::LockId;
+use super::ticket::{LockId, RequestId};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::init::{Init, InitError, InitReport};
 use crate::protocol::waiting::Ask;
@@ -35,8 +37,8 @@ pub(crate) enum Command {
     Forget { lock: LockId },
     /// What a lease says is to be released.
     ReleaseLease(Box<LeaseRelease>),
-    /// A caller that waits for this key has gone away.
-    Withdrawn { key: Arc<[u8]> },
+    /// A caller that waits has gone away.
+    Withdrawn { entry: Arc<Entry> },
     /// A caller asks who holds a resource.
     Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
     /// A person states that no lock of a former life is alive.
@@ -64,6 +66,7 @@ pub(crate) struct Request {
     /// Not to acquire anew, but to take over what this signs.
     pub(crate) resume: Option<Takeover>,
     pub(crate) reply: AcquireReply,
+    pub(crate) entry: Arc<Entry>,
     /// An attempt is under way.
     pub(crate) is_attempted: bool,
     /// Which masters its next attempt asks.
@@ -76,6 +79,22 @@ pub(crate) struct Takeover {
     pub(crate) token: Token,
     /// What its holder had before, as far as that is known.
     pub(crate) fencing_token: Option<FencingToken>,
+}
+
+/// Under which name the driver has entered a request. Its caller hands it back when it goes away, so
+/// that nothing has to be searched for it. Only the driver looks inside.
+#[derive(Debug, Default)]
+pub(crate) struct Entry(AtomicU64);
+
+impl Entry {
+    pub(super) fn set(&self, id: RequestId) {
+        self.0.store(id.data().as_ffi(), Ordering::Relaxed);
+    }
+
+    /// A name that was never set is no one's.
+    pub(super) fn get(&self) -> RequestId {
+        KeyData::from_ffi(self.0.load(Ordering::Relaxed)).into()
+    }
 }
 
 /// A lease to be released by its token alone.

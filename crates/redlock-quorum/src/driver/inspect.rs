@@ -52,6 +52,7 @@ impl Driver {
     ) -> InspectionId {
         let inspection = Inspection::behind(self.masters.len(), answers);
         let (key, node_timeout) = (request.key.clone(), request.timing.node_timeout);
+        self.explained += 1;
         self.inspect(inspection, key, node_timeout, Asker::Failure(Box::new(request), defeat))
     }
 
@@ -59,6 +60,7 @@ impl Driver {
     pub(super) fn explain_wait(&mut self, request: Request) -> InspectionId {
         let inspection = Inspection::new(self.masters.len());
         let (key, node_timeout) = (request.key.clone(), request.timing.node_timeout);
+        self.explained += 1;
         self.inspect(inspection, key, node_timeout, Asker::Waits(vec![request]))
     }
 
@@ -73,6 +75,7 @@ impl Driver {
             Some(Asker::Waits(requests)) => requests.push(request),
             _ => return Some(request),
         }
+        self.explained += 1;
         None
     }
 
@@ -162,10 +165,12 @@ impl Driver {
                 let _ = reply.send(Status::new(nodes));
             }
             Asker::Failure(request, defeat) => {
+                self.explained -= 1;
                 self.fail(*request, defeat, &question.inspection.into_explanation());
             }
             Asker::Waits(requests) => {
                 let answers = question.inspection.into_explanation();
+                self.explained -= requests.len();
                 for request in requests {
                     self.fail(request, Defeat::Outvoted, &answers);
                 }

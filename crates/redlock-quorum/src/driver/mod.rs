@@ -19,6 +19,7 @@ pub(crate) mod grant;
 mod init;
 mod inspect;
 mod keep;
+mod keys;
 pub(crate) mod life;
 mod line;
 pub(crate) mod mailbox;
@@ -57,7 +58,6 @@ mod sync {
     }
 }
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -66,7 +66,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redlock_core::{Clock, Instant, Node, NodeEvent, Resource, Token, Vote};
 use slotmap::SlotMap;
-use tracing::Level;
 
 use self::acquire::Start;
 use self::admission::Steps;
@@ -74,6 +73,7 @@ use self::close::Closing;
 use self::command::{Command, ExtendReply, ReleaseReply, Request};
 use self::init::Inits;
 use self::inspect::Question;
+use self::keys::Keys;
 use self::line::Line;
 use self::mailbox::{Mailbox, Signal};
 use self::masters::{Masters, News};
@@ -107,10 +107,11 @@ pub(crate) struct Driver {
     requests: SlotMap<RequestId, Request>,
     locks: SlotMap<LockId, Lock>,
     inspections: SlotMap<InspectionId, Question>,
+    /// How many requests have failed, and wait for the answer to one of them.
+    explained: usize,
     line: Line,
     waiters: Waiters,
-    /// The leases that are held, by key.
-    holders: HashMap<Arc<[u8]>, LockId>,
+    keys: Keys,
     /// How long a vote takes at present.
     fan_out: Duration,
     /// Which ballot is proposed next.
@@ -209,9 +210,10 @@ impl Driver {
             requests: SlotMap::with_key(),
             locks: SlotMap::with_key(),
             inspections: SlotMap::with_key(),
+            explained: 0,
             line: Line::default(),
             waiters: Waiters::default(),
-            holders: HashMap::new(),
+            keys: Keys::default(),
             fan_out: FAN_OUT,
             ballots: Chooser::default(),
             timers: Timers::default(),
@@ -299,7 +301,7 @@ impl Driver {
             Command::Forget { lock } => self.forget(lock),
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
-            Command::Withdrawn { key } => self.withdrawn(&key),
+            Command::Withdrawn { entry } => self.withdrawn(&entry, now),
             Command::Close { within, reply } => self.close(within, reply),
         }
     }
@@ -323,9 +325,7 @@ impl Driver {
             return self.uncounted_vote(vote, now);
         }
         self.observer.counters.vote(vote.master, &vote.answer.verdict);
-        if tracing::enabled!(Level::TRACE) {
-            self.say_vote(vote, now);
-        }
+        self.say_vote(vote, now);
         self.learn_score(vote, now);
         match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(lock) => self.attempt_vote(lock, vote, now),

@@ -1,10 +1,13 @@
 //! What the driver lets others see of its work: numbers, and lines in the log.
 //!
 //! No line is written while something is locked: a subscriber is foreign code, and may use the
-//! handle. `docs/OBSERVABILITY.md` has the words and the fields.
+//! handle. It may panic, too: that costs the line and nothing else. `docs/OBSERVABILITY.md` has the
+//! words and the fields.
 
 use std::mem::{Discriminant, discriminant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Token, Verdict, Vote};
 use slotmap::Key;
@@ -47,6 +50,17 @@ pub(super) fn number(key: impl Key) -> u64 {
     key.data().as_ffi()
 }
 
+/// Writes a line. A subscriber that panics ends no lease.
+fn log(write: impl FnOnce()) {
+    // What is borrowed by it is only read.
+    let _ = catch_unwind(AssertUnwindSafe(write));
+}
+
+/// Whether anyone wants to see each step.
+fn is_traced() -> bool {
+    catch_unwind(|| tracing::enabled!(Level::TRACE)).unwrap_or(false)
+}
+
 impl Observer {
     pub(super) fn new(counters: Arc<Counters>, names: Arc<[Arc<str>]>) -> Self {
         Self { counters, names, warnings: Throttle::default(), scheduled: None }
@@ -55,7 +69,7 @@ impl Observer {
     /// There is a connection to `master`.
     pub(super) fn up(&self, master: usize) {
         self.counters.up(master);
-        info!(node = %self.names[master], "master up");
+        log(|| info!(node = %self.names[master], "master up"));
     }
 
     /// There is none. `is_news` says whether that was so before, for the same reason.
@@ -63,36 +77,38 @@ impl Observer {
         self.counters.down(master);
         let node = &self.names[master];
         if !is_news {
-            return trace!(%node, %cause, "master still down");
+            return log(|| trace!(%node, %cause, "master still down"));
         }
         match self.warnings.admit(Warning::Down(master, discriminant(cause)), now) {
-            Some(suppressed) => warn!(%node, %cause, suppressed, "master down"),
-            None => debug!(%node, %cause, "master down"),
+            Some(suppressed) => log(|| warn!(%node, %cause, suppressed, "master down")),
+            None => log(|| debug!(%node, %cause, "master down")),
         }
     }
 
     /// What `master` answers does not count.
     pub(super) fn not_counting(&mut self, master: usize, cause: &Cause, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::NotCounting(master), now) {
-            warn!(node = %self.names[master], %cause, suppressed, "master does not count");
+            log(|| warn!(node = %self.names[master], %cause, suppressed, "master does not count"));
         }
     }
 
     /// What `master` answers counts from now on.
     pub(super) fn counting(&self, master: usize) {
-        debug!(node = %self.names[master], "master counts");
+        log(|| debug!(node = %self.names[master], "master counts"));
     }
 
     /// `master` is admitted with ballots that rest on the masters' clocks, because too few others
     /// could be asked.
     pub(super) fn floor_by_clock(&mut self, master: usize, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::FloorByClock(master), now) {
-            warn!(
-                node = %self.names[master],
-                suppressed,
-                "too few admitted masters could be asked for their ballots: fencing tokens of \
-                 this master go on from the masters' clocks"
-            );
+            log(|| {
+                warn!(
+                    node = %self.names[master],
+                    suppressed,
+                    "too few admitted masters could be asked for their ballots: fencing tokens of \
+                     this master go on from the masters' clocks"
+                )
+            });
         }
     }
 
@@ -100,48 +116,56 @@ impl Observer {
     /// and a quarantine may end before its lock does.
     pub(super) fn lives_too_long(&mut self, master: usize, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::LivesTooLong(master), now) {
-            warn!(
-                node = %self.names[master],
-                suppressed,
-                "a lock there lives longer than max_ttl allows: its client has another max_ttl"
-            );
+            log(|| {
+                warn!(
+                    node = %self.names[master],
+                    suppressed,
+                    "a lock there lives longer than max_ttl allows: its client has another max_ttl"
+                )
+            });
         }
     }
 
     /// A broken connection to `master` cannot be ended there.
     pub(super) fn unbarred(&mut self, master: usize, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::Unbarred(master), now) {
-            warn!(
-                node = %self.names[master],
-                suppressed,
-                "the server does not allow CLIENT KILL ID: a request of a broken connection may \
-                 be carried out late, and leave a key for up to its whole life"
-            );
+            log(|| {
+                warn!(
+                    node = %self.names[master],
+                    suppressed,
+                    "the server does not allow CLIENT KILL ID: a request of a broken connection may \
+                     be carried out late, and leave a key for up to its whole life"
+                )
+            });
         }
     }
 
     /// `master` does not report changes of keys.
     pub(super) fn no_pushes(&mut self, master: usize, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::NoPushes(master), now) {
-            warn!(
-                node = %self.names[master],
-                suppressed,
-                "the server does not report changes of keys (it is older than 6.0, it is behind a \
-                 proxy, or its user may not use CLIENT TRACKING): waiters are not woken by it"
-            );
+            log(|| {
+                warn!(
+                    node = %self.names[master],
+                    suppressed,
+                    "the server does not report changes of keys (it is older than 6.0, it is behind a \
+                     proxy, or its user may not use CLIENT TRACKING): waiters are not woken by it"
+                )
+            });
         }
     }
 
     /// Releases that `master` has not acknowledged are given up.
     pub(super) fn forgotten(&mut self, master: usize, forgotten: u64, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::Forgotten(master), now) {
-            warn!(
-                node = %self.names[master],
-                forgotten,
-                suppressed,
-                "too many releases are unacknowledged: the oldest are left to the expiry of their \
-                 keys"
-            );
+            log(|| {
+                warn!(
+                    node = %self.names[master],
+                    forgotten,
+                    suppressed,
+                    "too many releases are unacknowledged: the oldest are left to the expiry of their \
+                     keys"
+                )
+            });
         }
     }
 
@@ -149,8 +173,10 @@ impl Observer {
         self.counters.loss(lost.reason);
         let Lost { resource, reason, votes } = lost;
         match self.warnings.admit(Warning::Lost(*reason), now) {
-            Some(suppressed) => warn!(%resource, %token, %reason, %votes, suppressed, "lost"),
-            None => debug!(%resource, %token, %reason, %votes, "lost"),
+            Some(suppressed) => {
+                log(|| warn!(%resource, %token, %reason, %votes, suppressed, "lost"))
+            }
+            None => log(|| debug!(%resource, %token, %reason, %votes, "lost")),
         }
     }
 
@@ -159,7 +185,7 @@ impl Observer {
         for master in silent.iter() {
             self.counters.vote(master, &Verdict::Unknown(Cause::TimedOut));
             let Lock { resource, token, .. } = lock;
-            trace!(%resource, %token, node = %self.names[master], "no answer in time");
+            log(|| trace!(%resource, %token, node = %self.names[master], "no answer in time"));
         }
     }
 
@@ -169,15 +195,21 @@ impl Observer {
         self.counters.acquired.add(1);
         self.counters.waits.add(wait);
         let Lock { resource, token, .. } = lock;
-        debug!(%resource, %token, ?wait, "acquired");
+        log(|| debug!(%resource, %token, ?wait, "acquired"));
     }
 
     /// A request is answered with an error.
     pub(super) fn failed(&self, request: &Request, defeat: Defeat, now: Instant) {
+        let wait = self.refused(request, now);
+        log(|| debug!(resource = %request.resource, ?wait, ?defeat, "not acquired"));
+    }
+
+    /// A request is answered with an error. Returns how long it has waited.
+    pub(super) fn refused(&self, request: &Request, now: Instant) -> Duration {
         let wait = now.saturating_since(request.asked_at);
         self.counters.failed.add(1);
         self.counters.waits.add(wait);
-        debug!(resource = %request.resource, ?wait, ?defeat, "not acquired");
+        wait
     }
 
     /// Reports what was kept back for a second.
@@ -185,9 +217,9 @@ impl Observer {
         self.scheduled = None;
         while let Some((warning, suppressed)) = self.warnings.overdue(now) {
             match warning {
-                Warning::Lost(reason) => warn!(%reason, suppressed, "lost"),
+                Warning::Lost(reason) => log(|| warn!(%reason, suppressed, "lost")),
                 Warning::Down(master, _) => {
-                    warn!(node = %self.names[master], suppressed, "master down");
+                    log(|| warn!(node = %self.names[master], suppressed, "master down"));
                 }
                 Warning::NotCounting(master)
                 | Warning::FloorByClock(master)
@@ -195,7 +227,7 @@ impl Observer {
                 | Warning::Unbarred(master)
                 | Warning::NoPushes(master)
                 | Warning::Forgotten(master) => {
-                    warn!(node = %self.names[master], suppressed, "the same as before");
+                    log(|| warn!(node = %self.names[master], suppressed, "the same as before"));
                 }
             }
         }
@@ -219,7 +251,7 @@ impl Driver {
     pub(super) fn publish_numbers(&mut self) {
         let counters = &self.observer.counters;
         counters.held.set(self.leases - self.lost_leases);
-        counters.waiting.set(self.requests.len());
+        counters.waiting.set(self.requests.len() + self.explained);
         for (master, unacknowledged) in self.unacknowledged.iter().enumerate() {
             counters.unacknowledged(master, unacknowledged.len());
         }
@@ -255,61 +287,64 @@ impl Driver {
             tenure.measured = number;
             let margin = before.saturating_since(now);
             self.observer.counters.margins.add(margin);
-            debug!(%resource, %token, ?margin, "extended");
+            log(|| debug!(%resource, %token, ?margin, "extended"));
         }
     }
 
     /// An attempt asks these masters.
     pub(super) fn say_attempt(&self, id: LockId, request: RequestId, asked: MasterSet) {
-        if tracing::enabled!(Level::TRACE)
+        if is_traced()
             && let Some(Lock { resource, token, .. }) = self.locks.get(id)
         {
             let (request, masters) = (number(request), asked.len());
-            trace!(%resource, request, %token, masters, "attempt");
+            log(|| trace!(%resource, request, %token, masters, "attempt"));
         }
     }
 
     /// Something is sent for a lock, or comes to its end.
     pub(super) fn say(&self, id: LockId, what: &'static str) {
-        if tracing::enabled!(Level::TRACE)
+        if is_traced()
             && let Some(Lock { resource, token, .. }) = self.locks.get(id)
         {
-            trace!(%resource, %token, "{what}");
+            log(|| trace!(%resource, %token, "{what}"));
         }
     }
 
     /// The attempt has led to something.
     pub(super) fn say_step(&self, id: LockId, step: Step) {
         if step != Step::Wait
-            && tracing::enabled!(Level::TRACE)
+            && is_traced()
             && let Some(Lock { resource, token, .. }) = self.locks.get(id)
         {
-            trace!(%resource, %token, ?step, "decided");
+            log(|| trace!(%resource, %token, ?step, "decided"));
         }
     }
 
     /// Something happens to a caller that waits.
     pub(super) fn say_request(&self, id: RequestId, what: &'static str) {
-        if tracing::enabled!(Level::TRACE)
+        if is_traced()
             && let Some(Request { resource, .. }) = self.requests.get(id)
         {
-            trace!(%resource, request = number(id), "{what}");
+            log(|| trace!(%resource, request = number(id), "{what}"));
         }
     }
 
     /// Something happens to the callers that wait for a key, at this master.
     pub(super) fn say_waiting(&self, id: WaitingId, master: usize, what: &'static str) {
-        if tracing::enabled!(Level::TRACE)
+        if is_traced()
             && let Some(head) = self.waiters.head(id)
             && let Some(Request { resource, .. }) = self.requests.get(head)
         {
             let node = &self.masters.names()[master];
-            trace!(%resource, request = number(head), %node, "{what}");
+            log(|| trace!(%resource, request = number(head), %node, "{what}"));
         }
     }
 
     /// The answer of a master.
     pub(super) fn say_vote(&self, vote: &Vote, now: Instant) {
+        if !is_traced() {
+            return;
+        }
         let (to, id) = match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(id) => ("attempt", id),
             Ticket::Ballot(id, _) => ("ballot", id),
@@ -326,7 +361,7 @@ impl Driver {
         if let Some(Lock { resource, token, .. }) = self.locks.get(id) {
             let (node, verdict) = (&self.masters.names()[vote.master], &vote.answer.verdict);
             let latency = now.saturating_since(vote.sent_at);
-            trace!(%resource, %token, %node, to, %verdict, ?latency, "vote");
+            log(|| trace!(%resource, %token, %node, to, %verdict, ?latency, "vote"));
         }
     }
 }

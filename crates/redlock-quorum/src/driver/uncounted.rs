@@ -1,7 +1,6 @@
 //! Answers that do not count: of masters that do not vote, or did not when they were asked.
 
 use redlock_core::{Answer, Cause, Instant, Verdict, Vote};
-use tracing::Level;
 
 use super::inspect::Asker;
 use super::ticket::{InspectionId, LockId, Ticket};
@@ -13,9 +12,7 @@ impl Driver {
     pub(super) fn uncounted_vote(&mut self, vote: &Vote, now: Instant) {
         let why = self.masters.cause(vote.master, now);
         self.observer.counters.vote(vote.master, &Verdict::Unknown(why.clone()));
-        if tracing::enabled!(Level::TRACE) {
-            self.say_vote(vote, now);
-        }
+        self.say_vote(vote, now);
         let has_granted = vote.answer.verdict == Verdict::Granted;
         match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(lock) => self.attempt_uncounted(lock, vote, why, now),

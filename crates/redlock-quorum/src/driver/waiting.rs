@@ -8,6 +8,7 @@ use redlock_core::{Instant, Op, Verdict, Vote};
 use slotmap::SlotMap;
 
 use super::Driver;
+use super::command::{Entry, Request};
 use super::line::Turn;
 use super::ticket::{InspectionId, LockId, RequestId, Ticket, WaitingId};
 use super::timers::Due;
@@ -82,20 +83,48 @@ const SUSPICION: Duration = Duration::from_secs(1);
 const ANSWER_MIN: Duration = Duration::from_millis(10);
 
 impl Driver {
-    /// A caller that may wait asks at once where nothing is known of the key. Where callers of this
-    /// process wait for it, or hold it, it stands behind them.
+    /// A caller that may wait asks at once where nobody else of this process asks for the key or
+    /// holds it. Otherwise it stands behind them.
     pub(super) fn ask_or_queue(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.get(id) else { return };
         let key = request.key.clone();
-        let is_held_here = self.holders.contains_key(&key);
-        if self.waiters.of(&key).is_none() && !is_held_here {
+        let is_held_here = self.keys.is_held(&key);
+        let asker = self.keys.asker(&key);
+        let is_late = !is_held_here && asker.is_none() && self.is_late(&key, now);
+        if self.waiters.of(&key).is_none() && !is_held_here && asker.is_none() && !is_late {
+            self.keys.ask(&key, id);
             return self.stand_in_line(id);
         }
         self.limit_waiting(id);
         self.say_request(id, "wait in the queue");
-        let queue = self.waiters.enter(&key);
-        let step = self.waiters.queues[queue].waiting.join(id, is_held_here, now);
+        let (queue, random) = (self.waiters.enter(&key), self.random());
+        if let Some(asker) = asker {
+            self.begin_queue(queue, &key, asker);
+        }
+        let waiting = &mut self.waiters.queues[queue].waiting;
+        let step = match is_late {
+            true => waiting.join_late(id, now, random),
+            false => waiting.join(id, is_held_here, now),
+        };
         self.step(queue, step, now);
+    }
+
+    /// Whether it is the turn of other processes. Then another run begins.
+    fn is_late(&mut self, key: &[u8], now: Instant) -> bool {
+        let queue = self.waiters.of(key).map(|queue| &self.waiters.queues[queue].waiting);
+        let is_contended = queue.is_some_and(|waiting| waiting.is_contended(now));
+        let is_late = self.keys.is_run_over(key, is_contended, now);
+        if is_late {
+            self.keys.end_run(key);
+        }
+        is_late
+    }
+
+    /// The caller that asks for the key is the head of those that wait for it from now on.
+    fn begin_queue(&mut self, queue: WaitingId, key: &[u8], asker: RequestId) {
+        self.keys.end_asking(key, asker);
+        self.limit_waiting(asker);
+        self.waiters.queues[queue].waiting.join_attempting(asker);
     }
 
     /// An attempt was lost by a caller that goes on waiting.
@@ -103,21 +132,25 @@ impl Driver {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.is_attempted = false;
         let key = request.key.clone();
+        self.keys.end_asking(&key, id);
         self.say_request(id, "wait");
         let queue = self.waiters.enter(&key);
         if self.waiters.queues[queue].waiting.head() != Some(id) {
             self.limit_waiting(id);
-            if !self.waiters.queues[queue].waiting.join_refused(id) {
+            if !self.waiters.queues[queue].waiting.join_attempting(id) {
                 // Others were first: it waits behind them.
                 return;
             }
         }
-        let (is_held_here, fan_out) = (self.holders.contains_key(&key), self.fan_out);
+        let (is_held_here, fan_out) = (self.keys.is_held(&key), self.fan_out);
         let random = self.random();
         let waiting = &mut self.waiters.queues[queue].waiting;
         let step = match refusal {
             Refusal::Held | Refusal::Split if is_held_here => waiting.lost_here(now),
-            refusal => waiting.lost(refusal, now, fan_out, random),
+            refusal => {
+                self.keys.end_run(&key);
+                waiting.lost(refusal, now, fan_out, random)
+            }
         };
         self.step(queue, step, now);
     }
@@ -130,12 +163,13 @@ impl Driver {
     }
 
     /// A caller has the key: from here on those behind it wait for its release.
-    pub(super) fn key_won(&mut self, lock: LockId, request: RequestId, key: &Arc<[u8]>) {
-        self.holders.insert(key.clone(), lock);
+    pub(super) fn key_won(&mut self, lock: LockId, id: RequestId, request: &Request) {
+        let (key, now) = (&request.key, self.now());
+        self.keys.won(key, lock, request.asked_at, now);
+        self.keys.end_asking(key, id);
         let Some(queue) = self.waiters.of(key) else { return };
-        let now = self.now();
         let waiting = &mut self.waiters.queues[queue].waiting;
-        if waiting.head() == Some(request) {
+        if waiting.head() == Some(id) {
             let step = waiting.won(now);
             self.step(queue, step, now);
         }
@@ -144,13 +178,12 @@ impl Driver {
     /// A caller of this process does not hold the key any more: its release stands in line, or its
     /// lease is over.
     pub(super) fn key_left(&mut self, lock: LockId, key: &Arc<[u8]>) {
-        let Some(holder) = self.holders.remove(key) else { return };
-        if holder != lock {
-            self.holders.insert(key.clone(), holder);
+        let now = self.now();
+        if !self.keys.left(key, lock, now) {
             return;
         }
         let Some(queue) = self.waiters.of(key) else { return };
-        let (now, random) = (self.now(), self.random());
+        let random = self.random();
         let step = self.waiters.queues[queue].waiting.released(now, random);
         self.step(queue, step, now);
     }
@@ -171,7 +204,7 @@ impl Driver {
                     }
                     // The caller is gone: its turn goes to the next.
                     _ => {
-                        self.requests.remove(request);
+                        self.cancelled(request);
                         self.waiters.queues[id].waiting.leave(request, now)
                     }
                 },
@@ -305,6 +338,10 @@ impl Driver {
         };
         let Some(queue) = self.waiters.of(&request.key) else { return };
         let Queue { waiting, last, explanation, .. } = &mut self.waiters.queues[queue];
+        if waiting.head() == Some(id) && waiting.is_attempting() {
+            // It stands in line: its attempt is its last.
+            return;
+        }
         let attempts =
             waiting.head() == Some(id) && last.is_none_or(|last| !self.requests.contains_key(last));
         let explanation = *explanation;
@@ -345,29 +382,26 @@ impl Driver {
         }
     }
 
-    /// Some caller that waited for this key is gone.
-    pub(super) fn withdrawn(&mut self, key: &[u8]) {
-        let Some(queue) = self.waiters.of(key) else { return };
-        let now = self.now();
-        let is_gone =
-            |id: &RequestId| self.requests.get(*id).is_none_or(|request| request.reply.is_closed());
-        let gone: Vec<RequestId> =
-            self.waiters.queues[queue].waiting.callers().filter(is_gone).collect();
-        for id in gone {
-            let is_attempted = self.requests.get(id).is_some_and(|request| request.is_attempted);
-            if is_attempted {
-                // Its attempt ends first, and then it is found to be gone.
-                continue;
-            }
-            self.requests.remove(id);
-            let Some(entry) = self.waiters.queues.get_mut(queue) else { return };
-            let step = entry.waiting.leave(id, now);
-            self.step(queue, step, now);
+    /// A caller is gone. Where an attempt is made for it, that ends first, and then it is found to be
+    /// gone.
+    pub(super) fn withdrawn(&mut self, entry: &Entry, now: Instant) {
+        let id = entry.get();
+        let is_attempted = self.requests.get(id).is_none_or(|request| request.is_attempted);
+        if !is_attempted && let Some(request) = self.cancelled(id) {
+            self.left_waiting(id, &request.key, now);
         }
+    }
+
+    /// The caller of a request is gone.
+    pub(super) fn cancelled(&mut self, id: RequestId) -> Option<Request> {
+        let request = self.requests.remove(id);
+        self.observer.counters.cancelled.add(u64::from(request.is_some()));
+        request
     }
 
     /// A caller has its answer: it waits no longer.
     pub(super) fn left_waiting(&mut self, id: RequestId, key: &[u8], now: Instant) {
+        self.keys.end_asking(key, id);
         let Some(queue) = self.waiters.of(key) else { return };
         let step = self.waiters.queues[queue].waiting.leave(id, now);
         self.step(queue, step, now);

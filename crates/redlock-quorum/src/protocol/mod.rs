@@ -10,7 +10,9 @@
 //!   `release`; `forgotten`: keys that are left to expire;
 //! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
 //! * `inspection`: what each master says about a key;
-//! * `waiting`: the callers that wait for one key; `meeting_point`: where they meet;
+//! * `waiting`: the callers that wait for one key, in a `queue`; `pushes`: whether
+//!   reports are of use; `run`: for how long one
+//!   process keeps it; `meeting_point`: where they meet;
 //! * `throttle`: which warnings are reported;
 //! * `admission`: which masters vote, and how one that forgot comes to vote again; `lives`: whether
 //!   what they confirmed before still counts.
@@ -30,8 +32,11 @@ pub(crate) mod master_set;
 pub(crate) mod meeting_point;
 #[cfg(test)]
 mod orders;
+mod pushes;
+mod queue;
 pub(crate) mod release;
 pub(crate) mod retry;
+pub(crate) mod run;
 pub(crate) mod tally;
 pub(crate) mod throttle;
 pub(crate) mod validity;

@@ -7,6 +7,9 @@ const RANGE_MIN: Duration = Duration::from_millis(1);
 /// The widest range: a waiter looks about ten times a second at a lock that stays held.
 const RANGE_MAX: Duration = Duration::from_millis(200);
 
+/// The longest rest behind a refusal.
+pub(crate) const REST_MAX: Duration = Duration::from_millis(40);
+
 /// The pause after the `attempt`-th failure (from 0): never shorter than `fan_out`, what the
 /// attempt itself took, so that contenders cannot overtake their own clean-up; and on top of that
 /// a random part, so that those who collided do not collide again ("full jitter").
@@ -19,8 +22,8 @@ pub(crate) fn pause(attempt: u32, fan_out: Duration, random: f64) -> Duration {
 
 /// The rest of a waiter that was refused so many times more than it was served: the more
 /// contenders there are, the fewer of them take part in one hand-over.
-pub(crate) fn rest(refusals: u32, fan_out: Duration, longest: Duration, random: f64) -> Duration {
-    fan_out.saturating_mul(1 << refusals.min(16)).min(longest).mul_f64(random)
+pub(crate) fn rest(refusals: u32, fan_out: Duration, random: f64) -> Duration {
+    fan_out.saturating_mul(1 << refusals.min(16)).min(REST_MAX).mul_f64(random)
 }
 
 /// The pause before a lease is extended again, when the `failures`-th extension in a row (from 0)

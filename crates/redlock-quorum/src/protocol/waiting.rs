@@ -7,6 +7,7 @@
 //! | while | this happens | then |
 //! |---|---|---|
 //! | it watches | a push: the key has changed | it asks the meeting point first, at once |
+//! | it watches | a push, and nothing came of the last three | it looks, when it would have without the push |
 //! | it asks | it is refused, and not for the first time | it rests for a random time, during which nothing wakes it, and looks |
 //! | it watches | the holder's remaining TTL is over | it asks all masters at once, because pushes of an expiry come late |
 //! | it watches | a second has passed | it looks again: the answer shows that the connection lives |
@@ -16,6 +17,7 @@
 //! | it pauses | a master votes that did not | it asks all masters after a short pause |
 //! | another caller of this process holds the key | that caller releases | it asks right behind the release, the meeting point first where other processes want the key, too |
 //! | another caller of this process holds the key | that caller releases, and the key has gone from caller to caller here 31 times or for 100 ms | it looks, behind a random rest where other processes are known to want the key |
+//! | nobody waits here, and this process has kept the key for 100 ms, or for a second where no other is known to want it | a caller asks again right behind the release | it looks, behind a random rest |
 //!
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
 //!
@@ -23,12 +25,14 @@
 //! are served within a few round trips of a release, and not every release wakes everybody. A rest
 //! is wider the more often the head was refused, and narrower again with each key that it gets.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use redlock_core::{Instant, Verdict};
 
-use super::retry;
+use super::pushes::Pushes;
+use super::queue::Queue;
+use super::retry::{self, REST_MAX};
+use super::run;
 
 #[cfg(test)]
 mod tests;
@@ -37,22 +41,20 @@ mod tests;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many looks in a row may find the key free and the attempt behind them refused.
 const FREE_LOOKS_MAX: u32 = 3;
-/// The longest rest behind a refusal.
-const REST_MAX: Duration = Duration::from_millis(40);
 /// How long a key counts as contended after it was refused.
 const CONTENDED: Duration = Duration::from_secs(1);
-/// For how long, and how often, the callers of one process take the key from each other before
-/// those of other processes get a chance.
-const RUN: Duration = Duration::from_millis(100);
+/// How often the callers of one process take the key from each other before those of other
+/// processes get a chance.
 const RUN_MAX: u32 = 31;
 
 /// The callers that wait for one key, in the order in which they asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Waiting<Id> {
-    queue: VecDeque<Id>,
+    queue: Queue<Id>,
     head: Head,
     /// Refusals, less the keys that were won since: they widen the rest behind the next refusal.
     refusals: u32,
+    pushes: Pushes,
     /// Looks in a row that found the key free.
     free_looks: u32,
     /// When this process was refused the key last, by another holder than itself.
@@ -111,13 +113,14 @@ pub(crate) enum Refusal {
     Silent,
 }
 
-impl<Id: Copy + PartialEq> Waiting<Id> {
+impl<Id: Copy + Ord> Waiting<Id> {
     /// A key that nothing waits for yet.
     pub(crate) fn new() -> Self {
         Self {
-            queue: VecDeque::new(),
+            queue: Queue::new(),
             head: Head::Idle,
             refusals: 0,
+            pushes: Pushes::default(),
             free_looks: 0,
             refused_at: None,
             run: None,
@@ -126,7 +129,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
 
     /// One more caller wants the key, which a caller of this process holds or does not.
     pub(crate) fn join(&mut self, caller: Id, is_held_here: bool, now: Instant) -> Step<Id> {
-        self.queue.push_back(caller);
+        self.queue.join(caller);
         match self.head {
             Head::Idle if is_held_here => self.await_release(now),
             Head::Idle => self.begin(now),
@@ -134,9 +137,22 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         }
     }
 
-    /// A caller whose attempt was made without waiting here, and lost, waits from now on.
-    pub(crate) fn join_refused(&mut self, caller: Id) -> bool {
-        self.queue.push_back(caller);
+    /// One more caller wants the key, which this process has kept for so long that it is the turn of
+    /// others. They get time to come out of a rest. Where none is known it is less, because most
+    /// often there is none.
+    pub(crate) fn join_late(&mut self, caller: Id, now: Instant, random: f64) -> Step<Id> {
+        self.queue.join(caller);
+        if self.head != Head::Idle {
+            return Step::Wait;
+        }
+        let range = if self.is_contended(now) { REST_MAX } else { REST_MAX / 2 };
+        self.head = Head::Resting { until: now.saturating_add(range.mul_f64(random)) };
+        Step::Wait
+    }
+
+    /// A caller whose attempt is made without waiting here, or was and is lost, waits from now on.
+    pub(crate) fn join_attempting(&mut self, caller: Id) -> bool {
+        self.queue.join(caller);
         let is_head = self.head == Head::Idle;
         if is_head {
             self.head = Head::Attempting;
@@ -146,9 +162,12 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
 
     /// The head has the key: the next one waits until it is released here.
     pub(crate) fn won(&mut self, now: Instant) -> Step<Id> {
-        self.queue.pop_front();
+        if let Some(head) = self.head() {
+            self.queue.leave(head);
+        }
         self.refusals = self.refusals.saturating_sub(1);
         self.free_looks = 0;
+        self.pushes.forget();
         self.await_release(now)
     }
 
@@ -162,7 +181,9 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         }
         match self.head {
             Head::AwaitingRelease { .. } => self.begin(now),
-            Head::Watching { .. } if !self.is_contended(now) => self.attempt(Ask::All),
+            Head::Watching { .. } | Head::Resting { .. } if !self.is_contended(now) => {
+                self.attempt(Ask::All)
+            }
             _ => Step::Wait,
         }
     }
@@ -180,7 +201,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     /// Whether other processes are to get a chance now. Then the next run begins.
     fn ends_run(&mut self, now: Instant) -> bool {
         let (since, times) = self.run.unwrap_or((now, 0));
-        let is_over = times >= RUN_MAX || now.saturating_since(since) >= RUN;
+        let is_over = times >= RUN_MAX || now.saturating_since(since) >= run::CONTENDED;
         self.run = (!is_over).then_some((since, times + 1));
         is_over
     }
@@ -252,8 +273,9 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
                 self.free_looks += 1;
                 self.attempt(Ask::MeetingPointFirst)
             }
-            Verdict::Held { ttl, .. } => {
+            Verdict::Held { token, ttl } => {
                 self.free_looks = 0;
+                self.pushes.saw(token.as_deref(), *ttl, now);
                 self.watch(at, *ttl, now, random);
                 Step::Wait
             }
@@ -261,9 +283,20 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         }
     }
 
-    /// The master `at` reports that the key has changed.
+    /// The master `at` reports that the key has changed. Where such reports were of no use, the head
+    /// looks when it would have without one.
     pub(crate) fn changed(&mut self, at: usize) -> Step<Id> {
-        if self.is_at(at) { self.attempt(Ask::MeetingPointFirst) } else { Step::Wait }
+        if !self.is_at(at) {
+            return Step::Wait;
+        }
+        self.pushes.pushed();
+        if !self.pushes.are_useless() {
+            return self.attempt(Ask::MeetingPointFirst);
+        }
+        if let Head::Watching { until, .. } = self.head {
+            self.head = Head::Resting { until };
+        }
+        Step::Wait
     }
 
     /// The connection to the master `at`, or its data, is lost.
@@ -311,6 +344,9 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
 
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Instant) -> Step<Id> {
+        if matches!(self.head, Head::Watching { until, .. } if until <= now) {
+            self.pushes.forget();
+        }
         match self.head {
             Head::Pausing { until, ask } if until <= now => self.attempt(ask),
             Head::Watching { until, expires: true, .. } if until <= now => self.attempt(Ask::All),
@@ -330,12 +366,8 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
     /// What a head has begun goes on for the next one. An attempt does not: its caller's end is the
     /// end of the attempt, and the next one begins anew.
     pub(crate) fn leave(&mut self, caller: Id, now: Instant) -> Step<Id> {
-        let was_head = self.queue.front() == Some(&caller);
-        if was_head {
-            self.queue.pop_front();
-        } else {
-            self.queue.retain(|waiting| *waiting != caller);
-        }
+        let was_head = self.head() == Some(caller);
+        self.queue.leave(caller);
         if self.queue.is_empty() {
             self.head = Head::Idle;
         } else if was_head && self.head == Head::Attempting {
@@ -344,19 +376,25 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         Step::Wait
     }
 
+    /// Whether an attempt is made for the head.
+    pub(crate) fn is_attempting(&self) -> bool {
+        self.head == Head::Attempting
+    }
+
     /// Whether the head waits for the answer to a look.
     pub(crate) fn is_looking(&self) -> bool {
         matches!(self.head, Head::Looking { .. })
     }
 
     /// All callers, in order.
+    #[cfg(test)]
     pub(crate) fn callers(&self) -> impl Iterator<Item = Id> {
-        self.queue.iter().copied()
+        self.queue.iter()
     }
 
     /// The caller whose turn it is.
     pub(crate) fn head(&self) -> Option<Id> {
-        self.queue.front().copied()
+        self.queue.first()
     }
 
     /// Whether nothing waits here, and nothing is worth remembering.
@@ -377,7 +415,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
         self.refused_at.map(|at| at.saturating_add(CONTENDED))
     }
 
-    fn is_contended(&self, now: Instant) -> bool {
+    pub(crate) fn is_contended(&self, now: Instant) -> bool {
         self.contended_until().is_some_and(|until| now < until)
     }
 
@@ -441,7 +479,7 @@ impl<Id: Copy + PartialEq> Waiting<Id> {
 
     /// Others want the key, too: the meeting point is left alone for a while.
     fn rest(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
-        let rest = retry::rest(self.refusals, fan_out, REST_MAX, random);
+        let rest = retry::rest(self.refusals, fan_out, random);
         self.head = match self.queue.is_empty() {
             true => Head::Idle,
             false => Head::Resting { until: now.saturating_add(rest) },

@@ -78,6 +78,45 @@ fn a_push_is_followed_by_an_attempt_at_the_meeting_point_at_once() {
     assert_eq!(watching(None, 0.5).changed(1), Step::Wait, "not its master");
 }
 
+/// How often a head looks in ten seconds at a key that never changes, where a push follows each
+/// look: that of a server whose table is full.
+#[test]
+fn pushes_that_prove_useless_lead_to_one_look_a_second_and_a_release_is_seen_by_it() {
+    let mut world = World::after(&[JOIN, REFUSED, Event::Answer(0, Said::HeldForGood)]);
+    let (mut looks, end) = (0, Instant::ORIGIN.saturating_add(Duration::from_secs(10)));
+    while world.now < end {
+        world.happen(Event::Pushed(0));
+        if world.attempting.is_some() {
+            world.happen(REFUSED);
+        }
+        world.happen(Event::Due);
+        if world.looking.is_some() {
+            looks += 1;
+            world.happen(Event::Answer(0, Said::HeldForGood));
+        }
+    }
+    assert!((9..=16).contains(&looks), "{looks} looks in ten seconds");
+    world.happen(Event::Pushed(0));
+    world.happen(Event::Due);
+    world.happen(FREE);
+    assert_eq!(world.attempting, Some(1));
+}
+
+#[test]
+fn pushes_are_of_use_again_when_none_came_for_the_time_of_a_look() {
+    let good = Event::Answer(0, Said::HeldForGood);
+    let mut world = World::after(&[JOIN, REFUSED, good]);
+    while !world.waiting.pushes.are_useless() {
+        for event in [Event::Pushed(0), REFUSED, Event::Due, good] {
+            world.happen(event);
+        }
+    }
+    world.happen(Event::Due);
+    world.happen(good);
+    world.happen(Event::Pushed(0));
+    assert_eq!(world.attempting, Some(1));
+}
+
 /// The first refusal is followed by a look: the holder may keep the key for long.
 #[test]
 fn a_refusal_is_followed_by_a_rest_that_widens_with_each_one_up_to_40_ms() {
@@ -282,11 +321,11 @@ fn a_head_that_watches_a_holder_of_this_process_asks_behind_its_release() {
 #[test]
 fn a_caller_that_lost_an_attempt_of_its_own_is_head_or_stands_behind_the_others() {
     let mut waiting = Waiting::new();
-    assert!(waiting.join_refused(1), "it goes on from its attempt");
+    assert!(waiting.join_attempting(1), "it goes on from its attempt");
     assert_eq!(waiting.clone().join(2, false, Instant::ORIGIN), Step::Wait, "one head");
     assert_eq!(waiting.lost(Refusal::Held, Instant::ORIGIN, FAN_OUT, 0.5), Step::Look);
     waiting.look_sent(Some(0), Instant::ORIGIN, FAN_OUT, 0.5);
-    assert!(!waiting.join_refused(2));
+    assert!(!waiting.join_attempting(2));
     assert_eq!(waiting.callers().collect::<Vec<_>>(), [1, 2]);
     assert_eq!(waiting.leave(1, Instant::ORIGIN), Step::Wait);
     assert_eq!(waiting.looked(0, &Verdict::Free, Instant::ORIGIN, FAN_OUT, 0.5), first(2));
@@ -319,7 +358,8 @@ fn nothing_is_remembered_when_nobody_waits_and_the_contention_is_over() {
 
 /// A caller that gets the key and gives it back at this instant, with another behind it.
 fn pass_on(waiting: &mut Waiting<u32>, now: Instant) -> Step<u32> {
-    next_join(waiting, false, now);
+    let next = waiting.callers().max().map_or(1, |last| last + 1);
+    waiting.join(next, false, now);
     waiting.attempt(Ask::All);
     assert_eq!(waiting.won(now), Step::Wait);
     waiting.released(now, 0.5)

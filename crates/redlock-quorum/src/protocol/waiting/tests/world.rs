@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Verdict};
 
-use crate::protocol::waiting::{Ask, Head, LOOK_AGAIN, REST_MAX, Refusal, Step, Waiting};
+use crate::protocol::retry::REST_MAX;
+use crate::protocol::waiting::{Ask, Head, LOOK_AGAIN, Refusal, Step, Waiting};
 
 pub(super) const FAN_OUT: Duration = Duration::from_micros(300);
 const RANDOM: f64 = 0.5;
@@ -36,6 +37,8 @@ pub(super) enum Event {
 pub(super) enum Said {
     Free,
     Held,
+    /// By one that does not give it back.
+    HeldForGood,
     Nothing,
 }
 
@@ -46,6 +49,7 @@ impl Said {
         match self {
             Self::Free => Verdict::Free,
             Self::Held => Verdict::Held { token: None, ttl: Some(Duration::from_millis(300)) },
+            Self::HeldForGood => Verdict::HELD,
             Self::Nothing => Verdict::Unknown(Cause::TimedOut),
         }
     }
@@ -140,6 +144,9 @@ impl World {
         let before = self.waiting.clone();
         let step = self.waiting.changed(at);
         match (watched(&before), before.head()) {
+            (Some(watched), Some(_)) if watched == at && before.pushes.are_useless() => {
+                assert_eq!((step, self.waiting.due()), (Step::Wait, before.due()));
+            }
             (Some(watched), Some(head)) if watched == at => {
                 assert_eq!(step, Step::Attempt(head, Ask::MeetingPointFirst));
             }

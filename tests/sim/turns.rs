@@ -1,0 +1,98 @@
+//! A turn for each contender: processes and their callers that want one key again and again.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use redlock_core::Clock;
+use redlock_quorum::Redlock;
+use tokio::time::sleep;
+
+use crate::arena::{RESOURCE, handle, ms};
+
+/// What each of several contenders got in twenty seconds, and the longest wait of any.
+async fn contend(seed: u64, contenders: usize) -> (Vec<usize>, Duration) {
+    let masters = crate::arena::admitted(5, seed);
+    let clock = masters.clock();
+    let work = (0..contenders).map(|number| {
+        let client = masters.another_client();
+        client.iter().for_each(|master| master.delay(ms(0)..=ms(2), ms(0)..=ms(2)));
+        let own = seed * 100 + number as u64;
+        let redlock = handle(&client).seed(own).build().unwrap();
+        let (clock, mut rng) = (clock.clone(), StdRng::seed_from_u64(own));
+        async move {
+            let (mut grants, mut longest) = (0, Duration::ZERO);
+            while clock.now().as_nanos() < 20_000_000_000 {
+                let begin = clock.now();
+                let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
+                longest = longest.max(clock.now().saturating_since(begin));
+                grants += 1;
+                sleep(ms(rng.random_range(1..20))).await;
+                guard.release().await.unwrap();
+                sleep(ms(rng.random_range(0..20))).await;
+            }
+            (grants, longest)
+        }
+    });
+    let (grants, waits): (Vec<_>, Vec<_>) =
+        futures::future::join_all(work).await.into_iter().unzip();
+    (grants, waits.into_iter().max().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_contender_starves_among_those_that_come_again_and_again() {
+    for seed in 0..2 {
+        let (grants, longest) = contend(seed, 6).await;
+        let least = grants.iter().min().unwrap();
+        assert!(*least > 50, "{grants:?}");
+        assert!(longest < Duration::from_secs(10), "{longest:?}");
+    }
+}
+
+/// How often each of these processes, with so many callers, got the key in so many seconds.
+async fn share(seed: u64, callers: &[usize], seconds: u64) -> Vec<usize> {
+    let masters = crate::arena::admitted(5, seed);
+    let clock = masters.clock();
+    let end = u128::from(seconds) * 1_000_000_000;
+    let work = callers.iter().enumerate().map(|(number, callers)| {
+        let client = masters.another_client();
+        client.iter().for_each(|master| master.delay(ms(0)..=ms(1), ms(0)..=ms(1)));
+        let redlock = handle(&client).seed(seed * 100 + number as u64).build().unwrap();
+        let work = move |redlock: Redlock, clock: Clock| async move {
+            let mut grants = 0;
+            while u128::from(clock.now().as_nanos()) < end {
+                let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
+                grants += 1;
+                sleep(ms(2)).await;
+                guard.release().await.unwrap();
+            }
+            grants
+        };
+        let tasks: Vec<_> = (0..*callers).map(|_| work(redlock.clone(), clock.clone())).collect();
+        async move { futures::future::join_all(tasks).await.into_iter().sum() }
+    });
+    futures::future::join_all(work).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_with_many_callers_leaves_the_key_to_other_processes() {
+    for callers in [[20, 20], [2, 1]] {
+        for seed in 0..4 {
+            let got = share(seed, &callers, 20).await;
+            let least = got.iter().min().unwrap();
+            assert!(least * 20 > got.iter().sum(), "{callers:?}, seed {seed}: {got:?}");
+        }
+    }
+}
+
+/// Nothing tells the process that keeps the key that others want it.
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_one_caller_asks_again_at_once_leaves_the_key_to_other_processes() {
+    for (callers, seeds) in [(&[1, 1][..], 16), (&[1, 1, 1, 1], 4)] {
+        for seed in 0..seeds {
+            let got = share(seed, callers, 6).await;
+            let (least, all) = (got.iter().min().unwrap(), got.iter().sum::<usize>());
+            assert!(least * 4 * callers.len() > all, "seed {seed}: {got:?}");
+        }
+    }
+}

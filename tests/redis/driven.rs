@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use redlock_core::admission::{Order, OrderSlot, Ordered, Said};
 use redlock_core::{
-    Answer, Cause, Clock, Events, Facts, Instant, Node, NodeEvent, Op, RedisNode, RedisSetup, Vote,
-    VoteSlot,
+    Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Vote, VoteSlot,
 };
 use redlock_testkit::lab::{PATIENCE, Report, in_time};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -14,6 +13,7 @@ use tokio::task::JoinHandle;
 /// A node that is driven.
 pub(crate) struct Driven {
     node: Arc<RedisNode>,
+    clock: Clock,
     sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
     pub(crate) events: UnboundedReceiver<NodeEvent>,
@@ -38,7 +38,8 @@ impl Driven {
         let node = Arc::new(RedisNode::new(url, setup).unwrap());
         let (sink, (votes, events, answers)) = Report::with_answers();
         let drive = node.clone().drive(Events::new(sink.clone(), 0)).unwrap();
-        Self { node, sink, votes, events, answers, driving: tokio::spawn(drive) }
+        let clock = setup.clock.clone();
+        Self { node, clock, sink, votes, events, answers, driving: tokio::spawn(drive) }
     }
 
     pub(crate) async fn event(&mut self) -> NodeEvent {
@@ -60,12 +61,12 @@ impl Driven {
     }
 
     pub(crate) async fn ask(&mut self, op: Op) -> Answer {
-        self.node.submit(op, VoteSlot::new(self.sink.clone(), 0, 0, Instant::ORIGIN));
+        self.node.submit(op, VoteSlot::new(self.sink.clone(), 0, 0, self.clock.now()));
         in_time(self.votes.recv()).await.unwrap().answer
     }
 
     pub(crate) async fn order(&mut self, order: Order) -> Result<Said, Cause> {
-        self.node.order(order, OrderSlot::new(self.sink.clone(), 0, 0, Instant::ORIGIN));
+        self.node.order(order, OrderSlot::new(self.sink.clone(), 0, 0, self.clock.now()));
         in_time(self.answers.recv()).await.unwrap().said
     }
 }

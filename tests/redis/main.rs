@@ -25,6 +25,7 @@ mod late;
 mod leases;
 mod load;
 mod loss;
+mod mixing;
 mod order;
 mod relay;
 mod replies;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redlock_core::admission::{Data, Record};
 use redlock_core::{Cause, Verdict};
 use redlock_quorum::{
     AcquireError, Ended, Guard, Init, InitError, LostReason, Quarantine, Redlock, RedlockBuilder,
@@ -443,4 +444,38 @@ async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one() {
     assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
     assert_eq!(copies(&masters), 0, "nothing is left");
     assert_eq!(redlock.init().await.unwrap_err(), InitError::Off);
+}
+
+#[tokio::test(start_paused = true)]
+async fn init_again_converts_a_namespace_either_way() {
+    let (masters, on) = masters(3);
+    let off = crate::arena::handle(&masters).quarantine(Quarantine::Off).build().unwrap();
+    off.try_lock(RESOURCE).await.unwrap_err();
+    let again = Init { again: true, floor: None };
+    assert_eq!(off.init_with(again).await.unwrap().admitted(), 3);
+    off.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    assert!(masters.iter().all(|master| master.data().record == Record::default()));
+
+    drop(on);
+    let on = other(&masters);
+    let error = on.try_lock(RESOURCE).await.unwrap_err();
+    assert!(error.to_string().contains("redlock init --again converts it"), "{error}");
+    assert!(matches!(on.init().await, Err(InitError::Refused { .. })));
+    assert_eq!(on.init_with(again).await.unwrap().admitted(), 3);
+    on.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    assert!(masters.iter().all(|master| master.data().off.is_none()));
+}
+
+/// It is removed while the first attempt is under way, and costs that one nothing.
+#[tokio::test(start_paused = true)]
+async fn a_handle_without_quarantine_removes_a_record_that_was_never_admitted() {
+    let masters = SimNodes::new(3, 0);
+    other(&masters).try_lock(RESOURCE).await.unwrap_err();
+    assert!(masters.iter().all(|master| master.data().record.nonce.is_some()));
+    let off = crate::arena::handle(&slow(&masters)).quarantine(Quarantine::Off).build().unwrap();
+    let guard = off.try_lock(RESOURCE).min_copies(3).await.unwrap();
+    settle().await;
+    assert_eq!((guard.copies(), guard.check()), (3, Ok(())));
+    assert!(masters.iter().all(|master| master.data() == Data::default()));
+    guard.release().await.unwrap();
 }

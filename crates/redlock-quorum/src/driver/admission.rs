@@ -137,6 +137,7 @@ impl Driver {
             Step::Look => self.single(master, Order::Look, now),
             Step::Begin(begin) => self.single(master, Order::Begin(begin), now),
             Step::Note(note) => self.single(master, Order::Note(note), now),
+            Step::Remove(remove) => self.single(master, Order::Remove(remove), now),
             Step::Admit(admit) => {
                 if self.masters.admission.is_floor_by_clock(master) {
                     self.observer.floor_by_clock(master, now);

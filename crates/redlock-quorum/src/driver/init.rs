@@ -214,19 +214,17 @@ impl Driver {
     }
 
     fn write_init(&mut self, plan: InitPlan, now: Instant) {
-        let InitPlan { orders, refused } = plan;
+        let InitPlan { orders, refused, floor } = plan;
         let pending = orders.iter().map(|(master, _)| *master).collect();
         let phase = Phase::Writing { pending, refused, has_moved: false };
         let (number, due) = self.init_phase(phase, now);
         self.timers.enter(due, Due::Init);
         let ticket = OrderTicket::Init(number).pack();
-        for (master, init) in orders {
-            if !self.masters.votes(master)
-                && let Some(call) = &mut self.inits.current
-            {
-                call.floor = call.floor.max(Some(init.floor));
-            }
-            self.masters.order(master, Order::Init(init), ticket, now);
+        if let Some(call) = &mut self.inits.current {
+            call.floor = call.floor.max(floor);
+        }
+        for (master, order) in orders {
+            self.masters.order(master, order, ticket, now);
         }
         if pending.is_empty() {
             self.written(now);

@@ -64,7 +64,8 @@ impl World {
                 return Ok(Said::Time { process, time });
             }
             Order::Scores(set) => {
-                let highest = set.and_then(|set| data.ballots(set)).map(|found| found.highest);
+                let found = set.map_or(data.off, |set| data.ballots(set));
+                let highest = found.map(|found| found.highest);
                 return Ok(Said::Scores { highest, facts });
             }
             Order::Members(set) => {
@@ -76,6 +77,7 @@ impl World {
             Order::Note(order) => data.note(time, order),
             Order::Admit(order) => data.admit(time, order),
             Order::Init(order) => data.init(time, order),
+            Order::Remove(order) => data.remove(time, order),
         };
         Ok(Said::Script(reply))
     }

@@ -204,6 +204,7 @@ impl Driver {
             }
             OrderTicket::Init(number) => self.init_answered(number, ordered, now),
             OrderTicket::Report(number) => self.report_answered(number, ordered, now),
+            OrderTicket::Fresh => self.fresh_answered(ordered, now),
         }
         self.advance_admission(now);
     }
@@ -242,7 +243,7 @@ impl Driver {
             Ok(Said::Looked { facts, members }) => {
                 let time = self.masters.admission.time(master, floor_millis(now));
                 let told = facts_of(&facts, members, time);
-                self.masters.looked(master, facts);
+                self.masters.looked(master, facts, now);
                 Event::Looked(told)
             }
             Ok(Said::Script(reply)) => {

@@ -69,6 +69,8 @@ pub(super) enum OrderTicket {
     Init(u32),
     /// The report with this number.
     Report(u32),
+    /// What was known of the master for a while.
+    Fresh,
 }
 
 impl OrderTicket {
@@ -78,6 +80,7 @@ impl OrderTicket {
             Self::Step(master, number) => (0, master as u64, number),
             Self::Init(number) => (1, 0, number),
             Self::Report(number) => (2, 0, number),
+            Self::Fresh => (3, 0, 0),
         };
         u64::from(number) | master << 32 | kind << 48
     }
@@ -89,7 +92,8 @@ impl OrderTicket {
         match packed >> 48 {
             0 => Self::Step(master, number),
             1 => Self::Init(number),
-            _ => Self::Report(number),
+            2 => Self::Report(number),
+            _ => Self::Fresh,
         }
     }
 }
@@ -118,9 +122,12 @@ mod tests {
             assert_eq!(Ticket::unpack(ticket.pack()), ticket);
         }
         assert_ne!(first, lock, "a key that was removed stays stale");
-        for ticket in
-            [OrderTicket::Step(14, u32::MAX), OrderTicket::Init(u32::MAX), OrderTicket::Report(7)]
-        {
+        for ticket in [
+            OrderTicket::Step(14, u32::MAX),
+            OrderTicket::Init(u32::MAX),
+            OrderTicket::Report(7),
+            OrderTicket::Fresh,
+        ] {
             assert_eq!(OrderTicket::unpack(ticket.pack()), ticket);
         }
     }

@@ -80,6 +80,8 @@ pub(crate) enum Event {
     Pushed,
     /// The answer to [`Step::Look`], `ZCARD` included.
     Looked(Facts),
+    /// A voting master was looked at though nothing was in doubt.
+    Fresh(Facts),
     /// `ZCARD` of the set of `run`, as the latest facts name it.
     Members(u32),
     /// A ballot found no member: what is known of the set is wrong.
@@ -218,6 +220,9 @@ impl Admission {
             Event::Down => peer.reset(),
             Event::Pushed | Event::NoMember => peer.doubt = Doubt::Unasked,
             Event::Looked(facts) => peer.looked(facts, now),
+            // One that came before its answer left it in doubt: this look may be older.
+            Event::Fresh(facts) if peer.doubt == Doubt::None => peer.learn(facts, now),
+            Event::Fresh(_) => {}
             Event::Members(members) => peer.count(members),
             Event::Script(reply) => peer.replied(reply, now),
             Event::Times(nonce, told) => peer.told(nonce, told),

@@ -131,6 +131,22 @@ fn without_quarantine_a_master_that_forgot_votes_and_nothing_is_written() {
     assert!(admission.votes(0));
 }
 
+/// It may have been sent before the push.
+#[test]
+fn a_look_that_nobody_doubted_does_not_end_a_doubt_and_a_later_one_is_believed() {
+    let mut masters = three();
+    let mut admission = client(&masters, 0);
+    let before = masters[0].facts(0);
+    admission.on(0, Event::Pushed, 1);
+    admission.on(0, Event::Fresh(before), 2);
+    assert!(!admission.votes(0));
+    settle(&mut admission, &mut masters, 3);
+    assert!(admission.votes(0));
+    masters[0].data.sets.clear();
+    admission.on(0, Event::Fresh(masters[0].facts(4)), 4);
+    assert_eq!(not_admitted(&admission, 0, 4).why, WhyNot::Incomplete);
+}
+
 /// Another client has begun a quarantine on a namespace that never had one.
 #[test]
 fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothing_of_the_data() {

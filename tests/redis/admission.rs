@@ -7,7 +7,11 @@ use crate::lab::{eventually, in_time, ms, secs};
 
 /// A quarantine takes 2.2 s.
 pub(crate) fn handle(servers: &RedisServers) -> RedlockBuilder {
-    let builder = Redlock::builder().nodes(servers.urls()).quarantine(Quarantine::On);
+    handle_on(servers.urls())
+}
+
+pub(crate) fn handle_on(urls: impl IntoIterator<Item = String>) -> RedlockBuilder {
+    let builder = Redlock::builder().nodes(urls).quarantine(Quarantine::On);
     builder.max_ttl(secs(2)).ttl(secs(2)).node_timeout(ms(400))
 }
 

@@ -7,6 +7,7 @@ mod admission;
 mod api;
 mod backend;
 mod cancellation;
+mod clocks;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod connections;

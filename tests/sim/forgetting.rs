@@ -527,3 +527,14 @@ async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
     let error = off.try_lock(RESOURCE).await.unwrap_err();
     assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
 }
+
+/// No vote was cast on them, and it is known of all why.
+#[tokio::test(start_paused = true)]
+async fn masters_that_are_being_admitted_are_not_shown_as_pending() {
+    for masters in [1, 2, 3, 4, 5] {
+        let masters = SimNodes::new(masters, 0);
+        let error = handle(&slow(&masters)).build().unwrap().try_lock(RESOURCE).await.unwrap_err();
+        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+        assert_eq!(not_admitted(&error).len(), masters.len(), "{error}");
+    }
+}

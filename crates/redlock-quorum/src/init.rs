@@ -55,6 +55,8 @@ pub struct InitNode {
     pub run_id: Option<String>,
     /// How long that has been running; none where the server does not say.
     pub uptime: Option<Duration>,
+    /// The longest TTL that it allows clients now; none where it has no record.
+    pub max_ttl: Option<Duration>,
 }
 
 /// Why `init` did not do what it was asked.

@@ -232,19 +232,28 @@ impl Driver {
 
     /// Masters that do not vote are asked for a copy, and their vote is known at once.
     fn send_attempt(&mut self, id: LockId, op: &Op, asked: MasterSet, now: Instant) {
-        for vote in self.masters.send(op, asked, Ticket::Attempt(id), now) {
+        let unsent = self.masters.send(op, asked, Ticket::Attempt(id), now);
+        let copies = self.masters.copies_only(asked);
+        if !copies.is_empty() {
+            let why = |master| (master, self.masters.cause(master, now));
+            let whys: Vec<_> = copies.iter().map(why).collect();
+            self.only_copies(id, whys, now);
+        }
+        for vote in unsent {
             self.vote(&vote);
         }
-        for master in self.masters.copies_only(asked).iter() {
-            let why = self.masters.cause(master, now);
-            self.masters.answered(master, &Verdict::Unknown(why.clone()));
-            let Some(Stage::Attempt { attempt, .. }) = self.locks.get_mut(id).map(|l| &mut l.stage)
-            else {
-                return;
-            };
-            let step = attempt.only_copy(master, why, now);
-            self.attempt_counted(id, step, now);
+    }
+
+    fn only_copies(&mut self, id: LockId, whys: Vec<(usize, Cause)>, now: Instant) {
+        for (master, why) in &whys {
+            self.masters.answered(*master, &Verdict::Unknown(why.clone()));
         }
+        let Some(Stage::Attempt { attempt, .. }) = self.locks.get_mut(id).map(|l| &mut l.stage)
+        else {
+            return;
+        };
+        let step = attempt.only_copies(whys, now);
+        self.attempt_counted(id, step, now);
     }
 
     pub(super) fn attempt_counted(&mut self, id: LockId, step: Step, now: Instant) {

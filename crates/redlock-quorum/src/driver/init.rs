@@ -16,7 +16,7 @@ use super::Driver;
 use super::command::InitReply;
 use super::ticket::OrderTicket;
 use super::timers::Due;
-use super::told::{facts_of, to_millis};
+use super::told::{facts_of, from_millis, to_millis};
 use crate::init::{Init, InitError, InitNode, InitReport};
 use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, Scored};
 use crate::protocol::master_set::MasterSet;
@@ -267,6 +267,7 @@ impl Driver {
             cause: (!self.masters.votes(master)).then(|| self.masters.cause(master, now)),
             run_id: facts.map(|facts| facts.run_id.clone()),
             uptime: facts.and_then(|facts| facts.uptime),
+            max_ttl: self.masters.admission.max_ttl_of(master).map(from_millis),
         }
     }
 

@@ -208,6 +208,11 @@ impl Admission {
         self.records().filter_map(|record| record.max_ttl).min().unwrap_or(self.max_ttl)
     }
 
+    /// What the record of a master says about that.
+    pub(crate) fn max_ttl_of(&self, master: usize) -> Option<Millis> {
+        self.peers[master].master()?.record.max_ttl
+    }
+
     /// Takes in what happened at a master.
     pub(crate) fn on(&mut self, master: usize, event: Event, now: Millis) {
         let peer = &mut self.peers[master];

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redlock_core::admission::{Data, Record};
 use redlock_core::{Cause, Verdict};
 use redlock_quorum::{
     AcquireError, Ended, Guard, Init, InitError, LostReason, Quarantine, Redlock, RedlockBuilder,
@@ -14,29 +13,29 @@ use tokio::time::{sleep, timeout};
 use crate::arena::{RESOURCE, TTL, copies, ms, settle};
 
 /// The longest TTL, and how long a quarantine takes.
-const MAX_TTL: Duration = ms(2_000);
-const LENGTH: Duration = ms(2_200);
+pub(crate) const MAX_TTL: Duration = ms(2_000);
+pub(crate) const LENGTH: Duration = ms(2_200);
 
-fn handle(masters: &SimNodes) -> RedlockBuilder {
+pub(crate) fn handle(masters: &SimNodes) -> RedlockBuilder {
     crate::arena::handle(masters).max_ttl(MAX_TTL).quarantine(Quarantine::On)
 }
 
 /// So many masters that were admitted, and a handle on them.
-fn masters(n: usize) -> (SimNodes, Redlock) {
+pub(crate) fn masters(n: usize) -> (SimNodes, Redlock) {
     let masters = SimNodes::new(n, 0);
     masters.init(MAX_TTL);
     let redlock = handle(&masters).build().unwrap();
     (masters, redlock)
 }
 
-async fn full(redlock: &Redlock, masters: &SimNodes) -> Guard {
+pub(crate) async fn full(redlock: &Redlock, masters: &SimNodes) -> Guard {
     let guard = redlock.lock(RESOURCE).min_copies(masters.len()).await.unwrap();
     assert_eq!(guard.copies(), masters.len());
     guard
 }
 
 /// Another process, with connections of its own.
-fn other(masters: &SimNodes) -> Redlock {
+pub(crate) fn other(masters: &SimNodes) -> Redlock {
     handle(&masters.another_client()).build().unwrap()
 }
 
@@ -426,106 +425,12 @@ async fn the_end_waits_for_steps_no_longer_than_the_connect_timeout() {
 }
 
 /// A process whose requests and answers take 5 ms each.
-fn slow(masters: &SimNodes) -> SimNodes {
+pub(crate) fn slow(masters: &SimNodes) -> SimNodes {
     let client = masters.another_client();
     for master in client.iter() {
         master.delay(ms(5)..=ms(5), ms(5)..=ms(5));
     }
     client
-}
-
-// Without quarantine.
-
-#[tokio::test(start_paused = true)]
-async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one() {
-    let (masters, _) = masters(3);
-    let redlock = crate::arena::handle(&masters).quarantine(Quarantine::Off).build().unwrap();
-    let error = redlock.try_lock(RESOURCE).await.unwrap_err();
-    assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
-    assert_eq!(copies(&masters), 0, "nothing is left");
-    assert_eq!(redlock.init().await.unwrap_err(), InitError::Off);
-}
-
-#[tokio::test(start_paused = true)]
-async fn init_again_converts_a_namespace_either_way() {
-    let (masters, on) = masters(3);
-    let off = crate::arena::handle(&masters).quarantine(Quarantine::Off).build().unwrap();
-    off.try_lock(RESOURCE).await.unwrap_err();
-    let again = Init { again: true, floor: None };
-    assert_eq!(off.init_with(again).await.unwrap().admitted(), 3);
-    off.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    assert!(masters.iter().all(|master| master.data().record == Record::default()));
-
-    drop(on);
-    let on = other(&masters);
-    let error = on.try_lock(RESOURCE).await.unwrap_err();
-    assert!(error.to_string().contains("redlock init --again converts it"), "{error}");
-    assert!(matches!(on.init().await, Err(InitError::Refused { .. })));
-    assert_eq!(on.init_with(again).await.unwrap().admitted(), 3);
-    on.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    assert!(masters.iter().all(|master| master.data().off.is_none()));
-}
-
-/// It is removed while the first attempt is under way, and costs that one nothing.
-#[tokio::test(start_paused = true)]
-async fn a_handle_without_quarantine_removes_a_record_that_was_never_admitted() {
-    let masters = SimNodes::new(3, 0);
-    other(&masters).try_lock(RESOURCE).await.unwrap_err();
-    assert!(masters.iter().all(|master| master.data().record.nonce.is_some()));
-    let off = crate::arena::handle(&slow(&masters)).quarantine(Quarantine::Off).build().unwrap();
-    let guard = off.try_lock(RESOURCE).min_copies(3).await.unwrap();
-    settle().await;
-    assert_eq!((guard.copies(), guard.check()), (3, Ok(())));
-    assert!(masters.iter().all(|master| master.data() == Data::default()));
-    guard.release().await.unwrap();
-}
-
-// A handle that stays connected.
-
-/// Longer than what was read of a master is believed.
-const STALE: Duration = ms(80_000);
-
-#[tokio::test(start_paused = true)]
-async fn another_max_ttl_is_learnt_without_a_new_connection() {
-    let (masters, redlock) = masters(3);
-    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    let again = Init { again: true, floor: None };
-    let person = handle(&masters.another_client()).max_ttl(ms(400)).ttl(ms(200)).build().unwrap();
-    person.init_with(again).await.unwrap();
-    let long = async || redlock.try_lock(RESOURCE).ttl(MAX_TTL).await;
-    long().await.unwrap().release().await.unwrap();
-    sleep(STALE).await;
-    let error = long().await.unwrap_err();
-    assert!(error.to_string().contains("max_ttl is 400ms"), "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn ballots_that_were_deleted_are_noticed_without_a_new_connection() {
-    let (masters, redlock) = masters(3);
-    let guard = full(&redlock, &masters).await;
-    masters[0].edit_data(|data| data.sets.clear());
-    sleep(STALE).await;
-    assert_eq!(masters[0].data().members(), 1_024, "a quarantine has begun, and is over");
-    assert_eq!((guard.copies(), guard.check()), (3, Ok(())));
-    guard.release().await.unwrap();
-}
-
-/// It goes on with what it has until then: one key excludes both kinds.
-#[tokio::test(start_paused = true)]
-async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
-    let (masters, on) = masters(3);
-    on.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    let again = Init { again: true, floor: None };
-    let off = crate::arena::handle(&masters.another_client()).quarantine(Quarantine::Off);
-    let off = off.build().unwrap();
-    off.init_with(again).await.unwrap();
-    sleep(STALE).await;
-    let error = on.try_lock(RESOURCE).await.unwrap_err();
-    assert!(error.to_string().contains("clients with Quarantine::Off use this"), "{error}");
-    other(&masters).init_with(again).await.unwrap();
-    sleep(STALE).await;
-    let error = off.try_lock(RESOURCE).await.unwrap_err();
-    assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
 }
 
 /// No vote was cast on them, and it is known of all why.

@@ -29,7 +29,7 @@ async fn follow(replica: &RedisServer, master: &RedisServer) {
 }
 
 /// What `redis-cli --rdb` does.
-fn back_up(master: &RedisServer) {
+pub(crate) fn back_up(master: &RedisServer) {
     let mut stream = TcpStream::connect(master.name()).unwrap();
     stream.set_read_timeout(Some(secs(10))).unwrap();
     stream.write_all(b"REPLCONF rdb-only 1\r\n").unwrap();

@@ -26,6 +26,7 @@ mod late;
 mod leases;
 mod load;
 mod loss;
+mod losses;
 mod mixing;
 mod order;
 mod relay;

@@ -38,6 +38,7 @@ mod silence;
 mod storm;
 mod strangers;
 mod tls;
+mod upgrade;
 mod urls;
 mod waiting;
 mod work;

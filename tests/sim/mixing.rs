@@ -80,3 +80,16 @@ async fn without_a_record_a_key_that_is_gone_is_set_again() {
     assert_eq!(copies_after_a_push(true, true).await, 3);
     assert_eq!(copies_after_a_push(true, false).await, 2);
 }
+
+/// It is not extended, so nothing but the push tells what became of its copy.
+#[tokio::test(start_paused = true)]
+async fn without_a_record_a_copy_that_nothing_confirms_behind_a_push_is_disowned() {
+    let (masters, redlock) = trusting(3);
+    let guard = redlock.lock(RESOURCE).auto_extend(false).min_copies(3).await.unwrap();
+    masters[0].flush();
+    sleep(TTL / 5).await;
+    assert_eq!((guard.copies(), guard.is_held()), (2, true));
+    masters[1].flush();
+    sleep(TTL / 5).await;
+    assert!(!guard.is_held(), "no quorum is known to have it");
+}

@@ -161,6 +161,13 @@ impl Rows {
         self.write(what, &ratios)
     }
 
+    /// One row of figures that are no ratios of contestants.
+    pub fn row(&mut self, what: &str, cells: [String; 3]) -> anyhow::Result<()> {
+        let [a, b, c] = cells;
+        println!("{what}\n    {a}, {b}, {c}");
+        Ok(writeln!(self.file, "| {what} | {a} | {b} | {c} |")?)
+    }
+
     fn write(&mut self, what: &str, ratios: &[Option<Spread>; 3]) -> anyhow::Result<()> {
         let cell = |ratio: &Option<Spread>| {
             ratio.as_ref().map_or_else(|| "-".to_owned(), Spread::to_string)

@@ -1,8 +1,8 @@
 //! What every node does with orders, and what it says about its master.
 
 use redlock_core::admission::{
-    Admit, Begin, Identity, Init, MEMBERS, Millis, Nonce, Note, Outcome, Quarantine, Record, Reply,
-    RunId, Score, Way,
+    Admit, Begin, Identity, Init, MEMBERS, Millis, Nonce, Note, Outcome, Quarantine, Record,
+    Remove, Reply, RunId, Score, Way,
 };
 
 use super::*;
@@ -45,12 +45,17 @@ impl Asker {
 
     pub(super) async fn init(&mut self, expect: &Record, floor: Score, level: Score) -> Reply {
         let (expect, identity, nonce) = (expect.seen(), self.identity(), Nonce(9));
-        let init = Init { expect, identity, nonce, max_ttl: MAX_TTL, lower: false, floor, level };
+        let (max_ttl, lower, converts) = (MAX_TTL, false, true);
+        let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts };
         self.script(Order::Init(init)).await
     }
 
-    async fn highest(&mut self, set: Identity) -> Option<Score> {
-        match self.order(Order::Scores(Some(set))).await {
+    async fn remove(&mut self, expect: &Record, start: Option<Score>) -> Reply {
+        self.script(Order::Remove(Remove { expect: expect.seen(), start })).await
+    }
+
+    async fn highest(&mut self, set: impl Into<Option<Identity>>) -> Option<Score> {
+        match self.order(Order::Scores(set.into())).await {
             Ok(Said::Scores { highest, facts }) => {
                 assert_eq!(facts.identity, self.facts.identity);
                 highest
@@ -140,6 +145,30 @@ async fn init_admits_once_and_later_lifts_only() {
     assert_eq!(node.highest(node.identity()).await, Some(95));
     let moved = node.init(&Record::default(), 1023, 1023).await;
     assert_eq!(moved.outcome, Outcome::Moved);
+}
+
+#[tokio::test]
+async fn a_record_that_was_never_admitted_is_removed_and_another_only_by_a_person() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let begun = node.begin(&Record::default(), 7).await;
+    assert_eq!(node.remove(&Record::default(), None).await.outcome, Outcome::Moved);
+    let removed = node.remove(&begun.record, None).await;
+    assert_eq!((removed.outcome, removed.record), (Outcome::Done, Record::default()));
+    assert_eq!(node.highest(None).await, None, "nothing is left");
+
+    let admitted = node.init(&Record::default(), 63, 0).await;
+    let kept = node.remove(&admitted.record, None).await;
+    assert_eq!((kept.outcome, &kept.record), (Outcome::Moved, &admitted.record));
+    let removed = node.remove(&admitted.record, Some(31)).await;
+    assert_eq!((removed.outcome, removed.record), (Outcome::Done, Record::default()));
+    assert_eq!(node.highest(None).await, Some(63), "the larger of what was there");
+    assert_eq!(node.highest(node.identity()).await, None);
+
+    assert_eq!(node.begin(&Record::default(), 8).await.outcome, Outcome::Mixed);
+    let converted = node.init(&Record::default(), 31, 0).await;
+    assert_eq!((converted.outcome, converted.record.floor), (Outcome::Done, Some(63)));
+    assert_eq!(node.highest(None).await, None);
 }
 
 #[tokio::test]

@@ -1,13 +1,18 @@
 //! Admission on real servers, end to end: what the driver, the wire and the scripts do together.
 
 use redlock_quorum::{AcquireError, Ended, Guard, Quarantine, Redlock, RedlockBuilder, Standing};
+use redlock_testkit::lab::{ScriptedServer, bulk};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 use crate::lab::{eventually, in_time, ms, secs};
 
 /// A quarantine takes 2.2 s.
 pub(crate) fn handle(servers: &RedisServers) -> RedlockBuilder {
-    let builder = Redlock::builder().nodes(servers.urls()).quarantine(Quarantine::On);
+    handle_on(servers.urls())
+}
+
+pub(crate) fn handle_on(urls: impl IntoIterator<Item = String>) -> RedlockBuilder {
+    let builder = Redlock::builder().nodes(urls).quarantine(Quarantine::On);
     builder.max_ttl(secs(2)).ttl(secs(2)).node_timeout(ms(400))
 }
 
@@ -87,4 +92,25 @@ async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one_and_no_oth
     assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
     let elsewhere = off.prefix("elsewhere:").build().unwrap();
     elsewhere.try_lock("a").await.unwrap().release().await.unwrap();
+}
+
+/// Nothing is answered before all of a round trip was asked.
+#[tokio::test]
+async fn a_first_lock_takes_two_round_trips_where_nothing_is_to_be_admitted() {
+    const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
+    let server = ScriptedServer::bind().await;
+    let redlock = handle_on([server.url()]).build().unwrap();
+    let locking = tokio::spawn(redlock.try_lock("a").into_future());
+    let mut peer = server.accept().await;
+    let facts = peer.facts(RUN, 1, "master").await;
+    peer.expect("HGETALL").await;
+    let record = ["run", RUN, "max_ttl", "2000"].map(bulk).concat();
+    peer.say(format!("{facts}*4\r\n{record}")).await;
+    // It pushes nothing: the look behind the lock is in the same round trip.
+    for word in ["ZCARD", "SET", "INFO", "HGET"] {
+        peer.expect(word).await;
+    }
+    let replication = bulk("role:master\r\nsecond_repl_offset:-1\r\n");
+    peer.say(format!(":1024\r\n+OK\r\n{replication}{}", bulk(RUN))).await;
+    in_time(locking).await.unwrap().unwrap().forget();
 }

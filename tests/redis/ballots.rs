@@ -23,7 +23,7 @@ impl Lab {
         let identity = node.up().await.identity.unwrap();
         let (expect, nonce) = (Record::default().seen(), Nonce(1));
         let (max_ttl, lower, floor, level) = (60_000, false, 31, 0);
-        let init = Init { expect, identity, nonce, max_ttl, lower, floor, level };
+        let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts: false };
         let said = node.order(Order::Init(init)).await;
         assert!(matches!(said, Ok(Said::Script(_))), "{said:?}");
         Self { node, server }

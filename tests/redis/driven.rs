@@ -38,15 +38,8 @@ impl Driven {
         let node = Arc::new(RedisNode::new(url, setup).unwrap());
         let (sink, (votes, events, answers)) = Report::with_answers();
         let drive = node.clone().drive(Events::new(sink.clone(), 0)).unwrap();
-        Self {
-            clock: setup.clock.clone(),
-            node,
-            sink,
-            votes,
-            events,
-            answers,
-            driving: tokio::spawn(drive),
-        }
+        let clock = setup.clock.clone();
+        Self { node, clock, sink, votes, events, answers, driving: tokio::spawn(drive) }
     }
 
     pub(crate) async fn event(&mut self) -> NodeEvent {

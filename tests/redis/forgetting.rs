@@ -155,7 +155,7 @@ async fn clients_that_live_a_moment_end_a_quarantine() {
         assert!(begun.elapsed() < secs(20), "{visits} visits");
         let visitor = handle(&servers).build().unwrap();
         visitor.try_lock("a").await.unwrap().release().await.unwrap();
-        visitor.shutdown(ms(0)).await.unwrap();
+        visitor.shutdown(ms(500)).await.unwrap();
         visits += 1;
         // Nobody is there between two visits.
         tokio::time::sleep(ms(300)).await;

@@ -29,20 +29,21 @@ async fn follow(replica: &RedisServer, master: &RedisServer) {
 }
 
 /// What `redis-cli --rdb` does.
-fn back_up(master: &RedisServer) {
+pub(crate) fn back_up(master: &RedisServer) {
     let mut stream = TcpStream::connect(master.name()).unwrap();
     stream.set_read_timeout(Some(secs(10))).unwrap();
     stream.write_all(b"REPLCONF rdb-only 1\r\n").unwrap();
     read_up_to(&mut stream, b"OK\r\n");
     stream.write_all(b"SYNC\r\n").unwrap();
-    read_up_to(&mut stream, b"REDIS");
+    // It stands in the snapshots of Redis and Valkey.
+    read_up_to(&mut stream, b"repl-id");
 }
 
 fn read_up_to(stream: &mut TcpStream, end: &[u8]) {
     let (mut answer, mut some) = (Vec::new(), [0; 4_096]);
     while !answer.windows(end.len()).any(|window| window == end) {
         let read = stream.read(&mut some).unwrap();
-        assert!(read > 0, "it has hung up: {:?}", String::from_utf8_lossy(&answer));
+        assert!(read > 0, "it has hung up after {} bytes", answer.len());
         answer.extend_from_slice(&some[..read]);
     }
 }

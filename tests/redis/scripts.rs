@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use redlock_core::Member;
 use redlock_core::admission::{
     Admit, Ballots, Begin, Data, Identity, Init, MEMBERS, Millis, Nonce, Note, Order, Quarantine,
-    Record, Reply, SCORE_END, Said, Score, Way, quarantine_length,
+    Record, Remove, Reply, SCORE_END, Said, Score, Way, quarantine_length,
 };
 use redlock_testkit::{RedisServer, ServerOptions};
 
@@ -64,16 +64,15 @@ impl Lab {
         for (name, value) in fields(&data.record) {
             writes.cmd("HSET").arg(RECORD).arg(name).arg(value).ignore();
         }
-        for (id, ballots) in &data.sets {
-            let write = writes.cmd("ZADD").arg(set_key(*id));
+        let off = data.off.clone().map(|ballots| (OFF.to_owned(), ballots));
+        let sets = data.sets.iter().map(|(id, ballots)| (set_key(*id), ballots.clone()));
+        for (key, ballots) in sets.chain(off) {
+            let write = writes.cmd("ZADD").arg(key);
             for member in 0..ballots.members {
                 let score = if member == RAISED { ballots.highest() } else { 0 };
                 write.arg(score).arg(member);
             }
             write.ignore();
-        }
-        if data.off {
-            writes.cmd("ZADD").arg(OFF).arg(1).arg("0").ignore();
         }
         writes.query::<()>(&mut self.outsider).unwrap();
     }
@@ -85,9 +84,8 @@ impl Lab {
         };
         let mut sets = Vec::new();
         for id in identities() {
-            let Ok(Said::Members(members)) = self.node.order(Order::Members(id)).await else {
-                panic!("members");
-            };
+            let counted = self.node.order(Order::Members(id)).await;
+            let Ok(Said::Members(members)) = counted else { panic!("{counted:?}") };
             let scores = self.node.order(Order::Scores(Some(id))).await;
             let Ok(Said::Scores { highest, .. }) = scores else { panic!("{scores:?}") };
             assert_eq!(members > 0, highest.is_some());
@@ -99,8 +97,11 @@ impl Lab {
             }
         }
         sets.sort_unstable_by_key(|(id, _)| *id);
-        let off: u32 = self.run(&["ZCARD", OFF]);
-        Data { record: *facts.record.unwrap(), sets, off: off > 0 }
+        let members: u32 = self.run(&["ZCARD", OFF]);
+        let scores = self.node.order(Order::Scores(None)).await;
+        let Ok(Said::Scores { highest, .. }) = scores else { panic!("{scores:?}") };
+        let off = highest.map(|highest| Ballots::new(members, highest));
+        Data { record: *facts.record.unwrap(), sets, off }
     }
 }
 
@@ -217,7 +218,9 @@ impl Chance {
             sets.extend((members > 0).then(|| (id, ballots(members, 0, highest))));
         }
         sets.sort_unstable_by_key(|(id, _)| *id);
-        Data { record, sets, off: self.0.random_bool(0.1) }
+        let members = self.pick(&[5, MEMBERS, MEMBERS + 1]);
+        let off = Ballots::new(members, self.score());
+        Data { record, sets, off: self.0.random_bool(0.1).then_some(off) }
     }
 
     /// An order that mostly expects what is there.
@@ -233,13 +236,24 @@ impl Chance {
         let floor = self.pick(&[31, 95, 1_763_755_000_000_031, SCORE_END - 1, SCORE_END]);
         let way = self.pick(&[Way::Known, Way::Noted]);
         let (lower, level) = (self.0.random_bool(0.5), self.score());
-        match self.0.random_range(0..4) {
+        let start = self.maybe(|_| floor);
+        match self.0.random_range(0..6) {
             0 => Order::Begin(Begin { expect, identity, nonce: fresh, max_ttl }),
             1 => Order::Note(Note { nonce: named, times: self.notes(time) }),
-            2 => Order::Admit(Admit { nonce: named, identity, way, floor }),
+            2 | 3 => Order::Admit(Admit { nonce: named, identity, way, floor }),
+            4 => Order::Remove(Remove { expect, start }),
             _ => {
-                let nonce = fresh;
-                Order::Init(Init { expect, identity, nonce, max_ttl, lower, floor, level })
+                let (nonce, converts) = (fresh, self.0.random_bool(0.5));
+                Order::Init(Init {
+                    expect,
+                    identity,
+                    nonce,
+                    max_ttl,
+                    lower,
+                    floor,
+                    level,
+                    converts,
+                })
             }
         }
     }
@@ -251,6 +265,7 @@ fn on_value(data: &mut Data, order: &Order, time: Millis) -> Reply {
         Order::Note(order) => data.note(time, order),
         Order::Admit(order) => data.admit(time, order),
         Order::Init(order) => data.init(time, order),
+        Order::Remove(order) => data.remove(time, order),
         order => panic!("no script: {order:?}"),
     }
 }
@@ -279,5 +294,5 @@ async fn lua_does_what_the_values_do() {
         }
     }
     // Begin, note and init are Done, Moved and Mixed; admit is Early and TooLarge, too.
-    assert!(outcomes.len() >= 14 && outcomes.values().all(|count| *count >= 5), "{outcomes:?}");
+    assert!(outcomes.len() >= 17 && outcomes.values().all(|count| *count >= 5), "{outcomes:?}");
 }

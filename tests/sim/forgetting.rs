@@ -13,29 +13,29 @@ use tokio::time::{sleep, timeout};
 use crate::arena::{RESOURCE, TTL, copies, ms, settle};
 
 /// The longest TTL, and how long a quarantine takes.
-const MAX_TTL: Duration = ms(2_000);
-const LENGTH: Duration = ms(2_200);
+pub(crate) const MAX_TTL: Duration = ms(2_000);
+pub(crate) const LENGTH: Duration = ms(2_200);
 
-fn handle(masters: &SimNodes) -> RedlockBuilder {
+pub(crate) fn handle(masters: &SimNodes) -> RedlockBuilder {
     crate::arena::handle(masters).max_ttl(MAX_TTL).quarantine(Quarantine::On)
 }
 
 /// So many masters that were admitted, and a handle on them.
-fn masters(n: usize) -> (SimNodes, Redlock) {
+pub(crate) fn masters(n: usize) -> (SimNodes, Redlock) {
     let masters = SimNodes::new(n, 0);
     masters.init(MAX_TTL);
     let redlock = handle(&masters).build().unwrap();
     (masters, redlock)
 }
 
-async fn full(redlock: &Redlock, masters: &SimNodes) -> Guard {
+pub(crate) async fn full(redlock: &Redlock, masters: &SimNodes) -> Guard {
     let guard = redlock.lock(RESOURCE).min_copies(masters.len()).await.unwrap();
     assert_eq!(guard.copies(), masters.len());
     guard
 }
 
 /// Another process, with connections of its own.
-fn other(masters: &SimNodes) -> Redlock {
+pub(crate) fn other(masters: &SimNodes) -> Redlock {
     handle(&masters.another_client()).build().unwrap()
 }
 
@@ -425,7 +425,7 @@ async fn the_end_waits_for_steps_no_longer_than_the_connect_timeout() {
 }
 
 /// A process whose requests and answers take 5 ms each.
-fn slow(masters: &SimNodes) -> SimNodes {
+pub(crate) fn slow(masters: &SimNodes) -> SimNodes {
     let client = masters.another_client();
     for master in client.iter() {
         master.delay(ms(5)..=ms(5), ms(5)..=ms(5));
@@ -433,14 +433,13 @@ fn slow(masters: &SimNodes) -> SimNodes {
     client
 }
 
-// Without quarantine.
-
+/// No vote was cast on them, and it is known of all why.
 #[tokio::test(start_paused = true)]
-async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one() {
-    let (masters, _) = masters(3);
-    let redlock = crate::arena::handle(&masters).quarantine(Quarantine::Off).build().unwrap();
-    let error = redlock.try_lock(RESOURCE).await.unwrap_err();
-    assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
-    assert_eq!(copies(&masters), 0, "nothing is left");
-    assert_eq!(redlock.init().await.unwrap_err(), InitError::Off);
+async fn masters_that_are_being_admitted_are_not_shown_as_pending() {
+    for masters in [1, 2, 3, 4, 5] {
+        let masters = SimNodes::new(masters, 0);
+        let error = handle(&slow(&masters)).build().unwrap().try_lock(RESOURCE).await.unwrap_err();
+        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+        assert_eq!(not_admitted(&error).len(), masters.len(), "{error}");
+    }
 }

@@ -21,7 +21,7 @@ use crate::arena::{RESOURCE, TTL, full, handle, hold, let_go, masters, ms, settl
 
 /// One line of the log.
 #[derive(Clone, Debug)]
-struct Line {
+pub(crate) struct Line {
     level: Level,
     message: String,
     fields: Vec<(&'static str, String)>,
@@ -45,11 +45,11 @@ impl Visit for Line {
 
 /// Keeps every line; a span is a line with its name.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Line>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<Line>>>);
 
 impl Log {
     /// Records what is logged on this thread, until the guard is dropped.
-    fn begin(level: LevelFilter) -> (Self, DefaultGuard) {
+    pub(crate) fn begin(level: LevelFilter) -> (Self, DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::registry().with(log.clone().with_filter(level));
         (log, tracing::subscriber::set_default(subscriber))
@@ -65,7 +65,7 @@ impl Log {
         lines.filter(|line| line.field(name) == Some(value)).map(|line| line.message).collect()
     }
 
-    fn warnings(&self, message: &str) -> Vec<Line> {
+    pub(crate) fn warnings(&self, message: &str) -> Vec<Line> {
         let is_wanted = |line: &Line| line.level == Level::WARN && line.message == message;
         self.lines().into_iter().filter(is_wanted).collect()
     }

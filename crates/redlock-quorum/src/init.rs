@@ -16,6 +16,11 @@ pub struct Init {
     /// Admit masters although some record shows that the namespace was in use: one of them may have
     /// forgotten a lock that is alive. Without it such a call is refused. Default: no.
     ///
+    /// It converts a namespace, too. A handle with [`Quarantine::On`](crate::Quarantine::On) takes
+    /// over what clients without one have left; one with
+    /// [`Quarantine::Off`](crate::Quarantine::Off) removes the records. Clients of the other kind
+    /// must be gone: theirs are refused afterwards, at once or within about a minute.
+    ///
     /// With it, and with a `max_ttl` given to the builder, that one replaces what the masters
     /// have, where all of them answer. It may be smaller.
     pub again: bool,
@@ -50,6 +55,8 @@ pub struct InitNode {
     pub run_id: Option<String>,
     /// How long that has been running; none where the server does not say.
     pub uptime: Option<Duration>,
+    /// The longest TTL that it allows clients now; none where it has no record.
+    pub max_ttl: Option<Duration>,
 }
 
 /// Why `init` did not do what it was asked.
@@ -63,7 +70,7 @@ pub enum InitError {
         nodes: Vec<InitNode>,
     },
     /// Some master does not vote although the namespace was in use: it may have forgotten a lock
-    /// that is alive. No master was admitted.
+    /// that is alive; or clients without quarantine use it. No master was admitted.
     #[error(
         "this namespace was in use, and a master may have forgotten a lock that is alive: wait for \
          the end of its quarantine, or say again that no lock is alive: {}", list(.nodes)
@@ -76,7 +83,11 @@ pub enum InitError {
     #[error("a fencing token that was given or found is 2^53 or more, nothing was written")]
     TooLarge,
     /// The handle has [`Quarantine::Off`](crate::Quarantine::Off): there is nothing to admit.
-    #[error("the handle has Quarantine::Off: build one with Quarantine::On")]
+    /// [`Init::again`] removes what clients with quarantine have left.
+    #[error(
+        "the handle has Quarantine::Off: build one with Quarantine::On, or say again to remove \
+         the records of a quarantine"
+    )]
     Off,
     /// The request itself is wrong. Nothing was sent.
     #[error(transparent)]

@@ -135,6 +135,9 @@ impl Redlock {
     /// It waits up to 3 s for all masters. Those that do not answer by then are left out, as long as
     /// a quorum does; call it again when they are there.
     ///
+    /// With [`Init::again`] and [`Quarantine::Off`] it removes the records instead, and keeps the
+    /// largest ballot: afterwards no client needs a quarantine, and none has one.
+    ///
     /// # Errors
     /// [`InitError::NoQuorum`] when fewer than a quorum answer: nothing was written.
     /// [`InitError::Refused`] when some record shows that the namespace was in use and some master does
@@ -146,7 +149,7 @@ impl Redlock {
     /// Dropping the future leaves the call going on.
     pub async fn init_with(&self, init: Init) -> Result<InitReport, InitError> {
         self.handle.open()?;
-        if self.handle.settings.quarantine == Quarantine::Off {
+        if self.handle.settings.quarantine == Quarantine::Off && !init.again {
             return Err(InitError::Off);
         }
         let command = |reply| Command::Init(init, reply);

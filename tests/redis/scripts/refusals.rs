@@ -8,7 +8,8 @@ use super::*;
 fn init(identity: Identity) -> Order {
     let (expect, nonce) = (Record::default().seen(), Nonce(1));
     let (max_ttl, lower, floor, level) = (1_000, false, 31, 0);
-    Order::Init(Init { expect, identity, nonce, max_ttl, lower, floor, level })
+    let converts = false;
+    Order::Init(Init { expect, identity, nonce, max_ttl, lower, floor, level, converts })
 }
 
 fn begin(record: &Record, identity: Identity) -> Order {

@@ -119,7 +119,9 @@ fn print(nodes: &[InitNode], floor: Option<FencingToken>, as_json: bool) -> Resu
             (None, Some(cause)) => cause.to_string(),
             (run_id, _) => process(run_id.as_deref(), node.uptime),
         };
-        format!("{:widest$}  {} -> {}  {process}", node.node, node.was, node.now)
+        let limit = node.max_ttl.map(|max_ttl| format!(", max_ttl {max_ttl:?}"));
+        let limit = limit.unwrap_or_default();
+        format!("{:widest$}  {} -> {}  {process}{limit}", node.node, node.was, node.now)
     };
     output::line(&nodes.iter().map(line).collect::<Vec<_>>().join("\n"))
 }

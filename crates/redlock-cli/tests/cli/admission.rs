@@ -121,6 +121,29 @@ fn init_takes_a_floor_below_two_to_the_53() {
 }
 
 #[test]
+fn init_says_which_max_ttl_the_masters_have_from_then_on() {
+    let servers = brand_new(3);
+    let said = ask(&servers, ["init", "--yes"]);
+    assert_eq!(said.success().matches(", max_ttl 60s").count(), 3, "{said:?}");
+    let said = ask(&servers, ["--max-ttl", "2m", "init", "--again"]);
+    assert_eq!(said.success().matches(", max_ttl 120s").count(), 3, "{said:?}");
+}
+
+#[test]
+fn init_again_converts_a_namespace_either_way() {
+    let servers = RedisServers::start(3).unwrap();
+    let run = |quarantine| ask(&servers, ["--quarantine", quarantine, "run", "k", "--", "true"]);
+    assert_eq!((run("on").code, run("off").code), (0, 69));
+    ask(&servers, ["init", "--again", "--quarantine", "off"]).success();
+    assert_eq!((run("on").code, run("off").code), (69, 0));
+    let refused = ask(&servers, ["init", "--yes"]);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.cause().contains("Quarantine::Off"), "{refused:?}");
+    ask(&servers, ["init", "--again"]).success();
+    assert_eq!((run("on").code, run("off").code), (0, 69));
+}
+
+#[test]
 fn init_writes_nothing_where_fewer_than_a_quorum_answer_and_names_who_was_missed() {
     let servers = brand_new(3);
     servers[2].kill();

@@ -46,13 +46,13 @@ fn masters_on_one_host_and_without_a_quorum_are_found() {
     let object = answer.json();
     let all = findings(&object, None);
     assert_eq!(all[0], "error: no quorum: 0 of 3 masters vote, 2 are needed");
-    assert_eq!(all[1], "warning: 3 masters are on 127.0.0.1");
+    assert_eq!(all[1], "info: 3 masters are on 127.0.0.1");
     let one = findings(&object, Some(servers[0].name()));
     assert!(one[0].starts_with("error: not admitted: new or emptied, its quarantine"), "{one:?}");
     let dbsize: usize = text(&servers[0], &["DBSIZE"]);
     assert_eq!(dbsize, 0, "nothing is written");
     let people = ask(&servers, ["doctor"]);
-    assert!(people.cause().starts_with("redlock: 5 findings: no quorum"), "{people:?}");
+    assert!(people.cause().starts_with("redlock: 4 findings: no quorum"), "{people:?}");
     assert!(people.out.contains("brand new? run redlock init"), "{people:?}");
 }
 
@@ -141,4 +141,16 @@ fn ballots_that_another_program_has_written_are_found() {
     assert_eq!(answer.json()["nodes"][1]["foreign_scores"][1], "8: 1.5");
     let plain = ask(&servers, ["doctor", "--plain", "--json"]).json();
     assert_eq!(findings(&plain, Some(servers[1].name())), Vec::<String>::new());
+}
+
+/// So it is on the machine of a developer, and in CI.
+#[test]
+fn masters_on_one_host_are_told_and_are_no_finding_by_themselves() {
+    let servers = RedisServers::start(3).unwrap();
+    let answer = ask(&servers, ["doctor", "--json"]);
+    answer.success();
+    assert_eq!(findings(&answer.json(), None), ["info: 3 masters are on 127.0.0.1"]);
+    let people = ask(&servers, ["doctor"]);
+    let said = people.success();
+    assert!(said.contains("info: 3 masters") && said.contains("nothing is wrong"), "{said}");
 }

@@ -7,11 +7,11 @@
 //! script that did nothing is followed by a look.
 //!
 //! Redis rolls nothing back, so the Lua writes in this order: *begin* HSET, then HDEL and DEL;
-//! *admit* and *init* ZADD, then `run`, then HDEL. A script that is cut in the middle leaves a
+//! *admit* and *init* ZADD, then `run`, then HDEL; *remove* ZADD, then DEL. A script that is cut in the middle leaves a
 //! master in quarantine and never one that votes without its members.
 
 use super::identity::{Identity, RunId};
-use super::order::{Admit, Begin, Init, Note, Outcome, Reply, Way};
+use super::order::{Admit, Begin, Init, Note, Outcome, Remove, Reply, Way};
 use super::record::{MEMBERS, Millis, Quarantine, Record, SCORE_END, Score, quarantine_length};
 use crate::Member;
 
@@ -54,6 +54,17 @@ impl Ballots {
         is_larger
     }
 
+    /// `ZADD GT CH`: the same, where a member that is not there is added.
+    pub fn put(&mut self, member: Member, score: Score) -> bool {
+        let is_new = self.floor == 0 && self.others.iter().all(|(other, _)| *other != member);
+        let is_larger = is_new || self.score(member).is_none_or(|present| score > present);
+        self.members += u32::from(is_new);
+        if is_larger {
+            self.write(member, Some(score));
+        }
+        is_larger
+    }
+
     /// `ZREM` of a member.
     pub fn remove(&mut self, member: Member) {
         if self.score(member).is_some() {
@@ -83,15 +94,15 @@ pub struct Data {
     pub record: Record,
     /// The ballot sets, by the identity in their name.
     pub sets: Vec<(Identity, Ballots)>,
-    /// Whether the set of the clients without quarantine is there. The two do not mix.
-    pub off: bool,
+    /// The set of the clients without quarantine. The two do not mix.
+    pub off: Option<Ballots>,
 }
 
 impl Data {
     /// Where `run` equals the identity and the set is complete, and where a quarantine of this
     /// identity is under way whose end is not too far ahead, there is nothing to begin.
     pub fn begin(&mut self, time: Millis, order: &Begin) -> Reply {
-        let outcome = if self.off {
+        let outcome = if self.off.is_some() {
             Outcome::Mixed
         } else if self.is_admitted(order.identity) {
             Outcome::Done
@@ -137,7 +148,7 @@ impl Data {
 
     /// Where `run` equals the identity: raises `max_ttl` and low members. Elsewhere: admits.
     pub fn init(&mut self, time: Millis, order: &Init) -> Reply {
-        let outcome = if self.off {
+        let outcome = if self.off.is_some() && !order.converts {
             Outcome::Mixed
         } else if self.record.seen() != order.expect {
             Outcome::Moved
@@ -145,6 +156,21 @@ impl Data {
             Outcome::TooLarge
         } else {
             self.write_init(order);
+            Outcome::Done
+        };
+        self.reply(outcome, time)
+    }
+
+    /// What was never admitted goes; what was goes where a person says so, and leaves its largest
+    /// score behind.
+    pub fn remove(&mut self, time: Millis, order: &Remove) -> Reply {
+        let may_remove = order.start.is_some() || !self.record.was_admitted();
+        let outcome = if self.record.seen() != order.expect || !may_remove {
+            Outcome::Moved
+        } else if order.start.is_some_and(|start| start >= SCORE_END) {
+            Outcome::TooLarge
+        } else {
+            self.write_removal(order.start);
             Outcome::Done
         };
         self.reply(outcome, time)
@@ -189,7 +215,7 @@ impl Data {
             Way::Known => 0,
             Way::Noted => self.record.length(),
         };
-        if self.off {
+        if self.off.is_some() {
             Outcome::Mixed
         } else if self.record.nonce != Some(order.nonce) {
             Outcome::Moved
@@ -205,18 +231,34 @@ impl Data {
     fn write_init(&mut self, order: &Init) {
         let former = self.record.max_ttl.filter(|_| !order.lower).unwrap_or(0);
         self.record.max_ttl = Some(former.max(order.max_ttl));
+        let off = ours(self.off.take().as_ref());
         if self.is_admitted(order.identity) {
-            self.lift(order.level);
+            self.lift(order.level.max(off));
             return;
         }
+        let floor = order.floor.max(off);
         let former = self.record.quarantine.take().map(|quarantine| quarantine.id);
         for name in [self.record.run, former].into_iter().flatten() {
             self.remove_set(name);
         }
-        self.write_set(order.identity, order.floor);
-        self.record.floor = Some(order.floor);
+        self.write_set(order.identity, floor);
+        self.record.floor = Some(floor);
         self.record.nonce = Some(order.nonce);
         self.record.run = Some(order.identity);
+    }
+
+    fn write_removal(&mut self, start: Option<Score>) {
+        let Record { run, floor, quarantine, .. } = std::mem::take(&mut self.record);
+        let ballot = quarantine.as_ref().map_or(0, |found| found.ballot);
+        let mut highest = ballot.max(floor.unwrap_or(0)).max(ours(self.off.as_ref()));
+        for name in [run, quarantine.map(|found| found.id)].into_iter().flatten() {
+            highest = highest.max(self.highest(name));
+            self.remove_set(name);
+        }
+        if let Some(start) = start {
+            let members = self.off.as_ref().map_or(0, |off| off.members).max(MEMBERS);
+            self.off = Some(Ballots::new(members, highest.max(start)));
+        }
     }
 
     /// `ZADD XX GT` of every member: none is ever lowered.
@@ -248,8 +290,7 @@ impl Data {
 
     /// The highest score of a set that is ours; 0 where there is none.
     pub fn highest(&self, id: Identity) -> Score {
-        let score = self.ballots(id).map_or(0, Ballots::highest);
-        if score < SCORE_END { score } else { 0 }
+        ours(self.ballots(id))
     }
 
     fn remove_set(&mut self, id: Identity) {
@@ -268,6 +309,10 @@ impl Data {
         let found = self.sets.iter_mut().find(|(name, _)| *name == id);
         found.is_some_and(|(_, ballots)| ballots.raise(member, ballot))
     }
+}
+
+fn ours(ballots: Option<&Ballots>) -> Score {
+    ballots.map(Ballots::highest).filter(|score| *score < SCORE_END).unwrap_or(0)
 }
 
 impl Quarantine {

@@ -10,7 +10,8 @@
 //!   `run`, see [`Identity::set_name`].
 //!
 //! Clients without quarantine have one set without `ID`, `redlock-quorum:1:ballots`. The two do not
-//! mix: where it is, nothing is begun and nothing is admitted.
+//! mix: where it is, nothing is begun and nothing is admitted, but by a person's [`Init`] or
+//! [`Remove`].
 
 mod data;
 mod identity;
@@ -19,7 +20,9 @@ mod record;
 
 pub use data::{Ballots, Data};
 pub use identity::{Identity, InvalidIdentity, ReplId, RunId};
-pub use order::{Admit, Begin, Init, Note, Order, OrderSlot, Ordered, Outcome, Reply, Said, Way};
+pub use order::{
+    Admit, Begin, Init, Note, Order, OrderSlot, Ordered, Outcome, Remove, Reply, Said, Way,
+};
 pub use record::{
     InvalidNonce, MEMBERS, Millis, Nonce, Quarantine, Record, SCORE_END, Score, Seen,
     quarantine_length,

@@ -16,14 +16,14 @@ pub enum Order {
     Look,
     /// Read TIME, and which process tells it. Answered with [`Said::Time`].
     Time,
-    /// Read the highest score below 2^53 of the set with this identity in its name, where one is
-    /// given; and behind it all that [`Order::Look`] reads, but the members. Answered with
-    /// [`Said::Scores`].
+    /// Read the highest score below 2^53 of the set with this identity in its name, or of the set
+    /// of clients without quarantine; and behind it all that [`Order::Look`] reads, but the
+    /// members. Answered with [`Said::Scores`].
     Scores(Option<Identity>),
     /// Count the members of the set with this identity in its name. Answered with
     /// [`Said::Members`].
     Members(Identity),
-    /// Answered with [`Said::Script`], as the three that follow.
+    /// Answered with [`Said::Script`], as the four that follow.
     Begin(Begin),
     /// See [`Note`].
     Note(Note),
@@ -31,6 +31,8 @@ pub enum Order {
     Admit(Admit),
     /// See [`Init`].
     Init(Init),
+    /// See [`Remove`].
+    Remove(Remove),
 }
 
 /// *Begin*: puts a master into quarantine.
@@ -94,6 +96,20 @@ pub struct Init {
     pub floor: Score,
     /// What lower members are lifted to where it is.
     pub level: Score,
+    /// Whether the ballots of clients without quarantine are taken over, and their set removed:
+    /// `--again`. Otherwise nothing is written where they are.
+    pub converts: bool,
+}
+
+/// *Remove*: what a client without quarantine does to the record of those that have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Remove {
+    /// What was read. Where the record is another by now, nothing is written.
+    pub expect: Seen,
+    /// None: only a record goes that was never admitted. Given: any record goes, with its ballot
+    /// sets, because a person says so; and no member of the set of clients without quarantine is
+    /// below this, nor below any score that was found here.
+    pub start: Option<Score>,
 }
 
 /// What a script answers.
@@ -151,7 +167,8 @@ pub enum Said {
     },
     /// To [`Order::Members`].
     Members(u32),
-    /// To [`Order::Begin`], [`Order::Note`], [`Order::Admit`] and [`Order::Init`].
+    /// To [`Order::Begin`], [`Order::Note`], [`Order::Admit`], [`Order::Init`] and
+    /// [`Order::Remove`].
     Script(Reply),
 }
 

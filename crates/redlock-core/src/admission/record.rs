@@ -101,6 +101,12 @@ impl Record {
         self.run.is_some_and(|run| run.covers(present))
     }
 
+    /// Whether it was admitted at any time: every admission leaves a floor, and a quarantine
+    /// keeps it.
+    pub fn was_admitted(&self) -> bool {
+        self.run.is_some() || self.floor.is_some()
+    }
+
     /// The quarantine of this identity, where one is under way. Without `max_ttl` it has no
     /// length and is none: a field was removed by hand.
     pub fn quarantine_of(&self, present: Identity) -> Option<&Quarantine> {

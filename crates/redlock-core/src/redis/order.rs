@@ -8,8 +8,8 @@ use super::namespace::Namespace;
 use super::reply;
 use super::stream::unusable;
 use crate::admission::{
-    Admit, Begin, Identity, Init, Note, Order, OrderSlot, Outcome, Reply, SCORE_END, Said, Score,
-    Seen, Way,
+    Admit, Begin, Identity, Init, Note, Order, OrderSlot, Outcome, Remove, Reply, SCORE_END, Said,
+    Score, Seen, Way,
 };
 use crate::{Cause, Facts};
 
@@ -102,8 +102,7 @@ fn requests(order: &Order, namespace: Option<&Namespace>) -> Result<Vec<Cmd>, Ca
     Ok(match order {
         Order::Look => look().into(),
         Order::Time => vec![info("server")],
-        Order::Scores(None) => look().into(),
-        Order::Scores(Some(set)) => {
+        Order::Scores(set) => {
             let mut requests = vec![highest(namespace, *set)];
             requests.extend(look());
             requests
@@ -113,12 +112,14 @@ fn requests(order: &Order, namespace: Option<&Namespace>) -> Result<Vec<Cmd>, Ca
         Order::Note(order) => vec![note(namespace, order)],
         Order::Admit(order) => vec![admit(namespace, order)],
         Order::Init(order) => vec![init(namespace, order)],
+        Order::Remove(order) => vec![remove(namespace, order)],
     })
 }
 
-fn highest(namespace: &Namespace, set: Identity) -> Cmd {
+fn highest(namespace: &Namespace, set: Option<Identity>) -> Cmd {
     let mut highest = cmd("ZREVRANGEBYSCORE");
-    highest.arg(namespace.ballots(set)).arg(format!("({SCORE_END}")).arg("-inf");
+    let set = set.map_or_else(|| namespace.off.clone(), |run| namespace.ballots(run));
+    highest.arg(set).arg(format!("({SCORE_END}")).arg("-inf");
     highest.arg("WITHSCORES").arg("LIMIT").arg(0).arg(1).clone()
 }
 
@@ -171,6 +172,14 @@ fn init(namespace: &Namespace, order: &Init) -> Cmd {
     expect(&mut call, &order.expect);
     call.arg(order.identity.to_string()).arg(order.nonce.to_string()).arg(order.max_ttl);
     call.arg(u8::from(order.lower)).arg(order.floor).arg(order.level);
+    call.arg(u8::from(order.converts));
+    call
+}
+
+fn remove(namespace: &Namespace, order: &Remove) -> Cmd {
+    let mut call = call(namespace, script!("scripts/remove.lua"));
+    expect(&mut call, &order.expect);
+    call.arg(order.start.map_or(String::new(), |start| start.to_string()));
     call
 }
 
@@ -194,9 +203,9 @@ fn said(order: &Order, replies: &[Value]) -> Result<Said, Cause> {
             let (process, time_us) = facts::clock(server)?;
             Ok(Said::Time { process, time: time_us / 1_000 })
         }
-        (Order::Scores(_), [score @ .., server, replication, record]) => {
+        (Order::Scores(_), [score, server, replication, record]) => {
             let facts = facts::facts(server, replication, Some(record))?;
-            Ok(Said::Scores { highest: score.first().and_then(self::score), facts })
+            Ok(Said::Scores { highest: self::score(score), facts })
         }
         (Order::Members(_), [count]) => members(count).map(Said::Members).ok_or_else(strange),
         (_, [reply]) => Ok(Said::Script(script_reply(reply)?)),

@@ -38,6 +38,7 @@ impl Driver {
         self.start = Start::Connecting(now);
         let until = now.saturating_add(self.settings.connect_timeout);
         self.timers.enter(until, Due::Start);
+        self.keep_fresh(now);
         self.masters.connect(until);
         self.resume_releases(now);
         self.resume_closing();

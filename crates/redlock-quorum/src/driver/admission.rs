@@ -137,6 +137,7 @@ impl Driver {
             Step::Look => self.single(master, Order::Look, now),
             Step::Begin(begin) => self.single(master, Order::Begin(begin), now),
             Step::Note(note) => self.single(master, Order::Note(note), now),
+            Step::Remove(remove) => self.single(master, Order::Remove(remove), now),
             Step::Admit(admit) => {
                 if self.masters.admission.is_floor_by_clock(master) {
                     self.observer.floor_by_clock(master, now);
@@ -203,6 +204,7 @@ impl Driver {
             }
             OrderTicket::Init(number) => self.init_answered(number, ordered, now),
             OrderTicket::Report(number) => self.report_answered(number, ordered, now),
+            OrderTicket::Fresh => self.fresh_answered(ordered, now),
         }
         self.advance_admission(now);
     }
@@ -241,7 +243,7 @@ impl Driver {
             Ok(Said::Looked { facts, members }) => {
                 let time = self.masters.admission.time(master, floor_millis(now));
                 let told = facts_of(&facts, members, time);
-                self.masters.looked(master, facts);
+                self.masters.looked(master, facts, now);
                 self.learn_facts(master, now);
                 Event::Looked(told)
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Ballot, Bid, Instant, Member, Op, Token, Verdict, Vote};
+use redlock_core::{Ballot, Bid, Cause, Instant, Member, Op, Token, Verdict, Vote};
 
 use super::command::Request;
 use super::grant::Grant;
@@ -95,21 +95,30 @@ impl Driver {
     fn send_attempt(&mut self, id: LockId, asked: MasterSet, ballot: Option<Ballot>, now: Instant) {
         let copies = self.masters.copies_only(asked);
         let Some(lock) = self.locks.get(id) else { return };
+        let mut unsent = Vec::new();
         for (op, masters) in lock.attempt_ops(asked, copies, ballot) {
-            for vote in self.masters.send(&op, masters, Ticket::Attempt(id), now) {
-                self.vote(&vote);
-            }
+            unsent.extend(self.masters.send(&op, masters, Ticket::Attempt(id), now));
         }
-        for master in copies.iter() {
-            let why = self.masters.cause(master, now);
-            self.masters.answered(master, &Verdict::Unknown(why.clone()));
-            let Some(Stage::Attempt { attempt, .. }) = self.locks.get_mut(id).map(|l| &mut l.stage)
-            else {
-                return;
-            };
-            let step = attempt.only_copy(master, why, now);
-            self.attempt_counted(id, step, now);
+        if !copies.is_empty() {
+            let why = |master| (master, self.masters.cause(master, now));
+            let whys: Vec<_> = copies.iter().map(why).collect();
+            self.only_copies(id, whys, now);
         }
+        for vote in unsent {
+            self.vote(&vote);
+        }
+    }
+
+    fn only_copies(&mut self, id: LockId, whys: Vec<(usize, Cause)>, now: Instant) {
+        for (master, why) in &whys {
+            self.masters.answered(*master, &Verdict::Unknown(why.clone()));
+        }
+        let Some(Stage::Attempt { attempt, .. }) = self.locks.get_mut(id).map(|l| &mut l.stage)
+        else {
+            return;
+        };
+        let step = attempt.only_copies(whys, now);
+        self.attempt_counted(id, step, now);
     }
 
     pub(super) fn attempt_counted(&mut self, id: LockId, step: Step, now: Instant) {

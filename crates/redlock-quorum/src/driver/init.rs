@@ -16,7 +16,7 @@ use super::Driver;
 use super::command::InitReply;
 use super::ticket::OrderTicket;
 use super::timers::Due;
-use super::told::{facts_of, to_millis};
+use super::told::{facts_of, from_millis, to_millis};
 use crate::init::{Init, InitError, InitNode, InitReport};
 use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, Scored};
 use crate::protocol::master_set::MasterSet;
@@ -214,19 +214,17 @@ impl Driver {
     }
 
     fn write_init(&mut self, plan: InitPlan, now: Instant) {
-        let InitPlan { orders, refused } = plan;
+        let InitPlan { orders, refused, floor } = plan;
         let pending = orders.iter().map(|(master, _)| *master).collect();
         let phase = Phase::Writing { pending, refused, has_moved: false };
         let (number, due) = self.init_phase(phase, now);
         self.timers.enter(due, Due::Init);
         let ticket = OrderTicket::Init(number).pack();
-        for (master, init) in orders {
-            if !self.masters.votes(master)
-                && let Some(call) = &mut self.inits.current
-            {
-                call.floor = call.floor.max(Some(init.floor));
-            }
-            self.masters.order(master, Order::Init(init), ticket, now);
+        if let Some(call) = &mut self.inits.current {
+            call.floor = call.floor.max(floor);
+        }
+        for (master, order) in orders {
+            self.masters.order(master, order, ticket, now);
         }
         if pending.is_empty() {
             self.written(now);
@@ -269,6 +267,7 @@ impl Driver {
             cause: (!self.masters.votes(master)).then(|| self.masters.cause(master, now)),
             run_id: facts.map(|facts| facts.run_id.clone()),
             uptime: facts.and_then(|facts| facts.uptime),
+            max_ttl: self.masters.admission.max_ttl_of(master).map(from_millis),
         }
     }
 

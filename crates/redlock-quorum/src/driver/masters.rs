@@ -59,6 +59,8 @@ pub(super) struct Link {
     is_urgent: bool,
     /// What the server said about itself on the connection that is up.
     pub(super) facts: Option<Facts>,
+    /// When the server said so.
+    pub(super) read_at: Instant,
     /// Since when it has the life under which its answers count.
     pub(super) alive_since: Instant,
     /// Answers count to what was sent from then on; never while it does not vote.
@@ -138,6 +140,7 @@ impl Masters {
             is_barred: false,
             is_urgent: false,
             facts: None,
+            read_at: Instant::ORIGIN,
             alive_since: Instant::ORIGIN,
             votes_from: NEVER,
             no_ballots: None,
@@ -314,6 +317,7 @@ impl Masters {
         let told = facts_of(&facts, None, self.admission.time(master, ceil_millis(now)));
         let changed = self.admit(master, Event::Up(told), now);
         self.links[master].facts = Some(facts);
+        self.links[master].read_at = now;
         if !self.votes(master) {
             observer.not_counting(master, &self.cause(master, now), now);
         }

@@ -15,6 +15,7 @@ mod ballots;
 mod close;
 pub(crate) mod command;
 mod doorbell;
+mod freshness;
 pub(crate) mod grant;
 mod init;
 mod inspect;
@@ -402,6 +403,7 @@ impl Driver {
                 Due::Doubt(master) => self.doubt_due(master, now),
                 Due::Init => self.consider_init(now),
                 Due::Report(number) => self.report_due(number, now),
+                Due::Fresh => self.fresh_due(now),
                 Due::Revived | Due::Wake => {}
                 Due::Close => self.give_up_closing(),
                 Due::Warnings => self.observer.report_suppressed(now),
@@ -435,6 +437,7 @@ impl Driver {
             | Due::Wake
             | Due::Init
             | Due::Report(_)
+            | Due::Fresh
             | Due::Close
             | Due::Warnings => false,
         });

@@ -77,6 +77,8 @@ pub(super) enum OrderTicket {
     Init(u32),
     /// The report with this number.
     Report(u32),
+    /// What was known of the master for a while.
+    Fresh,
 }
 
 impl OrderTicket {
@@ -86,6 +88,7 @@ impl OrderTicket {
             Self::Step(master, number) => (0, master as u64, number),
             Self::Init(number) => (1, 0, number),
             Self::Report(number) => (2, 0, number),
+            Self::Fresh => (3, 0, 0),
         };
         u64::from(number) | master << 32 | kind << 48
     }
@@ -97,7 +100,8 @@ impl OrderTicket {
         match packed >> 48 {
             0 => Self::Step(master, number),
             1 => Self::Init(number),
-            _ => Self::Report(number),
+            2 => Self::Report(number),
+            _ => Self::Fresh,
         }
     }
 }
@@ -128,9 +132,12 @@ mod tests {
             assert_eq!(Ticket::unpack(ticket.pack()), ticket);
         }
         assert_ne!(first, lock, "a key that was removed stays stale");
-        for ticket in
-            [OrderTicket::Step(14, u32::MAX), OrderTicket::Init(u32::MAX), OrderTicket::Report(7)]
-        {
+        for ticket in [
+            OrderTicket::Step(14, u32::MAX),
+            OrderTicket::Init(u32::MAX),
+            OrderTicket::Report(7),
+            OrderTicket::Fresh,
+        ] {
             assert_eq!(OrderTicket::unpack(ticket.pack()), ticket);
         }
     }

@@ -49,6 +49,8 @@ pub(super) enum Due {
     Wake,
     /// The time of a call of `init`, or of its next look, is over.
     Init,
+    /// Masters that vote are looked at again.
+    Fresh,
     /// The time for the answers to a report is over.
     Report(u32),
     /// The caller that closes the handle does not wait any longer.

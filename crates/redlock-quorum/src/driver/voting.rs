@@ -108,7 +108,7 @@ impl Masters {
     }
 
     /// What the server says about itself was read again.
-    pub(super) fn looked(&mut self, master: usize, mut facts: Facts) {
+    pub(super) fn looked(&mut self, master: usize, mut facts: Facts, now: Instant) {
         let link = &mut self.links[master];
         if let Some(before) = &link.facts {
             // These are about the connection, which is the same.
@@ -117,6 +117,12 @@ impl Masters {
         }
         link.hindrance = unread(&facts).or_else(|| link.hindrance.take());
         link.facts = Some(facts);
+        link.read_at = now;
+    }
+
+    /// When the server last said what it is.
+    pub(super) fn read_at(&self, master: usize) -> Instant {
+        self.links[master].read_at
     }
 
     /// What the server said about itself on the connection that is up.

@@ -145,12 +145,15 @@ impl Attempt {
         }
     }
 
-    /// `master` does not vote, for this reason: it is asked for a copy only. Its vote is *unknown*
-    /// from now on, whatever it answers.
-    pub(crate) fn only_copy(&mut self, master: usize, why: Cause, now: Instant) -> Step {
-        self.ledger.only_copy(master, why);
-        self.tally.count_unknown();
-        self.forget_ballots(master);
+    /// These masters do not vote, each for its reason: they are asked for a copy only. Their votes
+    /// are *unknown* from now on, whatever they answer. All are counted before the attempt is
+    /// judged: an error that follows says it of each.
+    pub(crate) fn only_copies(&mut self, whys: Vec<(usize, Cause)>, now: Instant) -> Step {
+        for (master, why) in whys {
+            self.ledger.only_copy(master, why);
+            self.tally.count_unknown();
+            self.forget_ballots(master);
+        }
         self.judge_or_wait(now)
     }
 

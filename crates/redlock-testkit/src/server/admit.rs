@@ -111,6 +111,7 @@ fn order(facts: &Facts, namespace: &Namespace) -> Option<Init> {
         lower: true,
         floor: FLOOR,
         level: 0,
+        converts: true,
     })
 }
 

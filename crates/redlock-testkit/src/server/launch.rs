@@ -1,5 +1,6 @@
 //! Starting a server: on a port of its own, and ours only when it answers as itself.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use super::scratch::Scratch;
 pub(super) struct Launch {
     binary: PathBuf,
     arguments: Vec<String>,
+    variables: Vec<(String, OsString)>,
     password: Option<String>,
     home: Scratch,
 }
@@ -38,6 +40,7 @@ impl Launch {
         let launch = Self {
             binary: options.find_binary()?,
             arguments: options.arguments.clone(),
+            variables: options.variables.clone(),
             password: options.password.clone(),
             home: Scratch::new(&parent)?,
         };
@@ -109,6 +112,7 @@ impl Launch {
             command.args(["--requirepass", password]);
         }
         command.args(&self.arguments);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdout(log.try_clone()?).stderr(log);
         Ok(command)
     }

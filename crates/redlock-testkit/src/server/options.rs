@@ -1,7 +1,7 @@
 //! How servers are started.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use super::admit::Namespace;
 #[derive(Clone, Debug, Default)]
 pub struct ServerOptions {
     pub(super) arguments: Vec<String>,
+    pub(super) variables: Vec<(String, OsString)>,
     pub(super) password: Option<String>,
     pub(super) first_port: Option<u16>,
     pub(super) directory: Option<PathBuf>,
@@ -38,6 +39,13 @@ impl ServerOptions {
     #[must_use]
     pub fn arguments<const N: usize>(mut self, words: [&str; N]) -> Self {
         self.arguments.extend(words.map(String::from));
+        self
+    }
+
+    /// Sets a variable in the environment of the servers.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.variables.push((name.to_owned(), value.into()));
         self
     }
 

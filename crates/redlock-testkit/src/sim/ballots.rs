@@ -1,6 +1,6 @@
 //! What a simulated master does with a ballot, and with the question for a score.
 
-use redlock_core::admission::{Identity, SCORE_END, Score};
+use redlock_core::admission::{Ballots, Identity, SCORE_END, Score};
 use redlock_core::{Answer, Balloted, Bid, Cause, Member, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
 use super::link::Link;
@@ -72,13 +72,8 @@ impl Master {
             Set::Unknown => false,
             Set::Of(run) => self.data.accept(run, member, ballot.score()),
             Set::Off => {
-                self.data.off = true;
-                let present = self.off.get(&member);
-                let is_larger = present.is_none_or(|present| *present < ballot.score());
-                if is_larger {
-                    self.off.insert(member, ballot.score());
-                }
-                is_larger
+                let off = self.data.off.get_or_insert_with(|| Ballots::new(0, 0));
+                off.put(member, ballot.score())
             }
         }
     }
@@ -87,7 +82,7 @@ impl Master {
         match set {
             Set::Unknown => None,
             Set::Of(run) => self.data.ballots(run)?.score(member),
-            Set::Off => self.off.get(&member).copied(),
+            Set::Off => self.data.off.as_ref()?.score(member),
         }
     }
 }

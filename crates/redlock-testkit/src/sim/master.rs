@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redlock_core::admission::{Data, Score};
-use redlock_core::{Answer, Cause, Instant, Member, Op, Role, Verb, Verdict};
+use redlock_core::admission::Data;
+use redlock_core::{Answer, Cause, Instant, Op, Role, Verb, Verdict};
 
 use super::ballots::Set;
 use super::clock::WallClock;
@@ -39,8 +39,6 @@ pub(super) struct Master {
     pub(super) changes: Vec<Option<Vec<u8>>>,
     /// What it keeps of admission.
     pub(super) data: Data,
-    /// The scores of the clients without quarantine.
-    pub(super) off: HashMap<Member, Score>,
     /// With this set, every ballot and every question for a score gets this error.
     pub(super) ballot_error: Option<String>,
     keys: HashMap<Vec<u8>, Entry>,
@@ -69,7 +67,6 @@ impl Master {
             log: Vec::new(),
             changes: Vec::new(),
             data: Data::default(),
-            off: HashMap::new(),
             ballot_error: None,
             keys: HashMap::new(),
         }
@@ -175,7 +172,6 @@ impl Master {
     pub(super) fn flush(&mut self) {
         self.keys.clear();
         self.data = Data::default();
-        self.off.clear();
         self.changes.push(None);
     }
 

@@ -234,7 +234,17 @@ impl SimNode {
             let Some(identity) = facts.identity else { return };
             let (expect, nonce) = (data.record.seen(), Nonce(world.rng.random()));
             let max_ttl = u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX);
-            let order = Init { expect, identity, nonce, max_ttl, lower: true, floor: 31, level: 0 };
+            let (floor, level) = (31, 0);
+            let order = Init {
+                expect,
+                identity,
+                nonce,
+                max_ttl,
+                lower: true,
+                floor,
+                level,
+                converts: false,
+            };
             let reply = data.init(facts.time_us.unwrap_or(0) / 1_000, &order);
             assert_eq!(reply.outcome, Outcome::Done, "{reply:?}");
         });

@@ -79,7 +79,11 @@ impl World {
                 return Ok(Said::Time { process, time });
             }
             Order::Scores(set) => {
-                let highest = set.and_then(|set| data.ballots(set)).map(Ballots::highest);
+                let found = match set {
+                    Some(set) => data.ballots(*set),
+                    None => data.off.as_ref(),
+                };
+                let highest = found.map(Ballots::highest);
                 return Ok(Said::Scores { highest, facts });
             }
             Order::Members(set) => {
@@ -91,6 +95,7 @@ impl World {
             Order::Note(order) => data.note(time, order),
             Order::Admit(order) => data.admit(time, order),
             Order::Init(order) => data.init(time, order),
+            Order::Remove(order) => data.remove(time, order),
         };
         Ok(Said::Script(reply))
     }

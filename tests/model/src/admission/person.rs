@@ -1,6 +1,6 @@
 //! A person who types `init`, and the mutant that does so unasked.
 
-use redlock_core::admission::{Data, Nonce};
+use redlock_core::admission::{Data, Nonce, Order};
 
 use super::broken::Broken;
 use super::client::Client;
@@ -34,7 +34,8 @@ impl World {
             let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
             let scores = others.clone().filter_map(|answer| answer.highest).max();
             let enough = others.count() > part.masters - (part.masters / 2 + 1);
-            for (master, mut init) in plan.orders {
+            for (master, order) in plan.orders {
+                let Order::Init(mut init) = order else { continue };
                 if part.ballots == 0 && self.servers[master].is_admitted() {
                     // It lifts nothing and admits nothing: not worth a state.
                     continue;
@@ -72,8 +73,10 @@ impl World {
         let options = InitOptions { again: false, floor: 0, max_ttl: TTL, lower: false };
         let nonces = vec![Nonce(0); answers.len()];
         let plan = self.clients[client].machine.plan_init(options, &answers, &nonces)?;
-        let order = plan.orders.into_iter().find(|(ordered, _)| *ordered == master);
-        order.map(|(_, init)| Request::Init(init))
+        plan.orders.into_iter().find_map(|(ordered, order)| match order {
+            Order::Init(init) if ordered == master => Some(Request::Init(init)),
+            _ => None,
+        })
     }
 }
 

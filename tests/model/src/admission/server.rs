@@ -122,7 +122,7 @@ fn admitted(identity: Identity, nonce: Option<Nonce>) -> Data {
         quarantine: None,
     };
     let set = (identity, Ballots::new(MEMBERS, floor));
-    Data { record, sets: vec![set], off: false }
+    Data { record, sets: vec![set], off: None }
 }
 
 impl Server {

@@ -25,6 +25,9 @@ pub(super) enum Severity {
     Error,
     /// The next failure may lead to that.
     Warning,
+    /// It is well known where it is meant, such as on the machine of a developer or of CI. It does
+    /// not count for the exit code: a check that is red there all the time is not looked at.
+    Info,
 }
 
 impl Finding {
@@ -40,6 +43,7 @@ impl Finding {
         let severity = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
+            Severity::Info => "info",
         };
         format!("{severity}: {}\n  why:  {}\n  cure: {}", self.line(), self.why, self.cure)
     }
@@ -50,6 +54,15 @@ impl Finding {
 
     fn warning(what: impl Into<String>, why: &'static str, cure: &'static str) -> Self {
         Self { severity: Severity::Warning, node: None, what: what.into(), why, cure }
+    }
+
+    fn info(what: String, why: &'static str, cure: &'static str) -> Self {
+        Self { severity: Severity::Info, node: None, what, why, cure }
+    }
+
+    /// Whether something has to be done about it.
+    pub(super) fn is_problem(&self) -> bool {
+        self.severity != Severity::Info
     }
 
     fn of(self, node: &NodeReport) -> Self {
@@ -86,7 +99,7 @@ fn one_host(nodes: &[NodeReport]) -> Option<Finding> {
     let host = hosts.iter().find(|host| count(host) > 1)?;
     let what = format!("{} masters are on {host}", count(host));
     let why = "they fail together, and share a clock: if it is wrong, they are wrong together";
-    Some(Finding::warning(what, why, "run each master on a machine of its own"))
+    Some(Finding::info(what, why, "run each master on a machine of its own"))
 }
 
 fn limits_differ(nodes: &[NodeReport]) -> Option<Finding> {

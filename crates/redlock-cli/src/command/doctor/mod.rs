@@ -60,7 +60,8 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     let looks = look::at_all(global, &session, &nodes).await;
     let findings = find(&nodes, &looks, global.quarantine != Some(Switch::Off));
     session.close().await;
-    let problems = findings.iter().map(Finding::line).collect::<Vec<_>>();
+    let problems = findings.iter().filter(|finding| finding.is_problem());
+    let problems = problems.map(Finding::line).collect::<Vec<_>>();
     if args.json {
         let nodes = nodes.iter().zip(&looks).map(|(node, look)| Node::new(node, look)).collect();
         output::json(&Report { nodes, findings })?;
@@ -103,7 +104,7 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
     for finding in findings {
         lines.push(finding.people());
     }
-    if findings.is_empty() {
+    if !findings.iter().any(Finding::is_problem) {
         lines.push("nothing is wrong that can be seen from here".into());
     }
     lines.join("\n")

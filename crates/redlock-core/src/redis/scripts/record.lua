@@ -1,8 +1,8 @@
--- What begin, note, admit and init have in common. Each of them does what `Data` does in Rust.
+-- What begin, note, admit, init and remove have in common. Each does what `Data` does in Rust.
 -- KEYS 1: the record, 2: the ballot set of clients without quarantine. The name of every other
 -- ballot set begins with that of the latter.
 -- All reads and tests of types come before the first write: Redis rolls nothing back.
--- Each of the four defines `decide`, and `finish.lua` calls it.
+-- Each of the five defines `decide`, and `finish.lua` calls it.
 -- Scores and milliseconds are written as whole numbers: Lua would write large ones as 1e+15.
 local RECORD, OFF = KEYS[1], KEYS[2]
 local DONE, MOVED, EARLY, MIXED, TOO_LARGE = 0, 1, 2, 3, 4
@@ -68,11 +68,13 @@ local function members_of(id)
 end
 
 -- The highest score below 2^53, or 0.
-local function highest_of(id)
-  local found = call('ZREVRANGEBYSCORE', set_of(id), '(' .. text(SCORE_END), '-inf',
+local function highest_in(name)
+  local found = call('ZREVRANGEBYSCORE', name, '(' .. text(SCORE_END), '-inf',
     'WITHSCORES', 'LIMIT', 0, 1)
   return found[2] and math.max(0, math.ceil(tonumber(found[2]))) or 0
 end
+
+local function highest_of(id) return highest_in(set_of(id)) end
 
 -- What was recorded for a former replica is good for the same process without a history, too.
 local function covers(recorded, present)

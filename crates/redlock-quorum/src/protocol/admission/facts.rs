@@ -135,6 +135,10 @@ impl Life {
         let Facts { identity, record, .. } = facts;
         Self { process: identity.run, run: record.run, nonce: record.nonce }
     }
+
+    pub(super) fn without_record(self) -> Self {
+        Self { run: None, nonce: None, ..self }
+    }
 }
 
 impl Facts {

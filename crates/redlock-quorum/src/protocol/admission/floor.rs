@@ -16,7 +16,8 @@ pub(crate) struct Scored {
     pub(crate) master: usize,
     /// The life that was asked for, as the step named it.
     pub(crate) asked: Life,
-    /// The highest score below 2^53 of the set of that life. None: there is no such set.
+    /// The highest score below 2^53 of the set of that life; of the set of clients without
+    /// quarantine where it has no `run`. None: there is no such set.
     pub(crate) highest: Option<Score>,
     /// What it is, read behind the score.
     pub(crate) facts: Facts,
@@ -40,6 +41,12 @@ impl Scored {
         self.highest.is_some()
             && facts.record.admits(facts.identity)
             && Life::of(facts) == self.asked
+    }
+
+    /// Whether clients without quarantine have left ballots there. One that has a `run` was not
+    /// asked for them.
+    pub(super) fn shows_no_quarantine(&self) -> bool {
+        self.asked.run.is_none() && self.highest.is_some()
     }
 
     /// All that it says of ballots: in quarantine it has a `q:ballot` and no set.

@@ -1,19 +1,24 @@
 //! `init`: a person states that no lock of a former life is alive on any of these masters. What
 //! is written where, decided from all that was read.
 //!
+//! A client with quarantine admits; with `again` it takes over the ballots of clients without. One
+//! without quarantine, which must say `again`, removes records and leaves their ballots to its own
+//! set. So the namespace is one or the other afterwards, and no token is handed out twice.
+//!
 //! The statement must hold until the call has returned: a master that is flushed while `init` is
 //! under way is outside of it.
 
-use redlock_core::admission::{Init, Millis, Nonce, Score};
+use redlock_core::admission::{Init, Millis, Nonce, Order, Remove, Score};
 
+use super::facts::Stuck;
 use super::floor::{by_clock, rounded};
-use super::{Admission, Scored};
+use super::{Admission, Facts, Scored};
 use crate::quorum::quorum;
 
 /// What the person asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InitOptions {
-    /// `--again`: admit although a record has a floor.
+    /// `--again`: admit although a record has a floor, or clients without quarantine were here.
     pub(crate) again: bool,
     /// `--floor`: joins the maximum.
     pub(crate) floor: Score,
@@ -27,10 +32,13 @@ pub(crate) struct InitOptions {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct InitPlan {
     /// The scripts, by master.
-    pub(crate) orders: Vec<(usize, Init)>,
-    /// A master is not admitted, a record has a floor, and `again` was not given: the orders
-    /// raise `max_ttl` of the admitted masters and do nothing else.
+    pub(crate) orders: Vec<(usize, Order)>,
+    /// A master is not admitted, a record has a floor or there are ballots of clients without
+    /// quarantine, and `again` was not given: the orders raise `max_ttl` of the admitted masters
+    /// and do nothing else.
     pub(crate) refused: bool,
+    /// The score that masters get which are not admitted; none where all are.
+    pub(crate) floor: Option<Score>,
 }
 
 impl Admission {
@@ -39,7 +47,7 @@ impl Admission {
     /// None where fewer than q masters have answered, or where the floor would reach 2^53: nothing
     /// is written then.
     pub(crate) fn plan_init(
-        &self,
+        &mut self,
         options: InitOptions,
         answers: &[Scored],
         nonces: &[Nonce],
@@ -49,16 +57,36 @@ impl Admission {
             return None;
         }
         let floor = rounded(by_clock(answers).max(options.floor))?;
-        let refused = !options.again && self.has_forgotten(&masters);
+        let is_mixed = answers.iter().any(Scored::shows_no_quarantine);
+        self.notice_no_quarantine(answers);
+        let refused = !options.again && (is_mixed || self.has_forgotten(&masters));
         let level = if refused { 0 } else { self.level(answers) };
         let due = masters.into_iter().zip(nonces).filter(|(master, _)| {
             self.twins.twin_of(*master).is_none() && (!refused || self.votes(*master))
         });
         let orders = due.filter_map(|(master, &nonce)| {
-            let order = self.init_order(master, options, nonce)?;
-            Some((master, Init { floor, level, ..order }))
+            let facts = self.peers[master].master()?;
+            let init = || Init { floor, level, ..self.init_order(facts, options, nonce) };
+            let remove = || Remove { expect: facts.record.seen(), start: Some(floor) };
+            Some((
+                master,
+                match self.has_quarantine {
+                    true => Order::Init(init()),
+                    false => Order::Remove(remove()),
+                },
+            ))
         });
-        Some(InitPlan { orders: orders.collect(), refused })
+        let orders: Vec<_> = orders.collect();
+        let writes = |(master, _): &(usize, Order)| !self.has_quarantine || !self.votes(*master);
+        let floor = orders.iter().any(writes).then_some(floor);
+        Some(InitPlan { orders, refused, floor })
+    }
+
+    /// So that it is said of these masters, where nothing is written.
+    fn notice_no_quarantine(&mut self, answers: &[Scored]) {
+        for answer in answers.iter().filter(|answer| answer.shows_no_quarantine()) {
+            self.peers[answer.master].stuck = Some(Stuck::Mixed);
+        }
     }
 
     /// Whether there is a master to admit although some record has a floor: it may have forgotten.
@@ -77,11 +105,11 @@ impl Admission {
         proven.filter_map(|answer| answer.highest).max().unwrap_or(0)
     }
 
-    fn init_order(&self, master: usize, options: InitOptions, nonce: Nonce) -> Option<Init> {
-        let facts = self.peers[master].master()?;
+    fn init_order(&self, facts: &Facts, options: InitOptions, nonce: Nonce) -> Init {
         let held = self.records().filter_map(|record| record.max_ttl).max().unwrap_or(0);
         let max_ttl = if options.lower { options.max_ttl } else { held.max(options.max_ttl) };
         let (expect, identity) = (facts.record.seen(), facts.identity);
-        Some(Init { expect, identity, nonce, max_ttl, lower: options.lower, floor: 0, level: 0 })
+        let (lower, converts) = (options.lower, options.again);
+        Init { expect, identity, nonce, max_ttl, lower, floor: 0, level: 0, converts }
     }
 }

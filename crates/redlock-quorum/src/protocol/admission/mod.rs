@@ -47,7 +47,7 @@ pub(crate) use self::init::{InitOptions, InitPlan};
 pub(crate) use self::why::Why;
 
 use redlock_core::admission::{
-    Admit, Begin, Identity, Millis, Nonce, Note, Outcome, Record, Reply, RunId,
+    Admit, Begin, Identity, Millis, Nonce, Note, Outcome, Record, Remove, Reply, RunId,
 };
 
 use self::facts::{Doubt, Peer, Stuck};
@@ -63,7 +63,7 @@ pub(crate) struct Admission {
     look_every: Millis,
     /// Whether the handle was asked for a lock. One that only reads writes nothing.
     asked: bool,
-    /// Without it a master that may have forgotten votes all the same, and nothing is written.
+    /// Without it a master that may have forgotten votes all the same, and no record is kept.
     has_quarantine: bool,
     peers: Vec<Peer>,
     twins: Twins,
@@ -80,12 +80,14 @@ pub(crate) enum Event {
     Pushed,
     /// The answer to [`Step::Look`], `ZCARD` included.
     Looked(Facts),
+    /// A voting master was looked at though nothing was in doubt.
+    Fresh(Facts),
     /// `ZCARD` of the set of `run`, as the latest facts name it.
     Members(u32),
     /// A ballot found no member: what is known of the set is wrong.
     #[allow(dead_code, reason = "acquires do not carry ballots yet")]
     NoMember,
-    /// The reply of *begin*, *note*, *admit* or *init*.
+    /// The reply of *begin*, *note*, *admit*, *init* or *remove*.
     Script(Reply),
     /// The answers to [`Step::AskTimes`], once all have answered or their time is up.
     Times(Nonce, Vec<Told>),
@@ -110,6 +112,8 @@ pub(crate) enum Step {
     /// record and TIME, for this quarantine.
     ReadFloor(Nonce, Vec<(usize, Life)>),
     Admit(Admit),
+    /// Remove a record that was never admitted, for a client without quarantine.
+    Remove(Remove),
     /// Nothing before this instant of our own clock, unless an event comes.
     Wait(Millis),
 }
@@ -138,7 +142,7 @@ impl Admission {
         let is_admitted = match self.has_quarantine {
             true => facts.is_admitted(),
             // One client that has it and one that has none exclude nobody.
-            false => !self.peers.iter().any(|peer| peer.in_use),
+            false => !self.is_in_use(),
         };
         is_admitted && self.twins.twin_of(master).is_none()
     }
@@ -179,9 +183,11 @@ impl Admission {
 
     /// The life of a voting master. Copies there are disowned when it is another, or none, after
     /// a null push or on a new connection: the key went with the life. `run` alone does not tell,
-    /// because a flushed master may be admitted as what it was.
+    /// because a flushed master may be admitted as what it was. For a client without quarantine
+    /// the record says nothing about the data: it is the process alone.
     pub(crate) fn life(&self, master: usize) -> Option<Life> {
-        self.known_life(master).filter(|_| self.votes(master))
+        let life = self.known_life(master).filter(|_| self.votes(master))?;
+        Some(if self.has_quarantine { life } else { life.without_record() })
     }
 
     fn known_life(&self, master: usize) -> Option<Life> {
@@ -202,6 +208,11 @@ impl Admission {
         self.records().filter_map(|record| record.max_ttl).min().unwrap_or(self.max_ttl)
     }
 
+    /// What the record of a master says about that.
+    pub(crate) fn max_ttl_of(&self, master: usize) -> Option<Millis> {
+        self.peers[master].master()?.record.max_ttl
+    }
+
     /// Takes in what happened at a master.
     pub(crate) fn on(&mut self, master: usize, event: Event, now: Millis) {
         let peer = &mut self.peers[master];
@@ -214,6 +225,9 @@ impl Admission {
             Event::Down => peer.reset(),
             Event::Pushed | Event::NoMember => peer.doubt = Doubt::Unasked,
             Event::Looked(facts) => peer.looked(facts, now),
+            // One that came before its answer left it in doubt: this look may be older.
+            Event::Fresh(facts) if peer.doubt == Doubt::None => peer.learn(facts, now),
+            Event::Fresh(_) => {}
             Event::Members(members) => peer.count(members),
             Event::Script(reply) => peer.replied(reply, now),
             Event::Times(nonce, told) => peer.told(nonce, told),
@@ -241,17 +255,34 @@ impl Admission {
         let peer = &self.peers[master];
         let Some(facts) = &peer.facts else { return Step::Nothing };
         let look_at = peer.read + self.look_every;
-        if peer.under_way || self.votes(master) {
+        if peer.under_way || (self.votes(master) && !self.removes(master)) {
             Step::Nothing
         } else if now >= look_at || (peer.doubt != Doubt::None && peer.stuck.is_none()) {
             Step::Look
-        } else if !self.asked || !self.has_quarantine || self.is_out(master) {
+        } else if !self.asked || self.is_out(master) {
+            Step::Wait(look_at)
+        } else if self.removes(master) {
+            Step::Remove(Remove { expect: facts.record.seen(), start: None })
+        } else if !self.has_quarantine {
             Step::Wait(look_at)
         } else if facts.wants_quarantine() {
             self.begin(facts, fresh).map_or(Step::Wait(look_at), Step::Begin)
         } else {
             self.in_quarantine(master, now).unwrap_or_else(|| self.wait(master, now))
         }
+    }
+
+    /// Whether a client without quarantine removes what another has begun there. A record that was
+    /// admitted is refused instead.
+    fn removes(&self, master: usize) -> bool {
+        let record = self.peers[master].master().map(|facts| &facts.record);
+        let has_record = record.is_some_and(|record| *record != Record::default());
+        self.asked && !self.has_quarantine && has_record && !self.is_in_use()
+    }
+
+    /// Whether the record of some master shows a client without quarantine that others have one.
+    fn is_in_use(&self) -> bool {
+        self.peers.iter().any(|peer| peer.in_use)
     }
 
     /// Whether it is nothing that can be admitted, or rests until the next look.
@@ -370,7 +401,7 @@ impl Peer {
 
     fn notice_use(&mut self) {
         if let Some(facts) = &self.facts {
-            self.in_use = facts.record.run.is_some() || facts.record.floor.is_some();
+            self.in_use = facts.record.was_admitted();
         }
     }
 

@@ -83,7 +83,7 @@ fn why_unadmitted(facts: &Facts) -> WhyNot {
     let record = &facts.record;
     if record.admits(facts.identity) {
         WhyNot::Incomplete
-    } else if record.run.is_some() || record.floor.is_some() {
+    } else if record.was_admitted() {
         WhyNot::Restarted
     } else {
         WhyNot::New

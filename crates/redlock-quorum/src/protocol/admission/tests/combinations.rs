@@ -101,6 +101,7 @@ fn name(step: &Step) -> &'static str {
         Step::Note(_) => "note",
         Step::ReadFloor(..) => "read",
         Step::Admit(_) => "admit",
+        Step::Remove(_) => "remove",
         Step::Wait(_) => "wait",
     }
 }

@@ -1,20 +1,37 @@
 //! `init`: what it writes, and when it is refused.
 
+use redlock_core::admission::Order;
+
 use super::*;
 
 const PLAIN: InitOptions = InitOptions { again: false, floor: 0, max_ttl: MAX_TTL, lower: false };
 
 fn plan(masters: &[Master], options: InitOptions) -> Option<InitPlan> {
+    plan_by(client(masters, 0), masters, options)
+}
+
+/// The plan of a client without quarantine.
+fn plan_off(masters: &[Master]) -> InitPlan {
+    let client = client(masters, 0).without_quarantine();
+    plan_by(client, masters, InitOptions { again: true, ..PLAIN }).unwrap()
+}
+
+fn plan_by(mut client: Admission, masters: &[Master], options: InitOptions) -> Option<InitPlan> {
     let up = masters.iter().enumerate().filter(|(_, master)| master.up);
     let answers = up.map(|(index, master)| master.scored(index, Life::of(&master.facts(0)), 0));
     let answers: Vec<_> = answers.collect();
     let nonces: Vec<_> = (0..masters.len() as u64).map(|index| Nonce(500 + index)).collect();
-    client(masters, 0).plan_init(options, &answers, &nonces)
+    client.plan_init(options, &answers, &nonces)
 }
 
 fn carry(masters: &mut [Master], plan: &InitPlan) -> Vec<Outcome> {
     let orders = plan.orders.iter();
-    orders.map(|(index, order)| masters[*index].data.init(EPOCH, order).outcome).collect()
+    let carry = |data: &mut Data, order: &Order| match order {
+        Order::Init(order) => data.init(EPOCH, order).outcome,
+        Order::Remove(order) => data.remove(EPOCH, order).outcome,
+        order => panic!("{order:?}"),
+    };
+    orders.map(|(index, order)| carry(&mut masters[*index].data, order)).collect()
 }
 
 #[test]
@@ -99,4 +116,51 @@ fn a_floor_that_a_person_gives_joins_the_maximum() {
     carry(&mut masters, &order);
     assert_eq!(masters[0].data.record.floor, Some(high | 31));
     assert_eq!(plan(&masters, InitOptions { floor: SCORE_END, ..PLAIN }), None);
+}
+
+#[test]
+fn init_writes_nothing_where_clients_without_quarantine_were_and_again_takes_their_ballots_over() {
+    let mut masters = [10, 20, 30].map(Master::fresh).to_vec();
+    let far = Some(Ballots::new(7, SCORE_END / 2 + 31));
+    (masters[1].data.off, masters[2].data.off) = (far, off_set());
+    let refused = plan(&masters, PLAIN).unwrap();
+    assert_eq!((refused.refused, refused.orders, refused.floor), (true, vec![], None));
+
+    let again = plan(&masters, InitOptions { again: true, ..PLAIN }).unwrap();
+    assert!(carry(&mut masters, &again).iter().all(|outcome| *outcome == Outcome::Done));
+    for master in &masters {
+        assert_eq!(master.data.off, None);
+        assert!(master.data.record.admits(master.identity));
+        assert_eq!(master.data.highest(master.identity), SCORE_END / 2 + 31);
+    }
+}
+
+#[test]
+fn init_without_quarantine_removes_records_and_keeps_the_largest_ballot() {
+    let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::fresh(30)];
+    masters[0].data.accept(identity(10), member(), SCORE_END / 2 + 31);
+    let planned = plan_off(&masters);
+    assert!(!planned.refused);
+    assert_eq!(planned.floor, Some(SCORE_END / 2 + 31));
+    assert!(carry(&mut masters, &planned).iter().all(|outcome| *outcome == Outcome::Done));
+    let off = Some(Ballots::new(MEMBERS, SCORE_END / 2 + 31));
+    for master in &masters {
+        assert_eq!(master.data, Data { off: off.clone(), ..Data::default() });
+    }
+}
+
+/// A ballot may be accepted between the reading and the script.
+#[test]
+fn what_was_accepted_meanwhile_is_kept_by_either_conversion() {
+    let mut masters = vec![Master::admitted(10)];
+    let planned = plan_off(&masters);
+    masters[0].data.accept(identity(10), member(), SCORE_END - 1);
+    carry(&mut masters, &planned);
+    assert_eq!(masters[0].data.off.as_ref().map(Ballots::highest), Some(SCORE_END - 1));
+
+    masters[0].data.off = off_set();
+    let planned = plan(&masters, InitOptions { again: true, ..PLAIN }).unwrap();
+    masters[0].data.off = Some(Ballots::new(MEMBERS, SCORE_END - 1));
+    carry(&mut masters, &planned);
+    assert_eq!(masters[0].data.highest(identity(10)), SCORE_END - 1);
 }

@@ -16,6 +16,10 @@ use super::*;
 /// The longest TTL of these tests, in ms, and the length of their quarantines.
 const MAX_TTL: Millis = 1000;
 const LENGTH: Millis = 1100;
+/// What clients without quarantine have left.
+fn off_set() -> Option<Ballots> {
+    Some(Ballots::new(5, 95))
+}
 /// TIME at the start of a test.
 const EPOCH: Millis = 1_000_000;
 
@@ -62,12 +66,15 @@ impl Master {
 
     fn admitted(run: u64) -> Self {
         let mut master = Self::fresh(run);
-        let expect = master.data.record.seen();
-        let (identity, nonce) = (master.identity, Nonce(run));
-        let init =
-            Init { expect, identity, nonce, max_ttl: MAX_TTL, lower: false, floor: 31, level: 0 };
+        let init = master.init_order(run);
         assert_eq!(master.data.init(EPOCH, &init).outcome, Outcome::Done);
         master
+    }
+
+    fn init_order(&self, nonce: u64) -> Init {
+        let (expect, identity, nonce) = (self.data.record.seen(), self.identity, Nonce(nonce));
+        let (max_ttl, lower, floor, level, converts) = (MAX_TTL, false, 31, 0, false);
+        Init { expect, identity, nonce, max_ttl, lower, floor, level, converts }
     }
 
     fn time(&self, now: Millis) -> Millis {
@@ -80,7 +87,10 @@ impl Master {
     }
 
     fn scored(&self, master: usize, asked: Life, now: Millis) -> Scored {
-        let ballots = asked.run.and_then(|run| self.data.ballots(run));
+        let ballots = match asked.run {
+            Some(run) => self.data.ballots(run),
+            None => self.data.off.as_ref(),
+        };
         let highest = ballots.map(Ballots::highest);
         Scored { master, asked, highest, facts: self.facts(now) }
     }
@@ -146,5 +156,6 @@ fn carry_out(
         Step::Begin(order) => ("begin", Event::Script(masters[index].data.begin(time, &order))),
         Step::Note(order) => ("note", Event::Script(masters[index].data.note(time, &order))),
         Step::Admit(order) => ("admit", Event::Script(masters[index].data.admit(time, &order))),
+        Step::Remove(order) => ("remove", Event::Script(masters[index].data.remove(time, &order))),
     })
 }

@@ -139,11 +139,11 @@ fn a_floor_of_two_to_the_53_is_refused() {
 #[test]
 fn where_clients_without_quarantine_are_nothing_is_begun_or_admitted() {
     let mut master = in_quarantine();
-    master.data.off = true;
+    master.data.off = off_set();
     let order = admit(&master, 1, Way::Known);
     assert_eq!(master.data.admit(EPOCH + LENGTH, &order).outcome, Outcome::Mixed);
     let mut fresh = Master::fresh(20);
-    fresh.data.off = true;
+    fresh.data.off = off_set();
     let order = begin(&fresh, 1);
     assert_eq!(fresh.data.begin(EPOCH, &order).outcome, Outcome::Mixed);
 }

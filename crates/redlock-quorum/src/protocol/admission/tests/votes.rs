@@ -131,6 +131,58 @@ fn without_quarantine_a_master_that_forgot_votes_and_nothing_is_written() {
     assert!(admission.votes(0));
 }
 
+/// It may have been sent before the push.
+#[test]
+fn a_look_that_nobody_doubted_does_not_end_a_doubt_and_a_later_one_is_believed() {
+    let mut masters = three();
+    let mut admission = client(&masters, 0);
+    let before = masters[0].facts(0);
+    admission.on(0, Event::Pushed, 1);
+    admission.on(0, Event::Fresh(before), 2);
+    assert!(!admission.votes(0));
+    settle(&mut admission, &mut masters, 3);
+    assert!(admission.votes(0));
+    masters[0].data.sets.clear();
+    admission.on(0, Event::Fresh(masters[0].facts(4)), 4);
+    assert_eq!(not_admitted(&admission, 0, 4).why, WhyNot::Incomplete);
+}
+
+/// Another client has begun a quarantine on a namespace that never had one.
+#[test]
+fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothing_of_the_data() {
+    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
+    let mut other = client(&masters, 0);
+    assert_eq!(settle(&mut other, &mut masters[..1], 0), ["begin"]);
+    let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
+    for (index, master) in masters.iter().enumerate() {
+        admission.on(index, Event::Up(master.facts(0)), 0);
+    }
+    let life = admission.life(0);
+    assert!(admission.votes(0) && life.is_some());
+    assert!(settle(&mut admission, &mut masters, 0).is_empty(), "it was asked for no lock");
+    admission.ask();
+    assert_eq!(settle(&mut admission, &mut masters, 0), ["remove"]);
+    assert_eq!(masters[0].data, Data::default());
+    assert_eq!((admission.votes(0), admission.life(0)), (true, life));
+}
+
+/// It was admitted between the look and the removal.
+#[test]
+fn without_quarantine_a_record_that_is_admitted_meanwhile_stays() {
+    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
+    let mut other = client(&masters, 0);
+    settle(&mut other, &mut masters[..1], 0);
+    let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
+    admission.ask();
+    admission.on(0, Event::Up(masters[0].facts(0)), 0);
+    let order = masters[0].init_order(9);
+    masters[0].data.init(EPOCH, &order);
+    let before = masters[0].data.clone();
+    assert_eq!(settle(&mut admission, &mut masters, 0), ["remove", "look"]);
+    assert_eq!(masters[0].data, before);
+    assert_eq!(not_admitted(&admission, 0, 0).why, WhyNot::UsedWithQuarantine);
+}
+
 /// A client that has quarantine keeps out masters that the other one would let vote.
 #[test]
 fn without_quarantine_no_master_votes_where_others_have_one() {
@@ -203,10 +255,7 @@ fn a_flushed_master_that_is_admitted_as_what_it_was_has_another_life() {
     assert_eq!(admission.life(0), life, "another database was flushed");
 
     masters[0].data = Data::default();
-    let expect = masters[0].data.record.seen();
-    let (identity, nonce) = (masters[0].identity, Nonce(77));
-    let init =
-        Init { expect, identity, nonce, max_ttl: MAX_TTL, lower: false, floor: 31, level: 0 };
+    let init = masters[0].init_order(77);
     masters[0].data.init(EPOCH, &init);
     admission.on(0, Event::Pushed, 2);
     settle(&mut admission, &mut masters, 2);

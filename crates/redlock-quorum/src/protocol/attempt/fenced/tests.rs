@@ -183,7 +183,7 @@ fn masters_that_lost_their_data_twice_are_taken_back_once() {
 fn a_copy_accepts_nothing() {
     let why = || Cause::NotAdmitted(NotAdmitted::new(WhyNot::New).into());
     let mut attempt = fenced(3, Some(1));
-    attempt.only_copy(2, why(), at(0));
+    attempt.only_copies(vec![(2, why())], at(0));
     vote(&mut attempt, 0, &accepted());
     assert_eq!(vote(&mut attempt, 2, &accepted()), Step::Wait);
     assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);

@@ -1,0 +1,22 @@
+-- ARGV 1 to 3: `run`, `q:id` and `q:nonce` as they were read, empty where missing. 4: the score
+-- below which no member without quarantine is; empty where only a record goes that was never
+-- admitted.
+local start = tonumber(ARGV[4])
+
+local function decide()
+  local names, keys, highest = {}, {RECORD}, math.max(ballot or 0, number('floor') or 0)
+  for _, field in ipairs({'run', 'q:id'}) do names[#names + 1] = fields[field] end
+  for _, name in ipairs(names) do
+    highest = math.max(highest, highest_of(name))
+    keys[#keys + 1] = set_of(name)
+  end
+  if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end
+  if not start and (fields['run'] or fields['floor']) then return answer(MOVED) end
+  if start and start >= SCORE_END then return answer(TOO_LARGE) end
+  if start then
+    highest = math.max(highest, start, highest_in(OFF))
+    call('ZADD', OFF, 'GT', every_member(text(highest)))
+  end
+  call('DEL', unpack(keys))
+  return answer(DONE)
+end

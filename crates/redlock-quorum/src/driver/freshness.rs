@@ -1,0 +1,57 @@
+//! Freshness: masters that vote are looked at about once a minute.
+//!
+//! A connection that stays is told of a loss of data, and of nothing else: not that another `init`
+//! wrote another `max_ttl` or converted the namespace, nor that somebody deleted a ballot set. One
+//! look tells all of it, and the TIME of the master. It is sent alone: it is four short commands,
+//! and a handle that sends nothing else is the one that knows least.
+//!
+//! *A look that fails* says nothing; the next one follows a minute later. *A null push that comes
+//! before its answer* has the machine look again: this answer is dropped.
+
+use std::time::Duration;
+
+use redlock_core::Instant;
+use redlock_core::admission::{Order, Ordered, Said};
+
+use super::Driver;
+use super::ticket::OrderTicket;
+use super::timers::Due;
+use super::told::{facts_of, floor_millis};
+use crate::protocol::admission::Event;
+
+/// What was read so long ago is read again.
+const FRESH_FOR: Duration = Duration::from_secs(60);
+
+impl Driver {
+    /// Connections are made from now on.
+    pub(super) fn keep_fresh(&mut self, now: Instant) {
+        self.timers.enter(now.saturating_add(FRESH_FOR), Due::Fresh);
+    }
+
+    /// Masters that were looked at a moment ago, such as on a new connection, are left alone.
+    pub(super) fn fresh_due(&mut self, now: Instant) {
+        let ticket = OrderTicket::Fresh.pack();
+        for master in 0..self.masters.len() {
+            let is_old = self.masters.read_at(master).saturating_add(FRESH_FOR / 2) <= now;
+            if is_old && self.masters.votes(master) {
+                self.masters.order(master, Order::Look, ticket, now);
+            }
+        }
+        // Handles that were made together do not stay together.
+        let next = FRESH_FOR.mul_f64(0.75 + self.random() / 2.0);
+        self.timers.enter(now.saturating_add(next), Due::Fresh);
+    }
+
+    /// The answer to such a look.
+    pub(super) fn fresh_answered(&mut self, ordered: Ordered, now: Instant) {
+        let Ordered { master, said, .. } = ordered;
+        let Ok(Said::Looked { facts, members }) = said else { return };
+        // One that does not vote any more is looked at by its steps.
+        if self.masters.votes(master) {
+            let time = self.masters.admission.time(master, floor_millis(now));
+            let told = facts_of(&facts, members, time);
+            self.masters.looked(master, facts, now);
+            self.learn(master, Event::Fresh(told), now);
+        }
+    }
+}

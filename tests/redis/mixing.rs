@@ -1,0 +1,126 @@
+//! Clients with and without quarantine on one namespace, on real servers.
+
+use redlock_quorum::{AcquireError, Init, InitError, Quarantine, Redlock, RedlockBuilder};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
+
+use crate::admission::{admitted, handle, run};
+use crate::lab::{in_time, ms, text};
+
+const RECORD: &str = "redlock-quorum:1";
+const OFF: &str = "redlock-quorum:1:ballots";
+const AGAIN: Init = Init { again: true, floor: None };
+
+fn off(servers: &RedisServers) -> RedlockBuilder {
+    handle(servers).quarantine(Quarantine::Off)
+}
+
+fn brand_new() -> RedisServers {
+    RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap()
+}
+
+/// The keys of admission that a server has.
+fn keys(server: &RedisServer) -> Vec<String> {
+    let mut keys: Vec<String> = text(server, &["KEYS", "redlock-quorum:1*"]);
+    keys.sort_unstable();
+    keys
+}
+
+async fn serves(redlock: &Redlock) {
+    let guard = in_time(redlock.lock("a").into_future()).await.unwrap();
+    in_time(guard.release()).await.unwrap();
+}
+
+async fn refused(redlock: &Redlock) -> String {
+    let error = redlock.try_lock("a").await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    error.to_string()
+}
+
+/// The lowest score of a set, and how many members it has.
+fn set(server: &RedisServer, key: &str) -> (u64, u32) {
+    let lowest: Vec<String> = text(server, &["ZRANGE", key, "0", "0", "WITHSCORES"]);
+    (lowest[1].parse().unwrap(), text(server, &["ZCARD", key]))
+}
+
+#[tokio::test]
+async fn a_quarantine_that_another_client_has_begun_is_removed_and_nothing_is_left() {
+    let servers = brand_new();
+    let other = handle(&servers).build().unwrap();
+    assert!(refused(&other).await.contains("in quarantine"));
+    other.shutdown(ms(100)).await.unwrap();
+    assert_eq!(keys(&servers[0]), [RECORD]);
+    let redlock = off(&servers).build().unwrap();
+    redlock.status("a").await;
+    assert_eq!(keys(&servers[0]), [RECORD], "a status writes nothing");
+    serves(&redlock).await;
+    redlock.shutdown(ms(1_000)).await.unwrap();
+    for server in servers.iter() {
+        assert!(keys(server).is_empty(), "{:?}", keys(server));
+    }
+}
+
+#[tokio::test]
+async fn init_again_turns_a_namespace_with_quarantine_into_one_without_and_back() {
+    let (servers, on) = admitted(3).await;
+    let sets = [0, 1, 2].map(|at| keys(&servers[at])[1].clone());
+    let far = 4_000_000_000_000_031_u64;
+    run(&servers[1], &["ZADD", &sets[1], "GT", &far.to_string(), "7"]);
+    on.shutdown(ms(100)).await.unwrap();
+
+    let without = off(&servers).build().unwrap();
+    assert!(refused(&without).await.contains("this namespace has a quarantine"));
+    assert_eq!(without.init().await, Err(InitError::Off));
+    let report = without.init_with(AGAIN).await.unwrap();
+    assert_eq!((report.admitted(), report.floor.map(|floor| floor.get())), (3, Some(far)));
+    for server in servers.iter() {
+        assert_eq!((keys(server), set(server, OFF)), (vec![OFF.to_owned()], (far, 1_024)));
+    }
+    serves(&without).await;
+    without.shutdown(ms(1_000)).await.unwrap();
+
+    let on = handle(&servers).build().unwrap();
+    let words = "clients with Quarantine::Off use this namespace";
+    assert!(refused(&on).await.contains(words));
+    let error = on.init().await.unwrap_err();
+    assert!(matches!(error, InitError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains(words), "{error}");
+    assert_eq!(keys(&servers[0]), [OFF], "nothing was written");
+    assert_eq!(on.init_with(AGAIN).await.unwrap().admitted(), 3);
+    for (server, name) in servers.iter().zip(&sets) {
+        assert_eq!(keys(server), [RECORD, name]);
+        assert_eq!(set(server, name), (far, 1_024));
+    }
+    serves(&on).await;
+}
+
+/// One master was away while the others were converted.
+#[tokio::test]
+async fn one_master_that_was_not_converted_keeps_a_handle_without_quarantine_away() {
+    let (servers, _) = admitted(3).await;
+    servers[2].kill();
+    let without = off(&servers).build().unwrap();
+    assert_eq!(without.init_with(AGAIN).await.unwrap().admitted(), 2);
+    serves(&without).await;
+    // It comes back with a record of its own: the kit admits it.
+    servers[2].restart().unwrap();
+    servers[2].init().unwrap();
+    let again = off(&servers).build().unwrap();
+    assert!(refused(&again).await.contains("this namespace has a quarantine"));
+    assert_eq!(again.init_with(AGAIN).await.unwrap().admitted(), 3);
+    serves(&again).await;
+}
+
+/// The user of a version before admission may not read the record.
+#[tokio::test]
+async fn without_the_right_to_read_the_record_a_handle_without_quarantine_says_so() {
+    let servers = brand_new();
+    let rights = "~* +set +evalsha +eval +get +del +pttl +pexpire +info +client|id +client|kill";
+    for server in servers.iter() {
+        let user = ["ACL", "SETUSER", "old", "on", ">secret"].into_iter();
+        run(server, &user.chain(rights.split_whitespace()).collect::<Vec<_>>());
+    }
+    let urls = servers.iter().map(|server| format!("redis://old:secret@{}", server.name()));
+    let redlock = Redlock::builder().nodes(urls).quarantine(Quarantine::Off).build().unwrap();
+    let said = refused(&redlock).await.to_lowercase();
+    assert!(said.contains("noperm") && said.contains("hgetall"), "{said}");
+}

@@ -1,0 +1,55 @@
+//! A handle that stays connected, and what it is told by nobody.
+
+use std::time::Duration;
+
+use redlock_quorum::Init;
+use tokio::time::sleep;
+
+use crate::arena::{RESOURCE, ms, trusting_handle};
+use crate::forgetting::{MAX_TTL, full, handle, masters, other};
+
+/// Longer than what was read of a master is believed.
+const STALE: Duration = ms(80_000);
+
+#[tokio::test(start_paused = true)]
+async fn another_max_ttl_is_learnt_without_a_new_connection() {
+    let (masters, redlock) = masters(3);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let again = Init { again: true, floor: None };
+    let person = handle(&masters.another_client()).max_ttl(ms(400)).ttl(ms(200)).build().unwrap();
+    person.init_with(again).await.unwrap();
+    let long = async || redlock.try_lock(RESOURCE).ttl(MAX_TTL).await;
+    long().await.unwrap().release().await.unwrap();
+    sleep(STALE).await;
+    let error = long().await.unwrap_err();
+    assert!(error.to_string().contains("max_ttl is 400ms"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ballots_that_were_deleted_are_noticed_without_a_new_connection() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters[0].edit_data(|data| data.sets.clear());
+    sleep(STALE).await;
+    assert_eq!(masters[0].data().members(), 1_024, "a quarantine has begun, and is over");
+    assert_eq!((guard.copies(), guard.check()), (3, Ok(())));
+    guard.release().await.unwrap();
+}
+
+/// It goes on with what it has until then: one key excludes both kinds.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
+    let (masters, on) = masters(3);
+    on.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let again = Init { again: true, floor: None };
+    let off = trusting_handle(&masters.another_client());
+    let off = off.build().unwrap();
+    off.init_with(again).await.unwrap();
+    sleep(STALE).await;
+    let error = on.try_lock(RESOURCE).await.unwrap_err();
+    assert!(error.to_string().contains("clients with Quarantine::Off use this"), "{error}");
+    other(&masters).init_with(again).await.unwrap();
+    sleep(STALE).await;
+    let error = off.try_lock(RESOURCE).await.unwrap_err();
+    assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
+}

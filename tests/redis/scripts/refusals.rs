@@ -1,5 +1,6 @@
 //! What a script meets that is not ours, and what it may not do.
 
+use redlock_core::admission::Outcome;
 use redlock_core::{Answer, Ballot, Balloted, Bid, Op, Token, Unread};
 
 use super::*;
@@ -152,6 +153,53 @@ async fn keys_that_are_out_of_bounds_are_named_as_a_missing_right() {
     let identity = node.up().await.identity.unwrap();
     let refused = node.order(init(identity)).await.unwrap_err();
     assert!(refused.to_string().contains("NOPERM") && !refused.is_curable(), "{refused}");
+}
+
+/// Orders of every kind, each on data to which it writes.
+fn writing_orders() -> Vec<(Data, Order)> {
+    let (identity, other) = (identities()[0], identities()[3]);
+    let set = |id| vec![(id, Ballots::new(MEMBERS, 31))];
+    let admitted = Record { run: Some(identity), max_ttl: Some(1_000), ..Record::default() };
+    let quarantine = Quarantine { id: identity, until: 0, ballot: 0, notes: Vec::new() };
+    let waiting = Record {
+        quarantine: Some(quarantine),
+        nonce: Some(Nonce(1)),
+        max_ttl: Some(1_000),
+        ..Record::default()
+    };
+    let Order::Init(first) = init(identity) else { panic!("an init") };
+    let again = |record: &Record, identity| {
+        Order::Init(Init { expect: record.seen(), identity, max_ttl: 2_000, level: 63, ..first })
+    };
+    let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31 };
+    let data = |record: &Record, sets| Data { record: record.clone(), sets, ..Data::default() };
+    vec![
+        (Data::default(), init(identity)),
+        (data(&admitted, set(identity)), begin(&admitted, other)),
+        (data(&admitted, set(identity)), again(&admitted, identity)),
+        (data(&admitted, set(identity)), again(&admitted, other)),
+        (data(&waiting, Vec::new()), again(&waiting, identity)),
+        (data(&waiting, set(other)), Order::Admit(end)),
+    ]
+}
+
+#[tokio::test]
+async fn a_right_that_is_missing_leaves_nothing_half_written() {
+    let mut lab = Lab::new().await;
+    for right in ["hset", "hdel", "zadd", "zcard", "del", "time"] {
+        for (data, order) in writing_orders() {
+            lab.set(&data);
+            let before = dump(&mut lab);
+            let _: () = lab.run(&["ACL", "SETUSER", "default", &format!("-{right}")]);
+            let said = lab.node.order(order.clone()).await;
+            let _: () = lab.run(&["ACL", "SETUSER", "default", &format!("+{right}")]);
+            assert!(said.is_err(), "without {right}: {order:?}");
+            assert_eq!(dump(&mut lab), before, "without {right}: {order:?}");
+            // With it, there is something to write.
+            assert!(matches!(lab.script(order).await.outcome, Outcome::Done));
+            assert_ne!(dump(&mut lab), before);
+        }
+    }
 }
 
 /// The rights that the documentation of `RedisNode` lists are enough.

@@ -6,8 +6,9 @@
 //! the script left it, so the client learns as much as from a look. None holds the identity: a
 //! script that did nothing is followed by a look.
 //!
-//! Redis rolls nothing back, so the Lua writes in this order: *begin* HSET, then HDEL and DEL;
-//! *admit* and *init* ZADD, then `run`, then HDEL; *remove* ZADD, then DEL. A script that is cut in the middle leaves a
+//! Redis rolls nothing back, so the Lua tests first whether its user may do what it is about to do,
+//! and then writes in this order: *begin* HSET, then HDEL and DEL; *admit* and *init* ZADD, then
+//! `run`, then HDEL; *remove* ZADD, then DEL. A script that is cut in the middle leaves a
 //! master in quarantine and never one that votes without its members.
 
 use super::identity::{Identity, RunId};

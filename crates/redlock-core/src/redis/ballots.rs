@@ -18,7 +18,7 @@ use super::encode;
 use super::namespace::Namespace;
 use super::reply::{self, Garbage};
 use crate::admission::{Identity, SCORE_END};
-use crate::{Answer, Balloted, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot};
+use crate::{Answer, Balloted, Bid, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
 /// The ballot set of one master, in the words that begin each command to it.
 pub(super) struct Set {
@@ -68,45 +68,34 @@ pub(super) fn alone(op: &Op) -> &[u8] {
 
 /// What comes before the second place for the name of the set.
 fn first(op: &Op) -> Vec<u8> {
-    let words = Words::of(op);
     match op.verb() {
-        Verb::Ballot => encode::tail(&[words.ballot(), words.member()], &[]),
-        Verb::Score => encode::tail(&[words.member()], &[]),
+        Verb::Ballot | Verb::Score => arguments(op, &[]),
         _ => encode::acquire(op),
     }
 }
 
 /// What comes behind it.
 fn second(op: &Op) -> Vec<u8> {
-    let (words, get): (_, [&[u8]; 2]) = (Words::of(op), [b"GET", op.key()]);
+    let get: [&[u8]; 2] = [b"GET", op.key()];
     match op.verb() {
-        Verb::Acquire { .. } => encode::tail(&[words.ballot(), words.member()], &get),
-        Verb::Ballot => encode::tail(&[words.member()], &get),
+        Verb::Acquire { .. } => arguments(op, &get),
+        Verb::Ballot => member(op, &get),
         Verb::Score => Vec::new(),
-        _ => encode::tail(&[words.member()], &[]),
+        _ => member(op, &[]),
     }
 }
 
-/// A ballot and its member in decimal digits.
-struct Words {
-    ballot: String,
-    member: String,
+/// The ballot, where there is one, and its member, in decimal digits, and a command behind them.
+fn arguments(op: &Op, next: &[&[u8]]) -> Vec<u8> {
+    let Some(Bid { ballot, member }) = op.bid() else { return member(op, next) };
+    let (mut score, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let words = [score.format(ballot.score()), number.format(member.number())];
+    encode::tail(&words.map(str::as_bytes), next)
 }
 
-impl Words {
-    fn of(op: &Op) -> Self {
-        let ballot = op.bid().map(|bid| bid.ballot.score().to_string());
-        let member = op.member().map(|member| member.number().to_string());
-        Self { ballot: ballot.unwrap_or_default(), member: member.unwrap_or_default() }
-    }
-
-    fn ballot(&self) -> &[u8] {
-        self.ballot.as_bytes()
-    }
-
-    fn member(&self) -> &[u8] {
-        self.member.as_bytes()
-    }
+fn member(op: &Op, next: &[&[u8]]) -> Vec<u8> {
+    let Some(member) = op.member() else { return Vec::new() };
+    encode::tail(&[itoa::Buffer::new().format(member.number()).as_bytes()], next)
 }
 
 /// What is answered to one of the commands.

@@ -132,20 +132,20 @@ pub(super) fn pack(parts: &[&[u8]]) -> Vec<u8> {
 
 /// The first parts of a command of `words` parts.
 pub(super) fn head(words: usize, parts: &[&[u8]]) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(room(parts) + BETWEEN);
-    packed.push(b'*');
-    packed.extend_from_slice(itoa::Buffer::new().format(words).as_bytes());
-    packed.extend_from_slice(b"\r\n");
+    let mut packed = Vec::with_capacity(BETWEEN + room(parts));
+    begin(&mut packed, words);
     add(&mut packed, parts);
     packed
 }
 
 /// The last parts of a command, and the whole command `next` behind it.
 pub(super) fn tail(parts: &[&[u8]], next: &[&[u8]]) -> Vec<u8> {
-    let next = if next.is_empty() { Vec::new() } else { pack(next) };
-    let mut packed = Vec::with_capacity(room(parts) + next.len());
+    let mut packed = Vec::with_capacity(room(parts) + BETWEEN + room(next));
     add(&mut packed, parts);
-    packed.extend_from_slice(&next);
+    if !next.is_empty() {
+        begin(&mut packed, next.len());
+        add(&mut packed, next);
+    }
     packed
 }
 
@@ -154,6 +154,12 @@ const BETWEEN: usize = 1 + 20 + 2 + 2;
 
 fn room(parts: &[&[u8]]) -> usize {
     parts.iter().map(|part| BETWEEN + part.len()).sum()
+}
+
+fn begin(packed: &mut Vec<u8>, words: usize) {
+    packed.push(b'*');
+    packed.extend_from_slice(itoa::Buffer::new().format(words).as_bytes());
+    packed.extend_from_slice(b"\r\n");
 }
 
 fn add(packed: &mut Vec<u8>, parts: &[&[u8]]) {

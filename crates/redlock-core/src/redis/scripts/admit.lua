@@ -6,6 +6,9 @@ local function decide()
   if fields['q:nonce'] ~= nonce then return answer(MOVED) end
   if time < ends_at + lengths * length_of(max_ttl) then return answer(EARLY) end
   if tonumber(floor) >= SCORE_END then return answer(TOO_LARGE) end
+  test_rights(fields['q:id'])
+  -- As it is, for the right to HSET.
+  call('HSET', RECORD, 'q:nonce', nonce)
   write_set(fields['q:id'], floor)
   call('HSET', RECORD, 'floor', floor, 'run', fields['q:id'])
   remove_fields('q:id', 'q:until', 'q:ballot')

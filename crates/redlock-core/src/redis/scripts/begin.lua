@@ -10,6 +10,7 @@ local function write()
     found = math.max(found, highest_of(name))
     sets[at] = set_of(name)
   end
+  test_rights(identity)
   local longest = math.max(max_ttl or 0, tonumber(ARGV[6]))
   call('HSET', RECORD, 'max_ttl', text(longest), 'q:nonce', nonce, 'q:id', identity,
     'q:until', text(time + length_of(longest)), 'q:ballot', text(found))

@@ -6,16 +6,18 @@ local longest
 
 -- No member is ever lowered.
 local function lift()
+  test_rights(fields['run'])
+  if longest ~= max_ttl then call('HSET', RECORD, 'max_ttl', text(longest)) end
   if tonumber(level) > 0 then
     call('ZADD', set_of(fields['run']), 'XX', 'GT', every_member(level))
   end
-  if longest ~= max_ttl then call('HSET', RECORD, 'max_ttl', text(longest)) end
 end
 
 local function admit()
+  test_rights(identity)
+  call('HSET', RECORD, 'max_ttl', text(longest))
   write_set(identity, floor)
-  call('HSET', RECORD, 'max_ttl', text(longest), 'floor', floor, 'q:nonce', ARGV[5],
-    'run', identity)
+  call('HSET', RECORD, 'floor', floor, 'q:nonce', ARGV[5], 'run', identity)
   remove_fields('q:id', 'q:until', 'q:ballot')
   for _, former in ipairs({fields['run'] or identity, fields['q:id'] or identity}) do
     if set_of(former) ~= set_of(identity) then call('DEL', set_of(former)) end

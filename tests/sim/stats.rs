@@ -105,7 +105,31 @@ async fn every_attempt_and_every_request_is_counted_once_with_one_outcome() {
             assert!(stats.cancelled > 0 && stats.failed > 0 && stats.acquired > 0, "{stats:?}");
         }
     }
-    assert!(seen.is_superset(&["won", "held", "split", "unanswered"].into()), "{seen:?}");
+    assert!(seen.is_superset(&["won", "held", "unanswered"].into()), "{seen:?}");
+}
+
+/// Each of two reaches two masters before the other, and the fifth is away.
+#[tokio::test(start_paused = true)]
+async fn contenders_that_share_the_masters_among_themselves_count_a_split_each() {
+    let (masters, _) = masters(5);
+    let contenders = [0, 2].map(|near| {
+        let (client, redlock) = another(&masters);
+        client[near..near + 2].iter().for_each(|master| master.delay(ms(1)..=ms(1), ms(1)..=ms(1)));
+        client[2 - near..4 - near]
+            .iter()
+            .for_each(|master| master.delay(ms(9)..=ms(9), ms(1)..=ms(1)));
+        client[4].down();
+        (client, redlock)
+    });
+    for (_, redlock) in &contenders {
+        redlock.status(RESOURCE).await;
+    }
+    let [first, second] = [0, 1].map(|nth| contenders[nth].1.try_lock(RESOURCE).into_future());
+    let (first, second) = tokio::join!(first, second);
+    assert!(first.is_err() && second.is_err());
+    for (_, redlock) in &contenders {
+        assert_eq!(redlock.stats().outcomes.split, 1, "{:?}", redlock.stats());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Other people's clients as real programs, redis-py's Lock on one master and redlock-py on five:
+# they respect our locks and we theirs. Needs python3 and its package index, a redis-server, and the
+# built `redlock`, whose path may be given.
+set -eu
+here=$(dirname "$0")
+redlock=${1:-${CARGO_TARGET_DIR:-$here/../target}/debug/redlock}
+venv=$(mktemp -d)
+trap 'rm -rf "$venv"' EXIT
+python3 -m venv "$venv"
+"$venv/bin/pip" install --quiet redis redlock-py
+"$venv/bin/python" "$here/other-clients.py" "$redlock"

@@ -261,7 +261,7 @@ impl Driver {
         self.observer.counters.rounds.add(1);
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Stage::Attempt { attempt, .. } = &mut lock.stage else { return };
-        let others = attempt.ask_others();
+        let others = attempt.ask_others(None);
         let op = Op::acquire(lock.key.clone(), lock.token.clone(), attempt.timing().px);
         lock.due = now.saturating_add(lock.node_timeout);
         self.timers.enter(lock.due, Due::Attempt(id, lock.due));
@@ -355,6 +355,8 @@ impl Driver {
         match step {
             Step::Wait => {}
             Step::AskOthers => self.ask_others(id),
+            // No lock has a fencing token yet.
+            Step::Propose | Step::Join(_) => {}
             Step::AwaitCopies => self.await_copies(id, now),
             Step::Won => self.won(id, now),
             Step::Lost(defeat) => self.lost(id, defeat, now),

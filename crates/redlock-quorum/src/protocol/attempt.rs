@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Instant, Verdict};
+use redlock_core::{Answer, Ballot, Cause, Instant, Verdict};
 
 use super::lease::HeldLease;
 use super::ledger::{LastAnswer, Ledger};
@@ -11,6 +11,10 @@ use super::tally::{Decision, Tally};
 use super::waiting::Refusal;
 use crate::quorum::quorum;
 use crate::settings::{HoldOptions, Timing};
+
+mod fenced;
+
+use self::fenced::Fenced;
 
 /// How the token came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +39,10 @@ pub(crate) struct Attempt {
     awaits_copies: bool,
     /// The masters that were asked so far.
     asked: MasterSet,
+    /// The masters whose grants are counted.
+    granted: MasterSet,
+    /// What a fencing token needs; none where there is to be none.
+    fenced: Option<Fenced>,
 }
 
 /// What follows from an event.
@@ -44,6 +52,10 @@ pub(crate) enum Step {
     Wait,
     /// The meeting point has granted: the others are to be asked.
     AskOthers,
+    /// A quorum has granted, and too few have accepted the ballot: another one is to be proposed.
+    Propose,
+    /// These masters have granted, too: the latest ballot is to be proposed to them.
+    Join(MasterSet),
     /// A quorum has granted, and the caller wants more copies: wait a little for them.
     AwaitCopies,
     /// The lease is ours.
@@ -59,6 +71,8 @@ pub(crate) enum Defeat {
     Outvoted,
     /// Enough granted, too late.
     TooLate,
+    /// Enough granted, and too few of them accepted one ballot in time.
+    BallotRefused,
 }
 
 impl Attempt {
@@ -81,6 +95,8 @@ impl Attempt {
             started: now,
             decided: now,
             awaits_copies: false,
+            granted: MasterSet::EMPTY,
+            fenced: None,
         }
     }
 
@@ -112,10 +128,12 @@ impl Attempt {
         if self.origin == Origin::Acquired {
             self.ledger.acquired(master, answer);
         }
-        if answer.verdict == Verdict::Granted {
-            self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
-        }
         self.tally.count(&answer.verdict);
+        self.note_ballot(master, answer);
+        if is_grant(&answer.verdict) {
+            self.granted.insert(master);
+            self.confirm(master, answer, sent_at);
+        }
         if self.others().is_empty() {
             return self.judge(now);
         }
@@ -130,6 +148,7 @@ impl Attempt {
     pub(crate) fn only_copy(&mut self, master: usize, why: Cause, now: Instant) -> Step {
         self.ledger.only_copy(master, why);
         self.tally.count_unknown();
+        self.forget_ballots(master);
         self.judge_or_wait(now)
     }
 
@@ -170,22 +189,35 @@ impl Attempt {
         MasterSet::all(self.ledger.masters()).without(self.asked)
     }
 
-    /// The others are asked now: these.
-    pub(crate) fn ask_others(&mut self) -> MasterSet {
+    /// The others are asked now: these. Where there is to be a fencing token, `ballot` goes to them
+    /// with the key, and to the meeting point, which has granted that, alone.
+    pub(crate) fn ask_others(&mut self, ballot: Option<Ballot>) -> MasterSet {
         let others = self.others();
         self.ledger.ask(others);
         self.asked = self.asked.union(others);
+        self.propose_first(ballot);
         others
     }
 
     /// `master` may have lost its data: what it has granted counts no more.
     pub(crate) fn disown(&mut self, master: usize, now: Instant) -> Step {
-        if self.ledger.answer(master).verdict == Verdict::Granted {
+        if self.granted.contains(master) {
             self.tally.revoke();
         }
-        self.ledger.disown(master);
-        self.awaits_copies &= self.tally.decision() == Decision::Won;
+        self.take_back(master);
         self.judge(now)
+    }
+
+    /// What `master` has granted and accepted counts no more.
+    fn take_back(&mut self, master: usize) {
+        self.granted.remove(master);
+        self.ledger.disown(master);
+        self.forget_ballots(master);
+        let has_quorum = self.tally.decision() == Decision::Won;
+        self.awaits_copies &= has_quorum && self.is_proven();
+        if !has_quorum {
+            self.stop_ballots();
+        }
     }
 
     /// The node timeout has passed: votes that are still out are *unknown*.
@@ -201,7 +233,8 @@ impl Attempt {
     }
 
     fn judge(&mut self, now: Instant) -> Step {
-        if !self.awaits_copies && self.tally.decision() != Decision::Open {
+        let is_first = !self.awaits_copies && self.ballots_until().is_none();
+        if is_first && self.tally.decision() != Decision::Open {
             self.decided = now;
         }
         match self.tally.decision() {
@@ -212,6 +245,7 @@ impl Attempt {
                 Step::Wait
             }
             Decision::Lost => Step::Lost(Defeat::Outvoted),
+            Decision::Won if !self.is_proven() => self.pursue_ballots(now),
             Decision::Won if self.has_copies() || self.tally.pending() == 0 => self.conclude(now),
             Decision::Won if self.awaits_copies => Step::Wait,
             Decision::Won => {
@@ -222,13 +256,17 @@ impl Attempt {
     }
 
     fn has_copies(&self) -> bool {
-        self.options.min_copies.is_none_or(|copies| self.tally.granted() >= copies)
+        let counted =
+            self.tally.granted() - self.granted.intersection(self.ledger.unscored()).len();
+        self.options.min_copies.is_none_or(|copies| counted >= copies)
     }
 
-    /// A quorum has granted: the lease is won if anything of it is left.
+    /// A quorum has granted, and accepted a ballot where one is needed: the lease is won if
+    /// anything of it is left.
     fn conclude(&self, now: Instant) -> Step {
         let until = self.ledger.valid_until().saturating_sub(self.options.stop_margin);
-        if until > now { Step::Won } else { Step::Lost(Defeat::TooLate) }
+        let in_time = until > now && self.may_hand_out(now);
+        if in_time { Step::Won } else { Step::Lost(Defeat::TooLate) }
     }
 
     /// The lease that was won now.
@@ -303,6 +341,11 @@ impl Attempt {
     pub(crate) fn answers(&self) -> &[LastAnswer] {
         self.ledger.answers()
     }
+}
+
+/// Whether the key was set for us.
+fn is_grant(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Granted | Verdict::BallotRefused)
 }
 
 #[cfg(test)]

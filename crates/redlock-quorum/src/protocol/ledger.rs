@@ -21,7 +21,21 @@ pub(crate) struct Ledger {
     /// Masters that did not vote when the first request went to them: what they answer to it counts
     /// for nothing, whenever it comes.
     copies: MasterSet,
+    /// Masters that granted the key and have not shown a score since.
+    unscored: Vec<Unscored>,
     answers: Vec<LastAnswer>,
+}
+
+/// A master that granted the key, and of which it is not known whether it has ballots. One without
+/// may have forgotten who held the key before: until it showed a score, neither its grant nor an
+/// extension there confirms anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Unscored {
+    master: usize,
+    /// When the grant was asked for; none where it does not count any more.
+    sent_at: Option<Instant>,
+    /// It was asked for its score, and has not answered.
+    is_asked: bool,
 }
 
 /// What one master said last.
@@ -70,6 +84,7 @@ impl Ledger {
             unanswered: asked,
             unsettled: asked,
             copies: MasterSet::EMPTY,
+            unscored: Vec::new(),
             answers: vec![LastAnswer::PENDING; masters],
         }
     }
@@ -161,9 +176,68 @@ impl Ledger {
         self.holds.confirm(master, sent_at, validity);
     }
 
+    /// `master` has granted the key, by a request sent no earlier than `sent_at`, and has not shown
+    /// that it has ballots.
+    pub(crate) fn granted_unscored(&mut self, master: usize, sent_at: Instant) {
+        self.unscored.retain(|one| one.master != master);
+        self.unscored.push(Unscored { master, sent_at: Some(sent_at), is_asked: false });
+    }
+
+    /// `master` has shown a score: what it granted before counts.
+    pub(crate) fn scored(&mut self, master: usize, validity: Duration) {
+        let Some(at) = self.unscored.iter().position(|one| one.master == master) else { return };
+        if let Some(sent_at) = self.unscored.swap_remove(at).sent_at {
+            self.confirm(master, sent_at, validity);
+        }
+    }
+
+    /// Whether a score of `master` is missing.
+    pub(crate) fn is_unscored(&self, master: usize) -> bool {
+        self.unscored.iter().any(|one| one.master == master)
+    }
+
+    /// The masters whose score is missing.
+    pub(crate) fn unscored(&self) -> MasterSet {
+        self.unscored.iter().map(|one| one.master).collect()
+    }
+
+    /// The masters whose score is missing and was not asked for. They are asked for it now.
+    pub(crate) fn ask_scores(&mut self) -> MasterSet {
+        let unasked = |one: &&Unscored| !one.is_asked;
+        let masters = self.unscored.iter().filter(unasked).map(|one| one.master).collect();
+        self.scores_asked(masters);
+        masters
+    }
+
+    /// The scores of `masters` come with something else that is asked of them.
+    pub(crate) fn scores_asked(&mut self, masters: MasterSet) {
+        for one in self.unscored.iter_mut().filter(|one| masters.contains(one.master)) {
+            one.is_asked = true;
+        }
+    }
+
+    /// `master` did not show its score when it was asked.
+    pub(crate) fn score_missing(&mut self, master: usize) {
+        for one in self.unscored.iter_mut().filter(|one| one.master == master) {
+            one.is_asked = false;
+        }
+    }
+
     /// There is evidence that `master` does not hold the key any more.
     pub(crate) fn disown(&mut self, master: usize) {
         self.holds.clear(master);
+        for one in self.unscored.iter_mut().filter(|one| one.master == master) {
+            one.sent_at = None;
+        }
+    }
+
+    /// What `master` has answered to a ballot, or when it was asked for its score.
+    pub(crate) fn write_balloted(&mut self, master: usize, answer: &Answer, latency: Duration) {
+        self.heard(master, answer);
+        if answer.verdict == Verdict::NotOurs {
+            self.may_hold.remove(master);
+        }
+        self.answers[master] = LastAnswer::new(answer, latency);
     }
 
     /// The time of `masters` to answer is over. What they confirmed before counts as before.
@@ -197,6 +271,11 @@ impl Ledger {
         self.holds.valid_until()
     }
 
+    /// Until when a quorum of `counted` is known to hold the key.
+    pub(crate) fn quorum_until(&self, counted: MasterSet) -> Instant {
+        self.holds.quorum_until(counted)
+    }
+
     pub(crate) fn hold_until(&self, master: usize) -> Instant {
         self.holds.of(master)
     }
@@ -216,9 +295,10 @@ impl Ledger {
 
 /// Whether the `SET NX` of a token that was never used before may have left a key of ours, by its
 /// answer. Only a grant and an unknown outcome do: a refusal proves that ours is not there, and
-/// after an error reply nothing was set.
+/// after an error reply nothing was set, unless the answer says so.
 pub(crate) fn may_have_set(answer: &Answer) -> bool {
     match &answer.verdict {
+        Verdict::Unknown(_) if answer.key_set => true,
         Verdict::Unknown(cause) => answer.sent && !cause.is_error_reply(),
         verdict => !verdict.is_refusal(),
     }
@@ -238,12 +318,42 @@ mod tests {
             (Answer::unknown(Cause::ErrorReply("BUSY".into())), false),
             (Answer::unknown(Cause::Demoted("READONLY".into())), false),
             (Answer::unsent(Cause::ConnectionRefused), false),
+            (Answer::new(Verdict::BallotRefused), true),
+            (Answer::new(Verdict::NotOurs), false),
         ];
         for (answer, may_hold) in answers {
             let mut ledger = Ledger::new(1);
             ledger.acquired(0, &answer);
             assert_eq!(ledger.may_hold().contains(0), may_hold, "{answer:?}");
         }
+    }
+
+    #[test]
+    fn an_error_behind_a_key_that_was_set_leaves_it_to_be_released() {
+        let mut answer = Answer::unknown(Cause::ErrorReply("OOM".into()));
+        answer.key_set = true;
+        let mut ledger = Ledger::new(1);
+        ledger.acquired(0, &answer);
+        assert!(ledger.may_hold().contains(0));
+    }
+
+    #[test]
+    fn a_grant_counts_from_its_own_request_once_a_score_was_shown() {
+        let at = |nanos| Instant::from_nanos(nanos);
+        let mut ledger = Ledger::new(1);
+        ledger.granted_unscored(0, at(5));
+        assert_eq!((ledger.valid_until(), ledger.is_unscored(0)), (Instant::ORIGIN, true));
+        assert_eq!(ledger.ask_scores().len(), 1);
+        assert!(ledger.ask_scores().is_empty(), "it is asked once");
+        ledger.score_missing(0);
+        assert_eq!(ledger.ask_scores().len(), 1);
+        let mut disowned = ledger.clone();
+        ledger.scored(0, Duration::from_nanos(10));
+        assert_eq!((ledger.valid_until(), ledger.is_unscored(0)), (at(15), false));
+        disowned.disown(0);
+        assert!(disowned.is_unscored(0), "an extension there has proven nothing yet");
+        disowned.scored(0, Duration::from_nanos(10));
+        assert_eq!(disowned.valid_until(), Instant::ORIGIN);
     }
 
     #[test]

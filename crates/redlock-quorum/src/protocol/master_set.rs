@@ -38,6 +38,11 @@ impl MasterSet {
         Self(self.0 | other.0)
     }
 
+    /// Those that are in `other`, too.
+    pub(crate) fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     pub(crate) fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -77,6 +82,7 @@ mod tests {
         assert_eq!((set.len(), set.contains(1), set.contains(2)), (3, false, true));
         assert_eq!(MasterSet::all(5).without(set).iter().collect::<Vec<_>>(), [1, 4]);
         assert_eq!(set.union(MasterSet::all(2)).len(), 4);
+        assert_eq!(set.intersection(MasterSet::all(3)).iter().collect::<Vec<_>>(), [0, 2]);
         assert_eq!(MasterSet::all(MASTERS_MAX).len(), MASTERS_MAX);
         assert!(MasterSet::EMPTY.is_empty());
     }

@@ -8,6 +8,7 @@
 //! * `ledger`: what is known of one token on each master;
 //! * one machine for each stage of a token: `attempt`, then `lease` (with its `extension`s), then
 //!   `release`; `forgotten`: keys that are left to expire;
+//! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
 //! * `inspection`: what each master says about a key;
 //! * `waiting`: the callers that wait for one key; `meeting_point`: where they meet;
 //! * `throttle`: which warnings are reported;
@@ -16,6 +17,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod attempt;
+pub(crate) mod ballot;
 pub(crate) mod extension;
 pub(crate) mod forgotten;
 pub(crate) mod inspection;

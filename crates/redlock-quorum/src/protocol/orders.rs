@@ -204,6 +204,7 @@ impl World {
         match step {
             Step::Wait | Step::AwaitCopies => {}
             Step::AskOthers => panic!("all were asked at once"),
+            Step::Propose | Step::Join(_) => panic!("there is no ballot"),
             Step::Won => self.stage = Stage::Lease(attempt.clone().into_lease(self.now)),
             Step::Lost(_) => self.release(),
         }

@@ -22,17 +22,23 @@ pub(crate) struct Tally {
     granted: usize,
     refused: usize,
     unknown: usize,
+    /// How many of those that are *unknown* may still answer: their time is up.
+    late: usize,
 }
 
 impl Tally {
     pub(crate) fn new(masters: usize) -> Self {
-        Self { masters, granted: 0, refused: 0, unknown: 0 }
+        Self { masters, granted: 0, refused: 0, unknown: 0, late: 0 }
     }
 
-    /// Counts the one vote of one more master. *Unknown* counts against us.
+    /// Counts the one vote of one more master, in time or late. *Unknown* counts against us.
     pub(crate) fn count(&mut self, verdict: &Verdict) {
+        if self.late > 0 {
+            self.late -= 1;
+            self.unknown -= 1;
+        }
         match verdict {
-            Verdict::Granted => self.granted += 1,
+            Verdict::Granted | Verdict::BallotRefused => self.granted += 1,
             verdict if verdict.is_refusal() => self.refused += 1,
             _ => self.unknown += 1,
         }
@@ -49,8 +55,15 @@ impl Tally {
         self.unknown += 1;
     }
 
+    /// A grant that was counted is denied: the key is not there any more.
+    pub(crate) fn deny(&mut self) {
+        self.granted -= 1;
+        self.refused += 1;
+    }
+
     /// Counts every vote that is still out as *unknown*: their time is up.
     pub(crate) fn close(&mut self) {
+        self.late += self.pending();
         self.unknown += self.pending();
     }
 

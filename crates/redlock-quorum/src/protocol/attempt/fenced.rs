@@ -1,0 +1,219 @@
+//! What an attempt needs for a fencing token: a ballot that a quorum of masters accepts.
+
+use redlock_core::{Answer, Ballot, Balloted, FencingToken, Instant, Verdict};
+
+use super::super::ballot::proof::{Proof, proof};
+use super::super::ballot::rounds::Rounds;
+use super::super::master_set::MasterSet;
+use super::super::tally::Decision;
+use super::{Attempt, Defeat, Step};
+use crate::quorum::quorum;
+
+/// The ballots of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fenced {
+    rounds: Rounds,
+    /// Until then some ballot must be accepted: one node timeout after a quorum has granted.
+    until: Option<Instant>,
+}
+
+/// The ballot that goes with the first request.
+const FIRST: u32 = 1;
+
+impl Attempt {
+    /// The lock is to have a fencing token. `ballot` goes with the key to all masters; none where
+    /// the meeting point is asked for the key alone.
+    pub(crate) fn fenced(mut self, ballot: Option<Ballot>) -> Self {
+        let rounds = Rounds::new(self.ledger.masters());
+        self.fenced = Some(Fenced { rounds, until: None });
+        self.propose_first(ballot);
+        self
+    }
+
+    /// Whether the lock is to have a fencing token.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced.is_some()
+    }
+
+    /// Until when a ballot must be accepted; none while no quorum has granted.
+    pub(crate) fn ballots_until(&self) -> Option<Instant> {
+        self.fenced.as_ref()?.until
+    }
+
+    /// How many ballots were proposed.
+    pub(crate) fn ballots(&self) -> u32 {
+        self.fenced.as_ref().map_or(0, |fenced| fenced.rounds.count())
+    }
+
+    /// The ballot that may be handed out.
+    pub(crate) fn proof(&self) -> Option<Proof> {
+        proof(&self.fenced.as_ref()?.rounds, &self.ledger)
+    }
+
+    /// The fencing token of the lock that was won.
+    pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
+        self.proof().map(|proof| proof.ballot.token())
+    }
+
+    /// The first ballot goes out with the key, or behind it.
+    pub(super) fn propose_first(&mut self, ballot: Option<Ballot>) {
+        if let (Some(fenced), Some(ballot)) = (&mut self.fenced, ballot) {
+            fenced.rounds.propose(ballot, self.asked);
+            self.ledger.scores_asked(self.asked);
+        }
+    }
+
+    /// Another ballot goes out now, under this number to these masters.
+    pub(crate) fn propose(&mut self, ballot: Ballot) -> Option<(u32, MasterSet)> {
+        let rounds = &mut self.fenced.as_mut()?.rounds;
+        let masters = rounds.askable(self.granted);
+        self.ledger.scores_asked(masters);
+        Some((rounds.propose(ballot, masters), masters))
+    }
+
+    /// The latest ballot goes to these masters, too.
+    pub(crate) fn join(&mut self, masters: MasterSet) -> Option<(u32, Ballot)> {
+        self.ledger.scores_asked(masters);
+        self.fenced.as_mut()?.rounds.join(masters)
+    }
+
+    /// The masters that are to be asked for their score now.
+    pub(crate) fn ask_scores(&mut self) -> MasterSet {
+        self.ledger.ask_scores()
+    }
+
+    /// What `master` has answered to the ballot with this number, which was proposed to it for a
+    /// key that it had granted.
+    pub(crate) fn ballot_vote(
+        &mut self,
+        number: u32,
+        master: usize,
+        answer: &Answer,
+        sent_at: Instant,
+        now: Instant,
+    ) -> Step {
+        self.ledger.write_balloted(master, answer, now.saturating_since(sent_at));
+        if let Some(Fenced { rounds, .. }) = &mut self.fenced {
+            match (&answer.verdict, answer.balloted) {
+                (Verdict::Granted, Some(Balloted::Accepted)) => rounds.accept(number, master),
+                (Verdict::Unknown(_), _) => rounds.leave(number, master),
+                _ => rounds.refuse(number, master),
+            }
+        }
+        self.note_score(master, answer);
+        self.judge_ballots(now)
+    }
+
+    /// What `master` has answered when it was asked for its score.
+    pub(crate) fn score_vote(&mut self, master: usize, answer: &Answer, now: Instant) -> Step {
+        self.note_score(master, answer);
+        self.judge_ballots(now)
+    }
+
+    #[expect(dead_code, reason = "nothing is sent yet")]
+    /// The answer of `master`, which did not vote at some time since it was asked, to one of both.
+    pub(crate) fn ballot_uncounted(&mut self, master: usize, now: Instant) -> Step {
+        self.forget_ballots(master);
+        self.ledger.score_missing(master);
+        self.judge_ballots(now)
+    }
+
+    /// The time for ballots is over.
+    pub(crate) fn end_ballots(&mut self, now: Instant) -> Step {
+        let is_over = self.ballots_until().is_some_and(|until| until <= now);
+        if is_over && !self.is_proven() { Step::Lost(Defeat::BallotRefused) } else { Step::Wait }
+    }
+
+    /// A fencing token is not handed out before the ballot behind it was accepted.
+    pub(super) fn is_proven(&self) -> bool {
+        self.fenced.is_none() || self.proof().is_some()
+    }
+
+    /// Nor after those that accepted it may have lost the key.
+    pub(super) fn may_hand_out(&self, now: Instant) -> bool {
+        self.fenced.is_none() || self.proof().is_some_and(|proof| proof.until > now)
+    }
+
+    /// Counts what the first answer of `master` says about the ballot that went with the key.
+    pub(super) fn note_ballot(&mut self, master: usize, answer: &Answer) {
+        let Some(Fenced { rounds, .. }) = &mut self.fenced else { return };
+        match (&answer.verdict, answer.balloted) {
+            (Verdict::Granted, Some(Balloted::Accepted)) => rounds.accept(FIRST, master),
+            _ => rounds.refuse(FIRST, master),
+        }
+    }
+
+    /// `master` has granted the key. A ballot that it refused may mean that it has none: it must
+    /// show its score before its grant counts.
+    pub(super) fn confirm(&mut self, master: usize, answer: &Answer, sent_at: Instant) {
+        if self.fenced.is_none() || has_ballots(answer) {
+            self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
+        } else {
+            self.ledger.granted_unscored(master, sent_at);
+        }
+    }
+
+    /// Nothing that `master` has accepted counts.
+    pub(super) fn forget_ballots(&mut self, master: usize) {
+        if let Some(fenced) = &mut self.fenced {
+            fenced.rounds.disown(master);
+        }
+    }
+
+    /// No quorum has granted any more.
+    pub(super) fn stop_ballots(&mut self) {
+        if let Some(fenced) = &mut self.fenced {
+            fenced.until = None;
+        }
+    }
+
+    /// A quorum has granted, and no ballot has one.
+    pub(super) fn pursue_ballots(&mut self, now: Instant) -> Step {
+        let (quorum, node_timeout) = (quorum(self.ledger.masters()), self.timing.node_timeout);
+        let Some(Fenced { rounds, until }) = &mut self.fenced else { return Step::Wait };
+        until.get_or_insert(now.saturating_add(node_timeout));
+        let askable = rounds.askable(self.granted).len();
+        let unasked = rounds.unasked(self.granted);
+        if rounds.is_hopeful(self.granted) {
+            if unasked.is_empty() { Step::Wait } else { Step::Join(unasked) }
+        } else if askable >= quorum {
+            Step::Propose
+        } else if askable + self.tally.pending() < quorum {
+            Step::Lost(Defeat::BallotRefused)
+        } else {
+            Step::Wait
+        }
+    }
+
+    fn judge_ballots(&mut self, now: Instant) -> Step {
+        let is_open = self.tally.decision() == Decision::Open;
+        if is_open { Step::Wait } else { self.judge(now) }
+    }
+
+    fn note_score(&mut self, master: usize, answer: &Answer) {
+        match &answer.verdict {
+            _ if has_ballots(answer) => self.ledger.scored(master, self.timing.ttl.validity()),
+            // The key is not there any more.
+            Verdict::NotOurs => self.lose(master, true),
+            // It has no ballots: it is not admitted.
+            Verdict::Unknown(_) if answer.balloted.is_some() => self.lose(master, false),
+            _ => self.ledger.score_missing(master),
+        }
+    }
+
+    /// `master` has granted the key, and does not count any more.
+    fn lose(&mut self, master: usize, is_denied: bool) {
+        if self.granted.contains(master) {
+            if is_denied { self.tally.deny() } else { self.tally.revoke() }
+        }
+        self.take_back(master);
+    }
+}
+
+/// Whether an answer shows that its master has ballots.
+pub(in crate::protocol) fn has_ballots(answer: &Answer) -> bool {
+    matches!(answer.balloted, Some(Balloted::Accepted | Balloted::Score(_)))
+}
+
+#[cfg(test)]
+mod tests;

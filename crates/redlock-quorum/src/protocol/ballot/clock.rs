@@ -1,0 +1,184 @@
+//! `BallotClock`: from which number on ballots are likely to be accepted.
+
+use std::time::Duration;
+
+use redlock_core::{Ballot, Instant};
+
+use crate::quorum::MASTERS_MAX;
+
+/// How long one number of a ballot lasts, in microseconds.
+const STRIDE_US: u64 = 32;
+/// By so much the lead shrinks: an eighth of the time that passes.
+const SHRINKS: u32 = 8;
+/// Scores that are further ahead are not followed by all members: 2^51 us, some 71 years. One such
+/// score would bring all others near to the end of the numbers.
+const LEAD_MAX_US: u64 = 1 << 51;
+
+/// The masters' TIME, and the *lead*: the most that a score was ahead of it.
+///
+/// The clock is the lower median of what the masters told, advanced by our own clock. One master
+/// whose clock is wrong does not move it, once three have told theirs. A client whose masters are
+/// behind those of others learns it from scores, and is ahead itself for a while: the lead shrinks
+/// slowly, so that it is not learnt again with each lock, and it does shrink, so that one wrong
+/// clock does not move all others for ever.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct BallotClock {
+    told: [Option<Told>; MASTERS_MAX],
+    lead: Option<Lead>,
+}
+
+/// What a master said about its clock, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Told {
+    micros: u64,
+    at: Instant,
+}
+
+/// By how much we were ahead of the clock, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Lead {
+    micros: u64,
+    at: Instant,
+}
+
+impl BallotClock {
+    /// `master` told its TIME, in microseconds since 1970.
+    pub(crate) fn learn(&mut self, master: usize, micros: u64, now: Instant) {
+        let before = self.micros(now);
+        self.told[master] = Some(Told { micros, at: now });
+        // What was taken for a lead of others may have been our own clock that was behind.
+        let corrected = self.micros(now).saturating_sub(before);
+        let left = self.lead(now).saturating_sub(corrected);
+        self.set_lead(left, now);
+    }
+
+    /// Some score has this number: the next ballots are to be above it.
+    pub(crate) fn saw(&mut self, number: u64, now: Instant) {
+        let micros = number.saturating_add(1).saturating_mul(STRIDE_US);
+        let ahead = micros.saturating_sub(self.micros(now) / STRIDE_US * STRIDE_US);
+        if ahead > self.lead(now) && ahead <= LEAD_MAX_US {
+            self.set_lead(ahead, now);
+        }
+    }
+
+    /// The number that is due now: the clock with the lead.
+    pub(crate) fn number(&self, now: Instant) -> u64 {
+        (self.micros(now) / STRIDE_US).saturating_add(self.lead(now).div_ceil(STRIDE_US))
+    }
+
+    /// How many numbers pass in this time.
+    pub(crate) fn numbers(time: Duration) -> u64 {
+        u64::try_from(time.as_micros()).unwrap_or(u64::MAX).div_ceil(STRIDE_US)
+    }
+
+    /// The lower median of the masters' clocks; zero while none has told.
+    fn micros(&self, now: Instant) -> u64 {
+        let mut shown = [0; MASTERS_MAX];
+        let mut count = 0;
+        for told in self.told.iter().flatten() {
+            shown[count] = told.micros.saturating_add(micros(now.saturating_since(told.at)));
+            count += 1;
+        }
+        shown[..count].sort_unstable();
+        count.checked_sub(1).map_or(0, |last| shown[last / 2])
+    }
+
+    fn lead(&self, now: Instant) -> u64 {
+        let Some(lead) = self.lead else { return 0 };
+        lead.micros.saturating_sub(micros(now.saturating_since(lead.at) / SHRINKS))
+    }
+
+    fn set_lead(&mut self, micros: u64, now: Instant) {
+        self.lead = (micros > 0).then_some(Lead { micros, at: now });
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+// No client of ours comes near to the end of the numbers for more than a century.
+const _: () = assert!(LEAD_MAX_US / STRIDE_US < Ballot::NUMBER_MAX / 2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026, in microseconds.
+    const YEAR_2026: u64 = 1_767_225_600_000_000;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ORIGIN.saturating_add(Duration::from_secs(seconds))
+    }
+
+    fn secs(seconds: u64) -> u64 {
+        seconds * 1_000_000 / STRIDE_US
+    }
+
+    /// The clock with these masters, which show so many seconds more than the turn of the year.
+    fn clock(masters: &[u64]) -> BallotClock {
+        let mut clock = BallotClock::default();
+        for (master, seconds) in masters.iter().enumerate() {
+            clock.learn(master, YEAR_2026 + seconds * 1_000_000, at(0));
+        }
+        clock
+    }
+
+    fn start() -> u64 {
+        YEAR_2026 / STRIDE_US
+    }
+
+    #[test]
+    fn it_is_the_lower_median_of_the_masters_and_goes_with_our_clock() {
+        for (masters, median) in [
+            (&[7][..], 7),
+            (&[3_600, 5], 5),
+            (&[0, 3_600, 1], 1),
+            (&[3_600, 3_600, 0, 1], 1),
+            (&[9, 0, 4, 3_600, 2], 4),
+        ] {
+            let clock = clock(masters);
+            assert_eq!(clock.number(at(0)), start() + secs(median), "{masters:?}");
+            assert_eq!(clock.number(at(90)), start() + secs(median + 90), "{masters:?}");
+        }
+        assert_eq!(BallotClock::default().number(at(9)), 0);
+    }
+
+    #[test]
+    fn what_was_told_last_counts() {
+        let mut clock = clock(&[0, 100, 0]);
+        for master in 0..3 {
+            clock.learn(master, YEAR_2026 + 50_000_000, at(60));
+        }
+        assert_eq!(clock.number(at(60)), start() + secs(50), "our own clock ran ahead");
+    }
+
+    #[test]
+    fn the_lead_is_the_most_that_was_seen_and_shrinks_by_an_eighth_of_the_time() {
+        let mut clock = clock(&[0, 0, 0]);
+        clock.saw(start() + secs(80), at(0));
+        clock.saw(start() + secs(40), at(0));
+        assert_eq!(clock.number(at(0)), start() + secs(80) + 1, "above what was seen");
+        assert_eq!(clock.number(at(80)), start() + secs(150) + 1);
+        assert_eq!(clock.number(at(641)), start() + secs(641), "it is used up");
+        clock.saw(start() + secs(640), at(641));
+        assert_eq!(clock.number(at(641)), start() + secs(641), "that was not ahead");
+    }
+
+    #[test]
+    fn a_clock_that_was_behind_takes_its_correction_from_the_lead() {
+        let mut clock = clock(&[0]);
+        clock.saw(start() + secs(3_600), at(0));
+        clock.learn(1, YEAR_2026 + 3_600_000_000, at(0));
+        assert_eq!(clock.number(at(0)), start() + secs(3_600) + 1, "the lower of two leads still");
+        clock.learn(2, YEAR_2026 + 3_600_000_000, at(0));
+        assert_eq!(clock.number(at(0)), start() + secs(3_600) + 1, "and not 3,600 s more");
+    }
+
+    #[test]
+    fn scores_near_the_end_of_the_numbers_move_no_clock() {
+        let mut clock = clock(&[0, 0, 0]);
+        clock.saw(Ballot::NUMBER_MAX, at(0));
+        assert_eq!(clock.number(at(0)), start());
+    }
+}

@@ -1,0 +1,121 @@
+//! `Rounds`: the ballots of one attempt, and which masters accepted which.
+
+use redlock_core::Ballot;
+
+use super::super::master_set::MasterSet;
+use crate::quorum::quorum;
+
+/// The ballots that one attempt has proposed. Acceptances of different ballots never add up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Rounds {
+    masters: usize,
+    /// Those that a quorum may still accept, and the latest one; the oldest first.
+    open: Vec<Round>,
+    /// How many there were.
+    count: u32,
+    /// Masters that have answered some ballot with neither yes nor no: they are asked no more.
+    absent: MasterSet,
+}
+
+/// One ballot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Round {
+    number: u32,
+    ballot: Ballot,
+    /// The masters that it was sent to and that have not answered.
+    pending: MasterSet,
+    accepted: MasterSet,
+    asked: MasterSet,
+}
+
+impl Rounds {
+    pub(crate) fn new(masters: usize) -> Self {
+        Self { masters, open: Vec::new(), count: 0, absent: MasterSet::EMPTY }
+    }
+
+    /// One more ballot goes to the masters of `asked`. Returns its number: the first is 1.
+    pub(crate) fn propose(&mut self, ballot: Ballot, asked: MasterSet) -> u32 {
+        let quorum = quorum(self.masters);
+        self.open.retain(|round| round.accepted.union(round.pending).len() >= quorum);
+        self.count += 1;
+        let (number, accepted) = (self.count, MasterSet::EMPTY);
+        self.open.push(Round { number, ballot, pending: asked, accepted, asked });
+        number
+    }
+
+    /// The latest ballot goes to these masters, too.
+    pub(crate) fn join(&mut self, masters: MasterSet) -> Option<(u32, Ballot)> {
+        let latest = self.open.last_mut()?;
+        latest.asked = latest.asked.union(masters);
+        latest.pending = latest.pending.union(masters);
+        Some((latest.number, latest.ballot))
+    }
+
+    /// `master` has accepted the ballot with this number.
+    pub(crate) fn accept(&mut self, number: u32, master: usize) {
+        if let Some(round) = self.find(number)
+            && round.pending.contains(master)
+        {
+            round.pending.remove(master);
+            round.accepted.insert(master);
+        }
+    }
+
+    /// `master` has refused it, or does not hold the key.
+    pub(crate) fn refuse(&mut self, number: u32, master: usize) {
+        if let Some(round) = self.find(number) {
+            round.pending.remove(master);
+        }
+    }
+
+    /// It is not known whether `master` has accepted it.
+    pub(crate) fn leave(&mut self, number: u32, master: usize) {
+        self.refuse(number, master);
+        self.absent.insert(master);
+    }
+
+    /// `master` may have lost what it accepted: none of it counts, and what is on its way does not
+    /// either.
+    pub(crate) fn disown(&mut self, master: usize) {
+        for round in &mut self.open {
+            round.accepted.remove(master);
+            round.pending.remove(master);
+        }
+    }
+
+    /// Each ballot that a quorum has accepted, with those masters.
+    pub(crate) fn accepted(&self) -> impl Iterator<Item = (Ballot, MasterSet)> {
+        let quorum = quorum(self.masters);
+        let accepted = self.open.iter().map(|round| (round.ballot, round.accepted));
+        accepted.filter(move |(_, masters)| masters.len() >= quorum)
+    }
+
+    /// Whether a quorum of `granted` has accepted the latest ballot, or may yet do so. A master that
+    /// has not granted is not waited for.
+    pub(crate) fn is_hopeful(&self, granted: MasterSet) -> bool {
+        let Some(latest) = self.open.last() else { return false };
+        let hoped = latest.accepted.union(latest.pending).union(granted.without(latest.asked));
+        let hoped = granted.without(self.absent.without(latest.accepted)).intersection(hoped);
+        hoped.len() >= quorum(self.masters)
+    }
+
+    /// The masters of `granted` that the latest ballot was not sent to.
+    pub(crate) fn unasked(&self, granted: MasterSet) -> MasterSet {
+        let asked = self.open.last().map_or(MasterSet::EMPTY, |latest| latest.asked);
+        self.askable(granted).without(asked)
+    }
+
+    /// The masters of `granted` that another ballot may go to.
+    pub(crate) fn askable(&self, granted: MasterSet) -> MasterSet {
+        granted.without(self.absent)
+    }
+
+    /// How many ballots there were.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn find(&mut self, number: u32) -> Option<&mut Round> {
+        self.open.iter_mut().find(|round| round.number == number)
+    }
+}

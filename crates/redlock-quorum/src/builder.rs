@@ -26,6 +26,7 @@ pub struct RedlockBuilder {
     ttl: Option<Duration>,
     max_ttl: Option<Duration>,
     quarantine: Quarantine,
+    is_plain: bool,
     wait: Option<Duration>,
     node_timeout: Option<Duration>,
     connect_timeout: Option<Duration>,
@@ -112,6 +113,15 @@ impl RedlockBuilder {
         self
     }
 
+    /// Whether locks have fencing tokens ([`Guard::fencing_token`](crate::Guard::fencing_token)).
+    /// Default: yes. Without them masters get the published algorithm and nothing else; both kinds of
+    /// clients exclude each other. With them a master needs Redis 6.2, and its user the right to
+    /// `ZADD`, or it does not count.
+    pub fn fencing(mut self, fencing: bool) -> Self {
+        self.is_plain = !fencing;
+        self
+    }
+
     /// How long [`Redlock::lock`](crate::Redlock::lock) keeps trying. Default: 10 s. Zero is one attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
@@ -190,6 +200,7 @@ impl RedlockBuilder {
             ttl: self.ttl,
             max_ttl: self.max_ttl,
             quarantine: self.quarantine,
+            fencing: !self.is_plain,
             wait: self.wait.unwrap_or(Duration::from_secs(10)),
             node_timeout: self.node_timeout,
             clock_guard: self.clock_guard,

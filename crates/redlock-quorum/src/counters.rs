@@ -15,6 +15,9 @@ use crate::stats::{Histogram, Losses, NodeStats, Stats, VoteStats};
 pub(crate) struct Counters {
     pub(crate) attempts: Counter,
     pub(crate) rounds: Counter,
+    pub(crate) ballots: Counter,
+    pub(crate) second_ballots: Counter,
+    pub(crate) ballots_refused: Counter,
     pub(crate) acquired: Counter,
     pub(crate) failed: Counter,
     pub(crate) held: Counter,
@@ -44,6 +47,9 @@ impl Counters {
         Arc::new(Self {
             attempts: Counter::default(),
             rounds: Counter::default(),
+            ballots: Counter::default(),
+            second_ballots: Counter::default(),
+            ballots_refused: Counter::default(),
             acquired: Counter::default(),
             failed: Counter::default(),
             held: Counter::default(),
@@ -109,6 +115,9 @@ impl Counters {
         Stats {
             attempts: self.attempts.get(),
             rounds: self.rounds.get(),
+            ballots: self.ballots.get(),
+            second_ballots: self.second_ballots.get(),
+            ballots_refused: self.ballots_refused.get(),
             acquired: self.acquired.get(),
             failed: self.failed.get(),
             held: self.held.get(),
@@ -142,6 +151,7 @@ fn place_of(verdict: &Verdict) -> Option<usize> {
         Verdict::Unknown(Cause::Demoted(_)) => 11,
         Verdict::Unknown(Cause::NotAdmitted(_)) => 12,
         Verdict::Unknown(Cause::TwinOf(_)) => 13,
+        Verdict::BallotRefused => 14,
         _ => return None,
     })
 }

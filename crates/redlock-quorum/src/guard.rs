@@ -58,9 +58,16 @@ impl Guard {
         &self.grant.cell.token
     }
 
-    /// The fencing token of this lease; `None`, because locks do not carry one yet.
+    /// The fencing token of this lock: larger than that of every lock of this resource that was
+    /// returned before this one was asked for, and than that of every lease that has ended before
+    /// this one began. A store that refuses smaller tokens than it has seen never takes a late write.
+    ///
+    /// None where the handle was built without ([`RedlockBuilder::fencing`]), and for a lease that
+    /// was resumed without its token.
+    ///
+    /// [`RedlockBuilder::fencing`]: crate::RedlockBuilder::fencing
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        None
+        self.grant.cell.fencing_token()
     }
 
     /// How long the holder may still count on the lock, if it is not extended; zero once it is
@@ -186,7 +193,7 @@ impl Guard {
             resource: self.resource().clone(),
             token: self.token().clone(),
             ttl: self.grant.cell.ttl(),
-            fencing_token: None,
+            fencing_token: self.fencing_token(),
             validity: self.remaining(),
         };
         self.grant.forget();
@@ -260,7 +267,7 @@ impl Hold {
 
     /// As [`Guard::fencing_token`].
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        None
+        self.cell.fencing_token()
     }
 
     /// As [`Guard::remaining`].

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redlock_core::{Clock, Instant, Resource, Token};
+use redlock_core::{Clock, FencingToken, Instant, Resource, Token};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
 use crate::lost::{Ended, Lost, LostReason};
+use crate::protocol::ballot::proof::Proof;
 use crate::protocol::lease::HeldLease;
 use crate::protocol::ledger::{LastAnswer, Ledger};
 use crate::votes::{NodeVote, Votes};
@@ -21,6 +22,7 @@ use crate::votes::{NodeVote, Votes};
 pub(crate) struct HoldCell {
     pub(crate) resource: Resource,
     pub(crate) token: Token,
+    fence: Fence,
     clock: Clock,
     names: Arc<[Arc<str>]>,
     /// The instant, in nanoseconds, at which the holder must have stopped. Zero once the lease is
@@ -44,6 +46,25 @@ struct Facts {
     ended: Option<Ended>,
 }
 
+/// The fencing token of a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fence {
+    /// None where there is none.
+    pub(crate) token: Option<FencingToken>,
+    /// Until then it may be handed out; none where it was before.
+    pub(crate) until: Option<Instant>,
+}
+
+impl Fence {
+    /// The token that a quorum of masters has accepted.
+    pub(crate) fn of(proof: Option<Proof>) -> Self {
+        Self {
+            token: proof.map(|proof| proof.ballot.token()),
+            until: proof.map(|proof| proof.until),
+        }
+    }
+}
+
 /// One master.
 struct Row {
     hold_until: Instant,
@@ -59,6 +80,7 @@ impl HoldCell {
         names: Arc<[Arc<str>]>,
         lease: &HeldLease,
         deadline: Instant,
+        fence: Fence,
     ) -> Arc<Self> {
         let ledger = lease.ledger();
         let rows = (0..ledger.masters()).map(|master| Row::of(ledger, master)).collect();
@@ -67,6 +89,7 @@ impl HoldCell {
         Arc::new(Self {
             resource,
             token,
+            fence,
             clock,
             names,
             deadline: AtomicU64::new(deadline.as_nanos()),
@@ -83,6 +106,17 @@ impl HoldCell {
     /// with no it is never answered with yes again.
     pub(crate) fn is_held(&self) -> bool {
         self.remaining() > Duration::ZERO
+    }
+
+    /// Whether the lock may be handed to its caller at this moment. What was accepted with the key
+    /// may be gone before the lease is over, where the lease rests on other masters by then.
+    pub(crate) fn may_be_handed_out(&self) -> bool {
+        let is_proven = self.fence.until.is_none_or(|until| self.clock.now() < until);
+        self.is_held() && is_proven
+    }
+
+    pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
+        self.fence.token
     }
 
     /// How long the holder may still count on the lease.

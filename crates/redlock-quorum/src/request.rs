@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::{Instant, Label, Resource, Token};
+use redlock_core::{Instant, Label, Resource};
 use tracing::field::{Empty, display};
 
-use crate::driver::command::{Command, Request};
+use crate::driver::command::{Command, Request, Takeover};
 use crate::driver::grant::Grant;
 use crate::error::{AcquireError, RunError};
 use crate::guard::{Guard, Hold};
@@ -154,12 +154,12 @@ impl LockRequest {
         guard.end_run(output).await
     }
 
-    /// Takes over the lease that `token` signs, instead of acquiring anew.
-    pub(crate) async fn resume(self, token: Token) -> Result<Guard, AcquireError> {
-        self.acquire(Some(token)).await
+    /// Takes over a lease, instead of acquiring anew.
+    pub(crate) async fn resume(self, lease: Takeover) -> Result<Guard, AcquireError> {
+        self.acquire(Some(lease)).await
     }
 
-    async fn acquire(self, resume: Option<Token>) -> Result<Guard, AcquireError> {
+    async fn acquire(self, resume: Option<Takeover>) -> Result<Guard, AcquireError> {
         let key = self.handle.key(&self.resource)?;
         let (timing, label) = (self.check()?, self.checked_label()?);
         let asked_at = self.handle.clock.now();
@@ -195,7 +195,7 @@ impl LockRequest {
     /// that comes too late is dropped before it was accepted: what was only to be taken over is
     /// not released then.
     fn on_time(&self, grant: Grant) -> Result<Guard, AcquireError> {
-        if grant.cell.is_held() {
+        if grant.cell.may_be_handed_out() {
             return Ok(Guard::new(grant, self.handle.clone()));
         }
         Err(AcquireError::TooLate { resource: self.resource.clone(), votes: grant.cell.votes() })

@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     /// Counts while no master says another one. None where nobody gave one.
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) quarantine: Quarantine,
+    /// Locks have fencing tokens.
+    pub(crate) fencing: bool,
     pub(crate) wait: Duration,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) clock_guard: Option<Duration>,
@@ -279,6 +281,7 @@ mod tests {
             ttl: None,
             max_ttl: None,
             quarantine: Quarantine::On,
+            fencing: true,
             wait: ms(10_000),
             node_timeout: None,
             clock_guard: None,

@@ -19,6 +19,15 @@ pub struct Stats {
     /// How often an attempt has waited for masters: once where all were asked at the same time,
     /// twice where the meeting point was asked before the others.
     pub rounds: u64,
+    /// Ballots that were proposed: one with each attempt that masters were asked for, where locks
+    /// have fencing tokens, and one more for each second ballot.
+    pub ballots: u64,
+    /// Those of them that were proposed because too few masters had accepted the one before. Each
+    /// costs a round trip.
+    pub second_ballots: u64,
+    /// Attempts that were given up because no ballot was accepted in time, though a quorum had
+    /// granted the key.
+    pub ballots_refused: u64,
     /// Locks that were acquired, and leases that were taken over.
     pub acquired: u64,
     /// Requests for a lock that masters refused, or did not answer, until their wait was over.
@@ -103,6 +112,7 @@ pub struct VoteStats {
     pub demoted: u64,
     pub not_admitted: u64,
     pub twin: u64,
+    pub ballot_refused: u64,
 }
 
 /// Durations, counted by their length.
@@ -169,12 +179,12 @@ impl Losses {
 }
 
 impl VoteStats {
-    pub(crate) const KINDS: usize = 14;
+    pub(crate) const KINDS: usize = 15;
 
     pub(crate) fn new(counts: [u64; Self::KINDS]) -> Self {
         let [granted, held, not_ours, free, timed_out, connection_refused, rest @ ..] = counts;
         let [connection_closed, not_connected, unusable, not_sent, error_reply, rest @ ..] = rest;
-        let [demoted, not_admitted, twin] = rest;
+        let [demoted, not_admitted, twin, ballot_refused] = rest;
         Self {
             granted,
             held,
@@ -190,11 +200,12 @@ impl VoteStats {
             demoted,
             not_admitted,
             twin,
+            ballot_refused,
         }
     }
 
     /// Each number with the name of its field.
-    pub fn by_name(&self) -> [(&'static str, u64); 14] {
+    pub fn by_name(&self) -> [(&'static str, u64); 15] {
         [
             ("granted", self.granted),
             ("held", self.held),
@@ -210,6 +221,7 @@ impl VoteStats {
             ("demoted", self.demoted),
             ("not_admitted", self.not_admitted),
             ("twin", self.twin),
+            ("ballot_refused", self.ballot_refused),
         ]
     }
 }

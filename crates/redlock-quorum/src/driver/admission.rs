@@ -242,6 +242,7 @@ impl Driver {
                 let time = self.masters.admission.time(master, floor_millis(now));
                 let told = facts_of(&facts, members, time);
                 self.masters.looked(master, facts);
+                self.learn_facts(master, now);
                 Event::Looked(told)
             }
             Ok(Said::Script(reply)) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Instant, Label, Resource, Token};
+use redlock_core::{FencingToken, Instant, Label, Resource, Token};
 use tokio::sync::oneshot;
 
 use super::grant::Grant;
@@ -62,12 +62,20 @@ pub(crate) struct Request {
     /// When to stop trying; none for never.
     pub(crate) until: Option<Instant>,
     /// Not to acquire anew, but to take over what this signs.
-    pub(crate) resume: Option<Token>,
+    pub(crate) resume: Option<Takeover>,
     pub(crate) reply: AcquireReply,
     /// An attempt is under way.
     pub(crate) is_attempted: bool,
     /// Which masters its next attempt asks.
     pub(crate) ask: Ask,
+}
+
+/// A lease to be taken over.
+#[derive(Clone)]
+pub(crate) struct Takeover {
+    pub(crate) token: Token,
+    /// What its holder had before, as far as that is known.
+    pub(crate) fencing_token: Option<FencingToken>,
 }
 
 /// A lease to be released by its token alone.

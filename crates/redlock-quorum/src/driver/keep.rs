@@ -95,6 +95,8 @@ impl Driver {
         for vote in self.masters.send(&op, extend.masters, ticket, now) {
             self.vote(&vote);
         }
+        // An extension counts only where a score came.
+        self.ask_scores(id, now);
     }
 
     /// The answer of a master to an extension.
@@ -118,12 +120,19 @@ impl Driver {
         if masters.is_empty() || self.closing.is_some() {
             return;
         }
-        let Some(Lock { key, token, stage: Stage::Lease(tenure), .. }) = self.locks.get(id) else {
-            return;
+        let copies = self.masters.copies_only(masters);
+        let Some(lock) = self.locks.get(id) else { return };
+        let Lock { key, token, stage: Stage::Lease(tenure), .. } = lock else { return };
+        let px = tenure.lease.timing().px;
+        let plain = Op::acquire(key.clone(), token.clone(), px);
+        let counted = match self.settings.fencing {
+            true => Op::give_back(key.clone(), token.clone(), px, lock.member()),
+            false => plain.clone(),
         };
-        let op = Op::acquire(key.clone(), token.clone(), tenure.lease.timing().px);
-        for vote in self.masters.send(&op, masters, Ticket::Readd(id), now) {
-            self.vote(&vote);
+        for (op, masters) in [(counted, masters.without(copies)), (plain, copies)] {
+            for vote in self.masters.send(&op, masters, Ticket::Readd(id), now) {
+                self.vote(&vote);
+            }
         }
     }
 

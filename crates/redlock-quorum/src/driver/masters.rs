@@ -38,6 +38,8 @@ pub(super) struct Masters {
     connecting_until: Instant,
     /// Some lease is held: it may lack a copy on each master that is down.
     is_holding: bool,
+    /// A master that takes no ballots does not vote.
+    needs_ballots: bool,
 }
 
 /// The connection to one master.
@@ -61,6 +63,8 @@ pub(super) struct Link {
     pub(super) alive_since: Instant,
     /// Answers count to what was sent from then on; never while it does not vote.
     pub(super) votes_from: Instant,
+    /// What it answered to a ballot that it cannot take, where it needs to.
+    pub(super) no_ballots: Option<String>,
     /// What the server answered to the last step towards its admission, where that was an error.
     pub(super) hindrance: Option<String>,
     /// It was slow or silent, and is no meeting point until then.
@@ -136,6 +140,7 @@ impl Masters {
             facts: None,
             alive_since: Instant::ORIGIN,
             votes_from: NEVER,
+            no_ballots: None,
             hindrance: None,
             suspect_until: Instant::ORIGIN,
         };
@@ -150,6 +155,7 @@ impl Masters {
             mailbox,
             connecting_until: Instant::ORIGIN,
             is_holding: false,
+            needs_ballots: settings.fencing,
         }
     }
 
@@ -303,6 +309,7 @@ impl Masters {
         link.state = State::Up;
         link.is_barred = false;
         link.hindrance = unread(&facts);
+        link.no_ballots = facts.no_ballots.clone().filter(|_| self.needs_ballots);
         let before = self.admission.process(master);
         let told = facts_of(&facts, None, self.admission.time(master, ceil_millis(now)));
         let changed = self.admit(master, Event::Up(told), now);

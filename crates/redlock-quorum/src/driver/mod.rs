@@ -3,13 +3,15 @@
 //! It is one task of the library's own. It reads commands and signals from the mailbox, hands each
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
 //! `mailbox` (what comes in), `command`, `ticket`; `life` (which runtime it is on) and `task`;
-//! `masters` (connections); `acquire` (from a request to a lease or an error), `keep` (extending
-//! what is held), `release`, `unacknowledged`, `inspect`, `voting` (whose answers count),
+//! `masters` (connections); `acquire` (requests), `attempt` (from a token to a lease), `ballots` (its
+//! fencing token), `keep` (extending what is held), `release`, `unacknowledged`, `inspect`, `voting` (whose answers count),
 //! `uncounted` (what is made of the others'), `admission` (masters that do not vote), `init`,
 //! `report`, `close` (the end).
 
 mod acquire;
 mod admission;
+mod attempt;
+mod ballots;
 mod close;
 pub(crate) mod command;
 mod doorbell;
@@ -85,6 +87,7 @@ use self::waiting::Waiters;
 use crate::counters::Counters;
 use crate::hold::HoldCell;
 use crate::protocol::attempt::Attempt;
+use crate::protocol::ballot::chooser::Chooser;
 use crate::protocol::lease::HeldLease;
 use crate::protocol::release::Release;
 use crate::settings::Settings;
@@ -110,6 +113,8 @@ pub(crate) struct Driver {
     holders: HashMap<Arc<[u8]>, LockId>,
     /// How long a vote takes at present.
     fan_out: Duration,
+    /// Which ballot is proposed next.
+    ballots: Chooser,
     timers: Timers,
     unacknowledged: Vec<Unacknowledged>,
     /// How many locks are in each of these stages.
@@ -152,7 +157,8 @@ struct Lock {
 
 enum Stage {
     /// Masters are asked for it.
-    Attempt { attempt: Attempt, request: RequestId },
+    /// The alarm is set for when its ballots end.
+    Attempt { attempt: Attempt, request: RequestId, alarm: Option<Instant> },
     /// It is held.
     Lease(Tenure),
     /// It is given back.
@@ -207,6 +213,7 @@ impl Driver {
             waiters: Waiters::default(),
             holders: HashMap::new(),
             fan_out: FAN_OUT,
+            ballots: Chooser::default(),
             timers: Timers::default(),
             leases: 0,
             releases: 0,
@@ -319,8 +326,11 @@ impl Driver {
         if tracing::enabled!(Level::TRACE) {
             self.say_vote(vote, now);
         }
+        self.learn_score(vote, now);
         match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(lock) => self.attempt_vote(lock, vote, now),
+            Ticket::Ballot(lock, number) => self.ballot_vote(lock, Some(number), vote, now),
+            Ticket::Score(lock) => self.ballot_vote(lock, None, vote, now),
             Ticket::Extension(lock, number) => self.extension_vote(lock, number, vote, now),
             Ticket::Readd(lock) => self.readd_vote(lock, vote, now),
             Ticket::Release(lock) => self.release_vote(lock, vote, now),
@@ -334,6 +344,9 @@ impl Driver {
         let (news, changed) = self.masters.event(master, event, now, &mut self.observer);
         if matches!(news, News::Up | News::Restarted | News::Ended | News::Down) {
             self.forget_step(master);
+        }
+        if matches!(news, News::Up | News::Restarted) {
+            self.learn_facts(master, now);
         }
         if matches!(news, News::Restarted | News::Ended) {
             self.process_ended(master, now);
@@ -372,6 +385,7 @@ impl Driver {
             let now = *read.get_or_insert_with(|| self.clock.now());
             match due {
                 Due::Attempt(lock, at) => self.attempt_due(lock, at, now),
+                Due::Ballots(lock, at) => self.ballots_due(lock, at, now),
                 Due::Grace(lock) => self.grace_due(lock, now),
                 Due::Wait(request) => self.wait_due(request, now),
                 Due::Waiting(waiting, at) => self.waiting_due(waiting, at, now),
@@ -403,7 +417,9 @@ impl Driver {
         };
         timers.prune(|due| match due {
             Due::Attempt(lock, _) | Due::Release(lock) => !awaits(lock, Stage::awaits_votes),
-            Due::Grace(lock) => !awaits(lock, |stage| matches!(stage, Stage::Attempt { .. })),
+            Due::Grace(lock) | Due::Ballots(lock, _) => {
+                !awaits(lock, |stage| matches!(stage, Stage::Attempt { .. }))
+            }
             Due::Keep(lock, _) | Due::Extension(lock, _) => {
                 !awaits(lock, |stage| matches!(stage, Stage::Lease(_)))
             }

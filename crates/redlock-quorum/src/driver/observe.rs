@@ -312,6 +312,8 @@ impl Driver {
     pub(super) fn say_vote(&self, vote: &Vote, now: Instant) {
         let (to, id) = match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(id) => ("attempt", id),
+            Ticket::Ballot(id, _) => ("ballot", id),
+            Ticket::Score(id) => ("score", id),
             Ticket::Extension(id, _) => ("extension", id),
             Ticket::Readd(id) => ("re-add", id),
             Ticket::Release(id) => ("release", id),

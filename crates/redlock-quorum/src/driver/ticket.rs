@@ -29,6 +29,10 @@ pub(super) enum Ticket {
     Inspection(InspectionId),
     /// The look with this number at a key that callers wait for.
     Look(WaitingId, u32),
+    /// The ballot with this number of the attempt.
+    Ballot(LockId, u32),
+    /// The score behind a ballot that was refused.
+    Score(LockId),
 }
 
 impl Ticket {
@@ -41,6 +45,8 @@ impl Ticket {
             Self::Release(lock) => (3, 0, lock.data()),
             Self::Inspection(inspection) => (4, 0, inspection.data()),
             Self::Look(waiting, number) => (5, number, waiting.data()),
+            Self::Ballot(lock, number) => (6, number, lock.data()),
+            Self::Score(lock) => (7, 0, lock.data()),
         };
         u128::from(key.as_ffi()) | u128::from(number) << 64 | kind << 96
     }
@@ -55,7 +61,9 @@ impl Ticket {
             2 => Self::Readd(key.into()),
             3 => Self::Release(key.into()),
             4 => Self::Inspection(key.into()),
-            _ => Self::Look(key.into(), number),
+            5 => Self::Look(key.into(), number),
+            6 => Self::Ballot(key.into(), number),
+            _ => Self::Score(key.into()),
         }
     }
 }
@@ -114,6 +122,8 @@ mod tests {
             Ticket::Release(first),
             Ticket::Inspection(inspection),
             Ticket::Look(SlotMap::<WaitingId, ()>::with_key().insert(()), 7),
+            Ticket::Ballot(lock, u32::MAX),
+            Ticket::Score(lock),
         ] {
             assert_eq!(Ticket::unpack(ticket.pack()), ticket);
         }

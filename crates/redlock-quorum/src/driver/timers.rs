@@ -13,6 +13,8 @@ use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 pub(super) enum Due {
     /// The time for the answers to an attempt is over; stale if it was given more.
     Attempt(LockId, Instant),
+    /// The time for a ballot to be accepted is over; stale if there is no quorum any more.
+    Ballots(LockId, Instant),
     /// The grace for more copies is over.
     Grace(LockId),
     /// The wait of a request is over.

@@ -19,6 +19,9 @@ impl Driver {
         let has_granted = vote.answer.verdict == Verdict::Granted;
         match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(lock) => self.attempt_uncounted(lock, vote, why, now),
+            Ticket::Ballot(lock, _) | Ticket::Score(lock) => {
+                self.ballot_uncounted(lock, vote.master, now);
+            }
             Ticket::Extension(lock, number) if has_granted => {
                 self.extension_uncounted(lock, number, vote, why, now);
             }

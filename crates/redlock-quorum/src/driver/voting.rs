@@ -51,7 +51,14 @@ impl Masters {
                 State::Down(cause) | State::Reviving(_, cause) => cause.clone(),
                 State::Connecting | State::Up => Cause::NotConnected("".into()),
             },
-            None => Cause::NotAdmitted(early().into()),
+            None => match self.links[master].no_ballots.clone() {
+                Some(error) => {
+                    let mut why = NotAdmitted::new(WhyNot::NoBallots);
+                    why.hindrance = Some(error);
+                    Cause::NotAdmitted(why.into())
+                }
+                None => Cause::NotAdmitted(early().into()),
+            },
         }
     }
 
@@ -79,7 +86,7 @@ impl Masters {
         if custody != Custody::Kept {
             link.alive_since = now;
         }
-        if !self.admission.votes(master) {
+        if !self.admission.votes(master) || link.no_ballots.is_some() {
             link.votes_from = NEVER;
             self.voting.remove(master);
             return false;
@@ -106,6 +113,7 @@ impl Masters {
         if let Some(before) = &link.facts {
             // These are about the connection, which is the same.
             (facts.tracks, facts.is_barred) = (before.tracks, before.is_barred);
+            facts.no_ballots.clone_from(&before.no_ballots);
         }
         link.hindrance = unread(&facts).or_else(|| link.hindrance.take());
         link.facts = Some(facts);

@@ -14,7 +14,9 @@ use crate::settings::{HoldOptions, Timing};
 
 mod fenced;
 
+pub(crate) use self::fenced::FIRST;
 use self::fenced::Fenced;
+pub(super) use self::fenced::has_ballots;
 
 /// How the token came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -215,10 +215,12 @@ impl HeldLease {
         }
         self.ledger.write_first(master, answer, now.saturating_since(sent_at));
         self.ledger.acquired(master, answer);
-        if answer.verdict == Verdict::Granted {
-            self.ledger.confirm(master, sent_at, self.acquired_validity);
-            self.settle(now);
+        match answer.verdict {
+            Verdict::Granted => self.ledger.confirm(master, sent_at, self.acquired_validity),
+            Verdict::BallotRefused => self.ledger.granted_unscored(master, sent_at),
+            _ => return,
         }
+        self.settle(now);
     }
 
     /// The node timeout of the attempt has passed.
@@ -294,6 +296,9 @@ impl HeldLease {
     ) -> Step {
         self.answered_at = now;
         let before = self.ledger.valid_until();
+        if answer.verdict == Verdict::Granted && self.ledger.is_unscored(master) {
+            return self.extended_unscored(number, master, answer);
+        }
         self.ledger.write(master, answer, now.saturating_since(sent_at));
         // An extension that was sent before the key was given back says nothing about that.
         if !self.readding.contains(master) {
@@ -467,6 +472,7 @@ impl HeldLease {
     }
 }
 
+mod scores;
 mod uncounted;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) struct Fenced {
 }
 
 /// The ballot that goes with the first request.
-const FIRST: u32 = 1;
+pub(crate) const FIRST: u32 = 1;
 
 impl Attempt {
     /// The lock is to have a fencing token. `ballot` goes with the key to all masters; none where
@@ -50,7 +50,7 @@ impl Attempt {
         proof(&self.fenced.as_ref()?.rounds, &self.ledger)
     }
 
-    /// The fencing token of the lock that was won.
+    #[cfg(test)]
     pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
         self.proof().map(|proof| proof.ballot.token())
     }
@@ -110,7 +110,6 @@ impl Attempt {
         self.judge_ballots(now)
     }
 
-    #[expect(dead_code, reason = "nothing is sent yet")]
     /// The answer of `master`, which did not vote at some time since it was asked, to one of both.
     pub(crate) fn ballot_uncounted(&mut self, master: usize, now: Instant) -> Step {
         self.forget_ballots(master);

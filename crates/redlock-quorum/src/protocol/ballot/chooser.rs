@@ -16,14 +16,9 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    /// A ballot that is larger than all that this handle has sent and seen for `member`; none where
-    /// none is left below 2^53.
-    pub(crate) fn next(&mut self, member: Member, now: Instant) -> Option<Ballot> {
-        self.next_above(member, Duration::ZERO, now)
-    }
-
-    /// The same, by so much more, for one that was refused again: others propose meanwhile.
-    pub(crate) fn next_above(
+    /// A ballot that is larger than all that this handle has sent and seen for `member`, by so much
+    /// more where there is room for that. None where none is left below 2^53.
+    pub(crate) fn next(
         &mut self,
         member: Member,
         margin: Duration,
@@ -66,6 +61,7 @@ fn number(score: u64) -> u64 {
 mod tests {
     use super::*;
 
+    const NONE: Duration = Duration::ZERO;
     const TIME: u64 = 1_767_225_600_000_000;
 
     fn chooser() -> (Chooser, Member) {
@@ -85,10 +81,14 @@ mod tests {
     #[test]
     fn ballots_of_one_member_grow_also_while_no_time_passes() {
         let (mut chooser, member) = chooser();
-        let ballots = [0; 3].map(|_| score(chooser.next(member, at(0))));
+        let ballots = [0; 3].map(|_| score(chooser.next(member, NONE, at(0))));
         assert_eq!(ballots, [TIME + 31, TIME + 63, TIME + 95]);
-        assert_eq!(score(chooser.next(member, at(1))), TIME + 992 + 31, "then the clock is ahead");
-        assert_eq!(score(chooser.next(Member::of(b"another"), at(0))), TIME + 31);
+        assert_eq!(
+            score(chooser.next(member, NONE, at(1))),
+            TIME + 992 + 31,
+            "then the clock is ahead"
+        );
+        assert_eq!(score(chooser.next(Member::of(b"another"), NONE, at(0))), TIME + 31);
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
         for ahead in [0, 1, 30, 31, 32, 63, 1_000_000] {
             let (mut chooser, member) = chooser();
             chooser.saw(member, TIME + ahead, at(0));
-            assert!(score(chooser.next(member, at(0))) > TIME + ahead, "{ahead}");
+            assert!(score(chooser.next(member, NONE, at(0))) > TIME + ahead, "{ahead}");
         }
     }
 
@@ -104,13 +104,15 @@ mod tests {
     fn a_score_of_one_member_is_followed_by_all_and_remembered_for_its_own() {
         let (mut chooser, member) = chooser();
         chooser.saw(member, TIME + 1_000_000 + 31, at(0));
-        let other = score(chooser.next(Member::of(b"another"), at(0)));
+        let other = score(chooser.next(Member::of(b"another"), NONE, at(0)));
         assert!(other > TIME + 1_000_000 + 31, "another member may be as far ahead");
         let later = at(800);
-        assert!(score(chooser.next(Member::of(b"third"), later)) > TIME + 1_000_000 + 700_000);
+        assert!(
+            score(chooser.next(Member::of(b"third"), NONE, later)) > TIME + 1_000_000 + 700_000
+        );
         chooser.saw(member, TIME + (1 << 52), later);
-        assert!(score(chooser.next(member, later)) > TIME + (1 << 52));
-        assert!(score(chooser.next(Member::of(b"fourth"), later)) < TIME + 10_000_000);
+        assert!(score(chooser.next(member, NONE, later)) > TIME + (1 << 52));
+        assert!(score(chooser.next(Member::of(b"fourth"), NONE, later)) < TIME + 10_000_000);
     }
 
     #[test]
@@ -118,25 +120,25 @@ mod tests {
         let (mut chooser, member) = chooser();
         let floor = (TIME + 2_000_000) | 31;
         chooser.saw_floor(floor, at(0));
-        assert!(score(chooser.next(member, at(0))) > floor);
-        assert!(score(chooser.next(member, at(5_000))) > floor);
+        assert!(score(chooser.next(member, NONE, at(0))) > floor);
+        assert!(score(chooser.next(member, NONE, at(5_000))) > floor);
     }
 
     #[test]
     fn a_margin_is_so_much_more() {
         let (mut chooser, member) = chooser();
         let margin = Duration::from_millis(1);
-        assert_eq!(score(chooser.next_above(member, margin, at(0))), TIME + 1_024 + 31);
+        assert_eq!(score(chooser.next(member, margin, at(0))), TIME + 1_024 + 31);
     }
 
     #[test]
     fn no_ballot_is_made_that_would_reach_2_to_the_53() {
         let (mut chooser, member) = chooser();
         chooser.saw(member, (1 << 53) - 40, at(0));
-        let last = chooser.next_above(member, Duration::from_secs(1), at(0));
+        let last = chooser.next(member, Duration::from_secs(1), at(0));
         assert_eq!(score(last), (1 << 53) - 33, "there is no room for the margin");
-        assert_eq!(score(chooser.next(member, at(0))), (1 << 53) - 1);
-        assert_eq!(chooser.next(member, at(0)), None);
-        assert!(chooser.next(Member::of(b"another"), at(0)).is_some());
+        assert_eq!(score(chooser.next(member, NONE, at(0))), (1 << 53) - 1);
+        assert_eq!(chooser.next(member, NONE, at(0)), None);
+        assert!(chooser.next(Member::of(b"another"), NONE, at(0)).is_some());
     }
 }

@@ -1,0 +1,407 @@
+//! Attempts: from the token to the lease or the loss.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::{Ballot, Bid, Instant, Member, Op, Token, Verdict, Vote};
+
+use super::command::Request;
+use super::grant::Grant;
+use super::ticket::{LockId, RequestId, Ticket};
+use super::timers::Due;
+use super::{Driver, Lock, Stage, Tenure};
+use crate::hold::{Fence, HoldCell};
+use crate::protocol::attempt::{Attempt, Defeat, FIRST, Origin, Step};
+use crate::protocol::inspection::is_hopeless;
+use crate::protocol::master_set::MasterSet;
+use crate::protocol::waiting::{Ask, Refusal};
+
+impl Driver {
+    /// One attempt: the same request to all masters at once, under a token of its own.
+    pub(super) fn attempt(&mut self, id: RequestId, now: Instant) {
+        if !self.prepare(id, now) {
+            return;
+        }
+        let Some(request) = self.requests.get(id) else { return };
+        let (resource, key) = (request.resource.clone(), request.key.clone());
+        let (timing, node_timeout) = (request.timing, request.timing.node_timeout);
+        let (token, origin) = match &request.resume {
+            Some(takeover) => (takeover.token.clone(), Origin::Resumed),
+            None => (Token::random(request.label.as_ref()), Origin::Acquired),
+        };
+        let attempt = Attempt::new(self.masters.len(), origin, timing, request.options, now);
+        let first = match request.ask {
+            Ask::MeetingPointFirst => self.masters.meeting_point(&key, now),
+            Ask::All => None,
+        };
+        let (attempt, time) = match first {
+            Some(first) => (attempt.asking_first(first), self.answer_time().min(node_timeout)),
+            None => (attempt, node_timeout),
+        };
+        let member = Member::of(resource.as_bytes());
+        let is_fenced = self.settings.fencing && origin == Origin::Acquired;
+        let ballot = match first {
+            None if is_fenced => match self.choose(member, Duration::ZERO, now) {
+                Some(ballot) => Some(ballot),
+                None => return self.refuse_exhausted(id, now),
+            },
+            _ => None,
+        };
+        let attempt = if is_fenced { attempt.fenced(ballot) } else { attempt };
+        let asked = attempt.asked();
+        let stage = Stage::Attempt { attempt, request: id, alarm: None };
+        let due = now.saturating_add(time);
+        let lock = Lock { resource, key, token, node_timeout, stage, opened: Some(now), due };
+        let lock = self.locks.insert(lock);
+        self.observer.counters.attempts.add(1);
+        self.observer.counters.rounds.add(1);
+        self.say_attempt(lock, id, asked);
+        self.line.open();
+        self.timers.enter(due, Due::Attempt(lock, due));
+        self.send_attempt(lock, asked, ballot, now);
+    }
+
+    /// Says whether there is to be an attempt, and for how long its lease is to last.
+    fn prepare(&mut self, id: RequestId, now: Instant) -> bool {
+        let Some(request) = self.requests.get_mut(id) else { return false };
+        if request.reply.is_closed() {
+            // The caller is gone: nothing is acquired for it.
+            let key = request.key.clone();
+            self.requests.remove(id);
+            self.left_waiting(id, &key, now);
+            return false;
+        }
+        let limit = self.masters.max_ttl();
+        let checked = self.settings.timing(request.ttl, limit).and_then(|timing| {
+            timing.check_margin(request.options.stop_margin)?;
+            Ok(timing)
+        });
+        match checked {
+            Ok(timing) => {
+                request.timing = timing;
+                request.is_attempted = true;
+                true
+            }
+            Err(invalid) => {
+                self.refuse_invalid(id, invalid);
+                false
+            }
+        }
+    }
+
+    /// Masters that do not vote are asked for a copy, without a ballot, and their vote is known at
+    /// once.
+    fn send_attempt(&mut self, id: LockId, asked: MasterSet, ballot: Option<Ballot>, now: Instant) {
+        let copies = self.masters.copies_only(asked);
+        let Some(lock) = self.locks.get(id) else { return };
+        for (op, masters) in lock.attempt_ops(asked, copies, ballot) {
+            for vote in self.masters.send(&op, masters, Ticket::Attempt(id), now) {
+                self.vote(&vote);
+            }
+        }
+        for master in copies.iter() {
+            let why = self.masters.cause(master, now);
+            self.masters.answered(master, &Verdict::Unknown(why.clone()));
+            let Some(Stage::Attempt { attempt, .. }) = self.locks.get_mut(id).map(|l| &mut l.stage)
+            else {
+                return;
+            };
+            let step = attempt.only_copy(master, why, now);
+            self.attempt_counted(id, step, now);
+        }
+    }
+
+    pub(super) fn attempt_counted(&mut self, id: LockId, step: Step, now: Instant) {
+        if let Some(Stage::Attempt { attempt, .. }) = self.locks.get(id).map(|lock| &lock.stage)
+            && attempt.is_answered()
+        {
+            self.leave_window(id, now);
+        }
+        self.attempt_step(id, step, now);
+    }
+
+    /// The meeting point has granted: the same request goes to the others, and the ballot that goes
+    /// with it to the meeting point alone.
+    fn ask_others(&mut self, id: LockId) {
+        let now = self.now();
+        self.observer.counters.rounds.add(1);
+        let Some(lock) = self.locks.get(id) else { return };
+        let Stage::Attempt { attempt, .. } = &lock.stage else { return };
+        let (asked, is_fenced, member) = (attempt.asked(), attempt.is_fenced(), lock.member());
+        let ballot = is_fenced.then(|| self.choose(member, Duration::ZERO, now));
+        let ballot = match ballot {
+            Some(None) => return self.attempt_step(id, Step::Lost(Defeat::BallotRefused), now),
+            chosen => chosen.flatten(),
+        };
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Stage::Attempt { attempt, .. } = &mut lock.stage else { return };
+        let others = attempt.ask_others(ballot);
+        lock.due = now.saturating_add(lock.node_timeout);
+        self.timers.enter(lock.due, Due::Attempt(id, lock.due));
+        if let Some(ballot) = ballot {
+            self.send_ballot(id, FIRST, ballot, asked, now);
+        }
+        self.send_attempt(id, others, ballot, now);
+    }
+
+    /// The answer of a master to an attempt, in time or late.
+    pub(super) fn attempt_vote(&mut self, id: LockId, vote: &Vote, now: Instant) {
+        self.masters.answered(vote.master, &vote.answer.verdict);
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        match &mut lock.stage {
+            Stage::Attempt { attempt, .. } => {
+                let step = attempt.vote(vote.master, &vote.answer, vote.sent_at, now);
+                if attempt.is_answered() {
+                    self.leave_window(id, now);
+                }
+                self.attempt_step(id, step, now);
+            }
+            Stage::Lease(tenure) => {
+                tenure.lease.acquired(vote.master, &vote.answer, vote.sent_at, now);
+                tenure.cell.write(tenure.lease.ledger(), vote.master);
+                if tenure.lease.ledger().pending().is_empty() {
+                    tenure.cell.settle();
+                }
+                self.publish(id, now);
+            }
+            Stage::Release { release, explains, .. } => {
+                release.acquired(vote.master, &vote.answer);
+                if let Some(inspection) = *explains {
+                    let latency = now.saturating_since(vote.sent_at);
+                    self.attempt_explained(inspection, vote, latency);
+                }
+                self.release_changed(id, now);
+            }
+            Stage::Changing => {}
+        }
+        if vote.answer.verdict == Verdict::BallotRefused {
+            self.ask_scores(id, now);
+        }
+    }
+
+    /// `master` may have forgotten every key: its grants do not count.
+    pub(super) fn disown_attempts(&mut self, master: usize, now: Instant) {
+        for id in self.attempt_ids() {
+            if let Some(Stage::Attempt { attempt, .. }) =
+                self.locks.get_mut(id).map(|l| &mut l.stage)
+            {
+                let step = attempt.disown(master, now);
+                self.attempt_step(id, step, now);
+            }
+        }
+    }
+
+    /// The node timeout of an attempt has passed.
+    pub(super) fn attempt_due(&mut self, id: LockId, at: Instant, now: Instant) {
+        let Some(lock) = self.locks.get_mut(id).filter(|lock| lock.due == at) else { return };
+        match &mut lock.stage {
+            Stage::Attempt { attempt, .. } => {
+                let silent = attempt.ledger().pending();
+                let step = attempt.time_out(now);
+                self.observer.timed_out(lock, silent);
+                self.leave_window(id, now);
+                self.attempt_step(id, step, now);
+            }
+            Stage::Lease(tenure) => {
+                let silent = tenure.lease.ledger().pending();
+                tenure.lease.attempt_timed_out();
+                tenure.cell.write_all(tenure.lease.ledger());
+                tenure.cell.settle();
+                self.observer.timed_out(lock, silent);
+            }
+            Stage::Release { .. } | Stage::Changing => {}
+        }
+    }
+
+    pub(super) fn grace_due(&mut self, id: LockId, now: Instant) {
+        if let Some(Stage::Attempt { attempt, .. }) = self.locks.get_mut(id).map(|l| &mut l.stage) {
+            let step = attempt.end_grace(now);
+            self.attempt_step(id, step, now);
+        }
+    }
+
+    /// What was sent has been answered by a quorum, or is not waited for any longer.
+    pub(super) fn leave_window(&mut self, id: LockId, now: Instant) {
+        if let Some(lock) = self.locks.get_mut(id)
+            && let Some(opened) = lock.opened.take()
+        {
+            self.line.close(opened, now, lock.node_timeout);
+        }
+    }
+
+    pub(super) fn attempt_step(&mut self, id: LockId, step: Step, now: Instant) {
+        self.say_step(id, step);
+        self.time_ballots(id);
+        match step {
+            Step::Wait => {}
+            Step::AskOthers => self.ask_others(id),
+            Step::Propose => self.propose(id, now),
+            Step::Join(masters) => self.join(id, masters, now),
+            Step::AwaitCopies => self.await_copies(id, now),
+            Step::Won => self.won(id, now),
+            Step::Lost(defeat) => self.lost(id, defeat, now),
+        }
+    }
+
+    /// A quorum is there, and its holder wants more copies: they have as long again as the quorum
+    /// took, and no longer than the node timeout.
+    fn await_copies(&mut self, id: LockId, now: Instant) {
+        /// The least grace: answers that were sent together come together.
+        const GRACE_MIN: Duration = Duration::from_millis(10);
+        if let Some(Stage::Attempt { attempt, .. }) = self.locks.get(id).map(|lock| &lock.stage) {
+            let grace = attempt.fan_out().max(GRACE_MIN);
+            self.timers.enter(now.saturating_add(grace), Due::Grace(id));
+        }
+    }
+
+    /// Hands the lease to its caller, which is woken from here.
+    fn won(&mut self, id: LockId, now: Instant) {
+        let Some((attempt, wish)) = self.end_attempt(id, now) else { return };
+        self.measure(attempt.fan_out());
+        let Some(request) = self.requests.remove(wish) else { return };
+        self.key_won(id, wish, &request.key);
+        let is_resumed = attempt.origin() == Origin::Resumed;
+        let fence = match &request.resume {
+            Some(takeover) => Fence { token: takeover.fencing_token, until: None },
+            None => Fence::of(attempt.proof()),
+        };
+        let lease = attempt.into_lease(now);
+        let (Some(deadline), Some(lock)) = (lease.deadline(), self.locks.get_mut(id)) else {
+            return;
+        };
+        let cell = HoldCell::new(
+            lock.resource.clone(),
+            lock.token.clone(),
+            self.clock.clone(),
+            self.masters.names().clone(),
+            &lease,
+            deadline,
+            fence,
+        );
+        self.observer.won(&request, lock, now);
+        let tenure = Tenure {
+            lease,
+            cell: cell.clone(),
+            extending: Vec::new(),
+            scheduled: None,
+            measured: 0,
+            is_lost: false,
+        };
+        lock.stage = Stage::Lease(tenure);
+        self.leases += 1;
+        self.masters.set_holding(true);
+        self.schedule(id);
+        self.deliver(id, request, cell, is_resumed, now);
+    }
+
+    /// A caller that has gone away gets nothing: what was acquired for it is released, and what it
+    /// wanted to take over is left to its holder.
+    fn deliver(
+        &mut self,
+        id: LockId,
+        request: Request,
+        cell: Arc<HoldCell>,
+        is_resumed: bool,
+        now: Instant,
+    ) {
+        let Some(slot) = self.slot.upgrade() else { return };
+        let grant = Grant::new(cell, id, slot, is_resumed);
+        if let Err(Ok(grant)) = request.reply.send(Ok(grant)) {
+            grant.cancel();
+            if is_resumed { self.forget(id) } else { self.release(id, None, now) }
+        }
+    }
+
+    /// The attempt was lost: it is released, and then it is tried again, or the caller is answered.
+    fn lost(&mut self, id: LockId, defeat: Defeat, now: Instant) {
+        let Some((attempt, request)) = self.end_attempt(id, now) else { return };
+        let answers = attempt.answers().to_vec();
+        if let Some(silent) = attempt.silent_first() {
+            self.suspect(silent, now);
+        }
+        if attempt.is_refused() {
+            self.measure(attempt.fan_out());
+        }
+        if defeat == Defeat::BallotRefused {
+            self.observer.counters.ballots_refused.add(1);
+        }
+        // Where the masters have granted the key nobody else holds it.
+        let is_explained = !attempt.is_unanswered() && defeat == Defeat::Outvoted;
+        let is_resumed = attempt.origin() == Origin::Resumed;
+        let refusal = attempt.refusal(defeat);
+        // More votes may be on their way: what those masters answered last counts.
+        let is_hopeless =
+            refusal == Refusal::Silent && is_hopeless(&answers, self.masters.barred());
+        self.release_attempt(id, attempt, now);
+        let Some(wish) = self.requests.get_mut(request) else { return };
+        let is_gone = wish.reply.is_closed();
+        let may_wait = !is_resumed && !is_hopeless && wish.until.is_none_or(|until| now < until);
+        if !is_gone && may_wait {
+            return self.wait_on(request, refusal, now);
+        }
+        let Some(wish) = self.requests.remove(request) else { return };
+        self.left_waiting(request, &wish.key, now);
+        if is_gone {
+            // Nothing waits for an answer.
+        } else if is_explained && !is_resumed {
+            // The error reports who holds the resource: masters are asked for that,
+            // behind our own release. Where no master is left that may know, none is asked.
+            let inspection = self.explain(wish, defeat, answers);
+            self.set_explains(id, inspection);
+        } else {
+            self.fail(wish, defeat, &answers);
+        }
+    }
+
+    /// How long votes take: what waiters pause for is measured by it.
+    /// Never nothing: a pause of a few times nothing would be none.
+    fn measure(&mut self, fan_out: Duration) {
+        /// No network is quicker.
+        const FAN_OUT_MIN: Duration = Duration::from_micros(50);
+        self.fan_out = (self.fan_out * 4 + fan_out.max(FAN_OUT_MIN)) / 5;
+    }
+
+    /// Takes the attempt out of its lock, which gets another stage.
+    pub(super) fn end_attempt(&mut self, id: LockId, now: Instant) -> Option<(Attempt, RequestId)> {
+        self.leave_window(id, now);
+        let lock = self.locks.get_mut(id)?;
+        match std::mem::replace(&mut lock.stage, Stage::Changing) {
+            Stage::Attempt { attempt, request, .. } => Some((attempt, request)),
+            stage => {
+                lock.stage = stage;
+                None
+            }
+        }
+    }
+}
+
+impl Lock {
+    /// The member of the ballot sets that its resource uses.
+    pub(super) fn member(&self) -> Member {
+        Member::of(self.resource.as_bytes())
+    }
+
+    /// What an attempt asks of which masters of `asked`; those of `copies` get no ballot.
+    fn attempt_ops(
+        &self,
+        asked: MasterSet,
+        copies: MasterSet,
+        ballot: Option<Ballot>,
+    ) -> Vec<(Op, MasterSet)> {
+        let Stage::Attempt { attempt, .. } = &self.stage else { return Vec::new() };
+        let (key, token, px) = (self.key.clone(), self.token.clone(), attempt.timing().px);
+        match (attempt.origin(), ballot) {
+            (Origin::Resumed, _) => vec![(Op::extend(key, token, px), asked)],
+            (Origin::Acquired, None) => vec![(Op::acquire(key, token, px), asked)],
+            (Origin::Acquired, Some(ballot)) => {
+                let bid = Bid { ballot, member: self.member() };
+                let fenced = Op::acquire_fenced(key.clone(), token.clone(), px, bid);
+                let mut ops = vec![(fenced, asked.without(copies))];
+                if !copies.is_empty() {
+                    ops.push((Op::acquire(key, token, px), copies));
+                }
+                ops
+            }
+        }
+    }
+}

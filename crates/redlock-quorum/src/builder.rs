@@ -247,6 +247,7 @@ impl RedlockBuilder {
         // Without quarantine the record is read all the same: it says whether others have one.
         setup.namespace = Some(settings.prefix.clone());
         setup.quarantine = settings.quarantine == Quarantine::On;
+        setup.fenced = settings.fencing;
         let masters = self.urls.len() + self.masters.len();
         match masters {
             0 => return Err(BuildError::NoMasters),

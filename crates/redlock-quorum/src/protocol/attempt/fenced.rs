@@ -1,6 +1,6 @@
 //! What an attempt needs for a fencing token: a ballot that a quorum of masters accepts.
 
-use redlock_core::{Answer, Ballot, Balloted, FencingToken, Instant, Verdict};
+use redlock_core::{Answer, Ballot, Balloted, Instant, Verdict};
 
 use super::super::ballot::proof::{Proof, proof};
 use super::super::ballot::rounds::Rounds;
@@ -51,7 +51,7 @@ impl Attempt {
     }
 
     #[cfg(test)]
-    pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
+    pub(crate) fn fencing_token(&self) -> Option<redlock_core::FencingToken> {
         self.proof().map(|proof| proof.ballot.token())
     }
 

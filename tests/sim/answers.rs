@@ -171,8 +171,8 @@ async fn a_lease_that_its_holder_saw_lapse_is_not_kept() {
     let (node, clock) = (Arc::new(Delayed::default()), redlock_core::Clock::paused());
     let nodes = vec![node.clone() as Arc<dyn Node>];
     let builder = Redlock::builder().masters(nodes).clock(clock.clone()).ttl(TTL).seed(0);
-    // The node takes no orders.
-    let redlock = builder.quarantine(Quarantine::Off).build().unwrap();
+    // The node takes no orders and no ballots.
+    let redlock = builder.quarantine(Quarantine::Off).fencing(false).build().unwrap();
     let guard = redlock.lock(RESOURCE).await.unwrap();
     ended(&guard).await;
     let before_the_end = Instant::from_nanos(clock.now().as_nanos() - 1_000_000);

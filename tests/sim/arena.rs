@@ -50,6 +50,7 @@ pub(crate) fn trusting(n: usize) -> (SimNodes, Redlock) {
 
 /// Such a handle over these masters.
 pub(crate) fn trusting_handle(masters: &SimNodes) -> RedlockBuilder {
+    masters.iter().for_each(|master| master.set_quarantine(false));
     handle(masters).quarantine(Quarantine::Off)
 }
 

@@ -61,6 +61,8 @@ impl Campaign {
     }
 
     fn handle(&self, masters: &SimNodes) -> RedlockBuilder {
+        let has_quarantine = self.quarantine == Quarantine::On;
+        masters.iter().for_each(|master| master.set_quarantine(has_quarantine));
         handle(masters).max_ttl(TTL).quarantine(self.quarantine)
     }
 

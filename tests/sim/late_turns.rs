@@ -77,7 +77,7 @@ async fn handle() -> Redlock {
     };
     let masters = (0..3).map(remote).collect();
     let builder = Redlock::builder().masters(masters).clock(Clock::paused()).ttl(TTL).seed(0);
-    let builder = builder.node_timeout(NODE_TIMEOUT).quarantine(Quarantine::Off);
+    let builder = builder.node_timeout(NODE_TIMEOUT).quarantine(Quarantine::Off).fencing(false);
     let redlock = builder.build().unwrap();
     redlock.lock("first").await.unwrap().release().await.unwrap();
     redlock

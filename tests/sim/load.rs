@@ -44,8 +44,8 @@ fn one_of_three_denies() -> Redlock {
         })
     };
     let builder = Redlock::builder().masters((0..3).map(prompt).collect());
-    // The nodes take no orders.
-    builder.quarantine(Quarantine::Off).build().unwrap()
+    // The nodes take no orders and no ballots.
+    builder.quarantine(Quarantine::Off).fencing(false).build().unwrap()
 }
 
 /// The time for which this thread, which does all the work, runs for so many locks.

@@ -40,9 +40,9 @@ impl Ballots {
 
     /// `ZSCORE` of a member.
     pub fn score(&self, member: Member) -> Option<Score> {
-        match self.others.iter().find(|(other, _)| *other == member) {
-            Some((_, score)) => *score,
-            None => Some(self.floor).filter(|_| self.members > 0),
+        match self.place(member) {
+            Ok(at) => self.others[at].1,
+            Err(_) => Some(self.floor).filter(|_| self.members > 0),
         }
     }
 
@@ -71,9 +71,15 @@ impl Ballots {
     }
 
     fn write(&mut self, member: Member, score: Option<Score>) {
-        self.others.retain(|(other, _)| *other != member);
-        self.others.push((member, score));
-        self.others.sort_unstable();
+        match self.place(member) {
+            Ok(at) => self.others[at].1 = score,
+            Err(at) => self.others.insert(at, (member, score)),
+        }
+    }
+
+    /// Where the member stands among those that are kept apart, or would.
+    fn place(&self, member: Member) -> Result<usize, usize> {
+        self.others.binary_search_by_key(&member, |(other, _)| *other)
     }
 }
 

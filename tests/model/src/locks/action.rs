@@ -1,16 +1,17 @@
 //! What may happen next, and what it does.
 
-use super::contender::FIRST;
 use super::contender::Stage;
+use super::driver::FIRST;
 use super::part::Part;
-use super::wire::{Kind, Request};
+use super::wire::{Done, Kind, Number, Request};
 use super::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {
     Tick,
-    Begin(usize),
-    /// A master carries out the next request of a contender, which reads the reply at once.
+    Begin(usize, Number),
+    /// A master carries out the next request of a contender, or its next command. The contender
+    /// reads the reply at once.
     Execute(usize, usize),
     /// The same, and the reply is late, by a tick at least.
     ExecuteLate(usize, usize),
@@ -22,10 +23,19 @@ pub(crate) enum Action {
     Release(usize),
     ReleaseAgain(usize, u8, usize),
     Extend(usize),
+    Propose(usize, Number),
+    /// A mutant renews a key.
+    Renew(usize, usize),
     /// The clock of a master gains a tick.
     Gain(usize),
     /// The clock of a contender loses a tick.
     Lose(usize),
+    Vanish(usize),
+    Forget(usize),
+    Learn(usize, usize),
+    /// The score of the second master is read for the floor of the first.
+    ReadFloor(usize, usize),
+    Admit(usize),
 }
 
 impl World {
@@ -43,21 +53,32 @@ impl World {
         if self.left.slips > 0 && self.now > 0 {
             self.clock_actions(part, actions);
         }
+        self.loss_actions(part, actions);
     }
 
     fn contender_actions(&self, part: &Part, own: usize, actions: &mut Vec<Action>) {
         let contender = &self.contenders[own];
-        match contender.open().map(|lock| &lock.stage) {
-            None if self.may_begin(part, own) => actions.push(Action::Begin(own)),
-            Some(Stage::Attempt(_)) if self.left.cancels > 0 => {
-                actions.extend([Action::TimeOut(own), Action::Release(own)]);
+        match contender.open().map(|lock| (&lock.stage, lock.proposes)) {
+            None if self.may_begin(part, own) && part.ballots == 0 => {
+                actions.push(Action::Begin(own, 0));
             }
-            Some(Stage::Lease(_)) => {
+            None if self.may_begin(part, own) => {
+                actions.extend((1..=part.ballots).map(|number| Action::Begin(own, number)));
+            }
+            Some((Stage::Attempt(_), proposes)) => {
+                if self.left.cancels > 0 {
+                    actions.extend([Action::TimeOut(own), Action::Release(own)]);
+                }
+                if proposes && self.left.second > 0 {
+                    actions.extend((1..=part.ballots).map(|number| Action::Propose(own, number)));
+                }
+            }
+            Some((Stage::Lease(_), _)) => {
+                let is_holder = contender.is_holder(contender.clock(part, self.now));
                 if part.releases {
                     actions.push(Action::Release(own));
                 }
-                if self.left.extensions > 0 && contender.is_holder(contender.clock(part, self.now))
-                {
+                if self.left.extensions > 0 && is_holder {
                     actions.push(Action::Extend(own));
                 }
             }
@@ -86,6 +107,9 @@ impl World {
         if self.left.breaks > 0 {
             actions.push(Action::Break(own, master));
         }
+        if self.may_renew(part, own, master) {
+            actions.push(Action::Renew(own, master));
+        }
         let Some(next) = link.iter().find(|request| request.reply.is_none()) else { return };
         let is_release = next.kind == Kind::Release;
         if is_release && !part.releases || !self.is_in_order(own, master) {
@@ -96,7 +120,7 @@ impl World {
             actions.push(Action::Execute(own, master));
         }
         // A refusal that is late delays a defeat, and a late acknowledgement the end of a release.
-        let may_be_late = !is_release && self.masters[master].grants(next.kind, next.value);
+        let may_be_late = !is_release && self.masters[master].grants(part.resource(own), next);
         if waits || part.late && may_be_late {
             actions.push(Action::ExecuteLate(own, master));
         }
@@ -105,7 +129,8 @@ impl World {
     /// Masters are alike: they are numbered as they carry out the first request of all.
     fn is_in_order(&self, own: usize, master: usize) -> bool {
         let is_first = |request: &Request| {
-            request.lock == FIRST && request.kind == Kind::Acquire && request.reply.is_none()
+            let is_acquire = request.lock == FIRST && request.kind == Kind::Acquire;
+            is_acquire && request.done == Done::default() && request.reply.is_none()
         };
         own > 0 || master == 0 || {
             let link = |master: usize| self.contenders[0].links[master].first();
@@ -129,12 +154,15 @@ impl World {
     pub(crate) fn take(&mut self, part: &Part, action: Action) {
         match action {
             Action::Tick => self.tick(),
-            Action::Begin(own) => self.begin(part, own),
+            Action::Begin(own, number) => self.begin(part, own, number),
             Action::Execute(own, master) => {
-                self.execute(part, own, master);
-                self.deliver(part, own, master);
+                if self.execute(part, own, master) {
+                    self.deliver(part, own, master);
+                }
             }
-            Action::ExecuteLate(own, master) => self.execute(part, own, master),
+            Action::ExecuteLate(own, master) => {
+                self.execute(part, own, master);
+            }
             Action::Deliver(own, master) => self.deliver(part, own, master),
             Action::Break(own, master) => {
                 self.left.breaks -= 1;
@@ -157,6 +185,11 @@ impl World {
                 self.left.extensions -= 1;
                 self.extend(own);
             }
+            Action::Propose(own, number) => {
+                self.left.second -= 1;
+                self.propose(part, own, number);
+            }
+            Action::Renew(own, master) => self.renew(part, own, master),
             Action::Gain(master) => {
                 self.left.slips -= 1;
                 self.masters[master].gained += 1;
@@ -165,17 +198,19 @@ impl World {
                 self.left.slips -= 1;
                 self.contenders[own].lost += 1;
             }
+            loss => self.lose(part, loss),
         }
         self.expire();
     }
 
-    fn execute(&mut self, part: &Part, own: usize, master: usize) {
-        let now = self.now;
+    /// Carries out the next command of a link. Says whether the request is done.
+    fn execute(&mut self, part: &Part, own: usize, master: usize) -> bool {
+        let (now, resource) = (self.now, part.resource(own));
         let link = &mut self.contenders[own].links[master];
         let next = link.iter_mut().find(|request| request.reply.is_none());
-        let Some(request) = next else { return };
-        let reply = self.masters[master].execute(part, request.kind, request.value, now);
-        request.reply = Some(reply);
+        let Some(request) = next else { return false };
+        request.reply = self.masters[master].execute(part, resource, request, now);
+        request.reply.is_some()
     }
 
     fn tick(&mut self) {
@@ -195,7 +230,7 @@ impl World {
         let now = self.now;
         for master in &mut self.masters {
             let clock = now + master.gained;
-            if master.key.is_some_and(|(_, until)| until <= clock) {
+            if master.keys.iter().flatten().any(|(_, until)| *until <= clock) {
                 master.expire(now);
             }
         }

@@ -15,16 +15,58 @@ pub enum Broken {
     MajorityOfReachable,
     /// An acquire whose outcome is unknown is sent once more.
     SentTwice,
+    /// `ZADD` without GT.
+    ScoresFall,
+    /// `ZADD` without XX, and without the life in the name of the set.
+    MembersAreMade,
+    /// No `GET` behind the ballot.
+    KeyNotRead,
+    /// What a master says to the ballot is ignored.
+    AnswerIgnored,
+    /// One acceptance less than a quorum is enough.
+    TooFewBallots,
+    /// Acceptances of two ballots add up.
+    BallotsAddUp,
+    /// `SET` goes behind the ballot.
+    SetBehindBallot,
+    /// A key that was set again counts at hand-out.
+    ReaddedCounts,
+    /// A token is handed out whether or not the keys may have expired.
+    HandedOutLate,
+    /// What counts at hand-out is counted from an extension.
+    FromExtension,
+    /// A grant whose ballot was refused counts before the master has shown a score.
+    RefusedCounts,
+    /// An attempt counts what was accepted in the attempt before.
+    CarriedOver,
+    /// One other master is enough for the floor.
+    FloorFromTooFew,
+    /// The floor is read before the quarantine is over.
+    FloorEarly,
 }
 
 impl Broken {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 20] = [
         Self::Drift,
         Self::OneValue,
         Self::FromReply,
         Self::ReleaseWithoutCompare,
         Self::MajorityOfReachable,
         Self::SentTwice,
+        Self::ScoresFall,
+        Self::MembersAreMade,
+        Self::KeyNotRead,
+        Self::AnswerIgnored,
+        Self::TooFewBallots,
+        Self::BallotsAddUp,
+        Self::SetBehindBallot,
+        Self::ReaddedCounts,
+        Self::HandedOutLate,
+        Self::FromExtension,
+        Self::RefusedCounts,
+        Self::CarriedOver,
+        Self::FloorFromTooFew,
+        Self::FloorEarly,
     ];
 }

@@ -31,11 +31,26 @@ impl Model for Bounded {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("one valid holder at most", |model: &Self, world: &World| {
-                world.holders(&model.0) < 2
+                !model.0.clocks_hold || world.holders(&model.0) < 2
             }),
             Property::always("no key is left once all is acknowledged", |_, world: &World| {
                 world.wrong != Some(Wrong::KeyLeft)
             }),
+            Property::always("no token is handed out twice", |_, world: &World| {
+                world.wrong != Some(Wrong::Twice)
+            }),
+            Property::always(
+                "a token is larger than all that were handed out before its attempt began",
+                |_, world: &World| world.wrong != Some(Wrong::OutOfTime),
+            ),
+            Property::always(
+                "a store refuses what comes late, and no rightful holder",
+                |_, world: &World| world.wrong != Some(Wrong::OutOfOrder),
+            ),
+            Property::always(
+                "masters that two leases share had their keys in the order of their tokens",
+                |_, world: &World| world.wrong != Some(Wrong::OutOfKeyOrder),
+            ),
         ]
     }
 }

@@ -1,55 +1,191 @@
-//! A master: its key, and what it does with a request.
+//! A master: its keys, its scores, and what it does with a request.
 
 use super::broken::Broken;
 use super::part::Part;
-use super::wire::{Kind, Reply, Value};
+use super::wire::{Done, Kind, Number, Reply, Request, Value};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// How many resources there are at most. All have the same member.
+pub(crate) const RESOURCES: usize = 2;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Master {
-    /// Whose key is there, and until when by the clock of the master.
-    pub(crate) key: Option<(Value, u8)>,
+    /// By resource: whose key is there, and until when by the clock of the master.
+    pub(crate) keys: [Option<(Value, u8)>; RESOURCES],
     /// How many ticks its clock has gained.
     pub(crate) gained: u8,
+    /// The score of the member; none where there is none.
+    pub(crate) score: Option<Number>,
+    /// How often it has lost its data.
+    pub(crate) life: u8,
+    /// How it comes to vote again after that.
+    pub(crate) quarantine: Option<Quarantine>,
+    /// Where the order of keys is looked at: who has had the key, in that order, and the ballot
+    /// that was accepted for it.
+    pub(crate) past: Vec<(u8, Number)>,
+}
+
+/// A master that has lost its data.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Quarantine {
+    pub(crate) until: u8,
+    /// The others whose scores were read, and the largest of those.
+    pub(crate) read: Vec<usize>,
+    pub(crate) floor: Number,
 }
 
 impl Master {
-    /// Removes a key that has expired.
-    pub(crate) fn expire(&mut self, now: u8) {
-        let clock = now + self.gained;
-        self.key = self.key.filter(|(_, until)| *until > clock);
-    }
-
-    pub(crate) fn holds(&self, value: Value) -> bool {
-        self.key.is_some_and(|(own, _)| own == value)
-    }
-
-    /// Whether it would grant such a request now.
-    pub(crate) fn grants(&self, kind: Kind, value: Value) -> bool {
-        match kind {
-            Kind::Acquire | Kind::Readd => self.key.is_none(),
-            Kind::Extend(_) | Kind::Release => self.holds(value),
+    pub(crate) fn new() -> Self {
+        Self {
+            keys: [None; RESOURCES],
+            gained: 0,
+            score: Some(0),
+            life: 0,
+            quarantine: None,
+            past: Vec::new(),
         }
     }
 
-    pub(crate) fn execute(&mut self, part: &Part, kind: Kind, value: Value, now: u8) -> Reply {
+    /// Removes keys that have expired.
+    pub(crate) fn expire(&mut self, now: u8) {
+        let clock = now + self.gained;
+        self.keys = self.keys.map(|key| key.filter(|(_, until)| *until > clock));
+    }
+
+    pub(crate) fn holds(&self, resource: usize, value: Value) -> bool {
+        self.keys[resource].is_some_and(|(own, _)| own == value)
+    }
+
+    /// Whether it would grant such a request now.
+    pub(crate) fn grants(&self, resource: usize, request: &Request) -> bool {
+        match request.kind {
+            Kind::Acquire if request.done.set.is_some() => true,
+            Kind::Acquire | Kind::Readd => self.keys[resource].is_none(),
+            _ => self.holds(resource, request.value),
+        }
+    }
+
+    /// Carries out a request, or its next command. None where more of its commands follow.
+    pub(crate) fn execute(
+        &mut self,
+        part: &Part,
+        resource: usize,
+        request: &mut Request,
+        now: u8,
+    ) -> Option<Reply> {
+        if request.kind != Kind::Acquire || request.ballot == 0 {
+            return Some(self.execute_one(part, resource, request, now));
+        }
+        loop {
+            let reply = self.next_of_acquire(part, resource, request, now);
+            if reply.is_some() || part.apart {
+                return reply;
+            }
+        }
+    }
+
+    fn execute_one(&mut self, part: &Part, resource: usize, request: &Request, now: u8) -> Reply {
         let until = now + self.gained + part.ttl;
+        let is_ours = self.holds(resource, request.value);
         let compares = part.broken != Some(Broken::ReleaseWithoutCompare);
-        match (kind, self.key) {
-            (Kind::Acquire | Kind::Readd, None) => {
-                self.key = Some((value, until));
+        let key = &mut self.keys[resource];
+        match (request.kind, *key) {
+            (Kind::Acquire, None) => {
+                self.set(part, resource, request, until);
                 Reply::Granted
+            }
+            (Kind::Readd, None) => {
+                self.set(part, resource, request, until);
+                self.score_of(part, request).map_or(Reply::NoMember, Reply::Score)
             }
             (Kind::Acquire | Kind::Readd, Some(_)) => Reply::Held,
-            (Kind::Extend(_), Some((own, before))) if own == value => {
-                self.key = Some((value, until.max(before)));
+            (Kind::Extend(_), Some((_, before))) if is_ours => {
+                *key = Some((request.value, until.max(before)));
                 Reply::Granted
             }
-            (Kind::Release, Some((own, _))) if own == value || !compares => {
-                self.key = None;
+            (Kind::Release, Some(_)) if is_ours || !compares => {
+                *key = None;
                 Reply::Granted
             }
             (Kind::Extend(_), Some(_)) => Reply::Held,
             (Kind::Extend(_) | Kind::Release, _) => Reply::NotOurs,
+            (Kind::Ballot(_), _) => self.second(part, resource, request),
+            (Kind::Score, _) => self.score_of(part, request).map_or(Reply::NoMember, Reply::Score),
+        }
+    }
+
+    fn set(&mut self, part: &Part, resource: usize, request: &Request, until: u8) {
+        self.keys[resource] = Some((request.value, until));
+        if part.order {
+            self.past.push((request.lock, 0));
+        }
+    }
+
+    /// The next of `SET`, `ZADD` and `GET`. What follows on a refusal has no say: it is carried out
+    /// with it.
+    fn next_of_acquire(
+        &mut self,
+        part: &Part,
+        resource: usize,
+        request: &mut Request,
+        now: u8,
+    ) -> Option<Reply> {
+        let ballot_first = part.broken == Some(Broken::SetBehindBallot);
+        let Done { set, ballot } = request.done;
+        if ballot.is_none() && (ballot_first || set.is_some()) {
+            request.done.ballot = Some(self.accept(part, request));
+            return None;
+        }
+        if set.is_none() {
+            let is_free = self.keys[resource].is_none();
+            request.done.set = Some(is_free);
+            if !is_free {
+                self.accept(part, request);
+                return Some(Reply::Held);
+            }
+            self.set(part, resource, request, now + self.gained + part.ttl);
+            return None;
+        }
+        let reads = part.broken != Some(Broken::KeyNotRead);
+        Some(match (self.holds(resource, request.value) || !reads, ballot) {
+            (false, _) => Reply::NotOurs,
+            (true, Some(true)) => Reply::Accepted,
+            (true, _) => Reply::Refused,
+        })
+    }
+
+    /// `ZADD XX GT CH`.
+    fn accept(&mut self, part: &Part, request: &Request) -> bool {
+        let lacks = self.score_of(part, request).is_none();
+        if lacks && part.broken != Some(Broken::MembersAreMade) {
+            return false;
+        }
+        let score = self.score.unwrap_or(0);
+        let accepts = match part.broken {
+            Some(Broken::ScoresFall) => request.ballot != score,
+            _ => request.ballot > score,
+        };
+        if accepts {
+            self.score = Some(request.ballot);
+            if let Some(past) = self.past.iter_mut().rfind(|(lock, _)| *lock == request.lock) {
+                past.1 = request.ballot;
+            }
+        }
+        accepts
+    }
+
+    /// The score in the set that a request names.
+    fn score_of(&self, part: &Part, request: &Request) -> Option<Number> {
+        let is_named = request.life == self.life || part.broken == Some(Broken::MembersAreMade);
+        self.score.filter(|_| is_named)
+    }
+
+    fn second(&mut self, part: &Part, resource: usize, request: &Request) -> Reply {
+        let accepted = self.accept(part, request);
+        let Some(score) = self.score_of(part, request) else { return Reply::NoMember };
+        match (self.holds(resource, request.value), accepted) {
+            (false, _) => Reply::NotOurs,
+            (true, true) => Reply::Accepted,
+            (true, false) => Reply::RefusedAt(score),
         }
     }
 }

@@ -11,6 +11,14 @@ pub struct Part {
     pub masters: usize,
     /// How many attempts each contender may make.
     pub attempts: &'static [u8],
+    /// Whether contenders want one lock each, of resources that have the same member.
+    pub apart_resources: bool,
+    /// Ballots are numbers up to this; 0 where locks have no tokens.
+    pub ballots: u8,
+    /// How many ballots are proposed beside the first of each attempt.
+    pub second: u8,
+    /// Whether the commands of an acquire are carried out apart.
+    pub apart: bool,
     /// How many ticks a key lives; a holder may count on less than that, and on at least one tick.
     pub ttl: u8,
     /// When time ends.
@@ -30,15 +38,34 @@ pub struct Part {
     pub slips: u8,
     /// How many slips any two clocks may be apart, as far as the assumption goes.
     pub drift: u8,
+    /// How many keys vanish, as where a master's clock jumps.
+    pub vanish: u8,
+    /// Whether clocks hold to their assumption: then one holder at most is valid, and tokens have
+    /// the order of leases.
+    pub clocks_hold: bool,
+    /// Whether the order in which masters had keys is compared with the tokens.
+    pub order: bool,
+    /// How many masters lose their data. A connection tells of it at once where `restarts`.
+    pub losses: u8,
+    /// Whether a master that loses data is another process then, and so all connections to it break.
+    pub restarts: bool,
+    /// Whether the keys are there again when it has lost its ballots.
+    pub keeps_keys: bool,
+    /// Whether masters that lost their data are admitted again.
+    pub admits: bool,
     /// The rule that is broken.
     pub broken: Option<Broken>,
 }
 
-/// Two contenders with one attempt each, and nothing goes wrong but that messages are late.
+/// Two contenders with one attempt each, and nothing goes wrong but that masters are late.
 const TWO: Part = Part {
     name: "",
     masters: 3,
     attempts: &[1, 1],
+    apart_resources: false,
+    ballots: 0,
+    second: 0,
+    apart: false,
     ttl: 2,
     horizon: 0,
     late: false,
@@ -48,8 +75,18 @@ const TWO: Part = Part {
     cancels: 0,
     slips: 0,
     drift: 1,
+    vanish: 0,
+    clocks_hold: true,
+    order: false,
+    losses: 0,
+    restarts: false,
+    keeps_keys: false,
+    admits: false,
     broken: None,
 };
+
+/// The same with ballots.
+const FENCED: Part = Part { ballots: 2, releases: true, ..TWO };
 
 /// The bounds that the ordinary tests exhaust in seconds.
 pub fn small() -> Vec<Part> {
@@ -58,12 +95,14 @@ pub fn small() -> Vec<Part> {
         Part { name: "released", releases: true, ..TWO },
         Part { name: "drift", ttl: 5, horizon: 4, slips: 1, ..TWO },
         Part { name: "extend", extensions: 1, horizon: 2, ..TWO },
+        Part { name: "first", ..FENCED },
     ]
 }
 
 /// The bounds of `make model`.
 pub fn large() -> Vec<Part> {
     let again = Part { attempts: &[2, 1], releases: true, ..TWO };
+    let restart = Part { losses: 1, restarts: true, admits: true, ..FENCED };
     vec![
         Part { name: "late", late: true, horizon: 3, ..TWO },
         Part { name: "late-released", late: true, releases: true, horizon: 1, ..TWO },
@@ -74,6 +113,14 @@ pub fn large() -> Vec<Part> {
         Part { name: "drift", ttl: 5, horizon: 5, slips: 3, ..TWO },
         Part { name: "extend", extensions: 1, horizon: 3, ..TWO },
         Part { name: "extend-late", late: true, extensions: 1, horizon: 3, ..TWO },
+        Part { name: "first", ballots: 3, apart: true, ..FENCED },
+        Part { name: "second", ballots: 3, second: 2, ..FENCED },
+        Part { name: "hold", late: true, releases: false, horizon: 3, ..FENCED },
+        Part { name: "vanish", vanish: 2, clocks_hold: false, apart: true, order: true, ..FENCED },
+        Part { name: "three", attempts: &[1, 1, 1], ballots: 3, ..FENCED },
+        Part { name: "shared", apart_resources: true, second: 1, ..FENCED },
+        Part { name: "restart", horizon: 3, ..restart },
+        Part { name: "loss", losses: 1, ..FENCED },
     ]
 }
 
@@ -81,6 +128,9 @@ pub fn large() -> Vec<Part> {
 pub fn named(broken: Broken) -> Part {
     use Broken as B;
     let again = Part { attempts: &[2, 1], releases: true, cancels: 1, ..TWO };
+    let turns = Part { attempts: &[1, 1], ..FENCED };
+    let restart = Part { losses: 1, restarts: true, admits: true, horizon: 3, ..FENCED };
+    let held = Part { late: true, horizon: 3, releases: false, ..FENCED };
     let part = match broken {
         B::Drift => Part { ttl: 5, horizon: 4, slips: 2, drift: 2, ..TWO },
         B::FromReply => Part { late: true, horizon: 3, ..TWO },
@@ -88,6 +138,38 @@ pub fn named(broken: Broken) -> Part {
         B::ReleaseWithoutCompare => again,
         B::OneValue => Part { breaks: 1, ..again },
         B::SentTwice => Part { attempts: &[1], releases: true, late: true, breaks: 1, ..TWO },
+        B::ScoresFall | B::AnswerIgnored | B::TooFewBallots => turns,
+        B::BallotsAddUp => Part { second: 1, ballots: 3, apart: true, ..turns },
+        B::SetBehindBallot => Part { apart: true, ..turns },
+        B::KeyNotRead => Part { apart: true, vanish: 1, clocks_hold: false, order: true, ..turns },
+        B::MembersAreMade => Part { losses: 1, ..turns },
+        B::ReaddedCounts => held,
+        B::HandedOutLate => Part { clocks_hold: true, ..held },
+        B::FromExtension => Part { keeps_keys: true, ..restart },
+        B::RefusedCounts => Part { losses: 1, extensions: 1, horizon: 2, late: false, ..held },
+        B::CarriedOver => Part { attempts: &[2, 1], cancels: 1, ..FENCED },
+        B::FloorFromTooFew | B::FloorEarly => restart,
     };
     Part { name: "mutant", broken: Some(broken), ..part }
+}
+
+impl Part {
+    /// Which lock a contender wants.
+    pub(crate) fn resource(&self, own: usize) -> usize {
+        if self.apart_resources { own % 2 } else { 0 }
+    }
+
+    /// Which of the masters that a contender knows of this one is.
+    pub(crate) fn place(&self, own: usize, master: usize) -> usize {
+        master - self.shift(own)
+    }
+
+    /// Which master that is.
+    pub(crate) fn master(&self, own: usize, place: usize) -> usize {
+        place + self.shift(own)
+    }
+
+    fn shift(&self, own: usize) -> usize {
+        if self.broken == Some(Broken::MajorityOfReachable) { own } else { 0 }
+    }
 }

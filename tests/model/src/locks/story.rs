@@ -1,9 +1,9 @@
 //! A counterexample as people read it.
 
 use super::action::Action;
-use super::contender::{Contender, Stage};
+use super::contender::Stage;
 use super::part::Part;
-use super::wire::{Kind, Reply, Request};
+use super::wire::{Done, Kind, Reply, Request};
 use super::world::World;
 
 /// One line a step, with the time at which it happens.
@@ -24,10 +24,13 @@ pub(crate) fn tell(part: &Part, path: &[(World, Option<Action>)]) -> Vec<String>
 fn line(part: &Part, before: &World, action: Action, after: &World) -> String {
     let name = |own: usize| ["A", "B", "C"][own];
     match action {
-        Action::Begin(own) => format!("{} asks all masters", name(own)),
+        Action::Begin(own, 0) => format!("{} asks all masters", name(own)),
+        Action::Begin(own, number) => {
+            format!("{} asks all masters, with ballot {number}", name(own))
+        }
         Action::Execute(own, master) => {
             let said = carried_out(part, before, own, master);
-            let state = state(&after.contenders[own]);
+            let state = state(before, after, own);
             format!("master {master} carries out {}'s {said}{state}", name(own))
         }
         Action::ExecuteLate(own, master) => {
@@ -37,7 +40,7 @@ fn line(part: &Part, before: &World, action: Action, after: &World) -> String {
         Action::Deliver(own, master) => {
             let request = before.contenders[own].links[master].first();
             let what = request.map_or_else(String::new, what);
-            let state = state(&after.contenders[own]);
+            let state = state(before, after, own);
             format!("{} reads the late reply of master {master} to its {what}{state}", name(own))
         }
         Action::Break(own, master) => {
@@ -51,6 +54,21 @@ fn line(part: &Part, before: &World, action: Action, after: &World) -> String {
         Action::Extend(own) => format!("{} extends", name(own)),
         Action::Gain(master) => format!("the clock of master {master} gains a tick"),
         Action::Lose(own) => format!("the clock of {} loses a tick", name(own)),
+        Action::Propose(own, number) => format!("{} proposes ballot {number}", name(own)),
+        Action::Renew(own, master) => format!("{} renews its key on master {master}", name(own)),
+        Action::Vanish(master) => format!("the keys of master {master} vanish"),
+        Action::Forget(master) => format!("master {master} loses its data"),
+        Action::Learn(own, master) => {
+            format!("{} learns that master {master} has lost its data", name(own))
+        }
+        Action::ReadFloor(master, other) => {
+            let score = before.masters[other].score.unwrap_or(0);
+            format!("for the floor of master {master}, master {other} tells its score: {score}")
+        }
+        Action::Admit(master) => {
+            let score = after.masters[master].score.unwrap_or(0);
+            format!("master {master} is admitted, with the floor {score}")
+        }
         Action::Tick => String::new(),
     }
 }
@@ -58,35 +76,67 @@ fn line(part: &Part, before: &World, action: Action, after: &World) -> String {
 /// What a master was asked next, and what it said.
 fn carried_out(part: &Part, before: &World, own: usize, master: usize) -> String {
     let link = &before.contenders[own].links[master];
-    let Some(index) = link.iter().position(|request| request.reply.is_none()) else {
+    let Some(next) = link.iter().find(|request| request.reply.is_none()) else {
         return String::new();
     };
-    let request = &link[index];
+    let mut request = next.clone();
     let mut server = before.masters[master].clone();
-    let reply = server.execute(part, request.kind, request.value, before.now);
-    what(&Request { reply: Some(reply), ..request.clone() })
+    let reply = server.execute(part, part.resource(own), &mut request, before.now);
+    if reply.is_none() || next.done != Done::default() {
+        return command(next, &request);
+    }
+    what(&Request { reply, ..request })
+}
+
+/// What became of one of the commands of an acquire.
+fn command(before: &Request, after: &Request) -> String {
+    let said = |yes: Option<bool>| if yes == Some(true) { "granted" } else { "refused" };
+    if before.done.set != after.done.set {
+        format!("SET: {}", said(after.done.set))
+    } else if before.done.ballot != after.done.ballot {
+        format!("ballot {}: {}", after.ballot, said(after.done.ballot))
+    } else {
+        "GET".to_owned()
+    }
 }
 
 fn what(request: &Request) -> String {
     let kind = match request.kind {
-        Kind::Acquire => "SET",
-        Kind::Extend(_) => "extension",
-        Kind::Readd => "SET again",
-        Kind::Release => "release",
+        Kind::Acquire => "SET".to_owned(),
+        Kind::Extend(_) => "extension".to_owned(),
+        Kind::Readd => "SET again".to_owned(),
+        Kind::Release => "release".to_owned(),
+        Kind::Ballot(_) => format!("ballot {}", request.ballot),
+        Kind::Score => "look at the score".to_owned(),
     };
     let reply = match request.reply {
-        Some(Reply::Granted) => "granted",
-        Some(Reply::Held) => "held",
-        Some(Reply::NotOurs) => "not ours",
-        Some(Reply::Unknown) | None => "unknown",
+        Some(Reply::Granted) => "granted".to_owned(),
+        Some(Reply::Held) => "held".to_owned(),
+        Some(Reply::NotOurs) => "not ours".to_owned(),
+        Some(Reply::Accepted) => format!("granted, ballot {} accepted", request.ballot),
+        Some(Reply::Refused | Reply::RefusedAt(_)) => {
+            format!("granted, ballot {} refused", request.ballot)
+        }
+        Some(Reply::Score(score)) => format!("{score}"),
+        Some(Reply::NoMember) => "none".to_owned(),
+        Some(Reply::Unknown) | None => "unknown".to_owned(),
     };
     format!("{kind}: {reply}")
 }
 
-fn state(contender: &Contender) -> &'static str {
-    match contender.open().map(|lock| &lock.stage) {
-        Some(Stage::Lease(lease)) if lease.deadline().is_some() => ", and holds the lock",
-        Some(Stage::Lease(_)) => ", and has lost the lock",
-        _ => "",
+/// What a contender has come to by now.
+fn state(before: &World, after: &World, own: usize) -> String {
+    let stage = |world: &World| match world.contenders[own].open().map(|lock| &lock.stage) {
+        Some(Stage::Lease(lease)) if lease.deadline().is_some() => 1,
+        Some(Stage::Lease(_)) => 2,
+        _ => 0,
+    };
+    match (stage(before), stage(after)) {
+        (0, 1) => match after.handed.last() {
+            Some(handed) => format!(", and holds the lock with token {}", handed.number),
+            None => ", and holds the lock".to_owned(),
+        },
+        (1, 2) => ", and has lost the lock".to_owned(),
+        _ => String::new(),
     }
 }

@@ -1,16 +1,23 @@
 //! What is on the way between a contender and a master.
 
-use redlock_core::{Answer, Cause, Verdict};
+use redlock_core::{Answer, Balloted, Cause, NotAdmitted, Verdict, WhyNot};
 
 /// What a key is set to.
 pub(crate) type Value = u8;
 
+/// A ballot, by its number; 0 where there is none.
+pub(crate) type Number = u8;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
+    /// `SET NX`; with a ballot, `ZADD` and `GET` behind it.
     Acquire,
     Extend(u32),
     Readd,
     Release,
+    /// A ballot under this number, for a key that was granted: `ZADD`, `ZSCORE`, `GET`.
+    Ballot(u32),
+    Score,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +25,16 @@ pub(crate) enum Reply {
     Granted,
     Held,
     NotOurs,
+    /// The key is ours, and the ballot was accepted.
+    Accepted,
+    /// The key is ours, and the ballot was refused.
+    Refused,
+    /// The same, with the score.
+    RefusedAt(Number),
+    /// The key is ours, or nothing is said about it.
+    Score(Number),
+    /// There are no ballots.
+    NoMember,
     /// The connection broke.
     Unknown,
 }
@@ -29,11 +46,24 @@ pub(crate) struct Request {
     pub(crate) lock: u8,
     pub(crate) value: Value,
     pub(crate) kind: Kind,
+    pub(crate) ballot: Number,
+    /// The life of the master that it is for: the set of ballots is named after it.
+    pub(crate) life: u8,
     /// When it was sent, by the contender's clock.
     pub(crate) sent: u8,
+    /// Its answer counts: the master votes, and did so when it was asked.
+    pub(crate) counts: bool,
+    pub(crate) done: Done,
     pub(crate) reply: Option<Reply>,
     /// The reply can be read: it is late, by a tick at least.
     pub(crate) is_readable: bool,
+}
+
+/// What was carried out of the commands of an acquire, and whether each did what it should.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Done {
+    pub(crate) set: Option<bool>,
+    pub(crate) ballot: Option<bool>,
 }
 
 impl Reply {
@@ -42,7 +72,21 @@ impl Reply {
             Self::Granted => Answer::granted(),
             Self::Held => Answer::new(Verdict::HELD),
             Self::NotOurs => Answer::new(Verdict::NotOurs),
+            Self::Accepted => Answer::granted().with_ballot(Balloted::Accepted),
+            Self::Refused => Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused),
+            Self::RefusedAt(number) => {
+                Answer::new(Verdict::BallotRefused).with_ballot(score(number))
+            }
+            Self::Score(number) => Answer::granted().with_ballot(score(number)),
+            Self::NoMember => {
+                let cause = Cause::NotAdmitted(NotAdmitted::new(WhyNot::Incomplete).into());
+                Answer::unknown(cause).with_ballot(Balloted::NoMember).with_key_set()
+            }
             Self::Unknown => Answer::unknown(Cause::ConnectionClosed),
         }
     }
+}
+
+fn score(number: Number) -> Balloted {
+    Balloted::Score(u64::from(number) * 32 + 31)
 }

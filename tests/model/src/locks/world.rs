@@ -1,8 +1,9 @@
 //! The state of the model.
 
 use super::contender::Contender;
-use super::master::Master;
+use super::master::{Master, RESOURCES};
 use super::part::Part;
+use super::wire::Number;
 use crate::shared::Shared;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -10,9 +11,18 @@ pub(crate) struct World {
     pub(crate) now: u8,
     pub(crate) masters: Vec<Shared<Master>>,
     pub(crate) contenders: Vec<Shared<Contender>>,
+    /// The tokens that were handed out, in that order.
+    pub(crate) handed: Vec<Handed>,
     /// What has happened that must never happen.
     pub(crate) wrong: Option<Wrong>,
     pub(crate) left: Left,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Handed {
+    pub(crate) number: Number,
+    pub(crate) resource: usize,
+    pub(crate) lock: u8,
 }
 
 /// What may still happen.
@@ -22,33 +32,89 @@ pub(crate) struct Left {
     pub(crate) breaks: u8,
     pub(crate) cancels: u8,
     pub(crate) slips: u8,
+    pub(crate) second: u8,
+    pub(crate) vanish: u8,
+    pub(crate) losses: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Wrong {
     /// All is acknowledged, and a key is still there.
     KeyLeft,
+    /// A token was handed out twice.
+    Twice,
+    /// A token is not larger than one that was handed out before its attempt began.
+    OutOfTime,
+    /// A token is not larger than one of an earlier lease.
+    OutOfOrder,
+    /// On a master, tokens have another order than the keys they were accepted for.
+    OutOfKeyOrder,
 }
 
 impl World {
     pub(crate) fn new(part: &Part) -> Self {
         Self {
             now: 0,
-            masters: vec![Master::default().into(); part.masters],
+            masters: (0..part.masters).map(|_| Master::new().into()).collect(),
             contenders: part.attempts.iter().map(|_| Contender::new(part).into()).collect(),
+            handed: Vec::new(),
             wrong: None,
             left: Left {
                 extensions: part.extensions,
                 breaks: part.breaks,
                 cancels: part.cancels,
                 slips: part.slips,
+                second: part.second,
+                vanish: part.vanish,
+                losses: part.losses,
             },
         }
     }
 
-    /// How many believe to hold the lock, each by its own clock.
+    /// The most that believe to hold one lock, each by its own clock.
     pub(crate) fn holders(&self, part: &Part) -> usize {
-        let holds = |own: &&Shared<Contender>| own.is_holder(own.clock(part, self.now));
-        self.contenders.iter().filter(holds).count()
+        let holders = |resource: usize| {
+            let all = self.contenders.iter().enumerate();
+            let own = all.filter(|(own, _)| part.resource(*own) == resource);
+            own.filter(|(_, own)| own.is_holder(own.clock(part, self.now))).count()
+        };
+        (0..RESOURCES).map(holders).max().unwrap_or(0)
+    }
+
+    /// The largest token that was handed out for a resource.
+    pub(crate) fn largest(&self, resource: usize) -> Number {
+        let own = self.handed.iter().filter(|handed| handed.resource == resource);
+        own.map(|handed| handed.number).max().unwrap_or(0)
+    }
+
+    /// A token is handed out.
+    pub(crate) fn hand_out(&mut self, part: &Part, handed: Handed, after: Number) {
+        let Handed { number, resource, .. } = handed;
+        let wrong = if self.handed.iter().any(|before| before.number == number) {
+            Some(Wrong::Twice)
+        } else if number <= after {
+            Some(Wrong::OutOfTime)
+        } else if part.clocks_hold && number <= self.largest(resource) {
+            Some(Wrong::OutOfOrder)
+        } else if self.handed.iter().any(|before| self.is_turned(before, &handed)) {
+            Some(Wrong::OutOfKeyOrder)
+        } else {
+            None
+        };
+        self.wrong = self.wrong.or(wrong);
+        self.handed.push(handed);
+    }
+
+    /// Whether a master that has accepted both had their keys in another order than their numbers.
+    fn is_turned(&self, one: &Handed, other: &Handed) -> bool {
+        self.masters.iter().any(|master| {
+            let place = |handed: &Handed| {
+                master.past.iter().position(|past| *past == (handed.lock, handed.number))
+            };
+            match (place(one), place(other)) {
+                (Some(first), Some(then)) => (first < then) != (one.number < other.number),
+                _ => false,
+            }
+        })
     }
 }

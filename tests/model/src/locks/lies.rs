@@ -1,0 +1,102 @@
+//! What the mutants tell the machines.
+
+use redlock_core::Answer;
+
+use super::broken::Broken;
+use super::contender::{Lock, Stage};
+use super::part::Part;
+use super::wire::{Kind, Reply, Request};
+use super::world::World;
+
+impl World {
+    /// Since when an answer counts: since its request was sent.
+    pub(crate) fn counted_from(&self, part: &Part, own: usize, request: &Request) -> u8 {
+        match part.broken {
+            Some(Broken::FromReply | Broken::HandedOutLate) => self.contenders[own].tick(self.now),
+            _ => request.sent,
+        }
+    }
+
+    /// What is sent again when a connection breaks: nothing.
+    pub(crate) fn resent(&self, part: &Part, request: &Request) -> Option<Request> {
+        let again = part.broken == Some(Broken::SentTwice) && request.kind == Kind::Acquire;
+        again.then(|| Request { reply: None, ..request.clone() })
+    }
+
+    /// What the machine is told of a reply: what the master said.
+    pub(crate) fn told(
+        &mut self,
+        part: &Part,
+        own: usize,
+        master: usize,
+        request: &Request,
+    ) -> Answer {
+        let reply = request.reply.unwrap_or(Reply::Unknown);
+        let said = (master, request.ballot);
+        let accepted = &mut self.contenders[own].accepted;
+        let reply = match (part.broken, reply) {
+            (Some(Broken::AnswerIgnored), Reply::Refused) => Reply::Accepted,
+            (Some(Broken::TooFewBallots), Reply::Refused) if !accepted.is_empty() => {
+                Reply::Accepted
+            }
+            (Some(Broken::CarriedOver), Reply::Refused | Reply::RefusedAt(_))
+                if accepted.contains(&said) =>
+            {
+                Reply::Accepted
+            }
+            (Some(Broken::RefusedCounts), Reply::Refused) => Reply::Score(0),
+            _ => reply,
+        };
+        let remembers = matches!(
+            part.broken,
+            Some(Broken::TooFewBallots | Broken::CarriedOver | Broken::BallotsAddUp)
+        );
+        if remembers && reply == Reply::Accepted && !accepted.contains(&said) {
+            accepted.push(said);
+        }
+        reply.answer()
+    }
+
+    /// Another ballot was proposed: what was accepted before counts no more.
+    pub(crate) fn proposed(&mut self, part: &Part, own: usize, id: u8, round: u32) {
+        if part.broken != Some(Broken::BallotsAddUp) {
+            return;
+        }
+        let clock = self.contenders[own].clock(part, self.now);
+        let accepted = std::mem::take(&mut self.contenders[own].accepted);
+        let Some(Lock { stage: Stage::Attempt(attempt), .. }) = self.contenders[own].lock(id)
+        else {
+            return;
+        };
+        for (master, _) in accepted {
+            attempt.ballot_vote(round, master, &Reply::Accepted.answer(), clock, clock);
+        }
+    }
+
+    /// A contender renews a key for which it has not read the reply yet: that counts from now.
+    pub(crate) fn renew(&mut self, part: &Part, own: usize, master: usize) {
+        let (now, resource) = (self.now, part.resource(own));
+        let sent = self.contenders[own].tick(now);
+        let Some(first) = self.contenders[own].links[master].first().cloned() else { return };
+        let kind = match part.broken {
+            Some(Broken::ReaddedCounts) => Kind::Readd,
+            _ => Kind::Extend(0),
+        };
+        let mut renewal = Request { kind, ..first };
+        let reply = self.masters[master].execute(part, resource, &mut renewal, now);
+        if matches!(reply, Some(Reply::Granted | Reply::Score(_))) {
+            self.contenders[own].links[master][0].sent = sent;
+        }
+    }
+
+    /// Whether it can.
+    pub(crate) fn may_renew(&self, part: &Part, own: usize, master: usize) -> bool {
+        let renews = matches!(part.broken, Some(Broken::ReaddedCounts | Broken::FromExtension));
+        let contender = &self.contenders[own];
+        let is_old = |request: &Request| {
+            let is_accepted = request.reply == Some(Reply::Accepted);
+            is_accepted && request.sent < contender.tick(self.now)
+        };
+        renews && contender.links[master].first().is_some_and(is_old)
+    }
+}

@@ -1,0 +1,140 @@
+//! `Stock`: a table that accepts no write of a holder whose lock is over. This is the part to copy.
+
+use std::path::Path;
+use std::time::Duration;
+
+use redlock_quorum::FencingToken;
+use rusqlite::{Connection, params};
+
+/// How many there are of each item. `fence` is the largest fencing token that a row has seen.
+pub(crate) struct Stock {
+    db: Connection,
+}
+
+/// What the store does not do.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StockError {
+    /// The lock with this token is over: another came after it and has read or written since.
+    #[error("{item}: fencing token {token} is refused, a larger one was seen")]
+    Refused { item: String, token: FencingToken },
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+}
+
+impl Stock {
+    pub(crate) fn open(file: &Path) -> rusqlite::Result<Self> {
+        let db = Connection::open(file)?;
+        db.busy_timeout(Duration::from_secs(5))?;
+        db.execute_batch(
+            "CREATE TABLE IF NOT EXISTS stock (
+                 item TEXT PRIMARY KEY,
+                 count INTEGER NOT NULL,
+                 fence INTEGER NOT NULL DEFAULT 0
+             ) STRICT",
+        )?;
+        Ok(Self { db })
+    }
+
+    /// A new item; one that is there already stays as it is.
+    pub(crate) fn add(&self, item: &str, count: i64) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO stock (item, count) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        self.db.execute(sql, params![item, count]).map(drop)
+    }
+
+    /// What there is, for the holder with this token. Its token is installed before the row is
+    /// read: a holder from before it that writes later would change what was read here.
+    pub(crate) fn read(&self, item: &str, token: FencingToken) -> Result<i64, StockError> {
+        let sql = "UPDATE stock SET fence = ?2 WHERE item = ?1 AND fence <= ?2";
+        self.accepted(item, token, self.db.execute(sql, params![item, i64::from(token)])?)?;
+        Ok(self.count(item)?)
+    }
+
+    /// Sets what there is. The token is tested and the row is written in one statement: between
+    /// two statements another holder could come.
+    pub(crate) fn write(
+        &self,
+        item: &str,
+        count: i64,
+        token: FencingToken,
+    ) -> Result<(), StockError> {
+        let sql = "UPDATE stock SET count = ?2, fence = ?3 WHERE item = ?1 AND fence <= ?3";
+        self.accepted(item, token, self.db.execute(sql, params![item, count, i64::from(token)])?)
+    }
+
+    /// The statement has changed no row where a larger token was seen.
+    fn accepted(&self, item: &str, token: FencingToken, rows: usize) -> Result<(), StockError> {
+        if rows == 0 {
+            // An item that is not there is another error than a token that is refused.
+            self.count(item)?;
+            return Err(StockError::Refused { item: item.to_owned(), token });
+        }
+        Ok(())
+    }
+
+    /// What there is, for everybody who only looks.
+    pub(crate) fn count(&self, item: &str) -> rusqlite::Result<i64> {
+        self.db.query_row("SELECT count FROM stock WHERE item = ?1", [item], |row| row.get(0))
+    }
+
+    /// What a store does that trusts its writers; here to show what becomes of it.
+    pub(crate) fn write_without_fence(&self, item: &str, count: i64) -> rusqlite::Result<()> {
+        let sql = "UPDATE stock SET count = ?2 WHERE item = ?1";
+        self.db.execute(sql, params![item, count]).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stock() -> Stock {
+        let stock = Stock::open(":memory:".as_ref()).unwrap();
+        stock.add("nails", 100).unwrap();
+        stock
+    }
+
+    fn token(number: u64) -> FencingToken {
+        FencingToken::new(number).unwrap()
+    }
+
+    fn is_refused<T>(outcome: &Result<T, StockError>) -> bool {
+        matches!(outcome, Err(StockError::Refused { .. }))
+    }
+
+    #[test]
+    fn a_holder_reads_and_writes_as_often_as_it_likes() {
+        let stock = stock();
+        for count in [90, 80, 70] {
+            stock.write("nails", count, token(64)).unwrap();
+            assert_eq!(stock.read("nails", token(64)).unwrap(), count);
+        }
+        stock.write("nails", 60, FencingToken::MAX).unwrap();
+        assert_eq!(stock.count("nails").unwrap(), 60);
+    }
+
+    #[test]
+    fn after_a_larger_token_has_written_a_smaller_one_neither_writes_nor_reads() {
+        let stock = stock();
+        stock.write("nails", 90, token(64)).unwrap();
+        assert!(is_refused(&stock.write("nails", 70, token(63))));
+        assert!(is_refused(&stock.read("nails", token(63))));
+        assert_eq!(stock.read("nails", token(64)).unwrap(), 90, "and nothing was changed");
+    }
+
+    #[test]
+    fn what_a_holder_has_read_is_changed_by_no_holder_from_before() {
+        let stock = stock();
+        assert_eq!(stock.read("nails", token(32)).unwrap(), 100);
+        assert_eq!(stock.read("nails", token(64)).unwrap(), 100);
+        assert!(is_refused(&stock.write("nails", 70, token(32))), "64 counts on what it has read");
+        stock.write("nails", 95, token(64)).unwrap();
+        assert_eq!(stock.count("nails").unwrap(), 95);
+    }
+
+    #[test]
+    fn an_item_that_is_not_there_is_no_refusal() {
+        let stock = stock();
+        assert!(matches!(stock.read("screws", token(1)), Err(StockError::Sqlite(_))));
+        assert!(matches!(stock.write("screws", 1, token(1)), Err(StockError::Sqlite(_))));
+    }
+}

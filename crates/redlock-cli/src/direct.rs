@@ -101,8 +101,14 @@ impl Direct {
         Ok(pair.into_iter().nth(1))
     }
 
+    /// Each member of a sorted set with its score, as the master writes it.
+    pub(crate) fn scores(&mut self, set: &[u8]) -> RedisResult<Vec<(String, String)>> {
+        let mut scores = cmd("ZREVRANGEBYSCORE");
+        scores.arg(set).arg("+inf").arg("-inf").arg("WITHSCORES").query(&mut self.0)
+    }
+
     /// Whether a command is refused that does nothing.
-    pub(crate) fn probe(&mut self, words: &[&str]) -> RedisResult<()> {
+    pub(crate) fn probe(&mut self, words: &[&[u8]]) -> RedisResult<()> {
         let mut probe = Cmd::new();
         words.iter().for_each(|word| {
             probe.arg(word);

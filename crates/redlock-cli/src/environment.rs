@@ -8,32 +8,34 @@ use redlock_quorum::Guard;
 
 use crate::args::Run;
 use crate::global::{Global, variable};
-use crate::output;
 
 /// What is different from the environment of `redlock run` itself.
 #[derive(Debug)]
 pub(crate) struct Environment {
     set: Vec<(&'static str, OsString)>,
-    removed: &'static [&'static str],
+    removed: Vec<&'static str>,
 }
 
 impl Environment {
     /// The lock, and no way to the masters unless that was asked for.
     pub(crate) fn new(global: &Global, args: &Run, guard: &Guard) -> Self {
-        let fence = output::fence(guard.fencing_token().map(|fence| fence.get()));
-        let mut set = vec![
-            (KEY, args.key.clone()),
-            (TOKEN, guard.token().as_str().into()),
-            (FENCING_TOKEN, fence.into()),
-        ];
+        let mut set = vec![(KEY, args.key.clone()), (TOKEN, guard.token().as_str().into())];
+        let mut removed = Vec::new();
+        match guard.fencing_token() {
+            Some(fence) => set.push((FENCING_TOKEN, fence.to_string().into())),
+            // A lock around this one may have left its own, which is for another resource.
+            None => removed.push(FENCING_TOKEN),
+        }
         if args.pass_nodes {
             set.extend(masters(global));
+        } else {
+            removed.extend(SECRETS);
         }
-        Self { set, removed: if args.pass_nodes { &[] } else { &SECRETS } }
+        Self { set, removed }
     }
 
     pub(crate) fn apply_to(&self, command: &mut Command) {
-        for name in self.removed {
+        for name in &self.removed {
             command.env_remove(name);
         }
         command.envs(self.set.iter().map(|(name, value)| (name, value)));
@@ -58,6 +60,7 @@ fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
         ("REDLOCK_PREFIX", global.prefix.clone()),
         ("REDLOCK_MAX_TTL", duration(global.max_ttl)),
         ("REDLOCK_QUARANTINE", global.quarantine.map(|switch| switch.as_str().into())),
+        ("REDLOCK_PLAIN", global.plain.then(|| "1".into())),
         ("REDLOCK_LABEL", global.label.clone()),
         ("REDLOCK_TLS_CA", path(&global.tls_ca)),
         ("REDLOCK_TLS_CERT", path(&global.tls_cert)),

@@ -14,7 +14,7 @@ use crate::exit::Failure;
 
 /// What every command takes, before or after its name. Values from the environment are never
 /// shown: some are secret.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Masters")]
 pub(crate) struct Global {
     /// A master; repeat it for each: redis://[user:password@]host[:port][/db], rediss://, unix://
@@ -39,6 +39,10 @@ pub(crate) struct Global {
     /// largest TTL; the same for all clients [default: on] [env: REDLOCK_QUARANTINE]
     #[arg(long, value_name = "on|off", global = true)]
     pub(crate) quarantine: Option<Switch>,
+    /// No fencing tokens: the published algorithm and no command more. Needed for masters before
+    /// Redis 6.2 [env: REDLOCK_PLAIN]
+    #[arg(long, global = true)]
+    pub(crate) plain: bool,
     /// A name in the lock, for people who ask who holds it [default: user@host:pid]
     /// [env: REDLOCK_LABEL]
     #[arg(long, value_name = "TEXT", global = true)]
@@ -101,6 +105,9 @@ impl Global {
         let variables = &mut self.variables;
         fill(variables, "REDLOCK_NODE_TIMEOUT", &mut self.node_timeout, duration_of)?;
         fill(variables, "REDLOCK_QUARANTINE", &mut self.quarantine, switch_of)?;
+        let mut plain = self.plain.then_some(true);
+        fill(variables, "REDLOCK_PLAIN", &mut plain, flag_of)?;
+        self.plain = plain.unwrap_or(false);
         fill(variables, "REDLOCK_LABEL", &mut self.label, Ok)?;
         fill(variables, "REDLOCK_TLS_CA", &mut self.tls_ca, path_of)?;
         fill(variables, "REDLOCK_TLS_CERT", &mut self.tls_cert, path_of)?;
@@ -143,6 +150,15 @@ fn duration_of(value: OsString) -> Result<Duration, String> {
 fn switch_of(value: OsString) -> Result<Switch, String> {
     let text = value.to_string_lossy();
     Switch::from_str(&text, false).map_err(|_| format!("{text:?} is neither on nor off"))
+}
+
+/// Whether a variable says yes. What a person may have meant by another word is not guessed.
+fn flag_of(value: OsString) -> Result<bool, String> {
+    match value.to_string_lossy().to_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        text => Err(format!("{text:?} is neither 1 nor 0")),
+    }
 }
 
 fn path_of(value: OsString) -> Result<PathBuf, String> {

@@ -65,10 +65,13 @@ Environment:
   REDLOCK_NODE_TIMEOUT, REDLOCK_PREFIX, REDLOCK_MAX_TTL, REDLOCK_QUARANTINE,
   REDLOCK_LABEL, REDLOCK_TLS_CA, REDLOCK_TLS_CERT, REDLOCK_TLS_KEY
                         as the options; --node wins over REDLOCK_NODES, and that over the file
+  REDLOCK_PLAIN         1 for --plain, 0 for none
   A variable that is empty counts as unset.
 
 What masters answer:
-  granted, held (for so long), free, not ours, and why it is not known:
+  granted, held (for so long), free, not ours,
+  granted but ballot refused, because contenders of the same moment got larger ones; the lock is
+  given up and nobody has it, so try again. And why it is not known:
   timed out             it was not connected within 1s, or did not answer within the node
                         timeout: --node-timeout
   connection refused    nothing listens there
@@ -76,8 +79,9 @@ What masters answer:
   not connected: ...    such as a name that is not found, or a certificate: --tls-ca;
                         `still connecting` when a majority was connected sooner
   error reply: ...      such as a wrong password, or a user without rights
-  not admitted: ...     a replica or a cluster node, which may not vote; or a master that may have
-                        forgotten a lock, and when it votes again at the earliest: --quarantine
+  not admitted: ...     a replica or a cluster node, which may not vote; a master that takes no
+                        ballots: --plain; or one that may have forgotten a lock, and when it votes
+                        again at the earliest: --quarantine
   twin of ...           the same server as another one
 
 Durations:
@@ -90,8 +94,8 @@ What it does not promise:
 
 pub(crate) const RUN: &str = "\
 The command:
-  gets REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN, and no URL of a master, unless
-  --pass-nodes is given. It runs in a process group of its own, which is in the foreground where
+  gets REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN (which is not set with --plain), and no
+  URL of a master, unless --pass-nodes is given. It runs in a process group of its own, which is in the foreground where
   there is a terminal. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the group, a second
   TERM within half a second is not. Ctrl-Z stops the whole job, and the lock is then not
   extended: the command is killed before the lock ends.
@@ -117,8 +121,10 @@ Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by a
 
 pub(crate) const ACQUIRE: &str = "\
 Nothing extends the lock after that: it ends after its TTL, unless it is extended or released with
-the token. VALIDITY_MS is what is left of it; `-` stands where there is no fencing token. When the
-line cannot be printed, or stdout is closed, the lock is released.
+the token. VALIDITY_MS is what is left of it. FENCING_TOKEN is larger than that of every lock on KEY
+before: a store that keeps the largest one it has seen and refuses smaller ones never accepts a late
+write. `-` stands there with --plain. When the line cannot be printed, or stdout is closed, the lock
+is released.
 
 A wait ends at once when so many masters answer what waiting does not cure (a wrong password, no
 rights, a replica) that no quorum is left. On a terminal, or with -v, one line after a second says
@@ -131,7 +137,8 @@ Exit codes: 0 acquired, 64 usage, 69 no quorum, 74 cannot print, 75 held by anot
 
 pub(crate) const EXTEND: &str = "\
 The lock then lasts at least the TTL from now; it is never shortened. A lock that has ended is
-not revived.
+not revived. An extension does not know the fencing token, so `-` stands for it; it stays what it
+was.
 
 Example:
   redlock extend build \"$token\" --ttl 60s
@@ -192,7 +199,8 @@ Exit codes: 0 a majority votes, 1 not agreed to, 64 usage or refused, 69 no quor
 pub(crate) const DOCTOR: &str = "\
 Each finding says what is wrong, why that matters and what cures it. Nothing is written. It sees
 what masters tell: who votes and why not, clocks that are far apart, several masters on one host,
-masters that report no changes of keys or evict keys, rights that are missing.
+masters that report no changes of keys or evict keys, rights that are missing; without --plain also
+masters that take no ballots, and ballots that another program has written.
 
 Exit codes: 0 nothing was found, 1 findings, 64 usage, 74 cannot print.";
 

@@ -1,5 +1,6 @@
 //! What `doctor` finds, and what it leaves alone.
 
+use redlock_testkit::lab::text;
 use redlock_testkit::{RedisServers, ServerOptions};
 use serde_json::Value;
 
@@ -48,7 +49,7 @@ fn masters_on_one_host_and_without_a_quorum_are_found() {
     assert_eq!(all[1], "warning: 3 masters are on 127.0.0.1");
     let one = findings(&object, Some(servers[0].name()));
     assert!(one[0].starts_with("error: not admitted: new or emptied, its quarantine"), "{one:?}");
-    let dbsize: usize = redlock_testkit::lab::text(&servers[0], &["DBSIZE"]);
+    let dbsize: usize = text(&servers[0], &["DBSIZE"]);
     assert_eq!(dbsize, 0, "nothing is written");
     let people = ask(&servers, ["doctor"]);
     assert!(people.cause().starts_with("redlock: 5 findings: no quorum"), "{people:?}");
@@ -101,16 +102,20 @@ fn limits_that_differ_are_found() {
 fn rights_that_are_missing_are_found() {
     let servers = RedisServers::start(1).unwrap();
     let mut user = vec!["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all"];
-    user.extend(["-client|kill", "-client|tracking", "-eval"]);
+    user.extend(["-client|kill", "-client|tracking", "-eval", "-zscore"]);
     servers[0].command(&user).unwrap();
     let url = servers[0].url().replace("redis://", "redis://few:secret@");
     let mut command = redlock(&servers, ["doctor", "--json"]);
     let answer = answer_of(command.env("REDLOCK_NODES", &url));
     assert_eq!(answer.code, 1, "{answer:?}");
     let found = findings(&answer.json(), Some(servers[0].name()));
-    let expected =
-        ["warning: reports no changes of keys", "warning: its user lacks +client|kill +eval"];
-    assert_eq!(found, expected);
+    let lacks = |rights: &str| format!("warning: its user lacks {rights}");
+    let silent = "warning: reports no changes of keys".to_owned();
+    assert_eq!(found, [silent.clone(), lacks("+client|kill +eval +zscore")]);
+    let mut command = redlock(&servers, ["doctor", "--plain", "--json"]);
+    let answer = answer_of(command.env("REDLOCK_NODES", &url));
+    let found = findings(&answer.json(), Some(servers[0].name()));
+    assert_eq!(found, [silent, lacks("+client|kill +eval")], "plain locks have no ballots");
     servers[0].command(&["ACL", "SETUSER", "few", "-hgetall"]).unwrap();
     let mut command = redlock(&servers, ["doctor", "--json"]);
     let answer = answer_of(command.env("REDLOCK_NODES", &url));
@@ -119,4 +124,21 @@ fn rights_that_are_missing_are_found() {
         found[0].contains("the record cannot be read") && found[0].contains("hgetall"),
         "{found:?}"
     );
+}
+
+#[test]
+fn ballots_that_another_program_has_written_are_found() {
+    let servers = RedisServers::start(3).unwrap();
+    let sets: Vec<String> = text(&servers[1], &["KEYS", "redlock-quorum:1:ballots:*"]);
+    for (member, score) in [("7", "9007199254740992"), ("9", "9007199254740991"), ("8", "1.5")] {
+        servers[1].command(&["ZADD", &sets[0], score, member]).unwrap();
+    }
+    let answer = ask(&servers, ["doctor", "--json"]);
+    assert_eq!(answer.code, 1);
+    let of = |place: usize| findings(&answer.json(), Some(servers[place].name()));
+    let found = "error: 2 of its ballots are foreign, such as 7: 9007199254740992";
+    assert_eq!((of(0), of(1)), (Vec::new(), vec![found.to_owned()]));
+    assert_eq!(answer.json()["nodes"][1]["foreign_scores"][1], "8: 1.5");
+    let plain = ask(&servers, ["doctor", "--plain", "--json"]).json();
+    assert_eq!(findings(&plain, Some(servers[1].name())), Vec::<String>::new());
 }

@@ -7,6 +7,7 @@ mod answers;
 mod contention;
 mod dev;
 mod doctor;
+mod fencing;
 mod force;
 mod guide;
 mod listing;

@@ -50,6 +50,7 @@ fn a_value_of_the_environment_is_refused_under_the_name_of_its_variable() {
         ("REDLOCK_NODE_TIMEOUT", "soon", "write a duration as 500ms"),
         ("REDLOCK_NODE_TIMEOUT", "20s", "a node timeout of 20s is too long"),
         ("REDLOCK_NODE_TIMEOUT", "0", "never lets a master answer"),
+        ("REDLOCK_PLAIN", "maybe", "neither 1 nor 0"),
         ("REDLOCK_MAX_TTL", "never", "write a duration as 500ms"),
         ("REDLOCK_MAX_TTL", "2d", "out of range"),
         ("REDLOCK_MAX_TTL", "5s", "a TTL of 10s is too long; max_ttl is 5s"),

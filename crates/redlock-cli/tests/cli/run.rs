@@ -13,14 +13,14 @@ use crate::support::{
 };
 
 #[test]
-fn the_command_gets_key_token_and_fence_and_its_code_is_ours() {
+fn the_command_gets_key_and_token_and_its_code_is_ours() {
     let servers = RedisServers::start(3).unwrap();
-    let script = "echo $REDLOCK_KEY $REDLOCK_TOKEN $REDLOCK_FENCING_TOKEN $1; exit 7";
+    let script = "echo $REDLOCK_KEY $REDLOCK_TOKEN $1; exit 7";
     let mut run =
         Running::start(redlock(&servers, ["run", "k", "--", "sh", "-c", script, "_", "a b"]));
     let line = run.lines().next();
     let words: Vec<_> = line.split(' ').collect();
-    assert_eq!((words[0], &words[2..]), ("k", &["-", "a", "b"][..]));
+    assert_eq!((words[0], &words[2..]), ("k", &["a", "b"][..]));
     assert_eq!(words[1].split('/').next().unwrap().len(), 36, "a UUID, then a label");
     let answer = run.answer();
     assert_eq!((answer.code, answer.err.as_str()), (7, ""));

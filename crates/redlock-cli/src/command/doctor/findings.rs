@@ -134,9 +134,11 @@ fn not_admitted_for(why: WhyNot) -> (&'static str, &'static str) {
         WhyNot::Denied => {
             ("whether it forgot cannot be told", "give its user +info and +hgetall; see to the key")
         }
-        WhyNot::ScoreTooLarge => {
-            ("no fencing token can follow", "delete the ballot set, and wait for its quarantine")
-        }
+        WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
+        WhyNot::NoBallots => (
+            "it takes no part in locks with fencing tokens",
+            "Redis 6.2 or newer, and +zadd +zscore for its user; or --plain, for clients that need no tokens",
+        ),
         WhyNot::UsedWithoutQuarantine | WhyNot::UsedWithQuarantine => {
             ("the two do not mix", "give all clients the same --quarantine, or another prefix")
         }
@@ -165,6 +167,10 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
     found
 }
 
+const NO_TOKEN: &str = "no fencing token can follow, so it does not vote on some locks";
+const FOREIGN_CURE: &str =
+    "find out who writes there, delete the ballot set, and wait for its quarantine";
+
 fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(policy) = look.eviction.as_ref().filter(|policy| *policy != "noeviction") {
@@ -176,6 +182,11 @@ fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
         let why = "without a quarantine a master that restarts grants again what is held";
         let cure = "appendonly yes and appendfsync always, or --quarantine on";
         found.push(Finding::warning("may forget what it has answered", why, cure));
+    }
+    if let Some(one) = look.foreign_scores.first() {
+        let what =
+            format!("{} of its ballots are foreign, such as {one}", look.foreign_scores.len());
+        found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE));
     }
     if !look.missing_rights.is_empty() {
         let what = format!("its user lacks {}", look.missing_rights.join(" "));

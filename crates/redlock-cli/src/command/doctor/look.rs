@@ -1,10 +1,12 @@
 //! What the library does not ask, over one connection of its own to each master.
 
 use redis::{RedisError, RedisResult};
-use redlock_quorum::NodeReport;
+use redlock_quorum::{FencingToken, NodeReport};
 use serde::Serialize;
 
 use crate::direct::{self, Direct, PATIENCE};
+use crate::global::{Global, Switch};
+use crate::masters;
 use crate::session::Session;
 
 /// What one master answered; none where it did not.
@@ -16,14 +18,20 @@ pub(super) struct Look {
     pub(super) keeps_writes: Option<bool>,
     /// Rights that a lock needs and its user lacks.
     pub(super) missing_rights: Vec<&'static str>,
+    /// Ballots that no client can have written, as `member: score`.
+    pub(super) foreign_scores: Vec<String>,
 }
 
 /// Asks the masters that the library reached, one after the other.
-pub(super) async fn at_all(session: &Session, nodes: &[NodeReport]) -> Vec<Look> {
+pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeReport]) -> Vec<Look> {
     let mut looks = Vec::new();
     for (url, node) in session.masters.urls().zip(nodes) {
-        let asked = match node.server {
-            Some(_) => direct::ask(url, session.masters.pem(), PATIENCE * 3, look).await.ok(),
+        let asked = match &node.server {
+            Some(server) => {
+                let ballots = ballots(global, server.admitted_as.as_deref());
+                let look = move |master: &mut Direct| look(master, ballots);
+                direct::ask(url, session.masters.pem(), PATIENCE * 3, look).await.ok()
+            }
             None => None,
         };
         looks.push(asked.unwrap_or_default());
@@ -31,7 +39,26 @@ pub(super) async fn at_all(session: &Session, nodes: &[NodeReport]) -> Vec<Look>
     looks
 }
 
-fn look(master: &mut Direct) -> RedisResult<Look> {
+/// The ballot set of a master that was admitted as `run`; none where locks have no ballots. Its name
+/// is on the wire, and fixed for ever.
+fn ballots(global: &Global, run: Option<&str>) -> Option<Vec<u8>> {
+    let begin = [masters::prefix(global), b"redlock-quorum:1:ballots"].concat();
+    match run {
+        _ if global.plain => None,
+        _ if global.quarantine == Some(Switch::Off) => Some(begin),
+        Some(run) => Some([&begin[..], b":", set_name(run).as_bytes()].concat()),
+        // Not admitted; what rights it gives is asked all the same.
+        None => Some([&begin[..], b":0"].concat()),
+    }
+}
+
+/// 16 digits of the process, and 16 of the history where there is one.
+fn set_name(run: &str) -> String {
+    let short = |part: &str| part.get(..16).unwrap_or(part).to_owned();
+    run.split(':').map(short).collect::<Vec<_>>().join(".")
+}
+
+fn look(master: &mut Direct, ballots: Option<Vec<u8>>) -> RedisResult<Look> {
     let memory = master.info("memory").unwrap_or_default();
     let policy = field(&memory, "maxmemory_policy").map(String::from);
     let is_limited = field(&memory, "maxmemory").is_some_and(|limit| limit != "0");
@@ -41,8 +68,20 @@ fn look(master: &mut Direct) -> RedisResult<Look> {
             let appends = master.setting("appendonly").ok().flatten();
             appends.as_deref() == Some("yes") && fsync == "always"
         }),
-        missing_rights: missing_rights(master),
+        missing_rights: missing_rights(master, ballots.as_deref()),
+        // What cannot be read is a master that does not vote, or a right that is missing.
+        foreign_scores: match &ballots {
+            Some(set) => foreign(master.scores(set).unwrap_or_default()),
+            None => Vec::new(),
+        },
     })
+}
+
+/// Clients write whole numbers below 2^53.
+fn foreign(scores: Vec<(String, String)>) -> Vec<String> {
+    let is_ours = |score: &str| score.parse::<u64>().is_ok_and(|n| n <= FencingToken::MAX.get());
+    let foreign = scores.into_iter().filter(|(_, score)| !is_ours(score));
+    foreign.map(|(member, score)| format!("{member}: {score}")).collect()
 }
 
 fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
@@ -50,14 +89,15 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Each command does nothing, and is refused where the right to it is missing.
-fn missing_rights(master: &mut Direct) -> Vec<&'static str> {
+fn missing_rights(master: &mut Direct, ballots: Option<&[u8]>) -> Vec<&'static str> {
     // Numbers of connections begin at 1 and never come so far.
-    const NOBODY: &str = "9223372036854775807";
-    let probes: [(&str, &[&str]); 3] = [
-        ("+client|kill", &["CLIENT", "KILL", "ID", NOBODY]),
-        ("+eval", &["EVAL", "return 1", "0"]),
-        ("+time", &["TIME"]),
+    const NOBODY: &[u8] = b"9223372036854775807";
+    let mut probes: Vec<(&str, Vec<&[u8]>)> = vec![
+        ("+client|kill", vec![b"CLIENT", b"KILL", b"ID", NOBODY]),
+        ("+eval", vec![b"EVAL", b"return 1", b"0"]),
+        ("+time", vec![b"TIME"]),
     ];
+    probes.extend(ballots.map(|set| ("+zscore", vec![&b"ZSCORE"[..], set, b"0"])));
     let is_missing = |error: &RedisError| error.code() == Some("NOPERM");
     let probes = probes
         .into_iter()
@@ -76,5 +116,25 @@ mod tests {
         assert_eq!(field(info, "maxmemory"), Some("7"));
         assert_eq!(field(info, "maxmemory_policy"), Some("noeviction"));
         assert_eq!(field(info, "max"), None);
+    }
+
+    #[test]
+    fn a_ballot_set_is_named_after_what_its_master_was_admitted_as() {
+        let (run, history) = ("0123456789abcdef".repeat(3), "fedcba9876543210".repeat(3));
+        let name = |run: &str| String::from_utf8(ballots(&Global::default(), Some(run)).unwrap());
+        assert_eq!(name(&run[..40]).unwrap(), "redlock-quorum:1:ballots:0123456789abcdef");
+        let both = format!("{}:{}", &run[..40], &history[..40]);
+        let expected = "redlock-quorum:1:ballots:0123456789abcdef.fedcba9876543210";
+        assert_eq!(name(&both).unwrap(), expected);
+    }
+
+    #[test]
+    fn whole_numbers_below_two_to_the_53_are_ballots_and_nothing_else_is() {
+        let scores = ["0", "9007199254740991", "9007199254740992", "1.5", "-1", "inf", "1e+17"];
+        let scores = scores.map(|score| ("7".to_owned(), score.to_owned())).into();
+        assert_eq!(
+            foreign(scores),
+            ["7: 9007199254740992", "7: 1.5", "7: -1", "7: inf", "7: 1e+17"]
+        );
     }
 }

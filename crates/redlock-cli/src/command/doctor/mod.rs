@@ -57,7 +57,7 @@ struct Server<'a> {
 pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, Failure> {
     let session = Session::new(global, OsStr::new("-"))?;
     let nodes = session.redlock.inspect().await;
-    let looks = look::at_all(&session, &nodes).await;
+    let looks = look::at_all(global, &session, &nodes).await;
     let findings = find(&nodes, &looks, global.quarantine != Some(Switch::Off));
     session.close().await;
     let problems = findings.iter().map(Finding::line).collect::<Vec<_>>();

@@ -167,7 +167,8 @@ pub(crate) struct Init {
     /// not ask
     #[arg(long)]
     pub(crate) again: bool,
-    /// No fencing token that is handed out later may be smaller than this one
+    /// No fencing token that is handed out later may be smaller than this one; for masters that this
+    /// call admits
     #[arg(long, value_name = "FENCING_TOKEN")]
     pub(crate) floor: Option<u64>,
     /// Print an object: nodes, floor

@@ -47,6 +47,9 @@ async fn admit(session: &Session, args: &args::Init) -> Result<u8, Failure> {
     match session.redlock.init_with(options).await {
         Ok(report) => {
             print(&report.nodes, report.floor, args.json)?;
+            if floor.is_some() {
+                note_those_without_floor(&report.nodes);
+            }
             judge(&report)
         }
         Err(error) => {
@@ -119,6 +122,18 @@ fn print(nodes: &[InitNode], floor: Option<FencingToken>, as_json: bool) -> Resu
         format!("{:widest$}  {} -> {}  {process}", node.node, node.was, node.now)
     };
     output::line(&nodes.iter().map(line).collect::<Vec<_>>().join("\n"))
+}
+
+/// A floor is written with an admission. Who gives one expects it everywhere.
+fn note_those_without_floor(nodes: &[InitNode]) {
+    let before = nodes.iter().filter(|node| node.was == Standing::Admitted);
+    let before: Vec<&str> = before.map(|node| &*node.node).collect();
+    if !before.is_empty() {
+        let nodes = before.join(", ");
+        output::note(&format!(
+            "--floor is not for {nodes}, admitted before: they keep their ballots"
+        ));
+    }
 }
 
 /// Whether a quorum votes now. Masters that were not there are named: they need another call.

@@ -113,6 +113,11 @@ fn init_takes_a_floor_below_two_to_the_53() {
     let floored = ask(&servers, ["init", "--yes", "--json", "--floor", "9007199254740000"]);
     floored.success();
     assert!(floored.json()["floor"].as_u64().unwrap() >= 9_007_199_254_740_000, "{floored:?}");
+    assert!(!floored.err.contains("--floor"), "{floored:?}");
+    let again = ask(&servers, ["init", "--yes", "--floor", "9007199254740000"]);
+    assert!(again.success().contains("admitted -> admitted"), "{again:?}");
+    let said = format!("note: --floor is not for {}, admitted before", servers[0].name());
+    assert!(again.err.contains(&said), "{again:?}");
 }
 
 #[test]

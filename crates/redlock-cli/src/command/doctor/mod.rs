@@ -4,10 +4,10 @@ mod findings;
 mod look;
 
 use std::ffi::OsStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{NodeReport, ServerReport};
+use redlock_quorum::{Cause, NodeReport, RedlockBuilder, ServerReport};
 use serde::Serialize;
 
 use crate::args;
@@ -56,7 +56,7 @@ struct Server<'a> {
 
 pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, Failure> {
     let session = Session::new(global, OsStr::new("-"))?;
-    let nodes = session.redlock.inspect().await;
+    let nodes = inspect(&session).await;
     let looks = look::at_all(global, &session, &nodes).await;
     let findings = find(&nodes, &looks, global.quarantine != Some(Switch::Off));
     session.close().await;
@@ -71,6 +71,21 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
         0 => Ok(0),
         1 => Err(Failure::new(FINDINGS, anyhow!("1 finding: {}", problems[0]))),
         many => Err(Failure::new(FINDINGS, anyhow!("{many} findings: {}", problems.join(", ")))),
+    }
+}
+
+/// What each master is. One that is not connected yet, when a majority is, is waited for: it is no
+/// finding.
+async fn inspect(session: &Session) -> Vec<NodeReport> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let until = Instant::now() + RedlockBuilder::CONNECT_TIMEOUT;
+    loop {
+        let nodes = session.redlock.inspect().await;
+        let connects = |node: &NodeReport| matches!(node.cause, Some(Cause::NotConnected(_)));
+        if Instant::now() >= until || !nodes.iter().any(connects) {
+            return nodes;
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -62,7 +62,8 @@ impl Session {
         let masters = Masters::new(global)?;
         // Masters may allow more than the default: requests are checked when that is known.
         let known = if global.max_ttl.is_some() { ttl } else { ttl.min(RedlockBuilder::MAX_TTL) };
-        let mut builder = masters.builder().ttl(known).quarantine(quarantine(global));
+        let mut builder =
+            masters.builder().ttl(known).quarantine(quarantine(global)).fencing(!global.plain);
         builder = builder.prefix(masters::prefix(global)).label(label(global.label.as_deref()));
         if let Some(max_ttl) = global.max_ttl {
             builder = builder.max_ttl(max_ttl);

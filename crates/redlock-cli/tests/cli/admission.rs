@@ -196,8 +196,7 @@ fn quarantine_is_switched_off_by_option_or_variable() {
     let wrong = with("maybe");
     assert_eq!(wrong.code, 64);
     assert!(wrong.cause().starts_with("redlock: REDLOCK_QUARANTINE: "), "{wrong:?}");
-    ask(&servers, ["--quarantine", "off", "run", "k", "--", "true"]).success();
-    assert!(servers.iter().all(is_untouched), "it leaves no trace");
+    assert!(servers.iter().all(is_untouched), "a status leaves no trace");
     let refused = ask(&servers, ["init", "--yes", "--quarantine", "off"]);
     assert_eq!(refused.code, 64, "{refused:?}");
 }

@@ -2,7 +2,11 @@
 //!
 //! Eight contenders, each a host that runs `redlock run` again and again, add one to a number in a
 //! file: read it, add one, write it back. Without a lock most additions would be lost. In the
-//! middle one master is killed and another is paused.
+//! middle one master is killed and another is paused. At the end a host stands still for longer than
+//! its lock lasts, and the store refuses what it writes then.
+
+mod late;
+mod store;
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -16,6 +20,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use redlock_testkit::RedisServers;
 
+use store::Store;
+
 const CONTENDERS: usize = 8;
 const ADDITIONS: usize = 320;
 /// A demonstration that takes longer than this is stuck, and says so.
@@ -25,6 +31,7 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args_os().skip(1);
     match (arguments.next(), arguments.next()) {
         (Some(add), Some(file)) if add == "add" => add_one(Path::new(&file)),
+        (Some(late), Some(file)) if late == "late" => late::host(Path::new(&file)),
         _ => demo(),
     }
 }
@@ -32,9 +39,11 @@ fn main() -> Result<()> {
 /// What each host does under the lock. Prints when it began, for the statistics.
 fn add_one(file: &Path) -> Result<()> {
     println!("{}", since_epoch().as_nanos());
-    let number: usize = fs::read_to_string(file)?.trim().parse()?;
-    fs::write(file, (number + 1).to_string())?;
-    Ok(())
+    let (mut store, token) = (Store::open(file)?, late::token()?);
+    match store.read(token)? {
+        Ok(number) if store.write(number + 1, token)?.is_ok() => Ok(()),
+        _ => bail!("fencing token {token} was refused"),
+    }
 }
 
 fn demo() -> Result<()> {
@@ -51,7 +60,9 @@ fn demo() -> Result<()> {
         }
         stage.direct(&masters);
     });
-    stage.report(&masters)
+    let outcome = stage.report(&masters).and_then(|()| stage.show_a_late_write());
+    fs::remove_file(&stage.file)?;
+    outcome
 }
 
 /// What all contenders share.
@@ -70,7 +81,7 @@ struct Stage {
 impl Stage {
     fn new(masters: &RedisServers) -> Result<Self> {
         let file = std::env::temp_dir().join(format!("redlock-demo-{}", std::process::id()));
-        fs::write(&file, "0")?;
+        Store::create(&file)?;
         Ok(Self {
             redlock: redlock_binary()?,
             nodes: masters.urls().join(","),
@@ -161,8 +172,7 @@ impl Stage {
     }
 
     fn report(&self, masters: &RedisServers) -> Result<()> {
-        let number = fs::read_to_string(&self.file)?;
-        fs::remove_file(&self.file)?;
+        let number = Store::open(&self.file)?.number()?;
         let (waits, holds) = (sorted(&self.waits), sorted(&self.holds));
         let troubles = self.troubles.lock().unwrap_or_else(|e| e.into_inner());
         ensure!(
@@ -170,7 +180,7 @@ impl Stage {
             "only {} additions in {LIMIT:?}: {troubles:?}",
             waits.len()
         );
-        println!("The file says {number}: {}.", verdict(&number));
+        println!("The file says {number}: {}.", verdict(number));
         println!("  attempts to lock    {}", attempts(masters)?);
         println!("  runs that failed    {}", troubles.len());
         println!("  from `redlock run` to its command, with seven others in the way:");
@@ -181,10 +191,14 @@ impl Stage {
         for trouble in troubles.iter().take(3) {
             println!("  {trouble}");
         }
-        println!("\nTo go on:\n  {} dev      # five masters to play with", self.redlock.display());
+        println!("To go on:\n  {} dev      # five masters to play with", self.redlock.display());
         println!("  README.md, docs/GUIDE.md and `cargo doc --open -p redlock-quorum`");
-        ensure!(number == ADDITIONS.to_string(), "additions were lost");
+        ensure!(number == ADDITIONS as u64, "additions were lost");
         Ok(())
+    }
+
+    fn show_a_late_write(&self) -> Result<()> {
+        late::show(&self.redlock, &self.nodes, &self.file)
     }
 }
 
@@ -195,8 +209,8 @@ fn sorted(notes: &Mutex<Vec<Duration>>) -> Vec<Duration> {
     notes
 }
 
-fn verdict(number: &str) -> &'static str {
-    if number == ADDITIONS.to_string() {
+fn verdict(number: u64) -> &'static str {
+    if number == ADDITIONS as u64 {
         "nothing was lost, with one master killed and one paused"
     } else {
         "ADDITIONS WERE LOST"

@@ -36,6 +36,7 @@ mod silence;
 mod storm;
 mod strangers;
 mod tls;
+mod two_modes;
 mod urls;
 mod waiting;
 mod work;

@@ -89,15 +89,6 @@ pub(crate) fn standing(key: &str, status: &Status) -> String {
     }
 }
 
-/// Whether so many masters granted a lock that nobody else can have it, and it was given up
-/// because too few of them accepted its ballot.
-fn is_outbid(votes: &Votes) -> bool {
-    let is_ours =
-        |vote: &&NodeVote| matches!(vote.verdict, Verdict::Granted | Verdict::BallotRefused);
-    let is_refused = |vote: &NodeVote| vote.verdict == Verdict::BallotRefused;
-    votes.iter().any(is_refused) && votes.iter().filter(is_ours).count() >= quorum(votes.len())
-}
-
 /// Why a lock was refused: by whom, and what each master said when it was.
 pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
     let holder = holder(votes);
@@ -110,7 +101,7 @@ pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
         _ => vote.to_string(),
     };
     let list = votes.iter().map(one).collect::<Vec<_>>().join(", ");
-    if is_outbid(votes) {
+    if votes.is_outbid() {
         return format!("{key} was given up, others got larger ballots meanwhile: {list}");
     }
     match holder {

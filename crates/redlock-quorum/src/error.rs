@@ -18,8 +18,9 @@ use crate::votes::Votes;
 #[non_exhaustive]
 pub enum AcquireError {
     /// A quorum of masters answered, and not with yes: another holds the resource, or several
-    /// contenders split the masters between them. Wait longer, or try again later.
-    #[error("{resource} is held by another: {votes}")]
+    /// contenders split the masters between them, or got larger ballots for their fencing tokens
+    /// ([`Votes::is_outbid`]). Wait longer, or try again later.
+    #[error("{resource} {}: {votes}", if votes.is_outbid() { OUTBID } else { "is held by another" })]
     Held {
         /// What the lock was for.
         resource: Resource,
@@ -54,6 +55,9 @@ pub enum AcquireError {
     #[error("the lock handle was shut down")]
     Shutdown,
 }
+
+/// What happened to a lock that nobody holds now.
+const OUTBID: &str = "was given up, others got larger ballots meanwhile";
 
 /// What cures masters that never were admitted.
 const BRAND_NEW: &str =

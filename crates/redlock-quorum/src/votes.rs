@@ -63,6 +63,14 @@ impl Votes {
     pub fn granted(&self) -> usize {
         self.iter().filter(|vote| vote.verdict == Verdict::Granted).count()
     }
+
+    /// Whether a majority granted a lock, which was given up because too few of them accepted a
+    /// ballot for its fencing token: contenders of the same moment had larger ones. Nobody holds it
+    /// then.
+    pub fn is_outbid(&self) -> bool {
+        let refused = self.iter().filter(|vote| vote.verdict == Verdict::BallotRefused).count();
+        refused > 0 && refused + self.granted() >= quorum(self.len())
+    }
 }
 
 impl Votes {
@@ -157,6 +165,20 @@ mod tests {
         let replica = NotAdmitted::new(redlock_core::WhyNot::Replica);
         let replica = || vote(Verdict::Unknown(Cause::NotAdmitted(replica.clone().into())));
         assert_eq!(after(vec![replica(), replica(), in_quarantine(2_000)]), None);
+    }
+
+    #[test]
+    fn a_lock_was_outbid_where_a_majority_granted_it_and_some_refused_its_ballot() {
+        let is_outbid = |verdicts: &[Verdict]| {
+            let vote = |verdict: &Verdict| NodeVote::new("n".into(), verdict.clone(), None);
+            Votes::new(verdicts.iter().map(vote).collect()).is_outbid()
+        };
+        const REFUSED: Verdict = Verdict::BallotRefused;
+        assert!(is_outbid(&[REFUSED, Verdict::Granted, Verdict::HELD]));
+        assert!(is_outbid(&[REFUSED, REFUSED, Verdict::Unknown(Cause::TimedOut)]));
+        assert!(!is_outbid(&[REFUSED, Verdict::HELD, Verdict::HELD]));
+        assert!(!is_outbid(&[REFUSED, Verdict::HELD, Verdict::Unknown(Cause::TimedOut)]));
+        assert!(!is_outbid(&[Verdict::Granted, Verdict::Granted, Verdict::HELD]));
     }
 
     #[test]

@@ -18,7 +18,8 @@ pub(super) struct Look {
     pub(super) keeps_writes: Option<bool>,
     /// Rights that a lock needs and its user lacks.
     pub(super) missing_rights: Vec<&'static str>,
-    /// Ballots that no client can have written, as `member: score`.
+    /// Ballots that no client has written, or behind which no fencing token can follow, as
+    /// `member: score`.
     pub(super) foreign_scores: Vec<String>,
 }
 
@@ -77,9 +78,9 @@ fn look(master: &mut Direct, ballots: Option<Vec<u8>>) -> RedisResult<Look> {
     })
 }
 
-/// Clients write whole numbers below 2^53.
+/// Clients write whole numbers, and none behind which no fencing token can follow.
 fn foreign(scores: Vec<(String, String)>) -> Vec<String> {
-    let is_ours = |score: &str| score.parse::<u64>().is_ok_and(|n| n <= FencingToken::MAX.get());
+    let is_ours = |score: &str| score.parse::<u64>().is_ok_and(|n| n < FencingToken::MAX.get());
     let foreign = scores.into_iter().filter(|(_, score)| !is_ours(score));
     foreign.map(|(member, score)| format!("{member}: {score}")).collect()
 }
@@ -129,12 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_below_two_to_the_53_are_ballots_and_nothing_else_is() {
-        let scores = ["0", "9007199254740991", "9007199254740992", "1.5", "-1", "inf", "1e+17"];
+    fn whole_numbers_behind_which_a_token_can_follow_are_ballots_and_nothing_else_is() {
+        let scores = ["0", "9007199254740990", "9007199254740991", "1.5", "-1", "inf", "1e+17"];
         let scores = scores.map(|score| ("7".to_owned(), score.to_owned())).into();
         assert_eq!(
             foreign(scores),
-            ["7: 9007199254740992", "7: 1.5", "7: -1", "7: inf", "7: 1e+17"]
+            ["7: 9007199254740991", "7: 1.5", "7: -1", "7: inf", "7: 1e+17"]
         );
     }
 }

@@ -35,7 +35,9 @@ impl World {
         contender.send(id, Kind::Acquire, number, masters, self.now);
         for master in 0..part.masters {
             if self.contenders[own].votes[master].is_none() {
-                self.attempt(part, own, id, |attempt| attempt.only_copy(master, why(), clock));
+                self.attempt(part, own, id, |attempt| {
+                    attempt.only_copies(vec![(master, why())], clock)
+                });
             }
         }
     }

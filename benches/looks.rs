@@ -10,7 +10,7 @@ use redlock_quorum::Redlock;
 use redlock_testkit::{RedisServer, RedisServers};
 use tokio::runtime::Builder;
 
-use support::stats::{Rows, cpu, median};
+use support::stats::{Rows, cpu, median, server_cpu};
 
 const ROUNDS: usize = 9;
 const ROUND: Duration = Duration::from_millis(500);
@@ -44,7 +44,7 @@ fn main() -> anyhow::Result<()> {
                 costs.extend((round > 0).then_some(cost));
             }
         }
-        let figures: [(&str, fn(&Cost) -> f64); 3] = [
+        let figures: [Figure; 3] = [
             ("time a lock", |cost| cost.wall),
             ("client CPU a lock", |cost| cost.client),
             ("server CPU a lock, all five", |cost| cost.server),
@@ -55,6 +55,9 @@ fn main() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// What is compared, and how it is had of the cost of a round.
+type Figure = (&'static str, fn(&Cost) -> f64);
 
 /// Tasks that take and release keys of their own for a while.
 async fn race(redlock: &Redlock, servers: &[RedisServer], tasks: usize) -> anyhow::Result<Cost> {
@@ -73,20 +76,6 @@ async fn race(redlock: &Redlock, servers: &[RedisServer], tasks: usize) -> anyho
     let server = server_cpu(servers)? - before;
     let (wall, client) = (wall.as_secs_f64(), client.as_secs_f64());
     Ok(Cost { wall: each(wall), client: each(client), server: each(server) })
-}
-
-/// The seconds of CPU that the servers have used.
-fn server_cpu(servers: &[RedisServer]) -> anyhow::Result<f64> {
-    let mut sum = 0.0;
-    for server in servers {
-        let info: String = redis::from_redis_value(server.command(&["INFO", "cpu"])?)?;
-        let used = info.lines().filter_map(|line| {
-            let line = line.strip_prefix("used_cpu_user:").or(line.strip_prefix("used_cpu_sys:"));
-            line?.trim().parse::<f64>().ok()
-        });
-        sum += used.sum::<f64>();
-    }
-    Ok(sum)
 }
 
 /// Medians of the rounds, and that of the ratios of each pair.

@@ -6,7 +6,8 @@ use std::fs;
 
 use support::stats::folder;
 
-const BENCHES: [&str; 5] = ["acquire", "throughput", "degraded", "round trips", "hold"];
+const BENCHES: [&str; 7] =
+    ["acquire", "throughput", "fenced", "looks", "degraded", "round trips", "hold"];
 
 fn main() -> anyhow::Result<()> {
     let folder = folder()?;

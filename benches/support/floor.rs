@@ -14,6 +14,8 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use redis::Script;
+use redlock_core::Member;
+use redlock_core::admission::MEMBERS;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -26,6 +28,8 @@ const EXTEND: &str = include_str!("../../crates/redlock-core/src/redis/scripts/e
 pub const PX: u64 = 11_000;
 /// The length of a token: that of a UUID as text.
 const TOKEN_LEN: usize = 36;
+/// A ballot set of its own, with a name as long as that of the library's.
+const BALLOTS: &str = "the-floor-bench:1:ballots:0123456789abcdef";
 
 /// Raw sockets to a set of masters.
 pub struct Floor {
@@ -33,6 +37,10 @@ pub struct Floor {
     release: String,
     extend: String,
     command: Vec<u8>,
+    /// What goes to every master behind the ballot set's name.
+    behind: Vec<u8>,
+    /// Each acquire takes a ballot with it.
+    is_fenced: bool,
     /// How many commands every master was sent.
     sent: u64,
 }
@@ -46,6 +54,9 @@ pub struct Socket {
     filled: usize,
     /// How many commands the master has answered.
     replied: u64,
+    /// How many lines of the answer to a fenced acquire are still to come.
+    behind: u8,
+    is_fenced: bool,
     is_dead: bool,
 }
 
@@ -66,7 +77,18 @@ impl Floor {
         }
         let digest = |code| Script::new(code).get_hash().to_owned();
         let (release, extend) = (digest(RELEASE), digest(EXTEND));
-        Ok(Self { sockets, release, extend, command: Vec::new(), sent: 0 })
+        let (command, behind) = (Vec::new(), Vec::new());
+        Ok(Self { sockets, release, extend, command, behind, is_fenced: false, sent: 0 })
+    }
+
+    /// The same with a ballot behind each acquire, in a ballot set of its own.
+    pub async fn connect_fenced(names: &[String]) -> anyhow::Result<Self> {
+        let mut floor = Self::connect(names).await?;
+        for socket in &mut floor.sockets {
+            socket.write_ballots().await?;
+        }
+        floor.is_fenced = true;
+        Ok(floor)
     }
 
     /// `clients` clients, each with a key of its own, acquire and release until `stop`.
@@ -157,7 +179,24 @@ impl Floor {
         write!(self.command, "*6\r\n$3\r\nSET\r\n${}\r\n{key}\r\n", Key::LEN)?;
         write!(self.command, "${TOKEN_LEN}\r\n{token:0TOKEN_LEN$}\r\n")?;
         write!(self.command, "$2\r\nNX\r\n$2\r\nPX\r\n$5\r\n{PX}\r\n")?;
+        if self.is_fenced {
+            self.ballot_behind(&key)?;
+        }
         self.send();
+        Ok(())
+    }
+
+    /// `ZADD ballots XX GT CH ballot member` and `GET key`. Every ballot is above all before it.
+    fn ballot_behind(&mut self, key: &Key) -> anyhow::Result<()> {
+        /// As long as a ballot is that follows the clock.
+        const BALLOT: u64 = 1_700_000_000_000_000;
+        let (ballot, name) = (BALLOT + 32 * self.sent, key.to_string());
+        let member = Member::of(name.as_bytes()).number().to_string();
+        write!(self.behind, "*7\r\n$4\r\nZADD\r\n${}\r\n{BALLOTS}\r\n", BALLOTS.len())?;
+        write!(self.behind, "$2\r\nXX\r\n$2\r\nGT\r\n$2\r\nCH\r\n$16\r\n{ballot}\r\n")?;
+        write!(self.behind, "${}\r\n{member}\r\n", member.len())?;
+        write!(self.behind, "*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", Key::LEN)?;
+        self.command.append(&mut self.behind);
         Ok(())
     }
 
@@ -230,8 +269,25 @@ impl Socket {
             reading: vec![0; 1 << 16].into(),
             filled: 0,
             replied: 0,
+            behind: 0,
+            is_fenced: false,
             is_dead: false,
         })
+    }
+
+    /// Makes the ballot set anew, with all its members.
+    async fn write_ballots(&mut self) -> anyhow::Result<()> {
+        let mut write = redis::cmd("ZADD");
+        write.arg(BALLOTS);
+        for member in 0..MEMBERS {
+            write.arg(0).arg(member);
+        }
+        let delete = redis::cmd("DEL").arg(BALLOTS).get_packed_command();
+        self.stream.write_all(&[delete, write.get_packed_command()].concat()).await?;
+        // ":0" or ":1", ":1024", and their line ends.
+        self.stream.read_exact(&mut [0; 4 + 7]).await?;
+        self.is_fenced = true;
+        Ok(())
     }
 
     /// Hands a command over; it is written with the next poll.
@@ -276,9 +332,19 @@ impl Socket {
         let mut at = 0;
         while let Some(end) = self.reading[at..self.filled].iter().position(|byte| *byte == b'\n') {
             let reply = &self.reading[at..=at + end];
-            ensure!(matches!(reply, b"+OK\r\n" | b":1\r\n"), "said {}", reply.escape_ascii());
+            let is_ours = match self.behind {
+                0 => matches!(reply, b"+OK\r\n" | b":1\r\n"),
+                3 => reply == b":1\r\n",
+                2 => reply == b"$36\r\n",
+                _ => reply.len() == TOKEN_LEN + 2,
+            };
+            ensure!(is_ours, "said {}", reply.escape_ascii());
+            self.behind = match self.behind {
+                0 if self.is_fenced && reply == b"+OK\r\n" => 3,
+                behind => behind.saturating_sub(1),
+            };
             at += end + 1;
-            self.replied += 1;
+            self.replied += u64::from(self.behind == 0);
         }
         self.reading.copy_within(at..self.filled, 0);
         self.filled -= at;

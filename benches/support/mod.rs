@@ -36,7 +36,7 @@ impl Flavour {
         }
     }
 
-    fn build(self) -> anyhow::Result<Runtime> {
+    pub fn build(self) -> anyhow::Result<Runtime> {
         Ok(match self {
             Self::CurrentThread => Builder::new_current_thread().enable_all().build()?,
             Self::MultiThread => {
@@ -80,7 +80,8 @@ impl Arena {
         let runtime = flavour.build()?;
         let floor = runtime.block_on(Floor::connect(names))?;
         let urls: Vec<String> = names.iter().map(|name| format!("redis://{name}")).collect();
-        let ours = Redlock::builder().nodes(urls.clone()).build()?;
+        // What a ballot costs is the business of the bench `fenced`.
+        let ours = Redlock::builder().nodes(urls.clone()).fencing(false).build()?;
         let rslock = LockManager::new(urls);
         let arena = Self { runtime, floor: Arc::new(Mutex::new(floor)), ours, rslock };
         for who in Who::ALL {
@@ -139,7 +140,9 @@ impl Arena {
     }
 }
 
-async fn measured(run: impl Future<Output = anyhow::Result<Samples>>) -> anyhow::Result<Outcome> {
+pub async fn measured(
+    run: impl Future<Output = anyhow::Result<Samples>>,
+) -> anyhow::Result<Outcome> {
     let (begin, before) = (Instant::now(), cpu());
     let samples = run.await?;
     Ok(Outcome { samples, wall: begin.elapsed(), cpu: cpu().saturating_sub(before) })

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use redlock_testkit::RedisServer;
 use rustix::time::{ClockId, clock_gettime};
 
 /// When clients stop.
@@ -168,6 +169,29 @@ impl Rows {
         Ok(writeln!(self.file, "| {what} | {a} | {b} | {c} |")?)
     }
 
+    /// One row on what a choice costs ours and the floor, from the figures of every round: ours
+    /// without and with it, the floor without and with it.
+    pub fn relate(&mut self, what: &str, unit: &str, rounds: &[Vec<f64>; 4]) -> anyhow::Result<()> {
+        let [ours, chosen, floor, raw] = rounds;
+        let of = |upper: &[f64], lower: &[f64]| -> Vec<f64> {
+            upper.iter().zip(lower).map(|(upper, lower)| upper / lower).collect()
+        };
+        let (ours_costs, floor_costs) = (of(chosen, ours), of(raw, floor));
+        let ratios = [
+            Spread::of(chosen, ours),
+            Spread::of(raw, floor),
+            Spread::of(&ours_costs, &floor_costs),
+        ];
+        let figures = rounds.each_ref().map(|rounds| {
+            median(rounds).map_or_else(|| "-".to_owned(), |figure| format!("{figure:.1}"))
+        });
+        println!(
+            "{what} (redlock plain, fenced, floor plain, fenced: {} {unit})",
+            figures.join(", ")
+        );
+        self.write(what, &ratios)
+    }
+
     fn write(&mut self, what: &str, ratios: &[Option<Spread>; 3]) -> anyhow::Result<()> {
         let cell = |ratio: &Option<Spread>| {
             ratio.as_ref().map_or_else(|| "-".to_owned(), Spread::to_string)
@@ -203,6 +227,21 @@ impl std::fmt::Display for Spread {
         write!(f, "**{median:.2}**")?;
         if min < max { write!(f, " ({min:.2} to {max:.2})") } else { Ok(()) }
     }
+}
+
+/// CPU seconds that all masters have used since they were started.
+pub fn server_cpu(servers: &[RedisServer]) -> anyhow::Result<f64> {
+    servers.iter().map(used).sum()
+}
+
+fn used(server: &RedisServer) -> anyhow::Result<f64> {
+    let info: String = redis::from_redis_value(server.command(&["INFO", "cpu"])?)?;
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        let seconds: f64 = line.context("INFO cpu has no such field")?.trim().parse()?;
+        anyhow::Ok(seconds)
+    };
+    Ok(field("used_cpu_user:")? + field("used_cpu_sys:")?)
 }
 
 pub fn median(values: &[f64]) -> Option<f64> {

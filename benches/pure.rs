@@ -9,6 +9,9 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use redlock_core::{Instant, Verdict};
 
+#[path = "../crates/redlock-quorum/src/protocol/master_set.rs"]
+#[allow(dead_code, unused, unreachable_pub, reason = "a bench asks less of it than the crate does")]
+mod master_set;
 #[path = "../crates/redlock-quorum/src/quorum.rs"]
 mod quorum;
 #[path = "../crates/redlock-quorum/src/protocol/tally.rs"]

@@ -9,7 +9,7 @@ CRATES := $(notdir $(wildcard crates/*))
 help: ## what there is (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: need-cargo need-redis ## five real masters, eight hosts, one file; a master is killed, one paused
+demo: need-cargo need-redis ## five real masters, eight hosts, one file; one killed, one paused; a late write
 	cargo build --release --locked -p redlock-cli --bin redlock --example demo
 	cargo run --release --locked --quiet -p redlock-cli --example demo
 

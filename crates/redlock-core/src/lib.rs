@@ -5,10 +5,13 @@
 //! seam ([`RedisNode`]). Users of the lock depend on `redlock-quorum`, which shows what they need
 //! of it.
 //!
+//! A [`FencingToken`] is what a lock gets when a majority of masters accept one [`Ballot`]; one
+//! master says only whether it did.
+//!
 //! [`admission`] has what a master keeps so that it does not vote after it forgot.
 //!
 //! What it does not give: mutual exclusion. One master that fails takes its locks with it; a
-//! majority of them is the business of `redlock-quorum`.
+//! majority of them, and the order of tokens, are the business of `redlock-quorum`.
 
 pub mod admission;
 mod ballot;

@@ -41,7 +41,8 @@
 //! # What it does not give you
 //!
 //! * A holder that is stopped for longer than its lease does not know it while it is stopped.
-//!   Stores that must never see its late writes compare [fencing tokens](Guard::fencing_token).
+//!   Its late writes are refused by stores that compare [`FencingToken`]s, and by nothing else: see
+//!   [Fencing](#fencing).
 //! * Clocks that run at rates more than 1 % apart, and masters' clocks that jump by more than the
 //!   clock guard, can give a lock away early.
 //! * A master that loses its data unseen may grant again what it granted before: by eviction, or by
@@ -54,6 +55,26 @@
 //!
 //! While these assumptions hold there is at most one holder at a time, and two of five masters may
 //! be dead, paused or cut off without an effect on callers.
+//!
+//! # Fencing
+//!
+//! Every lock carries a number, [`Guard::fencing_token`]. No two locks of a resource have the same
+//! one, and one that is asked for after another was returned has the larger one, whatever clocks do,
+//! and messages that are delayed or lost. Under the assumptions above the order of tokens is that of
+//! the locks.
+//!
+//! It protects nothing by itself. A store accepts a write only with a token that is not smaller than
+//! the largest one it has seen; tests and writes in one step; and has the token of a new holder
+//! installed before that holder reads. The guide has it for SQLite, PostgreSQL and object stores.
+//!
+//! These locks carry none:
+//!
+//! * those of a handle with [`fencing(false)`](RedlockBuilder::fencing), which masters before Redis
+//!   6.2 need;
+//! * those that are resumed from a [`Lease`] that has none: its token is not on the masters.
+//!
+//! Tokens compare for one resource, on one set of masters with one prefix. Ballots that are lost
+//! without a quarantine, or written by others, break the order.
 //!
 //! # When not to use it
 //!

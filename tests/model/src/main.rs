@@ -23,7 +23,7 @@ impl Run {
         for part in locks::large() {
             right &= self.holds(&format!("locks {}", part.name), || locks::check(&part));
         }
-        for broken in locks::Broken::ALL {
+        for broken in locks::Broken::ALL.into_iter().chain(locks::Broken::LONG) {
             let check = || locks::check(&locks::named(broken));
             right &= self.is_found(&format!("locks {broken:?}"), check);
         }

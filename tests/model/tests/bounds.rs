@@ -1,31 +1,53 @@
 //! The small bounds hold, and every mutant is found.
 
-use model::admission::Broken;
+use std::fmt::Debug;
+
+use model::{Outcome, admission, locks};
 
 /// A story that people read to its end.
 const STORY_LINES: usize = 25;
 
+fn holds(name: &str, outcome: &Outcome) {
+    println!("{name}: {} states, depth {}", outcome.states, outcome.depth);
+    assert_eq!(outcome.story, None, "{name}");
+    assert!(outcome.states > 1000, "{name} explores nothing");
+}
+
+fn is_found(broken: impl Debug, outcome: Outcome) {
+    let Some((property, story)) = outcome.story else {
+        panic!("{broken:?} is not found in {} states", outcome.states)
+    };
+    println!("{broken:?}: not true that {property}");
+    for line in &story {
+        println!("    {line}");
+    }
+    assert!(story.len() <= STORY_LINES, "{broken:?} takes {} lines", story.len());
+}
+
 #[test]
-fn the_small_bounds_hold() {
-    for part in model::admission::small() {
-        let outcome = model::admission::check(&part);
-        println!("{}: {} states, depth {}", part.name, outcome.states, outcome.depth);
-        assert_eq!(outcome.story, None, "{}", part.name);
-        assert!(outcome.states > 1000, "{} explores nothing", part.name);
+fn the_small_bounds_of_locks_hold() {
+    for part in locks::small() {
+        holds(part.name, &locks::check(&part));
     }
 }
 
 #[test]
-fn every_mutant_is_found() {
-    for broken in Broken::ALL {
-        let outcome = model::admission::check(&model::admission::named(broken));
-        let Some((property, story)) = outcome.story else {
-            panic!("{broken:?} is not found in {} states", outcome.states)
-        };
-        println!("{broken:?}: not true that {property}");
-        for line in &story {
-            println!("    {line}");
-        }
-        assert!(story.len() <= STORY_LINES, "{broken:?} takes {} lines", story.len());
+fn the_small_bounds_of_admission_hold() {
+    for part in admission::small() {
+        holds(part.name, &admission::check(&part));
+    }
+}
+
+#[test]
+fn every_mutant_of_locks_is_found() {
+    for broken in locks::Broken::ALL {
+        is_found(broken, locks::check(&locks::named(broken)));
+    }
+}
+
+#[test]
+fn every_mutant_of_admission_is_found() {
+    for broken in admission::Broken::ALL {
+        is_found(broken, admission::check(&admission::named(broken)));
     }
 }

@@ -63,7 +63,10 @@ impl World {
                 actions.push(Action::Begin(own, 0));
             }
             None if self.may_begin(part, own) => {
-                actions.extend((1..=part.ballots).map(|number| Action::Begin(own, number)));
+                let numbers = 1..=part.ballots;
+                let is_allowed =
+                    |number: &Number| part.numbers.get(own).is_none_or(|one| one == number);
+                actions.extend(numbers.filter(is_allowed).map(|one| Action::Begin(own, one)));
             }
             Some((Stage::Attempt(_), proposes)) => {
                 if self.left.cancels > 0 {
@@ -94,8 +97,15 @@ impl World {
     /// Contenders with as many attempts are alike: the first of them begins first.
     fn may_begin(&self, part: &Part, own: usize) -> bool {
         let begun = self.contenders[own].begun;
-        let is_alike = own > 0 && part.attempts[own] == part.attempts[own - 1];
-        begun < part.attempts[own] && (!is_alike || self.contenders[own - 1].begun > begun)
+        if begun == part.attempts[own] {
+            return false;
+        }
+        let Some(before) = own.checked_sub(1) else { return true };
+        let open = self.contenders[before].open();
+        let is_asking = open.is_some_and(|lock| matches!(lock.stage, Stage::Attempt(_)));
+        let is_turn = !part.by_turns || self.contenders[before].begun > 0 && !is_asking;
+        let is_alike = part.attempts[own] == part.attempts[before];
+        is_turn && (!is_alike || self.contenders[before].begun > begun)
     }
 
     fn link_actions(&self, part: &Part, own: usize, master: usize, actions: &mut Vec<Action>) {
@@ -112,27 +122,28 @@ impl World {
         }
         let Some(next) = link.iter().find(|request| request.reply.is_none()) else { return };
         let is_release = next.kind == Kind::Release;
-        if is_release && !part.releases || !self.is_in_order(own, master) {
+        if is_release && !part.releases || !self.is_in_order(part, own, master) {
             return;
         }
         let waits = first.reply.is_some();
-        if !waits {
+        // A refusal that is late delays a defeat, and a late acknowledgement the end of a release.
+        let grants = !is_release && self.masters[master].grants(part.resource(own), next);
+        let may_be_late = own < part.late && grants;
+        if !waits && (part.prompt || !may_be_late) {
             actions.push(Action::Execute(own, master));
         }
-        // A refusal that is late delays a defeat, and a late acknowledgement the end of a release.
-        let may_be_late = !is_release && self.masters[master].grants(part.resource(own), next);
-        if waits || part.late && may_be_late {
+        if waits || may_be_late {
             actions.push(Action::ExecuteLate(own, master));
         }
     }
 
     /// Masters are alike: they are numbered as they carry out the first request of all.
-    fn is_in_order(&self, own: usize, master: usize) -> bool {
+    fn is_in_order(&self, part: &Part, own: usize, master: usize) -> bool {
         let is_first = |request: &Request| {
             let is_acquire = request.lock == FIRST && request.kind == Kind::Acquire;
             is_acquire && request.done == Done::default() && request.reply.is_none()
         };
-        own > 0 || master == 0 || {
+        !part.are_masters_alike() || own > 0 || master == 0 || {
             let link = |master: usize| self.contenders[0].links[master].first();
             !(link(master).is_some_and(is_first) && link(master - 1).is_some_and(is_first))
         }
@@ -210,6 +221,7 @@ impl World {
         let next = link.iter_mut().find(|request| request.reply.is_none());
         let Some(request) = next else { return false };
         request.reply = self.masters[master].execute(part, resource, request, now);
+        request.is_readable = request.reply.is_some() && !part.prompt;
         request.reply.is_some()
     }
 

@@ -46,8 +46,8 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// All of them.
-    pub const ALL: [Self; 20] = [
+    /// Those that are found within seconds.
+    pub const ALL: [Self; 19] = [
         Self::Drift,
         Self::OneValue,
         Self::FromReply,
@@ -63,10 +63,12 @@ impl Broken {
         Self::SetBehindBallot,
         Self::ReaddedCounts,
         Self::HandedOutLate,
-        Self::FromExtension,
         Self::RefusedCounts,
         Self::CarriedOver,
         Self::FloorFromTooFew,
         Self::FloorEarly,
     ];
+
+    /// One that takes a minute.
+    pub const LONG: [Self; 1] = [Self::FromExtension];
 }

@@ -97,6 +97,7 @@ impl World {
             let is_accepted = request.reply == Some(Reply::Accepted);
             is_accepted && request.sent < contender.tick(self.now)
         };
-        renews && contender.links[master].first().is_some_and(is_old)
+        let link = &contender.links[master];
+        renews && link.len() == 1 && link.first().is_some_and(is_old)
     }
 }

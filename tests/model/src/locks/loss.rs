@@ -13,7 +13,7 @@ impl World {
             if self.left.vanish > 0 && has_key {
                 actions.push(Action::Vanish(index));
             }
-            if self.left.losses > 0 {
+            if self.left.losses > 0 && part.lossy.contains(&index) {
                 actions.push(Action::Forget(index));
             }
             let Some(quarantine) = &master.quarantine else { continue };

@@ -34,11 +34,11 @@ pub(crate) struct Quarantine {
 }
 
 impl Master {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(score: Number) -> Self {
         Self {
             keys: [None; RESOURCES],
             gained: 0,
-            score: Some(0),
+            score: Some(score),
             life: 0,
             quarantine: None,
             past: Vec::new(),

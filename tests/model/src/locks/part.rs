@@ -15,6 +15,12 @@ pub struct Part {
     pub apart_resources: bool,
     /// Ballots are numbers up to this; 0 where locks have no tokens.
     pub ballots: u8,
+    /// By contender, the one ballot that it begins with; none where it may be any.
+    pub numbers: &'static [u8],
+    /// Whether a contender begins only when the one before it has got the lock, or given it up.
+    pub by_turns: bool,
+    /// The score of each master at the start.
+    pub scores: [u8; 3],
     /// How many ballots are proposed beside the first of each attempt.
     pub second: u8,
     /// Whether the commands of an acquire are carried out apart.
@@ -23,8 +29,11 @@ pub struct Part {
     pub ttl: u8,
     /// When time ends.
     pub horizon: u8,
-    /// Whether grants are read late, too: in a later tick than that in which they are made.
-    pub late: bool,
+    /// How many contenders, from the first, read grants late, too: in a later tick than that in
+    /// which they are made.
+    pub late: usize,
+    /// Whether those may also read grants at once; otherwise each is read in a step of its own.
+    pub prompt: bool,
     /// Whether locks are released; otherwise each is left to its expiry.
     pub releases: bool,
     /// How many extensions there are.
@@ -47,6 +56,8 @@ pub struct Part {
     pub order: bool,
     /// How many masters lose their data. A connection tells of it at once where `restarts`.
     pub losses: u8,
+    /// The masters that may.
+    pub lossy: &'static [usize],
     /// Whether a master that loses data is another process then, and so all connections to it break.
     pub restarts: bool,
     /// Whether the keys are there again when it has lost its ballots.
@@ -64,11 +75,15 @@ const TWO: Part = Part {
     attempts: &[1, 1],
     apart_resources: false,
     ballots: 0,
+    numbers: &[],
+    by_turns: false,
+    scores: [0; 3],
     second: 0,
     apart: false,
     ttl: 2,
     horizon: 0,
-    late: false,
+    late: 0,
+    prompt: true,
     releases: false,
     extensions: 0,
     breaks: 0,
@@ -79,6 +94,7 @@ const TWO: Part = Part {
     clocks_hold: true,
     order: false,
     losses: 0,
+    lossy: &[0, 1, 2],
     restarts: false,
     keeps_keys: false,
     admits: false,
@@ -91,7 +107,7 @@ const FENCED: Part = Part { ballots: 2, releases: true, ..TWO };
 /// The bounds that the ordinary tests exhaust in seconds.
 pub fn small() -> Vec<Part> {
     vec![
-        Part { name: "late", late: true, horizon: 2, ..TWO },
+        Part { name: "late", late: 2, horizon: 2, ..TWO },
         Part { name: "released", releases: true, ..TWO },
         Part { name: "drift", ttl: 5, horizon: 4, slips: 1, ..TWO },
         Part { name: "extend", extensions: 1, horizon: 2, ..TWO },
@@ -104,23 +120,23 @@ pub fn large() -> Vec<Part> {
     let again = Part { attempts: &[2, 1], releases: true, ..TWO };
     let restart = Part { losses: 1, restarts: true, admits: true, ..FENCED };
     vec![
-        Part { name: "late", late: true, horizon: 3, ..TWO },
-        Part { name: "late-released", late: true, releases: true, horizon: 1, ..TWO },
+        Part { name: "late", late: 2, horizon: 3, ..TWO },
+        Part { name: "late-released", late: 2, releases: true, horizon: 1, ..TWO },
         Part { name: "released", releases: true, horizon: 2, ..TWO },
         Part { name: "break", breaks: 1, releases: true, horizon: 1, ..TWO },
         Part { name: "again", breaks: 1, cancels: 1, ..again },
         Part { name: "cancel", cancels: 1, releases: true, horizon: 1, ..TWO },
         Part { name: "drift", ttl: 5, horizon: 5, slips: 3, ..TWO },
         Part { name: "extend", extensions: 1, horizon: 3, ..TWO },
-        Part { name: "extend-late", late: true, extensions: 1, horizon: 3, ..TWO },
+        Part { name: "extend-late", late: 2, extensions: 1, horizon: 3, ..TWO },
         Part { name: "first", ballots: 3, apart: true, ..FENCED },
         Part { name: "second", ballots: 3, second: 2, ..FENCED },
-        Part { name: "hold", late: true, releases: false, horizon: 3, ..FENCED },
+        Part { name: "hold", late: 2, releases: false, horizon: 3, ..FENCED },
         Part { name: "vanish", vanish: 2, clocks_hold: false, apart: true, order: true, ..FENCED },
         Part { name: "three", attempts: &[1, 1, 1], ballots: 3, ..FENCED },
         Part { name: "shared", apart_resources: true, second: 1, ..FENCED },
         Part { name: "restart", horizon: 3, ..restart },
-        Part { name: "loss", losses: 1, ..FENCED },
+        Part { name: "loss", losses: 1, horizon: 1, ..FENCED },
     ]
 }
 
@@ -128,32 +144,49 @@ pub fn large() -> Vec<Part> {
 pub fn named(broken: Broken) -> Part {
     use Broken as B;
     let again = Part { attempts: &[2, 1], releases: true, cancels: 1, ..TWO };
-    let turns = Part { attempts: &[1, 1], ..FENCED };
-    let restart = Part { losses: 1, restarts: true, admits: true, horizon: 3, ..FENCED };
-    let held = Part { late: true, horizon: 3, releases: false, ..FENCED };
+    let turns = Part { numbers: &[2, 1], by_turns: true, ..FENCED };
+    let held = Part { numbers: &[1, 2], late: 1, horizon: 2, ..FENCED };
+    let lost = Part { losses: 1, lossy: &[0], admits: true, horizon: 2, ..turns };
     let part = match broken {
-        B::Drift => Part { ttl: 5, horizon: 4, slips: 2, drift: 2, ..TWO },
-        B::FromReply => Part { late: true, horizon: 3, ..TWO },
+        B::Drift => Part { by_turns: true, ttl: 5, horizon: 4, slips: 2, drift: 2, ..TWO },
+        B::FromReply => Part { late: 2, horizon: 3, ..TWO },
         B::MajorityOfReachable => TWO,
         B::ReleaseWithoutCompare => again,
         B::OneValue => Part { breaks: 1, ..again },
-        B::SentTwice => Part { attempts: &[1], releases: true, late: true, breaks: 1, ..TWO },
-        B::ScoresFall | B::AnswerIgnored | B::TooFewBallots => turns,
-        B::BallotsAddUp => Part { second: 1, ballots: 3, apart: true, ..turns },
-        B::SetBehindBallot => Part { apart: true, ..turns },
-        B::KeyNotRead => Part { apart: true, vanish: 1, clocks_hold: false, order: true, ..turns },
+        B::SentTwice => Part { attempts: &[1], releases: true, late: 1, breaks: 1, ..TWO },
+        B::ScoresFall | B::AnswerIgnored | B::TooFewBallots => FENCED,
+        B::BallotsAddUp => {
+            Part { scores: [0, 2, 0], numbers: &[1, 2], second: 1, ballots: 3, breaks: 1, ..turns }
+        }
+        B::SetBehindBallot => Part { apart: true, ..FENCED },
+        B::KeyNotRead => Part { apart: true, vanish: 1, clocks_hold: false, order: true, ..FENCED },
         B::MembersAreMade => Part { losses: 1, ..turns },
-        B::ReaddedCounts => held,
-        B::HandedOutLate => Part { clocks_hold: true, ..held },
-        B::FromExtension => Part { keeps_keys: true, ..restart },
-        B::RefusedCounts => Part { losses: 1, extensions: 1, horizon: 2, late: false, ..held },
-        B::CarriedOver => Part { attempts: &[2, 1], cancels: 1, ..FENCED },
-        B::FloorFromTooFew | B::FloorEarly => restart,
+        B::ReaddedCounts => Part { prompt: false, ..held },
+        B::HandedOutLate => Part { releases: false, ..held },
+        B::FromExtension => Part { keeps_keys: true, late: 1, prompt: false, ..lost },
+        B::RefusedCounts => Part {
+            losses: 1,
+            lossy: &[2],
+            extensions: 1,
+            horizon: 2,
+            releases: false,
+            numbers: &[1, 2],
+            ..turns
+        },
+        B::CarriedOver => Part { attempts: &[2], ..FENCED },
+        B::FloorFromTooFew => Part { restarts: true, releases: false, ..lost },
+        B::FloorEarly => Part { releases: false, ..lost },
     };
     Part { name: "mutant", broken: Some(broken), ..part }
 }
 
 impl Part {
+    /// Whether it makes no difference how masters are numbered. A mutant may be looked for in a part
+    /// of the states.
+    pub(crate) fn are_masters_alike(&self) -> bool {
+        self.losses == 0 || self.lossy.len() == self.masters || self.broken.is_some()
+    }
+
     /// Which lock a contender wants.
     pub(crate) fn resource(&self, own: usize) -> usize {
         if self.apart_resources { own % 2 } else { 0 }

@@ -55,7 +55,7 @@ impl World {
     pub(crate) fn new(part: &Part) -> Self {
         Self {
             now: 0,
-            masters: (0..part.masters).map(|_| Master::new().into()).collect(),
+            masters: (0..part.masters).map(|one| Master::new(part.scores[one]).into()).collect(),
             contenders: part.attempts.iter().map(|_| Contender::new(part).into()).collect(),
             handed: Vec::new(),
             wrong: None,

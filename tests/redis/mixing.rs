@@ -49,7 +49,7 @@ async fn a_quarantine_that_another_client_has_begun_is_removed_and_nothing_is_le
     assert!(refused(&other).await.contains("in quarantine"));
     other.shutdown(ms(100)).await.unwrap();
     assert_eq!(keys(&servers[0]), [RECORD]);
-    let redlock = off(&servers).build().unwrap();
+    let redlock = off(&servers).fencing(false).build().unwrap();
     redlock.status("a").await;
     assert_eq!(keys(&servers[0]), [RECORD], "a status writes nothing");
     serves(&redlock).await;
@@ -67,7 +67,8 @@ async fn init_again_turns_a_namespace_with_quarantine_into_one_without_and_back(
     run(&servers[1], &["ZADD", &sets[1], "GT", &far.to_string(), "7"]);
     on.shutdown(ms(100)).await.unwrap();
 
-    let without = off(&servers).build().unwrap();
+    // Without ballots of their own, so that the scores are those of the conversions.
+    let without = off(&servers).fencing(false).build().unwrap();
     assert!(refused(&without).await.contains("this namespace has a quarantine"));
     assert_eq!(without.init().await, Err(InitError::Off));
     let report = without.init_with(AGAIN).await.unwrap();

@@ -44,7 +44,7 @@ async fn a_handle_without_quarantine_removes_a_record_that_was_never_admitted() 
     let masters = SimNodes::new(3, 0);
     other(&masters).try_lock(RESOURCE).await.unwrap_err();
     assert!(masters.iter().all(|master| master.data().record.nonce.is_some()));
-    let off = trusting_handle(&slow(&masters)).build().unwrap();
+    let off = trusting_handle(&slow(&masters)).fencing(false).build().unwrap();
     let guard = off.try_lock(RESOURCE).min_copies(3).await.unwrap();
     settle().await;
     assert_eq!((guard.copies(), guard.check()), (3, Ok(())));

@@ -163,6 +163,7 @@ impl Driver {
                 self.refuse(request, AcquireError::Shutdown, now);
             }
         }
+        self.dismiss_explanations(now);
     }
 
     /// Gives up an attempt that is still open; its request stays.

@@ -10,6 +10,7 @@ use super::command::{Request, StatusReply};
 use super::line::Turn;
 use super::ticket::{InspectionId, Ticket};
 use super::timers::Due;
+use crate::error::AcquireError;
 use crate::hold::votes;
 use crate::protocol::attempt::Defeat;
 use crate::protocol::inspection::Inspection;
@@ -142,6 +143,27 @@ impl Driver {
         if let Some(question) = self.inspections.get_mut(id) {
             question.inspection.time_out();
             self.inspection_changed(id, now);
+        }
+    }
+
+    /// No error is explained any more: the handle is closed.
+    pub(super) fn dismiss_explanations(&mut self, now: Instant) {
+        let explains = |question: &Question| !matches!(question.asker, Asker::Status(_));
+        let found = self.inspections.iter().filter(|(_, question)| explains(question));
+        for id in found.map(|(id, _)| id).collect::<Vec<_>>() {
+            let Some(question) = self.inspections.remove(id) else { continue };
+            if let Some(opened) = question.opened {
+                self.line.close(opened, now, question.node_timeout);
+            }
+            let requests = match question.asker {
+                Asker::Status(_) => Vec::new(),
+                Asker::Failure(request, _) => vec![*request],
+                Asker::Waits(requests) => requests,
+            };
+            self.explained -= requests.len();
+            for request in requests {
+                self.refuse(request, AcquireError::Shutdown, now);
+            }
         }
     }
 

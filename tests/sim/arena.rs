@@ -89,10 +89,12 @@ pub(crate) async fn until_free(masters: &SimNodes, within: Duration) -> Duration
     masters.clock().now().saturating_since(begin)
 }
 
-/// When each acquire was carried out on a master, with its token and verdict.
+/// When each acquire was carried out on a master, with its token and verdict; those that give the
+/// key back to it are among them.
 pub(crate) fn acquires(master: &SimNode) -> Vec<(Instant, String, Verdict)> {
     let log = master.log().into_iter();
-    let acquires = log.filter(|executed| matches!(executed.verb, Verb::Acquire { .. }));
+    let acquires = log
+        .filter(|executed| matches!(executed.verb, Verb::Acquire { .. } | Verb::GiveBack { .. }));
     acquires.map(|executed| (executed.at, executed.token, executed.verdict)).collect()
 }
 

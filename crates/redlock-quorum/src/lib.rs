@@ -41,7 +41,7 @@
 //! # What it does not give you
 //!
 //! * A holder that is stopped for longer than its lease does not know it while it is stopped.
-//!   Stores that must never see its late writes need fencing tokens, which locks do not carry yet.
+//!   Stores that must never see its late writes compare [fencing tokens](Guard::fencing_token).
 //! * Clocks that run at rates more than 1 % apart, and masters' clocks that jump by more than the
 //!   clock guard, can give a lock away early.
 //! * A master that loses its data unseen may grant again what it granted before: by eviction, or by

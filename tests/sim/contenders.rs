@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redlock_core::Clock;
 use redlock_quorum::{Guard, LockRequest, Quarantine, Redlock, RedlockBuilder};
-use redlock_testkit::{Contender, History, Nemesis, SimNodes, check, no_residue};
+use redlock_testkit::{Contender, History, Nemesis, SimNodes, check, check_tokens, no_residue};
 use tokio::time::{sleep, timeout};
 
 use crate::arena::{GUARD, RESOURCE, TTL, handle, ms};
@@ -30,6 +30,8 @@ pub(crate) struct Campaign {
 pub(crate) struct Outcome {
     /// Claims that the checker judged.
     pub(crate) claims: usize,
+    /// Fencing tokens that it judged.
+    pub(crate) tokens: usize,
     /// When each began and ended, as text: equal for equal runs.
     pub(crate) story: Vec<String>,
 }
@@ -52,12 +54,13 @@ impl Campaign {
         worked.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
         let records = history.records();
         let claims = check(&records)?;
+        let tokens = check_tokens(&records)?;
         let story = records
             .iter()
             .map(|record| format!("{:?} {} {:?}", record.at, record.contender, record.event));
         let story = story.collect();
         self.aftermath(&masters).await?;
-        Ok(Outcome { claims, story })
+        Ok(Outcome { claims, tokens, story })
     }
 
     fn handle(&self, masters: &SimNodes) -> RedlockBuilder {
@@ -150,7 +153,7 @@ impl Worker {
     async fn hold(&mut self, guard: Guard) -> anyhow::Result<()> {
         self.grants += 1;
         let token = format!("{}-{}", self.label, self.grants);
-        self.claim(&guard, &token)?;
+        self.claim_first(&guard, &token)?;
         for _ in 0..self.rng.random_range(0..6) {
             let pause = self.up_to(600);
             if self.rng.random_bool(0.3) {
@@ -170,6 +173,14 @@ impl Worker {
         }
         self.part(guard, &token).await;
         Ok(())
+    }
+
+    /// Writes down that the lock was returned, and with which fencing token.
+    fn claim_first(&self, guard: &Guard, token: &str) -> anyhow::Result<()> {
+        let fencing_token = guard.fencing_token().context("a lock without fencing token")?;
+        let until = self.clock.now().saturating_add(guard.remaining());
+        self.log.fenced(token, fencing_token.get(), until);
+        self.claim(guard, token)
     }
 
     /// Writes down that the lock is held, and looks whether that is true.

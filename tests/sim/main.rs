@@ -5,6 +5,7 @@
 mod answers;
 mod arena;
 mod backend;
+mod broken_tokens;
 mod cancellation;
 mod checker_catches_bugs;
 #[path = "../conformance/mod.rs"]
@@ -26,6 +27,7 @@ mod release;
 mod resuming;
 mod seeds;
 mod stats;
+mod tokens;
 mod turns;
 mod waiting;
 mod warnings;

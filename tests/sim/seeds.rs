@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tokio::runtime::Builder;
 
-/// The variable that names the one seed to run.
+/// The variable that names the seeds to run: one, or `FROM..TO`.
 const SEED: &str = "REDLOCK_SEED";
 
 /// Runs `run` in virtual time.
@@ -12,14 +12,14 @@ pub(crate) fn simulate<R>(run: impl Future<Output = R>) -> R {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(run)
 }
 
-/// Runs `run` for every seed, or for the one in `REDLOCK_SEED`, and prints how to replay the first
+/// Runs `run` for every seed, or for those in `REDLOCK_SEED`, and prints how to replay the first
 /// that fails.
 pub(crate) fn each<F>(test: &str, seeds: Range<u64>, run: impl Fn(u64) -> F)
 where
     F: Future<Output = anyhow::Result<()>>,
 {
     let seeds = match std::env::var(SEED) {
-        Ok(seed) => seed.parse().map(|seed| seed..seed + 1).expect("REDLOCK_SEED is a number"),
+        Ok(given) => range(&given).expect("REDLOCK_SEED is a number, or FROM..TO"),
         Err(_) => seeds,
     };
     for seed in seeds {
@@ -27,6 +27,13 @@ where
         if let Err(error) = simulate(run(seed)) {
             panic!("seed {seed}: {error:#}");
         }
+    }
+}
+
+fn range(given: &str) -> Option<Range<u64>> {
+    match given.split_once("..") {
+        Some((from, to)) => Some(from.parse().ok()?..to.parse().ok()?),
+        None => given.parse().ok().map(|seed| seed..seed + 1),
     }
 }
 

@@ -15,6 +15,14 @@ pub enum Event {
         /// Until when, on the history's clock.
         until: Instant,
     },
+    /// The lock that it holds has this fencing token. Said when the lock is returned, not for
+    /// extensions.
+    Fenced {
+        /// The token.
+        fencing_token: u64,
+        /// Until when it holds the lock, on the history's clock.
+        until: Instant,
+    },
     /// It does not hold the lock.
     Refused,
     /// It does not know, and so must not use the lock.
@@ -88,6 +96,11 @@ impl Contender {
     /// Call this when the lock is held, and after every extension, with the end of the lease.
     pub fn granted(&self, token: &str, until: Instant) {
         self.record(token, Event::Granted { until });
+    }
+
+    /// Call this when the lock is returned, with its fencing token and the end of the lease.
+    pub fn fenced(&self, token: &str, fencing_token: u64, until: Instant) {
+        self.record(token, Event::Fenced { fencing_token, until });
     }
 
     /// Call this when the lock is not held.

@@ -19,7 +19,7 @@
 //!
 //! Simulated masters ([`SimNodes`]) live in tokio's paused time, each with a clock of its own, so
 //! that hours of faults take milliseconds and a seed repeats them. A [`History`] of what contenders
-//! learned is judged by [`check`].
+//! learned is judged by [`check`], and their fencing tokens by [`check_tokens`].
 //!
 //! What tests repeat, such as waiting with a deadline, is in [`lab`].
 
@@ -30,7 +30,9 @@ mod proxy;
 mod server;
 mod sim;
 
-pub use checker::{Claim, Overlap, Residue, check, claims, no_residue};
+pub use checker::{
+    Claim, Disorder, Fenced, Overlap, Residue, TokenRule, check, check_tokens, claims, no_residue,
+};
 pub use history::{Contender, Event, History, Record};
 pub use proxy::{Direction, FaultProxy};
 pub use server::{RedisServer, RedisServers, ServerOptions};

@@ -168,6 +168,12 @@ impl SimNode {
         self.change(|world, _, _| world.master.flush());
     }
 
+    /// What its TIME shows now, in microseconds since 1970.
+    pub fn time_us(&self) -> u64 {
+        let world = self.world();
+        u64::try_from(world.master.clock.micros(world.clock.now())).unwrap_or(0)
+    }
+
     /// Sets the master's clock by so many milliseconds, forward or back.
     pub fn step_clock(&self, millis: i64) {
         self.change(|world, _, _| world.master.clock.step(millis));

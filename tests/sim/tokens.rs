@@ -1,0 +1,275 @@
+//! Fencing tokens of the real lock: their order, what they cost, and that no contender is kept from
+//! its share by ballots that are refused.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use anyhow::ensure;
+use futures::future::join_all;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use redlock_core::{Clock, Member};
+use redlock_quorum::{AcquireError, Lease, Quarantine, Redlock, Verdict};
+use redlock_testkit::{Fault, Nemesis};
+use tokio::time::sleep;
+
+use crate::arena::{GUARD, NODE_TIMEOUT, RESOURCE, TTL, admitted, handle, masters, ms};
+use crate::contenders::Campaign;
+use crate::seeds;
+
+const HOUR: i64 = 3_600_000;
+
+/// An hour in units of a token.
+const HOUR_US: u64 = 3_600_000_000;
+
+async fn token(redlock: &Redlock, resource: &str) -> u64 {
+    let guard = redlock.lock(resource.to_owned()).await.unwrap();
+    let token = guard.fencing_token().expect("locks have fencing tokens").get();
+    guard.release().await.unwrap();
+    token
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_lock_of_a_resource_has_a_larger_token_than_the_one_before() {
+    let (masters, first) = masters(5);
+    let second = handle(&masters.another_client()).build().unwrap();
+    let mut largest = 0;
+    for redlock in [&first, &second].into_iter().cycle().take(20) {
+        let token = token(redlock, RESOURCE).await;
+        assert!(token > largest && token % 32 == 0, "{token} behind {largest}");
+        largest = token;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_fencing_there_is_no_token_and_no_ballot() {
+    let masters = admitted(3, 0);
+    let redlock = handle(&masters).fencing(false).build().unwrap();
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    assert_eq!((guard.fencing_token(), guard.hold().fencing_token()), (None, None));
+    assert_eq!(redlock.stats().ballots, 0);
+    let fenced = handle(&masters.another_client()).build().unwrap();
+    let error = fenced.try_lock(RESOURCE).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Held { .. }), "both exclude each other: {error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_keeps_its_token_where_it_is_written_down() {
+    let (_masters, redlock) = masters(3);
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    let token = guard.fencing_token();
+    assert_eq!(guard.hold().fencing_token(), token);
+    let guard = redlock.resume(guard.into_lease()).await.unwrap();
+    assert_eq!(guard.fencing_token(), token);
+    let lease = guard.into_lease();
+    let known = Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl).unwrap();
+    let guard = redlock.resume(known).await.unwrap();
+    assert_eq!(guard.fencing_token(), None, "masters do not know it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_take_no_ballots_do_not_count() {
+    let (masters, _) = masters(3);
+    masters[0].refuse_ballots(Some("NOPERM this user has no permissions"));
+    let redlock = handle(&masters.another_client()).build().unwrap();
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    let verdict = guard.votes().iter().next().unwrap().verdict.to_string();
+    assert!(verdict.contains("it takes no ballots") && verdict.contains("NOPERM"), "{verdict}");
+    guard.release().await.unwrap();
+    masters[1].refuse_ballots(Some("NOPERM this user has no permissions"));
+    let redlock = handle(&masters.another_client()).build().unwrap();
+    let error = redlock.lock(RESOURCE).await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    let plain = handle(&masters.another_client()).fencing(false).build().unwrap();
+    drop(plain.lock(RESOURCE).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_score_that_no_client_can_have_written_is_named_and_costs_one_master() {
+    let (masters, redlock) = masters(3);
+    token(&redlock, RESOURCE).await;
+    let member = Member::of(RESOURCE.as_bytes());
+    masters[0].edit_data(|data| {
+        let run = data.record.run.unwrap();
+        assert!(data.accept(run, member, 1 << 53));
+    });
+    let guard = redlock.lock(RESOURCE).min_copies(3).await.unwrap();
+    let verdict = guard.votes().iter().next().unwrap().verdict.clone();
+    assert!(verdict.to_string().contains("2^53"), "{verdict}");
+    assert_eq!(guard.copies(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_ballot_is_sent_that_would_reach_2_to_the_53() {
+    let (masters, redlock) = masters(3);
+    token(&redlock, RESOURCE).await;
+    let member = Member::of(RESOURCE.as_bytes());
+    for master in masters.iter() {
+        master.edit_data(|data| {
+            let run = data.record.run.unwrap();
+            assert!(data.accept(run, member, (1 << 53) - 1));
+        });
+    }
+    let error = redlock.try_lock(RESOURCE).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Held { .. }), "{error}");
+    assert!(error.votes().unwrap().iter().all(|vote| vote.verdict == Verdict::BallotRefused));
+    let error = redlock.try_lock(RESOURCE).await.unwrap_err();
+    assert!(error.to_string().contains("no fencing token is left"), "{error}");
+    token(&redlock, "another member").await;
+}
+
+// What they cost.
+
+/// How many of so many locks of two clients that take turns needed another round trip.
+async fn second_ballots(apart_ms: i64, locks: u64) -> u64 {
+    let masters = admitted(5, 0);
+    for (nth, master) in masters.iter().enumerate() {
+        master.step_clock(apart_ms * nth as i64);
+    }
+    let clients = [masters.clone(), masters.another_client()];
+    let clients = clients.map(|client| handle(&client).build().unwrap());
+    for nth in 0..locks {
+        let redlock = &clients[nth as usize % 2];
+        token(redlock, &format!("resource:{}", nth / 2 % 7)).await;
+        sleep(ms(10)).await;
+    }
+    let stats = clients.map(|redlock| redlock.stats());
+    assert_eq!(stats.iter().map(|stats| stats.attempts).sum::<u64>(), locks);
+    stats.iter().map(|stats| stats.second_ballots).sum()
+}
+
+#[test]
+fn masters_whose_clocks_are_apart_cost_no_round_trip() {
+    for apart in [0, 100, HOUR] {
+        let second = seeds::simulate(second_ballots(apart, 1_000));
+        assert!(second <= 10, "{second} of 1,000 with clocks {apart} ms apart");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_an_hour_behind_learns_it_from_the_scores() {
+    let (masters, behind) = masters(5);
+    token(&behind, "something").await;
+    masters.iter().for_each(|master| master.step_clock(HOUR));
+    let ahead = handle(&masters.another_client()).build().unwrap();
+    let before = token(&ahead, RESOURCE).await;
+    let after = token(&behind, RESOURCE).await;
+    assert!(after > before && after - before < HOUR_US, "{before} {after}");
+    assert_eq!(behind.stats().second_ballots, 2, "the first does not know how far");
+    sleep(ms(100)).await;
+    token(&ahead, "another").await;
+    sleep(ms(100)).await;
+    token(&behind, "another").await;
+    assert_eq!(behind.stats().second_ballots, 2, "what was learnt is for all members");
+}
+
+// Nobody starves.
+
+/// What each client got in so much time; each knows the masters' clocks as they were when it came.
+async fn shares(steps: &[i64], resources: &[&str], length: Duration) -> Vec<usize> {
+    let masters = admitted(5, 1);
+    let mut clients = Vec::new();
+    for (nth, step) in steps.iter().enumerate() {
+        let client = masters.another_client();
+        for master in client.iter() {
+            master.delay(ms(0)..=ms(1), ms(0)..=ms(1));
+        }
+        let redlock = handle(&client).seed(nth as u64).build().unwrap();
+        // It is connected from here on.
+        token(&redlock, &format!("own:{nth}")).await;
+        masters.iter().for_each(|master| master.step_clock(*step));
+        clients.push(redlock);
+    }
+    let clock = masters.clock();
+    let until = clock.now().saturating_add(length);
+    let work = clients.iter().enumerate().map(|(nth, redlock)| {
+        let (clock, resource) = (clock.clone(), resources[nth % resources.len()].to_owned());
+        contend(redlock.clone(), resource, clock, until, StdRng::seed_from_u64(nth as u64))
+    });
+    join_all(work).await
+}
+
+async fn contend(
+    redlock: Redlock,
+    resource: String,
+    clock: Clock,
+    until: redlock_core::Instant,
+    mut rng: StdRng,
+) -> usize {
+    let mut got = 0;
+    while clock.now() < until {
+        if let Ok(guard) = redlock.lock(resource.clone()).wait(TTL * 10).await {
+            got += 1;
+            sleep(ms(rng.random_range(1..5))).await;
+            let _ = guard.release().await;
+        }
+        sleep(ms(rng.random_range(0..5))).await;
+    }
+    got
+}
+
+fn assert_fair(shares: &[usize]) {
+    let mean = shares.iter().sum::<usize>() / shares.len();
+    let least = shares.iter().min().unwrap();
+    assert!(least * 2 >= mean && mean > 10, "{least} of {mean}: {shares:?}");
+}
+
+#[test]
+fn one_of_eight_contenders_that_is_an_hour_behind_gets_its_share() {
+    let steps = [HOUR, 0, 0, 0, 0, 0, 0, 0];
+    let shares = seeds::simulate(shares(&steps, &[RESOURCE], Duration::from_secs(30)));
+    assert_fair(&shares);
+}
+
+#[test]
+fn thirty_contenders_whose_clocks_are_apart_get_their_shares() {
+    let shares = seeds::simulate(shares(&[1_000; 30], &[RESOURCE], Duration::from_secs(60)));
+    assert_fair(&shares);
+}
+
+#[test]
+fn resources_that_share_a_member_do_not_starve_each_other() {
+    let member = Member::of(RESOURCE.as_bytes());
+    let twin = (0..).map(|nth| format!("twin:{nth}"));
+    let twin = twin.into_iter().find(|name| Member::of(name.as_bytes()) == member).unwrap();
+    let steps = [HOUR, 0, 0, 0, 0, 0, 0, 0];
+    let resources = [RESOURCE, twin.as_str()];
+    let shares = seeds::simulate(shares(&steps, &resources, Duration::from_secs(30)));
+    assert_fair(&shares);
+}
+
+// The order of tokens under faults.
+
+const FIVE: Campaign =
+    Campaign { masters: 5, contenders: 8, length: ms(8_000), quarantine: Quarantine::On };
+
+/// What masters forget, too: their ballots are then raised above all that was accepted before.
+fn nemesis(seed: u64) -> Nemesis {
+    use Fault::{
+        ClockStep, Delay, Kill, KillAndForget, LoseReplies, LoseRequests, Partition, Pause,
+    };
+    let faults =
+        [KillAndForget, Kill, Partition, Pause, Delay, ClockStep, LoseReplies, LoseRequests];
+    let nemesis = Nemesis::new(seed).at_most(2 + (seed % 3) as usize).faults(faults);
+    nemesis.delay_max(NODE_TIMEOUT).clock_step_max(GUARD)
+}
+
+/// Each campaign judges its tokens (`contenders.rs`); this one runs for as many seeds as it is
+/// given: `REDLOCK_SEED=0..100000`.
+#[test]
+fn tokens_keep_their_order_whatever_happens() {
+    let (runs, tokens) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    seeds::each("tokens_keep_their_order_whatever_happens", 0..40, |seed| {
+        let (runs, tokens) = (runs.clone(), tokens.clone());
+        async move {
+            let outcome = FIVE.run(seed, &nemesis(seed)).await?;
+            ensure!(outcome.tokens > 0, "no token at all");
+            runs.fetch_add(1, Relaxed);
+            tokens.fetch_add(outcome.tokens, Relaxed);
+            Ok(())
+        }
+    });
+    println!("{} fencing tokens in {} campaigns", tokens.load(Relaxed), runs.load(Relaxed));
+}

@@ -150,7 +150,8 @@ impl Driver {
     pub(super) fn dismiss_explanations(&mut self, now: Instant) {
         let explains = |question: &Question| !matches!(question.asker, Asker::Status(_));
         let found = self.inspections.iter().filter(|(_, question)| explains(question));
-        for id in found.map(|(id, _)| id).collect::<Vec<_>>() {
+        let ids: Vec<InspectionId> = found.map(|(id, _)| id).collect();
+        for id in ids {
             let Some(question) = self.inspections.remove(id) else { continue };
             if let Some(opened) = question.opened {
                 self.line.close(opened, now, question.node_timeout);

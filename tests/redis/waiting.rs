@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redlock_core::Token;
 use redlock_quorum::Redlock;
-use redlock_testkit::lab::{Paused, put};
+use redlock_testkit::lab::{Paused, fill, put};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use tokio::task::JoinHandle;
 
@@ -244,10 +244,7 @@ async fn without_tracking_waiters_try_again_and_again() {
 async fn an_expiry_is_noticed_in_time_among_a_hundred_thousand_keys() {
     let servers = masters();
     let (_, waiter) = two(&servers).await;
-    let fill = "for i = 1, 100000 do redis.call('SET', 'other-' .. i, i, 'PX', 600000) end";
-    for server in servers.iter() {
-        server.command(&["EVAL", fill, "0"]).unwrap();
-    }
+    servers.iter().for_each(|server| fill(server, 100_000));
     let mut late = Vec::new();
     for (key, life) in [("a", 200), ("b", 250), ("c", 300), ("d", 350), ("e", 370)] {
         let begun = Instant::now();

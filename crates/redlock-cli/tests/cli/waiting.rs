@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use redlock_testkit::lab::{pttl, text};
+use redlock_testkit::lab::{fill, pttl, text};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use rustix::process::Signal;
 
@@ -133,10 +133,7 @@ fn masters_that_nobody_listens_on_are_named_when_the_wait_is_stopped() {
 #[test]
 fn a_lock_whose_holder_was_killed_is_acquired_when_it_has_expired() {
     let servers = RedisServers::start(3).unwrap();
-    let fill = "for i = 1, 100000 do redis.call('SET', 'other-' .. i, i, 'PX', 600000) end";
-    for server in servers.iter() {
-        server.command(&["EVAL", fill, "0"]).unwrap();
-    }
+    servers.iter().for_each(|server| fill(server, 100_000));
     let held = redlock(&servers, ["run", "k", "--ttl", "3s", "--", "sleep", "60"]);
     let holder = Running::start(held);
     poll("it holds the lock", || (copies(&servers, "k") == 3).then_some(()));

@@ -30,6 +30,17 @@ pub fn put(server: &RedisServer, key: &str, value: &str, px: u64) {
     server.command(&["SET", key, value, "PX", &px.to_string()]).unwrap();
 }
 
+/// Gives a master so many keys of others, each of which expires in ten minutes. Some thousand at a
+/// time: a master that is busy for longer than its answers are waited for has not failed.
+pub fn fill(server: &RedisServer, count: u32) {
+    const AT_A_TIME: u32 = 5_000;
+    let fill = "for i = ARGV[1], ARGV[2] do redis.call('SET', 'other-' .. i, i, 'PX', 600000) end";
+    for from in (0..count).step_by(AT_A_TIME as usize) {
+        let to = (from + AT_A_TIME).min(count) - 1;
+        server.command(&["EVAL", fill, "0", &from.to_string(), &to.to_string()]).unwrap();
+    }
+}
+
 /// How many milliseconds a key still lives; negative when there is none or it never expires.
 pub fn pttl(server: &RedisServer, key: &str) -> i64 {
     text(server, &["PTTL", key])

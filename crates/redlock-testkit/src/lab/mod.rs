@@ -12,7 +12,7 @@ mod report;
 mod scripted;
 mod wait;
 
-pub use keys::{calls, copies, keys, no_key_is_left, pttl, put, text, value};
+pub use keys::{calls, copies, fill, keys, no_key_is_left, pttl, put, text, value};
 pub use pause::Paused;
 pub use processes::{is_alive, is_stopped, thread_time};
 pub use report::{Report, Reported};

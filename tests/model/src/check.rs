@@ -49,10 +49,29 @@ where
     M::Action: Clone + Debug + PartialEq,
 {
     let found = checker.discoveries().into_iter().min_by_key(|(name, _)| *name);
+    let story =
+        found.map(|(name, path)| (name, tell(until_broken(checker, name, path.into_vec()))));
     Outcome {
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
         time: start.elapsed(),
-        story: found.map(|(name, path)| (name, tell(path.into_vec()))),
+        story,
     }
+}
+
+/// The checker may go on for a while behind a state in which a property does not hold.
+fn until_broken<M: Model>(checker: &impl Checker<M>, name: &str, mut way: Way<M>) -> Way<M>
+where
+    M::State: Clone + Debug + Hash + PartialEq,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let model = checker.model();
+    let property = model.properties().into_iter().find(|property| property.name == name);
+    let is_broken = |state: &M::State| {
+        property.as_ref().is_some_and(|property| !(property.condition)(model, state))
+    };
+    if let Some(end) = way.iter().position(|(state, _)| is_broken(state)) {
+        way.truncate(end + 1);
+    }
+    way
 }

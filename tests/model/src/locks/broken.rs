@@ -47,7 +47,7 @@ pub enum Broken {
 
 impl Broken {
     /// Those that are found within seconds.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 17] = [
         Self::Drift,
         Self::OneValue,
         Self::FromReply,
@@ -61,14 +61,12 @@ impl Broken {
         Self::TooFewBallots,
         Self::BallotsAddUp,
         Self::SetBehindBallot,
-        Self::ReaddedCounts,
         Self::HandedOutLate,
-        Self::RefusedCounts,
         Self::CarriedOver,
         Self::FloorFromTooFew,
         Self::FloorEarly,
     ];
 
-    /// One that takes a minute.
-    pub const LONG: [Self; 1] = [Self::FromExtension];
+    /// Those that take longer.
+    pub const LONG: [Self; 3] = [Self::ReaddedCounts, Self::RefusedCounts, Self::FromExtension];
 }

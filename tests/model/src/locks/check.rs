@@ -49,7 +49,7 @@ impl Model for Bounded {
             ),
             Property::always(
                 "masters that two leases share had their keys in the order of their tokens",
-                |_, world: &World| world.wrong != Some(Wrong::OutOfKeyOrder),
+                |_, world: &World| world.has_key_order(),
             ),
         ]
     }

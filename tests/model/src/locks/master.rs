@@ -148,7 +148,10 @@ impl Master {
         let reads = part.broken != Some(Broken::KeyNotRead);
         Some(match (self.holds(resource, request.value) || !reads, ballot) {
             (false, _) => Reply::NotOurs,
-            (true, Some(true)) => Reply::Accepted,
+            (true, Some(true)) => {
+                self.note(request);
+                Reply::Accepted
+            }
             (true, _) => Reply::Refused,
         })
     }
@@ -166,11 +169,15 @@ impl Master {
         };
         if accepts {
             self.score = Some(request.ballot);
-            if let Some(past) = self.past.iter_mut().rfind(|(lock, _)| *lock == request.lock) {
-                past.1 = request.ballot;
-            }
         }
         accepts
+    }
+
+    /// The ballot was accepted, and the key was there behind that.
+    fn note(&mut self, request: &Request) {
+        if let Some(past) = self.past.iter_mut().rfind(|(lock, _)| *lock == request.lock) {
+            past.1 = request.ballot;
+        }
     }
 
     /// The score in the set that a request names.
@@ -184,7 +191,10 @@ impl Master {
         let Some(score) = self.score_of(part, request) else { return Reply::NoMember };
         match (self.holds(resource, request.value), accepted) {
             (false, _) => Reply::NotOurs,
-            (true, true) => Reply::Accepted,
+            (true, true) => {
+                self.note(request);
+                Reply::Accepted
+            }
             (true, false) => Reply::RefusedAt(score),
         }
     }

@@ -118,25 +118,27 @@ pub fn small() -> Vec<Part> {
 /// The bounds of `make model`.
 pub fn large() -> Vec<Part> {
     let again = Part { attempts: &[2, 1], releases: true, ..TWO };
-    let restart = Part { losses: 1, restarts: true, admits: true, ..FENCED };
+    let restart = Part { losses: 1, restarts: true, admits: true, releases: false, ..FENCED };
     vec![
-        Part { name: "late", late: 2, horizon: 3, ..TWO },
+        Part { name: "late", late: 2, horizon: 2, ..TWO },
         Part { name: "late-released", late: 2, releases: true, horizon: 1, ..TWO },
         Part { name: "released", releases: true, horizon: 2, ..TWO },
-        Part { name: "break", breaks: 1, releases: true, horizon: 1, ..TWO },
+        Part { name: "break", late: 2, breaks: 1, releases: true, horizon: 1, ..TWO },
         Part { name: "again", breaks: 1, cancels: 1, ..again },
         Part { name: "cancel", cancels: 1, releases: true, horizon: 1, ..TWO },
         Part { name: "drift", ttl: 5, horizon: 5, slips: 3, ..TWO },
         Part { name: "extend", extensions: 1, horizon: 3, ..TWO },
         Part { name: "extend-late", late: 2, extensions: 1, horizon: 3, ..TWO },
-        Part { name: "first", ballots: 3, apart: true, ..FENCED },
-        Part { name: "second", ballots: 3, second: 2, ..FENCED },
+        Part { name: "first", ballots: 3, apart: true, breaks: 1, ..FENCED },
+        Part { name: "second", ballots: 3, second: 2, cancels: 1, ..FENCED },
+        Part { name: "second-apart", ballots: 3, second: 1, apart: true, ..FENCED },
         Part { name: "hold", late: 2, releases: false, horizon: 3, ..FENCED },
         Part { name: "vanish", vanish: 2, clocks_hold: false, apart: true, order: true, ..FENCED },
-        Part { name: "three", attempts: &[1, 1, 1], ballots: 3, ..FENCED },
-        Part { name: "shared", apart_resources: true, second: 1, ..FENCED },
-        Part { name: "restart", horizon: 3, ..restart },
-        Part { name: "loss", losses: 1, horizon: 1, ..FENCED },
+        Part { name: "three", attempts: &[1, 1, 1], by_turns: true, ballots: 3, ..FENCED },
+        Part { name: "shared", apart_resources: true, apart: true, second: 1, ..FENCED },
+        Part { name: "restart", horizon: 2, lossy: &[0], ..restart },
+        Part { name: "loss", late: 1, losses: 1, lossy: &[0], ..FENCED },
+        Part { name: "keys-kept", keeps_keys: true, horizon: 2, lossy: &[0], ..restart },
     ]
 }
 

@@ -47,8 +47,6 @@ pub(crate) enum Wrong {
     OutOfTime,
     /// A token is not larger than one of an earlier lease.
     OutOfOrder,
-    /// On a master, tokens have another order than the keys they were accepted for.
-    OutOfKeyOrder,
 }
 
 impl World {
@@ -96,13 +94,18 @@ impl World {
             Some(Wrong::OutOfTime)
         } else if part.clocks_hold && number <= self.largest(resource) {
             Some(Wrong::OutOfOrder)
-        } else if self.handed.iter().any(|before| self.is_turned(before, &handed)) {
-            Some(Wrong::OutOfKeyOrder)
         } else {
             None
         };
         self.wrong = self.wrong.or(wrong);
         self.handed.push(handed);
+    }
+
+    /// Whether on each master the tokens that it has accepted have the order of their keys.
+    pub(crate) fn has_key_order(&self) -> bool {
+        let handed = self.handed.iter();
+        let mut pairs = handed.flat_map(|one| self.handed.iter().map(move |other| (one, other)));
+        pairs.all(|(one, other)| !self.is_turned(one, other))
     }
 
     /// Whether a master that has accepted both had their keys in another order than their numbers.

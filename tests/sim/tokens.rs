@@ -10,7 +10,7 @@ use anyhow::ensure;
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::{Clock, Member};
+use redlock_core::{Clock, Member, Verb};
 use redlock_quorum::{AcquireError, Lease, Quarantine, Redlock, Verdict};
 use redlock_testkit::{Fault, Nemesis};
 use tokio::time::sleep;
@@ -118,6 +118,66 @@ async fn no_ballot_is_sent_that_would_reach_2_to_the_53() {
     let error = redlock.try_lock(RESOURCE).await.unwrap_err();
     assert!(error.to_string().contains("no fencing token is left"), "{error}");
     token(&redlock, "another member").await;
+}
+
+// Masters that refused.
+
+#[tokio::test(start_paused = true)]
+async fn a_minority_that_refuses_the_ballot_costs_nothing_and_is_a_copy() {
+    let (masters, redlock) = masters(5);
+    token(&redlock, "first").await;
+    let member = Member::of(RESOURCE.as_bytes());
+    // They answer behind the others.
+    for master in &masters[3..] {
+        master.edit_data(|data| {
+            let run = data.record.run.unwrap();
+            assert!(data.accept(run, member, 1_800_000_000_000_031));
+        });
+    }
+    let begin = masters.clock().now();
+    let guard = redlock.lock(RESOURCE).min_copies(5).await.unwrap();
+    assert_eq!((guard.copies(), redlock.stats().second_ballots), (5, 0));
+    assert_eq!(masters.clock().now(), begin);
+    sleep(TTL * 2).await;
+    assert_eq!((guard.check(), guard.copies()), (Ok(()), 5), "they are extended like the others");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_given_back_with_the_question_for_a_score() {
+    let (masters, redlock) = masters(3);
+    let guard = redlock.lock(RESOURCE).min_copies(3).await.unwrap();
+    let forced = masters[0].holder(RESOURCE).unwrap();
+    masters[0].put(RESOURCE, "another", 1);
+    sleep(TTL).await;
+    assert_eq!((masters[0].holder(RESOURCE), guard.copies()), (Some(forced), 3));
+    let verbs: Vec<_> = masters[0].log().iter().map(|one| one.verb).collect();
+    assert!(verbs.iter().any(|verb| matches!(verb, Verb::GiveBack { .. })), "{verbs:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ballot_that_nobody_accepts_in_time_is_a_lock_that_is_held() {
+    let (masters, redlock) = masters(3);
+    token(&redlock, "first").await;
+    // One master grants and refuses, and then says no more; another is dead.
+    masters[2].down();
+    let member = Member::of(RESOURCE.as_bytes());
+    masters[0].edit_data(|data| {
+        let run = data.record.run.unwrap();
+        assert!(data.accept(run, member, 1_800_000_000_000_031));
+    });
+    masters[0].delay(ms(0)..=ms(0), ms(45)..=ms(45));
+    masters[1].delay(ms(0)..=ms(0), ms(45)..=ms(45));
+    let begin = masters.clock().now();
+    let error = redlock.try_lock(RESOURCE).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Held { .. }), "{error}");
+    let took = masters.clock().now().saturating_since(begin);
+    assert_eq!(took, ms(45) + NODE_TIMEOUT, "one node timeout behind the quorum");
+    assert_eq!(redlock.stats().ballots_refused, 1);
+    sleep(TTL).await;
+    assert_eq!(crate::arena::copies(&masters), 0, "all is released");
+    assert_eq!(masters.clock().now().saturating_since(begin), took + TTL);
+    let guard = redlock.lock(RESOURCE).await.unwrap();
+    assert!(guard.fencing_token().unwrap().get() > 1_800_000_000_000_000);
 }
 
 // What they cost.

@@ -37,6 +37,7 @@ impl HeldLease {
             Verdict::Unknown(_) if answer.balloted.is_some() => {
                 self.ledger.write_balloted(master, answer, now.saturating_since(sent_at));
                 self.lose(master, LostReason::DataLost);
+                self.ledger.score_missing(master);
             }
             _ => self.ledger.score_missing(master),
         }
@@ -60,5 +61,86 @@ impl HeldLease {
         self.count(number, master, &Verdict::Unknown(why));
         let missing = self.find(number).map(Extension::take_missing).unwrap_or_default();
         Step { extend: None, readd: self.give_back(missing), extended: self.conclude(number) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::Balloted;
+
+    use super::super::super::lab::*;
+    use super::*;
+    use crate::settings::HoldOptions;
+
+    /// A lease of the masters 0 and 1, where 2 has granted the key and refused the ballot.
+    fn refused() -> HeldLease {
+        let mut lease = lease(3, 2, HoldOptions::default(), at(0));
+        let answer = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);
+        lease.acquired(2, &answer, at(0), at(1));
+        lease
+    }
+
+    fn extend(lease: &mut HeldLease, master: usize, now: u64) {
+        let number = lease.extend(timing(TTL)).number;
+        lease.extended(number, master, &Answer::granted(), at(now), at(now + 1));
+    }
+
+    fn no_member() -> Answer {
+        let why = Cause::NotAdmitted(NotAdmitted::new(WhyNot::Incomplete).into());
+        Answer::unknown(why).with_ballot(Balloted::NoMember)
+    }
+
+    #[test]
+    fn neither_a_grant_nor_an_extension_counts_before_a_score_was_shown() {
+        let mut lease = refused();
+        assert_eq!(lease.ask_scores().iter().collect::<Vec<_>>(), [2]);
+        extend(&mut lease, 2, 100);
+        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN);
+        extend(&mut lease, 0, 100);
+        assert_eq!(lease.deadline(), Some(at(VALIDITY)), "one extension is no quorum");
+        let score = Answer::granted().with_ballot(Balloted::Score(31));
+        lease.balloted(2, &score, at(2), at(110));
+        assert_eq!(lease.ledger().hold_until(2), at(VALIDITY), "from when the SET was sent");
+        extend(&mut lease, 2, 200);
+        assert_eq!(lease.ledger().hold_until(2), at(VALIDITY + 200));
+        assert_eq!(lease.deadline(), Some(at(VALIDITY + 100)), "a quorum was extended by then");
+    }
+
+    #[test]
+    fn an_extension_is_not_confirmed_by_a_master_without_a_score() {
+        let mut lease = refused();
+        let number = lease.extend(timing(TTL)).number;
+        let answer = |lease: &mut HeldLease, master, answer: &Answer| {
+            lease.extended(number, master, answer, at(100), at(101)).extended
+        };
+        assert_eq!(answer(&mut lease, 2, &Answer::granted()), None);
+        assert_eq!(answer(&mut lease, 0, &Answer::granted()), None);
+        let outcome = answer(&mut lease, 1, &closed());
+        assert_eq!(outcome, Some(super::super::super::extension::Extended::NoQuorum));
+    }
+
+    #[test]
+    fn a_master_without_the_member_is_asked_again_with_the_next_extension() {
+        let mut lease = refused();
+        lease.ask_scores();
+        lease.balloted(2, &closed(), at(2), at(3));
+        assert_eq!(lease.ask_scores().len(), 1, "its answer was lost");
+        lease.score_uncounted(2);
+        assert_eq!(lease.ask_scores().len(), 1);
+        lease.balloted(2, &no_member(), at(2), at(3));
+        extend(&mut lease, 2, 100);
+        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN);
+    }
+
+    #[test]
+    fn a_late_ballot_that_finds_no_member_or_no_key_is_evidence_of_loss() {
+        for late in [no_member(), not_ours()] {
+            let mut lease = lease(3, 3, HoldOptions::default(), at(0));
+            lease.balloted(0, &late, at(2), at(3));
+            assert_eq!(lease.ledger().hold_until(0), Instant::ORIGIN);
+            assert_eq!(lease.ledger().may_hold().contains(0), late != not_ours());
+            lease.balloted(1, &late, at(2), at(3));
+            assert_eq!(lease.deadline(), None, "no quorum has the key");
+        }
     }
 }

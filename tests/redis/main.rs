@@ -17,6 +17,7 @@ mod driven;
 mod ends;
 mod errors;
 mod exclusion;
+mod fencing;
 mod forgetting;
 mod identity;
 mod idle;

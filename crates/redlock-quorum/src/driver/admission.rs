@@ -286,6 +286,9 @@ impl Driver {
 
     /// What was learnt about a master goes to the machine, and what follows to all that is held.
     pub(super) fn learn(&mut self, master: usize, event: Event, now: Instant) {
+        if let Event::Script(reply) = &event {
+            self.learn_floor(reply.record.floor, now);
+        }
         let changed = self.masters.admit(master, event, now);
         self.admission_changed(changed, now);
     }

@@ -166,6 +166,11 @@ impl Driver {
         if let Some(time) = time {
             self.learn_clock(master, time, now);
         }
+        self.learn_floor(floor, now);
+    }
+
+    /// A master was admitted with this score for all members.
+    pub(super) fn learn_floor(&mut self, floor: Option<u64>, now: Instant) {
         if let Some(floor) = floor {
             self.ballots.saw_floor(floor, now);
         }

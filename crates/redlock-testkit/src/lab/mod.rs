@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a panic is how a test fails")]
 
+mod clocks;
 mod keys;
 mod pause;
 mod processes;
@@ -12,6 +13,7 @@ mod report;
 mod scripted;
 mod wait;
 
+pub use clocks::{WallClocks, ahead};
 pub use keys::{calls, copies, fill, keys, no_key_is_left, pttl, put, text, value};
 pub use pause::Paused;
 pub use processes::{is_alive, is_stopped, thread_time};

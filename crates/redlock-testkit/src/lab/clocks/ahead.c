@@ -1,5 +1,5 @@
-// Preloaded into a server: its wall clock is ahead by the seconds that the file CLOCK_AHEAD holds, a
-// 64-bit number that the test writes while the server runs. Other clocks are left alone.
+// Preloaded into a server: its wall clock is ahead by the milliseconds that the file CLOCK_AHEAD holds,
+// a 64-bit number that the test writes while the server runs. Other clocks are left alone.
 //
 // The kernel is asked directly: to look up the function that this one hides would allocate, which
 // hangs in servers that bring an allocator of their own.
@@ -24,10 +24,17 @@ __attribute__((constructor)) static void map(void) {
   close(file);
 }
 
+static void advance(struct timespec *time, int64_t millis) {
+  int64_t nanos = time->tv_nsec + millis % 1000 * 1000000;
+  int carry = nanos < 0 ? -1 : nanos >= 1000000000;
+  time->tv_sec += millis / 1000 + carry;
+  time->tv_nsec = nanos - carry * 1000000000LL;
+}
+
 int clock_gettime(clockid_t clock, struct timespec *now) {
   int failed = (int)syscall(SYS_clock_gettime, clock, now);
   int is_wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
-  if (!failed && is_wall && ahead) now->tv_sec += *ahead;
+  if (!failed && is_wall && ahead) advance(now, *ahead);
   return failed;
 }
 

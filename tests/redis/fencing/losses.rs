@@ -1,0 +1,168 @@
+//! Masters that lose ballots.
+
+use std::time::Instant;
+
+use redlock_quorum::{Guard, Quarantine, Redlock, Standing};
+use redlock_testkit::{Direction, FaultProxy, RedisServer, ServerOptions};
+
+use super::{LENGTH, Tape, complete, newcomer, sets, until};
+use crate::admission::{admitted, handle_on, run};
+use crate::clocks::HOUR;
+use crate::lab::{eventually, in_time, secs, text, urls_of};
+use redlock_testkit::lab::WallClocks;
+
+const MASTERS: usize = 3;
+
+/// A holder that is cut off from all masters, and believes in its lock until its deadline.
+struct CutOff {
+    clocks: WallClocks,
+    servers: Vec<RedisServer>,
+    guard: Guard,
+    tape: Tape,
+    /// Through them the holder would reach its masters.
+    _proxies: Vec<FaultProxy>,
+}
+
+impl CutOff {
+    async fn new(quarantine: Quarantine) -> Self {
+        let clocks = WallClocks::new(&[0; MASTERS]);
+        let options = ServerOptions::new().brand_new();
+        let server = |place| RedisServer::with(&clocks.on(place, options.clone())).unwrap();
+        let servers: Vec<RedisServer> = (0..MASTERS).map(server).collect();
+        if quarantine == Quarantine::On {
+            assert_eq!(newcomer(&servers).init().await.unwrap().admitted(), MASTERS);
+        }
+        let mut proxies = Vec::new();
+        for server in &servers {
+            proxies.push(FaultProxy::before(server).await.unwrap());
+        }
+        let redlock = handle_on(urls_of(&proxies)).quarantine(quarantine).build().unwrap();
+        let begun = Instant::now();
+        let guard = redlock.lock(super::KEY).ttl(secs(2)).min_copies(MASTERS).await.unwrap();
+        let tape = Tape::default();
+        tape.note(begun, &guard);
+        in_time(guard.extend(secs(2))).await.unwrap();
+        for proxy in &proxies {
+            proxy.drop(Direction::ToServer);
+            proxy.drop(Direction::ToClient);
+        }
+        Self { clocks, servers, guard, tape, _proxies: proxies }
+    }
+
+    /// A majority dies and comes back with nothing, and with clocks an hour behind.
+    fn lose(&self) {
+        (0..MASTERS).for_each(|place| self.clocks.set(place, -HOUR));
+        for server in &self.servers[..2] {
+            server.kill();
+            server.restart_empty().unwrap();
+        }
+        assert!(self.guard.is_held(), "it took too long: nothing is shown");
+    }
+
+    fn other(&self, quarantine: Quarantine) -> Redlock {
+        let urls = self.servers.iter().map(RedisServer::url);
+        handle_on(urls).quarantine(quarantine).build().unwrap()
+    }
+}
+
+/// Nobody that votes knows of a clock that was right: the ballots of the master that stayed are all
+/// there is.
+#[tokio::test]
+async fn a_majority_that_forgot_makes_no_second_holder_and_no_smaller_token() {
+    let lab = CutOff::new(Quarantine::On).await;
+    let loss = lab.guard.lost();
+    lab.lose();
+    let second = lab.tape.lock(&lab.other(Quarantine::On)).await.unwrap();
+    assert!(!lab.guard.is_held(), "the first holder is gone by then");
+    in_time(loss).await;
+    second.release().await.unwrap();
+}
+
+/// What the test above shows can be seen, and no order of tokens is promised.
+#[tokio::test]
+async fn without_a_quarantine_a_second_holder_has_a_smaller_token() {
+    let lab = CutOff::new(Quarantine::Off).await;
+    lab.lose();
+    let other = lab.other(Quarantine::Off);
+    let second = in_time(other.lock(super::KEY).into_future()).await.unwrap();
+    assert!(lab.guard.is_held() && second.is_held(), "two at one time");
+    let first = lab.tape.last();
+    let token = second.fencing_token().unwrap();
+    assert!(token < first, "{token} after {first}");
+    second.release().await.unwrap();
+    // It is not about order.
+    std::mem::forget(lab.tape);
+}
+
+#[tokio::test]
+async fn tokens_are_in_order_though_masters_are_flushed_under_held_locks() {
+    for flushed in 1..=MASTERS {
+        let ((servers, redlock), tape) = (admitted(MASTERS).await, Tape::default());
+        tape.visit(&redlock).await;
+        let guard = tape.lock(&redlock).await.unwrap();
+        let begun = Instant::now();
+        servers[..flushed].iter().for_each(|server| run(server, &["FLUSHALL"]));
+        if flushed > 1 {
+            in_time(guard.lost()).await;
+            assert!(redlock.try_lock(super::KEY).await.is_err());
+        } else {
+            in_time(guard.release()).await.unwrap();
+        }
+        tape.visit(&redlock).await;
+        assert!(flushed == 1 || begun.elapsed() >= LENGTH, "{:?}", begun.elapsed());
+        for at in 0..MASTERS {
+            until(&redlock, at, Standing::Admitted).await;
+            complete(&servers[at]);
+        }
+        tape.visit(&newcomer(&servers)).await;
+    }
+}
+
+/// It has ballots of the time when it was saved, under a name that nobody asks for any more.
+#[tokio::test]
+async fn a_master_with_an_old_snapshot_accepts_nothing_until_it_is_admitted() {
+    let ((servers, redlock), tape) = (admitted(MASTERS).await, Tape::default());
+    run(&servers[0], &["SAVE"]);
+    let old = complete(&servers[0]);
+    tape.visit(&redlock).await;
+    let guard = tape.lock(&redlock).await.unwrap();
+    servers[0].kill();
+    servers[0].restart().unwrap();
+    until(&redlock, 0, Standing::Quarantine).await;
+    assert!(sets(&servers[0]).is_empty(), "{:?}", sets(&servers[0]));
+    guard.release().await.unwrap();
+    let guard = tape.lock(&redlock).await.unwrap();
+    assert_eq!(guard.copies(), 2, "{}", guard.votes());
+    assert!(sets(&servers[0]).is_empty(), "a ballot makes no set");
+    let floor = until(&redlock, 0, Standing::Admitted).await.server.unwrap().floor.unwrap();
+    assert!(floor >= tape.last().get(), "{floor}");
+    assert_ne!(complete(&servers[0]), old);
+    eventually("its copy counts", || guard.copies() == 3).await;
+    guard.release().await.unwrap();
+    servers[1].kill();
+    tape.visit(&newcomer(&servers)).await;
+}
+
+#[tokio::test]
+async fn a_master_that_was_the_replica_of_another_has_its_ballots_from_the_others() {
+    let options = ServerOptions::new().brand_new().arguments(["--repl-diskless-sync-delay", "0"]);
+    let servers = redlock_testkit::RedisServers::with(MASTERS, &options).unwrap();
+    let (redlock, tape) = (newcomer(&servers), Tape::default());
+    assert_eq!(redlock.init().await.unwrap().admitted(), MASTERS);
+    let guard = tape.lock(&redlock).await.unwrap();
+    run(&servers[0], &["REPLICAOF", "127.0.0.1", &servers[1].port().to_string()]);
+    let is_up = || text::<String>(&servers[0], &["INFO", "replication"]).contains("status:up");
+    eventually("the replica has all", is_up).await;
+    assert_eq!(complete(&servers[0]), complete(&servers[1]), "it is a copy of another's");
+    run(&servers[0], &["REPLICAOF", "NO", "ONE"]);
+    guard.release().await.unwrap();
+    until(&redlock, 0, Standing::Quarantine).await;
+    let guard = tape.lock(&redlock).await.unwrap();
+    assert_eq!(guard.copies(), 2, "{}", guard.votes());
+    until(&redlock, 0, Standing::Admitted).await;
+    guard.release().await.unwrap();
+    let report = redlock.inspect().await.remove(0).server.unwrap();
+    assert!(report.floor.unwrap() >= tape.last().get() && report.ballots == Some(1_024));
+    servers[1].kill();
+    tape.visit(&newcomer(&servers)).await;
+}

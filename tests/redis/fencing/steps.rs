@@ -1,0 +1,65 @@
+//! Servers that forget scripts, or have no memory left, between the steps of a lock.
+
+use redlock_quorum::Redlock;
+use redlock_testkit::RedisServers;
+
+use super::{KEY, Tape};
+use crate::admission::{admitted, run};
+use crate::lab::{in_time, no_key_is_left, secs};
+
+fn on_all(servers: &RedisServers, words: &[&str]) {
+    servers.iter().for_each(|server| run(server, words));
+}
+
+/// A lock that is extended, with something done between all of its steps.
+async fn steps(redlock: &Redlock, tape: &Tape, between: impl Fn()) {
+    between();
+    let guard = tape.lock(redlock).await.unwrap();
+    between();
+    for _ in 0..2 {
+        in_time(guard.extend(secs(2))).await.unwrap();
+        between();
+    }
+    in_time(guard.release()).await.unwrap();
+    between();
+}
+
+#[tokio::test]
+async fn scripts_that_are_forgotten_between_all_steps_cost_no_lock_and_no_token() {
+    let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
+    for _ in 0..3 {
+        steps(&redlock, &tape, || on_all(&servers, &["SCRIPT", "FLUSH"])).await;
+    }
+    assert_eq!(redlock.stats().second_ballots, 0);
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn with_memory_full_what_is_held_is_extended_and_released_and_the_next_lock_says_oom() {
+    let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
+    let guard = tape.lock(&redlock).await.unwrap();
+    on_all(&servers, &["CONFIG", "SET", "maxmemory", "1"]);
+    in_time(guard.extend(secs(2))).await.unwrap();
+    for key in [KEY, "another"] {
+        let error = in_time(redlock.try_lock(key).into_future()).await.unwrap_err().to_string();
+        assert!(error.contains("OOM"), "{key}: {error}");
+    }
+    in_time(guard.extend(secs(2))).await.unwrap();
+    in_time(guard.release()).await.unwrap();
+    no_key_is_left(&servers).await;
+    on_all(&servers, &["CONFIG", "SET", "maxmemory", "0"]);
+    tape.visit(&redlock).await;
+}
+
+/// The right to send ballots is asked for with the connection: a full memory says nothing about it.
+#[tokio::test]
+async fn a_client_that_comes_while_memory_is_full_gets_locks_when_there_is_some() {
+    let ((servers, redlock), tape) = (admitted(3).await, Tape::default());
+    tape.visit(&redlock).await;
+    on_all(&servers, &["CONFIG", "SET", "maxmemory", "1"]);
+    let newcomer = super::newcomer(&servers);
+    let error = in_time(newcomer.try_lock(KEY).into_future()).await.unwrap_err().to_string();
+    assert!(error.contains("OOM"), "{error}");
+    on_all(&servers, &["CONFIG", "SET", "maxmemory", "0"]);
+    tape.visit(&newcomer).await;
+}

@@ -57,7 +57,7 @@ fn three_masters_of_which_one_is_in_trouble_have_one_holder_at_a_time() {
 fn a_majority_in_trouble_costs_time_and_never_two_holders() {
     seeds::each(
         "a_majority_in_trouble_costs_time_and_never_two_holders",
-        0..60,
+        0..40,
         |seed| async move {
             let nemesis = nemesis(seed, FIVE.masters).at_most(4);
             let outcome = FIVE.run(seed, &nemesis).await?;
@@ -72,7 +72,7 @@ fn a_majority_in_trouble_costs_time_and_never_two_holders() {
 #[test]
 fn masters_that_forget_have_one_holder_at_a_time() {
     const FORGETFUL: Campaign = Campaign { quarantine: Quarantine::On, ..FIVE };
-    seeds::each("masters_that_forget_have_one_holder_at_a_time", 0..100, |seed| async move {
+    seeds::each("masters_that_forget_have_one_holder_at_a_time", 0..40, |seed| async move {
         use Fault::{ClockStep, Delay, Kill, KillAndForget, Partition, Pause};
         let faults = [KillAndForget, KillAndForget, Kill, Partition, Pause, Delay, ClockStep];
         let nemesis = nemesis(seed, FORGETFUL.masters).at_most(4).faults(faults);

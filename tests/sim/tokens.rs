@@ -279,13 +279,13 @@ fn assert_fair(shares: &[usize]) {
 #[test]
 fn one_of_eight_contenders_that_is_an_hour_behind_gets_its_share() {
     let steps = [HOUR, 0, 0, 0, 0, 0, 0, 0];
-    let shares = seeds::simulate(shares(&steps, &[RESOURCE], Duration::from_secs(30)));
+    let shares = seeds::simulate(shares(&steps, &[RESOURCE], Duration::from_secs(15)));
     assert_fair(&shares);
 }
 
 #[test]
 fn thirty_contenders_whose_clocks_are_apart_get_their_shares() {
-    let shares = seeds::simulate(shares(&[1_000; 30], &[RESOURCE], Duration::from_secs(60)));
+    let shares = seeds::simulate(shares(&[1_000; 30], &[RESOURCE], Duration::from_secs(25)));
     assert_fair(&shares);
 }
 
@@ -296,7 +296,7 @@ fn resources_that_share_a_member_do_not_starve_each_other() {
     let twin = twin.into_iter().find(|name| Member::of(name.as_bytes()) == member).unwrap();
     let steps = [HOUR, 0, 0, 0, 0, 0, 0, 0];
     let resources = [RESOURCE, twin.as_str()];
-    let shares = seeds::simulate(shares(&steps, &resources, Duration::from_secs(30)));
+    let shares = seeds::simulate(shares(&steps, &resources, Duration::from_secs(15)));
     assert_fair(&shares);
 }
 
@@ -321,7 +321,7 @@ fn nemesis(seed: u64) -> Nemesis {
 #[test]
 fn tokens_keep_their_order_whatever_happens() {
     let (runs, tokens) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    seeds::each("tokens_keep_their_order_whatever_happens", 0..40, |seed| {
+    seeds::each("tokens_keep_their_order_whatever_happens", 0..16, |seed| {
         let (runs, tokens) = (runs.clone(), tokens.clone());
         async move {
             let outcome = FIVE.run(seed, &nemesis(seed)).await?;

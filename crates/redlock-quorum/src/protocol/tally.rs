@@ -129,6 +129,23 @@ mod tests {
     }
 
     #[test]
+    fn a_late_vote_takes_the_place_of_the_one_that_did_not_come() {
+        for (late, granted) in [(0, 1), (1, 0), (2, 0)] {
+            let mut tally = Tally::new(3);
+            tally.close();
+            tally.count(&ANSWERS[late]);
+            assert_eq!((tally.pending(), tally.granted()), (0, granted));
+            tally.count(&ANSWERS[0]);
+            tally.count(&Verdict::BallotRefused);
+            let decision = tally.decision();
+            assert_eq!((decision, tally.granted()), (Decision::Won, granted + 2));
+            assert_eq!(tally.pending(), 0);
+            tally.deny();
+            assert_eq!((tally.granted(), tally.pending()), (granted + 1, 0));
+        }
+    }
+
+    #[test]
     fn every_assignment_to_up_to_seven_masters_is_decided_as_the_algorithm_says() {
         for masters in 1..=7 {
             for votes in assignments(masters) {

@@ -8,7 +8,7 @@ use redlock_testkit::{RedisServer, RedisServers};
 
 use super::{KEY, LENGTH, Tape, complete, newcomer, sets, until};
 use crate::admission::{admitted, run};
-use crate::lab::{eventually, in_time, said, secs, text};
+use crate::lab::{eventually, in_time, said, text};
 
 const AGAIN: Init = Init { again: true, floor: None };
 
@@ -94,7 +94,5 @@ async fn a_majority_without_ballots_is_no_quorum_until_a_person_says_that_it_may
         until(&redlock, at, Standing::Admitted).await;
         complete(&servers[at]);
     }
-    let guard = in_time(redlock.lock(KEY).wait(secs(5)).into_future()).await.unwrap();
-    tape.note(Instant::now(), &guard);
-    guard.release().await.unwrap();
+    tape.visit(&redlock).await;
 }

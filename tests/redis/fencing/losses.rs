@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use redlock_quorum::{Guard, Quarantine, Redlock, Standing};
-use redlock_testkit::{Direction, FaultProxy, RedisServer, ServerOptions};
+use redlock_testkit::lab::WallClocks;
+use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers, ServerOptions, TokenRule};
 
 use super::{LENGTH, Tape, complete, newcomer, sets, until};
 use crate::admission::{admitted, handle_on, run};
 use crate::clocks::HOUR;
 use crate::lab::{eventually, in_time, secs, text, urls_of};
-use redlock_testkit::lab::WallClocks;
 
 const MASTERS: usize = 3;
 
@@ -37,10 +37,10 @@ impl CutOff {
             proxies.push(FaultProxy::before(server).await.unwrap());
         }
         let redlock = handle_on(urls_of(&proxies)).quarantine(quarantine).build().unwrap();
-        let begun = Instant::now();
-        let guard = redlock.lock(super::KEY).ttl(secs(2)).min_copies(MASTERS).await.unwrap();
         let tape = Tape::default();
-        tape.note(begun, &guard);
+        let contender = tape.begin();
+        let guard = redlock.lock(super::KEY).min_copies(MASTERS).await.unwrap();
+        tape.note(&contender, &guard);
         in_time(guard.extend(secs(2))).await.unwrap();
         for proxy in &proxies {
             proxy.drop(Direction::ToServer);
@@ -83,14 +83,12 @@ async fn a_majority_that_forgot_makes_no_second_holder_and_no_smaller_token() {
 async fn without_a_quarantine_a_second_holder_has_a_smaller_token() {
     let lab = CutOff::new(Quarantine::Off).await;
     lab.lose();
-    let other = lab.other(Quarantine::Off);
-    let second = in_time(other.lock(super::KEY).into_future()).await.unwrap();
+    let second = lab.tape.lock(&lab.other(Quarantine::Off)).await.unwrap();
     assert!(lab.guard.is_held() && second.is_held(), "two at one time");
-    let first = lab.tape.last();
-    let token = second.fencing_token().unwrap();
-    assert!(token < first, "{token} after {first}");
+    let disorder = lab.tape.check().expect_err("the second token is smaller");
+    assert_eq!(disorder.rule, TokenRule::RealTime, "{disorder}");
     second.release().await.unwrap();
-    // It is not about order.
+    // It would be judged once more.
     std::mem::forget(lab.tape);
 }
 
@@ -135,7 +133,7 @@ async fn a_master_with_an_old_snapshot_accepts_nothing_until_it_is_admitted() {
     assert_eq!(guard.copies(), 2, "{}", guard.votes());
     assert!(sets(&servers[0]).is_empty(), "a ballot makes no set");
     let floor = until(&redlock, 0, Standing::Admitted).await.server.unwrap().floor.unwrap();
-    assert!(floor >= tape.last().get(), "{floor}");
+    assert!(floor >= tape.last(), "{floor}");
     assert_ne!(complete(&servers[0]), old);
     eventually("its copy counts", || guard.copies() == 3).await;
     guard.release().await.unwrap();
@@ -146,7 +144,7 @@ async fn a_master_with_an_old_snapshot_accepts_nothing_until_it_is_admitted() {
 #[tokio::test]
 async fn a_master_that_was_the_replica_of_another_has_its_ballots_from_the_others() {
     let options = ServerOptions::new().brand_new().arguments(["--repl-diskless-sync-delay", "0"]);
-    let servers = redlock_testkit::RedisServers::with(MASTERS, &options).unwrap();
+    let servers = RedisServers::with(MASTERS, &options).unwrap();
     let (redlock, tape) = (newcomer(&servers), Tape::default());
     assert_eq!(redlock.init().await.unwrap().admitted(), MASTERS);
     let guard = tape.lock(&redlock).await.unwrap();
@@ -162,7 +160,7 @@ async fn a_master_that_was_the_replica_of_another_has_its_ballots_from_the_other
     until(&redlock, 0, Standing::Admitted).await;
     guard.release().await.unwrap();
     let report = redlock.inspect().await.remove(0).server.unwrap();
-    assert!(report.floor.unwrap() >= tape.last().get() && report.ballots == Some(1_024));
+    assert!(report.floor.unwrap() >= tape.last() && report.ballots == Some(1_024));
     servers[1].kill();
     tape.visit(&newcomer(&servers)).await;
 }

@@ -6,12 +6,15 @@ mod losses;
 mod rights;
 mod steps;
 
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::Duration;
 
-use redlock_quorum::{AcquireError, FencingToken, Guard, NodeReport, Redlock, Standing};
-use redlock_testkit::RedisServer;
-use tokio::time::sleep;
+use redlock_core::Clock;
+use redlock_quorum::{AcquireError, Guard, NodeReport, Redlock, Standing};
+use redlock_testkit::{Contender, Disorder, History, RedisServer, check_tokens};
+use tokio::time::{Instant, sleep};
 
 use crate::admission::handle_on;
 use crate::lab::{in_time, ms, secs, text};
@@ -21,28 +24,42 @@ const KEY: &str = "orders:42";
 const LENGTH: Duration = ms(2_200);
 
 /// The tokens of one resource that were handed out, and when somebody has asked for them.
-#[derive(Default)]
-struct Tape(Mutex<Vec<Lock>>);
+struct Tape {
+    clock: Clock,
+    history: Arc<History>,
+    locks: AtomicUsize,
+    last: AtomicU64,
+}
 
-#[derive(Clone, Copy, Debug)]
-struct Lock {
-    begun: Instant,
-    returned: Instant,
-    token: FencingToken,
+impl Default for Tape {
+    fn default() -> Self {
+        let clock = Clock::system();
+        let history = Arc::new(History::new(clock.clone()));
+        Self { clock, history, locks: AtomicUsize::default(), last: AtomicU64::default() }
+    }
 }
 
 impl Tape {
     /// A lock of [`KEY`], which waits as long as a quarantine takes and some more.
     async fn lock(&self, redlock: &Redlock) -> Result<Guard, AcquireError> {
-        let begun = Instant::now();
+        let contender = self.begin();
         let guard = in_time(redlock.lock(KEY).wait(secs(10)).into_future()).await?;
-        self.note(begun, &guard);
+        self.note(&contender, &guard);
         Ok(guard)
     }
 
-    fn note(&self, begun: Instant, guard: &Guard) {
-        let token = guard.fencing_token().expect("a lock of a fenced handle has a token");
-        self.0.lock().unwrap().push(Lock { begun, returned: Instant::now(), token });
+    /// Somebody asks for a lock.
+    fn begin(&self) -> Contender {
+        let contender = self.history.contender(self.locks.fetch_add(1, Relaxed), KEY);
+        contender.invoke();
+        contender
+    }
+
+    fn note(&self, contender: &Contender, guard: &Guard) {
+        let token = guard.fencing_token().expect("a lock of a fenced handle has a token").get();
+        let until = self.clock.now().saturating_add(guard.remaining());
+        contender.fenced(guard.token().as_str(), token, until);
+        self.last.fetch_max(token, Relaxed);
     }
 
     /// A lock that is given up at once.
@@ -52,28 +69,20 @@ impl Tape {
     }
 
     /// The largest token so far.
-    fn last(&self) -> FencingToken {
-        self.0.lock().unwrap().iter().map(|lock| lock.token).max().expect("there is one")
+    fn last(&self) -> u64 {
+        self.last.load(Relaxed)
     }
 
-    /// Tokens are unique, and one that was asked for after another had come is larger.
-    fn check(&self) {
-        let locks = self.0.lock().unwrap();
-        assert!(locks.len() > 1, "nothing is shown");
-        for (place, a) in locks.iter().enumerate() {
-            for b in &locks[place + 1..] {
-                assert!(a.token != b.token, "{a:?} and {b:?}");
-                assert!(a.returned > b.begun || a.token < b.token, "{a:?} before {b:?}");
-                assert!(b.returned > a.begun || b.token < a.token, "{b:?} before {a:?}");
-            }
-        }
+    fn check(&self) -> Result<usize, Box<Disorder>> {
+        check_tokens(&self.history.records())
     }
 }
 
 impl Drop for Tape {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            self.check();
+            let tokens = self.check().unwrap_or_else(|disorder| panic!("{disorder}"));
+            assert!(tokens > 1, "nothing is shown");
         }
     }
 }

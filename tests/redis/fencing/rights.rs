@@ -51,7 +51,7 @@ async fn without_the_right_to_read_scores_only_ballots_that_are_accepted_at_once
     tape.visit(&redlock).await;
     tape.visit(&redlock).await;
     let member = redlock_core::Member::of(KEY.as_bytes()).number().to_string();
-    let ahead = (tape.last().get() + 3_600_000_000).to_string();
+    let ahead = (tape.last() + 3_600_000_000).to_string();
     for server in servers.iter() {
         run(server, &["ZADD", &sets(server)[0], "XX", &ahead, &member]);
     }

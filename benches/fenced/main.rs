@@ -1,7 +1,14 @@
 //! What a ballot costs: fenced locks beside plain ones, and raw sockets that write the same bytes
-//! beside both, in one run.
+//! beside both, in one run. And how many ballots locks have: each one more than the first costs a
+//! round trip.
 
+// Modules of a program, and no library.
+#![allow(unreachable_pub)]
+
+#[path = "../support/mod.rs"]
 mod support;
+
+mod trips;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +29,7 @@ const COLUMNS: [&str; 3] =
     ["redlock: fenced / plain", "floor: fenced / plain", "the first / the second"];
 
 fn main() -> anyhow::Result<()> {
+    trips::report()?;
     let mut rows = Rows::begin("fenced", COLUMNS)?;
     let servers = RedisServers::start(5)?;
     let names: Vec<String> = servers.iter().map(RedisServer::name).collect();

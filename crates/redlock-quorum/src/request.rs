@@ -61,7 +61,9 @@ impl LockRequest {
     }
 
     /// How long to keep trying. Default: the handle's wait. Zero is one attempt. The last attempt
-    /// is made when the wait is over, and takes up to two node timeouts more.
+    /// is made when the wait is over, and takes up to two node timeouts more. Where so many requests
+    /// stand in line that its turn does not come, it ends two connect timeouts behind the wait, with
+    /// `NoQuorum`.
     ///
     /// The wait ends early, with `NoQuorum`, when so many masters say what waiting does not cure
     /// ([`Cause::is_curable`](redlock_core::Cause::is_curable): a wrong password, a replica) that

@@ -10,10 +10,14 @@ use super::ticket::{InspectionId, LockId, RequestId};
 /// What may wait in line.
 pub(super) const WAITING_MAX: usize = 1_000_000;
 
-/// Attempts, releases and inspections in the order in which they were asked for, so that nothing
-/// overtakes what concerns the same key.
+/// Releases, and then attempts and inspections, each in the order in which they were asked for.
+///
+/// A key is held until its release is sent. Behind a long line of attempts it would be held for
+/// longer than its TTL, and those that ask for the same key would find it held by a caller that is
+/// done. There are no more releases than there were attempts, so these come to their turn, too.
 #[derive(Default)]
 pub(super) struct Line {
+    releases: VecDeque<Turn>,
     waiting: VecDeque<Turn>,
     open: usize,
     window: Window,
@@ -29,17 +33,23 @@ pub(super) enum Turn {
 
 impl Line {
     pub(super) fn push(&mut self, turn: Turn) {
-        self.waiting.push_back(turn);
+        match turn {
+            Turn::Release(_) => self.releases.push_back(turn),
+            Turn::Attempt(_) | Turn::Inspection(_) => self.waiting.push_back(turn),
+        }
     }
 
     /// What is to be sent next, if there is room for it.
     pub(super) fn pop(&mut self) -> Option<Turn> {
-        if self.can_advance() { self.waiting.pop_front() } else { None }
+        if !self.can_advance() {
+            return None;
+        }
+        self.releases.pop_front().or_else(|| self.waiting.pop_front())
     }
 
     /// Whether something waits, and there is room for it.
     pub(super) fn can_advance(&self) -> bool {
-        self.open < self.window.size && !self.waiting.is_empty()
+        self.open < self.window.size && self.len() > 0
     }
 
     /// A request was sent that a quorum has to answer.
@@ -60,14 +70,19 @@ impl Line {
 
     /// Whether more wait than the smallest window lets through at a time.
     pub(super) fn is_long(&self) -> bool {
-        self.waiting.len() > SIZE_MIN
+        self.len() > SIZE_MIN
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= WAITING_MAX
+        self.len() >= WAITING_MAX
+    }
+
+    fn len(&self) -> usize {
+        self.releases.len() + self.waiting.len()
     }
 
     pub(super) fn clear(&mut self) {
+        self.releases.clear();
         self.waiting.clear();
         self.open = 0;
     }
@@ -142,6 +157,20 @@ mod tests {
         line.close(Instant::ORIGIN, Instant::ORIGIN, NODE_TIMEOUT);
         assert_eq!(line.pop(), Some(Turn::Release(locks[SIZE_MIN])));
         assert!(line.can_advance());
+    }
+
+    #[test]
+    fn a_release_does_not_wait_behind_attempts() {
+        let mut requests: SlotMap<RequestId, ()> = SlotMap::with_key();
+        let mut locks: SlotMap<LockId, ()> = SlotMap::with_key();
+        let attempts = [0; 2].map(|_| Turn::Attempt(requests.insert(())));
+        let releases = [0; 2].map(|_| Turn::Release(locks.insert(())));
+        let mut line = Line::default();
+        for turn in [attempts[0], releases[0], attempts[1], releases[1]] {
+            line.push(turn);
+        }
+        let order: Vec<Turn> = std::iter::from_fn(|| line.pop()).collect();
+        assert_eq!(order, [releases[0], releases[1], attempts[0], attempts[1]]);
     }
 
     #[test]

@@ -251,7 +251,7 @@ impl Attempt {
             }
             Decision::Lost => Step::Lost(Defeat::Outvoted),
             Decision::Won if !self.is_proven() => self.pursue_ballots(now),
-            Decision::Won if self.has_copies() || self.tally.pending() == 0 => self.conclude(now),
+            Decision::Won if self.has_copies() || !self.expects_copies() => self.conclude(now),
             Decision::Won if self.awaits_copies => Step::Wait,
             Decision::Won => {
                 self.awaits_copies = true;
@@ -261,9 +261,18 @@ impl Attempt {
     }
 
     fn has_copies(&self) -> bool {
-        let counted =
-            self.tally.granted() - self.granted.intersection(self.ledger.unscored()).len();
+        let counted = self.tally.granted() - self.uncounted().len();
         self.options.min_copies.is_none_or(|copies| counted >= copies)
+    }
+
+    /// Whether a vote or a score that is still to come may make one more copy.
+    fn expects_copies(&self) -> bool {
+        self.tally.pending() > 0 || !self.uncounted().is_empty()
+    }
+
+    /// The masters that have granted the key, and whose score is missing.
+    fn uncounted(&self) -> MasterSet {
+        self.granted.intersection(self.ledger.unscored())
     }
 
     /// A quorum has granted, and accepted a ballot where one is needed: the lease is won if

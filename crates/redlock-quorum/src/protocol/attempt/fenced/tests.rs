@@ -212,6 +212,22 @@ fn min_copies_counts_keys_and_not_ballots() {
 }
 
 #[test]
+fn copies_that_lack_nothing_but_a_score_are_waited_for_when_all_have_voted() {
+    let options = HoldOptions { min_copies: Some(5), ..HoldOptions::default() };
+    let mut attempt = attempt(5, options, at(0)).fenced(Some(ballot(1)));
+    vote(&mut attempt, 0, &refused());
+    for master in [1, 2] {
+        vote(&mut attempt, master, &accepted());
+    }
+    assert_eq!(vote(&mut attempt, 3, &accepted()), Step::AwaitCopies);
+    assert_eq!(vote(&mut attempt, 4, &refused()), Step::Wait, "all have voted");
+    let mut silent = attempt.clone();
+    assert_eq!(attempt.score_vote(0, &scored(), at(2)), Step::Wait);
+    assert_eq!(attempt.score_vote(4, &scored(), at(2)), Step::Won);
+    assert_eq!(silent.end_grace(at(2)), Step::Won, "and for no longer than the grace");
+}
+
+#[test]
 fn a_token_is_not_handed_out_when_those_that_accepted_it_may_have_lost_the_key() {
     let attempt = attempt(3, HoldOptions::default(), at(0));
     let mut attempt = attempt.asking_first(0).fenced(None);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use redlock_quorum::FencingToken;
 
 use crate::duration::{self, Wait};
 use crate::global::Global;
@@ -74,17 +75,17 @@ pub(crate) struct Run {
     /// What the lock is for
     pub(crate) key: OsString,
     /// How long the lock lasts without extension [default: 30s]
-    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
     /// How long to wait for the lock; `forever` is a duration, too
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = duration::parse_wait)]
+    #[arg(long, value_name = "D", default_value = "10s", allow_negative_numbers = true, value_parser = duration::parse_wait)]
     pub(crate) wait: Wait,
     /// Stop extending the lock after this long: the command is stopped within one TTL
-    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
     /// When the lock is about to be lost: the time between SIGTERM and SIGKILL, a third of the
     /// TTL at most
-    #[arg(long, value_name = "D", default_value = "5s", value_parser = duration::parse)]
+    #[arg(long, value_name = "D", default_value = "5s", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) kill_after: Duration,
     /// Leave the lock to expire when the command succeeds, so that no other host does the work
     /// again for two thirds of the TTL at least; release it when the command fails
@@ -105,10 +106,10 @@ pub(crate) struct Acquire {
     /// What the lock is for
     pub(crate) key: OsString,
     /// How long the lock lasts [default: 30s]
-    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
     /// How long to wait for the lock; `forever` is a duration, too
-    #[arg(long, value_name = "D", default_value = "0s", value_parser = duration::parse_wait)]
+    #[arg(long, value_name = "D", default_value = "0s", allow_negative_numbers = true, value_parser = duration::parse_wait)]
     pub(crate) wait: Wait,
     #[command(flatten)]
     pub(crate) patience: Patience,
@@ -124,7 +125,7 @@ pub(crate) struct Extend {
     /// The token that `acquire` printed
     pub(crate) token: String,
     /// How long the lock lasts from now [default: 30s]
-    #[arg(long, value_name = "D", value_parser = duration::parse)]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
     /// Print an object: key, token, fencing_token, ttl_ms, validity_ms
     #[arg(long)]
@@ -169,11 +170,17 @@ pub(crate) struct Init {
     pub(crate) again: bool,
     /// No fencing token that is handed out later may be smaller than this one; for masters that this
     /// call admits
-    #[arg(long, value_name = "FENCING_TOKEN")]
-    pub(crate) floor: Option<u64>,
+    #[arg(long, value_name = "FENCING_TOKEN", allow_negative_numbers = true, value_parser = floor)]
+    pub(crate) floor: Option<FencingToken>,
     /// Print an object: nodes, floor
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A number that may be a fencing token.
+fn floor(text: &str) -> Result<FencingToken, String> {
+    let token = text.parse().ok().and_then(FencingToken::new);
+    token.ok_or_else(|| "write a fencing token: a whole number below 2^53".into())
 }
 
 #[derive(Args, Debug)]

@@ -37,7 +37,9 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 pub(crate) fn parse_wait(text: &str) -> Result<Wait, String> {
     match text.trim() {
         "forever" => Ok(Wait::Forever),
-        text => parse(text).map(Wait::For).map_err(|error| format!("{error}, or forever")),
+        text => {
+            parse(text).map(Wait::For).map_err(|error| format!("{error}; `forever` has no end"))
+        }
     }
 }
 
@@ -104,6 +106,6 @@ mod tests {
     fn a_wait_may_be_forever() {
         assert_eq!(parse_wait("forever"), Ok(Wait::Forever));
         assert_eq!(parse_wait("0"), Ok(Wait::For(Duration::ZERO)));
-        assert!(parse_wait("never").unwrap_err().contains("or forever"));
+        assert!(parse_wait("never").unwrap_err().contains("`forever` has no end"));
     }
 }

@@ -26,14 +26,14 @@ pub(crate) struct Global {
     pub(crate) nodes: Vec<String>,
     /// How long each master has for its answer [default: 50ms, or a tenth of the TTL]
     /// [env: REDLOCK_NODE_TIMEOUT]
-    #[arg(long, value_name = "D", global = true, value_parser = duration::parse)]
+    #[arg(long, value_name = "D", global = true, allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) node_timeout: Option<Duration>,
     /// What every key on the masters begins with [default: nothing] [env: REDLOCK_PREFIX]
     #[arg(long, value_name = "TEXT", global = true)]
     pub(crate) prefix: Option<OsString>,
     /// The largest TTL, where no master has a record of it yet; `redlock init --again --max-ttl` sets another
     /// one [default: 60s] [env: REDLOCK_MAX_TTL]
-    #[arg(long, value_name = "D", global = true, value_parser = duration::parse)]
+    #[arg(long, value_name = "D", global = true, allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) max_ttl: Option<Duration>,
     /// Whether a master that may have forgotten its locks is kept from voting for 1.1 times the
     /// largest TTL; the same for all clients [default: on] [env: REDLOCK_QUARANTINE]

@@ -69,7 +69,7 @@ Environment:
   A variable that is empty counts as unset.
 
 What masters answer:
-  granted, held (for so long), free, not ours,
+  granted, held (for so long), free, not ours, pending (it was not waited for),
   granted but ballot refused, because contenders of the same moment got larger ones; the lock is
   given up and nobody has it, so try again. And why it is not known:
   timed out             it was not connected within 1s, or did not answer within the node
@@ -95,10 +95,10 @@ What it does not promise:
 pub(crate) const RUN: &str = "\
 The command:
   gets REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN (which is not set with --plain), and no
-  URL of a master, unless --pass-nodes is given. It runs in a process group of its own, which is in the foreground where
-  there is a terminal. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the group, a second
-  TERM within half a second is not. Ctrl-Z stops the whole job, and the lock is then not
-  extended: the command is killed before the lock ends.
+  URL of a master, unless --pass-nodes is given. It runs in a process group of its own, which is in
+  the foreground where there is a terminal. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the
+  group, a second TERM within half a second is not. Ctrl-Z stops the whole job, and the lock is then
+  not extended: the command is killed before the lock ends.
 
 When the lock is lost:
   it is extended at a third of the TTL. When that fails for so long that no more than
@@ -149,11 +149,11 @@ pub(crate) const RELEASE: &str = "\
 By token, only the lock with this token is released, never another's.
 
 By force, the key is deleted on all masters, no matter who holds it, and nothing checks that
-the holder is gone. A holder that still works loses the lock: it notices at its next extension, after a third
-of its TTL as a rule, and works beside the next holder until then. Look at `status` first; a lock
-whose holder has died ends by itself unless it never expires. What is deleted is said before, and
-asked about on a terminal; elsewhere --yes is needed. A lock that was acquired meanwhile and a key
-of another type are left alone.
+the holder is gone. A holder that still works loses the lock: it notices at its next extension,
+after a third of its TTL as a rule, and works beside the next holder until then. Look at `status`
+first; a lock whose holder has died ends by itself unless it never expires. What is deleted is said
+before, and asked about on a terminal; elsewhere --yes is needed. A lock that was acquired meanwhile
+and a key of another type are left alone.
 
 Examples:
   redlock release build \"$token\"
@@ -206,12 +206,28 @@ Exit codes: 0 nothing was found, 1 findings, 64 usage, 74 cannot print.";
 
 pub(crate) const DEV: &str = "\
 They are servers from the redis-server (or valkey-server) on PATH, listen on 127.0.0.1 alone,
-keep nothing, and are admitted for --prefix and --max-ttl. When all answer, a line REDLOCK_NODES=url,url,... is printed; copy it into another
-terminal behind `export`. They end with this command, which says when one ends by itself and ends
-when none is left.
+keep nothing, and are admitted for --prefix and --max-ttl. When all answer, a line
+REDLOCK_NODES=url,url,... is printed; copy it into another terminal behind `export`. They end with
+this command, which says when one ends by itself and ends when none is left.
 
 Examples:
   redlock dev
   redlock dev --nodes 3 --port 7101
 
 Exit codes: 0 stopped, 64 usage, 69 they cannot be started.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_too_long_for_a_terminal() {
+        // Longer ones are folded at the width of help, and leave half a line behind.
+        const WIDTH: usize = 100;
+        for text in [SHORT, LONG, RUN, ACQUIRE, EXTEND, RELEASE, STATUS, INIT, DOCTOR, DEV] {
+            for line in text.lines() {
+                assert!(line.len() <= WIDTH, "{line}");
+            }
+        }
+    }
+}

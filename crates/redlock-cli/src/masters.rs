@@ -145,7 +145,14 @@ fn nodes(global: &Global) -> Result<Vec<Master>, Failure> {
     } else if let Some(file) = variable("REDLOCK_NODES_FILE") {
         let text = read("REDLOCK_NODES_FILE", Path::new(&file))?;
         let place = |line| format!("line {line} of {}", Path::new(&file).display());
-        urls(&String::from_utf8_lossy(&text), place)
+        let found = urls(&String::from_utf8_lossy(&text), place);
+        if found.is_empty() {
+            let file = Path::new(&file).display();
+            return Err(Failure::usage(anyhow!(
+                "REDLOCK_NODES_FILE: {file} names no masters: write one URL on each line"
+            )));
+        }
+        found
     } else {
         Vec::new()
     };

@@ -126,7 +126,8 @@ impl fmt::Display for WhyNot {
                 "clients with Quarantine::Off use this namespace: redlock init --again converts it"
             }
             Self::UsedWithQuarantine => {
-                "this namespace has a quarantine: build with Quarantine::On, or take another prefix"
+                "this namespace has a quarantine: use Quarantine::On (--quarantine on), or take another \
+                 prefix"
             }
             Self::AskedTooEarly => "it did not vote yet when it was asked",
             Self::NoBallots => "it takes no ballots, which fencing needs (Redis 6.2, and +zadd)",

@@ -33,6 +33,9 @@ fn prometheus(stats: &Stats) -> String {
         line(&mut text, &format!("attempts_total{{outcome=\"{outcome}\"}}"), attempts);
     }
     counter(&mut text, "rounds", stats.rounds);
+    counter(&mut text, "ballots", stats.ballots);
+    counter(&mut text, "second_ballots", stats.second_ballots);
+    counter(&mut text, "ballots_refused", stats.ballots_refused);
     counter(&mut text, "requests", stats.requests);
     counter(&mut text, "acquired", stats.acquired);
     counter(&mut text, "failed", stats.failed);

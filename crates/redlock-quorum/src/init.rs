@@ -72,8 +72,9 @@ pub enum InitError {
     /// Some master does not vote although the namespace was in use: it may have forgotten a lock
     /// that is alive; or clients without quarantine use it. No master was admitted.
     #[error(
-        "this namespace was in use, and a master may have forgotten a lock that is alive: wait for \
-         the end of its quarantine, or say again that no lock is alive: {}", list(.nodes)
+        "this namespace was in use, and a master may have forgotten a lock that is alive, or clients \
+         without a quarantine use it: wait for the end of a quarantine, or say again that no lock \
+         is alive: {}", list(.nodes)
     )]
     Refused {
         /// What each master said.

@@ -89,8 +89,8 @@
 //!
 //! # Features
 //!
-//! * `serde`: [`Lease`] can be written down and read back, and [`Stats`] can be written down. Off by
-//!   default.
+//! * `serde`: [`Lease`] and [`FencingToken`] can be written down and read back, and [`Stats`] can be
+//!   written down. Off by default.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

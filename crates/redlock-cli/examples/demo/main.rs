@@ -62,7 +62,9 @@ fn demo() -> Result<()> {
     });
     let outcome = stage.report(&masters).and_then(|()| stage.show_a_late_write());
     fs::remove_file(&stage.file)?;
-    outcome
+    outcome?;
+    stage.show_the_way_on();
+    Ok(())
 }
 
 /// What all contenders share.
@@ -191,10 +193,13 @@ impl Stage {
         for trouble in troubles.iter().take(3) {
             println!("  {trouble}");
         }
-        println!("To go on:\n  {} dev      # five masters to play with", self.redlock.display());
-        println!("  README.md, docs/GUIDE.md and `cargo doc --open -p redlock-quorum`");
         ensure!(number == ADDITIONS as u64, "additions were lost");
         Ok(())
+    }
+
+    fn show_the_way_on(&self) {
+        println!("To go on:\n  {} dev      # five masters to play with", self.redlock.display());
+        println!("  README.md, docs/GUIDE.md and `cargo doc --open -p redlock-quorum`");
     }
 
     fn show_a_late_write(&self) -> Result<()> {

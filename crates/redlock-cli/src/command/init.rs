@@ -39,7 +39,7 @@ pub(crate) async fn init(global: &Global, args: &args::Init) -> Result<u8, Failu
 }
 
 async fn admit(session: &Session, args: &args::Init) -> Result<u8, Failure> {
-    let floor = args.floor.map(floor).transpose()?;
+    let floor = args.floor;
     if !args.yes && !args.again {
         agree(session).await?;
     }
@@ -59,11 +59,6 @@ async fn admit(session: &Session, args: &args::Init) -> Result<u8, Failure> {
             Err(session.explained(refused(error)))
         }
     }
-}
-
-fn floor(number: u64) -> Result<FencingToken, Failure> {
-    let too_large = || Failure::usage(anyhow!("--floor {number}: it must be below 2^53"));
-    FencingToken::new(number).ok_or_else(too_large)
 }
 
 /// Shows what the statement is about, and asks on a terminal. Elsewhere the answer must have been

@@ -92,6 +92,18 @@ fn an_empty_variable_counts_as_unset() {
 }
 
 #[test]
+fn a_file_without_masters_is_named() {
+    let scratch = Scratch::new("nodes");
+    let file = scratch.file("nodes");
+    std::fs::write(&file, "# later\n\n").unwrap();
+    let mut command = bare(["status", "k"]);
+    command.env("REDLOCK_NODES_FILE", &file);
+    let said = format!("redlock: REDLOCK_NODES_FILE: {} names no masters", file.display());
+    let answer = refused(command);
+    assert!(answer.cause().starts_with(&said), "{answer:?}");
+}
+
+#[test]
 fn bad_certificates_are_named_by_option_and_file() {
     let scratch = Scratch::new("tls");
     let file = scratch.file("empty.pem");

@@ -135,7 +135,8 @@ fn not_admitted_for(why: WhyNot) -> (&'static str, &'static str) {
     const FORGOT: &str = "it may have forgotten a lock that is alive";
     match why {
         WhyNot::New => {
-            let cure = "all brand new? run redlock init; else wait for the end of its quarantine";
+            let cure = "all brand new? run redlock init; else wait for the end of its quarantine, \
+                        which begins when a client asks for a lock";
             (FORGOT, cure)
         }
         WhyNot::Restarted | WhyNot::Incomplete => {

@@ -8,7 +8,10 @@ use crate::quorum::MASTERS_MAX;
 
 /// How long one number of a ballot lasts, in microseconds.
 const STRIDE_US: u64 = 32;
-/// By so much the lead shrinks: an eighth of the time that passes.
+/// For so long the lead stays what it is. Two clients whose readings of TIME are some milliseconds
+/// apart, and who take turns on one key faster than that, would learn it again every few locks.
+const HOLDS: Duration = Duration::from_secs(10);
+/// By so much it shrinks behind that: an eighth of the time that passes.
 const SHRINKS: u32 = 8;
 /// Scores that are further ahead are not followed by all members: 2^51 us, some 71 years. One such
 /// score would bring all others near to the end of the numbers.
@@ -18,9 +21,9 @@ const LEAD_MAX_US: u64 = 1 << 51;
 ///
 /// The clock is the lower median of what the masters told, advanced by our own clock. One master
 /// whose clock is wrong does not move it, once three have told theirs. A client whose masters are
-/// behind those of others learns it from scores, and is ahead itself for a while: the lead shrinks
-/// slowly, so that it is not learnt again with each lock, and it does shrink, so that one wrong
-/// clock does not move all others for ever.
+/// behind those of others learns it from scores, and is ahead itself for a while: the lead stays for
+/// ten seconds and shrinks slowly then, so that it is not learnt again every few locks, and it does
+/// shrink, so that one wrong clock does not move all others for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct BallotClock {
     told: [Option<Told>; MASTERS_MAX],
@@ -34,11 +37,11 @@ struct Told {
     at: Instant,
 }
 
-/// By how much we were ahead of the clock, and when.
+/// By how much we are ahead of the clock, and from when on that shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Lead {
     micros: u64,
-    at: Instant,
+    shrinks_from: Instant,
 }
 
 impl BallotClock {
@@ -49,7 +52,8 @@ impl BallotClock {
         // What was taken for a lead of others may have been our own clock that was behind.
         let corrected = self.micros(now).saturating_sub(before);
         let left = self.lead(now).saturating_sub(corrected);
-        self.set_lead(left, now);
+        let shrinks_from = self.lead.map_or(now, |lead| lead.shrinks_from.max(now));
+        self.lead = (left > 0).then_some(Lead { micros: left, shrinks_from });
     }
 
     /// Some score has this number: the next ballots are to be above it.
@@ -57,7 +61,7 @@ impl BallotClock {
         let micros = number.saturating_add(1).saturating_mul(STRIDE_US);
         let ahead = micros.saturating_sub(self.micros(now) / STRIDE_US * STRIDE_US);
         if ahead > self.lead(now) && ahead <= LEAD_MAX_US {
-            self.set_lead(ahead, now);
+            self.lead = Some(Lead { micros: ahead, shrinks_from: now.saturating_add(HOLDS) });
         }
     }
 
@@ -85,11 +89,7 @@ impl BallotClock {
 
     fn lead(&self, now: Instant) -> u64 {
         let Some(lead) = self.lead else { return 0 };
-        lead.micros.saturating_sub(micros(now.saturating_since(lead.at) / SHRINKS))
-    }
-
-    fn set_lead(&mut self, micros: u64, now: Instant) {
-        self.lead = (micros > 0).then_some(Lead { micros, at: now });
+        lead.micros.saturating_sub(micros(now.saturating_since(lead.shrinks_from) / SHRINKS))
     }
 }
 
@@ -154,15 +154,26 @@ mod tests {
     }
 
     #[test]
-    fn the_lead_is_the_most_that_was_seen_and_shrinks_by_an_eighth_of_the_time() {
+    fn the_lead_is_the_most_that_was_seen_and_shrinks_by_an_eighth_of_the_time_after_a_while() {
         let mut clock = clock(&[0, 0, 0]);
         clock.saw(start() + secs(80), at(0));
         clock.saw(start() + secs(40), at(0));
         assert_eq!(clock.number(at(0)), start() + secs(80) + 1, "above what was seen");
-        assert_eq!(clock.number(at(80)), start() + secs(150) + 1);
-        assert_eq!(clock.number(at(641)), start() + secs(641), "it is used up");
-        clock.saw(start() + secs(640), at(641));
-        assert_eq!(clock.number(at(641)), start() + secs(641), "that was not ahead");
+        assert_eq!(clock.number(at(10)), start() + secs(90) + 1, "it stays for a while");
+        assert_eq!(clock.number(at(90)), start() + secs(160) + 1);
+        assert_eq!(clock.number(at(651)), start() + secs(651), "it is used up");
+        clock.saw(start() + secs(650), at(651));
+        assert_eq!(clock.number(at(651)), start() + secs(651), "that was not ahead");
+    }
+
+    #[test]
+    fn a_reading_of_time_does_not_make_the_lead_last_longer() {
+        let mut clock = clock(&[0]);
+        clock.saw(start() + secs(80), at(0));
+        for now in [4, 8, 12, 50, 90] {
+            clock.learn(0, YEAR_2026 + now * 1_000_000, at(now));
+        }
+        assert_eq!(clock.number(at(90)), start() + secs(160) + 1);
     }
 
     #[test]

@@ -176,8 +176,10 @@ impl Driver {
         }
     }
 
-    /// The score in an answer to what was asked for a lock.
-    pub(super) fn learn_score(&mut self, vote: &Vote, now: Instant) {
+    /// The score in an answer to what was asked for a lock. It was there when it was asked for, or
+    /// about then: by our clock at the answer the lead would be too small by a round trip, and the
+    /// next ballot be refused again.
+    pub(super) fn learn_score(&mut self, vote: &Vote) {
         let Some(Balloted::Score(score)) = vote.answer.balloted else { return };
         let (Ticket::Ballot(id, _) | Ticket::Score(id) | Ticket::Readd(id)) =
             Ticket::unpack(vote.ticket)
@@ -185,7 +187,7 @@ impl Driver {
             return;
         };
         if let Some(member) = self.locks.get(id).map(Lock::member) {
-            self.ballots.saw(member, score, now);
+            self.ballots.saw(member, score, vote.sent_at);
         }
     }
 }

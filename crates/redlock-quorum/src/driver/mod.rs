@@ -327,7 +327,7 @@ impl Driver {
         }
         self.observer.counters.vote(vote.master, &vote.answer.verdict);
         self.say_vote(vote, now);
-        self.learn_score(vote, now);
+        self.learn_score(vote);
         match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(lock) => self.attempt_vote(lock, vote, now),
             Ticket::Ballot(lock, number) => self.ballot_vote(lock, Some(number), vote, now),

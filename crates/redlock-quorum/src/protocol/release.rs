@@ -17,9 +17,11 @@ pub(crate) struct Release {
     life: Duration,
     /// It is known from before that a quorum does not hold the key any more.
     was_lost: bool,
-    /// How many masters hold no key of ours, and how many have deleted one.
+    /// How many masters hold no key of ours, and how many have deleted one, or may have.
     absent: usize,
     deleted: usize,
+    /// Masters that may have carried out a request to delete it whose answer never came.
+    asked_before: MasterSet,
     outcome: Option<Released>,
 }
 
@@ -83,6 +85,7 @@ impl Release {
             was_lost,
             absent: masters - may_hold.len(),
             deleted: 0,
+            asked_before: MasterSet::EMPTY,
             outcome: None,
         }
     }
@@ -148,12 +151,18 @@ impl Release {
                 }
                 _ => {
                     self.copies[master] = Copy::Failed(expires);
+                    if answer.sent {
+                        self.asked_before.insert(master);
+                    }
                     false
                 }
             };
             if is_gone {
                 self.copies[master] = Copy::Gone;
-                let was_there = answer.verdict == Verdict::Granted;
+                // What an earlier request of ours has deleted is not there any more for this one.
+                let is_ours =
+                    answer.verdict == Verdict::NotOurs && self.asked_before.contains(master);
+                let was_there = answer.verdict == Verdict::Granted || is_ours;
                 *if was_there { &mut self.deleted } else { &mut self.absent } += 1;
             }
         }

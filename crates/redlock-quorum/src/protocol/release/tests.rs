@@ -316,3 +316,29 @@ fn others_need_not_wait_once_a_quorum_has_answered() {
         vote(&mut release, master, &closed());
     }
 }
+
+/// The runtime of the driver ended behind the request: the caller asks again, and what the first
+/// request has deleted is not there any more.
+#[test]
+fn a_key_that_the_first_request_may_have_deleted_was_ours() {
+    let mut release = release_of(5, false);
+    release.send();
+    (0..5).for_each(|master| _ = vote(&mut release, master, &closed()));
+    assert_eq!(release.outcome(), Some(Released::Unconfirmed));
+    assert!(release.reopen());
+    release.send();
+    let answers = [not_ours(), not_ours(), not_ours(), Answer::granted(), Answer::granted()];
+    let outcomes = answers.iter().enumerate();
+    let outcomes: Vec<_> =
+        outcomes.filter_map(|(master, answer)| vote(&mut release, master, answer)).collect();
+    assert_eq!(outcomes, [Released::Done]);
+
+    // A request that never left has deleted nothing.
+    let mut release = release_of(5, false);
+    release.send();
+    (0..5).for_each(|master| _ = vote(&mut release, master, &unsent()));
+    release.reopen();
+    release.send();
+    (0..5).for_each(|master| _ = vote(&mut release, master, &not_ours()));
+    assert_eq!(release.outcome(), Some(Released::NotOurs));
+}

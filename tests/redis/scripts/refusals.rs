@@ -202,6 +202,27 @@ async fn a_right_that_is_missing_leaves_nothing_half_written() {
     }
 }
 
+/// A conversion writes the ballots and then deletes: it does both or neither.
+#[tokio::test]
+async fn a_conversion_without_a_right_leaves_nothing_half_written() {
+    let identity = identities()[0];
+    let record = Record { run: Some(identity), max_ttl: Some(1_000), ..Record::default() };
+    let order = Order::Remove(Remove { expect: record.seen(), start: Some(63) });
+    let sets = vec![(identity, Ballots::new(MEMBERS, 31))];
+    let data = Data { record, sets, ..Data::default() };
+    let mut lab = Lab::new().await;
+    for right in ["zadd", "del", "zcard", "time"] {
+        lab.set(&data);
+        let before = dump(&mut lab);
+        let _: () = lab.run(&["ACL", "SETUSER", "default", &format!("-{right}")]);
+        let said = lab.node.order(order.clone()).await;
+        let _: () = lab.run(&["ACL", "SETUSER", "default", &format!("+{right}")]);
+        assert!(said.is_err(), "without {right}");
+        assert_eq!(dump(&mut lab), before, "without {right}");
+        assert!(matches!(lab.script(order.clone()).await.outcome, Outcome::Done));
+    }
+}
+
 /// The rights that the documentation of `RedisNode` lists are enough.
 #[tokio::test]
 async fn the_rights_that_are_documented_are_enough() {

@@ -13,6 +13,8 @@ local function decide()
   if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end
   if not start and (fields['run'] or fields['floor']) then return answer(MOVED) end
   if start and start >= SCORE_END then return answer(TOO_LARGE) end
+  -- DEL comes last: what it would stop at is found before the first write.
+  call('DEL', OFF .. ':none')
   if start then
     highest = math.max(highest, start, highest_in(OFF))
     call('ZADD', OFF, 'GT', every_member(text(highest)))

@@ -25,6 +25,24 @@ async fn another_max_ttl_is_learnt_without_a_new_connection() {
     assert!(error.to_string().contains("max_ttl is 400ms"), "{error}");
 }
 
+/// A handle that was connected before others goes by the same time as they do.
+#[tokio::test(start_paused = true)]
+async fn the_time_that_ballots_go_by_is_read_again_without_a_new_connection() {
+    const HOUR_US: u64 = 3_600_000_000;
+    let (masters, redlock) = masters(3);
+    let fence = async || {
+        let guard = redlock.try_lock(RESOURCE).await.unwrap();
+        let token = guard.fencing_token().unwrap().get();
+        guard.release().await.unwrap();
+        token
+    };
+    let before = fence().await;
+    masters.iter().for_each(|master| master.step_clock(3_600_000));
+    assert!(fence().await < before + HOUR_US, "nothing has shown it so far");
+    sleep(STALE).await;
+    assert!(fence().await > before + HOUR_US);
+}
+
 #[tokio::test(start_paused = true)]
 async fn ballots_that_were_deleted_are_noticed_without_a_new_connection() {
     let (masters, redlock) = masters(3);

@@ -40,7 +40,7 @@ use super::masters::Changed;
 use super::ticket::OrderTicket;
 use super::timers::Due;
 use super::told::{facts_of, floor_millis, instant};
-use crate::protocol::admission::{Event, Life, Scored, Step, Told};
+use crate::protocol::admission::{Event, Facts, Life, Scored, Step, Told};
 use crate::protocol::master_set::MasterSet;
 
 /// A step has at least this long: a server takes some milliseconds to write the members.
@@ -237,15 +237,26 @@ impl Driver {
         }
     }
 
+    /// A master was looked at. Whatever follows for its vote, ballots go by its TIME and its floor.
+    pub(super) fn looked(
+        &mut self,
+        master: usize,
+        facts: redlock_core::Facts,
+        members: Option<u32>,
+        now: Instant,
+    ) -> Facts {
+        let time = self.masters.admission.time(master, floor_millis(now));
+        let looked = facts_of(&facts, members, time);
+        self.masters.looked(master, facts, now);
+        self.learn_facts(master, now);
+        looked
+    }
+
     fn single_answered(&mut self, master: usize, said: Result<Said, Cause>, now: Instant) {
         self.steps.masters[master].task = None;
         let event = match said {
             Ok(Said::Looked { facts, members }) => {
-                let time = self.masters.admission.time(master, floor_millis(now));
-                let told = facts_of(&facts, members, time);
-                self.masters.looked(master, facts, now);
-                self.learn_facts(master, now);
-                Event::Looked(told)
+                Event::Looked(self.looked(master, facts, members, now))
             }
             Ok(Said::Script(reply)) => {
                 self.masters.set_hindrance(master, None);

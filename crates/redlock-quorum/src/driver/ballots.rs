@@ -154,17 +154,12 @@ impl Driver {
         }
     }
 
-    /// A master has told its TIME, in microseconds since 1970.
-    pub(super) fn learn_clock(&mut self, master: usize, time_us: u64, now: Instant) {
-        self.ballots.learn_clock(master, time_us, now);
-    }
-
     /// What a master said about itself: its TIME, and from which score on its members go.
     pub(super) fn learn_facts(&mut self, master: usize, now: Instant) {
         let Some(facts) = self.masters.facts(master) else { return };
         let (time, floor) = (facts.time_us, facts.record.as_ref().ok().and_then(|one| one.floor));
         if let Some(time) = time {
-            self.learn_clock(master, time, now);
+            self.ballots.learn_clock(master, time, now);
         }
         self.learn_floor(floor, now);
     }

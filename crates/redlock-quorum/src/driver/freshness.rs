@@ -1,8 +1,8 @@
 //! Freshness: masters that vote are looked at about once a minute.
 //!
-//! A connection that stays is told of a loss of data, and of nothing else: not that another `init`
-//! wrote another `max_ttl` or converted the namespace, nor that somebody deleted a ballot set. One
-//! look tells all of it, and the TIME of the master. It is sent alone: it is four short commands,
+//! A connection that stays reports a loss of data, and nothing else: not that another `init` wrote
+//! another `max_ttl` or converted the namespace, nor that a ballot set was deleted. One look shows
+//! all of it, and the TIME of the master, which ballots go by. It is sent alone: it is four short commands,
 //! and a handle that sends nothing else is the one that knows least.
 //!
 //! *A look that fails* says nothing; the next one follows a minute later. *A null push that comes
@@ -16,7 +16,6 @@ use redlock_core::admission::{Order, Ordered, Said};
 use super::Driver;
 use super::ticket::OrderTicket;
 use super::timers::Due;
-use super::told::{facts_of, floor_millis};
 use crate::protocol::admission::Event;
 
 /// What was read so long ago is read again.
@@ -48,10 +47,8 @@ impl Driver {
         let Ok(Said::Looked { facts, members }) = said else { return };
         // One that does not vote any more is looked at by its steps.
         if self.masters.votes(master) {
-            let time = self.masters.admission.time(master, floor_millis(now));
-            let told = facts_of(&facts, members, time);
-            self.masters.looked(master, facts, now);
-            self.learn(master, Event::Fresh(told), now);
+            let looked = self.looked(master, facts, members, now);
+            self.learn(master, Event::Fresh(looked), now);
         }
     }
 }

@@ -89,7 +89,7 @@ fn bad_requests(redlock: &Redlock) -> Vec<(LockRequest, [&'static str; 2])> {
         (lock().ttl(HOUR), ["TTL of 3600s", "max_ttl is 60s"]),
         (lock().ttl(Duration::MAX), ["is too long", "max_ttl is 60s"]),
         (lock().ttl(ms(100)), ["node timeout of 1s", "a quarter of it, 25ms"]),
-        (lock().min_copies(0), ["min_copies(0) cannot be had", "take 1 to 3"]),
+        (lock().min_copies(0), ["min_copies(0) is out of range", "take 1 to 3"]),
         (lock().min_copies(4), ["min_copies(4)", "take 1 to 3"]),
         (lock().min_copies(usize::MAX), ["min_copies(18446744073709551615)", "take 1 to 3"]),
         (lock().stop_margin(ms(9_898)), ["stop margin of 9.898s", "smaller margin"]),

@@ -70,22 +70,22 @@ impl Op {
 
     /// The same, with a ballot behind it in the same write.
     pub fn acquire_fenced(key: impl Into<Arc<[u8]>>, token: Token, px: u64, bid: Bid) -> Self {
-        Self::balloted(Verb::Acquire { px }, key.into(), token, bid)
+        Self::balloted(Verb::Acquire { px }, key.into(), token, Some(bid), bid.member)
     }
 
     /// Propose a ballot to a master that has granted `key` to `token`.
     pub fn ballot(key: impl Into<Arc<[u8]>>, token: Token, bid: Bid) -> Self {
-        Self::balloted(Verb::Ballot, key.into(), token, bid)
+        Self::balloted(Verb::Ballot, key.into(), token, Some(bid), bid.member)
     }
 
     /// Read the score of `member`, for the holder of `key`.
     pub fn score(key: impl Into<Arc<[u8]>>, token: Token, member: Member) -> Self {
-        Self::scored(Verb::Score, key.into(), token, member)
+        Self::balloted(Verb::Score, key.into(), token, None, member)
     }
 
     /// Acquire `key` again for a lease that is held, and read the score of `member` behind it.
     pub fn give_back(key: impl Into<Arc<[u8]>>, token: Token, px: u64, member: Member) -> Self {
-        Self::scored(Verb::GiveBack { px }, key.into(), token, member)
+        Self::balloted(Verb::GiveBack { px }, key.into(), token, None, member)
     }
 
     /// Extend `key` to at least `px` milliseconds if `token` signed it.
@@ -141,24 +141,19 @@ impl Op {
     }
 
     fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
-        Self(Arc::new(Inner {
-            verb,
-            key,
-            token,
-            bid: None,
-            member: None,
-            packed: Default::default(),
-        }))
-    }
-
-    fn balloted(verb: Verb, key: Arc<[u8]>, token: Token, bid: Bid) -> Self {
-        let (bid, member, token) = (Some(bid), Some(bid.member), Some(token));
+        let (bid, member) = (None, None);
         Self(Arc::new(Inner { verb, key, token, bid, member, packed: Default::default() }))
     }
 
-    fn scored(verb: Verb, key: Arc<[u8]>, token: Token, member: Member) -> Self {
+    fn balloted(
+        verb: Verb,
+        key: Arc<[u8]>,
+        token: Token,
+        bid: Option<Bid>,
+        member: Member,
+    ) -> Self {
         let (token, member) = (Some(token), Some(member));
-        Self(Arc::new(Inner { verb, key, token, bid: None, member, packed: Default::default() }))
+        Self(Arc::new(Inner { verb, key, token, bid, member, packed: Default::default() }))
     }
 }
 

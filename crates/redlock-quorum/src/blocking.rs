@@ -22,7 +22,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use redlock_core::{Resource, Token};
+use redlock_core::{FencingToken, Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -37,7 +37,6 @@ use crate::settings::BuildError;
 use crate::stats::Stats;
 use crate::status::Status;
 use crate::votes::Votes;
-use redlock_core::FencingToken;
 
 /// A handle on N independent Redis masters; see [`crate::Redlock`]. Cheap to clone.
 ///

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Resource, Token};
+use redlock_core::{FencingToken, Resource, Token};
 
 use crate::driver::command::Command;
 use crate::driver::grant::Grant;
@@ -17,7 +17,6 @@ use crate::lease::Lease;
 use crate::loss::{Loss, settled};
 use crate::lost::{Ended, Lost, LostReason};
 use crate::votes::Votes;
-use redlock_core::FencingToken;
 
 /// A lock that is held.
 ///

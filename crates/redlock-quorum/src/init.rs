@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::Cause;
+use redlock_core::{Cause, FencingToken};
 
 use crate::error::AcquireError;
 use crate::report::Standing;
 use crate::settings::InvalidRequest;
-use redlock_core::FencingToken;
 
 /// What [`Redlock::init_with`](crate::Redlock::init_with) is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{InvalidToken, Resource, Token};
-
-use redlock_core::FencingToken;
+use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 
 /// A held lock as plain data, to be kept in a file or handed to another process.
 ///

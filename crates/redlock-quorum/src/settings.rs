@@ -118,7 +118,7 @@ pub enum InvalidRequest {
         ttl: Duration,
     },
     /// There are not so many masters.
-    #[error("min_copies({copies}) cannot be had of {masters} masters; take 1 to {masters}")]
+    #[error("min_copies({copies}) is out of range for {masters} masters; take 1 to {masters}")]
     MinCopies {
         /// The number asked for.
         copies: usize,

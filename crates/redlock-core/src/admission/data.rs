@@ -55,17 +55,6 @@ impl Ballots {
         is_larger
     }
 
-    /// `ZADD GT CH`: the same, where a member that is not there is added.
-    pub fn put(&mut self, member: Member, score: Score) -> bool {
-        let is_new = self.floor == 0 && self.others.iter().all(|(other, _)| *other != member);
-        let is_larger = is_new || self.score(member).is_none_or(|present| score > present);
-        self.members += u32::from(is_new);
-        if is_larger {
-            self.write(member, Some(score));
-        }
-        is_larger
-    }
-
     /// `ZREM` of a member.
     pub fn remove(&mut self, member: Member) {
         if self.score(member).is_some() {

@@ -291,7 +291,7 @@ fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
     rest.strip_prefix(value)?.strip_prefix(b"\r\n")
 }
 
-/// What follows a value, whichever it is, or its absence.
+/// What follows any value, or the reply that there is none.
 fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
     if !matches!(bytes.first(), Some(b'$' | b'_')) {
         return None;

@@ -37,12 +37,10 @@ impl Loaded {
     /// The request with the script's text, if that has not been sent yet.
     pub(super) fn load(&mut self, op: &Op) -> Option<Vec<u8>> {
         let loaded = match op.verb() {
-            Verb::Acquire { .. } | Verb::Ballot | Verb::Score | Verb::GiveBack { .. } => {
-                return None;
-            }
             Verb::Extend { .. } => &mut self.extend,
             Verb::Release => &mut self.release,
             Verb::Inspect | Verb::Watch => &mut self.inspect,
+            _ => return None,
         };
         if std::mem::replace(loaded, true) { None } else { by_text(op) }
     }
@@ -64,10 +62,10 @@ pub(super) fn by_text(op: &Op) -> Option<Vec<u8>> {
 
 fn script(op: &Op) -> Option<&'static Text> {
     match op.verb() {
-        Verb::Acquire { .. } | Verb::Ballot | Verb::Score | Verb::GiveBack { .. } => None,
         Verb::Extend { .. } => Some(&EXTEND),
         Verb::Release => Some(&RELEASE),
         Verb::Inspect | Verb::Watch => Some(&INSPECT),
+        _ => None,
     }
 }
 
@@ -112,15 +110,14 @@ pub(super) fn acquire(op: &Op) -> Vec<u8> {
 fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
     let (command, script) = (command.as_bytes(), script.as_bytes());
     match op.verb() {
-        Verb::Acquire { px } | Verb::GiveBack { px } | Verb::Extend { px } => {
+        Verb::Extend { px } => {
             let mut digits = itoa::Buffer::new();
             let px = digits.format(px).as_bytes();
             pack(&[command, script, b"1", op.key(), op.token(), px])
         }
         Verb::Release => pack(&[command, script, b"1", op.key(), op.token()]),
-        Verb::Ballot | Verb::Score | Verb::Inspect | Verb::Watch => {
-            pack(&[command, script, b"1", op.key()])
-        }
+        // The others have no script but the look.
+        _ => pack(&[command, script, b"1", op.key()]),
     }
 }
 

@@ -134,7 +134,7 @@ pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<usize> {
     let is_granted = match verb {
         Verb::Acquire { .. } => bytes.starts_with(OK),
         Verb::Extend { .. } | Verb::Release => bytes.starts_with(ONE),
-        Verb::Ballot | Verb::Score | Verb::GiveBack { .. } | Verb::Inspect | Verb::Watch => false,
+        _ => false,
     };
     is_granted.then_some(if matches!(verb, Verb::Acquire { .. }) { OK.len() } else { ONE.len() })
 }

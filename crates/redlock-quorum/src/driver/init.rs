@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redlock_core::Instant;
 use redlock_core::admission::{Nonce, Order, Ordered, Outcome, Said, Score};
+use redlock_core::{FencingToken, Instant};
 
 use super::Driver;
 use super::command::InitReply;
@@ -22,7 +22,6 @@ use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, Scored};
 use crate::protocol::master_set::MasterSet;
 use crate::quorum::quorum;
 use crate::report::Standing;
-use redlock_core::FencingToken;
 
 /// How long masters that do not answer are waited for, and another `init` that may be at work.
 const PATIENCE: Duration = Duration::from_secs(3);

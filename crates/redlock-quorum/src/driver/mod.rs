@@ -4,9 +4,10 @@
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
 //! `mailbox` (what comes in), `command`, `ticket`; `life` (which runtime it is on) and `task`;
 //! `masters` (connections); `acquire` (requests), `attempt` (from a token to a lease), `ballots` (its
-//! fencing token), `keep` (extending what is held), `release`, `unacknowledged`, `inspect`, `voting` (whose answers count),
-//! `uncounted` (what is made of the others'), `admission` (masters that do not vote), `init`,
-//! `report`, `close` (the end).
+//! fencing token), `keep` (extending what is held), `release`, `unacknowledged`, `inspect`; `waiting`
+//! and `keys` (what is done with each key); `voting` (whose answers count), `uncounted` (what is made
+//! of the others'), `admission` (masters that do not vote), `freshness` (those that do, looked at
+//! again), `init`, `report`, `close` (the end).
 
 mod acquire;
 mod admission;

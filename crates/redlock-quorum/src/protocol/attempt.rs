@@ -16,7 +16,7 @@ mod fenced;
 
 pub(crate) use self::fenced::FIRST;
 use self::fenced::Fenced;
-pub(super) use self::fenced::has_ballots;
+pub(super) use self::fenced::Shown;
 
 /// How the token came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

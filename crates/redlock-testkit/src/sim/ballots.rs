@@ -1,6 +1,6 @@
 //! What a simulated master does with a ballot, and with the question for a score.
 
-use redlock_core::admission::{Ballots, Identity, SCORE_END, Score};
+use redlock_core::admission::{Ballots, Identity, MEMBERS, SCORE_END, Score};
 use redlock_core::{Answer, Balloted, Bid, Cause, Member, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
 use super::link::Link;
@@ -72,8 +72,9 @@ impl Master {
             Set::Unknown => false,
             Set::Of(run) => self.data.accept(run, member, ballot.score()),
             Set::Off => {
-                let off = self.data.off.get_or_insert_with(|| Ballots::new(0, 0));
-                off.put(member, ballot.score())
+                // There is no `XX`: a member that is not there yet is below every ballot.
+                let off = self.data.off.get_or_insert_with(|| Ballots::new(MEMBERS, 0));
+                off.raise(member, ballot.score())
             }
         }
     }

@@ -145,7 +145,7 @@ impl Attempt {
     /// `master` has granted the key. A ballot that it refused may mean that it has none: it must
     /// show its score before its grant counts.
     pub(super) fn confirm(&mut self, master: usize, answer: &Answer, sent_at: Instant) {
-        if self.fenced.is_none() || has_ballots(answer) {
+        if self.fenced.is_none() || Shown::by(answer) == Shown::Ballots {
             self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
         } else {
             self.ledger.granted_unscored(master, sent_at);
@@ -190,13 +190,11 @@ impl Attempt {
     }
 
     fn note_score(&mut self, master: usize, answer: &Answer) {
-        match &answer.verdict {
-            _ if has_ballots(answer) => self.ledger.scored(master, self.timing.ttl.validity()),
-            // The key is not there any more.
-            Verdict::NotOurs => self.lose(master, true),
-            // It has no ballots: it is not admitted.
-            Verdict::Unknown(_) if answer.balloted.is_some() => self.lose(master, false),
-            _ => self.ledger.score_missing(master),
+        match Shown::by(answer) {
+            Shown::Ballots => self.ledger.scored(master, self.timing.ttl.validity()),
+            Shown::NoKey => self.lose(master, true),
+            Shown::NoBallots => self.lose(master, false),
+            Shown::Nothing => self.ledger.score_missing(master),
         }
     }
 
@@ -209,9 +207,28 @@ impl Attempt {
     }
 }
 
-/// Whether an answer shows that its master has ballots.
-pub(in crate::protocol) fn has_ballots(answer: &Answer) -> bool {
-    matches!(answer.balloted, Some(Balloted::Accepted | Balloted::Score(_)))
+/// What an answer to a ballot, or to the question for a score, shows of its master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::protocol) enum Shown {
+    /// It has ballots: what it granted counts.
+    Ballots,
+    /// The key is not there any more.
+    NoKey,
+    /// It has no ballots of ours: it is not admitted.
+    NoBallots,
+    /// Nothing: it is asked again.
+    Nothing,
+}
+
+impl Shown {
+    pub(in crate::protocol) fn by(answer: &Answer) -> Self {
+        match (&answer.verdict, answer.balloted) {
+            (_, Some(Balloted::Accepted | Balloted::Score(_))) => Self::Ballots,
+            (Verdict::NotOurs, _) => Self::NoKey,
+            (Verdict::Unknown(_), Some(_)) => Self::NoBallots,
+            _ => Self::Nothing,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{Answer, Cause, Instant, NotAdmitted, Verdict, WhyNot};
 
-use super::super::attempt::has_ballots;
+use super::super::attempt::Shown;
 use super::super::extension::Extension;
 use super::super::master_set::MasterSet;
 use super::{HeldLease, Step};
@@ -26,20 +26,19 @@ impl HeldLease {
         now: Instant,
     ) {
         self.answered_at = now;
-        match &answer.verdict {
-            _ if has_ballots(answer) => self.ledger.scored(master, self.acquired_validity),
-            // The key is not there any more.
-            Verdict::NotOurs => {
-                self.ledger.write_balloted(master, answer, now.saturating_since(sent_at));
+        let latency = now.saturating_since(sent_at);
+        match Shown::by(answer) {
+            Shown::Ballots => self.ledger.scored(master, self.acquired_validity),
+            Shown::NoKey => {
+                self.ledger.write_balloted(master, answer, latency);
                 self.lose(master, LostReason::NotOurs);
             }
-            // It has no ballots: it is not admitted.
-            Verdict::Unknown(_) if answer.balloted.is_some() => {
-                self.ledger.write_balloted(master, answer, now.saturating_since(sent_at));
+            Shown::NoBallots => {
+                self.ledger.write_balloted(master, answer, latency);
                 self.lose(master, LostReason::DataLost);
                 self.ledger.score_missing(master);
             }
-            _ => self.ledger.score_missing(master),
+            Shown::Nothing => self.ledger.score_missing(master),
         }
         self.settle(now);
     }

@@ -384,7 +384,7 @@ impl World {
             // What it says after its grant was taken back counts for nothing.
         } else if answer.verdict == Verdict::NotOurs || *answer == no_member() {
             self.lose(master);
-        } else if has_ballots(answer) {
+        } else if Shown::by(answer) == Shown::Ballots {
             self.scored.insert(master);
             if answer.balloted == Some(Balloted::Accepted) && !is_stale {
                 self.accepted.entry(number).or_default().insert(master);

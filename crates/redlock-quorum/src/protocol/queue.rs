@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_stand_in_the_order_in_which_they_came_whoever_leaves() {
+    fn callers_keep_their_order_when_others_leave() {
         let mut queue = Queue::new();
         [5, 3, 9, 1, 7].into_iter().for_each(|caller| queue.join(caller));
         [9, 5, 8].into_iter().for_each(|caller| queue.leave(caller));

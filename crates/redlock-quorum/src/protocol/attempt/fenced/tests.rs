@@ -57,7 +57,7 @@ fn a_ballot_that_a_quorum_accepts_is_handed_out_with_the_key() {
     assert_eq!(vote(&mut attempt, 1, &refused()), Step::Wait);
     assert_eq!(vote(&mut attempt, 2, &held()), Step::Wait);
     assert_eq!(vote(&mut attempt, 3, &accepted()), Step::Propose, "four are not waited for");
-    assert_eq!(vote(&mut attempt, 4, &accepted()), Step::Won, "whichever is first");
+    assert_eq!(vote(&mut attempt, 4, &accepted()), Step::Won, "one of them is enough");
     assert_eq!(attempt.fencing_token(), Some(ballot(7).token()));
 }
 

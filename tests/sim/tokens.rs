@@ -225,6 +225,57 @@ async fn a_client_that_is_an_hour_behind_learns_it_from_the_scores() {
     assert_eq!(behind.stats().second_ballots, 2, "what was learnt is for all members");
 }
 
+/// What two clients that are 20 ms apart, and take turns on one key faster than that, need besides
+/// the first ballots.
+async fn second_ballots_in_turn(seed: u64, locks: u64) -> u64 {
+    let masters = admitted(5, seed);
+    let clients = [masters.clone(), masters.another_client()].map(|client| {
+        client.iter().for_each(|master| master.delay(ms(0)..=ms(1), ms(0)..=ms(1)));
+        let redlock = handle(&client).seed(seed).build().unwrap();
+        (client, redlock)
+    });
+    let [(_, behind), (_, ahead)] = &clients;
+    token(behind, "it is connected from here on").await;
+    masters.iter().for_each(|master| master.step_clock(20));
+    let mut rng = StdRng::seed_from_u64(seed);
+    for nth in 0..locks {
+        token([ahead, behind][nth as usize % 2], RESOURCE).await;
+        sleep(Duration::from_micros(rng.random_range(0..3_000))).await;
+    }
+    behind.stats().second_ballots + ahead.stats().second_ballots
+}
+
+#[test]
+fn clients_that_take_turns_learn_once_how_far_they_are_apart() {
+    for seed in 0..4 {
+        let second = seeds::simulate(second_ballots_in_turn(seed, 1_000));
+        println!("{second} of 1,000 with seed {seed}");
+        assert!(second <= 20, "{second} of 1,000 with seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_score_near_the_end_on_one_master_is_not_carried_to_the_others() {
+    let (masters, redlock) = masters(5);
+    token(&redlock, RESOURCE).await;
+    let member = Member::of(RESOURCE.as_bytes());
+    masters[0].edit_data(|data| {
+        let run = data.record.run.unwrap();
+        assert!(data.accept(run, member, (1 << 53) - 1));
+    });
+    let clients = [redlock, handle(&masters.another_client()).build().unwrap()];
+    for redlock in clients.iter().cycle().take(10) {
+        let guard = redlock.lock(RESOURCE).min_copies(5).await.unwrap();
+        assert!(guard.fencing_token().unwrap().get() < 1 << 52);
+        guard.release().await.unwrap();
+    }
+    masters[1].down();
+    masters[2].down();
+    let error = clients[0].try_lock(RESOURCE).await.unwrap_err();
+    assert!(error.votes().unwrap().iter().any(|vote| vote.verdict == Verdict::BallotRefused));
+    token(&clients[0], "another member").await;
+}
+
 // Nobody starves.
 
 /// What each client got in so much time; each knows the masters' clocks as they were when it came.

@@ -6,7 +6,7 @@ use redlock_core::{Ballot, Balloted, Bid, Cause, Instant, Member, Op, Vote};
 
 use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
-use super::{Driver, Lock, Stage};
+use super::{Driver, Stage};
 use crate::protocol::attempt::{Defeat, Step};
 use crate::protocol::master_set::MasterSet;
 
@@ -171,9 +171,11 @@ impl Driver {
         }
     }
 
-    /// The score in an answer to what was asked for a lock. It was there when it was asked for, or
-    /// about then: by our clock at the answer the lead would be too small by a round trip, and the
-    /// next ballot be refused again.
+    /// The score in an answer to what was asked for a lock. The lead is by how much the first ballot
+    /// was too small, so it counts from when that was chosen: by a later clock the lead would be too
+    /// small by a round trip or two, and the ballot of the next lock that comes as soon behind
+    /// another client's be refused again. A master whose score is not followed gets no further ballot:
+    /// it would refuse one after the other.
     pub(super) fn learn_score(&mut self, vote: &Vote) {
         let Some(Balloted::Score(score)) = vote.answer.balloted else { return };
         let (Ticket::Ballot(id, _) | Ticket::Score(id) | Ticket::Readd(id)) =
@@ -181,8 +183,15 @@ impl Driver {
         else {
             return;
         };
-        if let Some(member) = self.locks.get(id).map(Lock::member) {
-            self.ballots.saw(member, score, vote.sent_at);
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let (member, first) = (lock.member(), lock.due.saturating_sub(lock.node_timeout));
+        match &mut lock.stage {
+            Stage::Attempt { attempt, .. } => {
+                if !self.ballots.saw(member, vote.master, score, first) {
+                    attempt.leave_ballots(vote.master);
+                }
+            }
+            _ => _ = self.ballots.saw(member, vote.master, score, vote.sent_at),
         }
     }
 }

@@ -104,6 +104,13 @@ impl Attempt {
         self.judge_ballots(now)
     }
 
+    /// The next ballots are not above the score of `master`: it is proposed none.
+    pub(crate) fn leave_ballots(&mut self, master: usize) {
+        if let Some(Fenced { rounds, .. }) = &mut self.fenced {
+            rounds.avoid(master);
+        }
+    }
+
     /// What `master` has answered when it was asked for its score.
     pub(crate) fn score_vote(&mut self, master: usize, answer: &Answer, now: Instant) -> Step {
         self.note_score(master, answer);

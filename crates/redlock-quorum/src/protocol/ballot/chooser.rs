@@ -6,16 +6,27 @@ use std::time::Duration;
 use redlock_core::{Ballot, Instant, Member};
 
 use super::clock::BallotClock;
+use crate::quorum::quorum;
 
 /// What one handle has sent and seen of each member, and its ballot clock.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Chooser {
+    /// How many masters there are.
+    masters: usize,
     clock: BallotClock,
-    /// The largest number that was sent or seen: 1,024 at most.
+    /// The largest number that was sent or followed: 1,024 at most.
     largest: BTreeMap<Member, u64>,
+    /// Numbers far ahead of the clock, each with the master that shows it. There are none while
+    /// only locks write scores.
+    far: BTreeMap<Member, BTreeMap<usize, u64>>,
 }
 
 impl Chooser {
+    pub(crate) fn new(masters: usize) -> Self {
+        let (largest, far) = (BTreeMap::new(), BTreeMap::new());
+        Self { masters, clock: BallotClock::default(), largest, far }
+    }
+
     /// A ballot that is larger than all that this handle has sent and seen for `member`, by so much
     /// more where there is room for that. None where none is left below 2^53.
     pub(crate) fn next(
@@ -32,12 +43,28 @@ impl Chooser {
         Some(ballot)
     }
 
-    /// A master has this score for `member`.
-    pub(crate) fn saw(&mut self, member: Member, score: u64, now: Instant) {
-        let number = number(score);
+    /// `master` has this score for `member`. A score that is 71 years ahead counts only when it keeps
+    /// a quorum from accepting less: followed where one master shows it, it would be on all of them,
+    /// and so use up the numbers of the member. Says whether the next ballot is above the score.
+    pub(crate) fn saw(&mut self, member: Member, master: usize, score: u64, now: Instant) -> bool {
+        let shown = number(score);
+        let is_far = self.clock.is_far(shown, now);
+        let number = if is_far { self.needed(member, master, shown) } else { shown };
         let largest = self.largest.entry(member).or_default();
         *largest = number.max(*largest);
+        let is_followed = *largest >= shown;
         self.clock.saw(number, now);
+        is_followed
+    }
+
+    /// The largest of the far numbers of `member` that more than N - q masters reach: a ballot below
+    /// it finds no quorum. Zero where so many show none.
+    fn needed(&mut self, member: Member, master: usize, number: u64) -> u64 {
+        let shown = self.far.entry(member).or_default();
+        shown.insert(master, number);
+        let mut numbers: Vec<u64> = shown.values().copied().collect();
+        numbers.sort_unstable_by(|one, other| other.cmp(one));
+        numbers.get(self.masters - quorum(self.masters)).copied().unwrap_or_default()
     }
 
     /// A master was admitted with this score for all members.
@@ -63,9 +90,11 @@ mod tests {
 
     const NONE: Duration = Duration::ZERO;
     const TIME: u64 = 1_767_225_600_000_000;
+    /// Just above 71 years.
+    const FAR: u64 = (1 << 51) + 64;
 
     fn chooser() -> (Chooser, Member) {
-        let mut chooser = Chooser::default();
+        let mut chooser = Chooser::new(3);
         chooser.learn_clock(0, TIME, Instant::ORIGIN);
         (chooser, Member::of(b"orders:42"))
     }
@@ -95,7 +124,7 @@ mod tests {
     fn the_next_ballot_is_above_every_score_that_was_seen() {
         for ahead in [0, 1, 30, 31, 32, 63, 1_000_000] {
             let (mut chooser, member) = chooser();
-            chooser.saw(member, TIME + ahead, at(0));
+            chooser.saw(member, 0, TIME + ahead, at(0));
             assert!(score(chooser.next(member, NONE, at(0))) > TIME + ahead, "{ahead}");
         }
     }
@@ -103,16 +132,43 @@ mod tests {
     #[test]
     fn a_score_of_one_member_is_followed_by_all_and_remembered_for_its_own() {
         let (mut chooser, member) = chooser();
-        chooser.saw(member, TIME + 1_000_000 + 31, at(0));
+        chooser.saw(member, 0, TIME + 1_000_000 + 31, at(0));
         let other = score(chooser.next(Member::of(b"another"), NONE, at(0)));
         assert!(other > TIME + 1_000_000 + 31, "another member may be as far ahead");
         let later = at(800);
         assert!(
             score(chooser.next(Member::of(b"third"), NONE, later)) > TIME + 1_000_000 + 700_000
         );
-        chooser.saw(member, TIME + (1 << 52), later);
-        assert!(score(chooser.next(member, NONE, later)) > TIME + (1 << 52));
-        assert!(score(chooser.next(Member::of(b"fourth"), NONE, later)) < TIME + 10_000_000);
+    }
+
+    #[test]
+    fn a_score_that_is_far_ahead_is_followed_where_a_quorum_is_kept_from_accepting_less() {
+        for (masters, follows) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)] {
+            let mut chooser = Chooser::new(masters);
+            chooser.learn_clock(0, TIME, at(0));
+            let member = Member::of(b"orders:42");
+            for master in 0..masters {
+                let shown = TIME + FAR + 9_000 - master as u64 * 1_000;
+                let is_passed = chooser.saw(member, master, shown, at(0));
+                let next = score(chooser.next(member, NONE, at(0)));
+                let is_followed = master + 1 >= follows;
+                assert_eq!(next > TIME + FAR, is_followed, "{masters} masters, {master}");
+                assert_eq!(is_passed, next > shown, "{masters} masters, {master}");
+                // Of those that show one, so many as can be left out are.
+                assert!(next < TIME + FAR + 9_500 - (follows as u64 - 1) * 1_000, "{masters}");
+            }
+            let other = score(chooser.next(Member::of(b"another"), NONE, at(0)));
+            assert!(other < TIME + 10_000, "it moves no other member");
+        }
+    }
+
+    #[test]
+    fn one_master_that_shows_scores_far_ahead_again_and_again_is_one_master() {
+        let (mut chooser, member) = chooser();
+        for ahead in [FAR, FAR + 64, FAR + 128] {
+            chooser.saw(member, 2, TIME + ahead, at(0));
+        }
+        assert!(score(chooser.next(member, NONE, at(0))) < TIME + 10_000);
     }
 
     #[test]
@@ -134,7 +190,9 @@ mod tests {
     #[test]
     fn no_ballot_is_made_that_would_reach_2_to_the_53() {
         let (mut chooser, member) = chooser();
-        chooser.saw(member, (1 << 53) - 40, at(0));
+        for master in 0..2 {
+            chooser.saw(member, master, (1 << 53) - 40, at(0));
+        }
         let last = chooser.next(member, Duration::from_secs(1), at(0));
         assert_eq!(score(last), (1 << 53) - 33, "there is no room for the margin");
         assert_eq!(score(chooser.next(member, NONE, at(0))), (1 << 53) - 1);

@@ -13,8 +13,8 @@ const STRIDE_US: u64 = 32;
 const HOLDS: Duration = Duration::from_secs(10);
 /// By so much it shrinks behind that: an eighth of the time that passes.
 const SHRINKS: u32 = 8;
-/// Scores that are further ahead are not followed by all members: 2^51 us, some 71 years. One such
-/// score would bring all others near to the end of the numbers.
+/// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because one
+/// such score would bring all members near to the end of the numbers.
 const LEAD_MAX_US: u64 = 1 << 51;
 
 /// The masters' TIME, and the *lead*: the most that a score was ahead of it.
@@ -58,11 +58,22 @@ impl BallotClock {
 
     /// Some score has this number: the next ballots are to be above it.
     pub(crate) fn saw(&mut self, number: u64, now: Instant) {
-        let micros = number.saturating_add(1).saturating_mul(STRIDE_US);
-        let ahead = micros.saturating_sub(self.micros(now) / STRIDE_US * STRIDE_US);
+        let ahead = self.ahead(number, now);
         if ahead > self.lead(now) && ahead <= LEAD_MAX_US {
             self.lead = Some(Lead { micros: ahead, shrinks_from: now.saturating_add(HOLDS) });
         }
+    }
+
+    /// Whether some client must have gone by a clock that is wrong by 71 years, or something else
+    /// has written this number.
+    pub(crate) fn is_far(&self, number: u64, now: Instant) -> bool {
+        self.ahead(number, now) > LEAD_MAX_US
+    }
+
+    /// By how much the number above this one is ahead of the masters' clock.
+    fn ahead(&self, number: u64, now: Instant) -> u64 {
+        let micros = number.saturating_add(1).saturating_mul(STRIDE_US);
+        micros.saturating_sub(self.micros(now) / STRIDE_US * STRIDE_US)
     }
 
     /// The number that is due now: the clock with the lead.

@@ -13,7 +13,8 @@ pub(crate) struct Rounds {
     open: Vec<Round>,
     /// How many there were.
     count: u32,
-    /// Masters that have answered some ballot with neither yes nor no: they are asked no more.
+    /// Masters that are asked no more: they have answered some ballot with neither yes nor no, or
+    /// would refuse all that follow.
     absent: MasterSet,
 }
 
@@ -71,6 +72,11 @@ impl Rounds {
     /// It is not known whether `master` has accepted it.
     pub(crate) fn leave(&mut self, number: u32, master: usize) {
         self.refuse(number, master);
+        self.avoid(master);
+    }
+
+    /// `master` is asked no more. What it was asked before counts.
+    pub(crate) fn avoid(&mut self, master: usize) {
         self.absent.insert(master);
     }
 

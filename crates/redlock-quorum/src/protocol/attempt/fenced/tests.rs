@@ -76,6 +76,19 @@ fn acceptances_of_different_ballots_never_add_up() {
 }
 
 #[test]
+fn a_master_whose_score_cannot_be_passed_is_proposed_no_ballot() {
+    let mut attempt = fenced(3, Some(1));
+    vote(&mut attempt, 0, &accepted());
+    vote(&mut attempt, 1, &refused());
+    attempt.leave_ballots(1);
+    assert_eq!(vote(&mut attempt, 2, &refused()), Step::Propose, "two may accept another one");
+    assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[0, 2]))));
+    attempt.leave_ballots(2);
+    let step = attempt.ballot_vote(2, 2, &too_small(), at(1), at(2));
+    assert_eq!(step, Step::Lost(Defeat::BallotRefused), "and one is no quorum");
+}
+
+#[test]
 fn a_later_grant_gets_the_latest_ballot_and_may_decide_for_an_earlier_one() {
     let mut attempt = fenced(5, Some(1));
     vote(&mut attempt, 0, &accepted());

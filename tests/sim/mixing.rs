@@ -1,5 +1,6 @@
 //! Clients without quarantine: beside those that have one, and what a push means to them.
 
+use redlock_core::WhyNot;
 use redlock_core::admission::{Data, Record};
 use redlock_quorum::{Init, InitError};
 use redlock_testkit::SimNodes;
@@ -36,6 +37,28 @@ async fn init_again_converts_a_namespace_either_way() {
     assert_eq!(on.init_with(again).await.unwrap().admitted(), 3);
     on.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
     assert!(masters.iter().all(|master| master.data().off.is_none()));
+}
+
+/// A handle that was asked for no lock writes nothing, and learns of the others all the same.
+#[tokio::test(start_paused = true)]
+async fn what_only_reads_says_that_clients_without_quarantine_use_a_namespace() {
+    let masters = SimNodes::new(3, 0);
+    let off = trusting_handle(&masters).build().unwrap();
+    off.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let on = other(&masters);
+    let status = on.status(RESOURCE).await;
+    let why = status.nodes.iter().map(|node| node.not_admitted.as_ref().unwrap().why);
+    assert_eq!(why.collect::<Vec<_>>(), [WhyNot::UsedWithoutQuarantine; 3]);
+    let reports = on.inspect().await;
+    for report in reports {
+        let cause = report.cause.unwrap().to_string();
+        assert!(
+            cause.contains("--quarantine off, REDLOCK_QUARANTINE=off), or redlock init --again")
+        );
+        assert_eq!(report.server.unwrap().ballots, None, "it has no record");
+    }
+    let error = on.try_lock(RESOURCE).await.unwrap_err().to_string();
+    assert!(!error.contains("brand new?"), "{error}");
 }
 
 /// It is removed while the first attempt is under way, and costs that one nothing.

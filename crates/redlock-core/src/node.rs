@@ -101,8 +101,9 @@ pub enum NodeEvent {
     /// The data of the server may be gone: it pushed so (`invalidate` without a key); or, where it
     /// pushes nothing, a look behind an acquire found another role, identity or `run`.
     DataLost,
-    /// How many members the ballot set of the `run` of [`Facts::record`] has. Asked for on each new
-    /// connection, behind the handshake, where there is a `run`; nothing waits for it.
+    /// How many members the ballot set of the `run` of [`Facts::record`] has; where there is no
+    /// `run`, and the client has a quarantine, the set of clients without one. Asked for on each
+    /// new connection, behind the handshake; nothing waits for it.
     Members(u32),
 }
 

@@ -123,7 +123,8 @@ impl fmt::Display for WhyNot {
             Self::Restarted => "restarted",
             Self::Incomplete => "its ballots are gone",
             Self::UsedWithoutQuarantine => {
-                "clients with Quarantine::Off use this namespace: redlock init --again converts it"
+                "clients with Quarantine::Off use this namespace: use Quarantine::Off (--quarantine off, \
+                 REDLOCK_QUARANTINE=off), or redlock init --again converts it"
             }
             Self::UsedWithQuarantine => {
                 "this namespace has a quarantine: use Quarantine::On (--quarantine on), or take another \

@@ -5,7 +5,9 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use redlock_quorum::{FencingToken, Init, InitError, InitNode, InitReport, NodeReport, Standing};
+use redlock_quorum::{
+    Cause, FencingToken, Init, InitError, InitNode, InitReport, NodeReport, Standing, WhyNot,
+};
 use serde::Serialize;
 
 use crate::answers::quorum;
@@ -157,10 +159,19 @@ fn why(node: &InitNode) -> String {
 fn refused(error: InitError) -> Failure {
     match error {
         InitError::NoQuorum { .. } | InitError::Shutdown => Failure::new(UNAVAILABLE, error),
+        // Its masters say what cures it.
+        InitError::Refused { nodes } if nodes.iter().any(is_without_quarantine) => {
+            Failure::new(USAGE, InitError::Refused { nodes })
+        }
         InitError::Refused { .. } => Failure::new(USAGE, error)
             .with_hint("redlock init --again states it; without it a quarantine ends by itself"),
         _ => Failure::usage(error),
     }
+}
+
+fn is_without_quarantine(node: &InitNode) -> bool {
+    let cause = node.cause.as_ref();
+    matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::UsedWithoutQuarantine)
 }
 
 impl<'a> Node<'a> {

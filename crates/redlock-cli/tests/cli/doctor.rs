@@ -85,6 +85,36 @@ fn without_a_quarantine_a_master_must_keep_what_it_answers() {
 }
 
 #[test]
+fn clients_without_a_quarantine_are_told_from_brand_new_masters() {
+    let servers = brand_new(3);
+    ask(&servers, ["--quarantine", "off", "run", "k", "--", "true"]).success();
+    let answer = ask(&servers, ["doctor", "--json"]);
+    let object = answer.json();
+    let one = findings(&object, Some(servers[0].name()));
+    let what = "error: not admitted: clients with Quarantine::Off use this namespace";
+    assert!(one[0].starts_with(what), "{one:?}");
+    let people = ask(&servers, ["doctor"]);
+    assert!(!people.out.contains("new or emptied"), "{people:?}");
+    for cure in ["REDLOCK_QUARANTINE=off for this client", "redlock init --again"] {
+        assert!(people.out.contains(cure), "{people:?}");
+    }
+    for words in [["status", "k"], ["acquire", "k"]] {
+        let answer = ask(&servers, words);
+        assert_eq!(answer.code, 69, "{answer:?}");
+        let cause = answer.cause();
+        assert!(cause.contains("(--quarantine off, REDLOCK_QUARANTINE=off)"), "{cause}");
+        assert!(!cause.contains("new or emptied") && !cause.contains("brand new?"), "{cause}");
+    }
+    let refused = ask(&servers, ["init", "--yes"]);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.cause().contains("redlock init --again converts it"), "{refused:?}");
+    assert!(!refused.cause().contains("a quarantine ends by itself"), "{refused:?}");
+    assert_eq!(ask(&servers, ["--quarantine", "off", "status", "k"]).code, 1, "it is free");
+    ask(&servers, ["init", "--again"]).success();
+    assert_eq!(ask(&servers, ["status", "k"]).code, 1);
+}
+
+#[test]
 fn limits_that_differ_are_found() {
     let long = ServerOptions::new().max_ttl(std::time::Duration::from_secs(90));
     let servers = [RedisServers::start(1).unwrap(), RedisServers::with(1, &long).unwrap()];

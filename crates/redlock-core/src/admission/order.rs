@@ -11,8 +11,7 @@ use crate::{Cause, Facts, Instant, Sink};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Read who the master is, its TIME, its role and the record, behind everything that was
-    /// submitted so far; then count the members of the set of `run`. Answered with
-    /// [`Said::Looked`].
+    /// submitted so far; then count members, as [`Said::Looked`] tells, which is the answer.
     Look,
     /// Read TIME, and which process tells it. Answered with [`Said::Time`].
     Time,
@@ -147,8 +146,9 @@ pub enum Said {
     Looked {
         /// What the server says about itself now.
         facts: Facts,
-        /// How many members the set of `run` has: 0 where there is no `run`. None where the
-        /// server does not tell, because the right to `ZCARD` is missing.
+        /// How many members the set of `run` has; where there is no `run`, and the client has a
+        /// quarantine, the set of clients without one. None where the server does not tell,
+        /// because the right to `ZCARD` is missing.
         members: Option<u32>,
     },
     /// To [`Order::Time`].

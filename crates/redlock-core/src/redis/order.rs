@@ -11,7 +11,7 @@ use crate::admission::{
     Admit, Begin, Identity, Init, Note, Order, OrderSlot, Outcome, Remove, Reply, SCORE_END, Said,
     Score, Seen, Way,
 };
-use crate::{Cause, Facts};
+use crate::{Cause, Facts, Role};
 
 /// An order that was sent, and the replies to it so far.
 pub(super) struct InHand {
@@ -27,8 +27,8 @@ pub(super) enum Progress {
     /// There are more replies to come.
     Waiting(Box<InHand>),
     Done(OrderSlot, Result<Said, Cause>),
-    /// A look is done but for the members of this set.
-    Count(OrderSlot, Facts, Identity),
+    /// A look is done but for the number of members.
+    Count(OrderSlot, Facts),
 }
 
 impl InHand {
@@ -51,10 +51,7 @@ impl InHand {
         }
         let Self { order, slot, replies, .. } = *self;
         match said(&order, &replies) {
-            Ok(Said::Looked { facts, members: None }) => match run_of(&facts) {
-                Some(run) => Progress::Count(slot, facts, run),
-                None => Progress::Done(slot, Ok(Said::Looked { facts, members: Some(0) })),
-            },
+            Ok(Said::Looked { facts, members: None }) => Progress::Count(slot, facts),
             said => Progress::Done(slot, said),
         }
     }
@@ -72,14 +69,24 @@ pub(super) fn run_of(facts: &Facts) -> Option<Identity> {
     facts.record.as_ref().ok().and_then(|record| record.run)
 }
 
+/// The set whose members are counted behind a record: that of `run`. Where there is no `run`, a
+/// client with a quarantine asks for the set of those without: a namespace that they use looks
+/// brand-new otherwise.
+pub(super) fn counted(namespace: &Namespace, facts: &Facts) -> Option<Cmd> {
+    match facts.record.as_ref().ok()?.run {
+        Some(run) => Some(count(namespace.ballots(run))),
+        None if facts.role != Role::Master => None,
+        None => namespace.quarantine.then(|| count(namespace.off.clone())),
+    }
+}
+
 /// `HGETALL` of the record.
 pub(super) fn read_record(namespace: &Namespace) -> Cmd {
     cmd("HGETALL").arg(&namespace.record).clone()
 }
 
-/// `ZCARD` of the ballot set of `run`.
-pub(super) fn count(namespace: &Namespace, run: Identity) -> Cmd {
-    cmd("ZCARD").arg(namespace.ballots(run)).clone()
+fn count(set: Vec<u8>) -> Cmd {
+    cmd("ZCARD").arg(set).clone()
 }
 
 /// How many members there are; none where the server does not say.
@@ -107,7 +114,7 @@ fn requests(order: &Order, namespace: Option<&Namespace>) -> Result<Vec<Cmd>, Ca
             requests.extend(look());
             requests
         }
-        Order::Members(set) => vec![count(namespace, *set)],
+        Order::Members(set) => vec![count(namespace.ballots(*set))],
         Order::Begin(order) => vec![begin(namespace, order)],
         Order::Note(order) => vec![note(namespace, order)],
         Order::Admit(order) => vec![admit(namespace, order)],

@@ -341,15 +341,14 @@ impl Wire {
 
     /// The connection on which `identity` answered may be used.
     ///
-    /// The members of the set of `run` are counted behind the handshake: nothing waits for that.
+    /// The members of its ballot set are counted behind the handshake: nothing waits for that.
     pub(super) fn up(&mut self, identity: Identity, now: Instant) -> Facts {
         let Identity { facts, client_id, native } = identity;
         self.native = native;
         (self.tracks, self.is_barred) = (facts.tracks, facts.is_barred);
         self.no_ballots.clone_from(&facts.no_ballots);
         self.know(&facts);
-        if let Some(run) = order::run_of(&facts) {
-            self.count_members(run);
+        if self.count_members(&facts) {
             self.in_flight.push_back(Pending::Members(now));
         }
         self.served_by.retain(|(run_id, _)| *run_id != facts.run_id);

@@ -10,6 +10,8 @@ const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
 const OTHER: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const SET: &str = "p:redlock-quorum:1:ballots:0123456789abcdef";
 const RECORD: &str = "p:redlock-quorum:1";
+/// The ballot set of clients without quarantine.
+const OFF: &str = "p:redlock-quorum:1:ballots";
 
 /// A record in the form of RESP2.
 fn record(run: &str) -> String {
@@ -64,12 +66,25 @@ async fn the_record_comes_with_the_handshake_and_nothing_waits_for_the_members()
 }
 
 #[tokio::test]
-async fn without_a_run_nothing_is_counted_and_a_count_that_is_denied_is_left_out() {
-    let (_server, mut peer, client, facts) = connected("*0\r\n").await;
+async fn without_a_run_the_ballots_of_clients_without_quarantine_are_counted() {
+    let (_server, mut peer, mut client, facts) = connected("*0\r\n").await;
     assert_eq!(facts.record, Ok(Box::default()));
-    client.submit(0, inspect());
-    peer.expect("EVAL").await;
+    assert_eq!(peer.expect("ZCARD").await[1..], [OFF]);
+    peer.say(":7\r\n").await;
+    assert_eq!(client.event().await, NodeEvent::Members(7));
+    client.give(1, Order::Look);
+    for words in ["INFO", "INFO", "HGETALL"] {
+        peer.expect(words).await;
+    }
+    peer.say([server(), replication("master"), "*0\r\n".into()].concat()).await;
+    assert_eq!(peer.expect("ZCARD").await[1..], [OFF]);
+    peer.say(":8\r\n").await;
+    let Ok(Said::Looked { members, .. }) = client.said().await else { panic!("a look") };
+    assert_eq!(members, Some(8));
+}
 
+#[tokio::test]
+async fn a_count_that_is_denied_is_left_out() {
     let (_server, mut peer, mut client, _) = connected(&record(RUN)).await;
     peer.expect("ZCARD").await;
     client.submit(0, inspect());
@@ -122,6 +137,7 @@ async fn with_tracking_no_look_is_sent_behind_an_acquire() {
     assert!(facts.tracks && facts.record == Ok(Box::default()), "{facts:?}");
     client.submit(0, acquire());
     client.submit(1, inspect());
+    peer.expect("ZCARD").await;
     peer.expect("SET").await;
     peer.expect("EVAL").await;
 }
@@ -183,11 +199,11 @@ async fn a_look_is_read_behind_what_was_sent_before_and_then_its_set_is_counted(
     client.submit(0, inspect());
     client.give(7, Order::Look);
     client.submit(1, inspect());
-    for words in ["EVAL", "INFO", "INFO", "HGETALL", "EVALSHA"] {
+    for words in ["ZCARD", "EVAL", "INFO", "INFO", "HGETALL", "EVALSHA"] {
         peer.expect(words).await;
     }
     let look = [server(), replication("master"), record(RUN)].concat();
-    peer.say(format!(":0\r\n{look}:0\r\n")).await;
+    peer.say(format!(":0\r\n:0\r\n{look}:0\r\n")).await;
     assert_eq!(peer.expect("ZCARD").await[1..], [SET]);
     peer.say(":5\r\n").await;
     let Ok(Said::Looked { facts, members }) = client.said().await else { panic!("a look") };

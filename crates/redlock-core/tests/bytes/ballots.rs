@@ -258,7 +258,7 @@ async fn replies_to_one_connection_are_none_on_the_next() {
     client.submit(1, acquire());
     while peer.command().await.unwrap()[0] != "SET" {}
     assert_eq!(sent(&mut peer, 1).await[0], "SET k t NX PX 1000", "nothing between the two");
-    peer.say("+OK\r\n_\r\n").await;
+    peer.say(":0\r\n+OK\r\n_\r\n").await;
     assert_eq!(client.answer().await, not_admitted(WhyNot::AskedTooEarly));
     assert_eq!(client.answer().await, held());
 }
@@ -288,6 +288,8 @@ async fn the_name_of_the_set_follows_what_is_read() {
     }
     let server = bulk(&format!("run_id:{RUN}\r\n"));
     peer.say(format!("{server}{}*0\r\n", bulk("role:master\r\n"))).await;
+    peer.expect("ZCARD").await;
+    peer.say(":0\r\n").await;
     client.said().await.unwrap();
     client.submit(0, fenced());
     client.submit(1, acquire());

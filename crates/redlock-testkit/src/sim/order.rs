@@ -51,7 +51,7 @@ impl World {
         if let Some(error) = &self.master.error {
             return Err(Cause::of_error_reply(error.clone()));
         }
-        let said = self.said(order, now)?;
+        let said = self.said(at, order, now)?;
         match &said {
             Said::Looked { facts, .. } | Said::Scores { facts, .. } => {
                 self.links[at].known = Some(Known::of(facts));
@@ -66,13 +66,28 @@ impl World {
         Ok(said)
     }
 
-    fn said(&mut self, order: &Order, now: Instant) -> Result<Said, Cause> {
+    /// What a client counts behind a record; none where it asks for nothing.
+    pub(super) fn members(&self, at: usize) -> Option<u32> {
+        let data = &self.master.data;
+        match data.record.run {
+            Some(_) => Some(data.members()),
+            None if self.links[at].has_quarantine => {
+                Some(data.off.as_ref().map_or(0, |off| off.members))
+            }
+            None => None,
+        }
+    }
+
+    fn said(&mut self, at: usize, order: &Order, now: Instant) -> Result<Said, Cause> {
         let facts = self.read(now);
         let time = facts.time_us.unwrap_or(0) / 1_000;
         let is_master = facts.role == Role::Master;
         let data = &mut self.master.data;
         let reply = match order {
-            Order::Look => return Ok(Said::Looked { facts, members: Some(data.members()) }),
+            Order::Look => {
+                let members = self.members(at).or(Some(0));
+                return Ok(Said::Looked { facts, members });
+            }
             Order::Time => {
                 let nameless = || Cause::Unusable("its run_id has not 40 digits".into());
                 let process = facts.identity.ok_or_else(nameless)?.run;

@@ -106,8 +106,7 @@ impl World {
             None => {
                 let facts = self.read(self.clock.now());
                 self.links[link].known = Some(Known::of(&facts));
-                let members = self.master.data.record.run.map(|_| self.master.data.members());
-                [Some(NodeEvent::Up(facts)), members.map(NodeEvent::Members)]
+                [Some(NodeEvent::Up(facts)), self.members(link).map(NodeEvent::Members)]
                     .into_iter()
                     .flatten()
                     .collect()

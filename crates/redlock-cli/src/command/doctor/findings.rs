@@ -153,9 +153,16 @@ fn not_admitted_for(why: WhyNot) -> (&'static str, &'static str) {
             "it takes no part in locks with fencing tokens",
             "Redis 6.2 or newer, and +zadd +zscore for its user; or --plain, for clients that need no tokens",
         ),
-        WhyNot::UsedWithoutQuarantine | WhyNot::UsedWithQuarantine => {
-            ("the two do not mix", "give all clients the same --quarantine, or another prefix")
-        }
+        WhyNot::UsedWithoutQuarantine => (
+            "clients with and without a quarantine do not mix",
+            "--quarantine off or REDLOCK_QUARANTINE=off for this client; or redlock init --again, which \
+             converts the namespace, when the others are gone; or another --prefix",
+        ),
+        WhyNot::UsedWithQuarantine => (
+            "clients with and without a quarantine do not mix",
+            "--quarantine on for this client; or redlock init --again, which converts the namespace, \
+             when the others are gone; or another --prefix",
+        ),
         _ => ("it does not vote now", "run doctor again in a moment"),
     }
 }

@@ -7,7 +7,7 @@ use super::super::behind::{Behind, Known, Look};
 use super::super::order::{self, InHand, Progress, Sending};
 use super::{Pending, Settled, Taken, Wire};
 use crate::Facts;
-use crate::admission::{Identity, Order, OrderSlot, Said};
+use crate::admission::{Order, OrderSlot, Said};
 
 impl Wire {
     /// Takes an order.
@@ -47,9 +47,11 @@ impl Wire {
                 let said = said.map(|said| self.learn(said));
                 Settled::Ordered(slot, said)
             }
-            Progress::Count(slot, mut facts, run) => {
+            Progress::Count(slot, mut facts) => {
                 self.complete(&mut facts);
-                self.count_members(run);
+                if !self.count_members(&facts) {
+                    return Settled::Ordered(slot, Ok(Said::Looked { facts, members: Some(0) }));
+                }
                 self.in_flight.push_back(Pending::Count(Box::new((slot, facts))));
                 Settled::More
             }
@@ -92,10 +94,13 @@ impl Wire {
         });
     }
 
-    pub(super) fn count_members(&mut self, run: Identity) {
-        if let Some(namespace) = &self.namespace {
-            let count = order::count(namespace, run).get_packed_command();
-            self.out.extend_from_slice(&count);
+    /// Whether there is a set whose members are of interest: then its count is asked for.
+    pub(super) fn count_members(&mut self, facts: &Facts) -> bool {
+        let namespace = self.namespace.as_ref();
+        let count = namespace.and_then(|namespace| order::counted(namespace, facts));
+        if let Some(count) = &count {
+            self.out.extend_from_slice(&count.get_packed_command());
         }
+        count.is_some()
     }
 }

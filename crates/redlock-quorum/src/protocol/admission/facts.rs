@@ -25,7 +25,8 @@ pub(crate) struct Facts {
     /// TIME of the master, in ms.
     pub(crate) time: Millis,
     pub(crate) record: Record,
-    /// `ZCARD` of the set of `run`: asked for behind the rest, and waited for by nobody.
+    /// `ZCARD` of the set of `run`: asked for behind the rest, and waited for by nobody. Where there
+    /// is no `run`, a client with a quarantine counts the set of those without.
     pub(crate) members: Option<u32>,
 }
 
@@ -149,6 +150,11 @@ impl Facts {
     /// Before its number of members is known, a set counts as complete.
     pub(super) fn is_complete(&self) -> bool {
         self.members.is_none_or(|members| members == MEMBERS)
+    }
+
+    /// Whether clients without quarantine have left ballots there. The scripts judge it again.
+    pub(super) fn shows_no_quarantine(&self) -> bool {
+        self.record.run.is_none() && self.members.is_some_and(|members| members > 0)
     }
 
     /// Whether a quarantine must be begun: there is none of this identity, or its end lies so far

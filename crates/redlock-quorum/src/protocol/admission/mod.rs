@@ -82,7 +82,7 @@ pub(crate) enum Event {
     Looked(Facts),
     /// A voting master was looked at though nothing was in doubt.
     Fresh(Facts),
-    /// `ZCARD` of the set of `run`, as the latest facts name it.
+    /// `ZCARD`, of the set that [`Facts::members`] tells, by the latest facts.
     Members(u32),
     /// A ballot found no member: what is known of the set is wrong.
     #[allow(dead_code, reason = "acquires do not carry ballots yet")]

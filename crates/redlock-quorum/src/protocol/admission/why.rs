@@ -57,7 +57,9 @@ impl Admission {
             Role::Denied => WhyNot::Denied,
             Role::Master if peer.doubt != Doubt::None => WhyNot::Checked,
             Role::Master if !self.has_quarantine => WhyNot::UsedWithQuarantine,
-            Role::Master if peer.stuck == Some(Stuck::Mixed) => WhyNot::UsedWithoutQuarantine,
+            Role::Master if peer.stuck == Some(Stuck::Mixed) || facts.shows_no_quarantine() => {
+                WhyNot::UsedWithoutQuarantine
+            }
             Role::Master if peer.stuck == Some(Stuck::TooLarge) => WhyNot::ScoreTooLarge,
             Role::Master => why_unadmitted(facts),
         }

@@ -83,7 +83,9 @@ impl Master {
 
     fn facts(&self, now: Millis) -> Facts {
         let (role, identity, record) = (self.role, self.identity, self.data.record.clone());
-        Facts { role, identity, time: self.time(now), record, members: Some(self.data.members()) }
+        let off = self.data.off.as_ref().map_or(0, |off| off.members);
+        let members = if record.run.is_some() { self.data.members() } else { off };
+        Facts { role, identity, time: self.time(now), record, members: Some(members) }
     }
 
     fn scored(&self, master: usize, asked: Life, now: Millis) -> Scored {

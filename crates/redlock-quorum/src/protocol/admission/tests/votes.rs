@@ -274,3 +274,26 @@ fn a_quarantine_without_max_ttl_is_begun_anew() {
     let until = masters[0].data.record.quarantine.as_ref().map(|found| found.until);
     assert_eq!(until, Some(EPOCH + now + LENGTH));
 }
+
+/// It wrote nothing, and so no script has told it.
+#[test]
+fn a_client_that_only_reads_tells_a_namespace_without_quarantine_from_a_new_one() {
+    let why = |facts: Facts, counted: Option<u32>| {
+        let mut admission = Admission::new(1, MAX_TTL, 1000);
+        admission.on(0, Event::Up(Facts { members: None, ..facts }), 0);
+        counted.into_iter().for_each(|members| admission.on(0, Event::Members(members), 0));
+        let Some(Why::NotAdmitted(said)) = admission.why(0, 0) else { panic!("it votes") };
+        (said.why, said.votes_again.is_some())
+    };
+    let mut master = Master::fresh(10);
+    assert_eq!(why(master.facts(0), None), (WhyNot::New, true));
+    assert_eq!(why(master.facts(0), Some(0)), (WhyNot::New, true));
+    master.data.off = off_set();
+    let used = (WhyNot::UsedWithoutQuarantine, false);
+    assert_eq!(why(master.facts(0), master.facts(0).members), used);
+    master.data.record.floor = Some(31);
+    assert_eq!(why(master.facts(0), Some(1)), used, "it was admitted before");
+    let admitted = Master::admitted(20);
+    let other = Facts { identity: identity(21), ..admitted.facts(0) };
+    assert_eq!(why(other, Some(MEMBERS)), (WhyNot::Restarted, true), "these are its own");
+}

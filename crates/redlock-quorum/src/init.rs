@@ -23,7 +23,8 @@ pub struct Init {
     /// With it, and with a `max_ttl` given to the builder, that one replaces what the masters
     /// have, where all of them answer. It may be smaller.
     pub again: bool,
-    /// No fencing token that is handed out later may be smaller than this one. Default: none.
+    /// No fencing token that is handed out later may be smaller than this one. At most 2^51 us, some
+    /// 71 years, ahead of the masters' clocks. Default: none.
     pub floor: Option<FencingToken>,
 }
 
@@ -82,6 +83,17 @@ pub enum InitError {
     /// The floor that was given, or a score that was found, is 2^53 or more. Nothing was written.
     #[error("a fencing token that was given or found is 2^53 or more, nothing was written")]
     TooLarge,
+    /// The floor that was given is more than 2^51 us, some 71 years, ahead of the masters' clocks.
+    /// Tokens never become smaller, so few would be left for ever. Nothing was written.
+    #[error(
+        "the floor that was given is more than 71 years (2^51 us) ahead of the masters' clocks, and \
+         would use up the fencing tokens for ever: give {limit} at most, such as the largest token \
+         that a store has seen; nothing was written"
+    )]
+    FloorTooFar {
+        /// The largest that may be given now.
+        limit: FencingToken,
+    },
     /// The handle has [`Quarantine::Off`](crate::Quarantine::Off): there is nothing to admit.
     /// [`Init::again`] removes what clients with quarantine have left.
     #[error(

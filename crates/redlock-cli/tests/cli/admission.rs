@@ -1,6 +1,7 @@
 //! Which masters vote: `init`, and what other commands say while masters do not.
 
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use redlock_testkit::lab::text;
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
@@ -110,14 +111,35 @@ fn init_takes_a_floor_below_two_to_the_53() {
         assert_eq!(answer.code, 64, "{floor}: {answer:?}");
         assert!(is_untouched(&servers[0]), "{floor}");
     }
-    let floored = ask(&servers, ["init", "--yes", "--json", "--floor", "9007199254740000"]);
+    let floored = ask(&servers, ["init", "--yes", "--json", "--floor", "4000000000000000"]);
     floored.success();
-    assert!(floored.json()["floor"].as_u64().unwrap() >= 9_007_199_254_740_000, "{floored:?}");
+    assert!(floored.json()["floor"].as_u64().unwrap() >= 4_000_000_000_000_000, "{floored:?}");
     assert!(!floored.err.contains("--floor"), "{floored:?}");
-    let again = ask(&servers, ["init", "--yes", "--floor", "9007199254740000"]);
+    let again = ask(&servers, ["init", "--yes", "--floor", "4000000000000000"]);
     assert!(again.success().contains("admitted -> admitted"), "{again:?}");
     let said = format!("note: --floor is not for {}, admitted before", servers[0].name());
     assert!(again.err.contains(&said), "{again:?}");
+}
+
+/// Tokens never become smaller: such a floor would use up the members of all masters.
+#[test]
+fn init_refuses_a_floor_behind_which_hardly_any_token_is_left() {
+    let servers = brand_new(3);
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let limit = u64::try_from(since_1970.as_micros()).unwrap() + (1 << 51);
+    let init = |floor: u64| {
+        let floor = format!("--floor={floor}");
+        answer_of(redlock(&servers, ["init", "--yes", "--json"]).arg(&floor))
+    };
+    let minute = 60_000_000;
+    for floor in [9_007_199_254_740_991, limit + minute] {
+        let refused = init(floor);
+        assert_eq!(refused.code, 64, "{refused:?}");
+        assert!(refused.cause().contains("2^51 us") && refused.cause().contains(" at most"));
+        assert!(servers.iter().all(is_untouched), "{floor}");
+    }
+    init(limit - minute).success();
+    ask(&servers, ["acquire", "k"]).success();
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::ticket::OrderTicket;
 use super::timers::Due;
 use super::told::{facts_of, from_millis, to_millis};
 use crate::init::{Init, InitError, InitNode, InitReport};
-use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, Scored};
+use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, NoPlan, Scored};
 use crate::protocol::master_set::MasterSet;
 use crate::quorum::quorum;
 use crate::report::Standing;
@@ -196,14 +196,15 @@ impl Driver {
         let lower = call.options.again && own.is_some() && answers.len() == masters;
         let floor = call.options.floor.map_or(0, FencingToken::get);
         let options = InitOptions { again: call.options.again, floor, max_ttl, lower };
-        let few = answers.len() < quorum(masters);
         let plan = self.masters.admission.plan_init(options, answers, &nonces);
         call.was.get_or_insert(was);
         let waits = call.patience > now;
         match plan {
-            None => self.end_init(if few { Failure::NoQuorum } else { Failure::TooLarge }, now),
-            Some(plan) if plan.refused && waits => self.pause_init(now),
-            Some(plan) => self.write_init(plan, now),
+            Err(NoPlan::TooFew) => self.end_init(Failure::NoQuorum, now),
+            Err(NoPlan::TooLarge) => self.end_init(Failure::TooLarge, now),
+            Err(NoPlan::TooFar(limit)) => self.end_init(Failure::TooFar(limit), now),
+            Ok(plan) if plan.refused && waits => self.pause_init(now),
+            Ok(plan) => self.write_init(plan, now),
         }
     }
 
@@ -250,6 +251,7 @@ impl Driver {
             Failure::NoQuorum => Err(InitError::NoQuorum { nodes }),
             Failure::Refused => Err(InitError::Refused { nodes }),
             Failure::TooLarge => Err(InitError::TooLarge),
+            Failure::TooFar(limit) => Err(too_far(limit)),
         };
         // A caller that has stopped waiting does not need to know.
         let _ = call.reply.send(outcome);
@@ -284,4 +286,9 @@ enum Failure {
     NoQuorum,
     Refused,
     TooLarge,
+    TooFar(Score),
+}
+
+fn too_far(limit: Score) -> InitError {
+    InitError::FloorTooFar { limit: FencingToken::new(limit).unwrap_or(FencingToken::MAX) }
 }

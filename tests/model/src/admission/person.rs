@@ -29,7 +29,7 @@ impl World {
         let answers: Vec<_> = up.map(|master| self.scored(part, master)).collect();
         let nonces = vec![Nonce(0); part.masters];
         let options = InitOptions { again: true, floor: 0, max_ttl: TTL, lower: false };
-        if let Some(plan) = person.clients[0].machine.plan_init(options, &answers, &nonces) {
+        if let Ok(plan) = person.clients[0].machine.plan_init(options, &answers, &nonces) {
             // The clocks say nothing: they may be far behind the ballots.
             let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
             let scores = others.clone().filter_map(|answer| answer.highest).max();
@@ -72,7 +72,7 @@ impl World {
             (0..self.servers.len()).map(|master| self.scored(part, master)).collect();
         let options = InitOptions { again: false, floor: 0, max_ttl: TTL, lower: false };
         let nonces = vec![Nonce(0); answers.len()];
-        let plan = self.clients[client].machine.plan_init(options, &answers, &nonces)?;
+        let plan = self.clients[client].machine.plan_init(options, &answers, &nonces).ok()?;
         plan.orders.into_iter().find_map(|(ordered, order)| match order {
             Order::Init(init) if ordered == master => Some(Request::Init(init)),
             _ => None,

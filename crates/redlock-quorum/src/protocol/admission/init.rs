@@ -13,6 +13,7 @@ use redlock_core::admission::{Init, Millis, Nonce, Order, Remove, Score};
 use super::facts::Stuck;
 use super::floor::{by_clock, rounded};
 use super::{Admission, Facts, Scored};
+use crate::protocol::ballot::clock::LEAD_MAX_US;
 use crate::quorum::quorum;
 
 /// What the person asked for.
@@ -41,22 +42,35 @@ pub(crate) struct InitPlan {
     pub(crate) floor: Option<Score>,
 }
 
+/// Why nothing is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum NoPlan {
+    /// Fewer than q masters have answered.
+    TooFew,
+    /// The floor would reach 2^53.
+    TooLarge,
+    /// The floor that the person gave is above this one, the largest that may be given: few tokens
+    /// would be left, for ever.
+    TooFar(Score),
+}
+
 impl Admission {
     /// The plan, from the facts of the masters and their answers to *read the floor*.
-    ///
-    /// None where fewer than q masters have answered, or where the floor would reach 2^53: nothing
-    /// is written then.
     pub(crate) fn plan_init(
         &mut self,
         options: InitOptions,
         answers: &[Scored],
         nonces: &[Nonce],
-    ) -> Option<InitPlan> {
+    ) -> Result<InitPlan, NoPlan> {
         let masters: Vec<_> = answers.iter().map(|answer| answer.master).collect();
         if masters.len() < quorum(self.peers.len()) {
-            return None;
+            return Err(NoPlan::TooFew);
         }
-        let floor = rounded(by_clock(answers).max(options.floor))?;
+        let limit = floor_max(answers);
+        if options.floor > limit {
+            return Err(NoPlan::TooFar(limit));
+        }
+        let floor = rounded(by_clock(answers).max(options.floor)).ok_or(NoPlan::TooLarge)?;
         let is_mixed = answers.iter().any(Scored::shows_no_quarantine);
         self.notice_no_quarantine(answers);
         let refused = !options.again && (is_mixed || self.has_forgotten(&masters));
@@ -79,7 +93,7 @@ impl Admission {
         let orders: Vec<_> = orders.collect();
         let writes = |(master, _): &(usize, Order)| !self.has_quarantine || !self.votes(*master);
         let floor = orders.iter().any(writes).then_some(floor);
-        Some(InitPlan { orders, refused, floor })
+        Ok(InitPlan { orders, refused, floor })
     }
 
     /// So that it is said of these masters, where nothing is written.
@@ -112,4 +126,13 @@ impl Admission {
         let (lower, converts) = (options.lower, options.again);
         Init { expect, identity, nonce, max_ttl, lower, floor: 0, level: 0, converts }
     }
+}
+
+/// The largest floor that a person may give: as far ahead of the masters' clocks as ballots follow.
+/// The lower median is taken, so that one clock that is wrong does not move it.
+fn floor_max(answers: &[Scored]) -> Score {
+    let mut times: Vec<Millis> = answers.iter().map(|answer| answer.facts.time).collect();
+    times.sort_unstable();
+    let median = times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+    median.saturating_mul(1_000).saturating_add(LEAD_MAX_US)
 }

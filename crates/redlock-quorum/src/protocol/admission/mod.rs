@@ -43,7 +43,7 @@ mod tests;
 
 pub(crate) use self::facts::{Facts, Life, Role, Told};
 pub(crate) use self::floor::{Floor, Scored};
-pub(crate) use self::init::{InitOptions, InitPlan};
+pub(crate) use self::init::{InitOptions, InitPlan, NoPlan};
 pub(crate) use self::why::Why;
 
 use redlock_core::admission::{

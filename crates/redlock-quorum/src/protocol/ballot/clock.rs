@@ -14,8 +14,9 @@ const HOLDS: Duration = Duration::from_secs(10);
 /// By so much it shrinks behind that: an eighth of the time that passes.
 const SHRINKS: u32 = 8;
 /// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because one
-/// such score would bring all members near to the end of the numbers.
-const LEAD_MAX_US: u64 = 1 << 51;
+/// such score would bring all members near to the end of the numbers. A person gives no floor beyond
+/// it.
+pub(crate) const LEAD_MAX_US: u64 = 1 << 51;
 
 /// The masters' TIME, and the *lead*: the most that a score was ahead of it.
 ///

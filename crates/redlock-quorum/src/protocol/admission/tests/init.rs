@@ -6,7 +6,7 @@ use super::*;
 
 const PLAIN: InitOptions = InitOptions { again: false, floor: 0, max_ttl: MAX_TTL, lower: false };
 
-fn plan(masters: &[Master], options: InitOptions) -> Option<InitPlan> {
+fn plan(masters: &[Master], options: InitOptions) -> Result<InitPlan, NoPlan> {
     plan_by(client(masters, 0), masters, options)
 }
 
@@ -16,7 +16,11 @@ fn plan_off(masters: &[Master]) -> InitPlan {
     plan_by(client, masters, InitOptions { again: true, ..PLAIN }).unwrap()
 }
 
-fn plan_by(mut client: Admission, masters: &[Master], options: InitOptions) -> Option<InitPlan> {
+fn plan_by(
+    mut client: Admission,
+    masters: &[Master],
+    options: InitOptions,
+) -> Result<InitPlan, NoPlan> {
     let up = masters.iter().enumerate().filter(|(_, master)| master.up);
     let answers = up.map(|(index, master)| master.scored(index, Life::of(&master.facts(0)), 0));
     let answers: Vec<_> = answers.collect();
@@ -55,7 +59,7 @@ fn with_fewer_than_a_quorum_nothing_is_written() {
         for master in masters.iter_mut().skip(up) {
             master.up = false;
         }
-        assert_eq!(plan(&masters, PLAIN), None, "{up} of {count}");
+        assert_eq!(plan(&masters, PLAIN), Err(NoPlan::TooFew), "{up} of {count}");
     }
 }
 
@@ -111,11 +115,31 @@ fn init_raises_max_ttl_and_lowers_it_only_when_that_is_said() {
 #[test]
 fn a_floor_that_a_person_gives_joins_the_maximum() {
     let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).into();
-    let high = (1 << 52) + 1;
+    let high = (1 << 50) + 1;
     let order = plan(&masters, InitOptions { floor: high, ..PLAIN }).unwrap();
     carry(&mut masters, &order);
     assert_eq!(masters[0].data.record.floor, Some(high | 31));
-    assert_eq!(plan(&masters, InitOptions { floor: SCORE_END, ..PLAIN }), None);
+}
+
+/// A master whose clock is wrong does not move the limit.
+#[test]
+fn a_floor_that_leaves_few_tokens_is_refused_with_the_limit() {
+    let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).into();
+    masters[2].ahead = 9_000 * LENGTH;
+    let limit = EPOCH * 1_000 + (1 << 51);
+    let planned = |floor| plan(&masters, InitOptions { floor, ..PLAIN });
+    assert_eq!(planned(limit).unwrap().floor, Some(limit | 31));
+    for floor in [limit + 1, SCORE_END - 1, SCORE_END] {
+        assert_eq!(planned(floor), Err(NoPlan::TooFar(limit)));
+    }
+}
+
+/// Only masters themselves can show such a score.
+#[test]
+fn a_floor_that_would_reach_2_to_the_53_is_refused() {
+    let mut masters = vec![Master::fresh(10)];
+    masters[0].ahead = SCORE_END / 1_000;
+    assert_eq!(plan(&masters, PLAIN), Err(NoPlan::TooLarge));
 }
 
 #[test]

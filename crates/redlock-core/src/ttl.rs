@@ -25,8 +25,8 @@ pub enum InvalidTtl {
     /// Longer than the namespace allows.
     #[error(
         "a TTL of {ttl:?} is too long; max_ttl is {max:?}: take a shorter one and let the keeper \
-         extend it, or raise max_ttl: \
-         `redlock init --again --max-ttl`"
+         extend it, or raise max_ttl: `.max_ttl(..)` of the builder (`--max-ttl`) while masters \
+         have no record of it, `redlock init --again --max-ttl` once they have"
     )]
     TooLong {
         /// What was asked for.

@@ -129,3 +129,14 @@ fn a_key_that_is_none_is_named_with_its_file() {
         format!("redlock: --tls-cert {cert}, --tls-key {key}: TLS: the client's private key: ");
     assert!(answer.cause().starts_with(&said), "{answer:?}");
 }
+
+#[test]
+fn a_server_without_tls_is_not_only_silent() {
+    let server = RedisServer::start().unwrap();
+    let files = pki("tls-none");
+    let url = format!("rediss://127.0.0.1:{}", server.port());
+    let answer = answer_of(redlock(&url, &files, &files).args(["status", "k"]));
+    assert_eq!(answer.code, 69, "{answer:?}");
+    let said = "not connected: no answer to the TLS handshake, the server may not speak TLS there";
+    assert!(answer.cause().contains(said), "{answer:?}");
+}

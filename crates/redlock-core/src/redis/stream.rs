@@ -10,6 +10,7 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -30,6 +31,13 @@ pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Bytes that are not acknowledged for this long end the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How much of the connect timeout there is for connecting and TLS: a server that says nothing to
+/// that is told from one that says nothing at all before the time for both is over.
+const TLS_SHARE: f64 = 0.9;
+/// A server without TLS waits for more of what it takes for a request.
+const SPEAKS_NO_TLS: &str =
+    "no answer to the TLS handshake, the server may not speak TLS there (redis:// is without)";
 
 /// Whom to trust, and who we are, on `rediss://` connections. `Debug` shows no key.
 #[derive(Clone, Default)]
@@ -130,11 +138,16 @@ pub(super) async fn connect(
     match place {
         Place::Unix(path) => unix(path).await,
         Place::Tcp { host, port, .. } => {
+            let begun = Instant::now();
             let stream = dial::tcp(resolver, host, *port, limit).await;
             let stream = stream.and_then(tuned).map_err(|error| cause(&error))?;
             match tls {
                 None => Ok(Box::new(stream)),
-                Some(connector) => encrypted(connector, host, stream).await,
+                Some(connector) => {
+                    let left = limit.mul_f64(TLS_SHARE).saturating_sub(begun.elapsed());
+                    let encrypted = timeout(left, encrypted(connector, host, stream)).await;
+                    encrypted.unwrap_or_else(|_| Err(not_connected(SPEAKS_NO_TLS)))
+                }
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What masters answered, in words.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use redlock_quorum::{Cause, NodeVote, State, Status, Verdict, Votes};
@@ -63,11 +64,43 @@ pub(crate) fn list(status: &Status) -> String {
         Verdict::Held { ttl, .. }
             if node.is_admitted() && holder.is_some() && token(node) == holder =>
         {
-            format!("{} held{}", node.node, brief(*ttl))
+            format!("held{}", brief(*ttl))
         }
-        _ => format!("{} {}", node.node, held(node)),
+        _ => held(node),
     };
-    status.nodes.iter().map(one).collect::<Vec<_>>().join(", ")
+    in_one_line(status.nodes.iter().map(|node| (node, one(node))).collect())
+}
+
+/// What each master said, in these words.
+fn in_one_line(said: Vec<(&NodeVote, String)>) -> String {
+    let has_cause = |node: &NodeVote| !node.verdict.is_clear() || !node.is_admitted();
+    let said = said.into_iter().map(|(node, words)| (&*node.node, has_cause(node), words));
+    said_once(said.collect())
+}
+
+/// The name of each master, whether it gives a cause, and its words. A cause that three masters
+/// have is said once: in an outage that is all of them, and a cause may be long.
+pub(crate) fn said_once(said: Vec<(&str, bool, String)>) -> String {
+    const MANY: usize = 3;
+    let mut parts = Vec::new();
+    for (place, (node, has_cause, words)) in said.iter().enumerate() {
+        let is_same = |other: &&(&str, bool, String)| *has_cause && other.1 && other.2 == *words;
+        let same: Vec<&str> = said.iter().filter(is_same).map(|other| other.0).collect();
+        if same.len() < MANY {
+            parts.push(format!("{node} {words}"));
+        } else if !said[..place].iter().any(|other| is_same(&other)) {
+            parts.push(format!("{} masters {words} ({})", same.len(), same.join(", ")));
+        }
+    }
+    parts.join(", ")
+}
+
+/// An error of the library in these words, where it lists what each master said.
+pub(crate) fn reworded(error: &impl Display, votes: Option<&Votes>) -> String {
+    let text = error.to_string();
+    let Some(votes) = votes else { return text };
+    let said = votes.iter().map(|vote| (vote, vote.verdict.to_string()));
+    text.replacen(&votes.to_string(), &in_one_line(said.collect()), 1)
 }
 
 /// Who holds a lock, or why nobody can say.
@@ -95,12 +128,12 @@ pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
     let one = |vote: &NodeVote| match (&vote.verdict, token(vote)) {
         // The line names the holder already.
         (Verdict::Held { ttl, .. }, Some(token)) if holder.is_none_or(|(of, _)| of != token) => {
-            format!("{} held by {token}{}", vote.node, brief(*ttl))
+            format!("held by {token}{}", brief(*ttl))
         }
-        (Verdict::Held { ttl, .. }, _) => format!("{} held{}", vote.node, brief(*ttl)),
-        _ => vote.to_string(),
+        (Verdict::Held { ttl, .. }, _) => format!("held{}", brief(*ttl)),
+        (verdict, _) => verdict.to_string(),
     };
-    let list = votes.iter().map(one).collect::<Vec<_>>().join(", ");
+    let list = in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect());
     if votes.is_outbid() {
         return format!("{key} was given up, others got larger ballots meanwhile: {list}");
     }
@@ -195,6 +228,26 @@ pub(crate) const FOREIGN: &str = "a key of another type";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_of_three_masters_or_more_is_said_once_with_their_names() {
+        let line = |said: [(bool, &str); 5]| {
+            let nodes = ["a", "b", "c", "d", "e"].into_iter().zip(said);
+            said_once(nodes.map(|(node, (cause, words))| (node, cause, words.into())).collect())
+        };
+        let (refused, silent) = ((true, "connection refused"), (true, "timed out"));
+        assert_eq!(
+            line([refused, silent, refused, (false, "granted"), refused]),
+            "3 masters connection refused (a, c, e), b timed out, d granted"
+        );
+        assert_eq!(
+            line([refused, silent, refused, silent, (false, "free")]),
+            "a connection refused, b timed out, c connection refused, d timed out, e free"
+        );
+        let held = (false, "held");
+        let line = line([held, held, held, held, silent]);
+        assert_eq!(line, "a held, b held, c held, d held, e timed out", "an answer is no cause");
+    }
 
     #[test]
     fn a_token_on_a_majority_counts_for_as_long_as_it_is_on_one() {

@@ -5,9 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError};
+use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError, Votes};
 use rustix::process::Signal;
 
+use crate::answers;
 use crate::output;
 use crate::signals;
 
@@ -126,7 +127,7 @@ impl From<AcquireError> for Failure {
             AcquireError::Invalid(_) => USAGE,
             _ => UNAVAILABLE,
         };
-        Self::new(code, error)
+        Self::new(code, anyhow!(answers::reworded(&error, error.votes())))
     }
 }
 
@@ -137,7 +138,7 @@ impl From<ExtendError> for Failure {
             ExtendError::Invalid(_) => USAGE,
             _ => UNAVAILABLE,
         };
-        Self::new(code, error)
+        Self::new(code, anyhow!(answers::reworded(&error, of_extension(&error))))
     }
 }
 
@@ -148,7 +149,25 @@ impl From<ReleaseError> for Failure {
             ReleaseError::Invalid(_) => USAGE,
             _ => UNAVAILABLE,
         };
-        Self::new(code, error)
+        Self::new(code, anyhow!(answers::reworded(&error, of_release(&error))))
+    }
+}
+
+fn of_extension(error: &ExtendError) -> Option<&Votes> {
+    match error {
+        ExtendError::NotOurs { votes, .. }
+        | ExtendError::NoQuorum { votes, .. }
+        | ExtendError::TooLate { votes, .. } => Some(votes),
+        _ => None,
+    }
+}
+
+fn of_release(error: &ReleaseError) -> Option<&Votes> {
+    match error {
+        ReleaseError::NotOurs { votes, .. } | ReleaseError::Unconfirmed { votes, .. } => {
+            Some(votes)
+        }
+        _ => None,
     }
 }
 

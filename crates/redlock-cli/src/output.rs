@@ -114,19 +114,23 @@ impl<'a> NodeReport<'a> {
 
 /// The same for people: one line a master, then what a majority agrees on.
 pub(crate) fn people(key: &str, status: &Status) -> String {
+    format!("{}\n{}", table(status), answers::verdict(key, status))
+}
+
+/// One line a master.
+pub(crate) fn table(status: &Status) -> String {
     let widest = status.nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
-    let mut text = String::new();
-    for node in &status.nodes {
-        text.push_str(&format!("{:widest$}  {}", node.node, answers::held(node)));
+    let line = |node: &NodeVote| {
+        let mut text = format!("{:widest$}  {}", node.node, answers::held(node));
         if let Some(latency) = answers::latency(node) {
             text.push_str(&format!("  {latency:.1?}"));
         }
         if node.tracks == Some(false) {
             text.push_str("  (reports no changes: waiters are not woken by it)");
         }
-        text.push('\n');
-    }
-    text + &answers::verdict(key, status)
+        text
+    };
+    status.nodes.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {

@@ -93,9 +93,9 @@ impl Session {
             AcquireError::NoQuorum { votes, .. }
                 if wait != Wait::For(Duration::ZERO) && is_hopeless(votes) =>
             {
-                let key = &self.key;
-                let cause = anyhow!("no quorum for {key}, and waiting does not cure it: {votes}");
-                Failure::new(UNAVAILABLE, cause)
+                let cause =
+                    format!("no quorum for {}, and waiting does not cure it: {votes}", self.key);
+                Failure::new(UNAVAILABLE, anyhow!(answers::reworded(&cause, Some(votes))))
             }
             AcquireError::Held { votes, .. } => {
                 Failure::new(HELD, anyhow!(self.refusal(votes).await))

@@ -19,6 +19,10 @@ use crate::output;
 use crate::signals::Signals;
 
 pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
+    if !global.nodes.is_empty() {
+        let cause = "dev starts masters of its own, and takes no --node: --nodes N says how many";
+        return Err(Failure::usage(anyhow!(cause)));
+    }
     // From here on Ctrl-C does not end this process but is remembered, so that the servers are
     // stopped in good order even while they start.
     let mut signals = Signals::new()?;

@@ -10,7 +10,7 @@ use redlock_quorum::{
 };
 use serde::Serialize;
 
-use crate::answers::quorum;
+use crate::answers::{self, quorum};
 use crate::args;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE, USAGE};
 use crate::global::Global;
@@ -100,7 +100,7 @@ fn shown(node: &NodeReport) -> String {
 fn process(run_id: Option<&str>, uptime: Option<Duration>) -> String {
     let run = run_id.map_or("?", |run_id| run_id.get(..8).unwrap_or(run_id));
     match uptime {
-        Some(uptime) => format!("run {run}, up for {} s", uptime.as_secs()),
+        Some(uptime) => format!("run {run}, up for {uptime:?}"),
         None => format!("run {run}"),
     }
 }
@@ -150,22 +150,28 @@ fn judge(report: &InitReport) -> Result<u8, Failure> {
 }
 
 fn why(node: &InitNode) -> String {
-    match &node.cause {
-        Some(cause) => format!("{} {cause}", node.node),
-        None => format!("{} {}", node.node, node.now),
-    }
+    format!("{} {}", node.node, words(node))
+}
+
+fn words(node: &InitNode) -> String {
+    node.cause.as_ref().map_or_else(|| node.now.to_string(), ToString::to_string)
 }
 
 fn refused(error: InitError) -> Failure {
-    match error {
-        InitError::NoQuorum { .. } | InitError::Shutdown => Failure::new(UNAVAILABLE, error),
-        // Its masters say what cures it.
-        InitError::Refused { nodes } if nodes.iter().any(is_without_quarantine) => {
-            Failure::new(USAGE, InitError::Refused { nodes })
+    let nodes = error.nodes().unwrap_or_default();
+    let said = nodes.iter().map(|node| (&*node.node, node.cause.is_some(), words(node)));
+    let each = nodes.iter().map(why).collect::<Vec<_>>().join(", ");
+    let cause = error.to_string().replacen(&each, &answers::said_once(said.collect()), 1);
+    match &error {
+        InitError::NoQuorum { .. } | InitError::Shutdown => {
+            Failure::new(UNAVAILABLE, anyhow!(cause))
         }
-        InitError::Refused { .. } => Failure::new(USAGE, error)
-            .with_hint("redlock init --again states it; without it a quarantine ends by itself"),
-        _ => Failure::usage(error),
+        // Where clients without a quarantine are, its masters say what cures it.
+        InitError::Refused { nodes } if !nodes.iter().any(is_without_quarantine) => {
+            Failure::new(USAGE, anyhow!(cause))
+                .with_hint("redlock init --again states it; without it a quarantine ends by itself")
+        }
+        _ => Failure::usage(anyhow!(cause)),
     }
 }
 

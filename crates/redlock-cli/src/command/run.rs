@@ -143,8 +143,12 @@ fn why(guard: &Guard, pause: Pause, max_hold: Option<Duration>, held: Duration) 
         (Pause::Frozen, ..) => {
             "it was not extended in time because redlock itself stood still".into()
         }
+        // Nothing went wrong, and nobody took it away.
         (_, LostReason::MaxHold, Some(max_hold)) => {
-            format!("it was held for its --max-hold of {max_hold:?}")
+            let key = guard.resource();
+            return format!(
+                "the lock on {key} was not extended beyond its --max-hold of {max_hold:?}"
+            );
         }
         _ => reason.to_string(),
     };

@@ -1,6 +1,7 @@
 //! `redlock status`: who holds a lock, by what each master says.
 
 use std::ffi::OsStr;
+use std::io::{self, IsTerminal};
 
 use anyhow::anyhow;
 use redlock_quorum::State;
@@ -24,26 +25,35 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
     let session = Session::new(global, key)?;
     session.key.check().map_err(|error| Failure::new(USAGE, error))?;
     let (key, status) = (session.key.to_string(), session.status().await);
-    let printed = if as_json {
-        output::json(&Report::new(key.clone(), &status))
-    } else {
-        output::line(&output::people(&key, &status))
+    let judged = judge(&key, &status, !as_json && is_one_screen());
+    let printed = match &judged {
+        _ if as_json => output::json(&Report::new(key.clone(), &status)),
+        Err(_) if is_one_screen() => output::line(&output::table(&status)),
+        _ => output::line(&output::people(&key, &status)),
     };
-    let judged = judge(&key, &status).map_err(|failure| session.explained(failure));
+    let judged = judged.map_err(|failure| session.explained(failure));
     session.close().await;
     printed?;
     judged
 }
 
-/// Free and undecided have exit codes of ours, and so a line that says why.
-fn judge(key: &str, status: &redlock_quorum::Status) -> Result<u8, Failure> {
-    let (verdict, list) = (answers::verdict(key, status), answers::list(status));
+/// Whether a person reads stdout and stderr in one place: what is said on one is not said again
+/// on the other.
+fn is_one_screen() -> bool {
+    io::stdout().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Free and undecided have exit codes of ours, and so a line that says why, with what each master
+/// said where that is not on the screen already.
+fn judge(key: &str, status: &redlock_quorum::Status, is_listed: bool) -> Result<u8, Failure> {
+    let list = if is_listed { String::new() } else { format!(": {}", answers::list(status)) };
+    let verdict = answers::verdict(key, status);
     match status.state {
         State::Held { .. } => Ok(0),
-        State::Free => Err(Failure::new(NOT_OURS, anyhow!("{verdict}: {list}"))),
+        State::Free => Err(Failure::new(NOT_OURS, anyhow!("{verdict}{list}"))),
         _ if answers::is_foreign(status) => {
-            Err(Failure::new(UNAVAILABLE, anyhow!("{verdict}: {list}")))
+            Err(Failure::new(UNAVAILABLE, anyhow!("{verdict}{list}")))
         }
-        _ => Err(Failure::new(UNAVAILABLE, anyhow!("no quorum agrees on {key}: {list}"))),
+        _ => Err(Failure::new(UNAVAILABLE, anyhow!("no quorum agrees on {key}{list}"))),
     }
 }

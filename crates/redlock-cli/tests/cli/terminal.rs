@@ -59,6 +59,12 @@ impl Terminal {
         })
     }
 
+    /// All that it shows once the command has ended.
+    fn all(mut self) -> String {
+        poll("the command ends", || self.child.try_wait().unwrap());
+        self.screen.lock().unwrap().clone()
+    }
+
     pub(crate) fn code(mut self) -> i32 {
         poll("the command ends", || self.child.try_wait().unwrap()).code().unwrap()
     }
@@ -248,4 +254,18 @@ fn ctrl_z_stops_a_command_that_is_not_in_the_foreground_itself() {
     terminal.shows("stopped 1");
     terminal.shows("over");
     terminal.shows("ended 0.");
+}
+
+/// In a script each of the two streams says all; a person who has both on one screen reads each
+/// answer once.
+#[test]
+fn a_status_says_each_answer_once_on_a_terminal() {
+    let servers = RedisServers::start(3).unwrap();
+    let terminal = Terminal::start(&redlock(&servers, ["status", "k"]));
+    terminal.shows("redlock: k is free");
+    let screen = terminal.all();
+    assert_eq!(screen.matches("k is free").count(), 1, "{screen}");
+    for server in servers.iter() {
+        assert_eq!(screen.matches(&server.name()).count(), 1, "{screen}");
+    }
 }

@@ -1,5 +1,7 @@
 //! Findings, from what was asked. Nothing is asked here.
 
+use std::time::Duration;
+
 use redlock_quorum::{Cause, NodeReport, ServerReport, Standing, WhyNot};
 use serde::Serialize;
 
@@ -177,7 +179,9 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
         found.push(Finding::warning("reports no changes of keys", why, cure));
     }
     if let Some(offset) = server.clock_offset_ms.filter(|o| o.unsigned_abs() > OFFSET_MAX_MS) {
-        let what = format!("its clock is {offset} ms ahead of the median of all");
+        let by = Duration::from_millis(offset.unsigned_abs());
+        let side = if offset < 0 { "behind" } else { "ahead of" };
+        let what = format!("its clock is {by:?} {side} the median of all");
         let why = "a clock that is set while locks are held ends them early or late";
         found.push(Finding::warning(
             what,

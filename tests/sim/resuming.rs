@@ -87,6 +87,33 @@ async fn a_resumption_that_fails_takes_nothing_from_the_holder() {
     shared.assert_held("no quorum").await;
 }
 
+/// A resume takes the lease; its parts make another.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_resumed_with_its_fencing_token_after_a_short_outage() {
+    let (masters, redlock) = masters(5);
+    let guard = full(&redlock, &masters).await;
+    let (fence, token) = (guard.fencing_token(), guard.token().clone());
+    let lease = guard.into_lease();
+    let again = || {
+        let mut again =
+            Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl).unwrap();
+        again.fencing_token = lease.fencing_token;
+        again
+    };
+    let links = masters.another_client();
+    let other = handle(&links).node_timeout(NODE_TIMEOUT).build().unwrap();
+    partition(&links[..3]);
+    let error = other.resume(again()).await.unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
+    heal(&links[..3]);
+    settle().await;
+    let resumed = other.resume(again()).await.unwrap();
+    assert!(resumed.is_held() && fence.is_some());
+    assert_eq!((resumed.fencing_token(), resumed.token()), (fence, &token));
+    resumed.release().await.unwrap();
+    assert_eq!(copies(&masters), 0);
+}
+
 /// Its caller looks when nothing of the lease is left there any more; the holder has extended it
 /// meanwhile.
 #[tokio::test(start_paused = true)]

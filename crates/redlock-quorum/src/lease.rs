@@ -13,6 +13,29 @@ use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 /// It stands for *one* hold, and so it is no `Clone`. A lease that is written down can be read
 /// back twice all the same: two guards of one lease release under each other, and the one that is
 /// left learns of it only when its keeper extends. Resume what was written down once.
+///
+/// A resume takes the lease, and one that fails does not give it back. A caller that wants
+/// to try again, after an outage that was shorter than the lease, makes it anew from its parts. The fencing
+/// token is one of them: masters do not know it.
+///
+/// ```no_run
+/// # use std::time::{Duration, Instant};
+/// use redlock_quorum::{ExtendError, Guard, Lease, Redlock};
+///
+/// # async fn example(redlock: Redlock, lease: Lease) -> anyhow::Result<Guard> {
+/// let until = Instant::now() + lease.ttl; // nothing is left of it then
+/// loop {
+///     let mut again = Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl)?;
+///     again.fencing_token = lease.fencing_token;
+///     match redlock.resume(again).await {
+///         Err(ExtendError::NoQuorum { .. }) if Instant::now() < until => {
+///             tokio::time::sleep(Duration::from_millis(100)).await;
+///         }
+///         outcome => return Ok(outcome?),
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {

@@ -164,7 +164,9 @@ impl Redlock {
     ///
     /// # Errors
     /// [`ExtendError`] when it is not ours any more or no quorum confirms it in one attempt.
-    /// Nothing is released then.
+    /// Nothing is released then. After [`NoQuorum`](ExtendError::NoQuorum) or
+    /// [`TooLate`](ExtendError::TooLate) the lock may still be ours, and may be resumed again: see
+    /// [`Lease`] for how.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the lease as it is: it may have been extended, and nothing is

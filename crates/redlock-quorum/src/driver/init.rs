@@ -200,7 +200,7 @@ impl Driver {
         call.was.get_or_insert(was);
         let waits = call.patience > now;
         match plan {
-            Err(NoPlan::TooFew) => self.end_init(Failure::NoQuorum, now),
+            Err(NoPlan::NoQuorum) => self.end_init(Failure::NoQuorum, now),
             Err(NoPlan::TooLarge) => self.end_init(Failure::TooLarge, now),
             Err(NoPlan::TooFar(limit)) => self.end_init(Failure::TooFar(limit), now),
             Ok(plan) if plan.refused && waits => self.pause_init(now),

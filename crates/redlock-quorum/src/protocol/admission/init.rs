@@ -46,7 +46,7 @@ pub(crate) struct InitPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum NoPlan {
     /// Fewer than q masters have answered.
-    TooFew,
+    NoQuorum,
     /// The floor would reach 2^53.
     TooLarge,
     /// The floor that the person gave is above this one, the largest that may be given: few tokens
@@ -64,7 +64,7 @@ impl Admission {
     ) -> Result<InitPlan, NoPlan> {
         let masters: Vec<_> = answers.iter().map(|answer| answer.master).collect();
         if masters.len() < quorum(self.peers.len()) {
-            return Err(NoPlan::TooFew);
+            return Err(NoPlan::NoQuorum);
         }
         let limit = floor_max(answers);
         if options.floor > limit {

@@ -59,7 +59,7 @@ fn with_fewer_than_a_quorum_nothing_is_written() {
         for master in masters.iter_mut().skip(up) {
             master.up = false;
         }
-        assert_eq!(plan(&masters, PLAIN), Err(NoPlan::TooFew), "{up} of {count}");
+        assert_eq!(plan(&masters, PLAIN), Err(NoPlan::NoQuorum), "{up} of {count}");
     }
 }
 

@@ -159,7 +159,7 @@ fn words(node: &InitNode) -> String {
 
 fn refused(error: InitError) -> Failure {
     let nodes = error.nodes().unwrap_or_default();
-    let said = nodes.iter().map(|node| (&*node.node, node.cause.is_some(), words(node)));
+    let said = nodes.iter().map(|node| (&*node.node, words(node)));
     let each = nodes.iter().map(why).collect::<Vec<_>>().join(", ");
     let cause = error.to_string().replacen(&each, &answers::said_once(said.collect()), 1);
     match &error {

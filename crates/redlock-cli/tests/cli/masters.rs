@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use redlock_testkit::{RedisServer, RedisServers};
+use redlock_testkit::RedisServers;
 
 use crate::support::{Running, ask, copies, poll, redlock};
 
@@ -60,11 +60,12 @@ fn dead_masters_are_told_at_once_and_in_the_words_of_the_network() {
     }
     let answer = ask(&servers, ["acquire", "k"]);
     assert_eq!(answer.code, 69);
-    let names = servers[2..].iter().map(RedisServer::name).collect::<Vec<_>>().join(", ");
-    let said = format!("3 masters connection refused ({names})");
-    assert!(answer.cause().contains(&said), "said once for all: {answer:?}");
     let status = ask(&servers, ["status", "k"]);
-    assert!(status.cause().contains(&said), "{status:?}");
+    for server in &servers[2..] {
+        let said = format!("{} connection refused", server.name());
+        assert!(answer.cause().contains(&said), "{answer:?}");
+        assert!(status.cause().contains(&said), "{status:?}");
+    }
     assert_eq!(copies(&servers, "k"), 0);
 }
 

@@ -120,8 +120,10 @@ fn masters_that_nobody_listens_on_are_named_when_the_wait_is_stopped() {
     waiting.signal(Signal::TERM);
     let answer = waiting.answer();
     assert_eq!(answer.code, 143, "{answer:?}");
-    assert!(answer.cause().contains("3 masters connection refused ("), "{answer:?}");
-    assert!(servers.iter().all(|server| answer.cause().contains(&server.name())), "{answer:?}");
+    for server in servers.iter() {
+        let said = format!("{} connection refused", server.name());
+        assert!(answer.cause().contains(&said), "{answer:?}");
+    }
 }
 
 /// Nobody releases the lock of a process that was killed, and servers with many keys report an

@@ -192,9 +192,9 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
     found
 }
 
-const NO_TOKEN: &str = "no fencing token can follow, so it does not vote on some locks";
-const FOREIGN_CURE: &str =
-    "find out who writes there, delete the ballot set, and wait for its quarantine";
+const NO_TOKEN: &str = "no fencing token follows, so it does not vote on some locks";
+const FOREIGN_CURE: &str = "find out who writes there, delete the ballot set of this master before \
+                            another one is admitted, and wait for its quarantine";
 
 fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
     let mut found = Vec::new();

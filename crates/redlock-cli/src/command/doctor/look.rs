@@ -1,5 +1,7 @@
 //! What the library does not ask, over one connection of its own to each master.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use redis::{RedisError, RedisResult};
 use redlock_quorum::{FencingToken, NodeReport};
 use serde::Serialize;
@@ -8,6 +10,10 @@ use crate::direct::{self, Direct, PATIENCE};
 use crate::global::{Global, Switch};
 use crate::masters;
 use crate::session::Session;
+
+/// A score that is so far ahead of the clocks, in microseconds, is followed by no lock while one
+/// master shows it: some 71 years.
+const FAR_US: u64 = 1 << 51;
 
 /// What one master answered; none where it did not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -18,7 +24,7 @@ pub(super) struct Look {
     pub(super) keeps_writes: Option<bool>,
     /// Rights that a lock needs and its user lacks.
     pub(super) missing_rights: Vec<&'static str>,
-    /// Ballots that no client has written, or behind which no fencing token can follow, as
+    /// Ballots that no client has written, or that are so far ahead that none follows them, as
     /// `member: score`.
     pub(super) foreign_scores: Vec<String>,
 }
@@ -72,15 +78,23 @@ fn look(master: &mut Direct, ballots: Option<Vec<u8>>) -> RedisResult<Look> {
         missing_rights: missing_rights(master, ballots.as_deref()),
         // What cannot be read is a master that does not vote, or a right that is missing.
         foreign_scores: match &ballots {
-            Some(set) => foreign(master.scores(set).unwrap_or_default()),
+            Some(set) => foreign_now(master.scores(set).unwrap_or_default()),
             None => Vec::new(),
         },
     })
 }
 
-/// Clients write whole numbers, and none behind which no fencing token can follow.
-fn foreign(scores: Vec<(String, String)>) -> Vec<String> {
-    let is_ours = |score: &str| score.parse::<u64>().is_ok_and(|n| n < FencingToken::MAX.get());
+/// Clients write whole numbers, and none that are 71 years ahead of the masters' clocks. By ours they
+/// are told apart well enough; one that stands before 1970 tells nothing.
+fn foreign_now(scores: Vec<(String, String)>) -> Vec<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    foreign(scores, u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// The scores that no client has written, at this time in microseconds since 1970.
+fn foreign(scores: Vec<(String, String)>, now: u64) -> Vec<String> {
+    let end = now.saturating_add(FAR_US).min(FencingToken::MAX.get());
+    let is_ours = |score: &str| score.parse::<u64>().is_ok_and(|n| n < end);
     let foreign = scores.into_iter().filter(|(_, score)| !is_ours(score));
     foreign.map(|(member, score)| format!("{member}: {score}")).collect()
 }
@@ -130,12 +144,15 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_behind_which_a_token_can_follow_are_ballots_and_nothing_else_is() {
-        let scores = ["0", "9007199254740990", "9007199254740991", "1.5", "-1", "inf", "1e+17"];
+    fn whole_numbers_that_are_not_far_ahead_are_ballots_and_nothing_else_is() {
+        const NOW: u64 = 1_767_225_600_000_000;
+        let (last, first) = ((NOW + FAR_US - 1).to_string(), (NOW + FAR_US).to_string());
+        let scores = ["0", &last, &first, "9007199254740991", "1.5", "-1", "inf", "1e+17"];
         let scores = scores.map(|score| ("7".to_owned(), score.to_owned())).into();
-        assert_eq!(
-            foreign(scores),
-            ["7: 9007199254740991", "7: 1.5", "7: -1", "7: inf", "7: 1e+17"]
-        );
+        let found = foreign(scores, NOW);
+        let found: Vec<_> = found.iter().map(|one| one.strip_prefix("7: ").unwrap()).collect();
+        assert_eq!(found, [&*first, "9007199254740991", "1.5", "-1", "inf", "1e+17"]);
+        let late = vec![("7".to_owned(), "9007199254740991".to_owned())];
+        assert_eq!(foreign(late, 1 << 53).len(), 1, "no token follows that one");
     }
 }

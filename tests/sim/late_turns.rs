@@ -8,12 +8,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use redlock_core::{Answer, Clock, Events, Facts, Node, NodeEvent, Op, VoteSlot};
-use redlock_quorum::{Quarantine, Redlock};
+use redlock_core::{Answer, Clock, Events, Facts, Node, NodeEvent, Op, Verb, VoteSlot};
+use redlock_quorum::{AcquireError, Guard, Quarantine, Redlock};
+use redlock_testkit::SimNodes;
 use tokio::task::yield_now;
 use tokio::time::{Sleep, advance, sleep};
 
-use crate::arena::{NODE_TIMEOUT, TTL, ms};
+use crate::arena::{NODE_TIMEOUT, RESOURCE, TTL, count, masters, ms};
 
 /// The time from when a request is written to when its answer can be read.
 const AWAY: Duration = ms(20);
@@ -149,6 +150,64 @@ async fn the_node_timeout_of_what_waits_in_line_runs_from_when_it_is_written() {
         let guards = join_all((0..=WINDOW).map(lock)).await;
         let failed: Vec<_> = guards.into_iter().filter_map(|guard| guard.unwrap().err()).collect();
         assert!(failed.is_empty(), "{failed:?}");
+    })
+    .await;
+}
+
+/// A thousand callers whose waits are over before the driver sees what they ask.
+async fn a_thousand_late(redlock: &Redlock, wait: Duration) -> Vec<Result<Guard, AcquireError>> {
+    let ask = |_| redlock.lock(RESOURCE).wait(wait).into_future();
+    let mut asking: Vec<_> = (0..1_000).map(ask).collect();
+    for caller in &mut asking {
+        assert!(poll_once(caller).await.is_pending());
+    }
+    stand_still().await;
+    join_all(asking).await
+}
+
+/// How often all masters were asked for the lock, and who has it.
+fn asked(masters: &SimNodes) -> [usize; 2] {
+    let of =
+        |kind: fn(&Verb) -> bool| masters.iter().map(|master| count(master, kind)).sum::<usize>();
+    [of(|verb| matches!(verb, Verb::Acquire { .. })), of(|verb| *verb == Verb::Inspect)]
+}
+
+/// Each asked all masters twice before: for the lock, and who has it.
+#[tokio::test(start_paused = true)]
+async fn callers_whose_waits_are_over_when_they_are_seen_share_an_attempt_and_a_question() {
+    for is_free in [true, false] {
+        in_a_task(async move {
+            let (masters, redlock) = masters(5);
+            redlock.status(RESOURCE).await;
+            if !is_free {
+                masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+            }
+            let before = asked(&masters);
+            let (got, failed): (Vec<_>, Vec<_>) =
+                a_thousand_late(&redlock, ms(10)).await.into_iter().partition(Result::is_ok);
+            assert_eq!(got.len(), usize::from(is_free), "the first that asked");
+            let held = |error: &_| matches!(error, Err(AcquireError::Held { .. }));
+            assert!(failed.iter().all(held), "{:?}", failed.iter().find(|error| !held(error)));
+            let after = asked(&masters);
+            let [attempts, questions] = [0, 1].map(|kind| after[kind] - before[kind]);
+            assert!(attempts <= 2 * 5, "{attempts} requests for the lock");
+            assert!(questions <= 2 * 5, "{questions} requests that ask who has it");
+        })
+        .await;
+    }
+}
+
+/// A try is an attempt of its own, however late it is seen.
+#[tokio::test(start_paused = true)]
+async fn tries_that_are_seen_late_are_attempts_all_the_same() {
+    in_a_task(async {
+        let (masters, redlock) = masters(5);
+        redlock.status(RESOURCE).await;
+        masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+        let [before, _] = asked(&masters);
+        let failed = a_thousand_late(&redlock, Duration::ZERO).await;
+        assert!(failed.iter().all(Result::is_err));
+        assert_eq!(asked(&masters)[0] - before, 5 * 1_000);
     })
     .await;
 }

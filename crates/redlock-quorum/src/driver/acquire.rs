@@ -87,14 +87,13 @@ impl Driver {
             let why = format!("{} requests wait for their turn", super::line::WAITING_MAX);
             self.refuse_unsent(request, Cause::NotConnected(why.into()));
         } else {
-            let may_wait = request.until.is_none_or(|until| until > now);
-            let is_resumed = request.resume.is_some();
+            let stands_alone = request.is_try() || request.resume.is_some();
             self.ask();
             let entry = request.entry.clone();
             let request = self.requests.insert(request);
             entry.set(request);
             self.say_request(request, "request");
-            if is_resumed || !may_wait {
+            if stands_alone {
                 self.stand_in_line(request);
             } else {
                 self.ask_or_queue(request, now);

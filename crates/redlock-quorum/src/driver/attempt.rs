@@ -346,14 +346,16 @@ impl Driver {
         let is_hopeless =
             refusal == Refusal::Silent && is_hopeless(&answers, self.masters.barred());
         self.release_attempt(id, attempt, now);
-        let Some(wish) = self.requests.get_mut(request) else { return };
+        let Some(wish) = self.requests.get(request) else { return };
+        let key = wish.key.clone();
         let is_gone = wish.reply.is_closed();
         let may_wait = !is_resumed && !is_hopeless && wish.until.is_none_or(|until| now < until);
+        self.key_refused(&key, now);
         if !is_gone && may_wait {
             return self.wait_on(request, refusal, now);
         }
         let Some(wish) = self.requests.remove(request) else { return };
-        self.left_waiting(request, &wish.key, now);
+        self.left_waiting(request, &key, now);
         if is_gone {
             self.observer.counters.cancelled.add(1);
         } else if is_explained && !is_resumed {

@@ -73,6 +73,14 @@ pub(crate) struct Request {
     pub(crate) ask: Ask,
 }
 
+impl Request {
+    /// Whether its caller wants one attempt, and does not wait. A wait that is over before the driver
+    /// comes to see the request was a wait: what it costs is shared with others that wait.
+    pub(super) fn is_try(&self) -> bool {
+        self.until.is_some_and(|until| until <= self.asked_at)
+    }
+}
+
 /// A lease to be taken over.
 #[derive(Clone)]
 pub(crate) struct Takeover {

@@ -34,6 +34,8 @@ struct Queue {
     looks_at: usize,
     /// The last caller that made its last attempt here.
     last: Option<RequestId>,
+    /// When an attempt for this key was lost last.
+    lost_at: Option<Instant>,
     /// The last question for callers whose wait was over.
     explanation: Option<InspectionId>,
 }
@@ -63,6 +65,7 @@ impl Waiters {
             look: 0,
             looks_at: 0,
             last: None,
+            lost_at: None,
             explanation: None,
         };
         let id = self.queues.insert(queue);
@@ -195,6 +198,10 @@ impl Driver {
             step = match step {
                 Step::Wait => return self.schedule_waiting(id, now),
                 Step::Look => self.look(id, now),
+                Step::Attempt(request, _) if self.is_lost_since(id, request) => {
+                    self.answer_with_others(request, id);
+                    self.waiters.queues[id].waiting.leave(request, now)
+                }
                 Step::Attempt(request, ask) => match self.requests.get_mut(request) {
                     Some(wish) if !wish.reply.is_closed() => {
                         wish.ask = ask;
@@ -209,6 +216,22 @@ impl Driver {
                     }
                 },
             };
+        }
+    }
+
+    /// Whether an attempt for the key was lost since the wait of this caller was over: one of its own
+    /// would tell nothing more. A driver that is late would attempt for one caller after the other,
+    /// because the end of a wait is noticed only after the runtime has looked for replies.
+    fn is_lost_since(&self, id: WaitingId, request: RequestId) -> bool {
+        let until = self.requests.get(request).and_then(|request| request.until);
+        let lost_at = self.waiters.queues.get(id).and_then(|queue| queue.lost_at);
+        until.zip(lost_at).is_some_and(|(until, lost_at)| until <= lost_at)
+    }
+
+    /// An attempt for the key was lost.
+    pub(super) fn key_refused(&mut self, key: &[u8], now: Instant) {
+        if let Some(queue) = self.waiters.of(key) {
+            self.waiters.queues[queue].lost_at = Some(now);
         }
     }
 
@@ -337,22 +360,22 @@ impl Driver {
             return;
         };
         let Some(queue) = self.waiters.of(&request.key) else { return };
-        let Queue { waiting, last, explanation, .. } = &mut self.waiters.queues[queue];
-        if waiting.head() == Some(id) && waiting.is_attempting() {
+        let Queue { waiting, last, .. } = &mut self.waiters.queues[queue];
+        let is_head = waiting.head() == Some(id);
+        if is_head && waiting.is_attempting() {
             // It stands in line: its attempt is its last.
             return;
         }
-        let attempts =
-            waiting.head() == Some(id) && last.is_none_or(|last| !self.requests.contains_key(last));
-        let explanation = *explanation;
+        let has_others = last.is_some_and(|last| self.requests.contains_key(last));
+        let attempts = is_head && !has_others;
         *last = if attempts { Some(id) } else { *last };
         let step = waiting.leave(id, now);
-        self.step(queue, step, now);
         if attempts {
             self.attempt_last(id);
         } else {
-            self.answer_with_others(id, queue, explanation);
+            self.answer_with_others(id, queue);
         }
+        self.step(queue, step, now);
     }
 
     fn attempt_last(&mut self, id: RequestId) {
@@ -363,13 +386,9 @@ impl Driver {
     }
 
     /// Callers of one queue whose waits end within the time of one question share it.
-    fn answer_with_others(
-        &mut self,
-        id: RequestId,
-        queue: WaitingId,
-        explanation: Option<InspectionId>,
-    ) {
+    fn answer_with_others(&mut self, id: RequestId, queue: WaitingId) {
         let Some(request) = self.requests.remove(id) else { return };
+        let explanation = self.waiters.queues.get(queue).and_then(|queue| queue.explanation);
         let unshared = match explanation {
             Some(explanation) => self.share_explanation(explanation, request),
             None => Some(request),

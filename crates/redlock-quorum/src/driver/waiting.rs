@@ -1,18 +1,18 @@
 //! Callers that wait for a key: one queue for each key, whose head alone talks to masters.
 
+mod looks;
+
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use redlock_core::{Instant, Op, Verdict, Vote};
+use redlock_core::Instant;
 use slotmap::SlotMap;
 
 use super::Driver;
 use super::command::{Entry, Request};
 use super::line::Turn;
-use super::ticket::{InspectionId, LockId, RequestId, Ticket, WaitingId};
+use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 use super::timers::Due;
-use crate::protocol::master_set::MasterSet;
 use crate::protocol::waiting::{Ask, Refusal, Step, Waiting};
 
 /// The queues, by key and by the name that timers and votes have for them.
@@ -79,11 +79,6 @@ impl Waiters {
         self.by_key.clear();
     }
 }
-
-/// For how long a master that was slow is no meeting point; half of it is random.
-const SUSPICION: Duration = Duration::from_secs(1);
-/// The least time that a meeting point has to answer.
-const ANSWER_MIN: Duration = Duration::from_millis(10);
 
 impl Driver {
     /// A caller that may wait asks at once where nobody else of this process asks for the key or
@@ -263,83 +258,6 @@ impl Driver {
             self.observer.counters.polls.add(1);
         }
         self.step(id, step, now);
-    }
-
-    /// Asks the meeting point who holds the key, and has it report the next change.
-    fn look(&mut self, id: WaitingId, now: Instant) -> Step<RequestId> {
-        let (fan_out, random, time) = (self.fan_out, self.random(), self.answer_time());
-        let Some(queue) = self.waiters.queues.get_mut(id) else { return Step::Wait };
-        let at = self.masters.meeting_point(&queue.key, now);
-        let step = queue.waiting.look_sent(at, now, fan_out, random);
-        let Some(at) = at else { return step };
-        queue.look = queue.look.wrapping_add(1);
-        queue.looks_at = at;
-        let (op, ticket) = (Op::watch(queue.key.clone()), Ticket::Look(id, queue.look));
-        let due = now.saturating_add(time);
-        self.timers.enter(due, Due::Look(id, queue.look));
-        self.observer.counters.looks.add(1);
-        self.say_waiting(id, at, "look");
-        for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
-            self.vote(&vote);
-        }
-        step
-    }
-
-    /// How long a meeting point may take to answer before it is left alone.
-    pub(super) fn answer_time(&self) -> Duration {
-        (self.fan_out * 6).max(ANSWER_MIN)
-    }
-
-    /// What the meeting point answered.
-    pub(super) fn look_vote(&mut self, id: WaitingId, number: u32, vote: &Vote, now: Instant) {
-        let (fan_out, random) = (self.fan_out, self.random());
-        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
-        if queue.look != number {
-            return;
-        }
-        let verdict = &vote.answer.verdict;
-        let step = queue.waiting.looked(vote.master, verdict, now, fan_out, random);
-        self.step(id, step, now);
-    }
-
-    /// The meeting point did not answer in time: for a moment it is none.
-    pub(super) fn look_due(&mut self, id: WaitingId, number: u32, now: Instant) {
-        let (fan_out, random) = (self.fan_out, self.random());
-        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
-        let at = queue.looks_at;
-        if queue.look != number || !queue.waiting.is_looking() {
-            return;
-        }
-        let silent = Verdict::Unknown(redlock_core::Cause::TimedOut);
-        self.observer.counters.vote(at, &silent);
-        let step = queue.waiting.looked(at, &silent, now, fan_out, random);
-        self.suspect(at, now);
-        self.step(id, step, now);
-    }
-
-    /// `master` was slow: it is no meeting point for a moment.
-    pub(super) fn suspect(&mut self, master: usize, now: Instant) {
-        let random = self.random();
-        let until = now.saturating_add(SUSPICION.mul_f64(0.5 + random));
-        self.masters.suspect(master, until);
-    }
-
-    /// A key that was looked at has changed.
-    pub(super) fn key_changed(&mut self, master: usize, key: &[u8], now: Instant) {
-        let Some(id) = self.waiters.of(key) else { return };
-        self.say_waiting(id, master, "push");
-        let step = self.waiters.queues[id].waiting.changed(master);
-        self.step(id, step, now);
-    }
-
-    /// The connection to `master`, or its data, is lost: those that watch there wake up.
-    pub(super) fn lost_sight(&mut self, master: usize, now: Instant) {
-        let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
-        for id in ids {
-            let (fan_out, random) = (self.fan_out, self.random());
-            let step = self.waiters.queues[id].waiting.lost_sight(master, now, fan_out, random);
-            self.step(id, step, now);
-        }
     }
 
     /// Some master votes that did not: a quorum may be there now.

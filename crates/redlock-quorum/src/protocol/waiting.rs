@@ -25,10 +25,15 @@
 //! are served within a few round trips of a release, and not every release wakes everybody. A rest
 //! is wider the more often the head was refused, and narrower again with each key that it gets.
 
+mod head;
+mod step;
+
 use std::time::Duration;
 
 use redlock_core::{Instant, Verdict};
 
+use self::head::{Head, LOOK_AGAIN};
+pub(crate) use self::step::{Ask, Refusal, Step};
 use super::pushes::Pushes;
 use super::queue::Queue;
 use super::retry::{self, REST_MAX};
@@ -37,8 +42,6 @@ use super::run;
 #[cfg(test)]
 mod tests;
 
-/// The longest sleep between two looks at a key that stays held; a quarter of it is random.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How many looks in a row may find the key free and the attempt behind them refused.
 const FREE_LOOKS_MAX: u32 = 3;
 /// How long a key counts as contended after it was refused.
@@ -61,56 +64,6 @@ pub(crate) struct Waiting<Id> {
     refused_at: Option<Instant>,
     /// Since when the key goes from caller to caller of this process, and how often it has.
     run: Option<(Instant, u32)>,
-}
-
-/// What the head does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Head {
-    /// There is none.
-    Idle,
-    /// A caller of this process holds the key; the head looks who does at this instant.
-    AwaitingRelease { look_at: Instant },
-    /// It makes an attempt.
-    Attempting,
-    /// It makes one at this instant.
-    Pausing { until: Instant, ask: Ask },
-    /// It was refused, and looks at this instant.
-    Resting { until: Instant },
-    /// It has asked the meeting point who holds the key.
-    Looking { at: usize },
-    /// It sleeps until this instant, which is when the key expires or when to look again.
-    Watching { at: usize, until: Instant, expires: bool },
-}
-
-/// Which masters an attempt asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Ask {
-    /// All at once.
-    All,
-    /// The meeting point, and the others when it has granted.
-    MeetingPointFirst,
-}
-
-/// What is to be done for the head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step<Id> {
-    /// Nothing, before something happens or the time of [`Waiting::due`] has come.
-    Wait,
-    /// An attempt is to be made for this caller.
-    Attempt(Id, Ask),
-    /// The meeting point is to be asked who holds the key, and to report its next change.
-    Look,
-}
-
-/// How an attempt was lost, as far as waiting is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Another holds the key.
-    Held,
-    /// Contenders have shared the masters among themselves: none has a quorum.
-    Split,
-    /// Too few masters have answered.
-    Silent,
 }
 
 impl<Id: Copy + Ord> Waiting<Id> {
@@ -276,7 +229,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             Verdict::Held { token, ttl } => {
                 self.free_looks = 0;
                 self.pushes.saw(token.as_deref(), *ttl, now);
-                self.watch(at, *ttl, now, random);
+                self.head = Head::watching(at, *ttl, now, random);
                 Step::Wait
             }
             _ => self.pause_blindly(now, fan_out, random),
@@ -286,7 +239,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// The master `at` reports that the key has changed. Where such reports were of no use, the head
     /// looks when it would have without one.
     pub(crate) fn changed(&mut self, at: usize) -> Step<Id> {
-        if !self.is_at(at) {
+        if !self.head.is_at(at) {
             return Step::Wait;
         }
         self.pushes.pushed();
@@ -307,7 +260,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         fan_out: Duration,
         random: f64,
     ) -> Step<Id> {
-        if self.is_at(at) {
+        if self.head.is_at(at) {
             let pause = REST_MAX.min(fan_out * 4).mul_f64(random);
             self.pause(now.saturating_add(pause), Ask::All)
         } else {
@@ -333,13 +286,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// When [`tick`](Self::tick) has something to do.
     pub(crate) fn due(&self) -> Option<Instant> {
-        match self.head {
-            Head::Pausing { until, .. }
-            | Head::Resting { until }
-            | Head::Watching { until, .. }
-            | Head::AwaitingRelease { look_at: until } => Some(until),
-            Head::Idle | Head::Attempting | Head::Looking { .. } => None,
-        }
+        self.head.due()
     }
 
     /// Time has passed.
@@ -419,13 +366,6 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.contended_until().is_some_and(|until| now < until)
     }
 
-    fn is_at(&self, master: usize) -> bool {
-        match self.head {
-            Head::Looking { at } | Head::Watching { at, .. } => at == master,
-            _ => false,
-        }
-    }
-
     /// A caller that wants a key which was refused a moment ago asks the meeting point first:
     /// votes do not split then, and a refusal costs one command.
     fn begin(&mut self, now: Instant) -> Step<Id> {
@@ -462,19 +402,6 @@ impl<Id: Copy + Ord> Waiting<Id> {
             return Step::Wait;
         }
         Step::Look
-    }
-
-    /// Until the key expires there, or for about a second: a quarter of that is random, so that
-    /// processes do not look in step.
-    fn watch(&mut self, at: usize, ttl: Option<Duration>, now: Instant, random: f64) {
-        let again = LOOK_AGAIN.mul_f64(0.75 + random / 4.0);
-        // Redis keeps a key through the whole millisecond in which it expires.
-        let expires = ttl.map(|ttl| ttl.saturating_add(Duration::from_millis(1)));
-        let (sleep, expires) = match expires {
-            Some(left) if left <= again => (left, true),
-            _ => (again, false),
-        };
-        self.head = Head::Watching { at, until: now.saturating_add(sleep), expires };
     }
 
     /// Others want the key, too: the meeting point is left alone for a while.

@@ -1,0 +1,147 @@
+//! The end of an attempt: the lease that its caller gets, or why there is none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::Instant;
+
+use crate::counters::Outcome;
+use crate::driver::command::Request;
+use crate::driver::grant::Grant;
+use crate::driver::ticket::{LockId, RequestId};
+use crate::driver::{Driver, Stage, Tenure};
+use crate::hold::{Fence, HoldCell};
+use crate::protocol::attempt::{Attempt, Defeat, Origin};
+use crate::protocol::inspection::is_hopeless;
+use crate::protocol::waiting::Refusal;
+
+impl Driver {
+    /// Hands the lease to its caller, which is woken from here.
+    pub(super) fn won(&mut self, id: LockId, now: Instant) {
+        let Some((attempt, wish)) = self.end_attempt(id, now) else { return };
+        self.observer.counters.outcome(Outcome::Won);
+        self.measure(attempt.fan_out());
+        let Some(request) = self.requests.remove(wish) else { return };
+        self.key_won(id, wish, &request);
+        let is_resumed = attempt.origin() == Origin::Resumed;
+        let fence = match &request.resume {
+            Some(takeover) => Fence { token: takeover.fencing_token, until: None },
+            None => Fence::of(attempt.proof()),
+        };
+        let lease = attempt.into_lease(now);
+        let (Some(deadline), Some(lock)) = (lease.deadline(), self.locks.get_mut(id)) else {
+            return;
+        };
+        let cell = HoldCell::new(
+            lock.resource.clone(),
+            lock.token.clone(),
+            self.clock.clone(),
+            self.masters.names().clone(),
+            &lease,
+            deadline,
+            fence,
+        );
+        self.observer.won(&request, lock, now);
+        let tenure = Tenure {
+            lease,
+            cell: cell.clone(),
+            extending: Vec::new(),
+            scheduled: None,
+            measured: 0,
+            is_lost: false,
+        };
+        lock.stage = Stage::Lease(tenure);
+        self.leases += 1;
+        self.masters.set_holding(true);
+        self.schedule(id);
+        self.deliver(id, request, cell, is_resumed, now);
+    }
+
+    /// A caller that has gone away gets nothing: what was acquired for it is released, and what it
+    /// wanted to take over is left to its holder.
+    fn deliver(
+        &mut self,
+        id: LockId,
+        request: Request,
+        cell: Arc<HoldCell>,
+        is_resumed: bool,
+        now: Instant,
+    ) {
+        let Some(slot) = self.slot.upgrade() else { return };
+        let grant = Grant::new(cell, id, slot, is_resumed);
+        if let Err(Ok(grant)) = request.reply.send(Ok(grant)) {
+            grant.cancel();
+            if is_resumed { self.forget(id) } else { self.release(id, None, now) }
+        }
+    }
+
+    /// The attempt was lost: it is released, and then it is tried again, or the caller is answered.
+    pub(super) fn lost(&mut self, id: LockId, defeat: Defeat, now: Instant) {
+        let Some((attempt, request)) = self.end_attempt(id, now) else { return };
+        let answers = attempt.answers().to_vec();
+        if let Some(silent) = attempt.silent_first() {
+            self.suspect(silent, now);
+        }
+        if attempt.is_refused() {
+            self.measure(attempt.fan_out());
+        }
+        if defeat == Defeat::BallotRefused {
+            self.observer.counters.ballots_refused.add(1);
+        }
+        // Where the masters have granted the key nobody else holds it.
+        let is_explained = !attempt.is_unanswered() && defeat == Defeat::Outvoted;
+        let is_resumed = attempt.origin() == Origin::Resumed;
+        let refusal = attempt.refusal(defeat);
+        let is_late = defeat == Defeat::TooLate;
+        self.observer.counters.outcome(if is_late { Outcome::TooLate } else { refusal.into() });
+        // More votes may be on their way: what those masters answered last counts.
+        let is_hopeless =
+            refusal == Refusal::Silent && is_hopeless(&answers, self.masters.barred());
+        self.release_attempt(id, attempt, now);
+        let Some(wish) = self.requests.get(request) else { return };
+        let key = wish.key.clone();
+        let is_gone = wish.reply.is_closed();
+        let may_wait = !is_resumed && !is_hopeless && wish.until.is_none_or(|until| now < until);
+        self.key_refused(&key, now);
+        if !is_gone && may_wait {
+            return self.wait_on(request, refusal, now);
+        }
+        let Some(wish) = self.requests.remove(request) else { return };
+        self.left_waiting(request, &key, now);
+        if is_gone {
+            self.observer.counters.cancelled.add(1);
+        } else if is_explained && !is_resumed {
+            // The error reports who holds the resource: masters are asked for that,
+            // behind our own release. Where no master is left that may know, none is asked.
+            let inspection = self.explain(wish, defeat, answers);
+            self.set_explains(id, inspection);
+        } else {
+            self.fail(wish, defeat, &answers);
+        }
+    }
+
+    /// How long votes take: what waiters pause for is measured by it.
+    /// Never nothing: a pause of a few times nothing would be none.
+    fn measure(&mut self, fan_out: Duration) {
+        /// No network is quicker.
+        const FAN_OUT_MIN: Duration = Duration::from_micros(50);
+        self.fan_out = (self.fan_out * 4 + fan_out.max(FAN_OUT_MIN)) / 5;
+    }
+
+    /// Takes the attempt out of its lock, which gets another stage.
+    pub(in crate::driver) fn end_attempt(
+        &mut self,
+        id: LockId,
+        now: Instant,
+    ) -> Option<(Attempt, RequestId)> {
+        self.leave_window(id, now);
+        let lock = self.locks.get_mut(id)?;
+        match std::mem::replace(&mut lock.stage, Stage::Changing) {
+            Stage::Attempt { attempt, request, .. } => Some((attempt, request)),
+            stage => {
+                lock.stage = stage;
+                None
+            }
+        }
+    }
+}

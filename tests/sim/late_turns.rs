@@ -211,3 +211,21 @@ async fn tries_that_are_seen_late_are_attempts_all_the_same() {
     })
     .await;
 }
+
+/// The first that asks may stand in line until its wait is over, with others behind it.
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_wait_ends_while_it_stands_in_line_has_one_attempt() {
+    /// The smallest window.
+    const WINDOW: usize = 128;
+    let (masters, redlock) = masters(5);
+    masters.iter().for_each(|master| master.delay(ms(5)..=ms(5), ms(5)..=ms(5)));
+    redlock.status(RESOURCE).await;
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
+    let before = redlock.stats().attempts;
+    let ask = |nth: usize| redlock.try_lock(format!("{nth}")).into_future();
+    let crowd = join_all((0..WINDOW).map(ask));
+    let wait = || redlock.lock(RESOURCE).wait(ms(2)).into_future();
+    let (_, waited) = tokio::join!(crowd, join_all([wait(), wait()]));
+    assert!(waited.iter().all(Result::is_err));
+    assert_eq!(redlock.stats().attempts - before, WINDOW as u64 + 1, "one for the first");
+}

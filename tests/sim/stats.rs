@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_quorum::{Cause, Redlock, Stats, Verdict};
+use redlock_quorum::{AcquireError, Cause, Redlock, Stats, Verdict};
 use redlock_testkit::SimNodes;
 use tokio::time::sleep;
 
@@ -357,4 +357,20 @@ async fn a_wait_goes_on_where_a_quorum_may_come_back() {
         }
         waiting.await.unwrap().unwrap().release().await.unwrap();
     }
+}
+
+/// The number of attempts is the sum of their outcomes, also where a handle is closed meanwhile.
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_ends_with_its_handle_is_counted_as_aborted() {
+    let (masters, redlock) = masters(5);
+    redlock.status(RESOURCE).await;
+    hold(&masters);
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(1)).await;
+    let observer = redlock.clone();
+    // The masters are silent, so the key may be left.
+    let _ = redlock.shutdown(ms(10)).await;
+    assert!(matches!(waiting.await.unwrap(), Err(AcquireError::Shutdown)));
+    let stats = observer.stats();
+    assert_eq!((stats.attempts, stats.outcomes.aborted), (1, 1));
 }

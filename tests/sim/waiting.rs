@@ -253,6 +253,7 @@ async fn waits_of_a_queue_end_each_in_its_time_with_what_the_masters_say() {
         let AcquireError::Held { votes, .. } = error else { panic!("{error}") };
         assert!(votes.to_string().contains("held ("), "{votes}");
     }
+    assert_eq!(counted(&masters, is_acquire), 2 * 5, "the first attempt and the last of the head");
 }
 
 /// Callers that began together give up together.

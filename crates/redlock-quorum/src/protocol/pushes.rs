@@ -46,7 +46,7 @@ impl Pushes {
         if std::mem::take(&mut self.is_pushed) {
             self.useless = if is_same { self.useless.saturating_add(1) } else { 0 };
         }
-        if !is_same || self.seen.is_none() {
+        if !is_same {
             self.seen = Some((token.map(str::to_owned), ends_at));
         }
     }
@@ -75,6 +75,27 @@ mod tests {
     fn reports_behind_which_nothing_has_changed_are_useless() {
         assert!(useless([("a", Some(900)); 5].map(|(token, _)| (token, None))));
         assert!(useless([900, 870, 841, 809, 780].map(|left| ("a", Some(left)))));
+    }
+
+    #[test]
+    fn three_reports_in_a_row_must_be_useless() {
+        let mut pushes = Pushes::default();
+        pushes.saw(Some("a"), None, Instant::ORIGIN);
+        for (holder, is_useless) in [("a", false), ("a", false), ("b", false)].into_iter().chain([
+            ("b", false),
+            ("b", false),
+            ("b", true),
+        ]) {
+            pushes.pushed();
+            pushes.saw(Some(holder), None, Instant::ORIGIN);
+            assert_eq!(pushes.are_useless(), is_useless, "{pushes:?}");
+        }
+    }
+
+    /// Each end is compared with the one that was seen first, or small steps would go unnoticed.
+    #[test]
+    fn extensions_by_little_are_noticed_too() {
+        assert!(!useless([900, 885, 870, 855, 840].map(|left| ("a", Some(left)))));
     }
 
     #[test]

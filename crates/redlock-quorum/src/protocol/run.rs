@@ -16,7 +16,7 @@ const UNKNOWN: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Run {
     since: Instant,
-    /// When the key was released last; none while it is held.
+    /// When the key was released last; none while it was not.
     left_at: Option<Instant>,
 }
 
@@ -27,10 +27,7 @@ impl Run {
 
     /// The key was won again, by a caller that asked at `asked_at`.
     pub(crate) fn won(self, asked_at: Instant, now: Instant) -> Self {
-        if self.is_forgotten(asked_at) {
-            return Self::begin(now);
-        }
-        Self { left_at: None, ..self }
+        if self.is_forgotten(asked_at) { Self::begin(now) } else { self }
     }
 
     pub(crate) fn left(&mut self, now: Instant) {
@@ -84,7 +81,7 @@ mod tests {
     fn a_key_that_was_free_for_as_long_as_a_contender_rests_begins_another_run() {
         assert!(kept(39, 2_000).is_over(true, at(1_950)));
         let run = kept(40, 2_000);
-        assert!(!run.is_over(true, at(2_000)), "{run:?}");
+        assert!(!run.is_over(true, at(1_940)), "right behind its last release: {run:?}");
         let left = kept(0, 1_000);
         assert!(left.is_over(true, at(1_039)) && !left.is_over(true, at(1_040)));
     }

@@ -310,6 +310,24 @@ async fn a_try_does_not_stand_in_the_queue() {
     waiting.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_try_that_wins_takes_nobody_out_of_the_queue() {
+    let (masters, holder) = masters(5);
+    let (client, redlock) = another(&masters, 1);
+    let guard = holder.lock(RESOURCE).await.unwrap();
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(300)).await;
+    // The push of the release is lost.
+    client.iter().for_each(|master| master.lose_replies(true));
+    guard.release().await.unwrap();
+    settle().await;
+    client.iter().for_each(|master| master.lose_replies(false));
+    let guard = redlock.try_lock(RESOURCE).await.unwrap();
+    guard.release().await.unwrap();
+    let guard = tokio::time::timeout(ms(1_300), waiting).await.unwrap().unwrap().unwrap();
+    guard.release().await.unwrap();
+}
+
 /// Wherever the key's meeting point is: the master that is cut off, stopped or killed while a
 /// waiter sleeps costs time, and the waiter gets the lock.
 #[tokio::test(start_paused = true)]

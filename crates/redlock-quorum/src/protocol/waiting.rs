@@ -407,10 +407,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// Others want the key, too: the meeting point is left alone for a while.
     fn rest(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
         let rest = retry::rest(self.refusals, fan_out, random);
-        self.head = match self.queue.is_empty() {
-            true => Head::Idle,
-            false => Head::Resting { until: now.saturating_add(rest) },
-        };
+        self.head = Head::Resting { until: now.saturating_add(rest) };
         Step::Wait
     }
 
@@ -422,7 +419,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     fn pause(&mut self, until: Instant, ask: Ask) -> Step<Id> {
-        self.head = if self.queue.is_empty() { Head::Idle } else { Head::Pausing { until, ask } };
+        self.head = Head::Pausing { until, ask };
         Step::Wait
     }
 }

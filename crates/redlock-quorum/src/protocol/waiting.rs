@@ -145,7 +145,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// there are such, they get time to come out of a rest, too.
     fn let_others_have_it(&mut self, now: Instant, random: f64) -> Step<Id> {
         if !self.is_contended(now) {
-            return self.look_or_idle();
+            return Step::Look;
         }
         self.head = Head::Resting { until: now.saturating_add(REST_MAX.mul_f64(random)) };
         Step::Wait
@@ -181,7 +181,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             }
             Refusal::Held => {
                 self.refused_at = Some(now);
-                self.look_or_idle()
+                Step::Look
             }
             Refusal::Split => {
                 self.refused_at = Some(now);
@@ -302,7 +302,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             | Head::AwaitingRelease { look_at: until }
                 if until <= now =>
             {
-                self.look_or_idle()
+                Step::Look
             }
             _ => Step::Wait,
         }
@@ -394,14 +394,6 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 Step::Wait
             }
         }
-    }
-
-    fn look_or_idle(&mut self) -> Step<Id> {
-        if self.queue.is_empty() {
-            self.head = Head::Idle;
-            return Step::Wait;
-        }
-        Step::Look
     }
 
     /// Others want the key, too: the meeting point is left alone for a while.

@@ -56,7 +56,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is compared, and how it is had of the cost of a round.
+/// What is compared, and how it is computed from the cost of a round.
 type Figure = (&'static str, fn(&Cost) -> f64);
 
 /// Tasks that take and release keys of their own for a while.

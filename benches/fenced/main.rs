@@ -81,7 +81,7 @@ struct Round {
 
 struct Race([Round; 4]);
 
-/// What is compared, in which unit, and how it is had of the outcome of a round.
+/// What is compared, in which unit, and how it is computed from the outcome of a round.
 type Figure = (&'static str, &'static str, fn(&Outcome) -> f64);
 
 /// Rounds in turn; who is first changes from round to round. The first of all is for warming up.

@@ -13,7 +13,7 @@ const FLOOR_BY_CLOCK: &str = "too few admitted masters could be asked for their 
                               tokens of this master go on from the masters' clocks";
 
 fn hold_elsewhere(masters: &SimNodes, px: u64) {
-    masters.iter().for_each(|master| master.put(RESOURCE, "somebody", px));
+    masters.iter().for_each(|master| master.put(RESOURCE, "another", px));
 }
 
 /// A quarantine may end before such a lock does.

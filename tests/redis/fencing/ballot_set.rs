@@ -57,7 +57,7 @@ async fn a_master_without_the_member_of_a_lock_does_not_vote_until_its_quarantin
     comes_back(|server, set| run(server, &["ZREM", set, &member])).await;
 }
 
-/// Nobody knows whether it is meant so: nothing is written until somebody has removed it.
+/// It may be meant so: nothing is written until a person has removed it.
 #[tokio::test]
 async fn a_master_whose_ballots_are_no_set_does_not_vote_until_a_person_removes_them() {
     let ((servers, redlock), tape) = (admitted(3).await, Tape::default());

@@ -65,7 +65,7 @@ impl CutOff {
     }
 }
 
-/// Nobody that votes knows of a clock that was right: the ballots of the master that stayed are all
+/// No master that votes knows of a clock that was right: the ballots of the master that stayed are all
 /// there is.
 #[tokio::test]
 async fn a_majority_that_forgot_makes_no_second_holder_and_no_smaller_token() {

@@ -23,7 +23,7 @@ const KEY: &str = "orders:42";
 /// How long a quarantine takes.
 const LENGTH: Duration = ms(2_200);
 
-/// The tokens of one resource that were handed out, and when somebody has asked for them.
+/// The tokens of one resource that were handed out, and when each was asked for.
 struct Tape {
     clock: Clock,
     history: Arc<History>,
@@ -48,7 +48,7 @@ impl Tape {
         Ok(guard)
     }
 
-    /// Somebody asks for a lock.
+    /// A new contender asks for a lock.
     fn begin(&self) -> Contender {
         let contender = self.history.contender(self.locks.fetch_add(1, Relaxed), KEY);
         contender.invoke();

@@ -41,7 +41,7 @@ impl Store {
         Ok(self.step(token, |_| number)?.map(drop))
     }
 
-    /// The number, for whoever only looks.
+    /// The number, read without a token.
     pub(crate) fn number(&mut self) -> Result<u64> {
         Ok(self.content()?.0)
     }

@@ -48,7 +48,7 @@ impl Model for Bounded {
                 |_, world: &World| world.wrong != Some(Wrong::OutOfOrder),
             ),
             Property::always(
-                "masters that two leases share had their keys in the order of their tokens",
+                "masters that two leases share held their keys in the order of their tokens",
                 |_, world: &World| world.has_key_order(),
             ),
         ]

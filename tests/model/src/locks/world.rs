@@ -108,7 +108,7 @@ impl World {
         pairs.all(|(one, other)| !self.is_turned(one, other))
     }
 
-    /// Whether a master that has accepted both had their keys in another order than their numbers.
+    /// Whether a master that has accepted both held their keys in another order than their numbers.
     fn is_turned(&self, one: &Handed, other: &Handed) -> bool {
         self.masters.iter().any(|master| {
             let place = |handed: &Handed| {

@@ -29,5 +29,6 @@ mod seeds;
 mod stats;
 mod tokens;
 mod turns;
+mod uptime;
 mod waiting;
 mod warnings;

@@ -2,6 +2,7 @@
 
 mod ballot_set;
 mod clocks;
+mod kills;
 mod losses;
 mod rights;
 mod steps;

@@ -4,6 +4,7 @@
 
 mod admission;
 mod answers;
+mod clocks;
 mod contention;
 mod dev;
 mod doctor;

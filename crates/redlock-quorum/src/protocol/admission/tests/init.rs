@@ -21,11 +21,16 @@ fn plan_by(
     masters: &[Master],
     options: InitOptions,
 ) -> Result<InitPlan, NoPlan> {
+    client.plan_init(options, &answers(masters), &nonces(masters))
+}
+
+fn answers(masters: &[Master]) -> Vec<Scored> {
     let up = masters.iter().enumerate().filter(|(_, master)| master.up);
-    let answers = up.map(|(index, master)| master.scored(index, Life::of(&master.facts(0)), 0));
-    let answers: Vec<_> = answers.collect();
-    let nonces: Vec<_> = (0..masters.len() as u64).map(|index| Nonce(500 + index)).collect();
-    client.plan_init(options, &answers, &nonces)
+    up.map(|(index, master)| master.scored(index, Life::of(&master.facts(0)), 0)).collect()
+}
+
+fn nonces(masters: &[Master]) -> Vec<Nonce> {
+    (0..masters.len() as u64).map(|index| Nonce(500 + index)).collect()
 }
 
 fn carry(masters: &mut [Master], plan: &InitPlan) -> Vec<Outcome> {
@@ -187,4 +192,51 @@ fn what_was_accepted_meanwhile_is_kept_by_either_conversion() {
     masters[0].data.off = Some(Ballots::new(MEMBERS, SCORE_END - 1));
     carry(&mut masters, &planned);
     assert_eq!(masters[0].data.highest(identity(10)), SCORE_END - 1);
+}
+
+#[test]
+fn all_masters_get_the_largest_max_ttl_that_one_of_them_holds() {
+    let mut masters = vec![Master::admitted(10), Master::fresh(20), Master::fresh(30)];
+    masters[0].data.record.max_ttl = Some(5000);
+    let order = plan(&masters, InitOptions { again: true, ..PLAIN }).unwrap();
+    carry(&mut masters, &order);
+    let held: Vec<_> = masters.iter().map(|master| master.data.record.max_ttl).collect();
+    assert_eq!(held, [Some(5000); 3]);
+}
+
+#[test]
+fn nothing_is_written_over_another_address_of_a_master() {
+    let mut masters = [10, 20, 30].map(Master::fresh).to_vec();
+    masters[2] = masters[1].clone();
+    let orders = plan(&masters, PLAIN).unwrap().orders;
+    let written: Vec<_> = orders.iter().map(|(master, _)| *master).collect();
+    assert_eq!(written, [0, 1]);
+}
+
+#[test]
+fn members_are_not_levelled_by_a_score_that_another_life_may_have_left() {
+    for is_proven in [true, false] {
+        let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)];
+        assert!(masters[0].data.accept(identity(10), member(), 4095));
+        let mut answers = answers(&masters);
+        if !is_proven {
+            answers[0].facts.record.nonce = Some(Nonce(99));
+        }
+        let plan = client(&masters, 0).plan_init(PLAIN, &answers, &nonces(&masters)).unwrap();
+        let (_, Order::Init(order)) = &plan.orders[1] else { panic!("{plan:?}") };
+        assert_eq!(order.level, if is_proven { 4095 } else { 31 });
+    }
+}
+
+#[test]
+fn a_refused_init_says_where_clients_without_quarantine_were() {
+    let mut masters = [10, 20, 30].map(Master::fresh).to_vec();
+    masters[1].data.off = off_set();
+    let mut client = client(&masters, 0);
+    assert!(client.plan_init(PLAIN, &answers(&masters), &nonces(&masters)).unwrap().refused);
+    let is_said = |master| {
+        let Some(Why::NotAdmitted(said)) = client.why(master, 0) else { panic!("it votes") };
+        said.why == redlock_core::WhyNot::UsedWithoutQuarantine
+    };
+    assert_eq!([0, 1, 2].map(is_said), [false, true, false]);
 }

@@ -240,3 +240,74 @@ fn a_score_from_before_the_last_admission_of_another_master_proves_nothing() {
     let Step::Admit(order) = admission.step(0, LENGTH, Nonce(9)) else { panic!("it is over") };
     assert!(order.floor > EPOCH * 1000, "too few others are proven, so it rests on the clocks");
 }
+
+#[test]
+fn scores_of_a_former_quarantine_or_without_those_of_the_master_itself_are_not_used() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    settle(&mut admission, &mut masters, 0);
+    settle(&mut admission, &mut masters, LENGTH - 1);
+    let Step::ReadFloor(nonce, asked) = admission.step(0, LENGTH, Nonce(9)) else {
+        panic!("the floor is read when the time has come")
+    };
+    let asked = asked.into_iter();
+    let answers = asked.map(|(other, life)| masters[other].scored(other, life, LENGTH));
+    let answers: Vec<_> = answers.collect();
+    let others = answers.iter().filter(|answer| answer.master != 0).cloned().collect();
+    for (nonce, answers, is_used) in
+        [(Nonce(99), answers.clone(), false), (nonce, others, false), (nonce, answers, true)]
+    {
+        let mut admission = admission.clone();
+        admission.on(0, Event::Floors(nonce, answers), LENGTH);
+        let step = admission.step(0, LENGTH, Nonce(9));
+        assert_eq!(matches!(step, Step::Admit(_)), is_used, "{step:?}");
+    }
+}
+
+#[test]
+fn the_floor_is_not_read_before_the_master_says_that_the_time_has_come() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    settle(&mut admission, &mut masters, 0);
+    assert_eq!(admission.step(0, 1000, Nonce(9)), Step::Look);
+    // Its clock is slower than ours.
+    admission.on(0, Event::Looked(masters[0].facts(900)), 1000);
+    settle(&mut admission, &mut masters, 1000);
+    assert_eq!(admission.step(0, LENGTH, Nonce(9)), Step::Wait(LENGTH + 100));
+    let later = admission.step(0, LENGTH + 100, Nonce(9));
+    assert!(matches!(later, Step::ReadFloor(..)), "{later:?}");
+}
+
+#[test]
+fn a_time_is_not_noted_for_a_process_that_is_gone() {
+    for is_gone in [false, true] {
+        let mut masters = all_admitted(3);
+        masters[0].restart(11);
+        let mut admission = client(&masters, 0);
+        let begin = admission.step(0, 0, Nonce(9));
+        let (_, begun) = carry_out(begin, 0, &mut masters, 0).unwrap();
+        admission.on(0, begun, 0);
+        let Step::AskTimes(nonce, _) = admission.step(0, 0, Nonce(9)) else { panic!("it asks") };
+        if is_gone {
+            masters[1] = Master::admitted(21);
+            admission.on(1, Event::Up(masters[1].facts(0)), 0);
+        }
+        assert!(admission.votes(1));
+        let told = Told { master: 1, process: process(20), time: EPOCH };
+        admission.on(0, Event::Times(nonce, vec![told]), 0);
+        let step = admission.step(0, 0, Nonce(9));
+        assert_eq!(matches!(step, Step::Note(_)), !is_gone, "{step:?}");
+    }
+}
+
+#[test]
+fn two_addresses_of_one_server_are_one_record_of_the_quorum_that_a_quarantine_needs() {
+    let mut masters = all_admitted(3);
+    masters[0].restart(11);
+    masters[1] = masters[0].clone();
+    masters[2].up = false;
+    let step = client(&masters, 0).step(0, 0, Nonce(9));
+    assert!(matches!(step, Step::Wait(_)), "{step:?}");
+}

@@ -159,7 +159,7 @@ fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothi
     }
     let life = admission.life(0);
     assert!(admission.votes(0) && life.is_some());
-    assert!(settle(&mut admission, &mut masters, 0).is_empty(), "it was asked for no lock");
+    assert_eq!(admission.step(0, 0, Nonce(1)), Step::Nothing, "it was asked for no lock");
     admission.ask();
     assert_eq!(settle(&mut admission, &mut masters, 0), ["remove"]);
     assert_eq!(masters[0].data, Data::default());
@@ -296,4 +296,23 @@ fn a_client_that_only_reads_tells_a_namespace_without_quarantine_from_a_new_one(
     let admitted = Master::admitted(20);
     let other = Facts { identity: identity(21), ..admitted.facts(0) };
     assert_eq!(why(other, Some(MEMBERS)), (WhyNot::Restarted, true), "these are its own");
+}
+
+#[test]
+fn the_time_of_a_master_goes_on_though_a_step_has_failed() {
+    let mut masters = three();
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Begin(_)));
+    admission.on(0, Event::Failed, 20);
+    assert_eq!(admission.time(0, 50), masters[0].time(50));
+}
+
+#[test]
+fn without_quarantine_no_record_changes_the_longest_ttl() {
+    let mut master = Master::fresh(1);
+    master.data.record.max_ttl = Some(10);
+    let mut admission = Admission::new(1, MAX_TTL, 1000).without_quarantine();
+    admission.on(0, Event::Up(master.facts(0)), 0);
+    assert_eq!(admission.max_ttl(), MAX_TTL);
 }

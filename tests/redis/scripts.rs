@@ -235,7 +235,8 @@ impl Chance {
         let (fresh, max_ttl) = (self.nonce(), self.max_ttl());
         let floor = self.pick(&[31, 95, 1_763_755_000_000_031, SCORE_END - 1, SCORE_END]);
         let way = self.pick(&[Way::Known, Way::Noted]);
-        let (lower, level) = (self.0.random_bool(0.5), self.score());
+        let level = if self.0.random_bool(0.1) { SCORE_END } else { self.score() };
+        let lower = self.0.random_bool(0.5);
         let start = self.maybe(|_| floor);
         match self.0.random_range(0..6) {
             0 => Order::Begin(Begin { expect, identity, nonce: fresh, max_ttl }),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_quorum::Init;
 use tokio::time::sleep;
 
-use crate::arena::{RESOURCE, ms, trusting_handle};
+use crate::arena::{RESOURCE, heal, ms, partition, trusting_handle};
 use crate::forgetting::{MAX_TTL, full, handle, masters, other};
 
 /// Longer than what was read of a master is believed.
@@ -70,4 +70,60 @@ async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
     sleep(STALE).await;
     let error = off.try_lock(RESOURCE).await.unwrap_err();
     assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
+}
+
+/// What the first look of a handle would tell, 60 s behind its first lock.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_was_looked_at_a_moment_ago_is_left_alone() {
+    for is_read in [false, true] {
+        let (masters, redlock) = masters(3);
+        redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+        sleep(ms(50_000)).await;
+        if is_read {
+            // A new connection reads it.
+            partition(&masters);
+            sleep(ms(1)).await;
+            heal(&masters);
+        }
+        sleep(ms(5_000)).await;
+        let person = handle(&masters.another_client()).max_ttl(ms(400)).ttl(ms(200));
+        let again = Init { again: true, floor: None };
+        person.build().unwrap().init_with(again).await.unwrap();
+        sleep(ms(6_000)).await;
+        let long = redlock.try_lock(RESOURCE).ttl(MAX_TTL).await;
+        assert_eq!(long.is_ok(), is_read, "{long:?}");
+    }
+}
+
+/// When each of some handles that were made together learns that the masters' clocks were stepped,
+/// in seconds.
+#[tokio::test(start_paused = true)]
+async fn handles_that_were_made_together_do_not_stay_together() {
+    let masters = masters(3).0;
+    let made = (0..4).map(|seed| handle(&masters.another_client()).seed(seed).build().unwrap());
+    let handles: Vec<_> = made.collect();
+    let fence = async |nth: usize| {
+        let guard = handles[nth].try_lock(format!("its own:{nth}")).await.unwrap();
+        let token = guard.fencing_token().unwrap().get();
+        guard.release().await.unwrap();
+        token
+    };
+    let mut before = Vec::new();
+    for nth in 0..handles.len() {
+        before.push(fence(nth).await);
+    }
+    sleep(ms(70_000)).await;
+    masters.iter().for_each(|master| master.step_clock(3_600_000));
+    let mut learnt = vec![0; handles.len()];
+    for second in 1..=80 {
+        sleep(ms(1_000)).await;
+        for nth in 0..handles.len() {
+            if learnt[nth] == 0 && fence(nth).await > before[nth] + 3_600_000_000 {
+                learnt[nth] = second;
+            }
+        }
+    }
+    learnt.sort_unstable();
+    learnt.dedup();
+    assert!(learnt[0] > 0 && learnt.len() > 1, "{learnt:?}");
 }

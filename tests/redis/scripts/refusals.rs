@@ -100,6 +100,24 @@ async fn the_level_lifts_every_member_that_lies_below_it() {
     assert_eq!(lab.run::<f64>(&["ZSCORE", &set, "5"]), 127.0);
 }
 
+/// The largest of one member counts for all: which lock it was for is not known.
+#[tokio::test]
+async fn a_conversion_lifts_every_member_to_the_largest_ballot_of_the_other_kind() {
+    let mut lab = Lab::new().await;
+    let identity = identities()[0];
+    let admitted = lab.script(init(identity)).await.record;
+    let Order::Init(first) = init(identity) else { panic!("an init") };
+    let _: () = lab.run(&["ZADD", OFF, "63", "5", "4095", "6"]);
+    let converts = Init { expect: admitted.seen(), converts: true, ..first };
+    assert_eq!(lab.script(Order::Init(converts)).await.record, admitted);
+    assert_eq!(lab.run::<u32>(&["ZCOUNT", &set_key(identity), "4095", "4095"]), MEMBERS);
+
+    let _: () = lab.run(&["ZADD", OFF, "63", "5", "8191", "6"]);
+    let remove = Remove { expect: admitted.seen(), start: Some(63) };
+    assert_eq!(lab.script(Order::Remove(remove)).await.record, Record::default());
+    assert_eq!(lab.run::<u32>(&["ZCOUNT", OFF, "8191", "8191"]), MEMBERS);
+}
+
 #[tokio::test]
 async fn a_malformed_record_is_named_and_no_script_writes_to_it() {
     let mut lab = Lab::new().await;

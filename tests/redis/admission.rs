@@ -1,8 +1,11 @@
 //! Admission on real servers, end to end: what the driver, the wire and the scripts do together.
 
-use redlock_quorum::{AcquireError, Ended, Guard, Quarantine, Redlock, RedlockBuilder, Standing};
+use redlock_quorum::{
+    AcquireError, Ended, Guard, NodeReport, Quarantine, Redlock, RedlockBuilder, Standing,
+};
 use redlock_testkit::lab::{ScriptedServer, bulk};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
+use tokio::time::{Instant, sleep};
 
 use crate::lab::{eventually, in_time, ms, secs};
 
@@ -34,6 +37,19 @@ pub(crate) fn run(server: &RedisServer, words: &[&str]) {
     server.command(words).unwrap();
 }
 
+/// Waits until the master at this place is what is wanted, and returns what it reports.
+pub(crate) async fn until(redlock: &Redlock, at: usize, wanted: Standing) -> NodeReport {
+    let deadline = Instant::now() + secs(20);
+    loop {
+        let report = redlock.inspect().await.remove(at);
+        if report.standing == wanted {
+            return report;
+        }
+        assert!(Instant::now() < deadline, "{report:?}");
+        sleep(ms(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn brand_new_masters_say_what_cures_them_and_wait_or_are_admitted() {
     let servers = RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap();
@@ -59,7 +75,7 @@ async fn a_master_that_restarts_empty_is_in_quarantine_and_comes_back() {
     servers[0].restart_empty().unwrap();
     let reports = async || redlock.inspect().await;
     let mut standing = Standing::Admitted;
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     while standing != Standing::Quarantine {
         assert!(begun.elapsed() < secs(10), "{:?}", reports().await);
         standing = reports().await[0].standing;
@@ -77,7 +93,7 @@ async fn a_flush_of_a_majority_tells_the_holder_and_one_of_another_database_does
         run(server, &["EVAL", "redis.call('SELECT', 7); return redis.call('FLUSHDB')", "0"]);
     }
     // Nothing happens: that can only be waited for.
-    tokio::time::sleep(ms(500)).await;
+    sleep(ms(500)).await;
     guard.check().unwrap();
     assert_eq!(guard.copies(), 3);
     servers[..2].iter().for_each(|server| run(server, &["FLUSHALL"]));

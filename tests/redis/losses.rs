@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redlock_quorum::{NodeReport, Redlock, Standing};
+use redlock_quorum::{Redlock, Standing};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use tokio::time::{Instant, sleep};
 
-use crate::admission::{admitted, full, handle, handle_on, run};
+use crate::admission::{admitted, full, handle, handle_on, run, until};
 use crate::identity::back_up;
 use crate::lab::{eventually, in_time, ms, secs, text};
 
@@ -25,18 +25,6 @@ fn set(server: &RedisServer) -> String {
     let mut sets: Vec<String> = text(server, &["KEYS", "redlock-quorum:1:ballots:*"]);
     assert_eq!(sets.len(), 1, "{sets:?}");
     sets.remove(0)
-}
-
-async fn until(redlock: &Redlock, at: usize, wanted: Standing) -> NodeReport {
-    let deadline = Instant::now() + secs(20);
-    loop {
-        let report = redlock.inspect().await.remove(at);
-        if report.standing == wanted {
-            return report;
-        }
-        assert!(Instant::now() < deadline, "{report:?}");
-        sleep(ms(5)).await;
-    }
 }
 
 async fn serves(redlock: &Redlock, key: &str) {

@@ -13,11 +13,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use redlock_core::Clock;
-use redlock_quorum::{AcquireError, Guard, NodeReport, Redlock, Standing};
+use redlock_quorum::{AcquireError, Guard, Redlock};
 use redlock_testkit::{Contender, Disorder, History, RedisServer, check_tokens};
-use tokio::time::{Instant, sleep};
 
-use crate::admission::handle_on;
+use crate::admission::{handle_on, until};
 use crate::lab::{in_time, ms, secs, text};
 
 const KEY: &str = "orders:42";
@@ -91,18 +90,6 @@ impl Drop for Tape {
 /// A handle that was never asked before.
 fn newcomer(servers: &[RedisServer]) -> Redlock {
     handle_on(servers.iter().map(RedisServer::url)).build().unwrap()
-}
-
-async fn until(redlock: &Redlock, at: usize, wanted: Standing) -> NodeReport {
-    let deadline = Instant::now() + secs(20);
-    loop {
-        let report = redlock.inspect().await.remove(at);
-        if report.standing == wanted {
-            return report;
-        }
-        assert!(Instant::now() < deadline, "{report:?}");
-        sleep(ms(5)).await;
-    }
 }
 
 /// The names of the ballot sets that a server has.

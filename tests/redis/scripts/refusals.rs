@@ -86,6 +86,20 @@ async fn members_and_scores_of_strangers_do_no_harm() {
 }
 
 #[tokio::test]
+async fn a_largest_score_that_is_no_ballot_is_rounded_up_and_is_not_below_zero() {
+    let mut lab = Lab::new().await;
+    let (identity, other) = (identities()[0], identities()[3]);
+    let record = Record { run: Some(identity), ..Record::default() };
+    for (score, ballot) in [("63.5", 64), ("-5", 0)] {
+        let _: () = lab.run(&["FLUSHALL"]);
+        let _: () = lab.run(&["ZADD", &set_key(identity), score, "7"]);
+        let _: () = lab.run(&["HSET", RECORD, "run", &identity.to_string()]);
+        let begun = lab.script(begin(&record, other)).await;
+        assert_eq!(begun.record.quarantine.map(|found| found.ballot), Some(ballot), "{score}");
+    }
+}
+
+#[tokio::test]
 async fn the_level_lifts_every_member_that_lies_below_it() {
     let mut lab = Lab::new().await;
     let identity = identities()[0];
@@ -133,6 +147,24 @@ async fn a_malformed_record_is_named_and_no_script_writes_to_it() {
         assert!(said.contains("max_ttl"), "{said}");
     }
     assert_eq!(dump(&mut lab), before);
+}
+
+/// What belongs to a quarantine comes and goes together.
+#[tokio::test]
+async fn half_of_a_quarantine_is_named_and_no_script_writes_to_it() {
+    let mut lab = Lab::new().await;
+    let identity = identities()[0];
+    for (missing, present) in [("q:until", "q:ballot"), ("q:ballot", "q:until")] {
+        let _: () = lab.run(&["DEL", RECORD]);
+        let id = identity.to_string();
+        let _: () = lab.run(&["HSET", RECORD, "q:id", &id, present, "1", "max_ttl", "1000"]);
+        let before = dump(&mut lab);
+        for order in [init(identity), begin(&Record::default(), identity)] {
+            let said = lab.node.order(order).await.expect_err("it is refused").to_string();
+            assert!(said.contains("malformed") && said.contains(missing), "{said}");
+        }
+        assert_eq!(dump(&mut lab), before);
+    }
 }
 
 #[tokio::test]

@@ -123,7 +123,6 @@ async fn handles_that_were_made_together_do_not_stay_together() {
             }
         }
     }
-    learnt.sort_unstable();
-    learnt.dedup();
-    assert!(learnt[0] > 0 && learnt.len() > 1, "{learnt:?}");
+    let (first, last) = (learnt.iter().min().unwrap(), learnt.iter().max().unwrap());
+    assert!(*first > 0 && last - first > 2, "{learnt:?}");
 }

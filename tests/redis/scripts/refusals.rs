@@ -153,13 +153,17 @@ async fn a_malformed_record_is_named_and_no_script_writes_to_it() {
 #[tokio::test]
 async fn half_of_a_quarantine_is_named_and_no_script_writes_to_it() {
     let mut lab = Lab::new().await;
-    let identity = identities()[0];
+    let (identity, other) = (identities()[0], identities()[3]);
+    let quarantine = Quarantine { id: identity, until: 1, ballot: 1, notes: Vec::new() };
+    let record = Record { quarantine: Some(quarantine), ..Record::default() };
+    let Order::Init(first) = init(other) else { panic!("an init") };
+    let again = Order::Init(Init { expect: record.seen(), ..first });
     for (missing, present) in [("q:until", "q:ballot"), ("q:ballot", "q:until")] {
         let _: () = lab.run(&["DEL", RECORD]);
         let id = identity.to_string();
         let _: () = lab.run(&["HSET", RECORD, "q:id", &id, present, "1", "max_ttl", "1000"]);
         let before = dump(&mut lab);
-        for order in [init(identity), begin(&Record::default(), identity)] {
+        for order in [again.clone(), begin(&record, other)] {
             let said = lab.node.order(order).await.expect_err("it is refused").to_string();
             assert!(said.contains("malformed") && said.contains(missing), "{said}");
         }

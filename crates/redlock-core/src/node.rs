@@ -102,8 +102,8 @@ pub enum NodeEvent {
     /// pushes nothing, a look behind an acquire found another role, identity or `run`.
     DataLost,
     /// How many members the ballot set of the `run` of [`Facts::record`] has; where there is no
-    /// `run`, and the client has a quarantine, the set of clients without one. Asked for on each
-    /// new connection, behind the handshake; nothing waits for it.
+    /// `run`, and the client has a quarantine, the set of clients without one, if there is one.
+    /// Asked for on each new connection, behind the handshake; nothing waits for it.
     Members(u32),
 }
 

@@ -160,7 +160,7 @@ fn rights_that_are_missing_are_found() {
 fn ballots_that_another_program_has_written_are_found() {
     let servers = RedisServers::start(3).unwrap();
     let sets: Vec<String> = text(&servers[1], &["KEYS", "redlock-quorum:1:ballots:*"]);
-    for (member, score) in [("7", "9007199254740992"), ("9", "9007199254740990"), ("8", "1.5")] {
+    for (member, score) in [("7", "9007199254740992"), ("9", "3000000000000000"), ("8", "1.5")] {
         servers[1].command(&["ZADD", &sets[0], score, member]).unwrap();
     }
     let answer = ask(&servers, ["doctor", "--json"]);

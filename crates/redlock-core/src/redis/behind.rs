@@ -52,6 +52,10 @@ impl Known {
         self.run = run;
     }
 
+    pub(super) fn has_run(&self) -> bool {
+        self.run.is_some()
+    }
+
     /// What the ballot set is named after, where it was admitted as what it is.
     pub(super) fn admitted(&self) -> Option<Identity> {
         let present = self.identity?;

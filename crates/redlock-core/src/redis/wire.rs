@@ -111,7 +111,7 @@ pub(super) enum Settled {
     Changed(VoteSlot, Answer),
     /// The answer to the oldest order.
     Ordered(OrderSlot, Result<Said, Cause>),
-    /// How many members the set of `run` has.
+    /// How many members there are, as [`NodeEvent::Members`](crate::NodeEvent::Members) tells.
     Members(u32),
     /// The answer to the question for the server's role.
     Look(Value),
@@ -297,7 +297,10 @@ impl Wire {
                 return Settled::Ordered(slot, Ok(Said::Looked { facts, members }));
             }
             Some(Pending::Members(_)) => {
-                return order::members(&reply).map_or(Settled::More, Settled::Members);
+                // No ballots of clients without a quarantine: there is nothing to report.
+                let has_run = self.known.as_ref().is_some_and(Known::has_run);
+                let members = order::members(&reply).filter(|members| has_run || *members > 0);
+                return members.map_or(Settled::More, Settled::Members);
             }
             None => return Settled::Unasked(reply),
         };

@@ -106,7 +106,9 @@ impl World {
             None => {
                 let facts = self.read(self.clock.now());
                 self.links[link].known = Some(Known::of(&facts));
-                [Some(NodeEvent::Up(facts)), self.members(link).map(NodeEvent::Members)]
+                let has_run = self.master.data.record.run.is_some();
+                let members = self.members(link).filter(|members| has_run || *members > 0);
+                [Some(NodeEvent::Up(facts)), members.map(NodeEvent::Members)]
                     .into_iter()
                     .flatten()
                     .collect()

@@ -40,7 +40,9 @@ pub fn report() -> anyhow::Result<()> {
         runtime.block_on(uncontended(&case, &mut rows))?;
     }
     runtime.block_on(behind_init(&mut rows))?;
-    runtime.block_on(busy(&mut rows))?;
+    for per_second in [Some(10_000), None] {
+        runtime.block_on(busy(per_second, &mut rows))?;
+    }
     for contenders in [8, 64] {
         runtime.block_on(contended(contenders, &mut rows))?;
     }
@@ -122,17 +124,24 @@ async fn behind_init(rows: &mut Rows) -> anyhow::Result<()> {
     before.row(&handles, &format!("the first 200 locks behind an init, {ROUNDS} times"), rows)
 }
 
-/// Two clients with 64 tasks each, all with keys of their own, as fast as they can.
-async fn busy(rows: &mut Rows) -> anyhow::Result<()> {
+/// Two clients with 64 tasks each, all with keys of their own: so many locks a second, or as many
+/// as they can.
+async fn busy(per_second: Option<u32>, rows: &mut Rows) -> anyhow::Result<()> {
+    const TASKS: u32 = 64;
     let masters = Masters::start(&[0; MASTERS])?;
     let handles = masters.handles(2)?;
     let (before, mut tasks) = (Count::of(&handles), JoinSet::new());
+    let pause = per_second.map_or(Duration::ZERO, |rate| Duration::from_secs(2) * TASKS / rate);
     let end = Instant::now() + Duration::from_secs(5);
     for (client, redlock) in handles.iter().enumerate() {
-        for task in 0..64 {
+        for task in 0..TASKS {
             let redlock = redlock.clone();
             tasks.spawn(async move {
+                // They begin apart, as they go on.
+                let mut next = tokio::time::Instant::now() + pause * task / TASKS;
                 for nth in 0.. {
+                    tokio::time::sleep_until(next).await;
+                    next += pause;
                     lock(&redlock, format!("{client}:{task}:{}", nth % 100)).await?;
                     if Instant::now() >= end {
                         break;
@@ -145,7 +154,9 @@ async fn busy(rows: &mut Rows) -> anyhow::Result<()> {
     while let Some(done) = tasks.join_next().await {
         done??;
     }
-    before.row(&handles, "two clients with 64 tasks each, as fast as they can", rows)
+    let rate = per_second
+        .map_or_else(|| "as fast as they can".into(), |rate| format!("{rate} locks a second"));
+    before.row(&handles, &format!("two clients with 64 tasks each, {rate}"), rows)
 }
 
 /// Clients that want one key, each with a handle of its own.

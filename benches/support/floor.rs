@@ -35,6 +35,8 @@ const BALLOTS: &str = "the-floor-bench:1:ballots:0123456789abcdef";
 pub struct Floor {
     sockets: Vec<Socket>,
     release: String,
+    /// The masters release by a command of their own, as Valkey 9 does.
+    has_release: bool,
     extend: String,
     command: Vec<u8>,
     /// What goes to every master behind the ballot set's name.
@@ -68,6 +70,14 @@ struct Waiting {
     acquired: Option<Instant>,
 }
 
+/// Whether this master knows `DELIFEQ`.
+fn releases_by_command(name: &str) -> bool {
+    let connection =
+        redis::Client::open(format!("redis://{name}")).and_then(|client| client.get_connection());
+    let released = |mut connection| redis::cmd("DELIFEQ").arg("none").arg("").exec(&mut connection);
+    connection.and_then(released).is_ok()
+}
+
 impl Floor {
     /// Connects to masters at `host:port` and has them load the scripts.
     pub async fn connect(names: &[String]) -> anyhow::Result<Self> {
@@ -78,7 +88,9 @@ impl Floor {
         let digest = |code| Script::new(code).get_hash().to_owned();
         let (release, extend) = (digest(RELEASE), digest(EXTEND));
         let (command, behind) = (Vec::new(), Vec::new());
-        Ok(Self { sockets, release, extend, command, behind, is_fenced: false, sent: 0 })
+        let has_release = names.iter().all(|name| releases_by_command(name));
+        let is_fenced = false;
+        Ok(Self { sockets, release, has_release, extend, command, behind, is_fenced, sent: 0 })
     }
 
     /// The same with a ballot behind each acquire, in a ballot set of its own.
@@ -202,7 +214,12 @@ impl Floor {
 
     fn send_release(&mut self, client: usize, token: u64) -> anyhow::Result<()> {
         let (key, digest) = (Key('f', client), &self.release);
-        write!(self.command, "*5\r\n$7\r\nEVALSHA\r\n$40\r\n{digest}\r\n$1\r\n1\r\n")?;
+        match self.has_release {
+            true => write!(self.command, "*3\r\n$7\r\nDELIFEQ\r\n")?,
+            false => {
+                write!(self.command, "*5\r\n$7\r\nEVALSHA\r\n$40\r\n{digest}\r\n$1\r\n1\r\n")?;
+            }
+        }
         write!(self.command, "${}\r\n{key}\r\n", Key::LEN)?;
         write!(self.command, "${TOKEN_LEN}\r\n{token:0TOKEN_LEN$}\r\n")?;
         self.send();

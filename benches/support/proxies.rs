@@ -26,7 +26,7 @@ impl Proxies {
                 for name in names {
                     proxies.push(FaultProxy::start(name).await);
                 }
-                // Whoever waits for the proxies keeps the receiver until they are there.
+                // What waits for the proxies keeps the receiver until they are there.
                 let _ = ready.send(proxies);
                 let _ = stopped.await;
             });

@@ -162,11 +162,24 @@ impl Member {
 
 /// One byte more of CRC-16/XMODEM: polynomial 0x1021, nothing reflected.
 fn crc16(crc: u16, byte: &u8) -> u16 {
-    (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
-        let carry = if crc & 0x8000 == 0 { 0 } else { 0x1021 };
-        crc << 1 ^ carry
-    })
+    CRC16[usize::from((crc >> 8) as u8 ^ byte)] ^ crc << 8
 }
+
+/// What each byte adds.
+const CRC16: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            crc = crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
 
 /// A ballot, and the member that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

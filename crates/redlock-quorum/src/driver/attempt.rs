@@ -35,13 +35,15 @@ impl Driver {
             Some(first) => (attempt.asking_first(first), self.answer_time().min(node_timeout)),
             None => (attempt, node_timeout),
         };
-        let member = Member::of(resource.as_bytes());
         let is_fenced = self.settings.fencing && origin == Origin::Acquired;
         let ballot = match first {
-            None if is_fenced => match self.choose(member, Duration::ZERO, now) {
-                Some(ballot) => Some(ballot),
-                None => return self.refuse_exhausted(id, now),
-            },
+            None if is_fenced => {
+                let member = Member::of(resource.as_bytes());
+                match self.choose(member, Duration::ZERO, now) {
+                    Some(ballot) => Some(ballot),
+                    None => return self.refuse_exhausted(id, now),
+                }
+            }
             _ => None,
         };
         let attempt = if is_fenced { attempt.fenced(ballot) } else { attempt };
@@ -180,7 +182,7 @@ impl Driver {
             }
             Stage::Changing => {}
         }
-        if vote.answer.verdict == Verdict::BallotRefused {
+        if matches!(vote.answer.verdict, Verdict::BallotRefused) {
             self.ask_scores(id, now);
         }
     }

@@ -232,7 +232,7 @@ impl Driver {
                 tenure.cell.end(Ended::Lost(lost));
                 self.note_loss(id, now);
                 if let Some(key) = self.locks.get(id).map(|lock| lock.key.clone()) {
-                    self.key_left(id, &key);
+                    self.key_left(id, &key, now);
                 }
             }
         }
@@ -260,12 +260,12 @@ impl Driver {
     }
 
     /// The holder gives the lease away: it is neither kept nor released.
-    pub(super) fn forget(&mut self, id: LockId) {
+    pub(super) fn forget(&mut self, id: LockId, now: Instant) {
         if self.tenure(id).is_some() {
             self.say(id, "forgotten");
             self.end_lease(id);
             if let Some(lock) = self.locks.remove(id) {
-                self.key_left(id, &lock.key);
+                self.key_left(id, &lock.key, now);
             }
         }
     }

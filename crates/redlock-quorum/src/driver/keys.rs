@@ -16,10 +16,11 @@ pub(super) struct Keys {
     left: usize,
 }
 
-#[derive(Default)]
-struct Use {
+/// What is known of one key.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Use {
     /// The caller that asks for it first, before any other waits.
-    asker: Option<RequestId>,
+    pub(super) asker: Option<RequestId>,
     /// The lease of this process.
     holder: Option<LockId>,
     run: Option<Run>,
@@ -29,19 +30,8 @@ struct Use {
 const LEFT_MIN: usize = 64;
 
 impl Keys {
-    pub(super) fn is_held(&self, key: &[u8]) -> bool {
-        self.uses.get(key).is_some_and(|key| key.holder.is_some())
-    }
-
-    /// The caller that asks for it already.
-    pub(super) fn asker(&self, key: &[u8]) -> Option<RequestId> {
-        self.uses.get(key)?.asker
-    }
-
-    /// Whether this process has kept it for so long that it is the turn of others.
-    pub(super) fn is_run_over(&self, key: &[u8], is_contended: bool, now: Instant) -> bool {
-        let run = self.uses.get(key).and_then(|key| key.run);
-        run.is_some_and(|run| run.is_over(is_contended, now))
+    pub(super) fn of(&self, key: &[u8]) -> Use {
+        self.uses.get(key).copied().unwrap_or_default()
     }
 
     /// This caller asks for it first.
@@ -59,9 +49,16 @@ impl Keys {
         }
     }
 
-    /// A caller that asked at `asked_at` has it.
-    pub(super) fn won(&mut self, key: &Arc<[u8]>, lock: LockId, asked_at: Instant, now: Instant) {
+    /// This caller, which asked at `asked_at`, has it.
+    pub(super) fn won(
+        &mut self,
+        key: &Arc<[u8]>,
+        (id, lock): (RequestId, LockId),
+        asked_at: Instant,
+        now: Instant,
+    ) {
         let one = self.uses.entry(key.clone()).or_default();
+        one.asker = one.asker.filter(|asker| *asker != id);
         one.holder = Some(lock);
         one.run = Some(one.run.map_or_else(|| Run::begin(now), |run| run.won(asked_at, now)));
     }
@@ -100,6 +97,15 @@ impl Keys {
 }
 
 impl Use {
+    pub(super) fn is_held(&self) -> bool {
+        self.holder.is_some()
+    }
+
+    /// Whether this process has kept it for so long that it is the turn of others.
+    pub(super) fn is_run_over(&self, is_contended: bool, now: Instant) -> bool {
+        self.run.is_some_and(|run| run.is_over(is_contended, now))
+    }
+
     fn is_empty(&self) -> bool {
         self.asker.is_none() && self.holder.is_none() && self.run.is_none()
     }
@@ -124,7 +130,7 @@ mod tests {
         for second in 0..10_000 {
             let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second));
             let (key, lock) = (Arc::from(second.to_be_bytes()), locks.insert(()));
-            keys.won(&key, lock, now, now);
+            keys.won(&key, (RequestId::default(), lock), now, now);
             assert!(keys.left(&key, lock, now) && !keys.left(&key, lock, now));
         }
         assert!(keys.uses.len() <= LEFT_MIN * 2, "{}", keys.uses.len());
@@ -135,7 +141,20 @@ mod tests {
         let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
         let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
         let (holder, lost) = (locks.insert(()), locks.insert(()));
-        keys.won(&key, holder, now, now);
-        assert!(!keys.left(&key, lost, now) && keys.is_held(&key));
+        keys.won(&key, (RequestId::default(), holder), now, now);
+        assert!(!keys.left(&key, lost, now) && keys.of(&key).is_held());
+    }
+
+    #[test]
+    fn a_caller_that_has_the_key_asks_for_it_no_longer() {
+        let mut keys = Keys::default();
+        let mut requests = SlotMap::<RequestId, ()>::with_key();
+        let (asker, other) = (requests.insert(()), requests.insert(()));
+        let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
+        keys.ask(&key, asker);
+        keys.won(&key, (other, LockId::default()), now, now);
+        assert_eq!(keys.of(&key).asker, Some(asker));
+        keys.won(&key, (asker, LockId::default()), now, now);
+        assert_eq!(keys.of(&key).asker, None);
     }
 }

@@ -34,7 +34,8 @@ struct Letters {
 /// What a master answered, or what happened to its connection, in the order in which it was seen.
 pub(super) enum Signal {
     Vote(Vote),
-    Event(usize, NodeEvent),
+    /// In a box: most signals are votes, and these are larger.
+    Event(usize, Box<NodeEvent>),
     Ordered(Box<Ordered>),
 }
 
@@ -143,7 +144,7 @@ impl Sink for Mailbox {
     }
 
     fn event(&self, master: usize, event: NodeEvent) {
-        self.signal([Signal::Event(master, event)]);
+        self.signal([Signal::Event(master, Box::new(event))]);
     }
 
     fn ordered(&self, ordered: Ordered) {

@@ -300,7 +300,7 @@ impl Driver {
             Command::Acquire(request) => self.request(request, now),
             Command::Extend { lock, ttl, reply } => self.extend(lock, ttl, reply, now),
             Command::Release { lock, reply } => self.release(lock, reply, now),
-            Command::Forget { lock } => self.forget(lock),
+            Command::Forget { lock } => self.forget(lock, now),
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
             Command::Withdrawn { entry } => self.withdrawn(&entry, now),
@@ -314,7 +314,7 @@ impl Driver {
         for signal in signals.drain(..) {
             match signal {
                 Signal::Vote(vote) => self.vote(&vote),
-                Signal::Event(master, event) => self.event(master, event),
+                Signal::Event(master, event) => self.event(master, *event),
                 Signal::Ordered(ordered) => self.ordered(*ordered),
             }
         }

@@ -110,7 +110,7 @@ impl Driver {
         self.releases += 1;
         self.line.push(Turn::Release(id));
         // What waits for the key here asks behind the release.
-        self.key_left(id, &key);
+        self.key_left(id, &key, now);
     }
 
     /// Late answers to the attempt go to this inspection.

@@ -13,7 +13,7 @@ impl Driver {
         let why = self.masters.cause(vote.master, now);
         self.observer.counters.vote(vote.master, &Verdict::Unknown(why.clone()));
         self.say_vote(vote, now);
-        let has_granted = vote.answer.verdict == Verdict::Granted;
+        let has_granted = matches!(vote.answer.verdict, Verdict::Granted);
         match Ticket::unpack(vote.ticket) {
             Ticket::Attempt(lock) => self.attempt_uncounted(lock, vote, why, now),
             Ticket::Ballot(lock, _) | Ticket::Score(lock) => {

@@ -10,6 +10,7 @@ use slotmap::SlotMap;
 
 use super::Driver;
 use super::command::{Entry, Request};
+use super::keys::Use;
 use super::line::Turn;
 use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 use super::timers::Due;
@@ -86,9 +87,9 @@ impl Driver {
     pub(super) fn ask_or_queue(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.get(id) else { return };
         let key = request.key.clone();
-        let is_held_here = self.keys.is_held(&key);
-        let asker = self.keys.asker(&key);
-        let is_late = !is_held_here && asker.is_none() && self.is_late(&key, now);
+        let known = self.keys.of(&key);
+        let (is_held_here, asker) = (known.is_held(), known.asker);
+        let is_late = !is_held_here && asker.is_none() && self.is_late(&key, known, now);
         if self.waiters.of(&key).is_none() && !is_held_here && asker.is_none() && !is_late {
             self.keys.ask(&key, id);
             return self.stand_in_line(id);
@@ -108,10 +109,10 @@ impl Driver {
     }
 
     /// Whether it is the turn of other processes. Then another run begins.
-    fn is_late(&mut self, key: &[u8], now: Instant) -> bool {
+    fn is_late(&mut self, key: &[u8], known: Use, now: Instant) -> bool {
         let queue = self.waiters.of(key).map(|queue| &self.waiters.queues[queue].waiting);
         let is_contended = queue.is_some_and(|waiting| waiting.is_contended(now));
-        let is_late = self.keys.is_run_over(key, is_contended, now);
+        let is_late = known.is_run_over(is_contended, now);
         if is_late {
             self.keys.end_run(key);
         }
@@ -140,7 +141,7 @@ impl Driver {
                 return;
             }
         }
-        let (is_held_here, fan_out) = (self.keys.is_held(&key), self.fan_out);
+        let (is_held_here, fan_out) = (self.keys.of(&key).is_held(), self.fan_out);
         let random = self.random();
         let waiting = &mut self.waiters.queues[queue].waiting;
         let step = match refusal {
@@ -161,10 +162,9 @@ impl Driver {
     }
 
     /// A caller has the key: from here on those behind it wait for its release.
-    pub(super) fn key_won(&mut self, lock: LockId, id: RequestId, request: &Request) {
-        let (key, now) = (&request.key, self.now());
-        self.keys.won(key, lock, request.asked_at, now);
-        self.keys.end_asking(key, id);
+    pub(super) fn key_won(&mut self, lock: LockId, id: RequestId, request: &Request, now: Instant) {
+        let key = &request.key;
+        self.keys.won(key, (id, lock), request.asked_at, now);
         let Some(queue) = self.waiters.of(key) else { return };
         let waiting = &mut self.waiters.queues[queue].waiting;
         if waiting.head() == Some(id) {
@@ -175,8 +175,7 @@ impl Driver {
 
     /// A caller of this process does not hold the key any more: its release stands in line, or its
     /// lease is over.
-    pub(super) fn key_left(&mut self, lock: LockId, key: &Arc<[u8]>) {
-        let now = self.now();
+    pub(super) fn key_left(&mut self, lock: LockId, key: &Arc<[u8]>, now: Instant) {
         if !self.keys.left(key, lock, now) {
             return;
         }

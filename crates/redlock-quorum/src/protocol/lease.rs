@@ -296,7 +296,7 @@ impl HeldLease {
     ) -> Step {
         self.answered_at = now;
         let before = self.ledger.valid_until();
-        if answer.verdict == Verdict::Granted && self.ledger.is_unscored(master) {
+        if matches!(answer.verdict, Verdict::Granted) && self.ledger.is_unscored(master) {
             return self.extended_unscored(number, master, answer);
         }
         self.ledger.write(master, answer, now.saturating_since(sent_at));
@@ -352,7 +352,7 @@ impl HeldLease {
         self.readding.remove(master);
         let before = self.ledger.valid_until();
         self.ledger.write(master, answer, now.saturating_since(sent_at));
-        if answer.verdict == Verdict::Granted {
+        if matches!(answer.verdict, Verdict::Granted) {
             self.confirm(master, sent_at, self.validity_min);
             self.settle(now);
             self.reschedule(before, now);

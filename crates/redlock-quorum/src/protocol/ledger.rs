@@ -59,7 +59,7 @@ impl LastAnswer {
     }
 
     pub(crate) fn is_pending(&self) -> bool {
-        self.verdict == Verdict::Pending
+        matches!(self.verdict, Verdict::Pending)
     }
 
     /// The time for an answer is over.
@@ -234,7 +234,7 @@ impl Ledger {
     /// What `master` has answered to a ballot, or when it was asked for its score.
     pub(crate) fn write_balloted(&mut self, master: usize, answer: &Answer, latency: Duration) {
         self.heard(master, answer);
-        if answer.verdict == Verdict::NotOurs {
+        if matches!(answer.verdict, Verdict::NotOurs) {
             self.may_hold.remove(master);
         }
         self.answers[master] = LastAnswer::new(answer, latency);

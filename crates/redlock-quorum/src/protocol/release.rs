@@ -160,9 +160,9 @@ impl Release {
             if is_gone {
                 self.copies[master] = Copy::Gone;
                 // What an earlier request of ours has deleted is not there any more for this one.
-                let is_ours =
-                    answer.verdict == Verdict::NotOurs && self.asked_before.contains(master);
-                let was_there = answer.verdict == Verdict::Granted || is_ours;
+                let is_ours = matches!(answer.verdict, Verdict::NotOurs)
+                    && self.asked_before.contains(master);
+                let was_there = matches!(answer.verdict, Verdict::Granted) || is_ours;
                 *if was_there { &mut self.deleted } else { &mut self.absent } += 1;
             }
         }

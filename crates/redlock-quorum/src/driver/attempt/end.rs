@@ -22,7 +22,7 @@ impl Driver {
         self.observer.counters.outcome(Outcome::Won);
         self.measure(attempt.fan_out());
         let Some(request) = self.requests.remove(wish) else { return };
-        self.key_won(id, wish, &request);
+        self.key_won(id, wish, &request, now);
         let is_resumed = attempt.origin() == Origin::Resumed;
         let fence = match &request.resume {
             Some(takeover) => Fence { token: takeover.fencing_token, until: None },
@@ -71,7 +71,7 @@ impl Driver {
         let grant = Grant::new(cell, id, slot, is_resumed);
         if let Err(Ok(grant)) = request.reply.send(Ok(grant)) {
             grant.cancel();
-            if is_resumed { self.forget(id) } else { self.release(id, None, now) }
+            if is_resumed { self.forget(id, now) } else { self.release(id, None, now) }
         }
     }
 

@@ -276,6 +276,28 @@ async fn a_score_near_the_end_on_one_master_is_not_carried_to_the_others() {
     token(&clients[0], "another member").await;
 }
 
+/// They are followed in the first attempt, also of a client that makes only one.
+#[tokio::test(start_paused = true)]
+async fn scores_near_the_end_on_a_quorum_are_passed_by_clients_that_try_once() {
+    for far in [2, 3] {
+        let (masters, redlock) = masters(3);
+        token(&redlock, RESOURCE).await;
+        let member = Member::of(RESOURCE.as_bytes());
+        for (nth, master) in masters.iter().take(far).enumerate() {
+            master.edit_data(|data| {
+                let run = data.record.run.unwrap();
+                assert!(data.accept(run, member, (1 << 52) + 64 * nth as u64));
+            });
+        }
+        for _ in 0..4 {
+            let redlock = handle(&masters.another_client()).build().unwrap();
+            let guard = redlock.try_lock(RESOURCE).await.unwrap();
+            assert!(guard.fencing_token().unwrap().get() >= 1 << 52);
+            guard.release().await.unwrap();
+        }
+    }
+}
+
 // Nobody starves.
 
 /// What each client got in so much time; each knows the masters' clocks as they were when it came.

@@ -142,6 +142,41 @@ fn init_refuses_a_floor_behind_which_hardly_any_token_is_left() {
     ask(&servers, ["acquire", "k"]).success();
 }
 
+/// What the record of each master holds; nothing where it has none.
+fn max_ttls(servers: &RedisServers) -> Vec<String> {
+    let of = |server| text::<Option<String>>(server, &["HGET", "redlock-quorum:1", "max_ttl"]);
+    servers.iter().map(|server| of(server).unwrap_or_default()).collect()
+}
+
+/// The two that have lost their records may answer first, and make a quorum.
+#[test]
+fn a_quarantine_is_as_long_as_a_master_says_that_has_its_record_whoever_answers_first() {
+    for kept in 0..3 {
+        let servers = brand_new(3);
+        ask(&servers, ["init", "--yes", "--max-ttl", "10m"]).success();
+        ask(&servers, ["acquire", "long", "--ttl", "10m"]).success();
+        for (_, server) in servers.iter().enumerate().filter(|(place, _)| *place != kept) {
+            server.restart_empty().unwrap();
+        }
+        let answer = ask(&servers, ["acquire", "other"]);
+        assert_eq!(answer.code, 69, "{answer:?}");
+        assert_eq!(max_ttls(&servers), ["600000"; 3], "{kept}: {answer:?}");
+    }
+}
+
+#[test]
+fn an_init_that_names_no_max_ttl_leaves_a_short_one_as_it_is() {
+    let servers = brand_new(3);
+    ask(&servers, ["init", "--yes", "--max-ttl", "10s"]).success();
+    ask(&servers, ["init", "--yes"]).success();
+    assert_eq!(max_ttls(&servers), ["10000"; 3]);
+    servers[0].restart_empty().unwrap();
+    assert_eq!(ask(&servers, ["init", "--yes"]).code, 64);
+    assert_eq!(max_ttls(&servers)[1..], ["10000"; 2]);
+    ask(&servers, ["init", "--again"]).success();
+    assert_eq!(max_ttls(&servers), ["10000"; 3]);
+}
+
 #[test]
 fn init_says_which_max_ttl_the_masters_have_from_then_on() {
     let servers = brand_new(3);

@@ -108,8 +108,9 @@ impl Driver {
     /// Whether the first attempt waits for masters that may come to vote now.
     pub(super) fn awaits_admission(&mut self) -> bool {
         let Some(until) = self.steps.gate else { return false };
-        let waits =
-            !self.masters.has_votes() && self.masters.admission.is_busy() && self.now() < until;
+        let admission = &self.masters.admission;
+        let is_under_way = admission.is_busy() || admission.awaits_connections();
+        let waits = !self.masters.has_votes() && is_under_way && self.now() < until;
         if !waits {
             self.steps.gate = None;
         }
@@ -118,11 +119,14 @@ impl Driver {
 
     /// Whether a step is under way that the end of the handle waits for.
     pub(super) fn finishes_steps(&self) -> bool {
-        self.steps.is_asked && self.steps.masters.iter().any(|master| master.task.is_some())
+        let is_under_way = self.steps.masters.iter().any(|master| master.task.is_some());
+        self.steps.is_asked && (is_under_way || self.masters.admission.awaits_connections())
     }
 
     /// Asks the machine what to do about each master, and does it.
     pub(super) fn advance_admission(&mut self, now: Instant) {
+        let is_connecting = self.masters.is_connecting();
+        self.masters.admission.set_connecting(is_connecting);
         for master in 0..self.masters.len() {
             self.advance_master(master, now);
         }

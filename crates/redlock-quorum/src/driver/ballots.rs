@@ -171,11 +171,8 @@ impl Driver {
         }
     }
 
-    /// The score in an answer to what was asked for a lock. The lead is by how much the first ballot
-    /// was too small, so it counts from when that was chosen: by a later clock the lead would be too
-    /// small by a round trip or two, and the ballot of the next lock that comes as soon behind
-    /// another client's be refused again. A master whose score is not followed gets no further ballot:
-    /// it would refuse one after the other.
+    /// The score in an answer to what was asked for a lock. Masters whose score is not followed get
+    /// no further ballot: they would refuse one after the other.
     pub(super) fn learn_score(&mut self, vote: &Vote) {
         let Some(Balloted::Score(score)) = vote.answer.balloted else { return };
         let (Ticket::Ballot(id, _) | Ticket::Score(id) | Ticket::Readd(id)) =
@@ -183,15 +180,16 @@ impl Driver {
         else {
             return;
         };
+        let now = vote.read_at.unwrap_or_else(|| self.now());
         let Some(lock) = self.locks.get_mut(id) else { return };
-        let (member, first) = (lock.member(), lock.due.saturating_sub(lock.node_timeout));
+        let member = lock.member();
         match &mut lock.stage {
             Stage::Attempt { attempt, .. } => {
-                if !self.ballots.saw(member, vote.master, score, first) {
-                    attempt.leave_ballots(vote.master);
-                }
+                let first = lock.due.saturating_sub(lock.node_timeout);
+                self.ballots.saw(member, vote.master, score, (first, now));
+                attempt.set_refusing(self.ballots.refusing(member));
             }
-            _ => _ = self.ballots.saw(member, vote.master, score, vote.sent_at),
+            _ => self.ballots.saw(member, vote.master, score, (now, now)),
         }
     }
 }

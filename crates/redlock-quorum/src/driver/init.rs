@@ -190,7 +190,10 @@ impl Driver {
         let (masters, own) = (self.masters.len(), self.settings.max_ttl);
         let was: Vec<Standing> = (0..masters).map(|master| self.standing(master, now)).collect();
         let nonces: Vec<Nonce> = (0..masters).map(|_| Nonce(rand::random())).collect();
-        let max_ttl = to_millis(self.settings.max_ttl());
+        // The default counts only where no record has one.
+        let has_record = (0..masters).any(|one| self.masters.admission.max_ttl_of(one).is_some());
+        let default = if has_record { Duration::ZERO } else { self.settings.max_ttl() };
+        let max_ttl = to_millis(own.unwrap_or(default));
         let Some(call) = &mut self.inits.current else { return };
         let Phase::Reading(_, answers) = &call.phase else { return };
         let lower = call.options.again && own.is_some() && answers.len() == masters;

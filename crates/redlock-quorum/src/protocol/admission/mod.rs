@@ -65,6 +65,9 @@ pub(crate) struct Admission {
     asked: bool,
     /// Without it a master that may have forgotten votes all the same, and no record is kept.
     has_quarantine: bool,
+    /// Whether the first connection to some master is being made: what its record holds as
+    /// `max_ttl` may be known in a moment.
+    is_connecting: bool,
     peers: Vec<Peer>,
     twins: Twins,
 }
@@ -121,7 +124,8 @@ pub(crate) enum Step {
 impl Admission {
     pub(crate) fn new(masters: usize, max_ttl: Millis, look_every: Millis) -> Self {
         let (peers, twins) = (vec![Peer::default(); masters], Twins::new(masters));
-        Self { max_ttl, look_every, asked: false, has_quarantine: true, peers, twins }
+        let (asked, has_quarantine, is_connecting) = (false, true, false);
+        Self { max_ttl, look_every, asked, has_quarantine, is_connecting, peers, twins }
     }
 
     /// The same for a client without quarantine.
@@ -132,6 +136,21 @@ impl Admission {
     /// The handle was asked for a lock: from now on it begins, notes and admits.
     pub(crate) fn ask(&mut self) {
         self.asked = true;
+    }
+
+    /// Whether the first connection to some master is being made.
+    pub(crate) fn set_connecting(&mut self, is_connecting: bool) {
+        self.is_connecting = is_connecting;
+    }
+
+    /// Whether a quarantine is to be begun, and only a connection that is being made is waited for.
+    pub(crate) fn awaits_connections(&self) -> bool {
+        let wants = |master: usize| {
+            let facts = self.peers[master].master();
+            !self.is_out(master) && facts.is_some_and(Facts::wants_quarantine)
+        };
+        let can_begin = self.asked && self.has_quarantine && self.has_quorum_of_records();
+        can_begin && self.is_connecting && (0..self.peers.len()).any(wants)
     }
 
     /// Whether grants, extensions and refusals of this master count.
@@ -291,15 +310,20 @@ impl Admission {
         peer.master().is_none() || peer.stuck.is_some() || self.twins.twin_of(master).is_some()
     }
 
-    /// Begun only once q masters, this one included, have told their record: what they hold as
-    /// `max_ttl` decides how long it lasts.
+    /// Begun only once q masters, this one included, have told their record, and the others have too
+    /// or cannot be reached: what they hold as `max_ttl` decides how long it lasts. The first q that
+    /// answer may all have lost it.
     fn begin(&self, facts: &Facts, nonce: Nonce) -> Option<Begin> {
-        if self.records().count() < quorum(self.peers.len()) {
+        if self.is_connecting || !self.has_quorum_of_records() {
             return None;
         }
         let held = self.records().filter_map(|record| record.max_ttl).max();
         let max_ttl = held.unwrap_or(self.max_ttl);
         Some(Begin { expect: facts.record.seen(), identity: facts.identity, nonce, max_ttl })
+    }
+
+    fn has_quorum_of_records(&self) -> bool {
+        self.records().count() >= quorum(self.peers.len())
     }
 
     fn in_quarantine(&self, master: usize, now: Millis) -> Option<Step> {

@@ -104,10 +104,10 @@ impl Attempt {
         self.judge_ballots(now)
     }
 
-    /// The next ballots are not above the score of `master`: it is proposed none.
-    pub(crate) fn leave_ballots(&mut self, master: usize) {
+    /// The next ballot is not above the scores of these masters: it is proposed to the others.
+    pub(crate) fn set_refusing(&mut self, masters: MasterSet) {
         if let Some(Fenced { rounds, .. }) = &mut self.fenced {
-            rounds.avoid(master);
+            rounds.set_refusing(masters);
         }
     }
 

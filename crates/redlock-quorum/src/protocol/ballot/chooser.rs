@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redlock_core::{Ballot, Instant, Member};
 
+use super::super::master_set::MasterSet;
 use super::clock::BallotClock;
 use crate::quorum::quorum;
 
@@ -37,24 +38,38 @@ impl Chooser {
     ) -> Option<Ballot> {
         let least = self.largest.get(&member).map_or(0, |largest| largest.saturating_add(1));
         let number = least.max(self.clock.number(now));
-        let ballot = Ballot::new(number.saturating_add(BallotClock::numbers(margin)))
-            .or_else(|| Ballot::new(number))?;
+        let with_margin = self.clock.with_margin(number, margin, now);
+        let ballot = Ballot::new(with_margin).or_else(|| Ballot::new(number))?;
         self.largest.insert(member, ballot.number());
         Some(ballot)
     }
 
     /// `master` has this score for `member`. A score that is 71 years ahead counts only when it keeps
     /// a quorum from accepting less: followed where one master shows it, it would be on all of them,
-    /// and so use up the numbers of the member. Says whether the next ballot is above the score.
-    pub(crate) fn saw(&mut self, member: Member, master: usize, score: u64, now: Instant) -> bool {
-        let shown = number(score);
-        let is_far = self.clock.is_far(shown, now);
-        let number = if is_far { self.needed(member, master, shown) } else { shown };
+    /// and so use up the numbers of the member.
+    ///
+    /// It was read now by an attempt whose ballot was chosen at `since`.
+    pub(crate) fn saw(
+        &mut self,
+        member: Member,
+        master: usize,
+        score: u64,
+        (since, now): (Instant, Instant),
+    ) {
+        let mut number = number(score);
+        if self.clock.is_far(number, now) {
+            number = self.needed(member, master, number);
+        }
         let largest = self.largest.entry(member).or_default();
         *largest = number.max(*largest);
-        let is_followed = *largest >= shown;
-        self.clock.saw(number, now);
-        is_followed
+        self.clock.saw(number, since, now);
+    }
+
+    /// The masters with a far score that the next ballot is not above.
+    pub(crate) fn refusing(&self, member: Member) -> MasterSet {
+        let largest = self.largest.get(&member).copied().unwrap_or_default();
+        let far = self.far.get(&member).into_iter().flatten();
+        far.filter(|(_, number)| **number > largest).map(|(master, _)| *master).collect()
     }
 
     /// The largest of the far numbers of `member` that more than N - q masters reach: a ballot below
@@ -69,7 +84,7 @@ impl Chooser {
 
     /// A master was admitted with this score for all members.
     pub(crate) fn saw_floor(&mut self, floor: u64, now: Instant) {
-        self.clock.saw(number(floor), now);
+        self.clock.saw(number(floor), now, now);
     }
 
     /// `master` told its TIME, in microseconds since 1970.
@@ -103,6 +118,9 @@ mod tests {
         ballot.unwrap().score()
     }
 
+    /// Chosen and read.
+    const NOW: (Instant, Instant) = (Instant::ORIGIN, Instant::ORIGIN);
+
     fn at(millis: u64) -> Instant {
         Instant::ORIGIN.saturating_add(Duration::from_millis(millis))
     }
@@ -124,7 +142,7 @@ mod tests {
     fn the_next_ballot_is_above_every_score_that_was_seen() {
         for ahead in [0, 1, 30, 31, 32, 63, 1_000_000] {
             let (mut chooser, member) = chooser();
-            chooser.saw(member, 0, TIME + ahead, at(0));
+            chooser.saw(member, 0, TIME + ahead, NOW);
             assert!(score(chooser.next(member, NONE, at(0))) > TIME + ahead, "{ahead}");
         }
     }
@@ -132,7 +150,7 @@ mod tests {
     #[test]
     fn a_score_of_one_member_is_followed_by_all_and_remembered_for_its_own() {
         let (mut chooser, member) = chooser();
-        chooser.saw(member, 0, TIME + 1_000_000 + 31, at(0));
+        chooser.saw(member, 0, TIME + 1_000_000 + 31, NOW);
         let other = score(chooser.next(Member::of(b"another"), NONE, at(0)));
         assert!(other > TIME + 1_000_000 + 31, "another member may be as far ahead");
         let later = at(800);
@@ -149,11 +167,13 @@ mod tests {
             let member = Member::of(b"orders:42");
             for master in 0..masters {
                 let shown = TIME + FAR + 9_000 - master as u64 * 1_000;
-                let is_passed = chooser.saw(member, master, shown, at(0));
+                chooser.saw(member, master, shown, NOW);
                 let next = score(chooser.next(member, NONE, at(0)));
                 let is_followed = master + 1 >= follows;
                 assert_eq!(next > TIME + FAR, is_followed, "{masters} masters, {master}");
-                assert_eq!(is_passed, next > shown, "{masters} masters, {master}");
+                let is_refusing = |master: usize| TIME + FAR + 9_000 - master as u64 * 1_000 > next;
+                let refusing = (0..=master).filter(|&master| is_refusing(master)).collect();
+                assert_eq!(chooser.refusing(member), refusing, "{masters} masters, {master}");
                 // Of those that show one, so many as can be left out are.
                 assert!(next < TIME + FAR + 9_500 - (follows as u64 - 1) * 1_000, "{masters}");
             }
@@ -166,7 +186,7 @@ mod tests {
     fn one_master_that_shows_scores_far_ahead_again_and_again_is_one_master() {
         let (mut chooser, member) = chooser();
         for ahead in [FAR, FAR + 64, FAR + 128] {
-            chooser.saw(member, 2, TIME + ahead, at(0));
+            chooser.saw(member, 2, TIME + ahead, NOW);
         }
         assert!(score(chooser.next(member, NONE, at(0))) < TIME + 10_000);
     }
@@ -191,7 +211,7 @@ mod tests {
     fn no_ballot_is_made_that_would_reach_2_to_the_53() {
         let (mut chooser, member) = chooser();
         for master in 0..2 {
-            chooser.saw(member, master, (1 << 53) - 40, at(0));
+            chooser.saw(member, master, (1 << 53) - 40, NOW);
         }
         let last = chooser.next(member, Duration::from_secs(1), at(0));
         assert_eq!(score(last), (1 << 53) - 33, "there is no room for the margin");

@@ -13,6 +13,8 @@ const STRIDE_US: u64 = 32;
 const HOLDS: Duration = Duration::from_secs(10);
 /// By so much it shrinks behind that: an eighth of the time that passes.
 const SHRINKS: u32 = 8;
+/// What is learnt from ballots that were under way is followed for so far: a second.
+const FOLLOWED_US: u64 = 1_000_000;
 /// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because one
 /// such score would bring all members near to the end of the numbers. A person gives no floor beyond
 /// it.
@@ -57,12 +59,28 @@ impl BallotClock {
         self.lead = (left > 0).then_some(Lead { micros: left, shrinks_from });
     }
 
-    /// Some score has this number: the next ballots are to be above it.
-    pub(crate) fn saw(&mut self, number: u64, now: Instant) {
-        let ahead = self.ahead(number, now);
+    /// Some score has this number, read now by an attempt whose ballot was chosen at `since`: the
+    /// next ballots are to be above such scores.
+    ///
+    /// By as much as the score was ahead when that ballot was chosen, the ballot was too small behind
+    /// the lock of another client. By the clock of now the lead would be too small by the round trips
+    /// since then, and the ballot of the next lock that comes as soon behind that client's be refused
+    /// again.
+    /// Where ballots of several clients are under way for one member, though, that difference is in
+    /// their scores, too, and would grow from ballot to ballot without end. So it is followed up to a
+    /// second. No score was chosen after it was read: beyond that the clock of now counts.
+    pub(crate) fn saw(&mut self, number: u64, since: Instant, now: Instant) {
+        let ahead = self.ahead(number, since).min(FOLLOWED_US).max(self.ahead(number, now));
         if ahead > self.lead(now) && ahead <= LEAD_MAX_US {
             self.lead = Some(Lead { micros: ahead, shrinks_from: now.saturating_add(HOLDS) });
         }
+    }
+
+    /// The number that is by this margin above `number`, as far as that is not more than a second
+    /// ahead of the clock: what others learn from it has no end either.
+    pub(crate) fn with_margin(&self, number: u64, margin: Duration, now: Instant) -> u64 {
+        let last = (self.micros(now) + FOLLOWED_US) / STRIDE_US;
+        number.max(last.min(number.saturating_add(Self::numbers(margin))))
     }
 
     /// Whether some client must have gone by a clock that is wrong by 71 years, or something else
@@ -83,7 +101,7 @@ impl BallotClock {
     }
 
     /// How many numbers pass in this time.
-    pub(crate) fn numbers(time: Duration) -> u64 {
+    fn numbers(time: Duration) -> u64 {
         u64::try_from(time.as_micros()).unwrap_or(u64::MAX).div_ceil(STRIDE_US)
     }
 
@@ -168,20 +186,20 @@ mod tests {
     #[test]
     fn the_lead_is_the_most_that_was_seen_and_shrinks_by_an_eighth_of_the_time_after_a_while() {
         let mut clock = clock(&[0, 0, 0]);
-        clock.saw(start() + secs(80), at(0));
-        clock.saw(start() + secs(40), at(0));
+        clock.saw(start() + secs(80), at(0), at(0));
+        clock.saw(start() + secs(40), at(0), at(0));
         assert_eq!(clock.number(at(0)), start() + secs(80) + 1, "above what was seen");
         assert_eq!(clock.number(at(10)), start() + secs(90) + 1, "it stays for a while");
         assert_eq!(clock.number(at(90)), start() + secs(160) + 1);
         assert_eq!(clock.number(at(651)), start() + secs(651), "it is used up");
-        clock.saw(start() + secs(650), at(651));
+        clock.saw(start() + secs(650), at(651), at(651));
         assert_eq!(clock.number(at(651)), start() + secs(651), "that was not ahead");
     }
 
     #[test]
     fn a_reading_of_time_does_not_make_the_lead_last_longer() {
         let mut clock = clock(&[0]);
-        clock.saw(start() + secs(80), at(0));
+        clock.saw(start() + secs(80), at(0), at(0));
         for now in [4, 8, 12, 50, 90] {
             clock.learn(0, YEAR_2026 + now * 1_000_000, at(now));
         }
@@ -191,7 +209,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_behind_takes_its_correction_from_the_lead() {
         let mut clock = clock(&[0]);
-        clock.saw(start() + secs(3_600), at(0));
+        clock.saw(start() + secs(3_600), at(0), at(0));
         clock.learn(1, YEAR_2026 + 3_600_000_000, at(0));
         assert_eq!(clock.number(at(0)), start() + secs(3_600) + 1, "the lower of two leads still");
         clock.learn(2, YEAR_2026 + 3_600_000_000, at(0));
@@ -199,9 +217,33 @@ mod tests {
     }
 
     #[test]
+    fn a_ballot_that_was_too_small_shows_by_how_much_when_it_was_chosen() {
+        let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
+        let mut clock = clock(&[0, 0, 0]);
+        clock.saw(start() + secs(1) / 50, ms(0), ms(5));
+        assert_eq!(clock.number(ms(0)), start() + secs(1) / 50 + 1, "20 ms, and not 15");
+    }
+
+    /// Each client learns from the score of the one before, whose ballot was chosen meanwhile.
+    #[test]
+    fn leads_do_not_grow_from_client_to_client_without_end() {
+        let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
+        let mut clocks = [clock(&[0]), clock(&[0])];
+        let mut chosen = clocks[0].number(ms(0));
+        for step in 1..10_000 {
+            let clock = &mut clocks[step as usize % 2];
+            clock.saw(chosen, ms(step * 10 - 10), ms(step * 10 + 5));
+            let now = ms(step * 10 + 5);
+            chosen = clock.with_margin(clock.number(now), Duration::from_millis(4), now);
+            let ahead = chosen - clock.micros(now) / STRIDE_US;
+            assert!(ahead <= secs(1) + 1, "{ahead} at step {step}");
+        }
+    }
+
+    #[test]
     fn scores_near_the_end_of_the_numbers_move_no_clock() {
         let mut clock = clock(&[0, 0, 0]);
-        clock.saw(Ballot::NUMBER_MAX, at(0));
+        clock.saw(Ballot::NUMBER_MAX, at(0), at(0));
         assert_eq!(clock.number(at(0)), start());
     }
 }

@@ -13,9 +13,10 @@ pub(crate) struct Rounds {
     open: Vec<Round>,
     /// How many there were.
     count: u32,
-    /// Masters that are asked no more: they have answered some ballot with neither yes nor no, or
-    /// would refuse all that follow.
+    /// Masters that have answered some ballot with neither yes nor no: they are asked no more.
     absent: MasterSet,
+    /// Masters that would refuse the next ballot.
+    refusing: MasterSet,
 }
 
 /// One ballot.
@@ -31,7 +32,8 @@ struct Round {
 
 impl Rounds {
     pub(crate) fn new(masters: usize) -> Self {
-        Self { masters, open: Vec::new(), count: 0, absent: MasterSet::EMPTY }
+        let (absent, refusing) = (MasterSet::EMPTY, MasterSet::EMPTY);
+        Self { masters, open: Vec::new(), count: 0, absent, refusing }
     }
 
     /// One more ballot goes to the masters of `asked`. Returns its number: the first is 1.
@@ -72,12 +74,12 @@ impl Rounds {
     /// It is not known whether `master` has accepted it.
     pub(crate) fn leave(&mut self, number: u32, master: usize) {
         self.refuse(number, master);
-        self.avoid(master);
+        self.absent.insert(master);
     }
 
-    /// `master` is asked no more. What it was asked before counts.
-    pub(crate) fn avoid(&mut self, master: usize) {
-        self.absent.insert(master);
+    /// These masters would refuse the next ballot, and no others. What was asked before counts.
+    pub(crate) fn set_refusing(&mut self, masters: MasterSet) {
+        self.refusing = masters;
     }
 
     /// `master` may have lost what it accepted: none of it counts, and what is on its way does not
@@ -101,7 +103,8 @@ impl Rounds {
     pub(crate) fn is_hopeful(&self, granted: MasterSet) -> bool {
         let Some(latest) = self.open.last() else { return false };
         let hoped = latest.accepted.union(latest.pending).union(granted.without(latest.asked));
-        let hoped = granted.without(self.absent.without(latest.accepted)).intersection(hoped);
+        let asked_no_more = self.absent.union(self.refusing).without(latest.accepted);
+        let hoped = granted.without(asked_no_more).intersection(hoped);
         hoped.len() >= quorum(self.masters)
     }
 
@@ -113,7 +116,7 @@ impl Rounds {
 
     /// The masters of `granted` that another ballot may go to.
     pub(crate) fn askable(&self, granted: MasterSet) -> MasterSet {
-        granted.without(self.absent)
+        granted.without(self.absent.union(self.refusing))
     }
 
     /// How many ballots there were.

@@ -311,3 +311,28 @@ fn two_addresses_of_one_server_are_one_record_of_the_quorum_that_a_quarantine_ne
     let step = client(&masters, 0).step(0, 0, Nonce(9));
     assert!(matches!(step, Step::Wait(_)), "{step:?}");
 }
+
+/// The first quorum that answers may be just those that have lost their records.
+#[test]
+fn no_quarantine_is_begun_while_a_master_that_may_have_a_record_is_being_connected() {
+    let (lost, mut kept) = ([Master::fresh(10), Master::fresh(20)], Master::admitted(30));
+    kept.data.record.max_ttl = Some(10 * MAX_TTL);
+    let asked = || {
+        let mut admission = Admission::new(3, MAX_TTL, 1000);
+        admission.ask();
+        for (place, master) in lost.iter().enumerate() {
+            admission.on(place, Event::Up(master.facts(0)), 0);
+        }
+        admission
+    };
+    let mut admission = asked();
+    admission.set_connecting(true);
+    assert!(admission.awaits_connections());
+    assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Wait(_)));
+    admission.on(2, Event::Up(kept.facts(0)), 1);
+    admission.set_connecting(false);
+    let Step::Begin(begin) = admission.step(0, 1, Nonce(1)) else { panic!("all have answered") };
+    assert_eq!(begin.max_ttl, 10 * MAX_TTL);
+    let Step::Begin(begin) = asked().step(0, 0, Nonce(1)) else { panic!("the third is away") };
+    assert_eq!(begin.max_ttl, MAX_TTL);
+}

@@ -80,12 +80,15 @@ fn a_master_whose_score_cannot_be_passed_is_proposed_no_ballot() {
     let mut attempt = fenced(3, Some(1));
     vote(&mut attempt, 0, &accepted());
     vote(&mut attempt, 1, &refused());
-    attempt.leave_ballots(1);
+    attempt.set_refusing(set(&[1]));
     assert_eq!(vote(&mut attempt, 2, &refused()), Step::Propose, "two may accept another one");
     assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[0, 2]))));
-    attempt.leave_ballots(2);
+    attempt.set_refusing(set(&[1, 2]));
     let step = attempt.ballot_vote(2, 2, &too_small(), at(1), at(2));
     assert_eq!(step, Step::Lost(Defeat::BallotRefused), "and one is no quorum");
+    attempt.set_refusing(set(&[2]));
+    let step = attempt.score_vote(1, &scored(), at(3));
+    assert_eq!(step, Step::Join(set(&[1])), "its score is followed now");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! | in doubt | a null push came, or a script found another record than the one that was read | look |
 //! | not ours | a replica, loading, in cluster mode, rights denied, a twin | look again each second |
 //! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing |
-//! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | *begin*, once q masters have told their record |
+//! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | *begin*, once q masters have told their record, and the others have too or cannot be reached |
 //! | waiting | a quarantine of this identity is under way, its nonce is known | ask the voting masters for TIME, *note*, look again each second |
 //! | over | by one of the two ways of `over.rs` | read the floor, then *admit* |
 //!

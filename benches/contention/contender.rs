@@ -82,7 +82,10 @@ pub fn contend(orders: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let holds = runtime.block_on(async {
         match orders.who {
-            Who::Redlock | Who::Polling => run(Redlock::connect(masters)?, orders).await,
+            // Without ballots, as the others are: `benches/fenced` has what those cost.
+            Who::Redlock | Who::Polling => {
+                run(Redlock::builder().nodes(masters).fencing(false).build()?, orders).await
+            }
             _ => run(LockManager::new(masters), orders).await,
         }
     })?;

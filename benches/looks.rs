@@ -1,5 +1,6 @@
 //! What the look behind each acquire costs, where a server does not push that its data is gone:
-//! the same handle over two users of the same five masters, one that may track and one that may not.
+//! the same handle over two users of the same five masters, one that may track and one that may
+//! not.
 
 mod support;
 

@@ -52,7 +52,8 @@ pub fn write(
     let up = |value| HEIGHT - MARGIN - y.place(value) * (HEIGHT - 2.0 * MARGIN);
     let mut svg = format!(
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {HEIGHT}' \
-         font-family='sans-serif' font-size='12'>\n<rect width='100%' height='100%' fill='white'/>\n"
+         font-family='sans-serif' font-size='12'>\n\
+         <rect width='100%' height='100%' fill='white'/>\n"
     );
     text(&mut svg, (WIDTH / 2.0, 24.0), "middle", title)?;
     text(&mut svg, (WIDTH / 2.0, HEIGHT - 16.0), "middle", x.title)?;

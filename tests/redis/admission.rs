@@ -7,7 +7,9 @@ use redlock_testkit::lab::{ScriptedServer, bulk};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use tokio::time::{Instant, sleep};
 
-use crate::lab::{eventually, in_time, ms, secs};
+use crate::lab::{eventually, in_time, ms, secs, text};
+
+const RECORD: &str = "redlock-quorum:1";
 
 /// A quarantine takes 2.2 s.
 pub(crate) fn handle(servers: &RedisServers) -> RedlockBuilder {
@@ -33,11 +35,16 @@ pub(crate) async fn full(redlock: &Redlock, servers: &RedisServers) -> Guard {
     guard
 }
 
+pub(crate) fn field(server: &RedisServer, name: &str) -> Option<String> {
+    text(server, &["HGET", RECORD, name])
+}
+
 pub(crate) fn run(server: &RedisServer, words: &[&str]) {
     server.command(words).unwrap();
 }
 
-/// Waits until the master at this place is what is wanted, and returns what it reports.
+/// Waits until the master at this place is what is wanted, and returns what it reports. It is in
+/// quarantine only by a record that was read, so the script has removed what it kept from before.
 pub(crate) async fn until(redlock: &Redlock, at: usize, wanted: Standing) -> NodeReport {
     let deadline = Instant::now() + secs(20);
     loop {

@@ -24,7 +24,8 @@ impl Backend {
         Self::with(&ServerOptions::new(), true)
     }
 
-    /// A master that pushes what has changed, and one that knows nothing of RESP3 and pushes nothing.
+    /// A master that pushes what has changed, and one that knows nothing of RESP3 and pushes
+    /// nothing.
     pub(crate) async fn of_each_protocol() -> [Self; 2] {
         let old = ServerOptions::new().arguments(["--rename-command", "HELLO", "NOT-HELLO"]);
         [Self::start().await, Self::with(&old, true)]

@@ -39,8 +39,8 @@ impl Lab {
         Self { servers, redlock, clocks }
     }
 
-    /// Sets by how many milliseconds the clock of a master is ahead of ours. Servers read it now and
-    /// then.
+    /// Sets by how many milliseconds the clock of a master is ahead of ours. Servers read it now
+    /// and then.
     pub(crate) fn set_ahead(&self, place: usize, millis: i64) {
         self.clocks.set(place, millis);
         let is_shown = || (ahead(&self.servers[place]) - millis).abs() <= 1_000;

@@ -1,12 +1,12 @@
 //! Real connections on a runtime that no thread blocks on any more: another one takes them over.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use redlock_quorum::{Guard, Redlock};
-use redlock_testkit::RedisServers;
 use redlock_testkit::lab::no_key_is_left;
+use redlock_testkit::{RedisServers, ServerOptions};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
@@ -69,6 +69,41 @@ fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
         guard.release().await.unwrap();
         redlock.shutdown(secs(10)).await.unwrap();
     });
+}
+
+/// How many calls it takes until brand-new masters vote, whose quarantine takes 2.2 s. Each call
+/// runs on `runtime`, or on a new one.
+fn calls_until_masters_vote(runtime: Option<&Runtime>, pause: Duration) -> usize {
+    let servers = RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap();
+    let redlock = crate::admission::handle(&servers).build().unwrap();
+    let is_locked = |runtime: &Runtime| {
+        let locked = runtime.block_on(in_time(redlock.try_lock("a").into_future()));
+        locked.map(Guard::forget).is_ok()
+    };
+    let begun = Instant::now();
+    let mut calls = 1;
+    while !runtime.map_or_else(|| is_locked(&self::runtime()), is_locked) {
+        assert!(begun.elapsed() < secs(20), "call {calls}");
+        let is_admitted = |server| crate::admission::field(server, "run").is_some();
+        assert!(!servers.iter().any(is_admitted), "call {calls} did not wait for its own steps");
+        thread::sleep(pause);
+        calls += 1;
+    }
+    calls
+}
+
+/// No task goes on when a call has returned: what is done for masters that do not vote is done
+/// within calls.
+#[test]
+fn calls_on_new_runtimes_end_a_quarantine() {
+    let calls = calls_until_masters_vote(None, ms(100));
+    assert!(calls > 2, "the first calls come too early: {calls}");
+}
+
+#[test]
+fn calls_on_a_runtime_that_idles_in_between_end_a_quarantine() {
+    let calls = calls_until_masters_vote(Some(&runtime()), ms(900));
+    assert!(calls > 2, "the first calls come too early: {calls}");
 }
 
 /// The runtime that idled is used again: its callers go on where the driver is now.

@@ -8,17 +8,12 @@ use redlock_quorum::{Redlock, Standing};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use tokio::time::{Instant, sleep};
 
-use crate::admission::{admitted, full, handle, handle_on, run, until};
+use crate::admission::{admitted, field, full, handle, handle_on, run, until};
 use crate::identity::back_up;
 use crate::lab::{eventually, in_time, ms, secs, text};
 
 /// How long a quarantine takes.
 const LENGTH: Duration = ms(2_200);
-const RECORD: &str = "redlock-quorum:1";
-
-fn field(server: &RedisServer, name: &str) -> Option<String> {
-    text(server, &["HGET", RECORD, name])
-}
 
 /// The name of the one ballot set that the server has.
 fn set(server: &RedisServer) -> String {

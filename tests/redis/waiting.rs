@@ -69,7 +69,8 @@ async fn watch(waiter: &Redlock, servers: &[RedisServer], key: &str) -> JoinHand
     waiting
 }
 
-/// Waits until the caller has its lock, which `release` frees now. Returns how many looks that took.
+/// Waits until the caller has its lock, which `release` frees now. Returns how many looks that
+/// took.
 async fn looks_needed(
     servers: &[RedisServer],
     waiting: JoinHandle<Instant>,

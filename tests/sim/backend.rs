@@ -24,7 +24,8 @@ impl Backend {
         backend
     }
 
-    /// A master that pushes what has changed, and one that knows nothing of RESP3 and pushes nothing.
+    /// A master that pushes what has changed, and one that knows nothing of RESP3 and pushes
+    /// nothing.
     pub(crate) async fn of_each_protocol() -> [Self; 2] {
         let (new, old) = (Self::start().await, SimNodes::new(1, 0)[0].clone());
         old.set_tracking(false);

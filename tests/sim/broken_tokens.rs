@@ -116,7 +116,8 @@ impl Scheme {
     }
 }
 
-/// Clocks step; a request takes so long at times that locks are held and released before it arrives.
+/// Clocks step; a request takes so long at times that locks are held and released before it
+/// arrives.
 fn nemesis(seed: u64) -> Nemesis {
     Nemesis::new(seed).at_most(1).faults([Fault::ClockStep]).clock_step_max(GUARD)
 }

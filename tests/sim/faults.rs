@@ -16,7 +16,8 @@ use crate::contenders::Campaign;
 use crate::seeds;
 
 /// One lock held, and a second client that wants it, both without a quarantine: what is shown is
-/// what copies, clocks and keys are worth by themselves. Says whether the checker finds two holders.
+/// what copies, clocks and keys are worth by themselves. Says whether the checker finds two
+/// holders.
 struct Duel {
     masters: SimNodes,
     history: Arc<History>,

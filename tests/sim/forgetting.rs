@@ -1,16 +1,19 @@
 //! Masters that forget, with quarantine: what they granted before is safe, and they come back.
 
+use std::future::IntoFuture;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Cause, Verdict};
+use futures::future::BoxFuture;
+use redlock_core::{Answer, Cause, Events, Node, Op, Verb, Verdict, VoteSlot};
 use redlock_quorum::{
-    AcquireError, Ended, Guard, Init, InitError, LostReason, Quarantine, Redlock, RedlockBuilder,
-    Standing, State,
+    AcquireError, Ended, Guard, Init, InitError, Lease, LostReason, Quarantine, Redlock,
+    RedlockBuilder, Standing, State,
 };
-use redlock_testkit::SimNodes;
+use redlock_testkit::{Executed, SimNodes};
 use tokio::time::{sleep, timeout};
 
-use crate::arena::{RESOURCE, TTL, copies, ms, settle};
+use crate::arena::{NODE_TIMEOUT, RESOURCE, TTL, copies, ms, settle};
 
 /// The longest TTL, and how long a quarantine takes.
 pub(crate) const MAX_TTL: Duration = ms(2_000);
@@ -206,13 +209,25 @@ async fn a_push_that_proves_to_mean_nothing_costs_no_attempt() {
 
 /// The look behind a push is not answered: what the master has may be gone.
 #[tokio::test(start_paused = true)]
-async fn copies_that_are_not_proven_within_the_node_timeout_are_disowned() {
+async fn copies_that_are_not_proven_in_time_are_disowned() {
     let (masters, redlock) = masters(3);
-    let guard = full(&redlock, &masters).await;
+    keeps_copies_for(2 * NODE_TIMEOUT, &masters, &redlock).await;
+}
+
+/// No look proves anything there, but the extension that is sent at once: it has its own time.
+#[tokio::test(start_paused = true)]
+async fn without_a_quarantine_copies_are_to_be_confirmed_within_the_node_timeout() {
+    let (masters, redlock) = crate::arena::trusting(3);
+    keeps_copies_for(NODE_TIMEOUT, &masters, &redlock).await;
+}
+
+/// A master that was flushed and answers nothing has its copies for so long.
+async fn keeps_copies_for(time: Duration, masters: &SimNodes, redlock: &Redlock) {
+    let guard = full(redlock, masters).await;
     masters[0].flush();
     masters[0].lose_replies(true);
-    sleep(ms(40)).await;
-    assert_eq!(guard.copies(), 3, "it has some time");
+    sleep(time - ms(10)).await;
+    assert_eq!(guard.copies(), 3, "it has {time:?}");
     sleep(ms(20)).await;
     assert_eq!(guard.copies(), 2);
     masters[0].lose_replies(false);
@@ -229,6 +244,100 @@ async fn a_master_whose_ballots_were_deleted_does_not_vote() {
     assert_eq!(guard.copies(), 2);
     sleep(LENGTH + ms(1_100)).await;
     assert_eq!(guard.copies(), 3);
+}
+
+/// A lock of theirs comes too late, and what is asked of them for their admission does not.
+#[tokio::test(start_paused = true)]
+async fn masters_that_are_far_away_are_looked_at_too() {
+    let (masters, _) = masters(3);
+    masters[0].crash_and_restart(false);
+    let client = masters.another_client();
+    client.iter().for_each(|master| master.delay(ms(40)..=ms(40), ms(40)..=ms(40)));
+    let redlock = handle(&client).build().unwrap();
+    let nodes = redlock.inspect().await;
+    assert!(nodes.iter().all(|node| node.server.is_some()), "{nodes:?}");
+    redlock.try_lock(RESOURCE).await.unwrap_err();
+    sleep(LENGTH + ms(1_500)).await;
+    assert!(masters[0].data().record.run.is_some(), "{:?}", masters[0].data().record);
+}
+
+/// A node of the user's own that tells nothing of a connection.
+struct Mute;
+
+impl Node for Mute {
+    fn name(&self) -> &str {
+        "mute:6379"
+    }
+
+    fn submit(&self, _: Op, slot: VoteSlot) {
+        slot.cast(Answer::unsent(Cause::TimedOut));
+    }
+
+    fn drive(self: Arc<Self>, _: Events) -> Option<BoxFuture<'static, ()>> {
+        None
+    }
+}
+
+/// A handle on these masters and one such node.
+fn beside_a_mute_node(masters: &SimNodes) -> Redlock {
+    let nodes = [masters.nodes(), vec![Arc::new(Mute) as Arc<dyn Node>]].concat();
+    let builder = Redlock::builder().masters(nodes).clock(masters.clock()).max_ttl(MAX_TTL);
+    builder.ttl(TTL).quarantine(Quarantine::On).build().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_reports_holds_no_quarantine_up() {
+    let (masters, _) = masters(2);
+    masters[0].crash_and_restart(false);
+    let redlock = beside_a_mute_node(&masters);
+    redlock.try_lock(RESOURCE).await.unwrap_err();
+    sleep(RedlockBuilder::CONNECT_TIMEOUT + LENGTH + ms(2_500)).await;
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+}
+
+/// The key of a lock that is given back would stay on the one master that has it.
+#[tokio::test(start_paused = true)]
+async fn releases_do_not_wait_for_masters_that_may_come_to_vote() {
+    let (masters, holder) = masters(3);
+    let guard = full(&holder, &masters).await;
+    let lease = Lease::new(RESOURCE, guard.token().as_str(), TTL).unwrap();
+    guard.forget();
+    masters[..2].iter().for_each(|master| master.crash_and_restart(false));
+    let redlock = handle(&slow(&masters)).build().unwrap();
+    let attempt = redlock.try_lock("other").into_future();
+    let (_lost, _released) = tokio::join!(attempt, redlock.release(lease));
+    let log = masters[2].log();
+    let at = |key: &str, is_it: fn(&Verb) -> bool| {
+        let wanted = |executed: &&Executed| executed.key == key.as_bytes() && is_it(&executed.verb);
+        log.iter().find(wanted).unwrap().at
+    };
+    let released = at(RESOURCE, |verb| matches!(verb, Verb::Release));
+    let attempted = at("other", |verb| matches!(verb, Verb::Acquire { .. }));
+    assert!(attempted.saturating_since(released) >= ms(20), "{log:?}");
+}
+
+/// A question what masters say is answered, also where the request for a lock was there before it;
+/// and a caller behind another one is answered when its own wait is over.
+#[tokio::test(start_paused = true)]
+async fn questions_do_not_wait_for_masters_that_may_come_to_vote() {
+    let masters = SimNodes::new(2, 0);
+    let redlock = beside_a_mute_node(&masters);
+    let timed = async |question: BoxFuture<'static, ()>| {
+        question.await;
+        masters.clock().now()
+    };
+    let begun = masters.clock().now();
+    let (attempt, other) = (redlock.try_lock(RESOURCE), redlock.lock(RESOURCE).wait(ms(100)));
+    let (lock, behind) = (redlock.lock(RESOURCE).wait(ms(100)), redlock.clone());
+    let status = async move { drop(behind.status(RESOURCE).await) };
+    let (attempted, _, waited, asked) = tokio::join!(
+        timed(Box::pin(async { drop(attempt.await.unwrap_err()) })),
+        timed(Box::pin(async { drop(other.await.unwrap_err()) })),
+        timed(Box::pin(async { drop(lock.await.unwrap_err()) })),
+        timed(Box::pin(status)),
+    );
+    let took = [attempted, waited, asked].map(|at| at.saturating_since(begun));
+    assert_eq!(took, [RedlockBuilder::CONNECT_TIMEOUT, ms(100), ms(10)]);
 }
 
 // What is said.
@@ -424,6 +533,16 @@ async fn the_end_waits_for_steps_no_longer_than_the_connect_timeout() {
     let begun = masters.clock().now();
     redlock.shutdown(ms(0)).await.unwrap();
     assert_eq!(masters.clock().now().saturating_since(begun), ms(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_all_that_answer_vote_the_end_waits_for_no_connection() {
+    let (masters, _) = masters(2);
+    let redlock = beside_a_mute_node(&masters);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let begun = masters.clock().now();
+    redlock.shutdown(ms(0)).await.unwrap();
+    assert_eq!(masters.clock().now(), begun);
 }
 
 /// A process whose requests and answers take 5 ms each.

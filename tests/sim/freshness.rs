@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use redlock_quorum::Init;
-use tokio::time::sleep;
+use redlock_testkit::SimNodes;
+use tokio::time::{sleep, timeout};
 
 use crate::arena::{RESOURCE, heal, ms, partition, trusting_handle};
 use crate::forgetting::{MAX_TTL, full, handle, masters, other};
 
 /// Longer than what was read of a master is believed.
 const STALE: Duration = ms(80_000);
+/// Longer than what a handle of these tests is given itself.
+const RAISED: Duration = ms(8_000);
 
 #[tokio::test(start_paused = true)]
 async fn another_max_ttl_is_learnt_without_a_new_connection() {
@@ -23,6 +26,44 @@ async fn another_max_ttl_is_learnt_without_a_new_connection() {
     sleep(STALE).await;
     let error = long().await.unwrap_err();
     assert!(error.to_string().contains("max_ttl is 400ms"), "{error}");
+}
+
+/// A lock that was taken after the change may be as long as the new one says.
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_is_as_long_as_a_max_ttl_that_was_raised_a_moment_ago() {
+    let (masters, redlock) = masters(3);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let person = handle(&masters.another_client()).max_ttl(RAISED).build().unwrap();
+    person.init().await.unwrap();
+    masters[0].crash_and_restart(false);
+    assert_eq!(quarantine(&masters, 0).await, Some(8_000));
+}
+
+/// Those that can be asked have lost what they had.
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_is_as_long_as_a_master_has_allowed_that_cannot_be_reached_any_more() {
+    let masters = SimNodes::new(3, 0);
+    masters.init(RAISED);
+    let redlock = handle(&masters).build().unwrap();
+    full(&redlock, &masters).await.release().await.unwrap();
+    partition(&masters[2..]);
+    masters[0].crash_and_restart(false);
+    masters[1].crash_and_restart(false);
+    assert_eq!(quarantine(&masters, 0).await, Some(8_000));
+}
+
+/// The `max_ttl`, in ms, with which a quarantine is begun there.
+async fn quarantine(masters: &SimNodes, master: usize) -> Option<u64> {
+    let begun = async {
+        loop {
+            let record = masters[master].data().record;
+            if record.quarantine.is_some() {
+                return record.max_ttl;
+            }
+            sleep(ms(20)).await;
+        }
+    };
+    timeout(ms(5_000), begun).await.unwrap()
 }
 
 /// A handle that was connected before others goes by the same time as they do.
@@ -72,18 +113,34 @@ async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
     assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
 }
 
+/// What has a handle read what its masters are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Read {
+    Nothing,
+    NewConnection,
+    /// The look behind a push that proves to mean nothing.
+    Look,
+}
+
 /// What the first look of a handle would tell, 60 s behind its first lock.
 #[tokio::test(start_paused = true)]
 async fn a_master_that_was_looked_at_a_moment_ago_is_left_alone() {
-    for is_read in [false, true] {
+    for read in [Read::Nothing, Read::NewConnection, Read::Look] {
         let (masters, redlock) = masters(3);
         redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
         sleep(ms(50_000)).await;
-        if is_read {
-            // A new connection reads it.
-            partition(&masters);
-            sleep(ms(1)).await;
-            heal(&masters);
+        match read {
+            Read::Nothing => {}
+            Read::NewConnection => {
+                partition(&masters);
+                sleep(ms(1)).await;
+                heal(&masters);
+            }
+            Read::Look => masters.iter().for_each(|master| {
+                let data = master.data();
+                master.flush();
+                master.edit_data(|mine| *mine = data);
+            }),
         }
         sleep(ms(5_000)).await;
         let person = handle(&masters.another_client()).max_ttl(ms(400)).ttl(ms(200));
@@ -91,7 +148,7 @@ async fn a_master_that_was_looked_at_a_moment_ago_is_left_alone() {
         person.build().unwrap().init_with(again).await.unwrap();
         sleep(ms(6_000)).await;
         let long = redlock.try_lock(RESOURCE).ttl(MAX_TTL).await;
-        assert_eq!(long.is_ok(), is_read, "{long:?}");
+        assert_eq!(long.is_ok(), read != Read::Nothing, "{read:?}: {long:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::future::IntoFuture;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -12,7 +12,7 @@ use redlock_quorum::{Cause, Guard, Redlock};
 use tokio::time::sleep;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
-use tracing::span::{Attributes, Id};
+use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, Interest};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
@@ -43,6 +43,40 @@ impl Visit for Line {
     }
 }
 
+/// Wants no line, and wants to be asked for each.
+struct Silent;
+
+impl Subscriber for Silent {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        false
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// Gives the lines of this thread to `subscriber` until the guard is dropped.
+///
+/// While one thread only has a subscriber, `tracing` lets the thread that comes to a place first
+/// decide for the process whether its lines are wanted: a test that runs beside this one would
+/// silence it. With a subscriber for the whole process each thread is asked.
+fn record(subscriber: impl Subscriber + Send + Sync) -> DefaultGuard {
+    static EVERYWHERE: Once = Once::new();
+    EVERYWHERE.call_once(|| tracing::subscriber::set_global_default(Silent).unwrap());
+    tracing::subscriber::set_default(subscriber)
+}
+
 /// Keeps every line; a span is a line with its name.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<Line>>>);
@@ -52,7 +86,7 @@ impl Log {
     pub(crate) fn begin(level: LevelFilter) -> (Self, DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::registry().with(log.clone().with_filter(level));
-        (log, tracing::subscriber::set_default(subscriber))
+        (log, record(subscriber))
     }
 
     fn lines(&self) -> Vec<Line> {
@@ -293,7 +327,7 @@ async fn meddle_with_everything() {
     let meddler =
         Meddler { redlock: redlock.clone(), guard: Mutex::new(Some(guard)), lines: lines.clone() };
     let subscriber = tracing_subscriber::registry().with(meddler);
-    let recording = tracing::subscriber::set_default(subscriber);
+    let recording = record(subscriber);
     let work = async {
         let other = redlock.lock("other").await.unwrap();
         let waiting = tokio::spawn(redlock.lock("other").wait_forever().into_future());
@@ -373,7 +407,7 @@ impl<S: Subscriber> Layer<S> for Panics {
 
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_panics_costs_no_lease_and_ends_no_handle() {
-    let _panicking = tracing::subscriber::set_default(tracing_subscriber::registry().with(Panics));
+    let _panicking = record(tracing_subscriber::registry().with(Panics));
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     masters[0].down();

@@ -237,6 +237,20 @@ async fn a_lock_lost_to_others_is_not_released_from_under_them() {
     assert_eq!(copies(&masters), 5);
 }
 
+/// A release grants nothing, and a key may be there although the lease was lost.
+#[tokio::test(start_paused = true)]
+async fn the_release_of_a_lost_lease_says_which_masters_have_released_it() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters[..2].iter().for_each(|master| master.put(RESOURCE, "stranger", 60_000));
+    guard.lost().await;
+    let error = guard.release().await.unwrap_err().to_string();
+    let said = "was not ours, or not any more: ";
+    assert!(error.contains(said) && !error.contains("granted"), "{error}");
+    assert_eq!(error.matches(" not ours").count(), 3, "twice of masters: {error}");
+    assert_eq!(error.matches(" released").count(), 1, "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_attempt_has_a_token_of_its_own() {
     let (masters, redlock) = masters(3);

@@ -334,7 +334,10 @@ async fn a_wait_that_cannot_be_cured_ends_at_once() {
         let error = ended.expect("the wait ends").unwrap_err();
         let waited = masters.clock().now().saturating_since(begin);
         assert!(waited <= ms(1_000), "{denied} {away}: {waited:?}");
-        let is_denial = |verdict: &Verdict| matches!(verdict, Verdict::Unknown(cause @ Cause::ErrorReply(_)) if !cause.is_curable());
+        let is_denial = |verdict: &Verdict| match verdict {
+            Verdict::Unknown(cause @ Cause::ErrorReply(_)) => !cause.is_curable(),
+            _ => false,
+        };
         let votes = error.votes().expect("masters were asked").iter();
         assert_eq!(votes.filter(|vote| is_denial(&vote.verdict)).count(), denied, "{error}");
     }

@@ -1,5 +1,5 @@
-//! A handle that stays for weeks beside handles that come for one lock each, on masters whose clocks
-//! drift and are stepped: how many of their locks need a second ballot.
+//! A handle that stays for weeks beside handles that come for one lock each, on masters whose
+//! clocks drift and are stepped: how many of their locks need a second ballot.
 
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
 //! What masters answered, in words.
 
-use std::fmt::Display;
 use std::time::Duration;
 
 use redlock_quorum::{Cause, NodeVote, State, Status, Verdict, Votes};
@@ -92,14 +91,6 @@ pub(crate) fn said_once(said: Vec<(&str, String)>) -> String {
         }
     }
     parts.join(", ")
-}
-
-/// An error of the library in these words, where it lists what each master said.
-pub(crate) fn reworded(error: &impl Display, votes: Option<&Votes>) -> String {
-    let text = error.to_string();
-    let Some(votes) = votes else { return text };
-    let said = votes.iter().map(|vote| (vote, vote.verdict.to_string()));
-    text.replacen(&votes.to_string(), &in_one_line(said.collect()), 1)
 }
 
 /// Who holds a lock, or why nobody can say.

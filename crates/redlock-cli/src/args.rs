@@ -66,7 +66,12 @@ pub(crate) struct Patience {
     #[arg(short = 'n', long = "no-wait", conflicts_with = "wait")]
     pub(crate) no_wait: bool,
     /// The exit code when another holds the lock; with 0, no line on stderr says so
-    #[arg(short = 'E', long = "held-exit-code", value_name = "N", default_value_t = crate::exit::HELD)]
+    #[arg(
+        short = 'E',
+        long = "held-exit-code",
+        value_name = "N",
+        default_value_t = crate::exit::HELD
+    )]
     pub(crate) held_code: u8,
 }
 
@@ -78,14 +83,26 @@ pub(crate) struct Run {
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
     /// How long to wait for the lock; `forever` is a duration, too
-    #[arg(long, value_name = "D", default_value = "10s", allow_negative_numbers = true, value_parser = duration::parse_wait)]
+    #[arg(
+        long,
+        value_name = "D",
+        default_value = "10s",
+        allow_negative_numbers = true,
+        value_parser = duration::parse_wait
+    )]
     pub(crate) wait: Wait,
     /// Stop extending the lock after this long: the command is stopped within one TTL
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
     /// When the lock is about to be lost: the time between SIGTERM and SIGKILL, a third of the
     /// TTL at most
-    #[arg(long, value_name = "D", default_value = "5s", allow_negative_numbers = true, value_parser = duration::parse)]
+    #[arg(
+        long,
+        value_name = "D",
+        default_value = "5s",
+        allow_negative_numbers = true,
+        value_parser = duration::parse
+    )]
     pub(crate) kill_after: Duration,
     /// Leave the lock to expire when the command succeeds, so that no other host does the work
     /// again for two thirds of the TTL at least; release it when the command fails
@@ -109,7 +126,13 @@ pub(crate) struct Acquire {
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
     /// How long to wait for the lock; `forever` is a duration, too
-    #[arg(long, value_name = "D", default_value = "0s", allow_negative_numbers = true, value_parser = duration::parse_wait)]
+    #[arg(
+        long,
+        value_name = "D",
+        default_value = "0s",
+        allow_negative_numbers = true,
+        value_parser = duration::parse_wait
+    )]
     pub(crate) wait: Wait,
     #[command(flatten)]
     pub(crate) patience: Patience,
@@ -168,8 +191,8 @@ pub(crate) struct Init {
     /// not ask
     #[arg(long)]
     pub(crate) again: bool,
-    /// No fencing token that is handed out later may be smaller than this one; for masters that this
-    /// call admits
+    /// No fencing token that is handed out later may be smaller than this one; for masters that
+    /// this call admits
     #[arg(long, value_name = "FENCING_TOKEN", allow_negative_numbers = true, value_parser = floor)]
     pub(crate) floor: Option<FencingToken>,
     /// Print an object: nodes, floor

@@ -5,12 +5,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError, Votes};
+use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError};
 use rustix::process::Signal;
 
-use crate::answers;
 use crate::output;
 use crate::signals;
+use crate::wording;
 
 /// `extend`, `release`: the lock was not ours. `status`: a majority is free.
 pub(crate) const NOT_OURS: u8 = 1;
@@ -110,7 +110,7 @@ impl From<std::io::Error> for Failure {
 
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
-        Self::usage(error)
+        Self::usage(anyhow!(wording::build(&error)))
     }
 }
 
@@ -127,7 +127,7 @@ impl From<AcquireError> for Failure {
             AcquireError::Invalid(_) => USAGE,
             _ => UNAVAILABLE,
         };
-        Self::new(code, anyhow!(answers::reworded(&error, error.votes())))
+        Self::new(code, anyhow!(wording::acquire(&error)))
     }
 }
 
@@ -138,7 +138,7 @@ impl From<ExtendError> for Failure {
             ExtendError::Invalid(_) => USAGE,
             _ => UNAVAILABLE,
         };
-        Self::new(code, anyhow!(answers::reworded(&error, of_extension(&error))))
+        Self::new(code, anyhow!(wording::extend(&error)))
     }
 }
 
@@ -149,25 +149,7 @@ impl From<ReleaseError> for Failure {
             ReleaseError::Invalid(_) => USAGE,
             _ => UNAVAILABLE,
         };
-        Self::new(code, anyhow!(answers::reworded(&error, of_release(&error))))
-    }
-}
-
-fn of_extension(error: &ExtendError) -> Option<&Votes> {
-    match error {
-        ExtendError::NotOurs { votes, .. }
-        | ExtendError::NoQuorum { votes, .. }
-        | ExtendError::TooLate { votes, .. } => Some(votes),
-        _ => None,
-    }
-}
-
-fn of_release(error: &ReleaseError) -> Option<&Votes> {
-    match error {
-        ReleaseError::NotOurs { votes, .. } | ReleaseError::Unconfirmed { votes, .. } => {
-            Some(votes)
-        }
-        _ => None,
+        Self::new(code, anyhow!(wording::release(&error)))
     }
 }
 

@@ -26,14 +26,26 @@ pub(crate) struct Global {
     pub(crate) nodes: Vec<String>,
     /// How long each master has for its answer [default: 50ms, or a tenth of the TTL]
     /// [env: REDLOCK_NODE_TIMEOUT]
-    #[arg(long, value_name = "D", global = true, allow_negative_numbers = true, value_parser = duration::parse)]
+    #[arg(
+        long,
+        value_name = "D",
+        global = true,
+        allow_negative_numbers = true,
+        value_parser = duration::parse
+    )]
     pub(crate) node_timeout: Option<Duration>,
     /// What every key on the masters begins with [default: nothing] [env: REDLOCK_PREFIX]
     #[arg(long, value_name = "TEXT", global = true)]
     pub(crate) prefix: Option<OsString>,
-    /// The largest TTL, where no master has a record of it yet; `redlock init --again --max-ttl` sets another
-    /// one [default: 60s] [env: REDLOCK_MAX_TTL]
-    #[arg(long, value_name = "D", global = true, allow_negative_numbers = true, value_parser = duration::parse)]
+    /// The largest TTL, where no master has a record of it yet; `redlock init --again --max-ttl`
+    /// sets another one [default: 60s] [env: REDLOCK_MAX_TTL]
+    #[arg(
+        long,
+        value_name = "D",
+        global = true,
+        allow_negative_numbers = true,
+        value_parser = duration::parse
+    )]
     pub(crate) max_ttl: Option<Duration>,
     /// Whether a master that may have forgotten its locks is kept from voting for 1.1 times the
     /// largest TTL; the same for all clients [default: on] [env: REDLOCK_QUARANTINE]
@@ -43,7 +55,8 @@ pub(crate) struct Global {
     /// Redis 6.2 [env: REDLOCK_PLAIN]
     #[arg(long, global = true)]
     pub(crate) plain: bool,
-    /// A name in the lock, for people who ask who holds it [default: user@host:pid]
+    /// A name in the lock, for people who ask who holds it: 1 to 64 of A-Z a-z 0-9 . _ @ : -
+    /// [default: user@host:pid]
     /// [env: REDLOCK_LABEL]
     #[arg(long, value_name = "TEXT", global = true)]
     pub(crate) label: Option<OsString>,

@@ -45,7 +45,7 @@ Examples:
 Exit codes:
   0    done; `status`: one token holds a majority
   1    the lock was not ours (`extend`, `release`); `status`: a majority is free;
-       `doctor`: findings
+       `doctor`: findings; `init`, `release --force`: the question was answered with no
   64   wrong usage or bad input
   69   no quorum: too few masters answered or count; `status`: undecided
   74   the result cannot be printed
@@ -187,14 +187,16 @@ terminal; elsewhere --yes is needed.
 It waits 3s for all masters, and writes nothing when fewer than a majority answer. A second call
 changes nothing. Where the namespace was in use and a master may have forgotten, it is refused
 unless --again is given: so a start script ends no quarantine, unless the records of all masters
-are gone. --again --max-ttl D sets another largest TTL; a smaller one only where all masters answer.
+are gone. --max-ttl D raises the largest TTL; --again --max-ttl D sets a smaller one, too, where all
+masters answer.
 
 Examples:
   redlock init
   redlock init --yes          # in a script that has just started the masters
   redlock init --again --max-ttl 10m
 
-Exit codes: 0 a majority votes, 1 not agreed to, 64 usage or refused, 69 no quorum, 74 cannot print.";
+Exit codes: 0 a majority votes, 1 not agreed to, 64 usage or refused, 69 no quorum,
+  74 cannot print.";
 
 pub(crate) const DOCTOR: &str = "\
 Each finding says what is wrong, why that matters and what cures it. Nothing is written. It sees

@@ -1,18 +1,32 @@
 //! The label: who holds a lock, for people.
 
-use std::ffi::OsStr;
-
+use anyhow::anyhow;
 use rustix::process::getuid;
 use rustix::system::uname;
 
-use crate::global::variable;
+use crate::exit::Failure;
+use crate::global::{Global, variable};
 
 /// The label that was given, or `user@host:pid`.
-pub(crate) fn label(given: Option<&OsStr>) -> String {
-    match given {
-        Some(given) if !given.is_empty() => clean(&given.to_string_lossy(), ""),
-        _ => clean(&format!("{}@{}", user(), uname().nodename().to_string_lossy()), &pid()),
+///
+/// # Errors
+/// Wrong usage, when the label that was given cannot be part of a token. It is not made to fit:
+/// that could name somebody else.
+pub(crate) fn label(global: &Global) -> Result<String, Failure> {
+    let given = global.label.as_deref().filter(|given| !given.is_empty());
+    let Some(given) = given.map(|given| given.to_string_lossy()) else { return Ok(by_default()) };
+    let fits = clean(&given, "");
+    if fits == given {
+        return Ok(fits);
     }
+    let origin = global.origin("--label");
+    Err(Failure::usage(anyhow!(
+        "{origin}: {given:?} is not 1 to {LEN_MAX} of A-Z a-z 0-9 . _ @ : -; for example: {fits}"
+    )))
+}
+
+fn by_default() -> String {
+    clean(&format!("{}@{}", user(), uname().nodename().to_string_lossy()), &pid())
 }
 
 /// The name of the user, where the environment has it: a directory service that hangs must not
@@ -40,15 +54,29 @@ const LEN_MAX: usize = 64;
 mod tests {
     use super::*;
 
+    fn given(text: &str) -> Result<String, String> {
+        let mut global = Global::default();
+        global.label = Some(text.into());
+        label(&global).map_err(|failure| failure.cause.to_string())
+    }
+
     #[test]
-    fn a_label_has_what_a_token_may_have_and_no_more() {
-        assert_eq!(label(Some("deploy by J\u{fc}rgen/1".as_ref())), "deploy-by-J-rgen-1");
-        assert_eq!(label(Some("x".repeat(99).as_ref())).len(), LEN_MAX);
+    fn a_label_that_no_token_can_have_is_refused_with_one_that_fits() {
+        let longest = "x".repeat(LEN_MAX);
+        assert_eq!(given(&longest), Ok(longest.clone()));
+        assert_eq!(given("ann@web-1:4711_a.B"), Ok("ann@web-1:4711_a.B".into()));
+        let refused = given("deploy by J\u{fc}rgen/1").unwrap_err();
+        assert!(refused.starts_with("--label: \"deploy by J"), "{refused}");
+        let fix = "1 to 64 of A-Z a-z 0-9 . _ @ : -; for example: deploy-by-J-rgen-1";
+        assert!(refused.ends_with(fix), "{refused}");
+        let refused = given(&format!("{longest}x")).unwrap_err();
+        assert!(refused.ends_with(&format!("for example: {longest}")), "{refused}");
     }
 
     #[test]
     fn the_default_names_user_host_and_process() {
-        let label = label(None);
+        let label = by_default();
+        assert_eq!(given(""), Ok(label.clone()));
         assert!(label.contains('@') && label.ends_with(&pid()), "{label}");
         let long = clean(&"h".repeat(99), ":4711");
         assert!(long.len() == LEN_MAX && long.ends_with("h:4711"), "{long}");

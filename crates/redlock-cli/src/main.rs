@@ -3,8 +3,8 @@
 //! In reading order: `args` and `global` (what may be asked), `command` (one file for each
 //! command), `masters`, `session` and `waiting` (the handle on the masters), `direct` (what the
 //! library does not offer), `supervise`, `child`, `launcher`, `watchdog`, `environment`,
-//! `terminal` and `signals` (what `run` is made of), `answers`, `output` and `exit` (what is
-//! answered).
+//! `terminal` and `signals` (what `run` is made of), `answers`, `wording`, `output` and `exit`
+//! (what is answered).
 
 mod answers;
 mod args;
@@ -27,6 +27,7 @@ mod terminal;
 mod usage;
 mod waiting;
 mod watchdog;
+mod wording;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

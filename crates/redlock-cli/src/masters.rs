@@ -10,6 +10,7 @@ use redlock_quorum::{BuildError, InvalidNode, InvalidRequest, Redlock, RedlockBu
 use crate::environment;
 use crate::exit::Failure;
 use crate::global::{Global, variable};
+use crate::wording;
 
 /// The masters of one command.
 pub(crate) struct Masters {
@@ -65,7 +66,7 @@ impl Masters {
             _ => None,
         };
         match origin {
-            Some(origin) => Failure::usage(anyhow!(error).context(origin)),
+            Some(origin) => Failure::usage(anyhow!(wording::build(&error)).context(origin)),
             None => error.into(),
         }
     }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
+use anyhow::anyhow;
 use redlock_quorum::{Guard, NodeVote, State, Status, Verdict};
 use rustix::fs::OFlags;
 use serde::Serialize;
@@ -133,18 +134,36 @@ pub(crate) fn table(status: &Status) -> String {
     status.nodes.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Prints an object, for a program. A closed stdout is an error then. For lines for people it is
+/// none: the exit code has the answer.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+    if !has_reader() {
+        return Err(Failure::new(CANNOT_PRINT, anyhow!("printing the result: stdout is closed")));
+    }
     let text = serde_json::to_string(value).map_err(|error| Failure::new(CANNOT_PRINT, error))?;
     line(&text)
 }
 
 /// Prints the result. It counts as printed when the operating system has taken it.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
+    printed(&format!("{text}\n")).map_err(unprinted)
+}
+
+/// Prints help. A reader that closes the pipe early, as `head` does, is no failure.
+pub(crate) fn help(text: &str) -> Result<(), Failure> {
+    match printed(text) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => outcome.map_err(unprinted),
+    }
+}
+
+fn printed(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    let printed = stdout.write_all(format!("{text}\n").as_bytes()).and_then(|()| stdout.flush());
-    printed.map_err(|error| {
-        Failure::new(CANNOT_PRINT, anyhow::Error::new(error).context("printing the result"))
-    })
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+}
+
+fn unprinted(error: io::Error) -> Failure {
+    Failure::new(CANNOT_PRINT, anyhow::Error::new(error).context("printing the result"))
 }
 
 /// Whether what is printed has a reader. Where stdout was closed, Rust's runtime has put

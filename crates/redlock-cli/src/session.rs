@@ -39,32 +39,46 @@ impl Session {
     /// widest range, and "until when" is said with the latest bound.
     pub(crate) fn new(global: &Global, key: &OsStr) -> Result<Self, Failure> {
         let ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
-        Self::build(global, key, ttl, true)
+        Self::build(global, key, Some(ttl), None)
     }
 
-    /// For commands that take a TTL.
+    /// For commands that take a TTL and a token.
     pub(crate) fn with_ttl(
         global: &Global,
         key: &OsStr,
         ttl: Option<Duration>,
     ) -> Result<Self, Failure> {
-        let max_ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
-        Self::build(global, key, ttl.unwrap_or_else(|| DEFAULT_TTL.min(max_ttl)), ttl.is_some())
+        Self::build(global, key, ttl, None)
+    }
+
+    /// For commands that acquire. They alone need a label: a bad `REDLOCK_LABEL` must not keep
+    /// anyone from releasing a lock, or from seeing who holds it.
+    pub(crate) fn acquiring(
+        global: &Global,
+        key: &OsStr,
+        ttl: Option<Duration>,
+    ) -> Result<Self, Failure> {
+        Self::build(global, key, ttl, Some(label(global)?))
     }
 
     /// Builds the handle; connects nothing yet.
     fn build(
         global: &Global,
         key: &OsStr,
-        ttl: Duration,
-        is_ttl_given: bool,
+        given: Option<Duration>,
+        label: Option<String>,
     ) -> Result<Self, Failure> {
+        let max_ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
+        let ttl = given.unwrap_or_else(|| DEFAULT_TTL.min(max_ttl));
         let masters = Masters::new(global)?;
         // Masters may allow more than the default: requests are checked when that is known.
         let known = if global.max_ttl.is_some() { ttl } else { ttl.min(RedlockBuilder::MAX_TTL) };
         let mut builder =
             masters.builder().ttl(known).quarantine(quarantine(global)).fencing(!global.plain);
-        builder = builder.prefix(masters::prefix(global)).label(label(global.label.as_deref()));
+        builder = builder.prefix(masters::prefix(global));
+        if let Some(label) = label {
+            builder = builder.label(label);
+        }
         if let Some(max_ttl) = global.max_ttl {
             builder = builder.max_ttl(max_ttl);
         }
@@ -76,7 +90,7 @@ impl Session {
             masters,
             key: Resource::from(key.as_bytes()),
             ttl: Cell::new(ttl),
-            is_ttl_given,
+            is_ttl_given: given.is_some(),
             is_verbose: global.verbose,
             is_quiet: global.quiet,
             leaves_quietly: Cell::new(false),
@@ -181,7 +195,8 @@ impl Session {
         let late = answers.contains(" timed out").then(|| {
             let (timeout, connect) = (self.node_timeout, RedlockBuilder::CONNECT_TIMEOUT);
             format!(
-                "timed out: not connected within {connect:?}, or no answer within {timeout:?} (--node-timeout)"
+                "timed out: not connected within {connect:?}, or no answer within {timeout:?} \
+                 (--node-timeout)"
             )
         });
         let tls = answers.contains("not connected: TLS: ");
@@ -196,7 +211,7 @@ impl Session {
         if let Err(unreleased) = self.redlock.shutdown(self.node_timeout * 2).await
             && !self.leaves_quietly.get()
         {
-            for key in unreleased.keys() {
+            for key in longest(unreleased.keys()) {
                 output::note(&kept(key, SystemTime::now()));
             }
             for keys in unreleased.forgotten() {
@@ -211,6 +226,24 @@ fn quarantine(global: &Global) -> Quarantine {
         Some(Switch::Off) => Quarantine::Off,
         Some(Switch::On) | None => Quarantine::On,
     }
+}
+
+/// One for each key of each master: a command that waits may leave something there with each of its
+/// attempts.
+fn longest(keys: &[UnreleasedKey]) -> Vec<&UnreleasedKey> {
+    let mut longest: Vec<&UnreleasedKey> = Vec::new();
+    for key in keys {
+        let is_same = |other: &&mut &UnreleasedKey| {
+            (&other.node, &other.resource) == (&key.node, &key.resource)
+        };
+        let rank = |key: &UnreleasedKey| (key.from_wake_up, key.within);
+        match longest.iter_mut().find(is_same) {
+            Some(other) if rank(key) > rank(other) => *other = key,
+            Some(_) => {}
+            None => longest.push(key),
+        }
+    }
+    longest
 }
 
 /// Which master may keep which key, and until when.

@@ -1,7 +1,6 @@
 //! From words to `Cli`, and what is said when they are wrong.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
@@ -22,9 +21,8 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
         Err(error)
             if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) =>
         {
-            // Help that nobody reads is no failure.
-            let _ = write!(io::stdout(), "{}", error.render());
-            Err(0)
+            let printed = output::help(&error.render().to_string());
+            Err(printed.map_or_else(|failure| failure.report(), |()| 0))
         }
         Err(error) if is_without_command(error.kind()) => {
             complain(&format!("no command was given\n\n{}", definition().render_help()));

@@ -17,6 +17,7 @@ use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::wording;
 
 impl Session {
     /// Acquires the lock, unless a signal comes first or waiting turns out to be of no use.
@@ -93,9 +94,8 @@ impl Session {
             AcquireError::NoQuorum { votes, .. }
                 if wait != Wait::For(Duration::ZERO) && is_hopeless(votes) =>
             {
-                let cause =
-                    format!("no quorum for {}, and waiting does not cure it: {votes}", self.key);
-                Failure::new(UNAVAILABLE, anyhow!(answers::reworded(&cause, Some(votes))))
+                let cause = wording::hopeless(&self.key.to_string(), votes);
+                Failure::new(UNAVAILABLE, anyhow!(cause))
             }
             AcquireError::Held { votes, .. } => {
                 Failure::new(HELD, anyhow!(self.refusal(votes).await))

@@ -36,8 +36,12 @@ pub enum WhyNot {
     Denied,
     /// Its data may have been lost a moment ago: it is being looked at.
     Checked,
-    /// It has no record of an admission: it is brand-new, or it was emptied.
+    /// It has no record of an admission, and no master that was read has: it is brand-new, or all
+    /// of them were emptied.
     New,
+    /// It has no record of an admission, and another master has: the namespace is in use. It
+    /// restarted empty or was flushed; or it was added since, and cannot be told from such a one.
+    Emptied,
     /// It was admitted with another identity: it restarted, or was a replica for a while.
     Restarted,
     /// Its ballots are gone or incomplete.
@@ -62,36 +66,37 @@ impl NotAdmitted {
 
     /// Whether waiting may cure it: a quarantine ends, a server has loaded its data at some time.
     pub fn is_curable(&self) -> bool {
-        let is_hindered = self.hindrance.as_deref().is_some_and(is_lasting_error);
-        match self.why {
-            WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete => {
-                self.in_quarantine || !is_hindered
-            }
-            WhyNot::Loading | WhyNot::Checked | WhyNot::AskedTooEarly => true,
-            WhyNot::Replica
-            | WhyNot::NotMaster
-            | WhyNot::Cluster
-            | WhyNot::Denied
-            | WhyNot::UsedWithoutQuarantine
-            | WhyNot::UsedWithQuarantine
-            | WhyNot::ScoreTooLarge
-            | WhyNot::NoBallots => false,
+        if self.why.is_ended_by_quarantine() {
+            return self.in_quarantine || !self.hindrance.as_deref().is_some_and(is_lasting_error);
         }
+        matches!(self.why, WhyNot::Loading | WhyNot::Checked | WhyNot::AskedTooEarly)
     }
 
-    /// Whether it may be a brand-new master, which a person can admit at once.
+    /// Whether it may be a brand-new master, which a person can admit at once. Other masters may
+    /// show that the namespace is in use: then it is not.
     pub fn may_be_new(&self) -> bool {
         self.why == WhyNot::New
     }
 
     fn state(&self) -> &'static str {
-        match (self.why, self.in_quarantine) {
-            (WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete, true) => ", in quarantine",
-            (WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete, false) => {
-                ", its quarantine has not begun"
-            }
-            _ => "",
+        match (self.why.is_ended_by_quarantine(), self.in_quarantine) {
+            (true, true) => ", in quarantine",
+            (true, false) => ", its quarantine has not begun",
+            (false, _) => "",
         }
+    }
+}
+
+impl WhyNot {
+    /// Whether the master may have forgotten a lock, and votes again when its quarantine is over.
+    pub fn is_ended_by_quarantine(self) -> bool {
+        matches!(self, Self::New | Self::Emptied | Self::Restarted | Self::Incomplete)
+    }
+
+    /// Whether it shows that masters of this namespace were admitted before. It is not brand-new
+    /// then, and to admit a master at once would take the statement that no lock is alive.
+    pub fn shows_use(self) -> bool {
+        matches!(self, Self::Emptied | Self::Restarted | Self::Incomplete)
     }
 }
 
@@ -120,15 +125,16 @@ impl fmt::Display for WhyNot {
             Self::Denied => "INFO or its record cannot be read",
             Self::Checked => "its data may be gone, it is being looked at",
             Self::New => "new or emptied",
+            Self::Emptied => "restarted empty, flushed or added later",
             Self::Restarted => "restarted",
             Self::Incomplete => "its ballots are gone",
             Self::UsedWithoutQuarantine => {
-                "clients with Quarantine::Off use this namespace: use Quarantine::Off (--quarantine off, \
-                 REDLOCK_QUARANTINE=off), or redlock init --again converts it"
+                "clients with Quarantine::Off use this namespace: use Quarantine::Off \
+                 (--quarantine off, REDLOCK_QUARANTINE=off), or redlock init --again converts it"
             }
             Self::UsedWithQuarantine => {
-                "this namespace has a quarantine: use Quarantine::On (--quarantine on), or take another \
-                 prefix"
+                "this namespace has a quarantine: use Quarantine::On (--quarantine on), or take \
+                 another prefix"
             }
             Self::AskedTooEarly => "it did not vote yet when it was asked",
             Self::NoBallots => "it takes no ballots, which fencing needs (Redis 6.2, and +zadd)",

@@ -4,8 +4,8 @@
 //! much earlier than the lease ends.
 //!
 //! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example leader` leads until
-//! Ctrl-C or SIGTERM, and then makes room for the next at once; without `REDLOCK_NODES` it starts five throw-away masters and plays three instances,
-//! each of which leads for a moment.
+//! Ctrl-C or SIGTERM, and then makes room for the next at once; without `REDLOCK_NODES` it starts
+//! five throw-away masters and plays three instances, each of which leads for a moment.
 
 use std::time::Duration;
 

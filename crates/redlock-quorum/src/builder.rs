@@ -15,7 +15,8 @@ use crate::settings::{
     BuildError, InvalidRequest, MAX_TTL, MAX_TTL_MAX, Quarantine, Settings, node_timeout,
 };
 
-/// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build), with the limit.
+/// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build),
+/// with the limit.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct RedlockBuilder {
@@ -106,23 +107,24 @@ impl RedlockBuilder {
     }
 
     /// Whether a master that may have forgotten its keys is kept from voting for a while. Default:
-    /// [`Quarantine::On`], because a master that restarts empty grants again what another holds, and
-    /// nobody notices. All clients of a namespace must have the same.
+    /// [`Quarantine::On`], because a master that restarts empty grants again what another holds,
+    /// and nobody notices. All clients of a namespace must have the same.
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
         self.quarantine = quarantine;
         self
     }
 
     /// Whether locks have fencing tokens ([`Guard::fencing_token`](crate::Guard::fencing_token)).
-    /// Default: yes. Without them masters get the published algorithm and nothing else; both kinds of
-    /// clients exclude each other. With them a master needs Redis 6.2, and its user the right to
+    /// Default: yes. Without them masters get the published algorithm and nothing else; both kinds
+    /// of clients exclude each other. With them a master needs Redis 6.2, and its user the right to
     /// `ZADD`, or it does not count.
     pub fn fencing(mut self, fencing: bool) -> Self {
         self.is_plain = !fencing;
         self
     }
 
-    /// How long [`Redlock::lock`](crate::Redlock::lock) keeps trying. Default: 10 s. Zero is one attempt.
+    /// How long [`Redlock::lock`](crate::Redlock::lock) keeps trying. Default: 10 s. Zero is one
+    /// attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -137,8 +139,10 @@ impl RedlockBuilder {
     }
 
     /// How long a connection may take to be set up. Default: 1 s. The first use waits for it, at
-    /// most, for masters that have never been reached yet. A connection that leaves a request
-    /// unanswered for so long, or for the node timeout where that is longer, is made anew.
+    /// most, for masters that have never been reached yet; and as long again, at most, where fewer
+    /// than a quorum vote and something is done about it, whatever the wait of the request. A
+    /// connection that leaves a request unanswered for so long, or for the node timeout where that
+    /// is longer, is made anew.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = Some(connect_timeout);
         self

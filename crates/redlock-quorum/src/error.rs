@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use redlock_core::Resource;
+use redlock_core::{Resource, Verdict};
 
 use crate::lost::Lost;
 use crate::settings::InvalidRequest;
-use crate::votes::Votes;
+use crate::votes::{NodeVote, Votes};
 
 /// Why a lock was not acquired.
 ///
@@ -20,7 +20,7 @@ pub enum AcquireError {
     /// A quorum of masters answered, and not with yes: another holds the resource, or several
     /// contenders split the masters between them, or got larger ballots for their fencing tokens
     /// ([`Votes::is_outbid`]). Wait longer, or try again later.
-    #[error("{resource} {}: {votes}", if votes.is_outbid() { OUTBID } else { "is held by another" })]
+    #[error("{resource} {}: {votes}", if votes.is_outbid() { OUTBID } else { HELD })]
     Held {
         /// What the lock was for.
         resource: Resource,
@@ -55,6 +55,9 @@ pub enum AcquireError {
     #[error("the lock handle was shut down")]
     Shutdown,
 }
+
+/// What happened to a lock that another holds, or several contenders share.
+const HELD: &str = "is held by another";
 
 /// What happened to a lock that nobody holds now.
 const OUTBID: &str = "was given up, others got larger ballots meanwhile";
@@ -142,8 +145,8 @@ impl ExtendError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// A quorum of masters did not hold our key any more: the lock was lost before.
-    #[error("{resource} was not ours any more: {votes}")]
+    /// A quorum of masters did not hold our key: the lock was lost before, or never was ours.
+    #[error("{resource} was not ours, or not any more: {}", released(votes))]
     NotOurs {
         /// What the lock was for.
         resource: Resource,
@@ -152,7 +155,7 @@ pub enum ReleaseError {
     },
     /// Too few masters have confirmed in time. Those that have not may keep the key until it
     /// expires there.
-    #[error("the release of {resource} is not confirmed by a quorum: {votes}")]
+    #[error("the release of {resource} is not confirmed by a quorum: {}", released(votes))]
     Unconfirmed {
         /// What the lock was for.
         resource: Resource,
@@ -165,6 +168,15 @@ pub enum ReleaseError {
     /// The handle was shut down: the key stays until it expires.
     #[error("the lock handle was shut down, the key stays until it expires")]
     Shutdown,
+}
+
+/// What each master said to a release. It grants nothing.
+fn released(votes: &Votes) -> String {
+    let one = |vote: &NodeVote| match vote.verdict {
+        Verdict::Granted => format!("{} released", vote.node),
+        _ => vote.to_string(),
+    };
+    votes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// Why [`LockRequest::run`](crate::LockRequest::run) does not return the output of the work.

@@ -33,7 +33,8 @@ use crate::votes::Votes;
 /// says how that went. At the end of `main`, where the runtime ends right behind the guard (the
 /// `?` between a lock and its release leads there, and so does a panic), the release is handed to
 /// connections that take it at once, and no answer is waited for. Where there is no connection at
-/// that moment, or the runtime ended *before* the guard was dropped, the key stays until it expires.
+/// that moment, or the runtime ended *before* the guard was dropped, the key stays until it
+/// expires.
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
     // In this order: the release is asked for before the handle can be closed.
@@ -59,7 +60,8 @@ impl Guard {
 
     /// The fencing token of this lock: larger than that of every lock of this resource that was
     /// returned before this one was asked for, and than that of every lease that has ended before
-    /// this one began. A store that refuses smaller tokens than it has seen never takes a late write.
+    /// this one began. A store that refuses smaller tokens than it has seen never takes a late
+    /// write.
     ///
     /// None where the handle was built without ([`RedlockBuilder::fencing`]), and for a lease that
     /// was resumed without its token.

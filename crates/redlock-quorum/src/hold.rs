@@ -33,7 +33,6 @@ pub(crate) struct HoldCell {
     /// Taken off the end of the lease, for work that needs time to stop.
     pub(crate) stop_margin: Duration,
     facts: Mutex<Facts>,
-    changed: Arc<Notify>,
 }
 
 /// What the driver has written down for the holder.
@@ -44,6 +43,8 @@ struct Facts {
     /// Why the lease is lost if its deadline passes.
     lapse: LostReason,
     ended: Option<Ended>,
+    /// Wakes those that wait; made by the first of them, which most locks never have.
+    changed: Option<Arc<Notify>>,
 }
 
 /// The fencing token of a lock.
@@ -85,7 +86,8 @@ impl HoldCell {
         let ledger = lease.ledger();
         let rows = (0..ledger.masters()).map(|master| Row::of(ledger, master)).collect();
         let ttl = lease.timing().ttl.get();
-        let facts = Facts { rows, ttl, lapse: LostReason::NotExtended, ended: None };
+        let lapse = LostReason::NotExtended;
+        let facts = Facts { rows, ttl, lapse, ended: None, changed: None };
         Arc::new(Self {
             resource,
             token,
@@ -96,7 +98,6 @@ impl HoldCell {
             is_settled: AtomicBool::new(ledger.pending().is_empty()),
             stop_margin: lease.stop_margin(),
             facts: Mutex::new(facts),
-            changed: Arc::default(),
         })
     }
 
@@ -186,9 +187,11 @@ impl HoldCell {
     }
 
     /// Resolves at the next change that a waiter must know: an end, an earlier deadline, a driver
-    /// that has stopped, or the last answer to the attempt.
+    /// that has stopped, or the last answer to the attempt. What a caller looks at behind this call
+    /// is as it was before the change, and then it is woken, or as it is after it.
     pub(crate) fn changed(&self) -> OwnedNotified {
-        self.changed.clone().notified_owned()
+        let changed = self.facts().changed.get_or_insert_default().clone();
+        changed.notified_owned()
     }
 
     /// How long an extension makes the lease last.
@@ -221,7 +224,7 @@ impl HoldCell {
     /// Every master has answered the attempt, or its time is up.
     pub(crate) fn settle(&self) {
         if !self.is_settled.swap(true, Ordering::AcqRel) {
-            self.changed.notify_waiters();
+            self.wake();
         }
     }
 
@@ -243,7 +246,7 @@ impl HoldCell {
         }
         // Timers were set for the later one.
         if to.as_nanos() < from {
-            self.changed.notify_waiters();
+            self.wake();
         }
         true
     }
@@ -255,12 +258,16 @@ impl HoldCell {
         self.deadline.store(0, Ordering::Release);
         self.is_settled.store(true, Ordering::Release);
         drop(facts);
-        self.changed.notify_waiters();
+        self.wake();
     }
 
-    /// Wakes those that wait: no task drives the handle any more, and one of them may.
+    /// Wakes those that wait: something has changed, which was written before this call; or no task
+    /// drives the handle any more, and one of them may.
     pub(crate) fn wake(&self) {
-        self.changed.notify_waiters();
+        let changed = self.facts().changed.clone();
+        if let Some(changed) = changed {
+            changed.notify_waiters();
+        }
     }
 
     fn end_lapsed(&self) {
@@ -270,7 +277,7 @@ impl HoldCell {
             facts.ended = Some(Ended::Lost(lost));
         }
         drop(facts);
-        self.changed.notify_waiters();
+        self.wake();
     }
 
     fn lost_by(&self, facts: &Facts, reason: LostReason) -> Lost {

@@ -23,8 +23,8 @@ pub struct Init {
     /// With it, and with a `max_ttl` given to the builder, that one replaces what the masters
     /// have, where all of them answer. It may be smaller.
     pub again: bool,
-    /// No fencing token that is handed out later may be smaller than this one. At most 2^51 us, some
-    /// 71 years, ahead of the masters' clocks. Default: none.
+    /// No fencing token that is handed out later may be smaller than this one. At most 2^51 us,
+    /// some 71 years, ahead of the masters' clocks. Default: none.
     pub floor: Option<FencingToken>,
 }
 
@@ -72,9 +72,9 @@ pub enum InitError {
     /// Some master does not vote although the namespace was in use: it may have forgotten a lock
     /// that is alive; or clients without quarantine use it. No master was admitted.
     #[error(
-        "this namespace was in use, and a master may have forgotten a lock that is alive, or clients \
-         without a quarantine use it: wait for the end of a quarantine, or say again that no lock \
-         is alive: {}", list(.nodes)
+        "this namespace was in use, and a master may have forgotten a lock that is alive, or \
+         clients without a quarantine use it: wait for the end of a quarantine, or say again that \
+         no lock is alive: {}", list(.nodes)
     )]
     Refused {
         /// What each master said.
@@ -86,9 +86,9 @@ pub enum InitError {
     /// The floor that was given is more than 2^51 us, some 71 years, ahead of the masters' clocks.
     /// Tokens never become smaller, so few would be left for ever. Nothing was written.
     #[error(
-        "the floor that was given is more than 71 years (2^51 us) ahead of the masters' clocks, and \
-         would use up the fencing tokens for ever: give {limit} at most, such as the largest token \
-         that a store has seen; nothing was written"
+        "the floor that was given is more than 71 years (2^51 us) ahead of the masters' clocks, \
+         and would use up the fencing tokens for ever: give {limit} at most, such as the largest \
+         token that a store has seen; nothing was written"
     )]
     FloorTooFar {
         /// The largest that may be given now.

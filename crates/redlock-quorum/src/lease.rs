@@ -15,8 +15,8 @@ use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 /// left learns of it only when its keeper extends. Resume what was written down once.
 ///
 /// A resume takes the lease, and one that fails does not give it back. A caller that wants
-/// to try again, after an outage that was shorter than the lease, makes it anew from its parts. The fencing
-/// token is one of them: masters do not know it.
+/// to try again, after an outage that was shorter than the lease, makes it anew from its parts. The
+/// fencing token is one of them: masters do not know it.
 ///
 /// ```no_run
 /// # use std::time::{Duration, Instant};

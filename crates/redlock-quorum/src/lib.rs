@@ -30,9 +30,9 @@
 //! 3. As soon as a majority has granted the lock is won, if anything of it is left: it lasts for
 //!    the TTL less what has elapsed, less 1 % and 2 ms for clocks that run at different rates.
 //! 4. While the [`Guard`] lives a keeper extends it at a third of the TTL.
-//! 5. A lock that is not won, or not needed any more, is released: every master on which the key may
-//!    be is asked to delete it if its value is that token, until it has acknowledged that. An attempt
-//!    that was not won is repeated after a random pause.
+//! 5. A lock that is not won, or not needed any more, is released: every master on which the key
+//!    may be is asked to delete it if its value is that token, until it has acknowledged that. An
+//!    attempt that was not won is repeated after a random pause.
 //!
 //! This is the algorithm of the Redis page [Distributed Locks][page].
 //!
@@ -59,13 +59,14 @@
 //! # Fencing
 //!
 //! Every lock carries a number, [`Guard::fencing_token`]. No two locks of a resource have the same
-//! one, and one that is asked for after another was returned has the larger one, whatever clocks do,
-//! and messages that are delayed or lost. Under the assumptions above the order of tokens is that of
-//! the locks.
+//! one, and one that is asked for after another was returned has the larger one, whatever clocks
+//! do, and messages that are delayed or lost. Under the assumptions above the order of tokens is
+//! that of the locks.
 //!
-//! It protects nothing by itself. A store accepts a write only with a token that is not smaller than
-//! the largest one it has seen; tests and writes in one step; and has the token of a new holder
-//! installed before that holder reads. The guide has it for SQLite, PostgreSQL and object stores.
+//! It protects nothing by itself. A store accepts a write only with a token that is not smaller
+//! than the largest one it has seen; tests and writes in one step; and has the token of a new
+//! holder installed before that holder reads. The guide has it for SQLite, PostgreSQL and object
+//! stores.
 //!
 //! These locks carry none:
 //!
@@ -89,8 +90,8 @@
 //!
 //! # Features
 //!
-//! * `serde`: [`Lease`] and [`FencingToken`] can be written down and read back, and [`Stats`] can be
-//!   written down. Off by default.
+//! * `serde`: [`Lease`] and [`FencingToken`] can be written down and read back, and [`Stats`] can
+//!   be written down. Off by default.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

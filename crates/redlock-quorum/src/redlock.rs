@@ -28,6 +28,12 @@ use crate::status::Status;
 /// nothing, and so extends nothing; callers on other runtimes notice within about 100 ms, and take
 /// the task over. A caller on a thread without a runtime cannot: after about three seconds it gets
 /// [`InvalidRequest::NoRuntime`](crate::InvalidRequest::NoRuntime).
+///
+/// Use a handle on a runtime that keeps running. A quorum is enough for an answer; the other
+/// masters are connected and admitted in the background. On a runtime that is polled only during
+/// calls, or is made anew for each of them, a master that was lost may never be reconnected, or
+/// never vote again. Where a runtime lives for a moment only, make a handle for it, and end that
+/// with [`shutdown`](Self::shutdown).
 #[derive(Clone)]
 pub struct Redlock {
     handle: Arc<Handle>,
@@ -98,8 +104,8 @@ impl Redlock {
     }
 
     /// What each master is: who answers, whether it votes and why not, what it keeps for this
-    /// namespace. Nothing is written. Waits for the slowest master, for the node timeout or 50 ms at
-    /// most, and for first connections.
+    /// namespace. Nothing is written. Waits for the slowest master, for the node timeout or 50 ms
+    /// at most, and for first connections.
     ///
     /// Where nothing could be asked, because the handle was shut down or there is no runtime, the
     /// cause of each master says so.
@@ -125,25 +131,26 @@ impl Redlock {
     }
 
     /// States that **none of the masters has restarted, been flushed or replaced** within the last
-    /// 1.1 times `max_ttl`, or that no lock is alive on them, until this call has returned. Where that
-    /// is not so, two may hold one lock afterwards.
+    /// 1.1 times `max_ttl`, or that no lock is alive on them, until this call has returned. Where
+    /// that is not so, two may hold one lock afterwards.
     ///
-    /// Masters that do not vote are admitted with the handle's `max_ttl`, or the largest that masters
-    /// have. Where a master votes already only its `max_ttl`, and ballots that lag behind, are raised:
-    /// a second call changes nothing.
+    /// Masters that do not vote are admitted with the largest `max_ttl` that a record holds or that
+    /// the builder was given. The default of the builder counts only where no record has one. Where
+    /// a master votes already only its `max_ttl`, and ballots that lag behind, are raised: a second
+    /// call changes nothing.
     ///
-    /// It waits up to 3 s for all masters. Those that do not answer by then are left out, as long as
-    /// a quorum does; call it again when they are there.
+    /// It waits up to 3 s for all masters. Those that do not answer by then are left out, as long
+    /// as a quorum does; call it again when they are there.
     ///
     /// With [`Init::again`] and [`Quarantine::Off`] it removes the records instead, and keeps the
     /// largest ballot: afterwards no client needs a quarantine, and none has one.
     ///
     /// # Errors
     /// [`InitError::NoQuorum`] when fewer than a quorum answer: nothing was written.
-    /// [`InitError::Refused`] when some record shows that the namespace was in use and some master does
-    /// not vote: it may have forgotten a lock. Such a call looks for 3 s whether another one is at
-    /// work. So a program that calls `init` at each start ends no quarantine, unless the records of
-    /// all masters are gone, which cannot be told from new masters.
+    /// [`InitError::Refused`] when some record shows that the namespace was in use and some master
+    /// does not vote: it may have forgotten a lock. Such a call looks for 3 s whether another one
+    /// is at work. So a program that calls `init` at each start ends no quarantine, unless the
+    /// records of all masters are gone, which cannot be told from new masters.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the call going on.
@@ -157,8 +164,8 @@ impl Redlock {
     }
 
     /// Takes over a lease, and proves it by an extension on a quorum of masters. What the lease
-    /// says of its validity is not looked at, nor is any other clock. The guard has the fencing token
-    /// that the lease brought: masters do not know it.
+    /// says of its validity is not looked at, nor is any other clock. The guard has the fencing
+    /// token that the lease brought: masters do not know it.
     ///
     /// Two guards of one lease release under each other: resume each lease once.
     ///

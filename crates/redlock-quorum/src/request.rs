@@ -25,9 +25,10 @@ use crate::settings::{HoldOptions, InvalidRequest, Timing};
 ///
 /// # Errors
 /// Awaiting it returns [`AcquireError`]: `Held` when another holds the lock until the wait is
-/// over, `NoQuorum` when too few masters answer, or say what waiting does not cure, `TooLate` when nothing of the lease is left,
-/// `Invalid` when an option is out of range, and `Shutdown` when the handle was shut down. A lock
-/// that the caller itself holds counts as held by another: it is not reentrant.
+/// over, `NoQuorum` when too few masters answer, or say what waiting does not cure, `TooLate` when
+/// nothing of the lease is left, `Invalid` when an option is out of range, and `Shutdown` when the
+/// handle was shut down. A lock that the caller itself holds counts as held by another: it is not
+/// reentrant.
 #[must_use = "a lock that is not awaited is not asked for"]
 #[derive(Clone)]
 pub struct LockRequest {
@@ -61,9 +62,9 @@ impl LockRequest {
     }
 
     /// How long to keep trying. Default: the handle's wait. Zero is one attempt. The last attempt
-    /// is made when the wait is over, and takes up to two node timeouts more. Where so many requests
-    /// stand in line that its turn does not come, it ends two connect timeouts behind the wait, with
-    /// `NoQuorum`.
+    /// is made when the wait is over, and takes up to two node timeouts more. Where so many
+    /// requests stand in line that its turn does not come, it ends two connect timeouts behind the
+    /// wait, with `NoQuorum`.
     ///
     /// The wait ends early, with `NoQuorum`, when so many masters say what waiting does not cure
     /// ([`Cause::is_curable`](redlock_core::Cause::is_curable): a wrong password, a replica) that
@@ -81,8 +82,8 @@ impl LockRequest {
     }
 
     /// Keep trying until the lock is acquired or the future is dropped. Masters that do not answer
-    /// are waited for, too. What waiting does not cure ends it all the same, as [`wait`](Self::wait)
-    /// says.
+    /// are waited for, too. What waiting does not cure ends it all the same, as
+    /// [`wait`](Self::wait) says.
     pub fn wait_forever(mut self) -> Self {
         self.wait = Wait::Forever;
         self
@@ -181,6 +182,7 @@ impl LockRequest {
                 resume: resume.clone(),
                 reply,
                 entry: entry.clone(),
+                known: Default::default(),
                 is_attempted: false,
                 ask: Ask::All,
             })

@@ -20,8 +20,8 @@ const TTL: Duration = Duration::from_secs(10);
 /// Whether a master that may have forgotten its keys is kept from voting for a while.
 ///
 /// A master that restarts without its data, is flushed, or was a replica for a while, has forgotten
-/// who holds what. Until no lock from before can be alive, which takes 1.1 times `max_ttl`, its votes
-/// do not count.
+/// who holds what. Until no lock from before can be alive, which takes 1.1 times `max_ttl`, its
+/// votes do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Quarantine {
     /// It is. Each master keeps a record for that, under the prefix.
@@ -253,6 +253,13 @@ impl Settings {
     pub(crate) fn node_timeout(&self) -> Duration {
         let ttl = self.ttl.unwrap_or_else(|| TTL.min(self.max_ttl()));
         self.node_timeout.unwrap_or_else(|| node_timeout(ttl))
+    }
+
+    /// How long a master has for a look, or for another order: two node timeouts, because a look is
+    /// two round trips, and at least as long as a server takes to write the members.
+    pub(crate) fn order_timeout(&self) -> Duration {
+        const MIN: Duration = Duration::from_millis(50);
+        self.node_timeout().saturating_mul(2).max(MIN)
     }
 }
 

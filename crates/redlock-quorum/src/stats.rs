@@ -9,11 +9,11 @@ use std::time::Duration;
 /// belong together may differ by what happened in between. They begin at zero with each handle.
 ///
 /// What belongs together adds up, where nothing is under way: `attempts` to the sum of `outcomes`,
-/// `requests` to `acquired`, `failed` and `cancelled` (while some are under way, and `waiting`), and
-/// the number of `waits` to `acquired` and `failed`. Each is counted once.
+/// `requests` to `acquired`, `failed` and `cancelled` (while some are under way, and `waiting`),
+/// and the number of `waits` to `acquired` and `failed`. Each is counted once.
 ///
-/// `held`, `waiting` and those marked so in [`NodeStats`] are what is so *at this moment*, as far as
-/// the driver knows; all others only grow.
+/// `held`, `waiting` and those marked so in [`NodeStats`] are what is so *at this moment*, as far
+/// as the driver knows; all others only grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -37,8 +37,8 @@ pub struct Stats {
     /// Requests for a lock, and for a lease to be taken over. Each is acquired, failed or cancelled
     /// in the end. One that has to be asked again because its runtime is gone is another request.
     pub requests: u64,
-    /// Locks that were acquired, and leases that were taken over. Those whose caller went away at the
-    /// last moment, and which are released at once, count.
+    /// Locks that were acquired, and leases that were taken over. Those whose caller went away at
+    /// the last moment, and which are released at once, count.
     pub acquired: u64,
     /// Requests that were answered with an error. Most were refused by masters, or not answered,
     /// until their wait was over.
@@ -122,9 +122,9 @@ pub struct NodeStats {
 /// What one master answered to all that it was asked, each named after its
 /// [`Verdict`](crate::Verdict), and after the [`Cause`](crate::Cause) where that is unknown.
 ///
-/// Where an answer is waited for and does not come within the node timeout, it counts as `timed_out`
-/// then, and once more as what it is when it comes. What a quorum has settled already, such as most
-/// releases, is not waited for.
+/// Where an answer is waited for and does not come within the node timeout, it counts as
+/// `timed_out` then, and once more as what it is when it comes. What a quorum has settled already,
+/// such as most releases, is not waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[expect(missing_docs, reason = "each is named after its verdict or cause")]

@@ -29,9 +29,9 @@ pub struct NodeVote {
     /// where its user may not use `CLIENT TRACKING`. None where there is no connection, and
     /// everywhere but in a status.
     pub tracks: Option<bool>,
-    /// Why what it said does not count; none where it does, and where nothing was heard of it. Where
-    /// masters voted, the verdict is unknown for the same reason; a [`Status`](crate::Status) shows
-    /// what it said all the same.
+    /// Why what it said does not count; none where it does, and where nothing was heard of it.
+    /// Where masters voted, the verdict is unknown for the same reason; a [`Status`](crate::Status)
+    /// shows what it said all the same.
     pub not_admitted: Option<NotAdmitted>,
 }
 
@@ -84,9 +84,16 @@ impl Votes {
         waits.get(missing.checked_sub(1)?).copied()
     }
 
-    /// Whether some master may be a brand-new one, which a person can admit at once.
-    pub(crate) fn may_be_new(&self) -> bool {
-        self.iter().any(|vote| vote.not_admitted.as_ref().is_some_and(NotAdmitted::may_be_new))
+    /// Whether the masters may be brand-new, so that a person can admit them at once: some may be,
+    /// and none shows that the namespace is in use. One that votes was admitted.
+    pub fn may_be_new(&self) -> bool {
+        let is_new =
+            |vote: &NodeVote| vote.not_admitted.as_ref().is_some_and(NotAdmitted::may_be_new);
+        let shows_use = |vote: &NodeVote| match &vote.not_admitted {
+            Some(not) => not.why.shows_use(),
+            None => vote.verdict.is_clear(),
+        };
+        self.iter().any(is_new) && !self.iter().any(shows_use)
     }
 }
 
@@ -140,10 +147,12 @@ impl fmt::Display for NodeVote {
 
 #[cfg(test)]
 mod tests {
+    use redlock_core::WhyNot;
+
     use super::*;
 
     fn in_quarantine(millis: u64) -> NodeVote {
-        let mut why = NotAdmitted::new(redlock_core::WhyNot::Restarted);
+        let mut why = NotAdmitted::new(WhyNot::Restarted);
         why.in_quarantine = true;
         why.votes_again = Some(Duration::from_millis(millis));
         NodeVote::new("n".into(), Verdict::Unknown(Cause::NotAdmitted(why.into())), None)
@@ -162,9 +171,31 @@ mod tests {
         let all = vec![in_quarantine(3_000), in_quarantine(2_000), in_quarantine(9_000)];
         assert_eq!(after(all), secs(3));
         assert_eq!(after(vec![granted(), silent(), in_quarantine(2_000)]), None);
-        let replica = NotAdmitted::new(redlock_core::WhyNot::Replica);
+        let replica = NotAdmitted::new(WhyNot::Replica);
         let replica = || vote(Verdict::Unknown(Cause::NotAdmitted(replica.clone().into())));
         assert_eq!(after(vec![replica(), replica(), in_quarantine(2_000)]), None);
+    }
+
+    /// Where one has a record, `init` would be refused.
+    #[test]
+    fn masters_are_called_brand_new_only_where_none_shows_that_the_namespace_is_in_use() {
+        let why = |why| Verdict::Unknown(Cause::NotAdmitted(NotAdmitted::new(why).into()));
+        let may_be_new = |verdicts: &[Verdict]| {
+            let vote = |verdict: &Verdict| NodeVote::new("n".into(), verdict.clone(), None);
+            Votes::new(verdicts.iter().map(vote).collect()).may_be_new()
+        };
+        let (new, silent) = (why(WhyNot::New), Verdict::Unknown(Cause::TimedOut));
+        assert!(may_be_new(&[new.clone(), new.clone(), silent.clone()]));
+        for used in [
+            why(WhyNot::Emptied),
+            why(WhyNot::Restarted),
+            why(WhyNot::Incomplete),
+            Verdict::Granted,
+            Verdict::HELD,
+        ] {
+            assert!(!may_be_new(&[new.clone(), used.clone(), silent.clone()]), "{used}");
+        }
+        assert!(!may_be_new(&[silent.clone(), silent.clone(), silent]));
     }
 
     #[test]

@@ -13,7 +13,8 @@ mod tokens;
 
 pub use tokens::{Disorder, Fenced, TokenRule, check_tokens};
 
-/// A time during which a contender claimed to hold a resource: from `from` up to, not including, `to`.
+/// A time during which a contender claimed to hold a resource: from `from` up to, not including,
+/// `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Claim {

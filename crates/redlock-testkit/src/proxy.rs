@@ -23,24 +23,24 @@ use faults::Faults;
 /// A TCP proxy before one master, with faults that are switched while it runs.
 ///
 /// The switches are synchronous and may be used from any thread. They take effect at once, also on
-/// open connections. Faults of different kinds add up: bytes that are both held and delayed wait for
-/// both, and bytes that are dropped wait for nothing.
+/// open connections. Faults of different kinds add up: bytes that are both held and delayed wait
+/// for both, and bytes that are dropped wait for nothing.
 ///
 /// # What happens to bytes
 ///
 /// Each direction of each connection is a queue in the order of arrival. The proxy reads at most
-/// 1 MiB ahead of what it delivers; a sender that goes on finds its socket full, as with a peer that
-/// does not read.
+/// 1 MiB ahead of what it delivers; a sender that goes on finds its socket full, as with a peer
+/// that does not read.
 ///
-/// **The end of a stream is queued behind its bytes.** When a client closes its connection, the bytes
-/// that are held or delayed on their way to the server still arrive, and only then the server sees
-/// the end: this is how a `SET` that no client waits for any more is executed late. Only a reset (or the
-/// end of the server or the proxy) takes such bytes away.
+/// **The end of a stream is queued behind its bytes.** When a client closes its connection, the
+/// bytes that are held or delayed on their way to the server still arrive, and only then the server
+/// sees the end: this is how a `SET` that no client waits for any more is executed late. Only a
+/// reset (or the end of the server or the proxy) takes such bytes away.
 ///
 /// A stream that lost bytes delivers nothing more in that direction, not even its end and not after
 /// [`heal`](Self::heal): TCP never goes on behind a hole. The client has to connect anew, and
-/// [`reset`](Self::reset) makes it do so. For a partition that heals with its connections, as short ones
-/// do by retransmission, use [`hold`](Self::hold) and [`release`](Self::release).
+/// [`reset`](Self::reset) makes it do so. For a partition that heals with its connections, as short
+/// ones do by retransmission, use [`hold`](Self::hold) and [`release`](Self::release).
 ///
 /// # Runtime
 ///
@@ -146,13 +146,14 @@ impl FaultProxy {
         });
     }
 
-    /// Loses the reports of a server that tracked keys have changed (RESP3 pushes), and nothing else,
-    /// until [`heal`](Self::heal).
+    /// Loses the reports of a server that tracked keys have changed (RESP3 pushes), and nothing
+    /// else, until [`heal`](Self::heal).
     pub fn drop_pushes(&self) {
         self.change(|faults| faults.to_client.dropping_pushes = true);
     }
 
-    /// Resets all open connections (RST, to both sides); new ones are as good as the other faults allow.
+    /// Resets all open connections (RST, to both sides); new ones are as good as the other faults
+    /// allow.
     pub fn reset(&self) {
         self.change(|faults| faults.resets += 1);
     }

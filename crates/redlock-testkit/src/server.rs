@@ -32,9 +32,9 @@ use process::Process;
 /// While the value lives, no other `RedisServer` of any process takes its port, so a stopped server
 /// is refused connections and never mistaken for another process's.
 ///
-/// Every method **blocks** its thread, for milliseconds as a rule and for some seconds at most. That
-/// is meant for tests, inside a runtime or outside; a runtime of one thread stands still meanwhile,
-/// and so does a [`FaultProxy`](crate::FaultProxy) that runs on it.
+/// Every method **blocks** its thread, for milliseconds as a rule and for some seconds at most.
+/// That is meant for tests, inside a runtime or outside; a runtime of one thread stands still
+/// meanwhile, and so does a [`FaultProxy`](crate::FaultProxy) that runs on it.
 #[derive(Debug)]
 pub struct RedisServer {
     // The order of the fields is the order of dropping: the process ends before its directory (in
@@ -158,13 +158,13 @@ impl RedisServer {
     /// What the server wrote to its directory is loaded again: all keys with `--appendonly yes`,
     /// none with the defaults. For a crash call [`kill`](Self::kill) before.
     ///
-    /// It is another process, so it is not admitted any more: clients with a quarantine do not count
-    /// its votes for 1.1 times `max_ttl`, or until [`init`](Self::init).
+    /// It is another process, so it is not admitted any more: clients with a quarantine do not
+    /// count its votes for 1.1 times `max_ttl`, or until [`init`](Self::init).
     ///
     /// # Errors
     ///
-    /// When the server does not stop, when the port stays taken for 3 s, or when the server does not
-    /// come to answer within 10 s.
+    /// When the server does not stop, when the port stays taken for 3 s, or when the server does
+    /// not come to answer within 10 s.
     pub fn restart(&self) -> anyhow::Result<()> {
         self.stop()?;
         let started = self.launch.start_on(self.port()).context("restarting")?;
@@ -183,11 +183,12 @@ impl RedisServer {
         self.restart()
     }
 
-    /// Admits the server as `redlock init --again` does, for the prefix and `max_ttl` of its options:
-    /// the test states that no lock of a former life is alive. The statistics of the server begin
-    /// anew. A replica and a node of a cluster are left as they are.
+    /// Admits the server as `redlock init --again` does, for the prefix and `max_ttl` of its
+    /// options: the test states that no lock of a former life is alive. The statistics of the
+    /// server begin anew. A replica and a node of a cluster are left as they are.
     ///
-    /// Every start does this, unless the options are [`ServerOptions::brand_new`]; a restart does not.
+    /// Every start does this, unless the options are [`ServerOptions::brand_new`]; a restart does
+    /// not.
     ///
     /// # Errors
     ///

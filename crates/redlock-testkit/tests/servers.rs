@@ -221,7 +221,8 @@ fn a_panic_stops_the_servers() {
     assert!(ports.into_iter().all(port_is_closed));
 }
 
-/// Plays two parts: as a child it starts servers in the directory it is given and waits for its end.
+/// Plays two parts: as a child it starts servers in the directory it is given and waits for its
+/// end.
 #[test]
 fn servers_die_with_a_process_that_is_killed() {
     const CHILD_DIRECTORY: &str = "REDLOCK_TESTKIT_CHILD_DIRECTORY";

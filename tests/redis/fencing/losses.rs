@@ -65,8 +65,8 @@ impl CutOff {
     }
 }
 
-/// No master that votes knows of a clock that was right: the ballots of the master that stayed are all
-/// there is.
+/// No master that votes knows of a clock that was right: the ballots of the master that stayed are
+/// all there is.
 #[tokio::test]
 async fn a_majority_that_forgot_makes_no_second_holder_and_no_smaller_token() {
     let lab = CutOff::new(Quarantine::On).await;

@@ -2,8 +2,8 @@
 //!
 //! Eight contenders, each a host that runs `redlock run` again and again, add one to a number in a
 //! file: read it, add one, write it back. Without a lock most additions would be lost. In the
-//! middle one master is killed and another is paused. At the end a host stands still for longer than
-//! its lock lasts, and the store refuses what it writes then.
+//! middle one master is killed and another is paused. At the end a host stands still for longer
+//! than its lock lasts, and the store refuses what it writes then.
 
 mod late;
 mod store;

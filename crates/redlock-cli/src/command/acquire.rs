@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::signals::Signals;
 
 pub(crate) async fn acquire(global: &Global, args: &Acquire) -> Result<u8, Failure> {
-    let session = Session::with_ttl(global, &args.key, args.ttl)?;
+    let session = Session::acquiring(global, &args.key, args.ttl)?;
     let mut signals = Signals::new()?;
     let outcome = match session.acquire(args.patience, args.wait, None, &mut signals).await {
         Ok(guard) => hand_over(&session, guard, args.json, &mut signals).await,

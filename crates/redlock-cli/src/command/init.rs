@@ -1,4 +1,5 @@
-//! `redlock init`: a person states that no lock of a former life is alive, and masters are admitted.
+//! `redlock init`: a person states that no lock of a former life is alive, and masters are
+//! admitted.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -10,12 +11,13 @@ use redlock_quorum::{
 };
 use serde::Serialize;
 
-use crate::answers::{self, quorum};
+use crate::answers::quorum;
 use crate::args;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE, USAGE};
 use crate::global::Global;
 use crate::output;
 use crate::session::Session;
+use crate::wording;
 
 /// What `init` prints as JSON.
 #[derive(Serialize)]
@@ -35,12 +37,12 @@ struct Node<'a> {
 
 pub(crate) async fn init(global: &Global, args: &args::Init) -> Result<u8, Failure> {
     let session = Session::new(global, OsStr::new("-"))?;
-    let outcome = admit(&session, args).await;
+    let outcome = admit(&session, global, args).await;
     session.close().await;
     outcome
 }
 
-async fn admit(session: &Session, args: &args::Init) -> Result<u8, Failure> {
+async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<u8, Failure> {
     let floor = args.floor;
     if !args.yes && !args.again {
         agree(session).await?;
@@ -51,6 +53,9 @@ async fn admit(session: &Session, args: &args::Init) -> Result<u8, Failure> {
             print(&report.nodes, report.floor, args.json)?;
             if floor.is_some() {
                 note_those_without_floor(&report.nodes);
+            }
+            if let Some(max_ttl) = global.max_ttl {
+                note_a_larger_max_ttl(&report.nodes, max_ttl, args.again);
             }
             judge(&report)
         }
@@ -84,7 +89,8 @@ async fn agree(session: &Session) -> Result<(), Failure> {
     }
 }
 
-const QUESTION: &str = "None of these masters has restarted, been flushed or replaced within the last 1.1 times \
+const QUESTION: &str = "\
+     None of these masters has restarted, been flushed or replaced within the last 1.1 times \
      max_ttl, or no lock is alive on them. Where that is not so, two may hold one lock.\n\
      Is it so? [y/N] ";
 
@@ -100,7 +106,7 @@ fn shown(node: &NodeReport) -> String {
 fn process(run_id: Option<&str>, uptime: Option<Duration>) -> String {
     let run = run_id.map_or("?", |run_id| run_id.get(..8).unwrap_or(run_id));
     match uptime {
-        Some(uptime) => format!("run {run}, up for {uptime:?}"),
+        Some(uptime) => format!("run {run}, up for {}s", uptime.as_secs()),
         None => format!("run {run}"),
     }
 }
@@ -135,6 +141,19 @@ fn note_those_without_floor(nodes: &[InitNode]) {
     }
 }
 
+/// A record with a larger one is left as it is: a quarantine that is under way may rest on it.
+fn note_a_larger_max_ttl(nodes: &[InitNode], given: Duration, again: bool) {
+    let held = nodes.iter().filter_map(|node| node.max_ttl).max();
+    let Some(held) = held.filter(|held| *held > given) else { return };
+    let cure = match again {
+        true => "to lower it, all of them must answer".to_owned(),
+        false => {
+            format!("redlock init --again --max-ttl {given:?} lowers it, where all of them answer")
+        }
+    };
+    output::note(&format!("max_ttl stays {held:?}, which masters have: {cure}"));
+}
+
 /// Whether a quorum votes now. Masters that were not there are named: they need another call.
 fn judge(report: &InitReport) -> Result<u8, Failure> {
     let missing = report.nodes.iter().filter(|node| node.now != Standing::Admitted);
@@ -144,34 +163,29 @@ fn judge(report: &InitReport) -> Result<u8, Failure> {
         return Err(Failure::new(UNAVAILABLE, cause));
     }
     for why in missing {
-        output::note(&format!("{why}; run init again when it is there"));
+        output::note(&format!("{why}; {LATER}"));
     }
     Ok(0)
 }
 
-fn why(node: &InitNode) -> String {
-    format!("{} {}", node.node, words(node))
-}
+/// A plain `init` is refused from now on: it cannot be told from a master that forgot.
+const LATER: &str = "when it is there, it votes after a quarantine at the latest, or at once where \
+                     redlock init --again states that no lock is alive";
 
-fn words(node: &InitNode) -> String {
-    node.cause.as_ref().map_or_else(|| node.now.to_string(), ToString::to_string)
+fn why(node: &InitNode) -> String {
+    format!("{} {}", node.node, wording::standing(node))
 }
 
 fn refused(error: InitError) -> Failure {
-    let nodes = error.nodes().unwrap_or_default();
-    let said = nodes.iter().map(|node| (&*node.node, words(node)));
-    let each = nodes.iter().map(why).collect::<Vec<_>>().join(", ");
-    let cause = error.to_string().replacen(&each, &answers::said_once(said.collect()), 1);
+    let cause = anyhow!(wording::init(&error));
     match &error {
-        InitError::NoQuorum { .. } | InitError::Shutdown => {
-            Failure::new(UNAVAILABLE, anyhow!(cause))
-        }
+        InitError::NoQuorum { .. } | InitError::Shutdown => Failure::new(UNAVAILABLE, cause),
         // Where clients without a quarantine are, its masters say what cures it.
         InitError::Refused { nodes } if !nodes.iter().any(is_without_quarantine) => {
-            Failure::new(USAGE, anyhow!(cause))
+            Failure::new(USAGE, cause)
                 .with_hint("redlock init --again states it; without it a quarantine ends by itself")
         }
-        _ => Failure::usage(anyhow!(cause)),
+        _ => Failure::usage(cause),
     }
 }
 

@@ -19,9 +19,10 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::supervise::{Deadlines, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
+use crate::wording;
 
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
-    let session = Session::with_ttl(global, &args.key, args.ttl)?;
+    let session = Session::acquiring(global, &args.key, args.ttl)?;
     let mut signals = Signals::new()?;
     let acquired = session.acquire(args.patience, args.wait, args.max_hold, &mut signals).await;
     let outcome = match acquired {
@@ -118,12 +119,13 @@ async fn keep(session: &Session, guard: Guard) {
 async fn release(guard: Guard) -> Result<(), Failure> {
     match guard.release().await {
         Err(error @ ReleaseError::NotOurs { .. }) => {
-            let cause = anyhow!(error).context("the lock was lost while the command ran");
+            let cause = anyhow!(wording::release(&error));
+            let cause = cause.context("the lock was lost while the command ran");
             Err(Failure::new(LOST, cause))
         }
         // The code is the command's; that the lock may live on a while is worth a line.
         Err(error) => {
-            output::note(&error.to_string());
+            output::note(&wording::release(&error));
             Ok(())
         }
         Ok(()) => Ok(()),

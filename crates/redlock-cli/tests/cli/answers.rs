@@ -209,6 +209,50 @@ fn a_lock_whose_token_has_no_reader_is_released() {
     assert!(copies(&servers, "k") >= 2);
 }
 
+/// It may never have been ours: only the caller knows.
+#[test]
+fn the_release_of_what_is_not_ours_names_the_masters_that_have_released_it() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[0].command(&["SET", "k", "f00/of-an-attempt@h:1"]).unwrap();
+    let answer = ask(&servers, ["release", "k", "f00/of-an-attempt@h:1"]);
+    assert_eq!(answer.code, 1, "{answer:?}");
+    let names = [0, 1, 2].map(|place: usize| servers[place].name());
+    let said = format!(
+        "redlock: k was not ours, or not any more: {} released, {} not ours, {} not ours",
+        names[0], names[1], names[2]
+    );
+    assert_eq!(answer.cause(), said);
+}
+
+/// A shell script that closes stdout, or whose disk is full, must not go on as if it had an answer.
+#[test]
+fn a_result_that_cannot_be_written_is_an_error() {
+    let servers = RedisServers::start(3).unwrap();
+    ask(&servers, ["acquire", "k"]).success();
+    let redirected = |words: &str, redirection: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("\"$R\" {words} {redirection}")]);
+        shell.env("R", env!("CARGO_BIN_EXE_redlock")).env("REDLOCK_NODE_TIMEOUT", "500ms");
+        shell.env("REDLOCK_NODES", servers.urls().join(","));
+        answer_of(&mut shell)
+    };
+    for words in ["status k", "status", "init --yes", "doctor", "--help", "run --help", "--version"]
+    {
+        let full = redirected(words, ">/dev/full");
+        assert_eq!(full.code, 74, "{words}: {full:?}");
+        assert!(full.cause().contains("No space left"), "{words}: {full:?}");
+        assert_ne!(redirected(words, ">/dev/null").code, 74, "{words}");
+    }
+    for words in ["status k", "status", "init --yes", "doctor"] {
+        let closed = redirected(&format!("{words} --json"), ">&-");
+        assert_eq!(closed.code, 74, "{words}: {closed:?}");
+        assert!(closed.cause().contains("printing the result: stdout is closed"), "{closed:?}");
+        assert_ne!(redirected(&format!("{words} --json"), ">/dev/null").code, 74, "{words}");
+    }
+    let head = redirected("--help", "| true");
+    assert_eq!((head.code, head.err.as_str()), (0, ""));
+}
+
 #[test]
 fn a_key_of_another_type_has_no_holder_and_is_no_lock() {
     let servers = RedisServers::start(3).unwrap();

@@ -189,7 +189,7 @@ fn use_as_the_user(server: &RedisServer) {
     ask(&["release", "--force", "k", "--yes"]).success();
 }
 
-/// A command that waits as the user of the guide has itself told of changes, and gets the lock.
+/// A command that waits as the user of the guide asks for reports of changes, and gets the lock.
 fn is_woken_as_the_user(server: &RedisServer) {
     let url = server.url().replace("redis://", "redis://redlock:PASSWORD@");
     let ours = || {
@@ -202,7 +202,7 @@ fn is_woken_as_the_user(server: &RedisServer) {
     let mut command = ours();
     command.args(["acquire", "k", "--wait", "30s"]);
     let waiting = Running::start(command);
-    poll("it looks, to be told of a change", || {
+    poll("it asks for a report of the next change", || {
         (calls(server, "client|caching") > 0).then_some(())
     });
     assert!(calls(server, "client|tracking") > 0);

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use redlock_testkit::RedisServers;
+use redlock_testkit::lab::text;
 
 use crate::support::{Running, ask, copies, poll, redlock};
 
@@ -87,4 +88,25 @@ fn masters_that_may_keep_a_key_are_named_with_the_time() {
     let line = line.unwrap_or_else(|| panic!("{answer:?}"));
     assert!(line.contains(" UTC, ") && line.ends_with("s at most"), "{line}");
     servers[2].resume().unwrap();
+}
+
+/// Each attempt of a command that waits may leave a key there.
+#[test]
+fn a_master_that_may_keep_a_key_is_named_once() {
+    let servers = RedisServers::start(3).unwrap();
+    // One vote of three is left: there is no quorum, and attempts go on.
+    servers[1..].iter().for_each(|server| drop(server.command(&["FLUSHALL"]).unwrap()));
+    let words = ["acquire", "k", "--ttl", "3s", "--wait", "6s"];
+    let waits = Running::start(redlock(&servers, words));
+    poll("it was refused", || {
+        let stats: String = text(&servers[2], &["INFO", "commandstats"]);
+        stats.contains("cmdstat_set:").then_some(())
+    });
+    servers[2].pause().unwrap();
+    let answer = waits.answer();
+    servers[2].resume().unwrap();
+    assert_eq!(answer.code, 69, "{answer:?}");
+    let note = format!("note: {} may keep the key of k for up to ", servers[2].name());
+    let notes = answer.err.lines().filter(|line| line.starts_with(&note)).count();
+    assert_eq!(notes, 1, "{answer:?}");
 }

@@ -121,6 +121,50 @@ fn bad_certificates_are_named_by_option_and_file() {
     }
 }
 
+/// Cut or changed, it would name another than the one who was meant.
+#[test]
+fn a_label_that_does_not_fit_is_wrong_usage_and_names_its_origin() {
+    let node = ["--node", "redis://127.0.0.1:1", "acquire", "k"];
+    let mut by_option = bare(node);
+    by_option.args(["--label", "deploy of 1.2/eu"]);
+    let mut by_variable = bare(node);
+    by_variable.env("REDLOCK_LABEL", "x".repeat(65));
+    for (command, origin, fits) in [
+        (by_option, "--label", "deploy-of-1.2-eu"),
+        (by_variable, "REDLOCK_LABEL", &"x".repeat(64)),
+    ] {
+        let answer = refused(command);
+        assert!(answer.cause().starts_with(&format!("redlock: {origin}: ")), "{answer:?}");
+        let fix = format!("1 to 64 of A-Z a-z 0-9 . _ @ : -; for example: {fits}");
+        assert!(answer.cause().ends_with(&fix), "{answer:?}");
+    }
+}
+
+/// In an outage a bad variable must not keep anyone from looking, or from releasing.
+#[test]
+fn a_label_that_does_not_fit_stops_no_command_that_acquires_nothing() {
+    let servers = RedisServers::start(1).unwrap();
+    let acquired = ask(&servers, ["acquire", "k"]);
+    let token = acquired.success().split(' ').next().unwrap();
+    for words in [
+        "status k",
+        "status",
+        "doctor",
+        "init --yes",
+        &format!("extend k {token}"),
+        &format!("release k {token}"),
+        "release --force k --yes",
+    ] {
+        let mut command = redlock(&servers, []);
+        command.args(words.split(' ')).env("REDLOCK_LABEL", "deploy of 1.2/eu");
+        let answer = answer_of(&mut command);
+        assert!(answer.code != 64 && !answer.err.contains("REDLOCK_LABEL"), "{words}: {answer:?}");
+    }
+    assert_eq!(copies(&servers, "k"), 0);
+    let mut run = redlock(&servers, ["run", "k", "--", "true"]);
+    refused(std::mem::replace(run.env("REDLOCK_LABEL", "deploy of 1.2/eu"), bare([])));
+}
+
 #[test]
 fn the_label_is_in_the_token_and_names_the_process_by_default() {
     let servers = RedisServers::start(1).unwrap();
@@ -131,10 +175,10 @@ fn the_label_is_in_the_token_and_names_the_process_by_default() {
     let mut by_default = redlock(&servers, ["acquire", "a"]);
     by_default.env("LOGNAME", "ann");
     assert!(token(by_default).contains("/ann@"));
-    let given = redlock(&servers, ["acquire", "b", "--label", "deploy of 1.2/eu"]);
+    let given = redlock(&servers, ["acquire", "b", "--label", "deploy-of-1.2-eu"]);
     assert!(token(given).ends_with("/deploy-of-1.2-eu"));
     let mut by_variable = redlock(&servers, ["acquire", "c"]);
-    by_variable.env("REDLOCK_LABEL", "x".repeat(99));
+    by_variable.env("REDLOCK_LABEL", "x".repeat(64));
     assert!(token(by_variable).ends_with(&format!("/{}", "x".repeat(64))));
     let held = ask(&servers, ["acquire", "b"]);
     assert!(held.cause().contains("/deploy-of-1.2-eu, expires in"), "{held:?}");

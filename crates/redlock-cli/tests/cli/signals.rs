@@ -49,7 +49,8 @@ fn signals_are_passed_on_to_the_command() {
 #[test]
 fn signals_reach_what_the_command_has_started() {
     let servers = RedisServers::start(1).unwrap();
-    // It tells its own pid, once it is a program of its own: a shell that has just forked loses signals.
+    // It tells its own pid, once it is a program of its own: a shell that has just forked loses
+    // signals.
     let script = "trap 'wait; exit 4' TERM; sh -c 'echo $$; exec sleep 600' & wait";
     let mut run = Running::start(redlock(&servers, ["run", "k", "--", "sh", "-c", script]));
     let grandchild: i32 = run.lines().next().parse().unwrap();

@@ -139,4 +139,7 @@ fn a_server_without_tls_is_not_only_silent() {
     assert_eq!(answer.code, 69, "{answer:?}");
     let said = "not connected: no answer to the TLS handshake, the server may not speak TLS there";
     assert!(answer.cause().contains(said), "{answer:?}");
+    let doctor = answer_of(redlock(&url, &files, &files).arg("doctor"));
+    let cure = "cure: if this port does not speak TLS, write redis://, or give the port that does;";
+    assert!(doctor.out.contains(cure), "{doctor:?}");
 }

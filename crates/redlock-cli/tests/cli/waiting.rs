@@ -176,6 +176,23 @@ fn a_minority_that_cannot_vote_is_worth_a_note() {
     }
 }
 
+/// Cron would mail each run while one of five masters restarts.
+#[test]
+fn a_minority_that_may_come_back_by_itself_is_named_for_those_who_ask() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[1].restart_empty().unwrap();
+    let name = servers[1].name();
+    let silent = ask(&servers, ["run", "k", "--", "true"]);
+    assert_eq!((silent.code, silent.err.as_str()), (0, ""));
+    let asked = ask(&servers, ["run", "k", "-v", "--", "true"]);
+    assert!(asked.err.contains(&format!("{name} not admitted: ")), "{asked:?}");
+    servers[1].kill();
+    let silent = ask(&servers, ["run", "k", "--", "true"]);
+    assert_eq!((silent.code, silent.err.as_str()), (0, ""));
+    let asked = ask(&servers, ["run", "k", "-v", "--", "true"]);
+    assert!(asked.err.contains(&format!("{name} connection refused")), "{asked:?}");
+}
+
 #[test]
 fn timed_out_is_explained_with_the_option_that_changes_it() {
     let servers = RedisServers::start(3).unwrap();

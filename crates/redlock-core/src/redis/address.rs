@@ -30,8 +30,8 @@ pub(super) struct Login {
 /// Why a text is not the URL of a master. `Display` never shows user or password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{url:?} is not the URL of a Redis master: {why}; write redis://[user:password@]host[:port][/db], \
-     rediss://... for TLS, or unix:///path/to/socket"
+    "{url:?} is not the URL of a Redis master: {why}; write \
+     redis://[user:password@]host[:port][/db], rediss://... for TLS, or unix:///path/to/socket"
 )]
 pub struct InvalidUrl {
     url: String,

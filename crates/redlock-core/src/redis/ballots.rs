@@ -132,7 +132,8 @@ pub(super) struct Heard {
 
 impl Heard {
     /// Takes the next reply to `op`, of which nothing but its first command was sent where it
-    /// `is_alone`. A member that is not there means `missing`. Returns the answer with the last one.
+    /// `is_alone`. A member that is not there means `missing`. Returns the answer with the last
+    /// one.
     pub(super) fn take(
         &mut self,
         op: &Op,

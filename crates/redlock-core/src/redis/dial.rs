@@ -105,7 +105,8 @@ impl Resolver {
         Poll::Pending
     }
 
-    /// The thread waits for the lock on the progress, which is held here, before it says its result.
+    /// The thread waits for the lock on the progress, which is held here, before it says its
+    /// result.
     fn start(&self, host: &str, port: u16) -> io::Result<()> {
         let (host, look_up, progress) =
             (host.to_owned(), self.look_up.clone(), self.progress.clone());

@@ -10,15 +10,25 @@ static EXTEND: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts
 static RELEASE: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/release.lua")));
 static INSPECT: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/inspect.lua")));
 
-/// A script and the digest under which a server remembers it.
+/// A script, and the request that runs it on a server that remembers it.
 struct Text {
     code: &'static str,
-    digest: String,
+    /// `EVALSHA digest 1`, packed: the same in each call.
+    by_digest: Vec<u8>,
 }
 
 impl Text {
     fn new(code: &'static str) -> Self {
-        Self { code, digest: Script::new(code).get_hash().to_owned() }
+        let mut by_digest = Vec::new();
+        add(&mut by_digest, &[b"EVALSHA", Script::new(code).get_hash().as_bytes(), b"1"]);
+        Self { code, by_digest }
+    }
+
+    /// `EVAL code 1`, packed.
+    fn by_text(&self) -> Vec<u8> {
+        let mut by_text = Vec::new();
+        add(&mut by_text, &[b"EVAL", self.code.as_bytes(), b"1"]);
+        by_text
     }
 }
 
@@ -50,14 +60,14 @@ impl Loaded {
 fn by_digest(op: &Op) -> Vec<u8> {
     match script(op) {
         None => acquire(op),
-        Some(script) => call(op, "EVALSHA", &script.digest),
+        Some(script) => call(op, &script.by_digest),
     }
 }
 
 /// The request with the script's text, for a master that does not know it or has forgotten it
 /// (`SCRIPT FLUSH`); none for a request that is no script.
 pub(super) fn by_text(op: &Op) -> Option<Vec<u8>> {
-    script(op).map(|script| call(op, "EVAL", script.code))
+    script(op).map(|script| call(op, &script.by_text()))
 }
 
 fn script(op: &Op) -> Option<&'static Text> {
@@ -101,24 +111,41 @@ pub(super) const TRACK_NEXT: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3
 
 /// The published protocol, literally: `SET key token NX PX milliseconds`.
 pub(super) fn acquire(op: &Op) -> Vec<u8> {
+    const SET: &[u8] = b"*6\r\n$3\r\nSET\r\n";
+    const NX_PX: &[u8] = b"$2\r\nNX\r\n$2\r\nPX\r\n";
     let (Verb::Acquire { px } | Verb::GiveBack { px }) = op.verb() else { return Vec::new() };
     let mut digits = itoa::Buffer::new();
-    let px = digits.format(px).as_bytes();
-    pack(&[b"SET", op.key(), op.token(), b"NX", b"PX", px])
+    let (named, px): (&[&[u8]], &[&[u8]]) =
+        (&[op.key(), op.token()], &[digits.format(px).as_bytes()]);
+    let mut packed = Vec::with_capacity(SET.len() + room(named) + NX_PX.len() + room(px));
+    packed.extend_from_slice(SET);
+    add(&mut packed, named);
+    packed.extend_from_slice(NX_PX);
+    add(&mut packed, px);
+    packed
 }
 
-fn call(op: &Op, command: &str, script: &str) -> Vec<u8> {
-    let (command, script) = (command.as_bytes(), script.as_bytes());
+/// The call of a script that begins so, with its key and arguments.
+fn call(op: &Op, script: &[u8]) -> Vec<u8> {
     match op.verb() {
         Verb::Extend { px } => {
             let mut digits = itoa::Buffer::new();
             let px = digits.format(px).as_bytes();
-            pack(&[command, script, b"1", op.key(), op.token(), px])
+            begun(script, &[op.key(), op.token(), px])
         }
-        Verb::Release => pack(&[command, script, b"1", op.key(), op.token()]),
+        Verb::Release => begun(script, &[op.key(), op.token()]),
         // The others have no script but the look.
-        _ => pack(&[command, script, b"1", op.key()]),
+        _ => begun(script, &[op.key()]),
     }
+}
+
+/// A command whose first three parts are packed.
+fn begun(first: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(BETWEEN + first.len() + room(parts));
+    begin(&mut packed, 3 + parts.len());
+    packed.extend_from_slice(first);
+    add(&mut packed, parts);
+    packed
 }
 
 /// Packs one command, in one allocation. The client crate gathers its parts first, which takes
@@ -184,8 +211,8 @@ mod tests {
         let op = Op::acquire(*b"orders:42", Token::parse("t").unwrap(), 11_000);
         assert_eq!(
             text(&by_digest(&op)),
-            "*6\\r\\n$3\\r\\nSET\\r\\n$9\\r\\norders:42\\r\\n$1\\r\\nt\\r\\n$2\\r\\nNX\\r\\n$2\\r\\nPX\\r\\n\
-             $5\\r\\n11000\\r\\n"
+            "*6\\r\\n$3\\r\\nSET\\r\\n$9\\r\\norders:42\\r\\n$1\\r\\nt\\r\\n$2\\r\\nNX\\r\\n\
+             $2\\r\\nPX\\r\\n$5\\r\\n11000\\r\\n"
         );
         assert_eq!(by_text(&op), None);
     }

@@ -2,9 +2,9 @@
 //!
 //! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a
 //! server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's form),
-//! `namespace` and `order` (what is asked of admission), `ballots` (requests with a ballot or a score),
-//! `behind` (the look behind an acquire), `wire` (what is on its way), `pump` (one connection in use),
-//! `link` (the life of connections).
+//! `namespace` and `order` (what is asked of admission), `ballots` (requests with a ballot or a
+//! score), `behind` (the look behind an acquire), `wire` (what is on its way), `pump` (one
+//! connection in use), `link` (the life of connections).
 
 mod address;
 mod ballots;
@@ -52,17 +52,17 @@ pub use stream::{InvalidTls, Tls};
 /// still on its way is carried out later; [`Facts::is_barred`](crate::Facts::is_barred) reports
 /// whether that was possible.
 ///
-/// With a [`namespace`](RedisSetup::namespace) it reads the record in the same batch, and carries out
-/// [`Order`]s and ballots. A server that does not push the loss of its data is then asked for its role
-/// and `run` behind each acquire, in the same write: that costs it two more commands, and the vote is
-/// cast when they are answered. With a ballot it is asked for its role only.
+/// With a [`namespace`](RedisSetup::namespace) it reads the record in the same batch, and carries
+/// out [`Order`]s and ballots. A server that does not push the loss of its data is then asked for
+/// its role and `run` behind each acquire, in the same write: that costs it two more commands, and
+/// the vote is cast when they are answered. With a ballot it is asked for its role only.
 ///
-/// A request with a ballot or a score is several plain commands in one write, and one vote, which is
-/// cast when all of them are answered.
+/// A request with a ballot or a score is several plain commands in one write, and one vote, which
+/// is cast when all of them are answered.
 ///
 /// A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire
-/// +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does not know.
-/// A namespace needs `+hgetall`, without which no record is seen; `+zcard +hset +hdel +zadd
+/// +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does not
+/// know. A namespace needs `+hgetall`, without which no record is seen; `+zcard +hset +hdel +zadd
 /// +zrevrangebyscore +time` for the scripts, without which each order fails with the right that is
 /// missing; `+hget` for the look behind an acquire; `+zadd +zscore` for ballots; and its keys,
 /// `~PREFIXredlock-quorum:1*`.
@@ -97,10 +97,10 @@ pub struct RedisSetup {
     /// The prefix of the keys of [`admission`](crate::admission). Default none: no record is read,
     /// and nothing is read behind an acquire.
     pub namespace: Option<Arc<[u8]>>,
-    /// Whether masters have a quarantine in this namespace. Default: yes. Then ballots go to the set
-    /// that is named after what a master was admitted as, and a server that does not push the loss
-    /// of its data is asked for its role, and where no ballot tells as much for its `run`, behind
-    /// each acquire. Without one there is a single set, which is not bound to any admission.
+    /// Whether masters have a quarantine in this namespace. Default: yes. Then ballots go to the
+    /// set that is named after what a master was admitted as, and a server that does not push the
+    /// loss of its data is asked for its role, and where no ballot tells as much for its `run`,
+    /// behind each acquire. Without one there is a single set, which is not bound to any admission.
     pub quarantine: bool,
     /// Whether ballots will be sent. Default: yes. Then each server is asked, where there is a
     /// namespace, whether it takes any: see [`Facts::no_ballots`](crate::Facts::no_ballots).
@@ -182,9 +182,10 @@ impl Node for RedisNode {
         let (mut refused, mut waker) = (Vec::new(), None);
         let mut wire = self.wire();
         for (op, slot) in requests.drain(..) {
-            match wire.obstacle_to(&op) {
-                Some(cause) => refused.push((slot, cause)),
-                None => waker = wire.push(op, slot).or(waker),
+            if wire.can_take(&op) {
+                waker = wire.push(op, slot).or(waker);
+            } else {
+                refused.push((slot, wire.why_refused()));
             }
         }
         drop(wire);

@@ -196,8 +196,8 @@ impl<'a> Pump<'a> {
         self.other.as_ref().map_or(Role::Master, |(role, _)| *role)
     }
 
-    /// Takes whole replies out of what was read, from `at` on. Returns what else there is to pass on
-    /// behind their votes, and nothing where there is no more.
+    /// Takes whole replies out of what was read, from `at` on. Returns what else there is to pass
+    /// on behind their votes, and nothing where there is no more.
     fn settle(&mut self, at: &mut usize, now: crate::Instant) -> Result<Option<Heard>, Cause> {
         let node = self.node;
         let mut wire = node.wire();
@@ -268,7 +268,10 @@ fn pace() -> Interval {
 /// the rest must be moved for it.
 fn compact(writing: &mut Vec<u8>, written: &mut usize) {
     let is_worth_it = *written >= COMPACT_MIN && *written >= writing.len() / 2;
-    if *written == writing.len() || is_worth_it {
+    if *written == writing.len() {
+        writing.clear();
+        *written = 0;
+    } else if is_worth_it {
         writing.drain(..std::mem::take(written));
     }
 }

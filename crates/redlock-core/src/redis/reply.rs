@@ -142,7 +142,8 @@ pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<usize> {
 /// What a reply means as the answer to a request.
 pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
-        // A key of another type is another's. The script answers 0 then; so must what stands for it.
+        // A key of another type is another's. The script answers 0 then; so must what stands for
+        // it.
         (Verb::Release, Value::ServerError(error)) if error.code() == "WRONGTYPE" => {
             Ok(Answer::new(Verdict::NotOurs))
         }
@@ -323,7 +324,8 @@ mod tests {
         };
         for demoted in [
             &b"-READONLY You can't write against a read only replica.\r\n"[..],
-            b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.\r\n",
+            b"-MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to \
+              'no'.\r\n",
             b"-ERR Error running script (call to f_1): @user_script:5: @user_script: 5: -READONLY \
               You can't write against a read only slave.\r\n",
         ] {

@@ -170,11 +170,16 @@ impl Wire {
         self.state.clone()
     }
 
+    /// Whether something can be sent now.
+    fn is_open(&self) -> bool {
+        matches!(self.state, State::Up) && self.in_flight.len() < IN_FLIGHT_MAX
+    }
+
     /// Why nothing can be sent now; none when something can.
     pub(super) fn obstacle(&self) -> Option<Cause> {
         match &self.state {
-            State::Up if self.in_flight.len() >= IN_FLIGHT_MAX => Some(too_many()),
-            State::Up => None,
+            _ if self.is_open() => None,
+            State::Up => Some(too_many()),
             State::Connecting => Some(not_connected("still connecting")),
             State::Down(cause) => Some(cause.clone()),
         }
@@ -201,14 +206,15 @@ impl Wire {
 
     fn enter(&mut self, op: Op, slot: VoteSlot, form: Form) {
         let is_set = matches!(op.verb(), Verb::Acquire { .. } | Verb::GiveBack { .. });
-        let behind = self.behind.as_ref().filter(|_| is_set).map(|look| {
+        let sent_at = slot.sent_at();
+        self.in_flight.push_back(Pending::Request(op, slot, form));
+        if let Some(look) = self.behind.as_ref().filter(|_| is_set) {
             let asks_run = form != Form::Parts;
             self.out.extend_from_slice(&look.replication);
             self.out.extend_from_slice(if asks_run { &look.run } else { &[] });
-            Pending::Behind(Box::new(Behind::new(slot.sent_at(), asks_run)))
-        });
-        self.in_flight.push_back(Pending::Request(op, slot, form));
-        self.in_flight.extend(behind);
+            let behind = Behind::new(sent_at, asks_run);
+            self.in_flight.push_back(Pending::Behind(Box::new(behind)));
+        }
     }
 
     fn track_next(&mut self, op: &Op, sent_at: Instant) {
@@ -244,8 +250,8 @@ impl Wire {
         self.in_flight.push_back(Pending::Look(now));
     }
 
-    /// Sets whether a new connection is urgent. The waker, where there is one, must be woken once the
-    /// lock is free.
+    /// Sets whether a new connection is urgent. The waker, where there is one, must be woken once
+    /// the lock is free.
     pub(super) fn set_urgent(&mut self, urgent: bool) -> Option<Waker> {
         let was_urgent = std::mem::replace(&mut self.is_urgent, urgent);
         if urgent && !was_urgent { self.waker.take() } else { None }

@@ -88,7 +88,8 @@ impl Driver {
             self.refuse_unsent(request, Cause::NotConnected(why.into()));
         } else {
             let stands_alone = request.is_try() || request.resume.is_some();
-            self.ask();
+            self.ask(now);
+            self.await_steps(now);
             let entry = request.entry.clone();
             let request = self.requests.insert(request);
             entry.set(request);
@@ -156,10 +157,15 @@ impl Driver {
     }
 
     /// Whether what stands in line can be sent. Nothing is sent before the first connections are
-    /// there; and for a moment nothing is sent while a quorum of connections broke and is being made
-    /// again.
+    /// there; and for a moment nothing is sent while a quorum of connections broke and is being
+    /// made again. Attempts wait for masters that may come to vote now.
     pub(super) fn may_send(&mut self) -> bool {
-        if self.start != Start::Done || !self.line.can_advance() || self.awaits_admission() {
+        if self.start != Start::Done || self.line.is_empty() {
+            return false;
+        }
+        let holds = self.awaits_admission();
+        self.line.hold(holds);
+        if !self.line.can_advance() {
             return false;
         }
         let Some(since) = self.masters.reviving_since() else { return true };

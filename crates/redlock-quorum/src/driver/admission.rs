@@ -12,10 +12,10 @@
 //!
 //! # What waits for it
 //!
-//! - *The first attempt* of a handle waits for steps that are under way, as long as fewer than q
-//!   masters vote, and no longer than the connect timeout. A command that lives a moment begins a
-//!   quarantine in that time, or ends one.
-//! - *The end of the handle* waits for steps that are under way, no longer than the connect timeout.
+//! - *Attempts* wait where a handle begins or goes on to be used (`gate.rs`), as long as fewer than
+//!   q masters vote and steps are under way, and no longer than the connect timeout.
+//! - *The end of the handle* waits for steps that are under way, no longer than the connect
+//!   timeout.
 //! - *Nothing else does.*
 //!
 //! # What a failure does
@@ -24,17 +24,20 @@
 //!   said together with why the master does not vote. An answer that comes later finds another
 //!   number and is dropped: the next look learns what it did.
 //! - *The connection breaks*: the same, and the next connection tells all.
-//! - *The runtime goes away*: nothing is under way any more; what was sent may still be carried out,
-//!   so each script compares.
-//! - *A null push*: nothing that comes from there counts until a look behind it is answered. What is
-//!   held there is extended at once. Where that look does not show the same life within the node
-//!   timeout, the copies there are disowned.
+//! - *The runtime goes away*: nothing is under way any more; what was sent may still be carried
+//!   out, so each script compares.
+//! - *A null push*: nothing that comes from there counts until a look behind it is answered. What
+//!   is held there is extended at once. Where that look does not show the same life in its time,
+//!   the copies there are disowned.
+
+mod gate;
 
 use std::time::Duration;
 
 use redlock_core::admission::{Millis, Nonce, Order, Ordered, Said};
 use redlock_core::{Cause, Instant};
 
+use self::gate::Gate;
 use super::Driver;
 use super::masters::Changed;
 use super::ticket::OrderTicket;
@@ -42,17 +45,14 @@ use super::timers::Due;
 use super::told::{facts_of, floor_millis, instant};
 use crate::protocol::admission::{Event, Facts, Life, Scored, Step, Told};
 use crate::protocol::master_set::MasterSet;
-
-/// A step has at least this long: a server takes some milliseconds to write the members.
-const STEP_TIME_MIN: Duration = Duration::from_millis(50);
+use crate::settings::Quarantine;
 
 /// The steps that are under way, one for each master at most.
 pub(super) struct Steps {
     masters: Vec<Master>,
     /// The handle was asked for a lock.
     is_asked: bool,
-    /// Until when the first attempt waits for steps.
-    gate: Option<Instant>,
+    gate: Gate,
 }
 
 #[derive(Default)]
@@ -70,6 +70,7 @@ struct Master {
 enum Task {
     /// One order, to the master itself.
     Single,
+    Records(MasterSet, Vec<(usize, Facts)>),
     Times(Nonce, MasterSet, Vec<Told>),
     Floors(Nonce, Vec<(usize, Life)>, Vec<Scored>),
 }
@@ -77,7 +78,7 @@ enum Task {
 impl Steps {
     pub(super) fn new(masters: usize) -> Self {
         let masters = (0..masters).map(|_| Master::default()).collect();
-        Self { masters, is_asked: false, gate: None }
+        Self { masters, is_asked: false, gate: Gate::default() }
     }
 
     /// No task works on the driver any more.
@@ -86,35 +87,17 @@ impl Steps {
             master.number = master.number.wrapping_add(1);
             (master.task, master.scheduled, master.doubted_until) = (None, None, None);
         }
-        self.gate = None;
+        self.gate = Gate::default();
     }
 }
 
 impl Driver {
     /// A caller wants a lock, or more time for one: from now on quarantines are begun and ended.
-    pub(super) fn ask(&mut self) {
-        if self.steps.is_asked {
-            return;
+    pub(super) fn ask(&mut self, now: Instant) {
+        if !std::mem::replace(&mut self.steps.is_asked, true) {
+            self.masters.admission.ask();
+            self.advance_admission(now);
         }
-        self.steps.is_asked = true;
-        self.masters.admission.ask();
-        let now = self.now();
-        let until = now.saturating_add(self.settings.connect_timeout);
-        self.steps.gate = Some(until);
-        self.timers.enter(until, Due::Wake);
-        self.advance_admission(now);
-    }
-
-    /// Whether the first attempt waits for masters that may come to vote now.
-    pub(super) fn awaits_admission(&mut self) -> bool {
-        let Some(until) = self.steps.gate else { return false };
-        let admission = &self.masters.admission;
-        let is_under_way = admission.is_busy() || admission.awaits_connections();
-        let waits = !self.masters.has_votes() && is_under_way && self.now() < until;
-        if !waits {
-            self.steps.gate = None;
-        }
-        waits
     }
 
     /// Whether a step is under way that the end of the handle waits for.
@@ -125,14 +108,14 @@ impl Driver {
 
     /// Asks the machine what to do about each master, and does it.
     pub(super) fn advance_admission(&mut self, now: Instant) {
-        let is_connecting = self.masters.is_connecting();
-        self.masters.admission.set_connecting(is_connecting);
         for master in 0..self.masters.len() {
             self.advance_master(master, now);
         }
     }
 
     fn advance_master(&mut self, master: usize, now: Instant) {
+        let may_connect = self.masters.may_connect(now);
+        self.masters.admission.set_connecting(may_connect);
         // The name of a quarantine must not follow from a seed: two clients may have the same.
         let fresh = Nonce(rand::random());
         match self.masters.admission.step(master, floor_millis(now), fresh) {
@@ -148,19 +131,20 @@ impl Driver {
                 }
                 self.single(master, Order::Admit(admit), now);
             }
+            Step::ReadRecords(asked) => {
+                let task = Task::Records(asked.iter().copied().collect(), vec![]);
+                let orders = asked.into_iter().map(|other| (other, Order::Look));
+                self.take_step(master, task, orders, now);
+            }
             Step::AskTimes(nonce, asked) => {
-                let pending = asked.iter().copied().collect();
-                let ticket = self.step_ticket(master, Task::Times(nonce, pending, vec![]), now);
-                for other in asked {
-                    self.masters.order(other, Order::Time, ticket, now);
-                }
+                let task = Task::Times(nonce, asked.iter().copied().collect(), vec![]);
+                let orders = asked.into_iter().map(|other| (other, Order::Time));
+                self.take_step(master, task, orders, now);
             }
             Step::ReadFloor(nonce, asked) => {
                 let task = Task::Floors(nonce, asked.clone(), vec![]);
-                let ticket = self.step_ticket(master, task, now);
-                for (other, life) in asked {
-                    self.masters.order(other, Order::Scores(life.run), ticket, now);
-                }
+                let scores = |(other, life): (usize, Life)| (other, Order::Scores(life.run));
+                self.take_step(master, task, asked.into_iter().map(scores), now);
             }
         }
     }
@@ -182,19 +166,27 @@ impl Driver {
     }
 
     fn single(&mut self, master: usize, order: Order, now: Instant) {
-        let ticket = self.step_ticket(master, Task::Single, now);
-        self.masters.order(master, order, ticket, now);
+        self.take_step(master, Task::Single, [(master, order)], now);
     }
 
-    /// The step is under way from now on.
-    fn step_ticket(&mut self, master: usize, task: Task, now: Instant) -> u64 {
+    /// A step towards the admission of `master` is under way from now on.
+    fn take_step(
+        &mut self,
+        master: usize,
+        task: Task,
+        orders: impl IntoIterator<Item = (usize, Order)>,
+        now: Instant,
+    ) {
         let entry = &mut self.steps.masters[master];
         entry.number = entry.number.wrapping_add(1);
         entry.task = Some(task);
         let number = entry.number;
-        let time = self.settings.node_timeout().max(STEP_TIME_MIN);
-        self.timers.enter(now.saturating_add(time), Due::Step(master, number));
-        OrderTicket::Step(master, number).pack()
+        let until = now.saturating_add(self.settings.order_timeout());
+        self.timers.enter(until, Due::Step(master, number));
+        let ticket = OrderTicket::Step(master, number).pack();
+        for (to, order) in orders {
+            self.masters.order(to, order, ticket, now);
+        }
     }
 
     /// The answer to an order.
@@ -215,17 +207,22 @@ impl Driver {
 
     fn step_answered(&mut self, master: usize, ordered: Ordered, now: Instant) {
         let Ordered { master: from, said, .. } = ordered;
-        match &mut self.steps.masters[master].task {
-            None => {}
-            Some(Task::Single) => self.single_answered(master, said, now),
+        let is_whole = match &mut self.steps.masters[master].task {
+            None => return,
+            Some(Task::Single) => return self.single_answered(master, said, now),
+            Some(Task::Records(pending, answers)) => {
+                pending.remove(from);
+                if let Ok(Said::Looked { facts, members }) = said {
+                    answers.push((from, facts_of(&facts, members, 0)));
+                }
+                pending.is_empty()
+            }
             Some(Task::Times(_, pending, told)) => {
                 pending.remove(from);
                 if let Ok(Said::Time { process, time }) = said {
                     told.push(Told { master: from, process, time });
                 }
-                if pending.is_empty() {
-                    self.end_step(master, now);
-                }
+                pending.is_empty()
             }
             Some(Task::Floors(_, pending, answers)) => {
                 let place = pending.iter().position(|(other, _)| *other == from);
@@ -234,10 +231,11 @@ impl Driver {
                     let facts = facts_of(&facts, None, 0);
                     answers.push(Scored { master: from, asked, highest, facts });
                 }
-                if pending.is_empty() {
-                    self.end_step(master, now);
-                }
+                pending.is_empty()
             }
+        };
+        if is_whole {
+            self.end_step(master, now);
         }
     }
 
@@ -293,6 +291,7 @@ impl Driver {
         let event = match self.steps.masters[master].task.take() {
             None => return,
             Some(Task::Single) => Event::Failed,
+            Some(Task::Records(_, answers)) => Event::Records(answers),
             Some(Task::Times(nonce, _, told)) => Event::Times(nonce, told),
             Some(Task::Floors(nonce, _, answers)) => Event::Floors(nonce, answers),
         };
@@ -332,12 +331,21 @@ impl Driver {
     /// The data of `master` may be gone. The look goes first: its answer says whether those that
     /// come behind it count.
     pub(super) fn data_lost(&mut self, master: usize, now: Instant) {
-        let until = now.saturating_add(self.settings.node_timeout());
+        let until = now.saturating_add(self.proof_time());
         self.steps.masters[master].doubted_until = Some(until);
         self.timers.enter(until, Due::Doubt(master));
         self.advance_master(master, now);
         self.lost_sight(master, now);
         self.doubt(master, now);
+    }
+
+    /// How long a master has to prove that its data is there: a look. Without a quarantine no look
+    /// proves it, but the extension that is sent at once.
+    fn proof_time(&self) -> Duration {
+        match self.settings.quarantine {
+            Quarantine::On => self.settings.order_timeout(),
+            Quarantine::Off => self.settings.node_timeout(),
+        }
     }
 
     /// It was to be proven by now that `master` has what it had.

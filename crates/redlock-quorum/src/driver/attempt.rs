@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redlock_core::{Ballot, Bid, Cause, Instant, Member, Op, Token, Verdict, Vote};
 
-use super::ticket::{LockId, RequestId, Ticket};
+use super::ticket::{LockId, RequestId, Ticket, UseId};
 use super::timers::Due;
 use super::{Driver, Lock, Stage};
 use crate::protocol::attempt::{Attempt, Defeat, FIRST, Origin, Step};
@@ -26,15 +26,16 @@ impl Driver {
             Some(takeover) => (takeover.token.clone(), Origin::Resumed),
             None => (Token::random(request.label.as_ref()), Origin::Acquired),
         };
-        let attempt = Attempt::new(self.masters.len(), origin, timing, request.options, now);
+        let mut attempt = Attempt::new(self.masters.len(), origin, timing, request.options, now);
         let first = match request.ask {
             Ask::MeetingPointFirst => self.masters.meeting_point(&key, now),
             Ask::All => None,
         };
-        let (attempt, time) = match first {
-            Some(first) => (attempt.asking_first(first), self.answer_time().min(node_timeout)),
-            None => (attempt, node_timeout),
-        };
+        let mut time = node_timeout;
+        if let Some(first) = first {
+            attempt = attempt.asking_first(first);
+            time = time.min(self.answer_time());
+        }
         let is_fenced = self.settings.fencing && origin == Origin::Acquired;
         let ballot = match first {
             None if is_fenced => {
@@ -46,11 +47,14 @@ impl Driver {
             }
             _ => None,
         };
-        let attempt = if is_fenced { attempt.fenced(ballot) } else { attempt };
+        if is_fenced {
+            attempt = attempt.fenced(ballot);
+        }
         let asked = attempt.asked();
         let stage = Stage::Attempt { attempt, request: id, alarm: None };
         let due = now.saturating_add(time);
-        let lock = Lock { resource, key, token, node_timeout, stage, opened: Some(now), due };
+        let (known, opened) = (UseId::default(), Some(now));
+        let lock = Lock { resource, key, known, token, node_timeout, stage, opened, due };
         let lock = self.locks.insert(lock);
         self.observer.counters.attempts.add(1);
         self.observer.counters.rounds.add(1);
@@ -94,7 +98,7 @@ impl Driver {
         let copies = self.masters.copies_only(asked);
         let Some(lock) = self.locks.get(id) else { return };
         let mut unsent = Vec::new();
-        for (op, masters) in lock.attempt_ops(asked, copies, ballot) {
+        for (op, masters) in lock.attempt_ops(asked, copies, ballot).into_iter().flatten() {
             unsent.extend(self.masters.send(&op, masters, Ticket::Attempt(id), now));
         }
         if !copies.is_empty() {
@@ -189,11 +193,12 @@ impl Driver {
 
     /// `master` may have forgotten every key: its grants do not count.
     pub(super) fn disown_attempts(&mut self, master: usize, now: Instant) {
+        let why = self.masters.cause(master, now);
         for id in self.attempt_ids() {
             if let Some(Stage::Attempt { attempt, .. }) =
                 self.locks.get_mut(id).map(|l| &mut l.stage)
             {
-                let step = attempt.disown(master, now);
+                let step = attempt.disown(master, why.clone(), now);
                 self.attempt_step(id, step, now);
             }
         }
@@ -275,20 +280,17 @@ impl Lock {
         asked: MasterSet,
         copies: MasterSet,
         ballot: Option<Ballot>,
-    ) -> Vec<(Op, MasterSet)> {
-        let Stage::Attempt { attempt, .. } = &self.stage else { return Vec::new() };
+    ) -> [Option<(Op, MasterSet)>; 2] {
+        let Stage::Attempt { attempt, .. } = &self.stage else { return [None, None] };
         let (key, token, px) = (self.key.clone(), self.token.clone(), attempt.timing().px);
         match (attempt.origin(), ballot) {
-            (Origin::Resumed, _) => vec![(Op::extend(key, token, px), asked)],
-            (Origin::Acquired, None) => vec![(Op::acquire(key, token, px), asked)],
+            (Origin::Resumed, _) => [Some((Op::extend(key, token, px), asked)), None],
+            (Origin::Acquired, None) => [Some((Op::acquire(key, token, px), asked)), None],
             (Origin::Acquired, Some(ballot)) => {
                 let bid = Bid { ballot, member: self.member() };
                 let fenced = Op::acquire_fenced(key.clone(), token.clone(), px, bid);
-                let mut ops = vec![(fenced, asked.without(copies))];
-                if !copies.is_empty() {
-                    ops.push((Op::acquire(key, token, px), copies));
-                }
-                ops
+                let plain = || (Op::acquire(key, token, px), copies);
+                [Some((fenced, asked.without(copies))), (!copies.is_empty()).then(plain)]
             }
         }
     }

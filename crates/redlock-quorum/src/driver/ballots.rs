@@ -11,8 +11,8 @@ use crate::protocol::attempt::{Defeat, Step};
 use crate::protocol::master_set::MasterSet;
 
 impl Driver {
-    /// The ballot for the next attempt on a resource of this member, or for the next one of the same
-    /// attempt. None where none is left below 2^53.
+    /// The ballot for the next attempt on a resource of this member, or for the next one of the
+    /// same attempt. None where none is left below 2^53.
     pub(super) fn choose(
         &mut self,
         member: Member,
@@ -92,7 +92,8 @@ impl Driver {
         }
     }
 
-    /// The answer of a master to the ballot with this number; none where it was asked for its score.
+    /// The answer of a master to the ballot with this number; none where it was asked for its
+    /// score.
     pub(super) fn ballot_vote(
         &mut self,
         id: LockId,

@@ -9,7 +9,7 @@ use slotmap::{Key, KeyData};
 use tokio::sync::oneshot;
 
 use super::grant::Grant;
-use super::ticket::{LockId, RequestId};
+use super::ticket::{LockId, RequestId, UseId};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::init::{Init, InitError, InitReport};
 use crate::protocol::waiting::Ask;
@@ -67,6 +67,8 @@ pub(crate) struct Request {
     pub(crate) resume: Option<Takeover>,
     pub(crate) reply: AcquireReply,
     pub(crate) entry: Arc<Entry>,
+    /// The driver's entry of its key; the null id before the driver has looked for one.
+    pub(crate) known: UseId,
     /// An attempt is under way.
     pub(crate) is_attempted: bool,
     /// Which masters its next attempt asks.
@@ -74,8 +76,8 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Whether its caller wants one attempt, and does not wait. A wait that is over before the driver
-    /// comes to see the request was a wait: what it costs is shared with others that wait.
+    /// Whether its caller wants one attempt, and does not wait. A caller whose wait ran out before
+    /// the driver read its request did wait: it shares attempts with others that wait.
     pub(super) fn is_try(&self) -> bool {
         self.until.is_some_and(|until| until <= self.asked_at)
     }
@@ -89,8 +91,8 @@ pub(crate) struct Takeover {
     pub(crate) fencing_token: Option<FencingToken>,
 }
 
-/// Under which name the driver has entered a request. Its caller hands it back when it goes away, so
-/// that nothing has to be searched for it. Only the driver looks inside.
+/// Under which name the driver has entered a request. Its caller hands it back when it goes away,
+/// so that nothing has to be searched for it. Only the driver looks inside.
 #[derive(Debug, Default)]
 pub(crate) struct Entry(AtomicU64);
 

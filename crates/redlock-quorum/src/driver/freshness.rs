@@ -1,9 +1,9 @@
-//! Freshness: masters that vote are looked at about once a minute.
+//! Freshness: masters that are connected are looked at about once a minute.
 //!
 //! A connection that stays reports a loss of data, and nothing else: not that another `init` wrote
 //! another `max_ttl` or converted the namespace, nor that a ballot set was deleted. One look shows
-//! all of it, and the TIME of the master, which ballots go by. It is sent alone: it is four short commands,
-//! and a handle that sends nothing else is the one that knows least.
+//! all of it, and the TIME of the master, which ballots go by. It is sent alone: it is four short
+//! commands, and a handle that sends nothing else is the one that knows least.
 //!
 //! *A look that fails* says nothing; the next one follows a minute later. *A null push that comes
 //! before its answer* has the machine look again: this answer is dropped.
@@ -27,12 +27,13 @@ impl Driver {
         self.timers.enter(now.saturating_add(FRESH_FOR), Due::Fresh);
     }
 
-    /// Masters that were looked at a moment ago, such as on a new connection, are left alone.
+    /// Masters that were looked at a moment ago, such as on a new connection, are left alone; so
+    /// are those that do not vote, which their steps look at every second.
     pub(super) fn fresh_due(&mut self, now: Instant) {
         let ticket = OrderTicket::Fresh.pack();
         for master in 0..self.masters.len() {
             let is_old = self.masters.read_at(master).saturating_add(FRESH_FOR / 2) <= now;
-            if is_old && self.masters.votes(master) {
+            if is_old {
                 self.masters.order(master, Order::Look, ticket, now);
             }
         }
@@ -41,14 +42,12 @@ impl Driver {
         self.timers.enter(now.saturating_add(next), Due::Fresh);
     }
 
-    /// The answer to such a look.
+    /// The answer to such a look. Where the master has come into doubt meanwhile the machine does
+    /// not believe it.
     pub(super) fn fresh_answered(&mut self, ordered: Ordered, now: Instant) {
         let Ordered { master, said, .. } = ordered;
         let Ok(Said::Looked { facts, members }) = said else { return };
-        // One that does not vote any more is looked at by its steps.
-        if self.masters.votes(master) {
-            let looked = self.looked(master, facts, members, now);
-            self.learn(master, Event::Fresh(looked), now);
-        }
+        let looked = self.looked(master, facts, members, now);
+        self.learn(master, Event::Fresh(looked), now);
     }
 }

@@ -1,10 +1,11 @@
 //! `init`: a person states that no lock of a former life is alive, and masters are admitted.
 //!
-//! 1. All masters are waited for, for some seconds. Where fewer than q are there nothing is written.
+//! 1. All masters are waited for, for some seconds. Where fewer than q are there nothing is
+//!    written.
 //! 2. The scores and facts of all are read, and the plan is made of them (`protocol/admission`).
 //! 3. Where the plan is refused, another `init` may be at work: it is read again for some seconds.
-//! 4. The scripts compare what was read. Where something else is there by now, it is read again, three
-//!    times at most.
+//! 4. The scripts compare what was read. Where something else is there by now, it is read again,
+//!    three times at most.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -188,7 +189,7 @@ impl Driver {
     /// What is to be written follows from all that was read.
     fn plan_init(&mut self, now: Instant) {
         let (masters, own) = (self.masters.len(), self.settings.max_ttl);
-        let was: Vec<Standing> = (0..masters).map(|master| self.standing(master, now)).collect();
+        let was: Vec<Standing> = (0..masters).map(|master| self.standing(master, now).0).collect();
         let nonces: Vec<Nonce> = (0..masters).map(|_| Nonce(rand::random())).collect();
         // The default counts only where no record has one.
         let has_record = (0..masters).any(|one| self.masters.admission.max_ttl_of(one).is_some());
@@ -262,23 +263,16 @@ impl Driver {
     }
 
     fn init_node(&self, call: &Call, master: usize, now: Instant) -> InitNode {
-        let now_is = self.standing(master, now);
+        let (now_is, cause) = self.standing(master, now);
         let facts = self.masters.facts(master);
         InitNode {
             node: self.masters.names()[master].clone(),
             was: call.was.as_ref().map_or(now_is, |was| was[master]),
             now: now_is,
-            cause: (!self.masters.votes(master)).then(|| self.masters.cause(master, now)),
+            cause,
             run_id: facts.map(|facts| facts.run_id.clone()),
             uptime: facts.and_then(|facts| facts.uptime),
             max_ttl: self.masters.admission.max_ttl_of(master).map(from_millis),
-        }
-    }
-
-    fn standing(&self, master: usize, now: Instant) -> Standing {
-        match self.masters.votes(master) {
-            true => Standing::Admitted,
-            false => Standing::of(&self.masters.cause(master, now)),
         }
     }
 }

@@ -51,7 +51,7 @@ impl Driver {
 
     /// The holder wants more time, now and from each extension that follows.
     pub(super) fn extend(&mut self, id: LockId, ttl: Duration, reply: ExtendReply, now: Instant) {
-        self.ask();
+        self.ask(now);
         let timing = match self.extended_timing(id, ttl) {
             Ok(timing) => timing,
             Err(invalid) => return drop(reply.send(Err(invalid.into()))),
@@ -231,9 +231,7 @@ impl Driver {
                 let lost = tenure.cell.lost(reason);
                 tenure.cell.end(Ended::Lost(lost));
                 self.note_loss(id, now);
-                if let Some(key) = self.locks.get(id).map(|lock| lock.key.clone()) {
-                    self.key_left(id, &key, now);
-                }
+                self.key_left(id, now);
             }
         }
         self.schedule(id);
@@ -264,9 +262,8 @@ impl Driver {
         if self.tenure(id).is_some() {
             self.say(id, "forgotten");
             self.end_lease(id);
-            if let Some(lock) = self.locks.remove(id) {
-                self.key_left(id, &lock.key, now);
-            }
+            self.key_left(id, now);
+            self.locks.remove(id);
         }
     }
 

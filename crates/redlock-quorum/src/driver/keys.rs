@@ -4,14 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use redlock_core::Instant;
+use slotmap::SlotMap;
 
-use super::ticket::{LockId, RequestId};
+use super::ticket::{LockId, RequestId, UseId};
 use crate::protocol::run::Run;
 
 /// The keys that callers ask for or hold, and those that they have left a moment ago.
+///
+/// A request that asks for a key has the name of its entry, and so has the lock that it gets: a key
+/// is hashed once for each lock.
 #[derive(Default)]
 pub(super) struct Keys {
-    uses: HashMap<Arc<[u8]>, Use>,
+    uses: SlotMap<UseId, Use>,
+    by_key: HashMap<Arc<[u8]>, UseId>,
     /// How often keys were left since those that are of no use were taken out.
     left: usize,
 }
@@ -31,41 +36,62 @@ const LEFT_MIN: usize = 64;
 
 impl Keys {
     pub(super) fn of(&self, key: &[u8]) -> Use {
-        self.uses.get(key).copied().unwrap_or_default()
+        self.by_key.get(key).and_then(|id| self.get(*id)).unwrap_or_default()
     }
 
-    /// This caller asks for it first.
-    pub(super) fn ask(&mut self, key: &Arc<[u8]>, asker: RequestId) {
-        self.uses.entry(key.clone()).or_default().asker = Some(asker);
+    /// What is known under this name; none where nothing is any more.
+    pub(super) fn get(&self, id: UseId) -> Option<Use> {
+        self.uses.get(id).copied()
+    }
+
+    /// The entry of a key, which is made where there is none. One that nobody asks for or holds is
+    /// removed by [`left`](Self::left), from time to time.
+    pub(super) fn enter(&mut self, key: &Arc<[u8]>) -> UseId {
+        let Self { uses, by_key, .. } = self;
+        *by_key.entry(key.clone()).or_insert_with(|| uses.insert(Use::default()))
+    }
+
+    /// This caller asks first for the key of this entry.
+    pub(super) fn ask(&mut self, id: UseId, asker: RequestId) {
+        if let Some(one) = self.uses.get_mut(id) {
+            one.asker = Some(asker);
+        }
     }
 
     /// It does so no longer, or stands in the queue from now on.
     pub(super) fn end_asking(&mut self, key: &[u8], asker: RequestId) {
-        if let Some(one) = self.uses.get_mut(key).filter(|one| one.asker == Some(asker)) {
+        let Some(id) = self.by_key.get(key).copied() else { return };
+        if let Some(one) = self.uses.get_mut(id).filter(|one| one.asker == Some(asker)) {
             one.asker = None;
             if one.is_empty() {
-                self.uses.remove(key);
+                self.by_key.remove(key);
+                self.uses.remove(id);
             }
         }
     }
 
-    /// This caller, which asked at `asked_at`, has it.
+    /// This caller, which asked at `asked_at`, has the key. `known` is the entry under which it
+    /// asked for it, if it did; the one that has it now is returned, and stays while it is held.
     pub(super) fn won(
         &mut self,
         key: &Arc<[u8]>,
+        known: UseId,
         (id, lock): (RequestId, LockId),
         asked_at: Instant,
         now: Instant,
-    ) {
-        let one = self.uses.entry(key.clone()).or_default();
-        one.asker = one.asker.filter(|asker| *asker != id);
-        one.holder = Some(lock);
-        one.run = Some(one.run.map_or_else(|| Run::begin(now), |run| run.won(asked_at, now)));
+    ) -> UseId {
+        let known = if self.uses.contains_key(known) { known } else { self.enter(key) };
+        if let Some(one) = self.uses.get_mut(known) {
+            one.asker = one.asker.filter(|asker| *asker != id);
+            one.holder = Some(lock);
+            one.run = Some(one.run.map_or_else(|| Run::begin(now), |run| run.won(asked_at, now)));
+        }
+        known
     }
 
-    /// A caller does not hold it any longer. False where it did not.
-    pub(super) fn left(&mut self, key: &[u8], lock: LockId, now: Instant) -> bool {
-        let Some(one) = self.uses.get_mut(key).filter(|one| one.holder == Some(lock)) else {
+    /// A caller does not hold the key of this entry any longer. False where it did not.
+    pub(super) fn left(&mut self, id: UseId, lock: LockId, now: Instant) -> bool {
+        let Some(one) = self.uses.get_mut(id).filter(|one| one.holder == Some(lock)) else {
             return false;
         };
         one.holder = None;
@@ -75,23 +101,34 @@ impl Keys {
         self.left += 1;
         if self.left >= LEFT_MIN && self.left * 2 >= self.uses.len() {
             self.left = 0;
-            self.uses.retain(|_, one| !one.is_useless(now));
+            self.retain(|one| !one.is_useless(now));
         }
         true
     }
 
     /// Others have it, or get the chance to: another run begins with the next caller that wins.
     pub(super) fn end_run(&mut self, key: &[u8]) {
-        if let Some(one) = self.uses.get_mut(key) {
+        if let Some(one) = self.by_key.get(key).and_then(|id| self.uses.get_mut(*id)) {
             one.run = None;
         }
     }
 
     /// Nothing asks for any key any more.
     pub(super) fn clear_askers(&mut self) {
-        self.uses.retain(|_, one| {
+        self.retain(|one| {
             one.asker = None;
             one.holder.is_some()
+        });
+    }
+
+    fn retain(&mut self, stays: impl Fn(&mut Use) -> bool) {
+        let uses = &mut self.uses;
+        self.by_key.retain(|_, id| {
+            let stays = uses.get_mut(*id).is_some_and(&stays);
+            if !stays {
+                uses.remove(*id);
+            }
+            stays
         });
     }
 }
@@ -130,8 +167,9 @@ mod tests {
         for second in 0..10_000 {
             let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second));
             let (key, lock) = (Arc::from(second.to_be_bytes()), locks.insert(()));
-            keys.won(&key, (RequestId::default(), lock), now, now);
-            assert!(keys.left(&key, lock, now) && !keys.left(&key, lock, now));
+            let id = keys.won(&key, UseId::default(), (RequestId::default(), lock), now, now);
+            assert!(keys.left(id, lock, now) && !keys.left(id, lock, now));
+            assert_eq!(keys.uses.len(), keys.by_key.len());
         }
         assert!(keys.uses.len() <= LEFT_MIN * 2, "{}", keys.uses.len());
     }
@@ -141,8 +179,8 @@ mod tests {
         let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
         let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
         let (holder, lost) = (locks.insert(()), locks.insert(()));
-        keys.won(&key, (RequestId::default(), holder), now, now);
-        assert!(!keys.left(&key, lost, now) && keys.of(&key).is_held());
+        let id = keys.won(&key, UseId::default(), (RequestId::default(), holder), now, now);
+        assert!(!keys.left(id, lost, now) && keys.of(&key).is_held());
     }
 
     #[test]
@@ -151,10 +189,27 @@ mod tests {
         let mut requests = SlotMap::<RequestId, ()>::with_key();
         let (asker, other) = (requests.insert(()), requests.insert(()));
         let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
-        keys.ask(&key, asker);
-        keys.won(&key, (other, LockId::default()), now, now);
+        let id = keys.enter(&key);
+        keys.ask(id, asker);
+        assert_eq!(keys.won(&key, UseId::default(), (other, LockId::default()), now, now), id);
         assert_eq!(keys.of(&key).asker, Some(asker));
-        keys.won(&key, (asker, LockId::default()), now, now);
+        assert_eq!(keys.won(&key, id, (asker, LockId::default()), now, now), id);
         assert_eq!(keys.of(&key).asker, None);
+    }
+
+    /// A caller that asks first becomes the head of a queue when another comes, and the entry under
+    /// which it asked may be taken out before it wins.
+    #[test]
+    fn a_caller_whose_entry_is_gone_has_the_key_under_another() {
+        let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
+        let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
+        let (asker, lock) = (RequestId::default(), locks.insert(()));
+        let gone = keys.enter(&key);
+        keys.ask(gone, asker);
+        keys.end_asking(&key, asker);
+        assert_eq!((keys.uses.len(), keys.by_key.len()), (0, 0));
+        let id = keys.won(&key, gone, (asker, lock), now, now);
+        assert!(keys.of(&key).is_held() && !keys.left(gone, lock, now));
+        assert!(keys.left(id, lock, now) && !keys.of(&key).is_held());
     }
 }

@@ -11,14 +11,17 @@ use super::ticket::{InspectionId, LockId, RequestId};
 pub(super) const WAITING_MAX: usize = 1_000_000;
 
 /// Releases, and then attempts and inspections, each in the order in which they were asked for.
+/// While attempts are held, inspections stand with the releases.
 ///
 /// A key is held until its release is sent. Behind a long line of attempts it would be held for
 /// longer than its TTL, and those that ask for the same key would find it held by a caller that is
 /// done. There are no more releases than there were attempts, so these come to their turn, too.
 #[derive(Default)]
 pub(super) struct Line {
-    releases: VecDeque<Turn>,
+    first: VecDeque<Turn>,
     waiting: VecDeque<Turn>,
+    /// No attempt is sent.
+    is_held: bool,
     open: usize,
     window: Window,
 }
@@ -34,7 +37,8 @@ pub(super) enum Turn {
 impl Line {
     pub(super) fn push(&mut self, turn: Turn) {
         match turn {
-            Turn::Release(_) => self.releases.push_back(turn),
+            Turn::Release(_) => self.first.push_back(turn),
+            Turn::Inspection(_) if self.is_held => self.first.push_back(turn),
             Turn::Attempt(_) | Turn::Inspection(_) => self.waiting.push_back(turn),
         }
     }
@@ -44,12 +48,26 @@ impl Line {
         if !self.can_advance() {
             return None;
         }
-        self.releases.pop_front().or_else(|| self.waiting.pop_front())
+        let next = self.first.pop_front();
+        if self.is_held { next } else { next.or_else(|| self.waiting.pop_front()) }
     }
 
-    /// Whether something waits, and there is room for it.
+    /// Whether something waits that may be sent, and there is room for it.
     pub(super) fn can_advance(&self) -> bool {
-        self.open < self.window.size && self.len() > 0
+        let may_pass = !self.first.is_empty() || !(self.is_held || self.waiting.is_empty());
+        self.open < self.window.size && may_pass
+    }
+
+    /// Holds attempts, or nothing.
+    pub(super) fn hold(&mut self, is_held: bool) {
+        if is_held && !self.is_held {
+            let waiting = std::mem::take(&mut self.waiting).into_iter();
+            let (attempts, others): (VecDeque<_>, VecDeque<_>) =
+                waiting.partition(|turn| matches!(turn, Turn::Attempt(_)));
+            self.waiting = attempts;
+            self.first.extend(others);
+        }
+        self.is_held = is_held;
     }
 
     /// A request was sent that a quorum has to answer.
@@ -77,13 +95,18 @@ impl Line {
         self.len() >= WAITING_MAX
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     fn len(&self) -> usize {
-        self.releases.len() + self.waiting.len()
+        self.first.len() + self.waiting.len()
     }
 
     pub(super) fn clear(&mut self) {
-        self.releases.clear();
+        self.first.clear();
         self.waiting.clear();
+        self.is_held = false;
         self.open = 0;
     }
 }

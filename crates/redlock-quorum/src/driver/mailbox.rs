@@ -26,17 +26,39 @@ pub(crate) struct Mailbox {
 #[derive(Default)]
 struct Letters {
     commands: Vec<Command>,
-    signals: Vec<Signal>,
+    signals: Signals,
     /// Nothing reads commands any more.
     is_closed: bool,
 }
 
-/// What a master answered, or what happened to its connection, in the order in which it was seen.
+/// What masters answered, and what happened to their connections.
+#[derive(Default)]
+pub(super) struct Signals {
+    /// In the order in which it was seen.
+    pub(super) order: Vec<Signal>,
+    pub(super) votes: Vec<Vote>,
+}
+
 pub(super) enum Signal {
-    Vote(Vote),
-    /// In a box: most signals are votes, and these are larger.
+    /// The next so many of the votes. Nearly all signals are votes, and they come many at a time:
+    /// they are handed over in one piece, and none is moved by itself.
+    Votes(usize),
     Event(usize, Box<NodeEvent>),
     Ordered(Box<Ordered>),
+}
+
+impl Signals {
+    fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// So many votes are added.
+    fn count(&mut self, more: usize) {
+        match self.order.last_mut() {
+            Some(Signal::Votes(count)) => *count += more,
+            _ => self.order.push(Signal::Votes(more)),
+        }
+    }
 }
 
 impl Mailbox {
@@ -88,20 +110,28 @@ impl Mailbox {
         self.doorbell.begin(waker);
     }
 
+    /// Whether commands were left since they were taken.
+    #[inline]
+    pub(super) fn has_commands(&self) -> bool {
+        self.has_commands.load(Ordering::Acquire)
+    }
+
+    /// Whether signals have come since they were taken.
+    #[inline]
+    pub(super) fn has_signals(&self) -> bool {
+        self.has_signals.load(Ordering::Acquire)
+    }
+
     /// Every command that was left so far goes into `into`, which is empty.
     pub(super) fn take_commands(&self, into: &mut Vec<Command>) {
-        if self.has_commands.load(Ordering::Acquire) {
-            self.has_commands.store(false, Ordering::Relaxed);
-            std::mem::swap(&mut self.letters().commands, into);
-        }
+        self.has_commands.store(false, Ordering::Relaxed);
+        std::mem::swap(&mut self.letters().commands, into);
     }
 
     /// Every signal that came so far goes into `into`, which is empty.
-    pub(super) fn take_signals(&self, into: &mut Vec<Signal>) {
-        if self.has_signals.load(Ordering::Acquire) {
-            self.has_signals.store(false, Ordering::Relaxed);
-            std::mem::swap(&mut self.letters().signals, into);
-        }
+    pub(super) fn take_signals(&self, into: &mut Signals) {
+        self.has_signals.store(false, Ordering::Relaxed);
+        std::mem::swap(&mut self.letters().signals, into);
     }
 
     /// The links that were woken since the last call, a bit each.
@@ -125,9 +155,9 @@ impl Mailbox {
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn signal(&self, signals: impl IntoIterator<Item = Signal>) {
+    fn signal(&self, add: impl FnOnce(&mut Signals)) {
         let mut letters = self.letters();
-        letters.signals.extend(signals);
+        add(&mut letters.signals);
         self.has_signals.store(true, Ordering::Release);
         drop(letters);
         self.doorbell.ring();
@@ -136,19 +166,27 @@ impl Mailbox {
 
 impl Sink for Mailbox {
     fn vote(&self, vote: Vote) {
-        self.signal([Signal::Vote(vote)]);
+        self.signal(|signals| {
+            signals.count(1);
+            signals.votes.push(vote);
+        });
     }
 
     fn votes(&self, votes: &mut Vec<Vote>) {
-        self.signal(votes.drain(..).map(Signal::Vote));
+        self.signal(|signals| {
+            signals.count(votes.len());
+            signals.votes.append(votes);
+        });
     }
 
     fn event(&self, master: usize, event: NodeEvent) {
-        self.signal([Signal::Event(master, Box::new(event))]);
+        let event = Signal::Event(master, Box::new(event));
+        self.signal(|signals| signals.order.push(event));
     }
 
     fn ordered(&self, ordered: Ordered) {
-        self.signal([Signal::Ordered(Box::new(ordered))]);
+        let ordered = Signal::Ordered(Box::new(ordered));
+        self.signal(|signals| signals.order.push(ordered));
     }
 }
 

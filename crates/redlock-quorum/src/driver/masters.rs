@@ -1,15 +1,17 @@
 //! `Masters`: the connection to each master, and what is known of it.
 
+mod link;
+
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::Context;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use redlock_core::admission::{Order, OrderSlot};
 use redlock_core::{
     Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Unread, Verdict, Vote, VoteSlot,
 };
 
+pub(super) use self::link::{Changed, Link, News, State};
 use super::mailbox::Mailbox;
 use super::observe::Observer;
 use super::ticket::Ticket;
@@ -40,85 +42,6 @@ pub(super) struct Masters {
     is_holding: bool,
     /// A master that takes no ballots does not vote.
     needs_ballots: bool,
-}
-
-/// The connection to one master.
-pub(super) struct Link {
-    pub(super) state: State,
-    /// What the node is to be handed with the rest of this turn.
-    outbox: Vec<(Op, VoteSlot)>,
-    /// The node's own input and output, with the waker that says it has something to do.
-    drive: Option<(BoxFuture<'static, ()>, Waker)>,
-    /// An earlier connection may still carry out requests: the server did not let us end it.
-    is_unbarred: bool,
-    /// It was said that the server does not report changes of keys.
-    is_known_mute: bool,
-    /// It answered the last attempt with what waiting does not cure.
-    is_barred: bool,
-    /// The node knows that a new connection is urgent.
-    is_urgent: bool,
-    /// What the server said about itself on the connection that is up.
-    pub(super) facts: Option<Facts>,
-    /// When the server said so.
-    pub(super) read_at: Instant,
-    /// Since when it has the life under which its answers count.
-    pub(super) alive_since: Instant,
-    /// Answers count to what was sent from then on; never while it does not vote.
-    pub(super) votes_from: Instant,
-    /// What it answered to a ballot that it cannot take, where it needs to.
-    pub(super) no_ballots: Option<String>,
-    /// What the server answered to the last step towards its admission, where that was an error.
-    pub(super) hindrance: Option<String>,
-    /// It was slow or silent, and is no meeting point until then.
-    suspect_until: Instant,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// The first connection is being made.
-    Connecting,
-    Up,
-    Down(Cause),
-    /// The connection broke, and another is being made since then.
-    Reviving(Instant, Cause),
-}
-
-impl State {
-    /// Why there is no connection.
-    fn cause(&self) -> Option<&Cause> {
-        match self {
-            Self::Down(cause) | Self::Reviving(_, cause) => Some(cause),
-            Self::Connecting | Self::Up => None,
-        }
-    }
-}
-
-/// What an event of a master means for what is held there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    /// Nothing.
-    None,
-    /// It can be reached, and the same process as before answers.
-    Up,
-    /// It can be reached, and another process answers.
-    Restarted,
-    /// No server listens there: the process has ended.
-    Ended,
-    /// There is no connection.
-    Down,
-    /// A key that was looked at has changed.
-    KeyChanged(Arc<[u8]>),
-    /// Its data may be gone.
-    DataLost,
-}
-
-/// What an event means for which masters vote.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Changed {
-    /// What these confirmed before counts no more.
-    pub(super) lost: MasterSet,
-    /// These vote from now on.
-    pub(super) gained: MasterSet,
 }
 
 /// How often a master that does not vote is looked at.
@@ -419,6 +342,11 @@ impl Masters {
     /// Whether some master was never reached yet, and still may be.
     pub(super) fn is_connecting(&self) -> bool {
         self.links.iter().any(|link| link.state == State::Connecting)
+    }
+
+    /// The same, within the time for it: a node that never reports is not waited for.
+    pub(super) fn may_connect(&self, now: Instant) -> bool {
+        self.is_connecting() && now < self.connecting_until
     }
 
     /// Whether a quorum of masters is connected.

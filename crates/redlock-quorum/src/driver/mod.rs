@@ -2,12 +2,12 @@
 //!
 //! It is one task of the library's own. It reads commands and signals from the mailbox, hands each
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
-//! `mailbox` (what comes in), `command`, `ticket`; `life` (which runtime it is on) and `task`;
-//! `masters` (connections); `acquire` (requests), `attempt` (from a token to a lease), `ballots` (its
-//! fencing token), `keep` (extending what is held), `release`, `unacknowledged`, `inspect`; `waiting`
-//! and `keys` (what is done with each key); `voting` (whose answers count), `uncounted` (what is made
-//! of the others'), `admission` (masters that do not vote), `freshness` (those that do, looked at
-//! again), `init`, `report`, `close` (the end).
+//! `mailbox` (what comes in), `command`, `ticket`; `lock`, `due`; `life` (which runtime it is on)
+//! and `task`; `masters` (connections); `acquire` (requests), `attempt` (from a token to a lease),
+//! `ballots` (its fencing token), `keep` (extending what is held), `release`, `unacknowledged`,
+//! `inspect`; `waiting` and `keys` (what is done with each key); `voting` (whose answers count),
+//! `uncounted` (what is made of the others'), `admission` (masters that do not vote), `freshness`
+//! (all that are connected, looked at again), `init`, `report`, `close` (the end).
 
 mod acquire;
 mod admission;
@@ -16,6 +16,7 @@ mod ballots;
 mod close;
 pub(crate) mod command;
 mod doorbell;
+mod due;
 mod freshness;
 pub(crate) mod grant;
 mod init;
@@ -24,6 +25,7 @@ mod keep;
 mod keys;
 pub(crate) mod life;
 mod line;
+mod lock;
 pub(crate) mod mailbox;
 mod masters;
 mod observe;
@@ -66,32 +68,29 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::{Clock, Instant, Node, NodeEvent, Resource, Token, Vote};
+use redlock_core::{Clock, Instant, Node, NodeEvent, Vote};
 use slotmap::SlotMap;
 
 use self::acquire::Start;
 use self::admission::Steps;
 use self::close::Closing;
-use self::command::{Command, ExtendReply, ReleaseReply, Request};
+use self::command::{Command, Request};
 use self::init::Inits;
 use self::inspect::Question;
 use self::keys::Keys;
 use self::line::Line;
-use self::mailbox::{Mailbox, Signal};
+use self::lock::{Lock, Stage, Tenure};
+use self::mailbox::{Mailbox, Signal, Signals};
 use self::masters::{Masters, News};
 use self::observe::Observer;
 use self::report::Reports;
 use self::slot::Slot;
 use self::ticket::{InspectionId, LockId, RequestId, Ticket};
-use self::timers::{Due, Timers};
+use self::timers::Timers;
 use self::unacknowledged::Unacknowledged;
 use self::waiting::Waiters;
 use crate::counters::Counters;
-use crate::hold::HoldCell;
-use crate::protocol::attempt::Attempt;
 use crate::protocol::ballot::chooser::Chooser;
-use crate::protocol::lease::HeldLease;
-use crate::protocol::release::Release;
 use crate::settings::Settings;
 
 /// Everything the driver knows. It outlives the task that works on it: when a runtime goes away,
@@ -138,51 +137,11 @@ pub(crate) struct Driver {
     early: Vec<Command>,
     // Buffers that are used again.
     commands: Vec<Command>,
-    signals: Vec<Signal>,
+    signals: Signals,
 }
 
 /// What a vote takes before any was measured.
 const FAN_OUT: Duration = Duration::from_micros(500);
-
-/// One token, in exactly one stage of its life.
-struct Lock {
-    resource: Resource,
-    key: Arc<[u8]>,
-    token: Token,
-    /// How long masters have to answer what is sent for it.
-    node_timeout: Duration,
-    stage: Stage,
-    /// When that was sent which counts as open in the line.
-    opened: Option<Instant>,
-    /// Until when answers to the attempt are waited for.
-    due: Instant,
-}
-
-enum Stage {
-    /// Masters are asked for it.
-    /// The alarm is set for when its ballots end.
-    Attempt { attempt: Attempt, request: RequestId, alarm: Option<Instant> },
-    /// It is held.
-    Lease(Tenure),
-    /// It is given back.
-    Release { release: Release, reply: Option<ReleaseReply>, explains: Option<InspectionId> },
-    /// Between two stages.
-    Changing,
-}
-
-/// A lease and its holder.
-struct Tenure {
-    lease: HeldLease,
-    cell: Arc<HoldCell>,
-    /// Holders that wait for an extension, by its number.
-    extending: Vec<(u32, ExtendReply)>,
-    /// When its keeper is scheduled next.
-    scheduled: Option<Instant>,
-    /// The last extension whose margin was counted.
-    measured: u32,
-    /// Its loss was counted.
-    is_lost: bool,
-}
 
 /// What a driver is made for.
 pub(crate) struct Setup {
@@ -227,20 +186,21 @@ impl Driver {
             had_several: false,
             early: Vec::new(),
             commands: Vec::new(),
-            signals: Vec::new(),
+            signals: Signals::default(),
         }
     }
 
     /// Does what there is to do, once. Ready when the handle is closed and nothing is left to do.
     ///
     /// What comes in meanwhile is left for the next turn, after the other tasks of the runtime ran:
-    /// then requests of many tasks go out in one write. It is necessary, too: a socket that has used
-    /// up what the runtime lets one task do at a time answers "pending, but look again", and would
-    /// be polled without end.
+    /// then requests of many tasks go out in one write. It is necessary, too: a socket that has
+    /// used up what the runtime lets one task do at a time answers "pending, but look again", and
+    /// would be polled without end.
     ///
     /// Replies that came before `seen` are read in this turn: what is due counts up to there.
     fn turn(&mut self, waker: &Waker, seen: Instant) -> Poll<()> {
         self.mailbox.begin(waker);
+        self.observer.begin();
         self.read_commands();
         self.read_signals();
         // Only what the links write in this turn leaves the line: its node timeout runs from here.
@@ -270,6 +230,7 @@ impl Driver {
     /// asked for are handed to the sockets, which write what they take without waiting.
     fn leave(&mut self) {
         self.mailbox.begin(Waker::noop());
+        self.observer.begin();
         self.read_commands();
         if self.start == Start::Done {
             self.advance_line();
@@ -279,6 +240,9 @@ impl Driver {
     }
 
     fn read_commands(&mut self) {
+        if !self.mailbox.has_commands() {
+            return;
+        }
         let mut commands = std::mem::take(&mut self.commands);
         self.mailbox.take_commands(&mut commands);
         if !commands.is_empty() {
@@ -308,16 +272,29 @@ impl Driver {
         }
     }
 
+    /// It is called behind each link, mostly for nothing: counting stays out of the way of that.
+    #[inline]
     fn read_signals(&mut self) {
+        if self.mailbox.has_signals() {
+            self.take_signals();
+        }
+    }
+
+    #[inline(never)]
+    fn take_signals(&mut self) {
         let mut signals = std::mem::take(&mut self.signals);
         self.mailbox.take_signals(&mut signals);
-        for signal in signals.drain(..) {
+        let mut votes = signals.votes.iter();
+        for signal in signals.order.drain(..) {
             match signal {
-                Signal::Vote(vote) => self.vote(&vote),
+                Signal::Votes(count) => {
+                    votes.by_ref().take(count).for_each(|vote| self.vote(vote));
+                }
                 Signal::Event(master, event) => self.event(master, *event),
                 Signal::Ordered(ordered) => self.ordered(*ordered),
             }
         }
+        signals.votes.clear();
         self.signals = signals;
     }
 
@@ -381,70 +358,6 @@ impl Driver {
         }
     }
 
-    fn fire_timers(&mut self, seen: Instant) {
-        let mut read = None;
-        while let Some(due) = self.timers.pop(seen) {
-            let now = *read.get_or_insert_with(|| self.clock.now());
-            match due {
-                Due::Attempt(lock, at) => self.attempt_due(lock, at, now),
-                Due::Ballots(lock, at) => self.ballots_due(lock, at, now),
-                Due::Grace(lock) => self.grace_due(lock, now),
-                Due::Wait(request) => self.wait_due(request, now),
-                Due::Waiting(waiting, at) => self.waiting_due(waiting, at, now),
-                Due::Look(waiting, number) => self.look_due(waiting, number, now),
-                Due::Turn(request) => self.turn_due(request),
-                Due::Keep(lock, at) => self.keep_due(lock, at, now),
-                Due::Extension(lock, number) => self.extension_due(lock, number),
-                Due::Release(lock) => self.release_due(lock, now),
-                Due::Inspection(inspection) => self.inspection_due(inspection, now),
-                Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
-                Due::Start => self.started(),
-                Due::Admission(master) => self.admission_due(master, now),
-                Due::Step(master, number) => self.step_due(master, number, now),
-                Due::Doubt(master) => self.doubt_due(master, now),
-                Due::Init => self.consider_init(now),
-                Due::Report(number) => self.report_due(number, now),
-                Due::Fresh => self.fresh_due(now),
-                Due::Revived | Due::Wake => {}
-                Due::Close => self.give_up_closing(),
-                Due::Warnings => self.observer.report_suppressed(now),
-            }
-        }
-    }
-
-    /// When the driver has something to do, if nothing comes in before.
-    fn next_due(&mut self) -> Option<Instant> {
-        let Self { locks, requests, inspections, waiters, timers, .. } = self;
-        let awaits = |lock, is_so: fn(&Stage) -> bool| {
-            locks.get(lock).is_some_and(|lock| is_so(&lock.stage))
-        };
-        timers.prune(|due| match due {
-            Due::Attempt(lock, _) | Due::Release(lock) => !awaits(lock, Stage::awaits_votes),
-            Due::Grace(lock) | Due::Ballots(lock, _) => {
-                !awaits(lock, |stage| matches!(stage, Stage::Attempt { .. }))
-            }
-            Due::Keep(lock, _) | Due::Extension(lock, _) => {
-                !awaits(lock, |stage| matches!(stage, Stage::Lease(_)))
-            }
-            Due::Wait(request) | Due::Turn(request) => !requests.contains_key(request),
-            Due::Waiting(waiting, _) | Due::Look(waiting, _) => !waiters.contains(waiting),
-            Due::Inspection(inspection) => !inspections.contains_key(inspection),
-            Due::Unacknowledged(_)
-            | Due::Start
-            | Due::Revived
-            | Due::Admission(_)
-            | Due::Step(..)
-            | Due::Doubt(_)
-            | Due::Wake
-            | Due::Init
-            | Due::Report(_)
-            | Due::Fresh
-            | Due::Close
-            | Due::Warnings => false,
-        });
-        timers.next()
-    }
-
     /// A draw from 0 to 1.
     fn random(&mut self) -> f64 {
         self.rng.random()
@@ -452,17 +365,5 @@ impl Driver {
 
     fn now(&self) -> Instant {
         self.clock.now()
-    }
-}
-
-impl Stage {
-    /// Whether the node timeout of what was sent still means something.
-    fn awaits_votes(&self) -> bool {
-        match self {
-            Self::Attempt { .. } => true,
-            Self::Lease(tenure) => !tenure.cell.is_settled(),
-            Self::Release { release, .. } => release.outcome().is_none(),
-            Self::Changing => false,
-        }
     }
 }

@@ -30,6 +30,8 @@ pub(super) struct Observer {
     warnings: Throttle<Warning>,
     /// When warnings that were kept back are reported.
     scheduled: Option<Instant>,
+    /// Each step is to be shown. Asked once a turn: there are some 15 of them in each lock.
+    is_traced: bool,
 }
 
 /// What is reported once a second, for each master or reason.
@@ -63,7 +65,12 @@ fn is_traced() -> bool {
 
 impl Observer {
     pub(super) fn new(counters: Arc<Counters>, names: Arc<[Arc<str>]>) -> Self {
-        Self { counters, names, warnings: Throttle::default(), scheduled: None }
+        Self { counters, names, warnings: Throttle::default(), scheduled: None, is_traced: false }
+    }
+
+    /// A turn begins.
+    pub(super) fn begin(&mut self) {
+        self.is_traced = is_traced();
     }
 
     /// There is a connection to `master`.
@@ -133,8 +140,8 @@ impl Observer {
                 warn!(
                     node = %self.names[master],
                     suppressed,
-                    "the server does not allow CLIENT KILL ID: a request of a broken connection may \
-                     be carried out late, and leave a key for up to its whole life"
+                    "the server does not allow CLIENT KILL ID: a request of a broken connection \
+                     may be carried out late, and leave a key for up to its whole life"
                 )
             });
         }
@@ -147,8 +154,9 @@ impl Observer {
                 warn!(
                     node = %self.names[master],
                     suppressed,
-                    "the server does not report changes of keys (it is older than 6.0, it is behind a \
-                     proxy, or its user may not use CLIENT TRACKING): waiters are not woken by it"
+                    "the server does not report changes of keys (it is older than 6.0, it is \
+                     behind a proxy, or its user may not use CLIENT TRACKING): waiters are not \
+                     woken by it"
                 )
             });
         }
@@ -162,8 +170,8 @@ impl Observer {
                     node = %self.names[master],
                     forgotten,
                     suppressed,
-                    "too many releases are unacknowledged: the oldest are left to the expiry of their \
-                     keys"
+                    "too many releases are unacknowledged: the oldest are left to the expiry of \
+                     their keys"
                 )
             });
         }
@@ -293,7 +301,7 @@ impl Driver {
 
     /// An attempt asks these masters.
     pub(super) fn say_attempt(&self, id: LockId, request: RequestId, asked: MasterSet) {
-        if is_traced()
+        if self.observer.is_traced
             && let Some(Lock { resource, token, .. }) = self.locks.get(id)
         {
             let (request, masters) = (number(request), asked.len());
@@ -303,7 +311,7 @@ impl Driver {
 
     /// Something is sent for a lock, or comes to its end.
     pub(super) fn say(&self, id: LockId, what: &'static str) {
-        if is_traced()
+        if self.observer.is_traced
             && let Some(Lock { resource, token, .. }) = self.locks.get(id)
         {
             log(|| trace!(%resource, %token, "{what}"));
@@ -313,7 +321,7 @@ impl Driver {
     /// The attempt has led to something.
     pub(super) fn say_step(&self, id: LockId, step: Step) {
         if step != Step::Wait
-            && is_traced()
+            && self.observer.is_traced
             && let Some(Lock { resource, token, .. }) = self.locks.get(id)
         {
             log(|| trace!(%resource, %token, ?step, "decided"));
@@ -322,7 +330,7 @@ impl Driver {
 
     /// Something happens to a caller that waits.
     pub(super) fn say_request(&self, id: RequestId, what: &'static str) {
-        if is_traced()
+        if self.observer.is_traced
             && let Some(Request { resource, .. }) = self.requests.get(id)
         {
             log(|| trace!(%resource, request = number(id), "{what}"));
@@ -331,7 +339,7 @@ impl Driver {
 
     /// Something happens to the callers that wait for a key, at this master.
     pub(super) fn say_waiting(&self, id: WaitingId, master: usize, what: &'static str) {
-        if is_traced()
+        if self.observer.is_traced
             && let Some(head) = self.waiters.head(id)
             && let Some(Request { resource, .. }) = self.requests.get(head)
         {
@@ -342,7 +350,7 @@ impl Driver {
 
     /// The answer of a master.
     pub(super) fn say_vote(&self, vote: &Vote, now: Instant) {
-        if !is_traced() {
+        if !self.observer.is_traced {
             return;
         }
         let (to, id) = match Ticket::unpack(vote.ticket) {

@@ -6,7 +6,7 @@ use redlock_core::{Instant, Op, Vote};
 
 use super::command::{LeaseRelease, ReleaseReply};
 use super::line::Turn;
-use super::ticket::{InspectionId, LockId, Ticket};
+use super::ticket::{InspectionId, LockId, Ticket, UseId};
 use super::timers::Due;
 use super::{Driver, Lock, Stage};
 use crate::error::{ExtendError, ReleaseError};
@@ -86,7 +86,8 @@ impl Driver {
         let all = MasterSet::all(masters);
         let node_timeout = timing.node_timeout;
         let stage = Stage::Changing;
-        let lock = Lock { resource, key, token, node_timeout, stage, opened: None, due: now };
+        let (known, opened, due) = (UseId::default(), None, now);
+        let lock = Lock { resource, key, known, token, node_timeout, stage, opened, due };
         let id = self.locks.insert(lock);
         let life = Duration::from_millis(timing.px);
         self.begin_release(id, Ledger::new(masters), all, life, false, Some(reply), now);
@@ -106,11 +107,10 @@ impl Driver {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let release = Release::new(ledger, unanswered, life, was_lost, now);
         lock.stage = Stage::Release { release, reply, explains: None };
-        let key = lock.key.clone();
         self.releases += 1;
         self.line.push(Turn::Release(id));
         // What waits for the key here asks behind the release.
-        self.key_left(id, &key, now);
+        self.key_left(id, now);
     }
 
     /// Late answers to the attempt go to this inspection.

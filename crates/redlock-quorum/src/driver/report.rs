@@ -1,9 +1,7 @@
 //! Reports: what each master is, for people that look after it. Nothing is written.
 
-use std::time::Duration;
-
 use redlock_core::admission::{Millis, Order, Ordered, Said};
-use redlock_core::{Facts, Instant};
+use redlock_core::{Cause, Facts, Instant};
 
 use super::Driver;
 use super::command::ReportReply;
@@ -11,10 +9,9 @@ use super::ticket::OrderTicket;
 use super::timers::Due;
 use super::told::from_millis;
 use crate::protocol::master_set::MasterSet;
+use crate::protocol::median::lower_median;
 use crate::report::{NodeReport, ServerReport, Standing};
-
-/// A server has at least this long to say what it is.
-const TIME_MIN: Duration = Duration::from_millis(50);
+use crate::settings::Quarantine;
 
 /// The reports that are being made.
 #[derive(Default)]
@@ -28,6 +25,7 @@ struct Report {
     reply: ReportReply,
     pending: MasterSet,
     said: Vec<Option<Looked>>,
+    looked_again: MasterSet,
 }
 
 #[derive(Clone)]
@@ -35,6 +33,8 @@ struct Looked {
     facts: Facts,
     members: Option<u32>,
     at: Instant,
+    /// As of this answer: what comes later would not fit it.
+    standing: (Standing, Option<Cause>),
 }
 
 impl Reports {
@@ -51,25 +51,39 @@ impl Driver {
         let masters = self.masters.len();
         let pending: MasterSet = (0..masters).filter(|one| self.masters.is_up(*one)).collect();
         let said = vec![None; masters];
-        self.reports.open.push(Report { number, reply, pending, said });
+        self.reports.open.push(Report {
+            number,
+            reply,
+            pending,
+            said,
+            looked_again: MasterSet::default(),
+        });
         let ticket = OrderTicket::Report(number).pack();
         for master in pending.iter() {
             self.masters.order(master, Order::Look, ticket, now);
         }
-        let time = self.settings.node_timeout().max(TIME_MIN);
-        self.timers.enter(now.saturating_add(time), Due::Report(number));
+        let until = now.saturating_add(self.settings.order_timeout());
+        self.timers.enter(until, Due::Report(number));
         if pending.is_empty() {
             self.report_due(number, now);
         }
     }
 
     pub(super) fn report_answered(&mut self, number: u32, ordered: Ordered, now: Instant) {
+        let standing = self.standing(ordered.master, now);
+        let is_older = self.is_older(&ordered);
         let mut open = self.reports.open.iter_mut();
         let Some(report) = open.find(|report| report.number == number) else { return };
-        report.pending.remove(ordered.master);
+        // What was read first is kept: the second look may take longer than there is time.
         if let Ok(Said::Looked { facts, members }) = ordered.said {
-            report.said[ordered.master] = Some(Looked { facts, members, at: now });
+            report.said[ordered.master] = Some(Looked { facts, members, at: now, standing });
         }
+        if is_older && !report.looked_again.contains(ordered.master) {
+            report.looked_again.insert(ordered.master);
+            let ticket = OrderTicket::Report(number).pack();
+            return self.masters.order(ordered.master, Order::Look, ticket, now);
+        }
+        report.pending.remove(ordered.master);
         if report.pending.is_empty() {
             self.report_due(number, now);
         }
@@ -81,17 +95,32 @@ impl Driver {
         let Some(place) = place else { return };
         let Report { reply, said, .. } = self.reports.open.swap_remove(place);
         let median = median(&said);
-        let nodes = said.iter().enumerate().map(|(master, said)| NodeReport {
-            node: self.masters.names()[master].clone(),
-            standing: match self.masters.votes(master) {
-                true => Standing::Admitted,
-                false => Standing::of(&self.masters.cause(master, now)),
-            },
-            cause: (!self.masters.votes(master)).then(|| self.masters.cause(master, now)),
-            server: said.as_ref().map(|said| server(said, median)),
+        let nodes = said.iter().enumerate().map(|(master, said)| {
+            let known = said.as_ref().map(|said| said.standing.clone());
+            let (standing, cause) = known.unwrap_or_else(|| self.standing(master, now));
+            let node = self.masters.names()[master].clone();
+            let server = said.as_ref().map(|said| server(said, median));
+            NodeReport { node, standing, cause, server }
         });
         // A caller that has stopped waiting does not need to know.
         let _ = reply.send(nodes.collect());
+    }
+
+    /// Whether the master was admitted while it was looked at: the record was read before.
+    fn is_older(&self, ordered: &Ordered) -> bool {
+        let Ok(Said::Looked { facts, .. }) = &ordered.said else { return false };
+        let has_run = facts.record.as_ref().is_ok_and(|record| record.run.is_some());
+        let keeps_records = self.settings.quarantine == Quarantine::On;
+        keeps_records && !has_run && self.masters.votes(ordered.master)
+    }
+
+    /// What a master is for us now, and why it does not vote.
+    pub(super) fn standing(&self, master: usize, now: Instant) -> (Standing, Option<Cause>) {
+        if self.masters.votes(master) {
+            return (Standing::Admitted, None);
+        }
+        let cause = self.masters.cause(master, now);
+        (Standing::of(&cause), Some(cause))
     }
 }
 
@@ -105,8 +134,7 @@ fn ahead(said: &Looked) -> Option<i64> {
 /// The lower median of the masters' clocks.
 fn median(said: &[Option<Looked>]) -> Option<i64> {
     let mut clocks: Vec<i64> = said.iter().flatten().filter_map(ahead).collect();
-    clocks.sort_unstable();
-    clocks.get(clocks.len().checked_sub(1)? / 2).copied()
+    lower_median(&mut clocks)
 }
 
 fn server(said: &Looked, median: Option<i64>) -> ServerReport {

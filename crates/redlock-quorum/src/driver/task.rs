@@ -17,7 +17,8 @@ pub(super) struct Task {
     number: u64,
     slot: Arc<Slot>,
     alarm: Option<(Instant, Pin<Box<Sleep>>)>,
-    /// There was nothing left to do at the end of the last turn, and callers come several at a time.
+    /// There was nothing left to do at the end of the last turn, and callers come several at a
+    /// time.
     was_busy: bool,
     /// On a runtime with several threads a task that was woken runs next, before the other tasks
     /// that are ready and would leave commands too. Where callers come several at a time it lets

@@ -11,6 +11,8 @@ new_key_type! {
     pub(super) struct WaitingId;
     /// One question to all masters.
     pub(super) struct InspectionId;
+    /// What is known of one key that callers of this process ask for or hold.
+    pub(crate) struct UseId;
 }
 
 /// Names the request that a vote answers. It goes stale with the entry it names: a key of the

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
 
 use redlock_core::Instant;
 
@@ -49,7 +50,7 @@ pub(super) enum Due {
     Wake,
     /// The time of a call of `init`, or of its next look, is over.
     Init,
-    /// Masters that vote are looked at again.
+    /// Masters that are connected are looked at again.
     Fresh,
     /// The time for the answers to a report is over.
     Report(u32),
@@ -163,9 +164,16 @@ impl Timers {
         self.lanes.iter().map(VecDeque::len).sum::<usize>() + self.heap.len()
     }
 
+    /// Whether something was due so long ago.
+    pub(super) fn is_late(&self, now: Instant, by: Duration) -> bool {
+        self.soonest.saturating_add(by) < now
+    }
+
     /// When the next thing is due.
     pub(super) fn next(&mut self) -> Option<Instant> {
-        let next = self.first().map(|(entry, _)| entry.at);
+        // Once a turn: which entry that is matters only when it is due.
+        let firsts = self.lanes.iter().filter_map(|lane| lane.front().map(|entry| entry.at));
+        let next = firsts.chain(self.heap.peek().map(|Reverse(entry)| entry.at)).min();
         self.soonest = next.unwrap_or_else(|| Instant::from_nanos(u64::MAX));
         next
     }

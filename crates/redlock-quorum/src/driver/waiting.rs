@@ -85,13 +85,20 @@ impl Driver {
     /// A caller that may wait asks at once where nobody else of this process asks for the key or
     /// holds it. Otherwise it stands behind them.
     pub(super) fn ask_or_queue(&mut self, id: RequestId, now: Instant) {
-        let Some(request) = self.requests.get(id) else { return };
+        let Some(request) = self.requests.get_mut(id) else { return };
         let key = request.key.clone();
-        let known = self.keys.of(&key);
-        let (is_held_here, asker) = (known.is_held(), known.asker);
+        let has_queue = self.waiters.of(&key).is_some();
+        let known = if has_queue {
+            self.keys.of(&key)
+        } else {
+            // Its caller is the first one, or others have an entry already.
+            request.known = self.keys.enter(&key);
+            self.keys.get(request.known).unwrap_or_default()
+        };
+        let (entry, is_held_here, asker) = (request.known, known.is_held(), known.asker);
         let is_late = !is_held_here && asker.is_none() && self.is_late(&key, known, now);
-        if self.waiters.of(&key).is_none() && !is_held_here && asker.is_none() && !is_late {
-            self.keys.ask(&key, id);
+        if !has_queue && !is_held_here && asker.is_none() && !is_late {
+            self.keys.ask(entry, id);
             return self.stand_in_line(id);
         }
         self.limit_waiting(id);
@@ -164,7 +171,10 @@ impl Driver {
     /// A caller has the key: from here on those behind it wait for its release.
     pub(super) fn key_won(&mut self, lock: LockId, id: RequestId, request: &Request, now: Instant) {
         let key = &request.key;
-        self.keys.won(key, (id, lock), request.asked_at, now);
+        let known = self.keys.won(key, request.known, (id, lock), request.asked_at, now);
+        if let Some(lock) = self.locks.get_mut(lock) {
+            lock.known = known;
+        }
         let Some(queue) = self.waiters.of(key) else { return };
         let waiting = &mut self.waiters.queues[queue].waiting;
         if waiting.head() == Some(id) {
@@ -175,11 +185,12 @@ impl Driver {
 
     /// A caller of this process does not hold the key any more: its release stands in line, or its
     /// lease is over.
-    pub(super) fn key_left(&mut self, lock: LockId, key: &Arc<[u8]>, now: Instant) {
-        if !self.keys.left(key, lock, now) {
+    pub(super) fn key_left(&mut self, id: LockId, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        if !self.keys.left(lock.known, id, now) {
             return;
         }
-        let Some(queue) = self.waiters.of(key) else { return };
+        let Some(queue) = self.waiters.of(&lock.key) else { return };
         let random = self.random();
         let step = self.waiters.queues[queue].waiting.released(now, random);
         self.step(queue, step, now);
@@ -213,9 +224,9 @@ impl Driver {
         }
     }
 
-    /// Whether an attempt for the key was lost since the wait of this caller was over: one of its own
-    /// would tell nothing more. A driver that is late would attempt for one caller after the other,
-    /// because the end of a wait is noticed only after the runtime has looked for replies.
+    /// Whether an attempt for the key was lost since the wait of this caller was over: one of its
+    /// own would tell nothing more. A driver that is late would attempt for one caller after the
+    /// other, because the end of a wait is noticed only after the runtime has looked for replies.
     fn is_lost_since(&self, id: WaitingId, request: RequestId) -> bool {
         let until = self.requests.get(request).and_then(|request| request.until);
         let lost_at = self.waiters.queues.get(id).and_then(|queue| queue.lost_at);
@@ -318,8 +329,8 @@ impl Driver {
         }
     }
 
-    /// A caller is gone. Where an attempt is made for it, that ends first, and then it is found to be
-    /// gone.
+    /// A caller is gone. Where an attempt is made for it, that ends first, and then it is found to
+    /// be gone.
     pub(super) fn withdrawn(&mut self, entry: &Entry, now: Instant) {
         let id = entry.get();
         let is_attempted = self.requests.get(id).is_none_or(|request| request.is_attempted);

@@ -204,9 +204,10 @@ impl Attempt {
         others
     }
 
-    /// `master` may have lost its data: what it has granted counts no more.
-    pub(crate) fn disown(&mut self, master: usize, now: Instant) -> Step {
+    /// `master` may have lost its data: what it has granted counts no more, and `why` is its vote.
+    pub(crate) fn disown(&mut self, master: usize, why: Cause, now: Instant) -> Step {
         if self.granted.contains(master) {
+            self.ledger.answered_instead(master, Verdict::Unknown(why));
             self.tally.revoke();
         }
         self.take_back(master);

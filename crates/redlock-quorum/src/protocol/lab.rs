@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Instant, Ttl, Verdict};
+use redlock_core::{Answer, Cause, Instant, NotAdmitted, Ttl, Verdict, WhyNot};
 
 use super::attempt::{Attempt, Origin, Step};
 use super::lease::HeldLease;
@@ -67,4 +67,9 @@ pub(super) fn demoted() -> Answer {
 
 pub(super) fn unsent() -> Answer {
     Answer::unsent(Cause::ConnectionRefused)
+}
+
+/// Why a master that may have lost its data does not vote.
+pub(super) fn checked() -> Cause {
+    Cause::NotAdmitted(NotAdmitted::new(WhyNot::Checked).into())
 }

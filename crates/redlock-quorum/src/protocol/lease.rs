@@ -375,8 +375,8 @@ impl HeldLease {
         self.doubt(now);
     }
 
-    /// The server process of `master` is gone, and with it all that was on its way there: a key that
-    /// it wrote down expires within one life from here.
+    /// The server process of `master` is gone, and with it all that was on its way there: a key
+    /// that it wrote down expires within one life from here.
     pub(crate) fn process_ended(&mut self, master: usize, now: Instant) {
         self.answered_at = now;
         self.ledger.process_ended(master);

@@ -29,6 +29,7 @@ pub(crate) mod lease;
 pub(crate) mod ledger;
 pub(crate) mod lives;
 pub(crate) mod master_set;
+pub(crate) mod median;
 pub(crate) mod meeting_point;
 #[cfg(test)]
 mod orders;

@@ -343,7 +343,7 @@ impl World {
         let now = self.now;
         match &mut self.stage {
             Stage::Attempt(attempt) => {
-                let step = attempt.disown(at, now);
+                let step = attempt.disown(at, checked(), now);
                 self.decide(step);
             }
             Stage::Lease(lease) => lease.disown(at, now),

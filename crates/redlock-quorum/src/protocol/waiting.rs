@@ -90,8 +90,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// One more caller wants the key, which this process has kept for so long that it is the turn of
-    /// others. They get time to come out of a rest. Where none is known it is less, because most
+    /// One more caller wants the key, which this process has kept for so long that it is the turn
+    /// of others. They get time to come out of a rest. Where none is known it is less, because most
     /// often there is none.
     pub(crate) fn join_late(&mut self, caller: Id, now: Instant, random: f64) -> Step<Id> {
         self.queue.join(caller);
@@ -236,8 +236,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// The master `at` reports that the key has changed. Where such reports were of no use, the head
-    /// looks when it would have without one.
+    /// The master `at` reports that the key has changed. Where such reports were of no use, the
+    /// head looks when it would have without one.
     pub(crate) fn changed(&mut self, at: usize) -> Step<Id> {
         if !self.head.is_at(at) {
             return Step::Wait;

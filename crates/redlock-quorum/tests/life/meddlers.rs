@@ -73,8 +73,8 @@ fn once<F: Future>(future: F) {
     let _ = Box::pin(future).as_mut().poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// A future whose waker meddles. What it was polled with once is what is called: until then it is not
-/// polled again, and so it does not find an answer before the waker was called for it.
+/// A future whose waker meddles. What it was polled with once is what is called: until then it is
+/// not polled again, and so it does not find an answer before the waker was called for it.
 struct Meddled<F> {
     future: Pin<Box<F>>,
     waker: Arc<MeddlingWaker>,

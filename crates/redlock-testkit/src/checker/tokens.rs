@@ -23,8 +23,8 @@ pub struct Fenced {
     pub from: Instant,
     /// The end of the lease: released, lost, or run out.
     pub to: Instant,
-    /// Which record says that its contender began to try, which that it was returned, and which that
-    /// it ended; none where it ran out.
+    /// Which record says that its contender began to try, which that it was returned, and which
+    /// that it ended; none where it ran out.
     began: usize,
     returned: usize,
     ended: Option<usize>,

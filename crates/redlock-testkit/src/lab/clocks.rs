@@ -11,8 +11,8 @@ use crate::{RedisServer, ServerOptions};
 
 /// A wall clock for each of some servers. Their monotonic clocks are left alone.
 ///
-/// It is a library that is compiled with `cc` and preloaded, so it needs Linux, and a server that is
-/// linked dynamically, as most are.
+/// It is a library that is compiled with `cc` and preloaded, so it needs Linux, and a server that
+/// is linked dynamically, as most are.
 #[derive(Debug)]
 pub struct WallClocks {
     home: PathBuf,

@@ -44,7 +44,8 @@ pub(super) async fn forward(mut client: TcpStream, shared: &Shared, resets: u64)
         biased;
         () = reset(shared, resets) => Err(Reset),
         ended = async {
-            tokio::try_join!(upward.run(from_client, to_server), downward.run(from_server, to_client))
+            let upward = upward.run(from_client, to_server);
+            tokio::try_join!(upward, downward.run(from_server, to_client))
         } => ended.map(|_| ()),
     };
     if let Err(Reset) = ended {
@@ -92,7 +93,8 @@ impl Stream<'_> {
 
     /// Queues what arrives, and its end behind it.
     ///
-    /// An abrupt end is queued like an orderly one: what was read before is on its way all the same.
+    /// An abrupt end is queued like an orderly one: what was read before is on its way all the
+    /// same.
     async fn read(
         self,
         mut source: ReadHalf<'_>,

@@ -129,7 +129,8 @@ impl Launch {
             }
             match probe::process_id(&url) {
                 Some(pid) if pid == process.pid() => return Ok(process),
-                // Another process that answers has the port: our server is about to end with that error.
+                // Another process that answers has the port: our server is about to end with that
+                // error.
                 answer if Instant::now() > deadline => {
                     return Err(Failure::Broken(self.unready(port, answer, process.pid())));
                 }

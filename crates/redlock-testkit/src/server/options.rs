@@ -67,8 +67,8 @@ impl ServerOptions {
 
     /// Makes the servers' own directories in this one.
     ///
-    /// The default is the system's directory for temporary files, which often is memory: a test that
-    /// measures fsync wants a disk.
+    /// The default is the system's directory for temporary files, which often is memory: a test
+    /// that measures fsync wants a disk.
     #[must_use]
     pub fn directory(mut self, parent: impl Into<PathBuf>) -> Self {
         self.directory = Some(parent.into());
@@ -83,7 +83,8 @@ impl ServerOptions {
     }
 
     /// Admits the servers with this `max_ttl`. The default is 60 s, that of a handle: no lock may
-    /// last longer without extension, and a server that restarts does not vote for 1.1 times as long.
+    /// last longer without extension, and a server that restarts does not vote for 1.1 times as
+    /// long.
     #[must_use]
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
@@ -106,8 +107,8 @@ impl ServerOptions {
     /// Runs this binary, whatever the environment says.
     ///
     /// The default is the one named by `REDLOCK_SERVER_BIN`, else `redis-server`, else
-    /// `valkey-server`, looked for on `PATH`. A script in its place has to `exec` the server, because
-    /// the server is known by its process id.
+    /// `valkey-server`, looked for on `PATH`. A script in its place has to `exec` the server,
+    /// because the server is known by its process id.
     #[must_use]
     pub fn binary(mut self, binary: impl Into<PathBuf>) -> Self {
         self.binary = Some(binary.into());

@@ -7,8 +7,9 @@ use std::ops::Range;
 ///
 /// Finding a free port and then starting a server on it is a race, and the port of a server that is
 /// down for a while is as free as any other. So each port taken at random is marked by a UDP socket
-/// bound to the same number: UDP has a number space of its own, so the mark is never in the server's
-/// way, the kernel gives it to one process only, and it goes with the process that holds it.
+/// bound to the same number: UDP has a number space of its own, so the mark is never in the
+/// server's way, the kernel gives it to one process only, and it goes with the process that holds
+/// it.
 #[derive(Debug)]
 pub(super) struct Port {
     number: u16,

@@ -44,8 +44,8 @@ impl Process {
 
     /// Whether every thread of the process stands still.
     ///
-    /// The kernel reports a child as stopped when the last of its threads has stopped. The report is
-    /// left in place, so it holds until the process is continued.
+    /// The kernel reports a child as stopped when the last of its threads has stopped. The report
+    /// is left in place, so it holds until the process is continued.
     pub(super) fn is_paused(&self) -> bool {
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let child = WaitId::Pid(Pid::from_child(&self.0));
@@ -105,9 +105,9 @@ impl Drop for Process {
 
 /// A command that runs `binary` so that the kernel kills it when we die, where that is possible.
 ///
-/// `setpriv` asks the kernel for a SIGKILL at the parent's death and then executes the binary in its
-/// own place, so the process id is the server's. (A parent killed in the instant before `setpriv`
-/// has asked still leaves its child behind.)
+/// `setpriv` asks the kernel for a SIGKILL at the parent's death and then executes the binary in
+/// its own place, so the process id is the server's. (A parent killed in the instant before
+/// `setpriv` has asked still leaves its child behind.)
 pub(super) fn dying_with_us(binary: &Path) -> Command {
     let mut command = match setpriv() {
         Some(setpriv) => {
@@ -138,10 +138,10 @@ type Order = (Command, mpsc::Sender<io::Result<Child>>);
 
 /// The thread that starts all processes.
 ///
-/// To the kernel the parent that must not die is the *thread* that forked, not its process: a server
-/// started by a test's helper thread would be killed when that thread ends, in the middle of the
-/// test. This thread is never joined and waits for orders until the whole process ends, in whatever
-/// way, and then the servers end as well, those in statics included.
+/// To the kernel the parent that must not die is the *thread* that forked, not its process: a
+/// server started by a test's helper thread would be killed when that thread ends, in the middle of
+/// the test. This thread is never joined and waits for orders until the whole process ends, in
+/// whatever way, and then the servers end as well, those in statics included.
 fn spawner() -> &'static mpsc::Sender<Order> {
     static SPAWNER: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
     SPAWNER.get_or_init(|| {

@@ -1,9 +1,9 @@
 //! Simulated masters: Redis as far as a lock can see, with faults at the turn of a switch.
 //!
 //! In reading order: `master` (keys, expiry, what each request does), `clock` (the master's own,
-//! which may be wrong), `order` (what it keeps of admission), `ballots` (what it makes of a ballot),
-//! `link` (one connection and what is on its way), `node` (the seam and the switches), `nemesis` (who
-//! turns them).
+//! which may be wrong), `order` (what it keeps of admission), `ballots` (what it makes of a
+//! ballot), `link` (one connection and what is on its way), `node` (the seam and the switches),
+//! `nemesis` (who turns them).
 
 mod ballots;
 mod clock;
@@ -47,8 +47,8 @@ pub struct SimNodes {
 }
 
 impl SimNodes {
-    /// `n` empty masters. Every random choice that they make follows from `seed`. They are brand-new:
-    /// clients with a quarantine do not count their votes before [`init`](Self::init).
+    /// `n` empty masters. Every random choice that they make follows from `seed`. They are
+    /// brand-new: clients with a quarantine do not count their votes before [`init`](Self::init).
     ///
     /// Make them inside the runtime whose time they follow; in a paused one of a single
     /// thread, a run repeats itself exactly.

@@ -80,8 +80,8 @@ impl SimNode {
         });
     }
 
-    /// Whether replies vanish on their way, so that the master does what no client learns of. Setting
-    /// it back makes a new connection, as a client does after a while of silence.
+    /// Whether replies vanish on their way, so that the master does what no client learns of.
+    /// Setting it back makes a new connection, as a client does after a while of silence.
     pub fn lose_replies(&self, lose: bool) {
         self.change(|world, link, outbox| {
             if std::mem::replace(&mut world.links[link].lose_replies, lose) && !lose {
@@ -113,7 +113,8 @@ impl SimNode {
         self.change(|world, _, _| world.held = false);
     }
 
-    /// The server does not listen any more: connections break, and new ones are refused. The keys stay.
+    /// The server does not listen any more: connections break, and new ones are refused. The keys
+    /// stay.
     pub fn down(&self) {
         self.change(|world, _, outbox| {
             world.listening = false;
@@ -157,8 +158,9 @@ impl SimNode {
         });
     }
 
-    /// Makes the server a replica, as `REPLICAOF` does, or a master again, with another identity. A replica answers every
-    /// write with `READONLY`. All connections are made again, as clients do that find this out.
+    /// Makes the server a replica, as `REPLICAOF` does, or a master again, with another identity. A
+    /// replica answers every write with `READONLY`. All connections are made again, as clients do
+    /// that find this out.
     pub fn set_role(&self, role: Role) {
         self.change(|world, _, outbox| world.set_role(role, outbox));
     }

@@ -27,6 +27,7 @@ pub(crate) enum Action {
     Flip(usize),
     Stop(usize),
     Init,
+    Raise,
     Grab(usize, usize),
     Ballot(usize),
 }
@@ -44,6 +45,9 @@ impl World {
         actions.extend((0..self.orders.len()).map(Action::Order));
         if self.may_init() {
             actions.push(Action::Init);
+        }
+        if self.may_raise() {
+            actions.push(Action::Raise);
         }
         for master in 0..part.masters {
             self.faults(part, master, actions);
@@ -74,7 +78,8 @@ impl World {
             } else if link.pushed && part.broken != Some(Broken::PushIgnored) {
                 actions.push(Action::Push(client, master));
             }
-            if self.left.drops > 0 && link.wire.as_ref().is_some_and(Request::is_script) {
+            let may_break = part.gradual || link.wire.as_ref().is_some_and(Request::is_script);
+            if self.left.drops > 0 && may_break {
                 actions.push(Action::Drop(client, master));
             }
             let votes = (part.locks || self.left.ballots > 0 || self.attempt.is_some())
@@ -106,7 +111,9 @@ impl World {
             Action::Visit(client) => {
                 self.left.visits -= 1;
                 self.clients[client] = Client::new(part, true).into();
-                self.connect_all(part, client);
+                if !part.gradual {
+                    self.connect_all(part, client);
+                }
             }
             Action::Die(client) => {
                 for master in 0..part.masters {
@@ -115,6 +122,9 @@ impl World {
                 self.clients[client] = Client::new(part, false).into();
             }
             Action::Connect(client, master) => {
+                if part.broken == Some(Broken::LengthForgotten) {
+                    self.forget(part, client);
+                }
                 self.connect(part, client, master);
                 self.pump(part, client);
             }
@@ -138,6 +148,7 @@ impl World {
                 self.run(part, master, request);
             }
             Action::Init => self.init(part),
+            Action::Raise => self.raise(),
             Action::Grab(client, master) => {
                 let until = self.now + TTL;
                 self.clients[client].held[master] = until;
@@ -238,7 +249,7 @@ impl World {
     fn ballot(&mut self, part: &Part, master: usize) {
         let ballot = 31 + 32 * u64::from(part.ballots - self.left.ballots + 1);
         let until = self.now + TTL;
-        let run = self.clients[0].machine.run_of(master);
+        let run = self.clients[0].machine.life(master).and_then(|life| life.run);
         if self.attempt.is_none() {
             self.left.ballots -= 1;
             let accepted = vec![None; part.masters];

@@ -51,13 +51,30 @@ pub enum Broken {
     AdmitWithoutNonce,
     /// *Admit* does not test the identity.
     AdmitWithoutIdentity,
+    /// A quarantine is begun as soon as q masters have answered.
+    BeginAtQuorum,
+    /// What a record allowed is forgotten when its connection breaks.
+    LengthForgotten,
+    /// The records of the others were read before the loss.
+    LengthFromBefore,
     /// By notes, the end of the quarantine itself is enough, without its length more.
     NotedWithoutMore,
 }
 
 impl Broken {
+    /// Whether it goes by what a handshake said.
+    pub(crate) fn looks_back(self) -> bool {
+        matches!(
+            self,
+            Self::IdentityKnown
+                | Self::TimesBeforeNonce
+                | Self::UntilByClient
+                | Self::LengthFromBefore
+        )
+    }
+
     /// Those that must be found, each within seconds.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::NoQuarantine,
         Self::TimeAlone,
         Self::IdentityKnown,
@@ -80,6 +97,9 @@ impl Broken {
         Self::NotesKept,
         Self::BeginWithoutCompare,
         Self::AdmitWithoutNonce,
+        Self::BeginAtQuorum,
+        Self::LengthForgotten,
+        Self::LengthFromBefore,
     ];
 
     /// One that must be found too, which takes minutes.

@@ -16,14 +16,17 @@ pub(crate) struct Client {
     pub(crate) links: Vec<Link>,
     /// Until when it holds the lock, by master; 0 where it has not taken it.
     pub(crate) held: Vec<u64>,
+    /// The masters to which a first connection was made.
+    pub(crate) reached: Vec<bool>,
 }
 
 impl Client {
     pub(crate) fn new(part: &Part, alive: bool) -> Self {
-        let mut machine = Admission::new(part.masters, TTL, part.look_every);
+        let mut machine = Admission::new(part.masters, part.own, part.look_every);
         machine.ask();
         let links = vec![Link::down(); part.masters];
-        Self { alive, machine, links, held: vec![0; part.masters] }
+        let reached = vec![false; part.masters];
+        Self { alive, machine, links, held: vec![0; part.masters], reached }
     }
 }
 
@@ -50,13 +53,25 @@ impl World {
         let facts = server.facts(part, now);
         let link = &mut self.clients[client].links[master];
         *link = Link { up: true, ..Link::down() };
-        if matches!(
-            part.broken,
-            Some(Broken::IdentityKnown | Broken::TimesBeforeNonce | Broken::UntilByClient)
-        ) {
-            link.first = Some(First { time: facts.time, now });
+        if part.broken.is_some_and(Broken::looks_back) {
+            let max_ttl = facts.record.max_ttl;
+            link.first = Some(First { time: facts.time, now, max_ttl });
         }
+        self.reach(part, client, master);
         self.tell(part, client, master, Event::Up(facts));
+    }
+
+    /// A connection was made for the first time, or not.
+    fn reach(&mut self, part: &Part, client: usize, master: usize) {
+        if !part.gradual {
+            return;
+        }
+        let own = &mut self.clients[client];
+        own.reached[master] = true;
+        let mut masters = self.servers.iter().zip(&own.reached);
+        let is_connecting = masters.any(|(server, reached)| server.up && !reached);
+        let waits = part.broken != Some(Broken::BeginAtQuorum);
+        own.machine.set_connecting(is_connecting && waits);
     }
 
     /// Gives an event to the machine; where a rule is broken, not the true one.
@@ -109,6 +124,11 @@ impl World {
                     continue;
                 }
                 Step::Look => Request::Look,
+                Step::ReadRecords(masters) => {
+                    let records = self.records(part, client, &masters);
+                    self.tell(part, client, master, Event::Records(records));
+                    continue;
+                }
                 Step::Begin(_) if self.looks_new(part) => {
                     return self.init_unasked(part, client, master);
                 }
@@ -123,6 +143,22 @@ impl World {
                 }
             });
         }
+    }
+
+    /// The answers of the masters that are asked for their records. They arrive at once: a later
+    /// one could only allow more.
+    fn records(&self, part: &Part, client: usize, asked: &[usize]) -> Vec<(usize, Facts)> {
+        let links = &self.clients[client].links;
+        let reached = asked.iter().filter(|&&other| links[other].up);
+        let facts = reached.map(|&other| {
+            let mut facts = self.servers[other].facts(part, self.now);
+            if let (Some(Broken::LengthFromBefore), Some(first)) = (part.broken, links[other].first)
+            {
+                facts.record.max_ttl = first.max_ttl;
+            }
+            (other, facts)
+        });
+        facts.collect()
     }
 
     /// The answers of the masters that are asked for TIME.

@@ -4,6 +4,7 @@ use super::action::Action;
 use redlock_core::admission::Data;
 
 use super::broken::Broken;
+use super::client::Client;
 use super::part::{Loss, Part};
 use super::server::FLIPPED;
 use super::wire::Link;
@@ -80,7 +81,7 @@ impl World {
             Loss::Failover => server.identity.replid = Some(server.next_history()),
             Loss::Flush => {}
         }
-        // What a person states does not hold for a loss while `init` is under way.
+        // The statement of a person does not cover a loss that comes while `init` is under way.
         self.orders.retain(|(ordered, _)| *ordered != master);
         match loss {
             Loss::Flush | Loss::Failover => self.push(part, master),
@@ -88,7 +89,17 @@ impl World {
         }
     }
 
-    /// The null push, to each connection that has tracking.
+    /// The mutant: a client forgets what it knew, but for what the connections that are up report
+    /// anew.
+    pub(crate) fn forget(&mut self, part: &Part, client: usize) {
+        let former = self.clients[client].clone();
+        let reached = former.reached.clone();
+        self.clients[client] = Client { reached, ..Client::new(part, true) }.into();
+        let up = (0..part.masters).filter(|&master| former.links[master].up);
+        up.for_each(|master| self.connect(part, client, master));
+    }
+
+    /// Sends the null push on each connection that has tracking.
     fn push(&mut self, part: &Part, master: usize) {
         for (index, client) in self.clients.iter_mut().enumerate() {
             let tracks = part.tracking || index == 0;
@@ -98,7 +109,7 @@ impl World {
         }
     }
 
-    /// The process is gone, and all that was on the way to it.
+    /// The process is gone, and with it all requests that were on their way to it.
     fn break_links(&mut self, part: &Part, master: usize) {
         self.strays.retain(|(ordered, _)| *ordered != master);
         for client in 0..part.clients {

@@ -48,6 +48,14 @@ pub struct Part {
     pub inits: u8,
     /// How many ballots are tried.
     pub ballots: u8,
+    /// What the records hold as `max_ttl` at the start.
+    pub(crate) held: u64,
+    /// The clients' own `max_ttl`.
+    pub(crate) own: u64,
+    /// How often a person raises `max_ttl`, with an `init` that reaches all masters.
+    pub raises: u8,
+    /// Whether clients connect to one master after the other, and any connection may break.
+    pub gradual: bool,
     /// Whether clients take locks.
     pub locks: bool,
     /// Whether all clients have tracking; otherwise only the one that stays has it.
@@ -103,6 +111,10 @@ const NONE: Part = Part {
     strays: 0,
     inits: 0,
     ballots: 0,
+    held: TTL,
+    own: TTL,
+    raises: 0,
+    gradual: false,
     locks: false,
     tracking: true,
     recovery: false,
@@ -130,6 +142,7 @@ pub fn large() -> Vec<Part> {
     let two = Part { masters: 2, ..three };
     let saved = &[RestartSaved, RestartReplica, Flush, Failover];
     let empty = &[RestartEmpty, Flush];
+    let length = Part { kinds: &[RestartEmpty], own: 1, gradual: true, drops: 1, ..three };
     vec![
         Part { name: "alone", steps: 1, strays: 1, ..alone },
         Part { name: "alone-flips", kinds: saved, saves: 1, flips: 1, strays: 1, ..alone },
@@ -160,6 +173,9 @@ pub fn large() -> Vec<Part> {
         Part { name: "floor-2", losses: 1, lossy: 2, ballots: 2, ..stays },
         Part { name: "locks", losses: 1, locks: true, kinds: &[RestartEmpty], horizon: 3, ..NONE },
         Part { name: "init", losses: 1, ballots: 1, inits: 1, kinds: empty, horizon: 4, ..stays },
+        Part { name: "lengths", clients: 1, visits: 0, lossy: 2, horizon: 4, ..length },
+        Part { name: "visitor", lossy: 2, drops: 0, horizon: 2, ..length },
+        Part { name: "raised", losses: 1, held: 1, raises: 1, horizon: 3, ..length },
         Part {
             name: "recovery",
             recovery: true,
@@ -180,6 +196,7 @@ pub fn named(broken: Broken) -> Part {
     let three = Part { losses: 1, ..NONE };
     let floor = Part { ballots: 1, visits: 0, clients: 1, kinds: &[RestartEmpty], ..three };
     let flips = Part { kinds: &[Failover], flips: 1, ..three };
+    let lengths = Part { kinds: &[RestartEmpty], own: 1, gradual: true, horizon: 3, ..three };
     let forever = Part { recovery: true, kinds: &[RestartEmpty], clients: 1, visits: 0, ..three };
     let part = match broken {
         B::NoQuarantine | B::NewWithoutRecord => alone,
@@ -250,6 +267,11 @@ pub fn named(broken: Broken) -> Part {
         B::AdmitWithoutIdentity => {
             Part { kinds: &[Failover], losses: 2, saves: 1, masters: 1, ..NONE }
         }
+        B::BeginAtQuorum => Part { losses: 2, lossy: 2, ..lengths },
+        B::LengthForgotten => {
+            Part { losses: 2, lossy: 2, drops: 1, clients: 1, visits: 0, ..lengths }
+        }
+        B::LengthFromBefore => Part { held: 1, raises: 1, clients: 1, visits: 0, ..lengths },
         B::NotedWithoutMore => {
             Part { kinds: &[Flush], steps: 1, clients: 1, visits: 0, look_every: 1, ..three }
         }

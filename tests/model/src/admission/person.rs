@@ -46,6 +46,19 @@ impl World {
         }
     }
 
+    /// Whether a person may raise `max_ttl`: all masters are admitted.
+    pub(crate) fn may_raise(&self) -> bool {
+        self.left.raises > 0 && self.servers.iter().all(|server| server.up && server.is_admitted())
+    }
+
+    /// Nobody uses the longer TTL before all masters allow it.
+    pub(crate) fn raise(&mut self) {
+        self.left.raises -= 1;
+        for server in &mut self.servers {
+            server.data.record.max_ttl = Some(TTL);
+        }
+    }
+
     /// Both halves of an answer to *read the floor*, at one moment.
     pub(crate) fn scored(&self, part: &Part, master: usize) -> Scored {
         let server = &self.servers[master];

@@ -150,7 +150,7 @@ fn wrong(server: &Server, before: &Data, order: &Begin, time: u64) -> Option<Wro
         return Some(Wrong::Unseated);
     }
     let waiting = before.record.quarantine_of(identity);
-    let end = time + quarantine_length(TTL);
+    let end = time + before.record.length();
     let moved = waiting.is_some_and(|found| found.until <= end);
     (moved && order.identity == server.identity).then_some(Wrong::EndMoved)
 }

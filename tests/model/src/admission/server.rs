@@ -44,9 +44,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(index: usize, fresh: bool, nonce: Option<Nonce>) -> Self {
+    pub(crate) fn new(part: &Part, index: usize, nonce: Option<Nonce>) -> Self {
+        let fresh = index < part.fresh;
         let identity = Identity::of(RunId::new(digits(10 * (index as u64 + 1))));
-        let data = if fresh { Data::default() } else { admitted(identity, nonce) };
+        let data = if fresh { Data::default() } else { admitted(part, identity, nonce) };
         Self {
             up: true,
             identity,
@@ -91,7 +92,8 @@ impl Server {
     /// What every loss of data does. `counted`: a client may hold a lock there until now.
     pub(crate) fn lose(&mut self, now: u64, counted: bool) {
         if counted {
-            self.owed_until = now + TTL;
+            // As long as this master allowed: it is one of those that the holder has read.
+            self.owed_until = now + self.data.record.max_ttl.unwrap_or(TTL);
         }
         self.owed = self.owed.max(self.accepted);
         self.accepted = 0;
@@ -112,10 +114,10 @@ impl Server {
 }
 
 /// The data of a master that was admitted long ago.
-fn admitted(identity: Identity, nonce: Option<Nonce>) -> Data {
+fn admitted(part: &Part, identity: Identity, nonce: Option<Nonce>) -> Data {
     let floor = 31;
     let record = Record {
-        max_ttl: Some(TTL),
+        max_ttl: Some(part.held),
         run: Some(identity),
         floor: Some(floor),
         nonce,

@@ -43,7 +43,7 @@ fn line(before: &World, action: Action, after: &World) -> String {
             format!("the {} arrives at master {master}: {}", what(request), state(after, *master))
         }
         Action::Lose(master, loss) => format!("master {master} {}", lost(loss)),
-        Action::Visit(client) => format!("client {client} starts and connects to all"),
+        Action::Visit(client) => format!("client {client} starts"),
         Action::Die(client) => format!("client {client} dies"),
         Action::Connect(client, master) => format!("client {client} connects to master {master}"),
         Action::Drop(client, master) => {
@@ -57,6 +57,7 @@ fn line(before: &World, action: Action, after: &World) -> String {
         Action::Flip(master) => format!("master {master} forgets that it was a replica"),
         Action::Stop(master) => format!("master {master} stops for good"),
         Action::Init => "a person types init, which reads all masters".to_owned(),
+        Action::Raise => "a person raises max_ttl on all masters".to_owned(),
         Action::Grab(client, master) => {
             format!("master {master} grants the lock to client {client}")
         }

@@ -16,11 +16,12 @@ pub(crate) struct Link {
     pub(crate) early: Option<Vec<Scored>>,
 }
 
-/// TIME and our own clock at the handshake.
+/// TIME, our own clock and `max_ttl` at the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct First {
     pub(crate) time: u64,
     pub(crate) now: u64,
+    pub(crate) max_ttl: Option<u64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -40,6 +40,7 @@ pub(crate) struct Left {
     pub(crate) drops: u8,
     pub(crate) inits: u8,
     pub(crate) ballots: u8,
+    pub(crate) raises: u8,
 }
 
 /// A ballot under way: who has accepted it, in which life, and until when that counts.
@@ -61,8 +62,7 @@ pub(crate) enum Wrong {
 impl World {
     pub(crate) fn new(part: &Part) -> Self {
         let nonce = (part.broken != Some(Broken::NonceForgotten)).then_some(Nonce(1));
-        let servers =
-            (0..part.masters).map(|index| Server::new(index, index < part.fresh, nonce).into());
+        let servers = (0..part.masters).map(|index| Server::new(part, index, nonce).into());
         let clients = (0..part.clients).map(|index| Client::new(part, index == 0).into());
         let mut world = Self {
             now: 0,
@@ -128,6 +128,7 @@ impl Left {
             drops: part.drops,
             inits: part.inits,
             ballots: part.ballots,
+            raises: part.raises,
         }
     }
 }

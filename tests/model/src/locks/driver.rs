@@ -232,7 +232,9 @@ impl World {
         let id = lock.id;
         match &mut lock.stage {
             Stage::Attempt(_) => {
-                self.attempt(part, own, id, |attempt| attempt.disown(master, clock));
+                self.attempt(part, own, id, |attempt| {
+                    attempt.disown(master, Cause::NotConnected("".into()), clock)
+                });
             }
             Stage::Lease(lease) => lease.disown(master, clock),
             Stage::Release(_) => {}

@@ -58,7 +58,8 @@ pub struct Part {
     pub losses: u8,
     /// The masters that may.
     pub lossy: &'static [usize],
-    /// Whether a master that loses data is another process then, and so all connections to it break.
+    /// Whether a master that loses data is another process then, and so all connections to it
+    /// break.
     pub restarts: bool,
     /// Whether the keys are there again when it has lost its ballots.
     pub keeps_keys: bool,
@@ -183,8 +184,8 @@ pub fn named(broken: Broken) -> Part {
 }
 
 impl Part {
-    /// Whether it makes no difference how masters are numbered. A mutant may be looked for in a part
-    /// of the states.
+    /// Whether it makes no difference how masters are numbered. A mutant may be looked for in a
+    /// part of the states.
     pub(crate) fn are_masters_alike(&self) -> bool {
         self.losses == 0 || self.lossy.len() == self.masters || self.broken.is_some()
     }

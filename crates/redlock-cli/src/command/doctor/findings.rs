@@ -125,6 +125,12 @@ fn no_vote(node: &NodeReport) -> Option<Finding> {
         Cause::ErrorReply(_) => {
             ("it does not vote", "see to the password and the rights of the user in its URL")
         }
+        // The cause is text. What comes from TLS has the word in it.
+        Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("TLS") => (
+            "it does not vote, and one failure less is survived",
+            "if this port does not speak TLS, write redis://, or give the port that does; if it \
+             does, see to its certificate, and to --tls-ca, --tls-cert and --tls-key",
+        ),
         _ => (
             "it does not vote, and one failure less is survived",
             "see to the server and the network",
@@ -141,8 +147,10 @@ fn not_admitted_for(why: WhyNot) -> (&'static str, &'static str) {
                         which begins when a client asks for a lock";
             (FORGOT, cure)
         }
-        WhyNot::Restarted | WhyNot::Incomplete => {
-            (FORGOT, "wait; a client that stays or a master that votes ends its quarantine")
+        WhyNot::Emptied | WhyNot::Restarted | WhyNot::Incomplete => {
+            let cure = "wait; its quarantine begins when a client asks for a lock, and ends by a \
+                        client that stays or by the clocks of two masters";
+            (FORGOT, cure)
         }
         WhyNot::Replica | WhyNot::NotMaster | WhyNot::Cluster => {
             ("what it has follows another server", "give independent masters")
@@ -153,17 +161,23 @@ fn not_admitted_for(why: WhyNot) -> (&'static str, &'static str) {
         WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
         WhyNot::NoBallots => (
             "it takes no part in locks with fencing tokens",
-            "Redis 6.2 or newer, and +zadd +zscore for its user; or --plain, for clients that need no tokens",
+            "Redis 6.2 or newer, and +zadd +zscore for its user; or --plain, for clients that need \
+             no tokens",
         ),
         WhyNot::UsedWithoutQuarantine => (
             "clients with and without a quarantine do not mix",
-            "--quarantine off or REDLOCK_QUARANTINE=off for this client; or redlock init --again, which \
-             converts the namespace, when the others are gone; or another --prefix",
+            "--quarantine off or REDLOCK_QUARANTINE=off for this client; or redlock init --again, \
+             which converts the namespace, when the others are gone; or another --prefix",
         ),
         WhyNot::UsedWithQuarantine => (
             "clients with and without a quarantine do not mix",
-            "--quarantine on for this client; or redlock init --again, which converts the namespace, \
-             when the others are gone; or another --prefix",
+            "--quarantine on for this client; or redlock init --again, which converts the \
+             namespace, when the others are gone; or another --prefix",
+        ),
+        WhyNot::Loading => (
+            "it may have a record that cannot be read yet: others wait for it before they begin a \
+             quarantine, for as long as one lasts",
+            "wait until it has its data, or stop it",
         ),
         _ => ("it does not vote now", "run doctor again in a moment"),
     }

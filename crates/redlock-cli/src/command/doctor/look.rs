@@ -46,8 +46,8 @@ pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeRepo
     looks
 }
 
-/// The ballot set of a master that was admitted as `run`; none where locks have no ballots. Its name
-/// is on the wire, and fixed for ever.
+/// The ballot set of a master that was admitted as `run`; none where locks have no ballots. Its
+/// name is on the wire, and fixed for ever.
 fn ballots(global: &Global, run: Option<&str>) -> Option<Vec<u8>> {
     let begin = [masters::prefix(global), b"redlock-quorum:1:ballots"].concat();
     match run {
@@ -84,8 +84,8 @@ fn look(master: &mut Direct, ballots: Option<Vec<u8>>) -> RedisResult<Look> {
     })
 }
 
-/// Clients write whole numbers, and none that are 71 years ahead of the masters' clocks. By ours they
-/// are told apart well enough; one that stands before 1970 tells nothing.
+/// Clients write whole numbers, and none that are 71 years ahead of the masters' clocks. By ours
+/// they are told apart well enough; one that stands before 1970 tells nothing.
 fn foreign_now(scores: Vec<(String, String)>) -> Vec<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     foreign(scores, u64::try_from(now.as_micros()).unwrap_or(u64::MAX))

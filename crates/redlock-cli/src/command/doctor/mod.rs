@@ -97,7 +97,7 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
     for node in nodes {
         let cause = node.cause.as_ref().map(|cause| format!("  {cause}"));
         let uptime = node.server.as_ref().and_then(|server| server.uptime);
-        let uptime = uptime.map(|uptime| format!("  up for {uptime:?}"));
+        let uptime = uptime.map(|uptime| format!("  up for {}s", uptime.as_secs()));
         let (cause, uptime) = (cause.unwrap_or_default(), uptime.unwrap_or_default());
         lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, node.standing));
     }

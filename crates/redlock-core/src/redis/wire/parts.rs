@@ -8,11 +8,15 @@ use super::{Form, Pending, Settled, Wire};
 use crate::{Balloted, Cause, Op, Verb};
 
 impl Wire {
-    /// Why this request cannot be sent now; none when it can.
-    pub(in crate::redis) fn obstacle_to(&self, op: &Op) -> Option<Cause> {
+    /// Whether this request can be sent now.
+    pub(in crate::redis) fn can_take(&self, op: &Op) -> bool {
         let is_about_set = matches!(op.verb(), Verb::Ballot | Verb::Score);
-        let is_too_early = is_about_set && self.set.is_none();
-        self.obstacle().or_else(|| is_too_early.then(ballots::too_early))
+        self.is_open() && (self.set.is_some() || !is_about_set)
+    }
+
+    /// Why one that cannot be sent now cannot.
+    pub(in crate::redis) fn why_refused(&self) -> Cause {
+        self.obstacle().unwrap_or_else(ballots::too_early)
     }
 
     pub(super) fn write_parts(&mut self, op: &Op) -> Form {

@@ -3,13 +3,13 @@
 //! Two hosts take parcels off a stock: each reads how many there are and writes how many are left,
 //! under a lock. The first is stopped between the two, for longer than its lease: by SIGSTOP here,
 //! by a long garbage collection or a frozen virtual machine elsewhere. The second gets the lock and
-//! does its work. Then the first wakes up, in the middle of a step that was right when it began, and
-//! writes.
+//! does its work. Then the first wakes up, in the middle of a step that was right when it began,
+//! and writes.
 //!
 //! No lock can keep it from that. The store can: `stock.rs` has the condition.
 //!
-//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p fenced`; without `REDLOCK_NODES` it starts five
-//! throw-away masters.
+//! `REDLOCK_NODES=redis://..,redis://.. cargo run -p fenced`; without `REDLOCK_NODES` it starts
+//! five throw-away masters.
 
 mod stock;
 

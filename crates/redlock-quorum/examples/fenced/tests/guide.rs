@@ -1,4 +1,5 @@
-//! The SQL of `docs/GUIDE.md`, run as it is written there. It is for PostgreSQL; SQLite takes it too.
+//! The SQL of `docs/GUIDE.md`, run as it is written there. It is for PostgreSQL; SQLite takes it
+//! too.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 

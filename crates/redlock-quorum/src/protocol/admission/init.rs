@@ -10,10 +10,11 @@
 
 use redlock_core::admission::{Init, Millis, Nonce, Order, Remove, Score};
 
-use super::facts::Stuck;
 use super::floor::{by_clock, rounded};
+use super::peer::Stuck;
 use super::{Admission, Facts, Scored};
 use crate::protocol::ballot::clock::LEAD_MAX_US;
+use crate::protocol::median::lower_median;
 use crate::quorum::quorum;
 
 /// What the person asked for.
@@ -105,8 +106,7 @@ impl Admission {
 
     /// Whether there is a master to admit although some record has a floor: it may have forgotten.
     fn has_forgotten(&self, masters: &[usize]) -> bool {
-        let has_floor = self.records().any(|record| record.floor.is_some());
-        has_floor && !masters.iter().all(|&master| self.votes(master))
+        self.has_floor() && !masters.iter().all(|&master| self.votes(master))
     }
 
     /// The largest score of the admitted masters. Members are lifted to it only where all masters
@@ -132,7 +132,6 @@ impl Admission {
 /// The lower median is taken, so that one clock that is wrong does not move it.
 fn floor_max(answers: &[Scored]) -> Score {
     let mut times: Vec<Millis> = answers.iter().map(|answer| answer.facts.time).collect();
-    times.sort_unstable();
-    let median = times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or(0);
+    let median = lower_median(&mut times).unwrap_or(0);
     median.saturating_mul(1_000).saturating_add(LEAD_MAX_US)
 }

@@ -9,7 +9,7 @@
 //! | in doubt | a null push came, or a script found another record than the one that was read | look |
 //! | not ours | a replica, loading, in cluster mode, rights denied, a twin | look again each second |
 //! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing |
-//! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | *begin*, once q masters have told their record, and the others have too or cannot be reached |
+//! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | read the records of the others, then *begin* (`begin.rs`) |
 //! | waiting | a quarantine of this identity is under way, its nonce is known | ask the voting masters for TIME, *note*, look again each second |
 //! | over | by one of the two ways of `over.rs` | read the floor, then *admit* |
 //!
@@ -31,10 +31,12 @@
 //!   clock in both ways. An end too far ahead is begun anew; nothing else moves it.
 //! - *A noted process dies*: any client adds notes of others.
 
+mod begin;
 mod facts;
 mod floor;
 mod init;
 mod over;
+mod peer;
 mod twins;
 mod why;
 
@@ -46,13 +48,10 @@ pub(crate) use self::floor::{Floor, Scored};
 pub(crate) use self::init::{InitOptions, InitPlan, NoPlan};
 pub(crate) use self::why::Why;
 
-use redlock_core::admission::{
-    Admit, Begin, Identity, Millis, Nonce, Note, Outcome, Record, Remove, Reply, RunId,
-};
+use redlock_core::admission::{Admit, Begin, Millis, Nonce, Note, Record, Remove, Reply, RunId};
 
-use self::facts::{Doubt, Peer, Stuck};
+use self::peer::{Doubt, Peer, Stuck};
 use self::twins::Twins;
-use crate::quorum::quorum;
 
 /// What one client knows of all masters, and what it does about those that do not vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,11 +86,10 @@ pub(crate) enum Event {
     Fresh(Facts),
     /// `ZCARD`, of the set that [`Facts::members`] tells, by the latest facts.
     Members(u32),
-    /// A ballot found no member: what is known of the set is wrong.
-    #[allow(dead_code, reason = "acquires do not carry ballots yet")]
-    NoMember,
     /// The reply of *begin*, *note*, *admit*, *init* or *remove*.
     Script(Reply),
+    /// The answers to [`Step::ReadRecords`], once all have answered or their time is up.
+    Records(Vec<(usize, Facts)>),
     /// The answers to [`Step::AskTimes`], once all have answered or their time is up.
     Times(Nonce, Vec<Told>),
     /// The answers to [`Step::ReadFloor`], once all have answered or their time is up.
@@ -107,6 +105,8 @@ pub(crate) enum Step {
     Nothing,
     /// Read INFO and the record again, behind everything sent so far, and `ZCARD`.
     Look,
+    /// Look at these masters, for what their records hold as `max_ttl`.
+    ReadRecords(Vec<usize>),
     Begin(Begin),
     /// Ask these masters for TIME, for this quarantine.
     AskTimes(Nonce, Vec<usize>),
@@ -141,16 +141,6 @@ impl Admission {
     /// Whether the first connection to some master is being made.
     pub(crate) fn set_connecting(&mut self, is_connecting: bool) {
         self.is_connecting = is_connecting;
-    }
-
-    /// Whether a quarantine is to be begun, and only a connection that is being made is waited for.
-    pub(crate) fn awaits_connections(&self) -> bool {
-        let wants = |master: usize| {
-            let facts = self.peers[master].master();
-            !self.is_out(master) && facts.is_some_and(Facts::wants_quarantine)
-        };
-        let can_begin = self.asked && self.has_quarantine && self.has_quorum_of_records();
-        can_begin && self.is_connecting && (0..self.peers.len()).any(wants)
     }
 
     /// Whether grants, extensions and refusals of this master count.
@@ -213,12 +203,6 @@ impl Admission {
         Some(Life::of(self.peers[master].master()?))
     }
 
-    /// What the ballot set of this master is named after.
-    #[allow(dead_code, reason = "acquires do not carry ballots yet")]
-    pub(crate) fn run_of(&self, master: usize) -> Option<Identity> {
-        self.peers[master].facts.as_ref()?.record.run
-    }
-
     /// The longest TTL that may be used: the smallest that was read, our own where none was.
     pub(crate) fn max_ttl(&self) -> Millis {
         if !self.has_quarantine {
@@ -242,13 +226,14 @@ impl Admission {
                 peer.learn(facts, now);
             }
             Event::Down => peer.reset(),
-            Event::Pushed | Event::NoMember => peer.doubt = Doubt::Unasked,
+            Event::Pushed => peer.doubt = Doubt::Unasked,
             Event::Looked(facts) => peer.looked(facts, now),
             // One that came before its answer left it in doubt: this look may be older.
             Event::Fresh(facts) if peer.doubt == Doubt::None => peer.learn(facts, now),
             Event::Fresh(_) => {}
             Event::Members(members) => peer.count(members),
             Event::Script(reply) => peer.replied(reply, now),
+            Event::Records(answers) => self.on_records(master, &answers, now),
             Event::Times(nonce, told) => peer.told(nonce, told),
             Event::Floors(nonce, answers) => self.on_floors(master, nonce, &answers, now),
             Event::Failed => peer.fail(now),
@@ -285,7 +270,7 @@ impl Admission {
         } else if !self.has_quarantine {
             Step::Wait(look_at)
         } else if facts.wants_quarantine() {
-            self.begin(facts, fresh).map_or(Step::Wait(look_at), Step::Begin)
+            self.begin(master, facts, now, fresh).unwrap_or(Step::Wait(look_at))
         } else {
             self.in_quarantine(master, now).unwrap_or_else(|| self.wait(master, now))
         }
@@ -308,22 +293,6 @@ impl Admission {
     fn is_out(&self, master: usize) -> bool {
         let peer = &self.peers[master];
         peer.master().is_none() || peer.stuck.is_some() || self.twins.twin_of(master).is_some()
-    }
-
-    /// Begun only once q masters, this one included, have told their record, and the others have too
-    /// or cannot be reached: what they hold as `max_ttl` decides how long it lasts. The first q that
-    /// answer may all have lost it.
-    fn begin(&self, facts: &Facts, nonce: Nonce) -> Option<Begin> {
-        if self.is_connecting || !self.has_quorum_of_records() {
-            return None;
-        }
-        let held = self.records().filter_map(|record| record.max_ttl).max();
-        let max_ttl = held.unwrap_or(self.max_ttl);
-        Some(Begin { expect: facts.record.seen(), identity: facts.identity, nonce, max_ttl })
-    }
-
-    fn has_quorum_of_records(&self) -> bool {
-        self.records().count() >= quorum(self.peers.len())
     }
 
     fn in_quarantine(&self, master: usize, now: Millis) -> Option<Step> {
@@ -396,91 +365,5 @@ impl Admission {
     pub(crate) fn reachable(&self) -> Vec<(usize, Life)> {
         let masters = 0..self.peers.len();
         masters.filter_map(|master| Some((master, self.known_life(master)?))).collect()
-    }
-
-    /// The records that were read, one for each server.
-    fn records(&self) -> impl Iterator<Item = &Record> {
-        let masters = 0..self.peers.len();
-        let servers = masters.filter(|&master| self.twins.twin_of(master).is_none());
-        servers.filter_map(|master| Some(&self.peers[master].master()?.record))
-    }
-}
-
-impl Peer {
-    /// What does not outlive a connection.
-    fn reset(&mut self) {
-        *self = Self { known: self.known, in_use: self.in_use, ..Self::default() };
-    }
-
-    /// A look that was sent before the push says nothing about what came after it.
-    fn looked(&mut self, facts: Facts, now: Millis) {
-        self.under_way = false;
-        self.stuck = None;
-        self.told = None;
-        if self.doubt == Doubt::Asked {
-            self.doubt = Doubt::None;
-        }
-        self.learn(facts, now);
-    }
-
-    fn notice_use(&mut self) {
-        if let Some(facts) = &self.facts {
-            self.in_use = facts.record.was_admitted();
-        }
-    }
-
-    fn count(&mut self, members: u32) {
-        if let Some(facts) = &mut self.facts {
-            facts.members = Some(members);
-        }
-    }
-
-    /// A script that found another record, or another TIME, than expected: look again.
-    fn replied(&mut self, reply: Reply, now: Millis) {
-        self.under_way = false;
-        let outcome = reply.outcome;
-        self.learn_reply(reply, now);
-        match outcome {
-            Outcome::Done => {}
-            Outcome::Moved | Outcome::Early => {
-                // A floor that was read before the quarantine was over is worth nothing.
-                self.floor = None;
-                self.doubt = Doubt::Unasked;
-            }
-            Outcome::Mixed => self.rest(Stuck::Mixed, now),
-            Outcome::TooLarge => self.rest(Stuck::TooLarge, now),
-        }
-    }
-
-    /// TIMEs that were asked for another quarantine may be older than the loss before this one.
-    fn told(&mut self, nonce: Nonce, told: Vec<Told>) {
-        self.under_way = false;
-        if self.known.is_some_and(|(known, _)| known == nonce) {
-            self.told = Some(told);
-        }
-    }
-
-    /// A failed look leaves the doubt, so it is asked again with the next one.
-    fn fail(&mut self, now: Millis) {
-        self.under_way = false;
-        if self.doubt == Doubt::Asked {
-            self.doubt = Doubt::Unasked;
-        }
-        self.rest(Stuck::Failed, now);
-    }
-
-    /// Nothing is sent to it before the next look is due.
-    fn rest(&mut self, stuck: Stuck, now: Millis) {
-        self.read_again(now);
-        self.stuck = Some(stuck);
-    }
-
-    /// Counts the time to the next look from now; TIME goes on as it did.
-    fn read_again(&mut self, now: Millis) {
-        let time = self.time(now);
-        if let Some(facts) = &mut self.facts {
-            facts.time = time;
-        }
-        self.read = now;
     }
 }

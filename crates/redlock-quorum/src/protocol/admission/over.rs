@@ -9,9 +9,10 @@
 //! once the length more than its end has passed. If the clock of the one is wrong, the other one
 //! holds. This needs clients that live a moment, now and then.
 
-use redlock_core::admission::{Millis, Quarantine, Way};
+use redlock_core::admission::{Millis, Quarantine, RunId, Way};
 
-use super::facts::{Peer, Told};
+use super::facts::Told;
+use super::peer::Peer;
 
 /// By which way the quarantine is over at `now`. `votes` says whether a master votes.
 pub(super) fn over(peer: &Peer, now: Millis, votes: impl Fn(&Told) -> bool) -> Option<Way> {
@@ -38,15 +39,22 @@ pub(super) fn over_at(peer: &Peer, now: Millis) -> Option<Millis> {
     Some(known_until(peer)?.max(by_master))
 }
 
-/// When the clocks of others will show that it is over, should one of them answer then.
-pub(super) fn noted_at(peer: &Peer, now: Millis) -> Option<Millis> {
+/// When the clocks of others will show that it is over, to any client that asks them then.
+///
+/// `times` are the processes that vote, each with its TIME or a little less, so that what follows
+/// is not too early. Nobody needs to have asked them for a note.
+pub(super) fn noted_at(
+    peer: &Peer,
+    now: Millis,
+    times: impl Iterator<Item = (RunId, Millis)>,
+) -> Option<Millis> {
     let (facts, quarantine) = present(peer)?;
     let length = facts.record.length();
-    let left = |told: &Told| {
-        let note = quarantine.note(told.process)?;
-        Some((note + 2 * length).saturating_sub(told.time))
+    let left = |(process, time): (RunId, Millis)| {
+        let note = quarantine.note(process)?;
+        Some((note + 2 * length).saturating_sub(time))
     };
-    let by_other = peer.told.iter().flatten().filter_map(left).min()?;
+    let by_other = times.filter_map(left).min()?;
     let by_master = (quarantine.until + length).saturating_sub(peer.time(now));
     Some(now + by_other.max(by_master))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlock_core::admission::{Millis, quarantine_length};
 use redlock_core::{NotAdmitted, WhyNot};
 
-use super::facts::{Doubt, Stuck};
+use super::peer::{Doubt, Stuck};
 use super::{Admission, Facts, Role, over};
 
 /// What keeps a master from voting.
@@ -15,8 +15,9 @@ pub(crate) enum Why {
     Away,
     /// It is the same server as this one.
     TwinOf(usize),
-    /// It can be reached and does not count. The time is how long it takes until this client can
-    /// admit it, at the earliest. A client that has the nonce for longer may do so sooner.
+    /// It can be reached and does not count. The time is how long it takes at least until this
+    /// client can admit it, or one that comes then. A client that has the nonce for longer may do
+    /// so sooner.
     NotAdmitted(NotAdmitted),
 }
 
@@ -33,13 +34,9 @@ impl Admission {
         let why = self.why_not(master, facts);
         let in_quarantine = facts.record.quarantine_of(facts.identity).is_some();
         let millis = match why {
-            WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete if in_quarantine => {
-                self.left(master, now)
-            }
-            WhyNot::New | WhyNot::Restarted | WhyNot::Incomplete => {
-                Some(self.length_to_come(master))
-            }
-            _ => None,
+            why if !why.is_ended_by_quarantine() => None,
+            _ if in_quarantine => self.left(master, now),
+            _ => Some(quarantine_length(self.longest_ttl())),
         };
         let mut said = NotAdmitted::new(why);
         said.in_quarantine = in_quarantine;
@@ -61,33 +58,40 @@ impl Admission {
                 WhyNot::UsedWithoutQuarantine
             }
             Role::Master if peer.stuck == Some(Stuck::TooLarge) => WhyNot::ScoreTooLarge,
-            Role::Master => why_unadmitted(facts),
+            Role::Master => self.why_unadmitted(facts),
         }
     }
 
-    /// The time that a quarantine takes that is begun now.
-    fn length_to_come(&self, master: usize) -> Millis {
-        let own = self.peers[master].facts.as_ref().and_then(|facts| facts.record.max_ttl);
-        let held = self.records().filter_map(|record| record.max_ttl).max();
-        quarantine_length(own.or(held).unwrap_or(self.max_ttl))
-    }
-
+    /// By this client, should it stay; or by any that comes when the notes of those that vote are
+    /// old enough. So it falls from one client that lives a moment to the next.
     fn left(&self, master: usize, now: Millis) -> Option<Millis> {
         let peer = &self.peers[master];
-        let ways = [over::over_at(peer, now), over::noted_at(peer, now)];
+        let times = self.voting().filter_map(|other| {
+            let process = self.peers[other].master()?.identity.run;
+            Some((process, self.time(other, now)))
+        });
+        let ways = [over::over_at(peer, now), over::noted_at(peer, now, times)];
         let earliest = ways.into_iter().flatten().min()?;
         Some(earliest.saturating_sub(now))
     }
-}
 
-/// Every admission leaves a floor behind, and a quarantine keeps it.
-fn why_unadmitted(facts: &Facts) -> WhyNot {
-    let record = &facts.record;
-    if record.admits(facts.identity) {
-        WhyNot::Incomplete
-    } else if record.was_admitted() {
-        WhyNot::Restarted
-    } else {
-        WhyNot::New
+    /// Every admission leaves a floor behind, and a quarantine keeps it. The floor of another
+    /// master shows that the namespace is not new, where this master has none.
+    fn why_unadmitted(&self, facts: &Facts) -> WhyNot {
+        let record = &facts.record;
+        if record.admits(facts.identity) {
+            WhyNot::Incomplete
+        } else if record.was_admitted() {
+            WhyNot::Restarted
+        } else if self.has_floor() {
+            WhyNot::Emptied
+        } else {
+            WhyNot::New
+        }
+    }
+
+    /// Whether some record shows that masters of this namespace were admitted before.
+    pub(super) fn has_floor(&self) -> bool {
+        self.records().any(|record| record.floor.is_some())
     }
 }

@@ -199,15 +199,16 @@ impl Attempt {
     fn note_score(&mut self, master: usize, answer: &Answer) {
         match Shown::by(answer) {
             Shown::Ballots => self.ledger.scored(master, self.timing.ttl.validity()),
-            Shown::NoKey => self.lose(master, true),
-            Shown::NoBallots => self.lose(master, false),
+            Shown::NoKey => self.lose(master, answer, true),
+            Shown::NoBallots => self.lose(master, answer, false),
             Shown::Nothing => self.ledger.score_missing(master),
         }
     }
 
-    /// `master` has granted the key, and does not count any more.
-    fn lose(&mut self, master: usize, is_denied: bool) {
+    /// `master` has granted the key, and does not count any more: this answer says why.
+    fn lose(&mut self, master: usize, answer: &Answer, is_denied: bool) {
         if self.granted.contains(master) {
+            self.ledger.answered_instead(master, answer.verdict.clone());
             if is_denied { self.tally.deny() } else { self.tally.revoke() }
         }
         self.take_back(master);

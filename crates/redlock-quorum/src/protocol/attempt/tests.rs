@@ -1,7 +1,5 @@
 //! One attempt, in every order of events.
 
-use redlock_core::Cause;
-
 use super::super::lab::*;
 use super::super::master_set::MasterSet;
 use super::super::release::Release;
@@ -234,11 +232,13 @@ fn a_request_is_answered_by_a_quorum_and_unanswered_by_silence() {
 fn a_grant_of_a_master_that_lost_its_data_does_not_count() {
     let mut attempt = attempt(3, HoldOptions::default(), at(0));
     attempt.vote(0, &Answer::granted(), at(0), at(1));
-    assert_eq!(attempt.disown(0, at(2)), Step::Wait);
-    assert_eq!(attempt.disown(2, at(2)), Step::Wait, "it has not voted");
+    assert_eq!(attempt.disown(0, checked(), at(2)), Step::Wait);
+    assert_eq!(attempt.disown(2, checked(), at(2)), Step::Wait, "it has not voted");
     assert_eq!(attempt.vote(1, &Answer::granted(), at(0), at(3)), Step::Wait);
     assert_eq!(attempt.vote(2, &Answer::granted(), at(0), at(3)), Step::Won);
-    assert_eq!(attempt.disown(1, at(4)), Step::Lost(Defeat::Outvoted));
+    assert_eq!(attempt.disown(1, checked(), at(4)), Step::Lost(Defeat::Outvoted));
+    assert!(attempt.is_unanswered());
+    assert_eq!(attempt.answers()[1].verdict, Verdict::Unknown(checked()));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_grace_ends_with_the_quorum_that_it_was_for() {
     let mut attempt = attempt(3, options, at(0));
     attempt.vote(0, &Answer::granted(), at(0), at(1));
     assert_eq!(attempt.vote(1, &Answer::granted(), at(0), at(1)), Step::AwaitCopies);
-    assert_eq!(attempt.disown(0, at(2)), Step::Wait);
+    assert_eq!(attempt.disown(0, checked(), at(2)), Step::Wait);
     assert_eq!(attempt.end_grace(at(10)), Step::Wait);
     assert_eq!(attempt.vote(2, &Answer::granted(), at(0), at(11)), Step::Won);
 }

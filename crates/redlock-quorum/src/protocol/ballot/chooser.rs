@@ -44,9 +44,9 @@ impl Chooser {
         Some(ballot)
     }
 
-    /// `master` has this score for `member`. A score that is 71 years ahead counts only when it keeps
-    /// a quorum from accepting less: followed where one master shows it, it would be on all of them,
-    /// and so use up the numbers of the member.
+    /// `master` has this score for `member`. A score that is 71 years ahead counts only when it
+    /// keeps a quorum from accepting less: followed where one master shows it, it would be on all
+    /// of them, and so use up the numbers of the member.
     ///
     /// It was read now by an attempt whose ballot was chosen at `since`.
     pub(crate) fn saw(
@@ -72,8 +72,8 @@ impl Chooser {
         far.filter(|(_, number)| **number > largest).map(|(master, _)| *master).collect()
     }
 
-    /// The largest of the far numbers of `member` that more than N - q masters reach: a ballot below
-    /// it finds no quorum. Zero where so many show none.
+    /// The largest of the far numbers of `member` that more than N - q masters reach: a ballot
+    /// below it finds no quorum. Zero where so many show none.
     fn needed(&mut self, member: Member, master: usize, number: u64) -> u64 {
         let shown = self.far.entry(member).or_default();
         shown.insert(master, number);

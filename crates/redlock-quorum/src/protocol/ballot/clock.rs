@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{Ballot, Instant};
 
+use crate::protocol::median::lower_median;
 use crate::quorum::MASTERS_MAX;
 
 /// How long one number of a ballot lasts, in microseconds.
@@ -15,18 +16,18 @@ const HOLDS: Duration = Duration::from_secs(10);
 const SHRINKS: u32 = 8;
 /// What is learnt from ballots that were under way is followed for so far: a second.
 const FOLLOWED_US: u64 = 1_000_000;
-/// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because one
-/// such score would bring all members near to the end of the numbers. A person gives no floor beyond
-/// it.
+/// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because
+/// one such score would bring all members near to the end of the numbers. A person gives no floor
+/// beyond it.
 pub(crate) const LEAD_MAX_US: u64 = 1 << 51;
 
 /// The masters' TIME, and the *lead*: the most that a score was ahead of it.
 ///
 /// The clock is the lower median of what the masters told, advanced by our own clock. One master
 /// whose clock is wrong does not move it, once three have told theirs. A client whose masters are
-/// behind those of others learns it from scores, and is ahead itself for a while: the lead stays for
-/// ten seconds and shrinks slowly then, so that it is not learnt again every few locks, and it does
-/// shrink, so that one wrong clock does not move all others for ever.
+/// behind those of others learns it from scores, and is ahead itself for a while: the lead stays
+/// for ten seconds and shrinks slowly then, so that it is not learnt again every few locks, and it
+/// does shrink, so that one wrong clock does not move all others for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct BallotClock {
     told: [Option<Told>; MASTERS_MAX],
@@ -62,13 +63,13 @@ impl BallotClock {
     /// Some score has this number, read now by an attempt whose ballot was chosen at `since`: the
     /// next ballots are to be above such scores.
     ///
-    /// By as much as the score was ahead when that ballot was chosen, the ballot was too small behind
-    /// the lock of another client. By the clock of now the lead would be too small by the round trips
-    /// since then, and the ballot of the next lock that comes as soon behind that client's be refused
-    /// again.
-    /// Where ballots of several clients are under way for one member, though, that difference is in
-    /// their scores, too, and would grow from ballot to ballot without end. So it is followed up to a
-    /// second. No score was chosen after it was read: beyond that the clock of now counts.
+    /// By as much as the score was ahead when that ballot was chosen, the ballot was too small
+    /// behind the lock of another client. By the clock of now the lead would be too small by the
+    /// round trips since then, and the ballot of the next lock that comes as soon behind that
+    /// client's be refused again. Where ballots of several clients are under way for one member,
+    /// though, that difference is in their scores, too, and would grow from ballot to ballot
+    /// without end. So it is followed up to a second. No score was chosen after it was read: beyond
+    /// that the clock of now counts.
     pub(crate) fn saw(&mut self, number: u64, since: Instant, now: Instant) {
         let ahead = self.ahead(number, since).min(FOLLOWED_US).max(self.ahead(number, now));
         if ahead > self.lead(now) && ahead <= LEAD_MAX_US {
@@ -113,8 +114,7 @@ impl BallotClock {
             shown[count] = told.micros.saturating_add(micros(now.saturating_since(told.at)));
             count += 1;
         }
-        shown[..count].sort_unstable();
-        count.checked_sub(1).map_or(0, |last| shown[last / 2])
+        lower_median(&mut shown[..count]).unwrap_or(0)
     }
 
     fn lead(&self, now: Instant) -> u64 {

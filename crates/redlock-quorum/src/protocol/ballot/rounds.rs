@@ -98,8 +98,8 @@ impl Rounds {
         accepted.filter(move |(_, masters)| masters.len() >= quorum)
     }
 
-    /// Whether a quorum of `granted` has accepted the latest ballot, or may yet do so. A master that
-    /// has not granted is not waited for.
+    /// Whether a quorum of `granted` has accepted the latest ballot, or may yet do so. A master
+    /// that has not granted is not waited for.
     pub(crate) fn is_hopeful(&self, granted: MasterSet) -> bool {
         let Some(latest) = self.open.last() else { return false };
         let hoped = latest.accepted.union(latest.pending).union(granted.without(latest.asked));

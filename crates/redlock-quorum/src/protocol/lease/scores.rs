@@ -16,8 +16,8 @@ impl HeldLease {
         self.ledger.ask_scores()
     }
 
-    /// What `master` has answered to a ballot of the attempt, or when it was asked for its score. No
-    /// ballot counts any more; a score makes its grant one more copy.
+    /// What `master` has answered to a ballot of the attempt, or when it was asked for its score.
+    /// No ballot counts any more; a score makes its grant one more copy.
     pub(crate) fn balloted(
         &mut self,
         master: usize,
@@ -48,7 +48,8 @@ impl HeldLease {
         self.ledger.score_missing(master);
     }
 
-    /// `master` has granted the extension `number`, and has not shown a score: that confirms nothing.
+    /// `master` has granted the extension `number`, and has not shown a score: that confirms
+    /// nothing.
     pub(super) fn extended_unscored(
         &mut self,
         number: u32,

@@ -8,8 +8,8 @@ use super::super::extension::Extension;
 use super::{HeldLease, Step};
 
 impl HeldLease {
-    /// The late answer to the `SET` of the attempt, of a master that did not vote at some time since
-    /// it was asked.
+    /// The late answer to the `SET` of the attempt, of a master that did not vote at some time
+    /// since it was asked.
     pub(crate) fn acquired_uncounted(
         &mut self,
         master: usize,
@@ -25,8 +25,9 @@ impl HeldLease {
         }
     }
 
-    /// `master` has granted the extension `number`, and did not vote at some time since it was asked:
-    /// that confirms nothing, for this reason. Where it denies the key, it is right in any case.
+    /// `master` has granted the extension `number`, and did not vote at some time since it was
+    /// asked: that confirms nothing, for this reason. Where it denies the key, it is right in any
+    /// case.
     pub(crate) fn extended_uncounted(
         &mut self,
         number: u32,

@@ -1,4 +1,5 @@
-//! `Step`: what is to be done for the head; `Ask` and `Refusal`: what it asks for, and how it fails.
+//! `Step`: what is to be done for the head; `Ask` and `Refusal`: what it asks for, and how it
+//! fails.
 
 /// Which masters an attempt asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,7 +13,8 @@ pub(crate) enum Ask {
 /// What is to be done for the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step<Id> {
-    /// Nothing, before something happens or the time of [`Waiting::due`](super::Waiting::due) has come.
+    /// Nothing, before something happens or the time of [`Waiting::due`](super::Waiting::due) has
+    /// come.
     Wait,
     /// An attempt is to be made for this caller.
     Attempt(Id, Ask),

@@ -2,14 +2,15 @@
 
 mod combinations;
 mod init;
+mod lengths;
 mod quarantine;
 mod scripts;
 mod votes;
 
-use redlock_core::Member;
 use redlock_core::admission::{
-    Ballots, Data, Init, MEMBERS, Quarantine, ReplId, SCORE_END, Seen, Way,
+    Ballots, Data, Identity, Init, MEMBERS, Outcome, Quarantine, ReplId, SCORE_END, Seen, Way,
 };
+use redlock_core::{Member, NotAdmitted};
 
 use super::*;
 
@@ -113,6 +114,21 @@ fn client(masters: &[Master], now: Millis) -> Admission {
     admission
 }
 
+/// The connection to this master breaks, and another is made.
+fn reconnect(admission: &mut Admission, masters: &[Master], index: usize, now: Millis) {
+    admission.on(index, Event::Down, now);
+    admission.on(index, Event::Up(masters[index].facts(now)), now);
+}
+
+/// The first master lost its record, and those of the others are read.
+fn read_records(admission: &mut Admission, masters: &mut [Master], now: Millis) {
+    let step = admission.step(0, now, Nonce(1));
+    let Some(("records", event)) = carry_out(step, 0, masters, now) else {
+        panic!("a quarantine is to be begun")
+    };
+    admission.on(0, event, now);
+}
+
 /// Carries out steps until nothing is left to do now; the names of the steps, in their order.
 fn settle(admission: &mut Admission, masters: &mut [Master], now: Millis) -> Vec<&'static str> {
     let mut names = Vec::new();
@@ -147,6 +163,10 @@ fn carry_out(
     Some(match step {
         Step::Nothing | Step::Wait(_) => return None,
         Step::Look => ("look", Event::Looked(masters[index].facts(now))),
+        Step::ReadRecords(asked) => {
+            let facts = |other: usize| Some((other, masters.get(other)?.facts(now)));
+            ("records", Event::Records(asked.into_iter().filter_map(facts).collect()))
+        }
         Step::AskTimes(nonce, asked) => {
             ("ask", Event::Times(nonce, asked.into_iter().map(told).collect()))
         }
@@ -160,4 +180,11 @@ fn carry_out(
         Step::Admit(order) => ("admit", Event::Script(masters[index].data.admit(time, &order))),
         Step::Remove(order) => ("remove", Event::Script(masters[index].data.remove(time, &order))),
     })
+}
+
+fn not_admitted(admission: &Admission, master: usize, now: Millis) -> NotAdmitted {
+    match admission.why(master, now) {
+        Some(Why::NotAdmitted(said)) => said,
+        other => panic!("{other:?}"),
+    }
 }

@@ -2,16 +2,9 @@
 
 use std::time::Duration;
 
-use redlock_core::{NotAdmitted, WhyNot};
+use redlock_core::WhyNot;
 
 use super::*;
-
-fn not_admitted(admission: &Admission, master: usize, now: Millis) -> NotAdmitted {
-    match admission.why(master, now) {
-        Some(Why::NotAdmitted(said)) => said,
-        other => panic!("{other:?}"),
-    }
-}
 
 fn three() -> Vec<Master> {
     vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)]
@@ -29,7 +22,7 @@ fn after_a_null_push_nothing_counts_until_a_look_behind_it() {
 
     admission.on(0, Event::Pushed, 2);
     masters[0].data = Data::default();
-    assert_eq!(settle(&mut admission, &mut masters, 2)[..2], ["look", "begin"]);
+    assert_eq!(settle(&mut admission, &mut masters, 2)[..3], ["look", "records", "begin"]);
 }
 
 #[test]
@@ -47,13 +40,13 @@ fn a_look_that_was_sent_before_the_push_ends_no_doubt() {
 }
 
 #[test]
-fn a_ballot_that_finds_no_member_is_looked_into() {
+fn a_set_without_members_is_found_by_a_look() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
     masters[0].data.sets.clear();
-    admission.on(0, Event::NoMember, 1);
+    admission.on(0, Event::Pushed, 1);
     assert!(!admission.votes(0));
-    assert_eq!(settle(&mut admission, &mut masters, 1)[..2], ["look", "begin"]);
+    assert_eq!(settle(&mut admission, &mut masters, 1)[..3], ["look", "records", "begin"]);
 }
 
 #[test]
@@ -95,9 +88,55 @@ fn a_vote_that_does_not_count_says_why_and_how_long() {
     };
     let left = |millis| Some(Duration::from_millis(millis));
     admission.on(0, Event::Up(masters[0].facts(0)), 0);
-    assert_eq!(said(&admission, 0), (WhyNot::New, false, left(LENGTH)));
+    assert_eq!(said(&admission, 0), (WhyNot::Emptied, false, left(LENGTH)));
     settle(&mut admission, &mut masters, 0);
-    assert_eq!(said(&admission, 300), (WhyNot::New, true, left(LENGTH - 300)));
+    assert_eq!(said(&admission, 300), (WhyNot::Emptied, true, left(LENGTH - 300)));
+}
+
+/// Whether the master of the first place is admitted at `later` by one client that stayed, or by
+/// one that comes then.
+fn is_admitted_at(later: Millis, masters: &[Master], stays: &Admission) -> bool {
+    let (mut masters, mut stays) = (masters.to_vec(), stays.clone());
+    settle(&mut stays, &mut masters, later);
+    settle(&mut client(&masters, later), &mut masters, later);
+    masters[0].data.record.admits(masters[0].identity)
+}
+
+/// Each client lives a moment. One that only reads, and has asked nobody for TIME, says the same.
+#[test]
+fn the_time_that_is_said_falls_from_visit_to_visit_and_is_never_too_early() {
+    let mut masters = three();
+    (masters[1].ahead, masters[2].ahead) = (5 * LENGTH, 300);
+    masters[0].restart(11);
+    for now in (0..2 * LENGTH).step_by(100) {
+        let mut visitor = client(&masters, now);
+        let left = |visitor: &Admission| not_admitted(visitor, 0, now).votes_again.unwrap();
+        let read_only = left(&visitor);
+        settle(&mut visitor, &mut masters, now);
+        assert_eq!(left(&visitor), read_only, "at {now}");
+        assert_eq!(read_only, Duration::from_millis(LENGTH.min(2 * LENGTH - now)), "at {now}");
+        let later = not_admitted(&visitor, 0, now + 30).votes_again.unwrap();
+        assert_eq!(later, read_only - Duration::from_millis(30), "at {now}");
+        let over = now + u64::try_from(read_only.as_millis()).unwrap();
+        assert!(!is_admitted_at(over - 1, &masters, &visitor), "at {now}");
+        assert!(is_admitted_at(over, &masters, &visitor), "at {now}");
+    }
+}
+
+/// A quarantine does not end by the note of a process that does not answer.
+#[test]
+fn notes_of_masters_that_do_not_vote_make_the_time_that_is_said_no_shorter() {
+    let mut masters = three();
+    masters[0].restart(11);
+    settle(&mut client(&masters, 0), &mut masters, 0);
+    let now = 2 * LENGTH - 100;
+    let left = |masters: &[Master]| not_admitted(&client(masters, now), 0, now).votes_again;
+    assert_eq!(left(&masters), Some(Duration::from_millis(100)));
+    masters[1].up = false;
+    masters[2].data = Data::default();
+    assert_eq!(left(&masters), Some(Duration::from_millis(LENGTH)), "the same process, emptied");
+    masters[2] = Master::admitted(31);
+    assert_eq!(left(&masters), Some(Duration::from_millis(LENGTH)), "another process");
 }
 
 /// A master that keeps its record shows that it was admitted before.
@@ -113,6 +152,23 @@ fn a_restart_is_told_apart_from_a_master_that_never_was_admitted() {
     assert_eq!(said(&admission), (WhyNot::Restarted, false));
     settle(&mut admission, &mut masters, 0);
     assert_eq!(said(&admission), (WhyNot::Restarted, true));
+}
+
+/// `init` would be refused there.
+#[test]
+fn a_master_without_a_record_is_brand_new_only_where_no_other_record_shows_use() {
+    let mut masters = three();
+    masters.iter_mut().zip([11, 21, 31]).for_each(|(master, run)| master.restart(run));
+    let why = |masters: &[Master]| not_admitted(&client(masters, 0), 0, 0).why;
+    assert_eq!(why(&masters), WhyNot::New, "all records are gone");
+    settle(&mut client(&masters, 0), &mut masters, 0);
+    assert_eq!(why(&masters), WhyNot::New, "a quarantine alone shows no use");
+    masters[2] = Master::admitted(30);
+    assert_eq!(why(&masters), WhyNot::Emptied, "another one votes");
+    masters[2].identity = identity(31);
+    assert_eq!(why(&masters), WhyNot::Emptied, "another one restarted with its record");
+    masters[2].up = false;
+    assert_eq!(why(&masters), WhyNot::New, "that record cannot be read");
 }
 
 #[test]
@@ -147,12 +203,20 @@ fn a_look_that_nobody_doubted_does_not_end_a_doubt_and_a_later_one_is_believed()
     assert_eq!(not_admitted(&admission, 0, 4).why, WhyNot::Incomplete);
 }
 
-/// Another client has begun a quarantine on a namespace that never had one.
-#[test]
-fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothing_of_the_data() {
+/// Three masters without a record of an admission; a client with a quarantine was here a moment
+/// ago, and has begun one on the first.
+fn first_begun() -> Vec<Master> {
     let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
     let mut other = client(&masters, 0);
-    assert_eq!(settle(&mut other, &mut masters[..1], 0), ["begin"]);
+    read_records(&mut other, &mut masters, 0);
+    let begin = other.step(0, 0, Nonce(1));
+    assert_eq!(carry_out(begin, 0, &mut masters, 0).map(|(name, _)| name), Some("begin"));
+    masters
+}
+
+#[test]
+fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothing_of_the_data() {
+    let mut masters = first_begun();
     let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
     for (index, master) in masters.iter().enumerate() {
         admission.on(index, Event::Up(master.facts(0)), 0);
@@ -169,9 +233,7 @@ fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothi
 /// It was admitted between the look and the removal.
 #[test]
 fn without_quarantine_a_record_that_is_admitted_meanwhile_stays() {
-    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
-    let mut other = client(&masters, 0);
-    settle(&mut other, &mut masters[..1], 0);
+    let mut masters = first_begun();
     let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
     admission.ask();
     admission.on(0, Event::Up(masters[0].facts(0)), 0);
@@ -221,11 +283,12 @@ fn a_step_that_fails_is_tried_again_with_the_next_look() {
     let mut masters = three();
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
+    read_records(&mut admission, &mut masters, 0);
     assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Begin(_)));
     assert_eq!(admission.step(0, 0, Nonce(1)), Step::Nothing, "one at a time");
     admission.on(0, Event::Failed, 20);
     assert_eq!(admission.step(0, 20, Nonce(1)), Step::Wait(1020));
-    assert_eq!(settle(&mut admission, &mut masters, 1020)[..2], ["look", "begin"]);
+    assert_eq!(settle(&mut admission, &mut masters, 1020)[..3], ["look", "records", "begin"]);
 }
 
 #[test]
@@ -303,6 +366,7 @@ fn the_time_of_a_master_goes_on_though_a_step_has_failed() {
     let mut masters = three();
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
+    read_records(&mut admission, &mut masters, 0);
     assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Begin(_)));
     admission.on(0, Event::Failed, 20);
     assert_eq!(admission.time(0, 50), masters[0].time(50));

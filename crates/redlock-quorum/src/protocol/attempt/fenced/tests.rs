@@ -123,6 +123,7 @@ fn a_grant_counts_only_once_its_master_has_shown_a_score() {
     assert_eq!(attempt.ledger().hold_until(1), Instant::ORIGIN);
     assert!(attempt.ledger().may_hold().contains(1), "its key is released all the same");
     assert_eq!(attempt.ballots_until(), None, "there is no quorum any more");
+    assert_eq!(attempt.answers()[1].verdict, no_member().verdict, "and an error says why");
     assert_eq!(vote(&mut attempt, 2, &held()), Step::Lost(Defeat::Outvoted));
 }
 
@@ -179,7 +180,7 @@ fn ballots_end_one_node_timeout_after_a_quorum_has_granted() {
 fn a_master_that_lost_its_data_has_accepted_nothing() {
     let mut attempt = fenced(3, Some(1));
     vote(&mut attempt, 0, &accepted());
-    attempt.disown(0, at(1));
+    attempt.disown(0, checked(), at(1));
     assert_eq!(vote(&mut attempt, 1, &accepted()), Step::Wait);
     assert_eq!(vote(&mut attempt, 2, &refused()), Step::Propose);
     assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[1, 2]))));
@@ -189,8 +190,8 @@ fn a_master_that_lost_its_data_has_accepted_nothing() {
 fn masters_that_lost_their_data_twice_are_taken_back_once() {
     let mut attempt = fenced(3, Some(1));
     vote(&mut attempt, 0, &accepted());
-    assert_eq!(attempt.disown(0, at(1)), Step::Wait);
-    assert_eq!(attempt.disown(0, at(1)), Step::Wait);
+    assert_eq!(attempt.disown(0, checked(), at(1)), Step::Wait);
+    assert_eq!(attempt.disown(0, checked(), at(1)), Step::Wait);
     vote(&mut attempt, 1, &accepted());
     assert_eq!(vote(&mut attempt, 2, &accepted()), Step::Won);
 }
@@ -366,7 +367,7 @@ impl World {
                 self.disowned += 1;
                 self.stale[*master] = self.requests[*master].len();
                 self.lose(*master);
-                self.attempt.disown(*master, self.now)
+                self.attempt.disown(*master, checked(), self.now)
             }
             Event::TimeOut => {
                 self.is_timed_out = true;

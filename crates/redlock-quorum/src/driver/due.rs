@@ -1,0 +1,73 @@
+//! What is done when its time has come.
+
+use redlock_core::Instant;
+
+use super::Driver;
+use super::lock::Stage;
+use super::timers::Due;
+
+impl Driver {
+    pub(super) fn fire_timers(&mut self, seen: Instant) {
+        let mut read = None;
+        while let Some(due) = self.timers.pop(seen) {
+            let now = *read.get_or_insert_with(|| self.clock.now());
+            match due {
+                Due::Attempt(lock, at) => self.attempt_due(lock, at, now),
+                Due::Ballots(lock, at) => self.ballots_due(lock, at, now),
+                Due::Grace(lock) => self.grace_due(lock, now),
+                Due::Wait(request) => self.wait_due(request, now),
+                Due::Waiting(waiting, at) => self.waiting_due(waiting, at, now),
+                Due::Look(waiting, number) => self.look_due(waiting, number, now),
+                Due::Turn(request) => self.turn_due(request),
+                Due::Keep(lock, at) => self.keep_due(lock, at, now),
+                Due::Extension(lock, number) => self.extension_due(lock, number),
+                Due::Release(lock) => self.release_due(lock, now),
+                Due::Inspection(inspection) => self.inspection_due(inspection, now),
+                Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
+                Due::Start => self.started(),
+                Due::Admission(master) => self.admission_due(master, now),
+                Due::Step(master, number) => self.step_due(master, number, now),
+                Due::Doubt(master) => self.doubt_due(master, now),
+                Due::Init => self.consider_init(now),
+                Due::Report(number) => self.report_due(number, now),
+                Due::Fresh => self.fresh_due(now),
+                Due::Revived | Due::Wake => {}
+                Due::Close => self.give_up_closing(),
+                Due::Warnings => self.observer.report_suppressed(now),
+            }
+        }
+    }
+
+    /// When the driver has something to do, if nothing comes in before.
+    pub(super) fn next_due(&mut self) -> Option<Instant> {
+        let Self { locks, requests, inspections, waiters, timers, .. } = self;
+        let awaits = |lock, is_so: fn(&Stage) -> bool| {
+            locks.get(lock).is_some_and(|lock| is_so(&lock.stage))
+        };
+        timers.prune(|due| match due {
+            Due::Attempt(lock, _) | Due::Release(lock) => !awaits(lock, Stage::awaits_votes),
+            Due::Grace(lock) | Due::Ballots(lock, _) => {
+                !awaits(lock, |stage| matches!(stage, Stage::Attempt { .. }))
+            }
+            Due::Keep(lock, _) | Due::Extension(lock, _) => {
+                !awaits(lock, |stage| matches!(stage, Stage::Lease(_)))
+            }
+            Due::Wait(request) | Due::Turn(request) => !requests.contains_key(request),
+            Due::Waiting(waiting, _) | Due::Look(waiting, _) => !waiters.contains(waiting),
+            Due::Inspection(inspection) => !inspections.contains_key(inspection),
+            Due::Unacknowledged(_)
+            | Due::Start
+            | Due::Revived
+            | Due::Admission(_)
+            | Due::Step(..)
+            | Due::Doubt(_)
+            | Due::Wake
+            | Due::Init
+            | Due::Report(_)
+            | Due::Fresh
+            | Due::Close
+            | Due::Warnings => false,
+        });
+        timers.next()
+    }
+}

@@ -1,0 +1,88 @@
+//! The connection to one master, and what its events mean.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use futures::future::BoxFuture;
+use redlock_core::{Cause, Facts, Instant, Op, VoteSlot};
+
+use crate::protocol::master_set::MasterSet;
+
+/// The connection to one master.
+pub(in crate::driver) struct Link {
+    pub(in crate::driver) state: State,
+    /// What the node is to be handed with the rest of this turn.
+    pub(super) outbox: Vec<(Op, VoteSlot)>,
+    /// The node's own input and output, with the waker that says it has something to do.
+    pub(super) drive: Option<(BoxFuture<'static, ()>, Waker)>,
+    /// An earlier connection may still carry out requests: the server did not let us end it.
+    pub(super) is_unbarred: bool,
+    /// It was said that the server does not report changes of keys.
+    pub(super) is_known_mute: bool,
+    /// It answered the last attempt with what waiting does not cure.
+    pub(super) is_barred: bool,
+    /// The node knows that a new connection is urgent.
+    pub(super) is_urgent: bool,
+    /// What the server said about itself on the connection that is up.
+    pub(in crate::driver) facts: Option<Facts>,
+    /// When the server said so.
+    pub(in crate::driver) read_at: Instant,
+    /// Since when it has the life under which its answers count.
+    pub(in crate::driver) alive_since: Instant,
+    /// Answers count to what was sent from then on; never while it does not vote.
+    pub(in crate::driver) votes_from: Instant,
+    /// What it answered to a ballot that it cannot take, where it needs to.
+    pub(in crate::driver) no_ballots: Option<String>,
+    /// What the server answered to the last step towards its admission, where that was an error.
+    pub(in crate::driver) hindrance: Option<String>,
+    /// It was slow or silent, and is no meeting point until then.
+    pub(super) suspect_until: Instant,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::driver) enum State {
+    /// The first connection is being made.
+    Connecting,
+    Up,
+    Down(Cause),
+    /// The connection broke, and another is being made since then.
+    Reviving(Instant, Cause),
+}
+
+impl State {
+    /// Why there is no connection.
+    pub(super) fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::Down(cause) | Self::Reviving(_, cause) => Some(cause),
+            Self::Connecting | Self::Up => None,
+        }
+    }
+}
+
+/// What an event of a master means for what is held there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::driver) enum News {
+    /// Nothing.
+    None,
+    /// It can be reached, and the same process as before answers.
+    Up,
+    /// It can be reached, and another process answers.
+    Restarted,
+    /// No server listens there: the process has ended.
+    Ended,
+    /// There is no connection.
+    Down,
+    /// A key that was looked at has changed.
+    KeyChanged(Arc<[u8]>),
+    /// Its data may be gone.
+    DataLost,
+}
+
+/// What an event means for which masters vote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::driver) struct Changed {
+    /// What these confirmed before counts no more.
+    pub(in crate::driver) lost: MasterSet,
+    /// These vote from now on.
+    pub(in crate::driver) gained: MasterSet,
+}

@@ -1,0 +1,101 @@
+//! When a quarantine is begun, and how long it is.
+//!
+//! The length comes from `max_ttl`, which is the masters' and not the client's: a lock of the
+//! former life may have been taken by a client that was allowed a longer TTL than this one. So the
+//! largest `max_ttl` counts that any record holds, and a record is worth asking for only
+//!
+//! - *behind the loss*: one that was read before may have been raised since, and the longer lock
+//!   may have been taken and lost since;
+//! - *from everyone that can be asked*: the first q that answer may be just those that have lost
+//!   their records. A master that is being connected is waited for, and so is one that reads its
+//!   data from disk, for as long as a quarantine lasts. Of one that cannot be reached, what was
+//!   read last counts.
+
+use redlock_core::admission::{Begin, Millis, Nonce, Record, quarantine_length};
+
+use super::facts::{Facts, Role};
+use super::peer::Stuck;
+use super::{Admission, Step};
+use crate::quorum::quorum;
+
+impl Admission {
+    /// Whether a quarantine is to be begun, and only a connection that is being made is waited for.
+    pub(crate) fn awaits_connections(&self) -> bool {
+        let wants = |master: usize| {
+            let facts = self.peers[master].master();
+            !self.is_out(master) && facts.is_some_and(Facts::wants_quarantine)
+        };
+        let can_begin = self.asked && self.has_quarantine && self.has_quorum_of_records();
+        can_begin && self.is_connecting && (0..self.peers.len()).any(wants)
+    }
+
+    /// What leads to a quarantine there; None while it has to wait for others.
+    pub(super) fn begin(
+        &self,
+        master: usize,
+        facts: &Facts,
+        now: Millis,
+        nonce: Nonce,
+    ) -> Option<Step> {
+        if self.is_connecting || self.is_loading(now) || !self.has_quorum_of_records() {
+            return None;
+        }
+        let others: Vec<_> = self.servers().filter(|&other| other != master).collect();
+        if !self.peers[master].has_read_others && !others.is_empty() {
+            return Some(Step::ReadRecords(others));
+        }
+        let (expect, identity) = (facts.record.seen(), facts.identity);
+        Some(Step::Begin(Begin { expect, identity, nonce, max_ttl: self.longest_ttl() }))
+    }
+
+    /// The records of the others arrived, behind what was read of this master.
+    pub(super) fn on_records(&mut self, master: usize, answers: &[(usize, Facts)], now: Millis) {
+        let of_masters = answers.iter().filter(|(_, facts)| facts.role == Role::Master);
+        let mut servers = 1;
+        for (other, facts) in of_masters {
+            self.peers[*other].remember(facts);
+            servers += 1;
+        }
+        let is_quorum = servers >= quorum(self.peers.len());
+        let peer = &mut self.peers[master];
+        peer.under_way = false;
+        if is_quorum {
+            peer.has_read_others = true;
+        } else {
+            peer.rest(Stuck::Failed, now);
+        }
+    }
+
+    /// The longest TTL that a lock may have been taken with, as far as this client knows. Our own
+    /// counts while no record has one.
+    pub(super) fn longest_ttl(&self) -> Millis {
+        let known = self.peers.iter().filter_map(|peer| peer.max_ttl).max().unwrap_or(0);
+        let is_held = self.records().any(|record| record.max_ttl.is_some());
+        if is_held { known } else { known.max(self.max_ttl) }
+    }
+
+    /// Whether a record may be read in a while, where a master has its data. It is waited for no
+    /// longer than a quarantine lasts: a master may load for hours.
+    fn is_loading(&self, now: Millis) -> bool {
+        let longest = quarantine_length(self.longest_ttl());
+        let is_waited_for = |since: Millis| now < since.saturating_add(longest);
+        self.peers.iter().any(|peer| peer.loading_since.is_some_and(is_waited_for))
+    }
+
+    fn has_quorum_of_records(&self) -> bool {
+        self.servers().count() >= quorum(self.peers.len())
+    }
+
+    /// The masters whose record was read, one for each server.
+    fn servers(&self) -> impl Iterator<Item = usize> {
+        let masters = 0..self.peers.len();
+        masters.filter(|&master| {
+            self.peers[master].master().is_some() && self.twins.twin_of(master).is_none()
+        })
+    }
+
+    /// The records that were read, one for each server.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.servers().filter_map(|master| Some(&self.peers[master].master()?.record))
+    }
+}

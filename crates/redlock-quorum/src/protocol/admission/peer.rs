@@ -1,0 +1,189 @@
+//! What one client knows of one master.
+
+use redlock_core::admission::{Millis, Nonce, Outcome, Reply};
+
+use super::facts::{Facts, Role, Told};
+
+/// What is known of one master.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Peer {
+    /// The latest facts of the connection that is up.
+    pub(super) facts: Option<Facts>,
+    /// When they arrived, by our own clock.
+    pub(super) read: Millis,
+    /// The latest nonce, and when the first reply that held it arrived. It outlives connections:
+    /// it says something about the data and not about a process.
+    pub(super) known: Option<(Nonce, Millis)>,
+    /// The largest `max_ttl` of its records that were read since the last admitted one, that one
+    /// included. It outlives connections and records: a lock of a former life may be as long.
+    pub(super) max_ttl: Option<Millis>,
+    /// Since when this client sees it read its data from disk, also over several connections.
+    pub(super) loading_since: Option<Millis>,
+    /// The records of the others were read behind these facts.
+    pub(super) has_read_others: bool,
+    pub(super) doubt: Doubt,
+    /// A step was given out and its answer has not come.
+    pub(super) under_way: bool,
+    /// The TIMEs of other masters, asked for since the latest look, under this nonce.
+    pub(super) told: Option<Vec<Told>>,
+    /// The floor for this nonce, read after the quarantine was over.
+    pub(super) floor: Option<super::Floor>,
+    /// What the latest script did not do, until the next look.
+    pub(super) stuck: Option<Stuck>,
+    /// For a client without quarantine: the record showed last that clients with one use the
+    /// namespace. It outlives connections, because it is about all masters.
+    pub(super) in_use: bool,
+}
+
+/// Whether the facts may be older than a loss of data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Doubt {
+    #[default]
+    None,
+    /// A null push came, or a script did not find what was read. A look must be sent.
+    Unasked,
+    /// A look that was sent after that is under way.
+    Asked,
+}
+
+/// Why the steps of this master rest until the next look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Stuck {
+    /// What was asked failed: no answer, or an error.
+    Failed,
+    Mixed,
+    TooLarge,
+}
+
+impl Peer {
+    /// The facts, where this is a master that we may judge.
+    pub(super) fn master(&self) -> Option<&Facts> {
+        self.facts.as_ref().filter(|facts| facts.role == Role::Master)
+    }
+
+    /// The facts of a master that may not have lost its data since they were read.
+    pub(super) fn undoubted(&self) -> Option<&Facts> {
+        self.master().filter(|_| self.doubt == Doubt::None)
+    }
+
+    pub(super) fn learn(&mut self, facts: Facts, now: Millis) {
+        match facts.record.nonce {
+            Some(nonce) if self.known.is_some_and(|(known, _)| known == nonce) => {}
+            nonce => {
+                self.known = nonce.map(|nonce| (nonce, now));
+                self.told = None;
+                self.floor = None;
+            }
+        }
+        let is_loading = facts.role == Role::Loading;
+        self.loading_since = is_loading.then(|| self.loading_since.unwrap_or(now));
+        self.remember(&facts);
+        self.has_read_others = false;
+        self.facts = Some(facts);
+        self.read = now;
+    }
+
+    /// Keeps [`max_ttl`](Self::max_ttl) up to date. An admitted record replaces it, even by a
+    /// smaller one, which a person has set. Any other record can only raise it: that one may be
+    /// old, or begun by a client that knew less. A record without a `max_ttl` changes nothing.
+    pub(super) fn remember(&mut self, facts: &Facts) {
+        let record = &facts.record;
+        self.max_ttl = match record.admits(facts.identity) {
+            true => record.max_ttl.or(self.max_ttl),
+            false => record.max_ttl.max(self.max_ttl),
+        };
+    }
+
+    /// A script tells the record and TIME, and nothing about the identity.
+    fn learn_reply(&mut self, reply: Reply, now: Millis) {
+        if let Some(facts) = &self.facts {
+            let Reply { time, record, members, .. } = reply;
+            let members = Some(members);
+            self.learn(Facts { time, record, members, ..facts.clone() }, now);
+        }
+    }
+
+    /// TIME of the master at `now`, or a little less: it was read before its answer arrived.
+    pub(super) fn time(&self, now: Millis) -> Millis {
+        let read = self.facts.as_ref().map_or(0, |facts| facts.time);
+        read + now.saturating_sub(self.read)
+    }
+
+    /// What does not outlive a connection.
+    pub(super) fn reset(&mut self) {
+        let Self { known, max_ttl, loading_since, in_use, .. } = *self;
+        *self = Self { known, max_ttl, loading_since, in_use, ..Self::default() };
+    }
+
+    /// A look that was sent before the push says nothing about what came after it.
+    pub(super) fn looked(&mut self, facts: Facts, now: Millis) {
+        self.under_way = false;
+        self.stuck = None;
+        self.told = None;
+        if self.doubt == Doubt::Asked {
+            self.doubt = Doubt::None;
+        }
+        self.learn(facts, now);
+    }
+
+    pub(super) fn notice_use(&mut self) {
+        if let Some(facts) = &self.facts {
+            self.in_use = facts.record.was_admitted();
+        }
+    }
+
+    pub(super) fn count(&mut self, members: u32) {
+        if let Some(facts) = &mut self.facts {
+            facts.members = Some(members);
+        }
+    }
+
+    /// A script that found another record, or another TIME, than expected: look again.
+    pub(super) fn replied(&mut self, reply: Reply, now: Millis) {
+        self.under_way = false;
+        let outcome = reply.outcome;
+        self.learn_reply(reply, now);
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Moved | Outcome::Early => {
+                // A floor that was read before the quarantine was over is worth nothing.
+                self.floor = None;
+                self.doubt = Doubt::Unasked;
+            }
+            Outcome::Mixed => self.rest(Stuck::Mixed, now),
+            Outcome::TooLarge => self.rest(Stuck::TooLarge, now),
+        }
+    }
+
+    /// TIMEs that were asked for another quarantine may be older than the loss before this one.
+    pub(super) fn told(&mut self, nonce: Nonce, told: Vec<Told>) {
+        self.under_way = false;
+        if self.known.is_some_and(|(known, _)| known == nonce) {
+            self.told = Some(told);
+        }
+    }
+
+    /// A failed look leaves the doubt, so it is asked again with the next one.
+    pub(super) fn fail(&mut self, now: Millis) {
+        self.under_way = false;
+        if self.doubt == Doubt::Asked {
+            self.doubt = Doubt::Unasked;
+        }
+        self.rest(Stuck::Failed, now);
+    }
+
+    /// Nothing is sent to it before the next look is due.
+    pub(super) fn rest(&mut self, stuck: Stuck, now: Millis) {
+        self.read_again(now);
+        self.stuck = Some(stuck);
+    }
+
+    /// Counts the time to the next look from now; TIME goes on as it did.
+    fn read_again(&mut self, now: Millis) {
+        let time = self.time(now);
+        if let Some(facts) = &mut self.facts {
+            facts.time = time;
+        }
+        self.read = now;
+    }
+}

@@ -1,0 +1,197 @@
+//! How long a quarantine is: the largest `max_ttl` that a lock of the former life may have had.
+
+use std::time::Duration;
+
+use super::*;
+
+/// `max_ttl` of a master that allows more than the client.
+const LONG: Millis = 10 * MAX_TTL;
+
+/// Two masters that lost their records, and one that allows more.
+fn two_lost_and_one_long() -> Vec<Master> {
+    let mut masters = vec![Master::fresh(10), Master::fresh(20), Master::admitted(30)];
+    masters[2].data.record.max_ttl = Some(LONG);
+    masters
+}
+
+/// The `max_ttl` with which a quarantine of the first master is begun. Of the others, those answer
+/// that are up.
+fn begun_with(admission: &mut Admission, masters: &[Master]) -> Millis {
+    let mut step = admission.step(0, 0, Nonce(1));
+    if let Step::ReadRecords(asked) = &step {
+        let up = asked.iter().filter(|&&other| masters[other].up);
+        let answers = up.map(|&other| (other, masters[other].facts(0)));
+        admission.on(0, Event::Records(answers.collect()), 0);
+        step = admission.step(0, 0, Nonce(1));
+    }
+    let Step::Begin(begin) = step else { panic!("{step:?}") };
+    begin.max_ttl
+}
+
+#[test]
+fn a_quarantine_is_begun_with_the_largest_max_ttl_that_is_held() {
+    let mut masters = [10, 20, 30].map(Master::admitted).to_vec();
+    masters[1].data.record.max_ttl = Some(5000);
+    masters[0].restart(11);
+    let mut admission = client(&masters, 0);
+    assert_eq!(admission.max_ttl(), MAX_TTL);
+    settle(&mut admission, &mut masters, 0);
+    let record = &masters[0].data.record;
+    assert_eq!(record.max_ttl, Some(5000));
+    let until = record.quarantine.as_ref().map(|quarantine| quarantine.until);
+    assert_eq!(until, Some(EPOCH + 5500));
+}
+
+/// What the client was given counts only where no record has one.
+#[test]
+fn a_quarantine_is_no_longer_than_the_masters_allow_where_the_client_would_allow_more() {
+    let mut masters = [10, 20, 30].map(Master::admitted).to_vec();
+    for master in &mut masters {
+        master.data.record.max_ttl = Some(MAX_TTL / 2);
+    }
+    masters[0].restart(11);
+    assert_eq!(begun_with(&mut client(&masters, 0), &masters), MAX_TTL / 2);
+}
+
+/// The first quorum that answers may be just those that have lost their records.
+#[test]
+fn no_quarantine_is_begun_while_a_master_that_may_have_a_record_is_being_connected() {
+    let mut masters = two_lost_and_one_long();
+    masters[2].up = false;
+    let mut admission = client(&masters, 0);
+    admission.set_connecting(true);
+    assert!(admission.awaits_connections());
+    assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Wait(_)));
+    let mut alone = admission.clone();
+    alone.set_connecting(false);
+    assert_eq!(begun_with(&mut alone, &masters), MAX_TTL, "the third is away");
+    masters[2].up = true;
+    admission.on(2, Event::Up(masters[2].facts(0)), 1);
+    admission.set_connecting(false);
+    assert_eq!(begun_with(&mut admission, &masters), LONG);
+}
+
+/// It was restarted as they were, and it is the one that kept its record.
+#[test]
+fn no_quarantine_is_begun_while_a_master_reads_its_data_from_disk() {
+    let mut masters = two_lost_and_one_long();
+    masters[2].role = Role::Loading;
+    masters[2].data = Data::default();
+    let mut admission = client(&masters, 0);
+    assert!(!admission.awaits_connections(), "nobody waits for it");
+    assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Wait(_)));
+    masters[2] = two_lost_and_one_long().remove(2);
+    admission.on(2, Event::Looked(masters[2].facts(0)), 0);
+    assert_eq!(begun_with(&mut admission, &masters), LONG);
+}
+
+/// Its connection may break meanwhile.
+#[test]
+fn a_master_that_reads_its_data_is_waited_for_as_long_as_a_quarantine_lasts() {
+    let mut masters = two_lost_and_one_long();
+    (masters[2].role, masters[2].data) = (Role::Loading, Data::default());
+    let mut admission = client(&masters, 0);
+    let first_begun = (0..2 * LENGTH).step_by(100).find(|&now| {
+        reconnect(&mut admission, &masters, 2, now);
+        settle(&mut admission, &mut masters, now).contains(&"begin")
+    });
+    assert_eq!(first_begun, Some(LENGTH));
+}
+
+/// Nothing is begun on masters that vote: who waits for the connection would wait for nothing.
+#[test]
+fn masters_that_vote_wait_for_no_connection() {
+    let mut masters = [10, 20, 30].map(Master::admitted).to_vec();
+    masters[2].up = false;
+    let mut admission = client(&masters, 0);
+    admission.set_connecting(true);
+    assert!(!admission.awaits_connections());
+}
+
+/// What a replica keeps is another master's record, and older.
+#[test]
+fn records_that_are_read_of_replicas_count_for_nothing() {
+    let masters = two_lost_and_one_long();
+    for role in [Role::Replica, Role::Loading] {
+        let mut admission = client(&masters, 0);
+        assert_eq!(admission.step(0, 0, Nonce(1)), Step::ReadRecords(vec![1, 2]));
+        let mut other = Master::admitted(20);
+        (other.role, other.data.record.max_ttl) = (role, Some(2 * LONG));
+        admission.on(0, Event::Records(vec![(1, other.facts(0))]), 0);
+        assert_eq!(admission.step(0, 0, Nonce(1)), Step::Wait(1000), "{role:?}");
+        assert_eq!(admission.longest_ttl(), LONG);
+    }
+}
+
+#[test]
+fn what_the_record_of_a_master_allowed_is_known_when_its_connection_is_gone() {
+    let mut masters = two_lost_and_one_long();
+    let mut admission = client(&masters, 0);
+    admission.on(2, Event::Down, 0);
+    masters[2].up = false;
+    assert_eq!(begun_with(&mut admission, &masters), LONG);
+    assert_eq!(
+        not_admitted(&admission, 1, 0).votes_again,
+        Some(Duration::from_millis(11 * MAX_TTL))
+    );
+}
+
+#[test]
+fn what_a_lost_record_allowed_is_known_when_it_is_gone() {
+    let mut masters = two_lost_and_one_long();
+    let mut admission = client(&masters, 0);
+    masters[2].restart(31);
+    reconnect(&mut admission, &masters, 2, 0);
+    assert_eq!(begun_with(&mut admission, &masters), LONG);
+}
+
+/// A lock that was taken after the change may be as long as the new one says.
+#[test]
+fn a_max_ttl_that_was_raised_after_it_was_read_is_read_again_behind_the_loss() {
+    let mut masters = [10, 20, 30].map(Master::admitted).to_vec();
+    let mut admission = client(&masters, 0);
+    for master in &mut masters {
+        master.data.record.max_ttl = Some(LONG);
+    }
+    masters[0].restart(11);
+    reconnect(&mut admission, &masters, 0, 0);
+    assert_eq!(begun_with(&mut admission, &masters), LONG);
+}
+
+#[test]
+fn only_an_admitted_master_says_that_max_ttl_is_smaller() {
+    for is_admitted in [false, true] {
+        let mut masters = two_lost_and_one_long();
+        let mut admission = client(&masters, 0);
+        masters[2].data.record.max_ttl = Some(2 * MAX_TTL);
+        if !is_admitted {
+            masters[2].identity = identity(31);
+        }
+        let expected = if is_admitted { 2 * MAX_TTL } else { LONG };
+        assert_eq!(begun_with(&mut admission, &masters), expected, "admitted: {is_admitted}");
+    }
+}
+
+#[test]
+fn records_of_fewer_than_a_quorum_are_no_reason_to_begin() {
+    let mut masters = two_lost_and_one_long();
+    masters[2].up = false;
+    let mut admission = client(&masters, 0);
+    let step = admission.step(0, 0, Nonce(1));
+    assert_eq!(step, Step::ReadRecords(vec![1]));
+    admission.on(0, Event::Records(Vec::new()), 5);
+    assert_eq!(admission.step(0, 5, Nonce(1)), Step::Wait(1005));
+    assert_eq!(admission.step(0, 1005, Nonce(1)), Step::Look);
+}
+
+/// What was read behind the first loss says nothing about what came before the second one.
+#[test]
+fn behind_another_loss_the_records_are_read_again() {
+    let mut masters = two_lost_and_one_long();
+    let mut admission = client(&masters, 0);
+    read_records(&mut admission, &mut masters, 0);
+    admission.on(0, Event::Pushed, 1);
+    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Look);
+    admission.on(0, Event::Looked(masters[0].facts(1)), 1);
+    assert_eq!(admission.step(0, 1, Nonce(1)), Step::ReadRecords(vec![1, 2]));
+}

@@ -143,7 +143,7 @@ fn begins(text: &str, words: &str) -> bool {
 }
 
 /// How errors begin that come again until a person changes something.
-const LASTING_ERRORS: [&str; 12] = [
+const LASTING_ERRORS: [&str; 13] = [
     // Who we are, and what we may do.
     "WRONGPASS",
     "NOAUTH",
@@ -153,6 +153,8 @@ const LASTING_ERRORS: [&str; 12] = [
     "ERR invalid password",
     // Protected mode.
     "DENIED",
+    // The key of the record, or of the ballots, is another's.
+    "WRONGTYPE",
     // A node of a cluster.
     "MOVED",
     "ASK",

@@ -123,9 +123,9 @@ impl NodeVote {
     }
 
     /// How long it takes at least until it votes again; none where it votes, and where no time
-    /// decides it.
+    /// decides it: such as where its quarantine cannot be begun before a person changes something.
     pub fn votes_again(&self) -> Option<Duration> {
-        self.not_admitted.as_ref()?.votes_again
+        self.not_admitted.as_ref().filter(|not| not.is_curable())?.votes_again
     }
 }
 
@@ -174,6 +174,13 @@ mod tests {
         let replica = NotAdmitted::new(WhyNot::Replica);
         let replica = || vote(Verdict::Unknown(Cause::NotAdmitted(replica.clone().into())));
         assert_eq!(after(vec![replica(), replica(), in_quarantine(2_000)]), None);
+        let denied = || {
+            let mut why = NotAdmitted::new(WhyNot::New);
+            why.votes_again = Some(Duration::from_secs(5));
+            why.hindrance = Some("NOPERM no EVAL".into());
+            vote(Verdict::Unknown(Cause::NotAdmitted(why.into())))
+        };
+        assert_eq!(after(vec![denied(), denied(), in_quarantine(2_000)]), None);
     }
 
     /// Where one has a record, `init` would be refused.

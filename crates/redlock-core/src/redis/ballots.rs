@@ -142,7 +142,10 @@ impl Heard {
         reply: Value,
     ) -> Result<Option<Answer>, Garbage> {
         let parts = parts(op.verb());
+        let is_no_set = missing == Balloted::NoMember && reply::is_of_another_type(&reply);
         match parts.get(self.replies).ok_or(Garbage)? {
+            // What is no set has no members.
+            Part::Raise | Part::Score if is_no_set => self.score = Some(Ok(missing)),
             Part::Set => self.set = Some(said(reply, is_set)?),
             Part::Raise => self.raised = Some(said(reply, is_raised)?),
             Part::Score => self.score = Some(said(reply, |reply| score(reply, missing))?),
@@ -261,15 +264,15 @@ fn is_raised(reply: &Value) -> Option<bool> {
 }
 
 fn is_ours(reply: Value, token: &[u8]) -> Result<Result<bool, Cause>, Garbage> {
-    match reply {
-        // A key of another type is another's.
-        Value::ServerError(error) if error.code() == "WRONGTYPE" => Ok(Ok(false)),
-        reply => said(reply, |reply| match reply {
-            Value::BulkString(value) => Some(value == token),
-            Value::Nil => Some(false),
-            _ => None,
-        }),
+    // A key of another type is another's.
+    if reply::is_of_another_type(&reply) {
+        return Ok(Ok(false));
     }
+    said(reply, |reply| match reply {
+        Value::BulkString(value) => Some(value == token),
+        Value::Nil => Some(false),
+        _ => None,
+    })
 }
 
 /// A score as each version of the protocol has it: as text, or as a number.

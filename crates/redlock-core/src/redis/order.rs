@@ -89,10 +89,12 @@ fn count(set: Vec<u8>) -> Cmd {
     cmd("ZCARD").arg(set).clone()
 }
 
-/// How many members there are; none where the server does not say.
+/// How many members there are; none where the server does not say. A key of another type has none,
+/// so that the master is not admitted; the scripts, which write nothing there, name the key.
 pub(super) fn members(reply: &Value) -> Option<u32> {
     match reply {
         Value::Int(count) => u32::try_from(*count).ok(),
+        reply if reply::is_of_another_type(reply) => Some(0),
         _ => None,
     }
 }

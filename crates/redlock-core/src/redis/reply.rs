@@ -139,14 +139,17 @@ pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<usize> {
     is_granted.then_some(if matches!(verb, Verb::Acquire { .. }) { OK.len() } else { ONE.len() })
 }
 
+/// Whether a command was refused because of what kind of key it found.
+pub(super) fn is_of_another_type(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "WRONGTYPE")
+}
+
 /// What a reply means as the answer to a request.
 pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
         // A key of another type is another's. The script answers 0 then; so must what stands for
         // it.
-        (Verb::Release, Value::ServerError(error)) if error.code() == "WRONGTYPE" => {
-            Ok(Answer::new(Verdict::NotOurs))
-        }
+        (Verb::Release, reply) if is_of_another_type(&reply) => Ok(Answer::new(Verdict::NotOurs)),
         (_, Value::ServerError(error)) => Ok(Answer::unknown(refusal(&error))),
         (Verb::Acquire { .. }, Value::Okay) => Ok(Answer::granted()),
         (Verb::Acquire { .. }, Value::Nil) => Ok(Answer::new(Verdict::HELD)),

@@ -84,6 +84,14 @@ async fn without_a_run_the_ballots_of_clients_without_quarantine_are_counted() {
 }
 
 #[tokio::test]
+async fn a_key_of_another_type_has_no_members() {
+    let (_server, mut peer, mut client, _) = connected(&record(RUN)).await;
+    peer.expect("ZCARD").await;
+    peer.say("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n").await;
+    assert_eq!(client.event().await, NodeEvent::Members(0));
+}
+
+#[tokio::test]
 async fn a_count_that_is_denied_is_left_out() {
     let (_server, mut peer, mut client, _) = connected(&record(RUN)).await;
     peer.expect("ZCARD").await;

@@ -261,13 +261,13 @@ impl Driver {
                 Event::Looked(self.looked(master, facts, members, now))
             }
             Ok(Said::Script(reply)) => {
-                self.masters.set_hindrance(master, None);
+                self.masters.clear_hindrance(master);
                 Event::Script(reply)
             }
             Ok(_) => Event::Failed,
             Err(cause) => {
                 if cause.is_error_reply() {
-                    self.masters.set_hindrance(master, Some(cause.to_string()));
+                    self.masters.hinder(master, &cause);
                 }
                 Event::Failed
             }

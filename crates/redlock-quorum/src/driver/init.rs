@@ -155,9 +155,13 @@ impl Driver {
             (Phase::Reading(pending, answers), said) => {
                 let place = pending.iter().position(|(other, _)| *other == master);
                 let asked = place.map(|place| pending.swap_remove(place).1);
-                if let (Some(asked), Ok(Said::Scores { highest, facts })) = (asked, said) {
-                    let facts = facts_of(&facts, None, 0);
-                    answers.push(Scored { master, asked, highest, facts });
+                match (asked, said) {
+                    (Some(asked), Ok(Said::Scores { highest, facts })) => {
+                        let facts = facts_of(&facts, None, 0);
+                        answers.push(Scored { master, asked, highest, facts });
+                    }
+                    (Some(_), Err(cause)) => self.masters.hinder(master, &cause),
+                    _ => {}
                 }
                 if pending.is_empty() {
                     self.plan_init(now);
@@ -172,11 +176,11 @@ impl Driver {
                 match said {
                     Ok(Said::Script(reply)) => {
                         self.forget_step(master);
-                        self.masters.set_hindrance(master, None);
+                        self.masters.clear_hindrance(master);
                         self.learn(master, Event::Script(reply), now);
                     }
                     Ok(_) => {}
-                    Err(cause) => self.masters.set_hindrance(master, Some(cause.to_string())),
+                    Err(cause) => self.masters.hinder(master, &cause),
                 }
                 if is_last {
                     self.written(now);

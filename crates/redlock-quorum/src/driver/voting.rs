@@ -102,9 +102,18 @@ impl Masters {
         !self.votes(master) && self.lives.give_up(master)
     }
 
-    /// What the server answered to a step towards its admission, where that was an error.
-    pub(super) fn set_hindrance(&mut self, master: usize, hindrance: Option<String>) {
-        self.links[master].hindrance = hindrance;
+    /// A step towards its admission failed. Of an error reply the text of the server is kept: by
+    /// that it is known whether waiting cures it.
+    pub(super) fn hinder(&mut self, master: usize, cause: &Cause) {
+        self.links[master].hindrance = Some(match cause {
+            Cause::ErrorReply(error) | Cause::Demoted(error) => error.clone(),
+            cause => cause.to_string(),
+        });
+    }
+
+    /// A step towards its admission was carried out.
+    pub(super) fn clear_hindrance(&mut self, master: usize) {
+        self.links[master].hindrance = None;
     }
 
     /// What the server says about itself was read again.

@@ -73,7 +73,7 @@ pub(super) fn replies_to_acquire() -> Vec<(String, Answer)> {
         ("-OOM :1 t", error("OOM")),
         ("-NOPERM -NOPERM t", error("NOPERM")),
         ("+OK -OOM t", kept("OOM")),
-        ("+OK -W t", kept(WRONGTYPE)),
+        ("+OK -W t", gone()),
         ("+OK -NOPERM t", kept("NOPERM")),
         ("+OK :1 -NOPERM", kept("NOPERM")),
         ("+OK :0 -NOPERM", kept("NOPERM")),
@@ -111,6 +111,8 @@ fn replies_to_ballot() -> Vec<(String, Answer)> {
         ("-OOM ,63 t", kept("OOM")),
         ("-NOPERM -NOPERM t", kept("NOPERM")),
         (":0 -NOPERM t", kept("NOPERM")),
+        ("-W -W t", gone()),
+        ("-W -W x", not_ours()),
         (":0 ,63 -NOPERM", kept("NOPERM")),
     ];
     rows.iter().map(|(replies, answer)| (written(replies), answer.clone())).collect()
@@ -124,7 +126,7 @@ fn replies_to_score() -> Vec<(String, Answer)> {
         ("$-1", gone()),
         (",inf", foreign()),
         ("-NOPERM", kept("NOPERM")),
-        ("-W", kept(WRONGTYPE)),
+        ("-W", gone()),
     ];
     rows.iter().map(|(replies, answer)| (written(replies), answer.clone())).collect()
 }
@@ -139,6 +141,7 @@ pub(super) fn replies_to_give_back() -> Vec<(String, Answer)> {
         ("+OK _", gone()),
         ("+OK $-1", gone()),
         ("+OK ,inf", foreign()),
+        ("+OK -W", gone()),
         ("+OK -NOPERM", kept("NOPERM")),
     ];
     rows.iter().map(|(replies, answer)| (written(replies), answer.clone())).collect()

@@ -119,8 +119,8 @@ fn calls_that_wait_when_the_runtime_idles_or_ends_are_served() {
             });
             // They are under way, and the masters do not answer.
             runtime.block_on(async { sleep(ms(50)).await });
+            masters.go_on_when_driven();
             let idle = (!ends).then_some(runtime);
-            masters.go_on();
             let (extended, released, acquired, status) = calls.join().unwrap();
             assert_eq!((extended, released, acquired), (Ok(()), Ok(()), Ok(())), "ends: {ends}");
             assert!(matches!(status, State::Held { .. }), "ends: {ends}: {status:?}");

@@ -96,6 +96,8 @@ pub(crate) struct Master {
     pub(crate) open: AtomicUsize,
     pub(crate) panics_on_submit: AtomicBool,
     pub(crate) panics_on_drive: AtomicBool,
+    /// The server, which is held, goes on when it is connected again.
+    goes_on_when_driven: AtomicBool,
 }
 
 impl Masters {
@@ -153,13 +155,24 @@ impl Masters {
     pub(crate) fn go_on(&self) {
         self.nodes.iter().for_each(|node| node.sim.release());
     }
+
+    /// They go on when they are connected again, before anything is asked there.
+    pub(crate) fn go_on_when_driven(&self) {
+        let goes_on = |node: &Arc<Master>| node.goes_on_when_driven.store(true, Ordering::SeqCst);
+        self.nodes.iter().for_each(goes_on);
+    }
 }
 
 impl Master {
     fn new(sim: Arc<SimNode>) -> Arc<Self> {
-        let (panics_on_submit, panics_on_drive) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (drives, open) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { sim, drives, open, panics_on_submit, panics_on_drive })
+        Arc::new(Self {
+            sim,
+            drives: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            panics_on_submit: AtomicBool::new(false),
+            panics_on_drive: AtomicBool::new(false),
+            goes_on_when_driven: AtomicBool::new(false),
+        })
     }
 }
 
@@ -196,6 +209,9 @@ impl Node for Master {
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
         assert!(!self.panics_on_drive.load(Ordering::SeqCst), "this panic is part of the test");
+        if self.goes_on_when_driven.load(Ordering::SeqCst) {
+            self.sim.release();
+        }
         let driven = self.sim.clone().drive(events)?;
         let connection = Connection::open(self);
         Some(Box::pin(async move {

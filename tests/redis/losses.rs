@@ -166,6 +166,25 @@ async fn a_max_ttl_that_was_raised_while_a_master_was_away_is_the_length_of_its_
     guard.release().await.unwrap();
 }
 
+/// What the records then hold is too short for a lock that was taken since. What the clients were
+/// given is not.
+#[tokio::test]
+async fn masters_that_all_come_back_from_before_max_ttl_was_raised_wait_as_long_as_clients_say() {
+    let (servers, _) = admitted(3).await;
+    servers.iter().for_each(|server| run(server, &["SAVE"]));
+    let client = || handle(&servers).max_ttl(secs(4)).build().unwrap();
+    assert_eq!(client().init().await.unwrap().admitted(), 3);
+    let held = Instant::now();
+    in_time(client().lock("a").ttl(secs(4)).into_future()).await.unwrap().forget();
+    servers.iter().for_each(|server| server.kill());
+    servers.iter().for_each(|server| server.restart().unwrap());
+    assert_eq!(field(&servers[0], "max_ttl").as_deref(), Some("2000"));
+    let next = in_time(client().lock("a").wait(secs(15)).into_future()).await.unwrap();
+    assert!(held.elapsed() >= secs(4), "{:?}", held.elapsed());
+    assert_eq!(field(&servers[0], "max_ttl").as_deref(), Some("4000"));
+    next.release().await.unwrap();
+}
+
 /// It may hold a key for longer than the others let it be known.
 #[tokio::test]
 async fn the_smallest_max_ttl_that_can_be_read_is_the_limit() {

@@ -387,7 +387,10 @@ pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 fn admission(masters: usize, settings: &Settings) -> Admission {
     let (max_ttl, look_every) = (to_millis(settings.max_ttl()), to_millis(LOOK_EVERY));
-    let admission = Admission::new(masters, max_ttl, look_every);
+    let mut admission = Admission::new(masters, max_ttl, look_every);
+    if settings.max_ttl.is_some() {
+        admission = admission.with_given_max_ttl();
+    }
     match settings.quarantine {
         Quarantine::On => admission,
         Quarantine::Off => admission.without_quarantine(),

@@ -57,6 +57,8 @@ pub enum Broken {
     LengthForgotten,
     /// The records of the others were read before the loss.
     LengthFromBefore,
+    /// What a person gave a client as `max_ttl` counts for nothing beside records that are old.
+    GivenIgnored,
     /// By notes, the end of the quarantine itself is enough, without its length more.
     NotedWithoutMore,
 }
@@ -74,7 +76,7 @@ impl Broken {
     }
 
     /// Those that must be found, each within seconds.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::NoQuarantine,
         Self::TimeAlone,
         Self::IdentityKnown,
@@ -100,6 +102,7 @@ impl Broken {
         Self::BeginAtQuorum,
         Self::LengthForgotten,
         Self::LengthFromBefore,
+        Self::GivenIgnored,
     ];
 
     /// One that must be found too, which takes minutes.

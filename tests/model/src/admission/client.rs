@@ -23,6 +23,9 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(part: &Part, alive: bool) -> Self {
         let mut machine = Admission::new(part.masters, part.own, part.look_every);
+        if part.given && part.broken != Some(Broken::GivenIgnored) {
+            machine = machine.with_given_max_ttl();
+        }
         machine.ask();
         let links = vec![Link::down(); part.masters];
         let reached = vec![false; part.masters];

@@ -52,6 +52,8 @@ pub struct Part {
     pub(crate) held: u64,
     /// The clients' own `max_ttl`.
     pub(crate) own: u64,
+    /// Whether a person gave it to them.
+    pub given: bool,
     /// How often a person raises `max_ttl`, with an `init` that reaches all masters.
     pub raises: u8,
     /// Whether clients connect to one master after the other, and any connection may break.
@@ -113,6 +115,7 @@ const NONE: Part = Part {
     ballots: 0,
     held: TTL,
     own: TTL,
+    given: false,
     raises: 0,
     gradual: false,
     locks: false,
@@ -176,6 +179,8 @@ pub fn large() -> Vec<Part> {
         Part { name: "lengths", clients: 1, visits: 0, lossy: 2, horizon: 4, ..length },
         Part { name: "visitor", lossy: 2, drops: 0, horizon: 2, ..length },
         Part { name: "raised", losses: 1, held: 1, raises: 1, horizon: 3, ..length },
+        Part { name: "older", ..older(Part { losses: 2, horizon: 5, ..NONE }) },
+        Part { name: "older-3", masters: 3, lossy: 2, stops: 1, ..older(stays) },
         Part {
             name: "recovery",
             recovery: true,
@@ -187,6 +192,11 @@ pub fn large() -> Vec<Part> {
             ..stays
         },
     ]
+}
+
+/// Masters come back with a record from before `max_ttl` was raised.
+fn older(part: Part) -> Part {
+    Part { masters: 1, kinds: &[RestartSaved], held: 1, given: true, raises: 1, ..part }
 }
 
 /// The part in which a mutant is looked for.
@@ -272,6 +282,7 @@ pub fn named(broken: Broken) -> Part {
             Part { losses: 2, lossy: 2, drops: 1, clients: 1, visits: 0, ..lengths }
         }
         B::LengthFromBefore => Part { held: 1, raises: 1, clients: 1, visits: 0, ..lengths },
+        B::GivenIgnored => older(Part { clients: 1, visits: 0, ..alone }),
         B::NotedWithoutMore => {
             Part { kinds: &[Flush], steps: 1, clients: 1, visits: 0, look_every: 1, ..three }
         }

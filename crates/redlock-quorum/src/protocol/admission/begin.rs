@@ -66,12 +66,19 @@ impl Admission {
         }
     }
 
-    /// The longest TTL that a lock may have been taken with, as far as this client knows. Our own
-    /// counts while no record has one.
+    /// The longest TTL that a lock may have been taken with, as far as this client knows.
+    ///
+    /// The record of an admitted master says it, and our own counts for nothing. All other records
+    /// may have come back with old data, from before `max_ttl` was raised: our own counts beside
+    /// them where a person gave it. Where there is no record our own is all there is.
     pub(super) fn longest_ttl(&self) -> Millis {
         let known = self.peers.iter().filter_map(|peer| peer.max_ttl).max().unwrap_or(0);
+        let mut masters = self.servers().filter_map(|master| self.peers[master].master());
+        let is_present = masters
+            .any(|facts| facts.record.admits(facts.identity) && facts.record.max_ttl.is_some());
         let is_held = self.records().any(|record| record.max_ttl.is_some());
-        if is_held { known } else { known.max(self.max_ttl) }
+        let own_counts = !is_present && (self.is_given || !is_held);
+        if own_counts { known.max(self.max_ttl) } else { known }
     }
 
     /// Whether a record may be read in a while, where a master has its data. It is waited for no

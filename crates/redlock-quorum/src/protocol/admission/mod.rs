@@ -58,6 +58,9 @@ use self::twins::Twins;
 pub(crate) struct Admission {
     /// Our own `max_ttl`: it counts only while no record has one.
     max_ttl: Millis,
+    /// A person gave it, so it is no mere default. It counts for the length of a quarantine, too,
+    /// where every record that was read may be older than what was last allowed.
+    is_given: bool,
     /// How often a master that does not vote is looked at.
     look_every: Millis,
     /// Whether the handle was asked for a lock. One that only reads writes nothing.
@@ -125,7 +128,13 @@ impl Admission {
     pub(crate) fn new(masters: usize, max_ttl: Millis, look_every: Millis) -> Self {
         let (peers, twins) = (vec![Peer::default(); masters], Twins::new(masters));
         let (asked, has_quarantine, is_connecting) = (false, true, false);
-        Self { max_ttl, look_every, asked, has_quarantine, is_connecting, peers, twins }
+        let is_given = false;
+        Self { max_ttl, is_given, look_every, asked, has_quarantine, is_connecting, peers, twins }
+    }
+
+    /// The same where a person gave our own `max_ttl`.
+    pub(crate) fn with_given_max_ttl(self) -> Self {
+        Self { is_given: true, ..self }
     }
 
     /// The same for a client without quarantine.

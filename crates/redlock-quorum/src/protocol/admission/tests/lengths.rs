@@ -42,15 +42,44 @@ fn a_quarantine_is_begun_with_the_largest_max_ttl_that_is_held() {
     assert_eq!(until, Some(EPOCH + 5500));
 }
 
-/// What the client was given counts only where no record has one.
-#[test]
-fn a_quarantine_is_no_longer_than_the_masters_allow_where_the_client_would_allow_more() {
+/// A client whose own `max_ttl` a person gave.
+fn given(masters: &[Master]) -> Admission {
+    connected(Admission::new(masters.len(), MAX_TTL, 1000).with_given_max_ttl(), masters, 0)
+}
+
+/// Three masters that allow less than the client.
+fn short() -> Vec<Master> {
     let mut masters = [10, 20, 30].map(Master::admitted).to_vec();
     for master in &mut masters {
         master.data.record.max_ttl = Some(MAX_TTL / 2);
     }
-    masters[0].restart(11);
+    masters
+}
+
+#[test]
+fn a_quarantine_is_no_longer_than_an_admitted_master_allows() {
+    let mut masters = short();
+    for n in 0..2 {
+        masters[n].restart(11 + n as u64);
+        assert_eq!(begun_with(&mut client(&masters, 0), &masters), MAX_TTL / 2);
+        assert_eq!(begun_with(&mut given(&masters), &masters), MAX_TTL / 2);
+    }
+}
+
+/// Their records may be from before `max_ttl` was raised. What is mere default is no reason to
+/// lengthen every quarantine behind a restart of all.
+#[test]
+fn beside_records_of_former_lives_what_the_client_was_given_counts() {
+    let mut masters = short();
+    for (n, master) in masters.iter_mut().enumerate() {
+        master.identity = identity(11 + n as u64);
+    }
     assert_eq!(begun_with(&mut client(&masters, 0), &masters), MAX_TTL / 2);
+    assert_eq!(begun_with(&mut given(&masters), &masters), MAX_TTL);
+    for master in &mut masters {
+        master.data.record.max_ttl = Some(LONG);
+    }
+    assert_eq!(begun_with(&mut given(&masters), &masters), LONG);
 }
 
 /// The first quorum that answers may be just those that have lost their records.

@@ -106,7 +106,10 @@ impl Master {
 
 /// A client that is connected to all masters that are up.
 fn client(masters: &[Master], now: Millis) -> Admission {
-    let mut admission = Admission::new(masters.len(), MAX_TTL, 1000);
+    connected(Admission::new(masters.len(), MAX_TTL, 1000), masters, now)
+}
+
+fn connected(mut admission: Admission, masters: &[Master], now: Millis) -> Admission {
     admission.ask();
     for (index, master) in masters.iter().enumerate().filter(|(_, master)| master.up) {
         admission.on(index, Event::Up(master.facts(now)), now);

@@ -45,7 +45,7 @@ fn standing(told: &redlock_core::Facts) -> Standing {
     match (&told.record, told.role) {
         _ if told.is_cluster => Standing::Cluster,
         (_, Role::Replica) => Standing::Replica,
-        (Err(Unread::Loading), _) => Standing::Loading,
+        (Err(Unread::Loading), _) => Standing::Loading { uptime: told.uptime.map_or(0, to_millis) },
         (_, Role::Master) if told.identity.is_none() => Standing::Denied,
         // What has no namespace is asked for no record.
         (Err(Unread::NotAsked) | Ok(_), Role::Master) => Standing::Master,

@@ -82,11 +82,12 @@ impl Admission {
     }
 
     /// Whether a record may be read in a while, where a master has its data. It is waited for no
-    /// longer than a quarantine lasts: a master may load for hours.
+    /// longer than a quarantine lasts, as the master itself counts: it may load for hours, and
+    /// clients that live a moment see little of that.
     fn is_loading(&self, now: Millis) -> bool {
         let longest = quarantine_length(self.longest_ttl());
-        let is_waited_for = |since: Millis| now < since.saturating_add(longest);
-        self.peers.iter().any(|peer| peer.loading_since.is_some_and(is_waited_for))
+        let mut loading = self.peers.iter().filter_map(|peer| peer.loading);
+        loading.any(|loading| loading.has_lasted(now) < longest)
     }
 
     fn has_quorum_of_records(&self) -> bool {

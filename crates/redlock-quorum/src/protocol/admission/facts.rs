@@ -9,8 +9,11 @@ pub(crate) enum Role {
     Replica,
     /// Something else, such as a sentinel.
     NotMaster,
-    /// It reads its data from disk.
-    Loading,
+    /// It reads its data from disk. A process does so when it starts, so it has done it for its
+    /// `uptime`.
+    Loading {
+        uptime: Millis,
+    },
     Cluster,
     /// What tells who it is, or its record, cannot be read.
     Denied,

@@ -18,7 +18,7 @@ pub(super) struct Peer {
     /// included. It outlives connections and records: a lock of a former life may be as long.
     pub(super) max_ttl: Option<Millis>,
     /// Since when this client sees it read its data from disk, also over several connections.
-    pub(super) loading_since: Option<Millis>,
+    pub(super) loading: Option<Loading>,
     /// The records of the others were read behind these facts.
     pub(super) has_read_others: bool,
     pub(super) doubt: Doubt,
@@ -33,6 +33,21 @@ pub(super) struct Peer {
     /// For a client without quarantine: the record showed last that clients with one use the
     /// namespace. It outlives connections, because it is about all masters.
     pub(super) in_use: bool,
+}
+
+/// A master that reads its data from disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Loading {
+    /// When this client saw it first, by our own clock.
+    seen: Millis,
+    /// For how long it had done so before.
+    before: Millis,
+}
+
+impl Loading {
+    pub(super) fn has_lasted(self, now: Millis) -> Millis {
+        self.before.saturating_add(now.saturating_sub(self.seen))
+    }
 }
 
 /// Whether the facts may be older than a loss of data.
@@ -75,8 +90,12 @@ impl Peer {
                 self.floor = None;
             }
         }
-        let is_loading = facts.role == Role::Loading;
-        self.loading_since = is_loading.then(|| self.loading_since.unwrap_or(now));
+        self.loading = match facts.role {
+            Role::Loading { uptime } => {
+                Some(self.loading.unwrap_or(Loading { seen: now, before: uptime }))
+            }
+            _ => None,
+        };
         self.remember(&facts);
         self.has_read_others = false;
         self.facts = Some(facts);
@@ -111,8 +130,8 @@ impl Peer {
 
     /// What does not outlive a connection.
     pub(super) fn reset(&mut self) {
-        let Self { known, max_ttl, loading_since, in_use, .. } = *self;
-        *self = Self { known, max_ttl, loading_since, in_use, ..Self::default() };
+        let Self { known, max_ttl, loading, in_use, .. } = *self;
+        *self = Self { known, max_ttl, loading, in_use, ..Self::default() };
     }
 
     /// A look that was sent before the push says nothing about what came after it.

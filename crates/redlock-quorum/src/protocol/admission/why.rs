@@ -49,7 +49,7 @@ impl Admission {
         match facts.role {
             Role::Replica => WhyNot::Replica,
             Role::NotMaster => WhyNot::NotMaster,
-            Role::Loading => WhyNot::Loading,
+            Role::Loading { .. } => WhyNot::Loading,
             Role::Cluster => WhyNot::Cluster,
             Role::Denied => WhyNot::Denied,
             Role::Master if peer.doubt != Doubt::None => WhyNot::Checked,

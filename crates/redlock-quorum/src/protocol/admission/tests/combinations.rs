@@ -44,7 +44,7 @@ fn master(kind: Kind, run: u64) -> Master {
     match kind {
         Kind::Away => master.up = false,
         Kind::Replica => master.role = Role::Replica,
-        Kind::Loading => master.role = Role::Loading,
+        Kind::Loading => master.role = Role::Loading { uptime: 0 },
         Kind::Admitted => {}
         Kind::Flipped => master.data.record.run = Some(former_replica(run, 7)),
         Kind::Restarted => master.identity = identity(run + 1),

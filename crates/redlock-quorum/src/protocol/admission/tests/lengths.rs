@@ -7,6 +7,8 @@ use super::*;
 /// `max_ttl` of a master that allows more than the client.
 const LONG: Millis = 10 * MAX_TTL;
 
+const LOADING: Role = Role::Loading { uptime: 0 };
+
 /// Two masters that lost their records, and one that allows more.
 fn two_lost_and_one_long() -> Vec<Master> {
     let mut masters = vec![Master::fresh(10), Master::fresh(20), Master::admitted(30)];
@@ -104,7 +106,7 @@ fn no_quarantine_is_begun_while_a_master_that_may_have_a_record_is_being_connect
 #[test]
 fn no_quarantine_is_begun_while_a_master_reads_its_data_from_disk() {
     let mut masters = two_lost_and_one_long();
-    masters[2].role = Role::Loading;
+    masters[2].role = LOADING;
     masters[2].data = Data::default();
     let mut admission = client(&masters, 0);
     assert!(!admission.awaits_connections(), "nobody waits for it");
@@ -118,13 +120,24 @@ fn no_quarantine_is_begun_while_a_master_reads_its_data_from_disk() {
 #[test]
 fn a_master_that_reads_its_data_is_waited_for_as_long_as_a_quarantine_lasts() {
     let mut masters = two_lost_and_one_long();
-    (masters[2].role, masters[2].data) = (Role::Loading, Data::default());
+    (masters[2].role, masters[2].data) = (LOADING, Data::default());
     let mut admission = client(&masters, 0);
     let first_begun = (0..2 * LENGTH).step_by(100).find(|&now| {
         reconnect(&mut admission, &masters, 2, now);
         settle(&mut admission, &mut masters, now).contains(&"begin")
     });
     assert_eq!(first_begun, Some(LENGTH));
+}
+
+/// A client that lives a moment does not see how long.
+#[test]
+fn a_master_that_has_read_its_data_for_so_long_is_waited_for_by_nobody() {
+    let mut masters = two_lost_and_one_long();
+    for (uptime, waits) in [(LENGTH - 1, true), (LENGTH, false)] {
+        (masters[2].role, masters[2].data) = (Role::Loading { uptime }, Data::default());
+        let step = client(&masters, 7).step(0, 7, Nonce(1));
+        assert_eq!(matches!(step, Step::Wait(_)), waits, "{uptime}: {step:?}");
+    }
 }
 
 /// Nothing is begun on masters that vote: who waits for the connection would wait for nothing.
@@ -141,7 +154,7 @@ fn masters_that_vote_wait_for_no_connection() {
 #[test]
 fn records_that_are_read_of_replicas_count_for_nothing() {
     let masters = two_lost_and_one_long();
-    for role in [Role::Replica, Role::Loading] {
+    for role in [Role::Replica, LOADING] {
         let mut admission = client(&masters, 0);
         assert_eq!(admission.step(0, 0, Nonce(1)), Step::ReadRecords(vec![1, 2]));
         let mut other = Master::admitted(20);

@@ -266,13 +266,19 @@ impl Driver {
             }
             Ok(_) => Event::Failed,
             Err(cause) => {
-                if cause.is_error_reply() {
-                    self.masters.hinder(master, &cause);
-                }
+                self.step_refused(master, &cause, now);
                 Event::Failed
             }
         };
         self.learn(master, event, now);
+    }
+
+    /// An error that waiting does not cure ends the wait of callers with their next attempt.
+    fn step_refused(&mut self, master: usize, cause: &Cause, now: Instant) {
+        let is_news = cause.is_error_reply() && self.masters.hinder(master, cause);
+        if is_news && !cause.is_curable() {
+            self.end_pauses(now);
+        }
     }
 
     /// The time of a step is over.

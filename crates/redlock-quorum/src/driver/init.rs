@@ -160,7 +160,9 @@ impl Driver {
                         let facts = facts_of(&facts, None, 0);
                         answers.push(Scored { master, asked, highest, facts });
                     }
-                    (Some(_), Err(cause)) => self.masters.hinder(master, &cause),
+                    (Some(_), Err(cause)) => {
+                        self.masters.hinder(master, &cause);
+                    }
                     _ => {}
                 }
                 if pending.is_empty() {
@@ -180,7 +182,9 @@ impl Driver {
                         self.learn(master, Event::Script(reply), now);
                     }
                     Ok(_) => {}
-                    Err(cause) => self.masters.hinder(master, &cause),
+                    Err(cause) => {
+                        self.masters.hinder(master, &cause);
+                    }
                 }
                 if is_last {
                     self.written(now);

@@ -25,6 +25,14 @@ impl Masters {
         self.voting.len() >= quorum(self.len())
     }
 
+    /// Whether no attempt can be won before more masters vote, and masters that are connected are
+    /// among those that do not. When one comes to vote that is known at once. One that is away, or
+    /// is being looked at, may vote at any time.
+    pub(super) fn lacks_votes(&self) -> bool {
+        let mut silent = (0..self.len()).filter(|master| !self.votes(*master));
+        !self.has_votes() && silent.any(|master| !self.admission.is_open(master))
+    }
+
     /// The masters of `asked` that are given a copy and do not vote. One that is being looked at
     /// may: its answer comes behind that look.
     pub(super) fn copies_only(&self, asked: MasterSet) -> MasterSet {
@@ -103,12 +111,14 @@ impl Masters {
     }
 
     /// A step towards its admission failed. Of an error reply the text of the server is kept: by
-    /// that it is known whether waiting cures it.
-    pub(super) fn hinder(&mut self, master: usize, cause: &Cause) {
-        self.links[master].hindrance = Some(match cause {
+    /// that it is known whether waiting cures it. Says whether that is news.
+    pub(super) fn hinder(&mut self, master: usize, cause: &Cause) -> bool {
+        let error = match cause {
             Cause::ErrorReply(error) | Cause::Demoted(error) => error.clone(),
             cause => cause.to_string(),
-        });
+        };
+        let before = self.links[master].hindrance.replace(error);
+        before != self.links[master].hindrance
     }
 
     /// A step towards its admission was carried out.

@@ -149,10 +149,14 @@ impl Driver {
             }
         }
         let (is_held_here, fan_out) = (self.keys.of(&key).is_held(), self.fan_out);
-        let random = self.random();
+        let (lacks_votes, random) = (self.masters.lacks_votes(), self.random());
         let waiting = &mut self.waiters.queues[queue].waiting;
         let step = match refusal {
             Refusal::Held | Refusal::Split if is_held_here => waiting.lost_here(now),
+            _ if lacks_votes => {
+                self.keys.end_run(&key);
+                waiting.lost_for_want_of_votes(now, random)
+            }
             refusal => {
                 self.keys.end_run(&key);
                 waiting.lost(refusal, now, fan_out, random)
@@ -270,8 +274,15 @@ impl Driver {
         self.step(id, step, now);
     }
 
-    /// Some master votes that did not: a quorum may be there now.
+    /// Some master votes that did not.
     pub(super) fn votes_gained(&mut self, now: Instant) {
+        if self.masters.has_votes() {
+            self.end_pauses(now);
+        }
+    }
+
+    /// What heads pause for may have come, or may never come: each makes one attempt.
+    pub(super) fn end_pauses(&mut self, now: Instant) {
         let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
         for id in ids {
             let (fan_out, random) = (self.fan_out, self.random());

@@ -14,7 +14,8 @@
 //! | it looks | the key is free | it asks the meeting point first; after three such looks in a row it pauses as if nothing were known |
 //! | it looks, or asks first | the meeting point is silent or lost | it pauses, and asks all masters at once |
 //! | it watches or looks | the connection, or the data there, is lost | it asks all masters after a short pause |
-//! | it pauses | a master votes that did not | it asks all masters after a short pause |
+//! | it asks | it is not served, and fewer masters vote than a quorum because some that are connected do not | it pauses for about a second (`pauses.rs`) |
+//! | it pauses | a master votes that did not, and a quorum does | it asks all masters after a short pause |
 //! | another caller of this process holds the key | that caller releases | it asks right behind the release, the meeting point first where other processes want the key, too |
 //! | another caller of this process holds the key | that caller releases, and the key has gone from caller to caller here 31 times or for 100 ms | it looks, behind a random rest where other processes are known to want the key |
 //! | nobody waits here, and this process has kept the key for 100 ms, or for a second where no other is known to want it | a caller asks again right behind the release | it looks, behind a random rest |
@@ -26,6 +27,7 @@
 //! is wider the more often the head was refused, and narrower again with each key that it gets.
 
 mod head;
+mod pauses;
 mod step;
 
 use std::time::Duration;
@@ -36,7 +38,7 @@ use self::head::{Head, LOOK_AGAIN};
 pub(crate) use self::step::{Ask, Refusal, Step};
 use super::pushes::Pushes;
 use super::queue::Queue;
-use super::retry::{self, REST_MAX};
+use super::retry::REST_MAX;
 use super::run;
 
 #[cfg(test)]
@@ -252,38 +254,6 @@ impl<Id: Copy + Ord> Waiting<Id> {
         Step::Wait
     }
 
-    /// The connection to the master `at`, or its data, is lost.
-    pub(crate) fn lost_sight(
-        &mut self,
-        at: usize,
-        now: Instant,
-        fan_out: Duration,
-        random: f64,
-    ) -> Step<Id> {
-        if self.head.is_at(at) {
-            let pause = REST_MAX.min(fan_out * 4).mul_f64(random);
-            self.pause(now.saturating_add(pause), Ask::All)
-        } else {
-            Step::Wait
-        }
-    }
-
-    /// Some master votes that did not: what failed for want of masters may succeed now.
-    pub(crate) fn votes_gained(
-        &mut self,
-        now: Instant,
-        fan_out: Duration,
-        random: f64,
-    ) -> Step<Id> {
-        match self.head {
-            Head::Pausing { .. } => {
-                let pause = REST_MAX.min(fan_out * 4).mul_f64(random);
-                self.pause(now.saturating_add(pause), Ask::All)
-            }
-            _ => Step::Wait,
-        }
-    }
-
     /// When [`tick`](Self::tick) has something to do.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.head.due()
@@ -394,24 +364,5 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 Step::Wait
             }
         }
-    }
-
-    /// Others want the key, too: the meeting point is left alone for a while.
-    fn rest(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
-        let rest = retry::rest(self.refusals, fan_out, random);
-        self.head = Head::Resting { until: now.saturating_add(rest) };
-        Step::Wait
-    }
-
-    /// Nothing reports changes: it is tried again after a random pause.
-    fn pause_blindly(&mut self, now: Instant, fan_out: Duration, random: f64) -> Step<Id> {
-        self.free_looks = 0;
-        let pause = retry::pause(self.refusals.saturating_sub(1), fan_out, random);
-        self.pause(now.saturating_add(pause), Ask::All)
-    }
-
-    fn pause(&mut self, until: Instant, ask: Ask) -> Step<Id> {
-        self.head = Head::Pausing { until, ask };
-        Step::Wait
     }
 }

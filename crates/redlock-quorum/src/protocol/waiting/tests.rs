@@ -4,9 +4,11 @@ use redlock_core::{Cause, Verdict};
 
 use self::world::{Event, FAN_OUT, Said, World};
 use super::*;
+use crate::protocol::retry;
 
 mod orders;
 mod others;
+mod votes;
 mod world;
 
 const JOIN: Event = Event::Join { is_held_here: false };

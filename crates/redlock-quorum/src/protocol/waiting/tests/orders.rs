@@ -29,7 +29,8 @@ fn events() -> Vec<(u32, Event)> {
         add(vec![Event::Due]);
         add(vec![Event::Leave(waiter)]);
         let lost = REFUSALS.map(Event::Lost);
-        add([Event::Won, Event::LostHere].into_iter().chain(lost).collect());
+        let others = [Event::Won, Event::LostHere, Event::LostForWantOfVotes];
+        add(others.into_iter().chain(lost).collect());
         add(vec![Event::Released]);
     }
     events
@@ -98,6 +99,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(Event::Won),
         prop::sample::select(&REFUSALS[..]).prop_map(Event::Lost),
         Just(Event::LostHere),
+        Just(Event::LostForWantOfVotes),
+        Just(Event::VotesGained),
         Just(Event::Released),
         (master.clone(), prop::sample::select(&Said::ALL[..]))
             .prop_map(|(master, said)| Event::Answer(master, said)),

@@ -37,14 +37,3 @@ fn with_a_key_that_is_won_useless_pushes_are_forgotten() {
     world.waiting.won(world.now);
     assert!(!world.waiting.pushes.are_useless());
 }
-
-#[test]
-fn a_master_that_votes_again_ends_a_long_pause_and_disturbs_no_sleep() {
-    let mut pausing = World::after(&[JOIN]).waiting;
-    pausing.lost(Refusal::Silent, Instant::ORIGIN, ms(100), 1.0);
-    assert_eq!(pausing.votes_gained(Instant::ORIGIN, FAN_OUT, 1.0), Step::Wait);
-    assert_eq!(sleep(pausing), (FAN_OUT * 4, all(1)));
-    let mut watched = watching(None, 0.5);
-    assert_eq!(watched.votes_gained(Instant::ORIGIN, FAN_OUT, 1.0), Step::Wait);
-    assert_eq!(watched, watching(None, 0.5));
-}

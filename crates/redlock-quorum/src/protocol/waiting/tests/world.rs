@@ -20,6 +20,9 @@ pub(super) enum Event {
     Won,
     Lost(Refusal),
     LostHere,
+    /// Fewer masters vote than a quorum.
+    LostForWantOfVotes,
+    VotesGained,
     Released,
     /// This master answers the look that it was sent.
     Answer(usize, Said),
@@ -108,6 +111,12 @@ impl World {
                 let step = self.waiting.lost_here(now);
                 self.carry_out(step);
             }
+            Event::LostForWantOfVotes if self.attempt_ends() => {
+                let step = self.waiting.lost_for_want_of_votes(now, RANDOM);
+                assert_eq!(step, Step::Wait, "no attempt can be won");
+                assert!(self.waiting.due() >= Some(now.saturating_add(LOOK_AGAIN / 2)));
+            }
+            Event::VotesGained => self.gain_votes(),
             Event::Released => {
                 let step = self.waiting.released(now, RANDOM);
                 self.carry_out(step);
@@ -189,6 +198,19 @@ impl World {
             self.carry_out(step);
         } else if let Some(at) = self.looking {
             self.answer(at, Said::Nothing);
+        }
+    }
+
+    /// A head that pauses goes on within a rest, or when it would have; no other head is woken.
+    fn gain_votes(&mut self) {
+        let before = self.waiting.clone();
+        let step = self.waiting.votes_gained(self.now, FAN_OUT, RANDOM);
+        assert_eq!(step, Step::Wait, "heads do not come in step");
+        if let Head::Pausing { .. } = before.head {
+            let latest = self.now.saturating_add(REST_MAX);
+            assert!(self.waiting.due() <= before.due().min(Some(latest)), "{before:?}");
+        } else {
+            assert_eq!(self.waiting, before);
         }
     }
 

@@ -43,5 +43,6 @@ mod tls;
 mod two_modes;
 mod upgrade;
 mod urls;
+mod voteless;
 mod waiting;
 mod work;

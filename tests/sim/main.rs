@@ -30,5 +30,6 @@ mod stats;
 mod tokens;
 mod turns;
 mod uptime;
+mod voteless;
 mod waiting;
 mod warnings;

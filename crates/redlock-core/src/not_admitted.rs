@@ -42,7 +42,8 @@ pub enum WhyNot {
     /// It has no record of an admission, and another master has: the namespace is in use. It
     /// restarted empty or was flushed; or it was added since, and cannot be told from such a one.
     Emptied,
-    /// It was admitted with another identity: it restarted, or was a replica for a while.
+    /// It was admitted with another identity: it restarted, or was a replica for a while. Or it
+    /// lost its ballots, and its quarantine has begun since: the record does not tell the two apart.
     Restarted,
     /// Its ballots are gone or incomplete.
     Incomplete,
@@ -126,7 +127,7 @@ impl fmt::Display for WhyNot {
             Self::Checked => "its data may be gone, it is being looked at",
             Self::New => "new or emptied",
             Self::Emptied => "restarted empty, flushed or added later",
-            Self::Restarted => "restarted",
+            Self::Restarted => "restarted or lost its ballots",
             Self::Incomplete => "its ballots are gone",
             Self::UsedWithoutQuarantine => {
                 "clients with Quarantine::Off use this namespace: use Quarantine::Off \
@@ -157,7 +158,7 @@ mod tests {
         let restarted = quarantine(WhyNot::Restarted, 63_810);
         assert_eq!(
             restarted.to_string(),
-            "restarted, in quarantine; votes again in 63.9 s at the earliest"
+            "restarted or lost its ballots, in quarantine; votes again in 63.9 s at the earliest"
         );
         let new = NotAdmitted { in_quarantine: false, ..quarantine(WhyNot::New, 66_000) };
         assert_eq!(

@@ -107,13 +107,22 @@ impl Direct {
         scores.arg(set).arg("+inf").arg("-inf").arg("WITHSCORES").query(&mut self.0)
     }
 
-    /// Whether a command is refused that does nothing.
-    pub(crate) fn probe(&mut self, words: &[&[u8]]) -> RedisResult<()> {
-        let mut probe = Cmd::new();
-        words.iter().for_each(|word| {
-            probe.arg(word);
-        });
-        probe.query::<Value>(&mut self.0).map(drop)
+    /// A field of a hash; none where there is no such field or hash.
+    pub(crate) fn field(&mut self, hash: &[u8], name: &str) -> RedisResult<Option<String>> {
+        cmd("HGET").arg(hash).arg(name).query(&mut self.0)
+    }
+
+    /// What is answered to each of these commands. An error is an answer.
+    pub(crate) fn probe(&mut self, commands: &[Vec<&[u8]>]) -> RedisResult<Vec<Value>> {
+        let mut pipe = Pipeline::with_capacity(commands.len());
+        pipe.ignore_errors();
+        for words in commands {
+            pipe.add_command(words.iter().fold(Cmd::new(), |mut probe, word| {
+                probe.arg(word);
+                probe
+            }));
+        }
+        pipe.query(&mut self.0)
     }
 
     /// Deletes a string, if it still has the value that was looked at: a lock that was acquired

@@ -1,11 +1,13 @@
 //! What `doctor` finds, and what it leaves alone.
 
+use std::thread;
+
 use redlock_testkit::lab::text;
-use redlock_testkit::{RedisServers, ServerOptions};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use serde_json::Value;
 
 use crate::admission::brand_new;
-use crate::support::{answer_of, ask, bare, redlock};
+use crate::support::{Answer, answer_of, ask, bare, poll, redlock};
 
 /// The findings about one master, or about all; each with words of what it is.
 fn findings(object: &Value, node: Option<String>) -> Vec<String> {
@@ -132,32 +134,148 @@ fn limits_that_differ_are_found() {
     );
 }
 
+/// A user with the rights of the line that people copy, and a URL for it.
+fn few_rights(server: &RedisServer) -> (Vec<&'static str>, String) {
+    const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
+    let line = GUIDE.lines().find(|line| line.starts_with("ACL SETUSER redlock on ")).unwrap();
+    let rights: Vec<&str> = line.split(' ').filter(|word| word.starts_with('+')).collect();
+    let user = ["ACL", "SETUSER", "few", "reset", "on", ">secret", "~*"];
+    server.command(&[&user[..], &rights].concat()).unwrap();
+    (rights, server.url().replace("redis://", "redis://few:secret@"))
+}
+
+/// What `doctor` says to this user, and finds about the only master.
+fn found_by(servers: &RedisServers, url: &str, words: &[&str]) -> (Answer, Vec<String>) {
+    let mut command = redlock(servers, ["doctor", "--json"]);
+    let answer = answer_of(command.args(words).env("REDLOCK_NODES", url));
+    let found = findings(&answer.json(), Some(servers[0].name()));
+    (answer, found)
+}
+
 #[test]
-fn rights_that_are_missing_are_found() {
+fn each_right_of_the_guide_that_is_missing_is_named_with_its_cure_and_nothing_is_written() {
     let servers = RedisServers::start(1).unwrap();
-    let mut user = vec!["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all"];
-    user.extend(["-client|kill", "-client|tracking", "-eval", "-zscore"]);
-    servers[0].command(&user).unwrap();
-    let url = servers[0].url().replace("redis://", "redis://few:secret@");
-    let mut command = redlock(&servers, ["doctor", "--json"]);
-    let answer = answer_of(command.env("REDLOCK_NODES", &url));
-    assert_eq!(answer.code, 1, "{answer:?}");
-    let found = findings(&answer.json(), Some(servers[0].name()));
-    let lacks = |rights: &str| format!("warning: its user lacks {rights}");
-    let silent = "warning: reports no changes of keys".to_owned();
-    assert_eq!(found, [silent.clone(), lacks("+client|kill +eval +zscore")]);
-    let mut command = redlock(&servers, ["doctor", "--plain", "--json"]);
-    let answer = answer_of(command.env("REDLOCK_NODES", &url));
-    let found = findings(&answer.json(), Some(servers[0].name()));
-    assert_eq!(found, [silent, lacks("+client|kill +eval")], "plain locks have no ballots");
-    servers[0].command(&["ACL", "SETUSER", "few", "-hgetall"]).unwrap();
-    let mut command = redlock(&servers, ["doctor", "--json"]);
-    let answer = answer_of(command.env("REDLOCK_NODES", &url));
-    let found = findings(&answer.json(), Some(servers[0].name()));
-    assert!(
-        found[0].contains("the record cannot be read") && found[0].contains("hgetall"),
-        "{found:?}"
+    let (rights, url) = few_rights(&servers[0]);
+    let (answer, found) = found_by(&servers, &url, &[]);
+    assert_eq!((answer.code, found), (0, vec![]), "{answer:?}");
+    let changes = || {
+        let said: String = text(&servers[0], &["INFO", "persistence"]);
+        let line = said.lines().find(|line| line.starts_with("rdb_changes_since_last_save:"));
+        line.expect("servers count what changes").to_owned()
+    };
+    let before = changes();
+    // A master that denies these cannot be asked what else is missing: it says so itself.
+    let (said, tried): (Vec<_>, Vec<_>) =
+        rights.into_iter().partition(|right| ["+info", "+client|id"].contains(right));
+    for right in tried {
+        servers[0].command(&["ACL", "SETUSER", "few", &right.replace('+', "-")]).unwrap();
+        let (answer, found) = found_by(&servers, &url, &[]);
+        let is_problem = !["+scan", "+getrange"].contains(&right);
+        let lacks = format!("its user lacks {right}");
+        assert!(found.iter().any(|found| found.ends_with(&lacks)), "{right}: {found:?}");
+        assert!(answer.out.contains(&format!("ACL SETUSER few {right};")), "{answer:?}");
+        let costs = match right {
+            "+client|tracking" => "warning: reports no changes of keys",
+            "+hgetall" => "error: not admitted: INFO or its record cannot be read",
+            _ => "warning: its user lacks",
+        };
+        let shows = |found: &String| found.starts_with(costs);
+        assert!(!is_problem || found.iter().any(shows), "{found:?}");
+        assert_eq!(answer.code, i32::from(is_problem), "{right}: {answer:?}");
+        servers[0].command(&["ACL", "SETUSER", "few", right]).unwrap();
+    }
+    for right in said {
+        servers[0].command(&["ACL", "SETUSER", "few", &right.replace('+', "-")]).unwrap();
+        let (_, found) = found_by(&servers, &url, &[]);
+        assert!(found.iter().any(|found| found.contains(&right[1..])), "{right}: {found:?}");
+        servers[0].command(&["ACL", "SETUSER", "few", right]).unwrap();
+    }
+    assert_eq!(changes(), before);
+}
+
+#[test]
+fn rights_that_clients_without_ballots_or_a_quarantine_do_not_need_are_not_missed() {
+    let servers = RedisServers::start(1).unwrap();
+    let (_, url) = few_rights(&servers[0]);
+    servers[0].command(&["ACL", "SETUSER", "few", "-eval", "-zscore", "-zcard"]).unwrap();
+    let lacks = |words| found_by(&servers, &url, words).1.pop().unwrap();
+    assert_eq!(lacks(&[]), "warning: its user lacks +eval +zcard +zscore");
+    assert_eq!(lacks(&["--plain"]), "warning: its user lacks +eval +zcard");
+    assert_eq!(
+        lacks(&["--plain", "--quarantine", "off"]),
+        "warning: its user lacks +eval",
+        "no admission either"
     );
+}
+
+#[test]
+fn a_quarantine_that_a_missing_right_or_key_hinders_is_not_waited_for() {
+    let servers = brand_new(1);
+    let (_, url) = few_rights(&servers[0]);
+    let cure = || {
+        let answer = found_by(&servers, &url, &[]).0.json();
+        let findings = answer["findings"].as_array().unwrap().clone();
+        findings[1]["cure"].as_str().unwrap().to_owned()
+    };
+    assert!(cure().contains("else wait for the end of its quarantine"), "{}", cure());
+    servers[0].command(&["ACL", "SETUSER", "few", "-hset"]).unwrap();
+    assert!(cure().starts_with("first cure what else is found there"), "{}", cure());
+    let narrow = ["ACL", "SETUSER", "few", "+hset", "resetkeys", "~locks:*"];
+    servers[0].command(&narrow).unwrap();
+    let (_, found) = found_by(&servers, &url, &[]);
+    assert!(found.contains(&"warning: its user lacks ~redlock-quorum:1*".into()), "{found:?}");
+}
+
+/// Scripts find it before they write anything, so no quarantine begins or ends there.
+#[test]
+fn keys_of_another_type_are_named_with_their_cure() {
+    let servers = RedisServers::start(4).unwrap();
+    let set = |place: usize| -> String {
+        text::<Vec<String>>(&servers[place], &["KEYS", "redlock-quorum:1:ballots:*"]).remove(0)
+    };
+    let keys = [set(0), "redlock-quorum:1".into(), "redlock-quorum:1:ballots".into(), set(3)];
+    for (server, key) in servers.iter().zip(&keys).take(3) {
+        server.command(&["SET", key, "a string"]).unwrap();
+    }
+    // In quarantine: its ballots are to be written there.
+    let run: String = text(&servers[3], &["HGET", "redlock-quorum:1", "run"]);
+    let record = ["redlock-quorum:1", "q:id", &run, "q:until", "0", "q:ballot", "0"];
+    servers[3].command(&[&["HSET"], &record[..]].concat()).unwrap();
+    servers[3].command(&["HDEL", "redlock-quorum:1", "run"]).unwrap();
+    servers[3].command(&["SET", &keys[3], "a string"]).unwrap();
+    let answer = ask(&servers, ["doctor", "--json"]);
+    let object = answer.json();
+    for (server, key) in servers.iter().zip(&keys) {
+        let of_node = object["findings"].as_array().unwrap().iter();
+        let mut of_node = of_node.filter(|finding| finding["node"] == server.name());
+        let cure = format!("delete the key {key}; its master is then in quarantine for D");
+        let found = of_node.find(|finding| finding["cure"] == cure);
+        let found = found.unwrap_or_else(|| panic!("{key}: {answer:?}"));
+        let what = format!("its key {key} is of another type, nothing is written there");
+        assert_eq!((&found["what"], &found["severity"]), (&what.into(), &"error".into()));
+    }
+    let words = ask(&servers, ["doctor"]).out;
+    assert!(!words.contains("cure: wait"), "{words}");
+    assert!(words.contains("first cure what else is found there"), "{words}");
+}
+
+#[test]
+fn a_script_that_does_not_end_is_told_from_a_missing_right() {
+    let servers = RedisServers::start(1).unwrap();
+    servers[0].command(&["CONFIG", "SET", "lua-time-limit", "1"]).unwrap();
+    let found = thread::scope(|scope| {
+        let script = scope.spawn(|| servers[0].command(&["EVAL", "while true do end", "0"]));
+        let found = poll("the script is in the way", || {
+            let found = ask(&servers, ["doctor", "--json"]).json()["findings"][1].clone();
+            let is_busy = |what: &str| what.starts_with("error reply: BUSY");
+            found["what"].as_str().is_some_and(is_busy).then_some(found)
+        });
+        servers[0].command(&["SCRIPT", "KILL"]).unwrap();
+        assert!(script.join().unwrap().is_err(), "it was ended");
+        found
+    });
+    let cure = found["cure"].as_str().unwrap();
+    assert!(cure.contains("SCRIPT KILL") && !cure.contains("password"), "{cure}");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Findings, from what was asked. Nothing is asked here.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use redlock_quorum::{Cause, NodeReport, ServerReport, Standing, WhyNot};
+use redlock_quorum::{NodeReport, ServerReport, Standing};
 use serde::Serialize;
 
 use super::look::Look;
+use super::no_vote::{self, FOREIGN_CURE, NO_TOKEN};
+use super::rights;
 use crate::answers::quorum;
 
 /// One thing that is wrong.
@@ -16,7 +19,7 @@ pub(super) struct Finding {
     pub(super) node: Option<String>,
     pub(super) what: String,
     pub(super) why: &'static str,
-    pub(super) cure: &'static str,
+    pub(super) cure: Cow<'static, str>,
 }
 
 /// How bad it is.
@@ -50,16 +53,20 @@ impl Finding {
         format!("{severity}: {}\n  why:  {}\n  cure: {}", self.line(), self.why, self.cure)
     }
 
-    fn error(what: String, why: &'static str, cure: &'static str) -> Self {
-        Self { severity: Severity::Error, node: None, what, why, cure }
+    fn error(what: String, why: &'static str, cure: impl Into<Cow<'static, str>>) -> Self {
+        Self { severity: Severity::Error, node: None, what, why, cure: cure.into() }
     }
 
-    fn warning(what: impl Into<String>, why: &'static str, cure: &'static str) -> Self {
-        Self { severity: Severity::Warning, node: None, what: what.into(), why, cure }
+    fn warning(
+        what: impl Into<String>,
+        why: &'static str,
+        cure: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { severity: Severity::Warning, node: None, what: what.into(), why, cure: cure.into() }
     }
 
-    fn info(what: String, why: &'static str, cure: &'static str) -> Self {
-        Self { severity: Severity::Info, node: None, what, why, cure }
+    fn info(what: String, why: &'static str, cure: impl Into<Cow<'static, str>>) -> Self {
+        Self { severity: Severity::Info, node: None, what, why, cure: cure.into() }
     }
 
     /// Whether something has to be done about it.
@@ -77,7 +84,7 @@ pub(super) fn find(nodes: &[NodeReport], looks: &[Look], has_quarantine: bool) -
     let mut found: Vec<Finding> =
         [no_quorum(nodes), one_host(nodes), limits_differ(nodes)].into_iter().flatten().collect();
     for (node, look) in nodes.iter().zip(looks) {
-        let of_node = no_vote(node).into_iter().chain(node.server.iter().flat_map(of_server));
+        let of_node = no_vote(node, look).into_iter().chain(node.server.iter().flat_map(of_server));
         let of_node = of_node.chain(of_look(look, has_quarantine));
         found.extend(of_node.map(|finding| finding.of(node)));
     }
@@ -116,71 +123,11 @@ fn limits_differ(nodes: &[NodeReport]) -> Option<Finding> {
     })
 }
 
-/// Why it does not vote. A master that cannot be reached is missed, one that forgot is waited for.
-fn no_vote(node: &NodeReport) -> Option<Finding> {
+/// A master that cannot be reached is missed, one that forgot is waited for.
+fn no_vote(node: &NodeReport, look: &Look) -> Option<Finding> {
     let cause = node.cause.as_ref()?;
-    let (why, cure) = match cause {
-        Cause::TwinOf(_) => ("one server has one vote", "list each server once"),
-        Cause::NotAdmitted(not_admitted) => not_admitted_for(not_admitted.why),
-        Cause::ErrorReply(_) => {
-            ("it does not vote", "see to the password and the rights of the user in its URL")
-        }
-        // The cause is text. What comes from TLS has the word in it.
-        Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("TLS") => (
-            "it does not vote, and one failure less is survived",
-            "if this port does not speak TLS, write redis://, or give the port that does; if it \
-             does, see to its certificate, and to --tls-ca, --tls-cert and --tls-key",
-        ),
-        _ => (
-            "it does not vote, and one failure less is survived",
-            "see to the server and the network",
-        ),
-    };
+    let (why, cure) = no_vote::of(cause, look.hinders_admission());
     Some(Finding::error(cause.to_string(), why, cure))
-}
-
-fn not_admitted_for(why: WhyNot) -> (&'static str, &'static str) {
-    const FORGOT: &str = "it may have forgotten a lock that is alive";
-    match why {
-        WhyNot::New => {
-            let cure = "all brand new? run redlock init; else wait for the end of its quarantine, \
-                        which begins when a client asks for a lock";
-            (FORGOT, cure)
-        }
-        WhyNot::Emptied | WhyNot::Restarted | WhyNot::Incomplete => {
-            let cure = "wait; its quarantine begins when a client asks for a lock, and ends by a \
-                        client that stays or by the clocks of two masters";
-            (FORGOT, cure)
-        }
-        WhyNot::Replica | WhyNot::NotMaster | WhyNot::Cluster => {
-            ("what it has follows another server", "give independent masters")
-        }
-        WhyNot::Denied => {
-            ("whether it forgot cannot be told", "give its user +info and +hgetall; see to the key")
-        }
-        WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
-        WhyNot::NoBallots => (
-            "it takes no part in locks with fencing tokens",
-            "Redis 6.2 or newer, and +zadd +zscore for its user; or --plain, for clients that need \
-             no tokens",
-        ),
-        WhyNot::UsedWithoutQuarantine => (
-            "clients with and without a quarantine do not mix",
-            "--quarantine off or REDLOCK_QUARANTINE=off for this client; or redlock init --again, \
-             which converts the namespace, when the others are gone; or another --prefix",
-        ),
-        WhyNot::UsedWithQuarantine => (
-            "clients with and without a quarantine do not mix",
-            "--quarantine on for this client; or redlock init --again, which converts the \
-             namespace, when the others are gone; or another --prefix",
-        ),
-        WhyNot::Loading => (
-            "it may have a record that cannot be read yet: others wait for it before they begin a \
-             quarantine, for as long as one lasts",
-            "wait until it has its data, or stop it",
-        ),
-        _ => ("it does not vote now", "run doctor again in a moment"),
-    }
 }
 
 fn of_server(server: &ServerReport) -> Vec<Finding> {
@@ -206,10 +153,6 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
     found
 }
 
-const NO_TOKEN: &str = "no fencing token follows, so it does not vote on some locks";
-const FOREIGN_CURE: &str = "find out who writes there, delete the ballot set of this master before \
-                            another one is admitted, and wait for its quarantine";
-
 fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(policy) = look.eviction.as_ref().filter(|policy| *policy != "noeviction") {
@@ -227,11 +170,39 @@ fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
             format!("{} of its ballots are foreign, such as {one}", look.foreign_scores.len());
         found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE));
     }
-    if !look.missing_rights.is_empty() {
-        let what = format!("its user lacks {}", look.missing_rights.join(" "));
-        let why =
-            "locks are not extended or released, quarantines not ended, late requests not stopped";
-        found.push(Finding::warning(what, why, "ACL SETUSER with the rights of docs/GUIDE.md"));
+    found.extend(look.foreign_keys.iter().map(|key| foreign_key(key, has_quarantine)));
+    found.extend(missing_rights(look));
+    found
+}
+
+fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
+    let what = format!("its key {key} is of another type, nothing is written there");
+    let why = "what it keeps under this name has no other place: it is not admitted again";
+    let then = if has_quarantine { "; its master is then in quarantine for D" } else { "" };
+    Finding::error(what, why, format!("delete the key {key}{then}"))
+}
+
+/// What only people need is no problem where it is missing.
+fn missing_rights(look: &Look) -> Vec<Finding> {
+    let missing = look.missing_rights.iter().map(String::as_str);
+    let (for_people, needed): (Vec<&str>, Vec<&str>) =
+        missing.partition(|right| rights::is_for_people(right));
+    let mut found = Vec::new();
+    let said = |rights: &[&str]| {
+        let rights = rights.join(" ");
+        let cure = format!("ACL SETUSER {} {rights}; docs/GUIDE.md has all of them", look.user);
+        (format!("its user lacks {rights}"), cure)
+    };
+    if !needed.is_empty() {
+        let (what, cure) = said(&needed);
+        let why = "locks are not acquired, extended or released, quarantines neither begun nor \
+                   ended, late requests not stopped, or waiters not woken";
+        found.push(Finding::warning(what, why, cure));
+    }
+    if !for_people.is_empty() {
+        let (what, cure) = said(&for_people);
+        let why = "redlock status without a key and redlock release --force do not work there";
+        found.push(Finding::info(what, why, cure));
     }
     found
 }

@@ -2,10 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use redis::{RedisError, RedisResult};
-use redlock_quorum::{FencingToken, NodeReport};
+use redis::{IntoConnectionInfo, RedisResult};
+use redlock_quorum::{FencingToken, NodeReport, ServerReport};
 use serde::Serialize;
 
+use super::keys::Keys;
+use super::rights::{self, Uses};
 use crate::direct::{self, Direct, PATIENCE};
 use crate::global::{Global, Switch};
 use crate::masters;
@@ -18,15 +20,28 @@ const FAR_US: u64 = 1 << 51;
 /// What one master answered; none where it did not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Look {
+    /// Its user, by its URL.
+    #[serde(skip)]
+    pub(super) user: String,
     /// What it does when its memory is full; none where it has no limit.
     pub(super) eviction: Option<String>,
     /// Whether each write is on disk before it is answered; none where it does not tell.
     pub(super) keeps_writes: Option<bool>,
-    /// Rights that a lock needs and its user lacks.
-    pub(super) missing_rights: Vec<&'static str>,
+    /// Rights that are needed and its user lacks.
+    pub(super) missing_rights: Vec<String>,
+    /// The keys that the library keeps for itself and that are of another type.
+    pub(super) foreign_keys: Vec<String>,
     /// Ballots that no client has written, or that are so far ahead that none follows them, as
     /// `member: score`.
     pub(super) foreign_scores: Vec<String>,
+}
+
+impl Look {
+    /// Whether no quarantine begins or ends there.
+    pub(super) fn hinders_admission(&self) -> bool {
+        let is_hindrance = |right: &String| rights::is_for_admission(right);
+        !self.foreign_keys.is_empty() || self.missing_rights.iter().any(is_hindrance)
+    }
 }
 
 /// Asks the masters that the library reached, one after the other.
@@ -35,37 +50,47 @@ pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeRepo
     for (url, node) in session.masters.urls().zip(nodes) {
         let asked = match &node.server {
             Some(server) => {
-                let ballots = ballots(global, server.admitted_as.as_deref());
-                let look = move |master: &mut Direct| look(master, ballots);
+                let asks = Asks::of(global, server);
+                let look = move |master: &mut Direct| look(master, &asks);
                 direct::ask(url, session.masters.pem(), PATIENCE * 3, look).await.ok()
             }
             None => None,
         };
-        looks.push(asked.unwrap_or_default());
+        looks.push(Look { user: user(url), ..asked.unwrap_or_default() });
     }
     looks
 }
 
-/// The ballot set of a master that was admitted as `run`; none where locks have no ballots. Its
-/// name is on the wire, and fixed for ever.
-fn ballots(global: &Global, run: Option<&str>) -> Option<Vec<u8>> {
-    let begin = [masters::prefix(global), b"redlock-quorum:1:ballots"].concat();
-    match run {
-        _ if global.plain => None,
-        _ if global.quarantine == Some(Switch::Off) => Some(begin),
-        Some(run) => Some([&begin[..], b":", set_name(run).as_bytes()].concat()),
-        // Not admitted; what rights it gives is asked all the same.
-        None => Some([&begin[..], b":0"].concat()),
+/// The library has read the URL before.
+fn user(url: &str) -> String {
+    let info = url.into_connection_info().ok();
+    let user = info.and_then(|info| info.redis_settings().username().map(String::from));
+    user.unwrap_or_else(|| "default".into())
+}
+
+/// What one master is asked.
+struct Asks {
+    keys: Keys,
+    uses: Uses,
+    /// The set with the ballots of locks; none where locks have no ballots, or it is not admitted.
+    ballots: Option<Vec<u8>>,
+}
+
+impl Asks {
+    fn of(global: &Global, server: &ServerReport) -> Self {
+        let keys = Keys::of(masters::prefix(global), server);
+        let has_quarantine = global.quarantine != Some(Switch::Off);
+        let uses = Uses { quarantine: has_quarantine, ballots: !global.plain };
+        let ballots = match &server.admitted_as {
+            _ if global.plain => None,
+            _ if !has_quarantine => Some(keys.off.clone()),
+            run => run.as_ref().map(|run| keys.set_of(run)),
+        };
+        Self { keys, uses, ballots }
     }
 }
 
-/// 16 digits of the process, and 16 of the history where there is one.
-fn set_name(run: &str) -> String {
-    let short = |part: &str| part.get(..16).unwrap_or(part).to_owned();
-    run.split(':').map(short).collect::<Vec<_>>().join(".")
-}
-
-fn look(master: &mut Direct, ballots: Option<Vec<u8>>) -> RedisResult<Look> {
+fn look(master: &mut Direct, asks: &Asks) -> RedisResult<Look> {
     let memory = master.info("memory").unwrap_or_default();
     let policy = field(&memory, "maxmemory_policy").map(String::from);
     let is_limited = field(&memory, "maxmemory").is_some_and(|limit| limit != "0");
@@ -75,12 +100,14 @@ fn look(master: &mut Direct, ballots: Option<Vec<u8>>) -> RedisResult<Look> {
             let appends = master.setting("appendonly").ok().flatten();
             appends.as_deref() == Some("yes") && fsync == "always"
         }),
-        missing_rights: missing_rights(master, ballots.as_deref()),
-        // What cannot be read is a master that does not vote, or a right that is missing.
-        foreign_scores: match &ballots {
+        missing_rights: rights::missing(master, &asks.keys, asks.uses)?,
+        foreign_keys: asks.keys.foreign(master)?,
+        // What cannot be read is a key of another type, or a right that is missing: both are found.
+        foreign_scores: match &asks.ballots {
             Some(set) => foreign_now(master.scores(set).unwrap_or_default()),
             None => Vec::new(),
         },
+        ..Look::default()
     })
 }
 
@@ -103,23 +130,6 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// Each command does nothing, and is refused where the right to it is missing.
-fn missing_rights(master: &mut Direct, ballots: Option<&[u8]>) -> Vec<&'static str> {
-    // Numbers of connections begin at 1 and never come so far.
-    const NOBODY: &[u8] = b"9223372036854775807";
-    let mut probes: Vec<(&str, Vec<&[u8]>)> = vec![
-        ("+client|kill", vec![b"CLIENT", b"KILL", b"ID", NOBODY]),
-        ("+eval", vec![b"EVAL", b"return 1", b"0"]),
-        ("+time", vec![b"TIME"]),
-    ];
-    probes.extend(ballots.map(|set| ("+zscore", vec![&b"ZSCORE"[..], set, b"0"])));
-    let is_missing = |error: &RedisError| error.code() == Some("NOPERM");
-    let probes = probes
-        .into_iter()
-        .filter(|(_, words)| master.probe(words).is_err_and(|error| is_missing(&error)));
-    probes.map(|(right, _)| right).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,16 +141,6 @@ mod tests {
         assert_eq!(field(info, "maxmemory"), Some("7"));
         assert_eq!(field(info, "maxmemory_policy"), Some("noeviction"));
         assert_eq!(field(info, "max"), None);
-    }
-
-    #[test]
-    fn a_ballot_set_is_named_after_what_its_master_was_admitted_as() {
-        let (run, history) = ("0123456789abcdef".repeat(3), "fedcba9876543210".repeat(3));
-        let name = |run: &str| String::from_utf8(ballots(&Global::default(), Some(run)).unwrap());
-        assert_eq!(name(&run[..40]).unwrap(), "redlock-quorum:1:ballots:0123456789abcdef");
-        let both = format!("{}:{}", &run[..40], &history[..40]);
-        let expected = "redlock-quorum:1:ballots:0123456789abcdef.fedcba9876543210";
-        assert_eq!(name(&both).unwrap(), expected);
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! `redlock doctor`: what is wrong with the masters, why that matters, and what cures it.
 
 mod findings;
+mod keys;
 mod look;
+mod no_vote;
+mod rights;
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};

@@ -1,0 +1,121 @@
+//! Why a master does not vote, what that costs, and what cures it.
+
+use redlock_quorum::{Cause, NotAdmitted, WhyNot};
+
+/// Why that matters, and the cure. `is_hindered`: keys or rights of the master are wrong, so that
+/// no quarantine begins or ends there.
+pub(super) fn of(cause: &Cause, is_hindered: bool) -> (&'static str, &'static str) {
+    match cause {
+        Cause::TwinOf(_) => ("one server has one vote", "list each server once"),
+        Cause::NotAdmitted(not) if is_hindered && not.why.is_ended_by_quarantine() => {
+            (FORGOT, "first cure what else is found there: until then its quarantine does not end")
+        }
+        Cause::NotAdmitted(not) => not_admitted(not),
+        Cause::ErrorReply(text) => error_reply(text, cause.is_curable()),
+        // The cause is text. What comes from TLS has the word in it.
+        Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("TLS") => (
+            MISSED,
+            "if this port does not speak TLS, write redis://, or give the port that does; if it \
+             does, see to its certificate, and to --tls-ca, --tls-cert and --tls-key",
+        ),
+        _ => (MISSED, "see to the server and the network"),
+    }
+}
+
+/// Errors that last come from who we are and what we may do. Others pass, or are the server's own.
+fn error_reply(text: &str, passes: bool) -> (&'static str, &'static str) {
+    match text.split(' ').next() {
+        _ if !passes => {
+            ("it does not vote", "see to the password and the rights of the user in its URL")
+        }
+        Some("BUSY") => (
+            "a script is running there, and until it ends nothing else is answered",
+            "SCRIPT KILL ends it there; find out who runs it",
+        ),
+        Some("LOADING") => LOADING,
+        _ => (MISSED, "see to the server: its words are above"),
+    }
+}
+
+fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
+    match not.why {
+        WhyNot::New => {
+            let cure = "all brand new? run redlock init; else wait for the end of its quarantine, \
+                        which begins when a client asks for a lock";
+            (FORGOT, cure)
+        }
+        WhyNot::Emptied | WhyNot::Restarted | WhyNot::Incomplete => {
+            let cure = "wait; its quarantine begins when a client asks for a lock, and ends by a \
+                        client that stays or by the clocks of two masters";
+            (FORGOT, cure)
+        }
+        WhyNot::Replica | WhyNot::NotMaster | WhyNot::Cluster => {
+            ("what it has follows another server", "give independent masters")
+        }
+        WhyNot::Denied => {
+            ("whether it forgot cannot be told", "give its user +info and +hgetall; see to the key")
+        }
+        WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
+        WhyNot::NoBallots => (
+            "it takes no part in locks with fencing tokens",
+            "Redis 6.2 or newer, and +zadd +zscore for its user; or --plain, for clients that need \
+             no tokens",
+        ),
+        WhyNot::UsedWithoutQuarantine => (
+            "clients with and without a quarantine do not mix",
+            "--quarantine off or REDLOCK_QUARANTINE=off for this client; or redlock init --again, \
+             which converts the namespace, when the others are gone; or another --prefix",
+        ),
+        WhyNot::UsedWithQuarantine => (
+            "clients with and without a quarantine do not mix",
+            "--quarantine on for this client; or redlock init --again, which converts the \
+             namespace, when the others are gone; or another --prefix",
+        ),
+        WhyNot::Loading => LOADING,
+        _ => ("it does not vote now", "run doctor again in a moment"),
+    }
+}
+
+const MISSED: &str = "it does not vote, and one failure less is survived";
+const FORGOT: &str = "it may have forgotten a lock that is alive";
+const LOADING: (&str, &str) = (
+    "it reads its data, and may have a record that cannot be read yet: others wait for it before \
+     they begin a quarantine, for as long as one lasts",
+    "wait until it has its data, or stop it",
+);
+pub(super) const NO_TOKEN: &str = "no fencing token follows, so it does not vote on some locks";
+pub(super) const FOREIGN_CURE: &str = "find out who writes there, delete the ballot set of this master before another one is \
+     admitted, and wait for its quarantine";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_that_last_are_about_the_user_of_the_url() {
+        let cure = |error: &str| of(&Cause::of_error_reply(error.into()), false).1;
+        for lasting in ["WRONGPASS invalid username-password pair", "NOPERM no permissions"] {
+            assert!(cure(lasting).contains("the password and the rights"), "{lasting}");
+        }
+        for (passing, says) in [
+            ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
+            ("LOADING Redis is loading the dataset in memory", "until it has its data"),
+            ("MISCONF Errors writing to the AOF file", "see to the server"),
+            ("OOM command not allowed", "see to the server"),
+        ] {
+            let cure = cure(passing);
+            assert!(cure.contains(says) && !cure.contains("password"), "{passing}: {cure}");
+        }
+    }
+
+    #[test]
+    fn what_hinders_a_quarantine_is_cured_before_it_is_waited_for() {
+        let cure =
+            |why, is_hindered| of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), is_hindered).1;
+        for why in [WhyNot::New, WhyNot::Emptied, WhyNot::Restarted, WhyNot::Incomplete] {
+            assert!(cure(why, false).contains("wait"), "{why:?}");
+            assert!(cure(why, true).starts_with("first cure what else is found"), "{why:?}");
+        }
+        assert_eq!(cure(WhyNot::Replica, true), "give independent masters");
+    }
+}

@@ -1,0 +1,160 @@
+//! Which rights the user of a master lacks, of those that `docs/GUIDE.md` lists. Each is tried by a
+//! command that changes nothing: it reads, or it is refused for its words, which servers look at
+//! behind the test of the right.
+
+use redis::{RedisResult, Value};
+
+use super::keys::Keys;
+use crate::direct::Direct;
+
+/// What the clients of a master do there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Uses {
+    pub(super) quarantine: bool,
+    pub(super) ballots: bool,
+}
+
+impl Uses {
+    fn needs(self, right: &str) -> bool {
+        match right {
+            "+zscore" => self.ballots,
+            "+zadd" => self.ballots || self.quarantine,
+            "+hget" | "+hset" | "+hdel" | "+zcard" | "+zrevrangebyscore" | "+time" => {
+                self.quarantine
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether `redlock status` without a key and `redlock release --force` need it, and no lock does.
+pub(super) fn is_for_people(right: &str) -> bool {
+    ["+scan", "+getrange"].contains(&right)
+}
+
+/// Whether no quarantine begins or ends without it.
+pub(super) fn is_for_admission(right: &str) -> bool {
+    const RIGHTS: [&str; 9] = [
+        "+eval",
+        "+del",
+        "+hgetall",
+        "+hset",
+        "+hdel",
+        "+zcard",
+        "+zadd",
+        "+zrevrangebyscore",
+        "+time",
+    ];
+    right.starts_with('~') || RIGHTS.contains(&right)
+}
+
+/// The rights that are missing, in the words of `ACL SETUSER`.
+pub(super) fn missing(master: &mut Direct, keys: &Keys, uses: Uses) -> RedisResult<Vec<String>> {
+    let nobody = keys.nobody();
+    let all = probes(keys, &nobody).into_iter().filter(|(right, _)| uses.needs(right));
+    let (rights, probes): (Vec<_>, Vec<_>) = all.unzip();
+    let replies = master.probe(&probes)?;
+    let mut missing: Vec<String> = Vec::new();
+    for (right, reply) in rights.into_iter().zip(&replies) {
+        let right = match denial(reply) {
+            Some(Denied::Command) => right.to_owned(),
+            Some(Denied::Key) => format!("~{}*", String::from_utf8_lossy(&keys.record)),
+            None => continue,
+        };
+        if !missing.contains(&right) {
+            missing.push(right);
+        }
+    }
+    Ok(missing)
+}
+
+/// What a user may not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Denied {
+    Command,
+    /// The command is allowed, and this key is not.
+    Key,
+}
+
+fn denial(reply: &Value) -> Option<Denied> {
+    let Value::ServerError(error) = reply else { return None };
+    let is_key = error.details().is_some_and(|why| why.contains("access"));
+    let denied = if is_key { Denied::Key } else { Denied::Command };
+    (error.code() == "NOPERM").then_some(denied)
+}
+
+/// A command for each right. `SET` and `ZADD` get options that exclude each other, `HSET` a field
+/// without a value, and `PEXPIRE` no number. There is no such key, field, script or connection as
+/// the others name.
+fn probes<'a>(keys: &'a Keys, nobody: &'a [u8]) -> Vec<(&'static str, Vec<&'a [u8]>)> {
+    // Numbers of connections begin at 1 and never come so far.
+    const LAST: &[u8] = b"9223372036854775807";
+    const NO_SCRIPT: &[u8] = &[b'0'; 40];
+    let (record, set) = (&keys.record[..], &keys.off[..]);
+    vec![
+        ("+set", vec![b"SET", nobody, b"none", b"NX", b"XX"]),
+        ("+get", vec![b"GET", nobody]),
+        ("+del", vec![b"DEL", nobody]),
+        ("+pttl", vec![b"PTTL", nobody]),
+        ("+pexpire", vec![b"PEXPIRE", nobody, b"none"]),
+        ("+eval", vec![b"EVAL", b"return 1", b"0"]),
+        ("+evalsha", vec![b"EVALSHA", NO_SCRIPT, b"0"]),
+        ("+getrange", vec![b"GETRANGE", nobody, b"0", b"0"]),
+        ("+scan", vec![b"SCAN", b"0", b"COUNT", b"1"]),
+        ("+info", vec![b"INFO", b"server"]),
+        ("+client|id", vec![b"CLIENT", b"ID"]),
+        ("+client|kill", vec![b"CLIENT", b"KILL", b"ID", LAST]),
+        ("+client|tracking", vec![b"CLIENT", b"TRACKING", b"OFF"]),
+        ("+client|caching", vec![b"CLIENT", b"CACHING", b"YES"]),
+        ("+hgetall", vec![b"HGETALL", record]),
+        ("+hget", vec![b"HGET", record, b"none"]),
+        ("+hset", vec![b"HSET", record, b"none", b"none", b"none"]),
+        ("+hdel", vec![b"HDEL", record, b"none"]),
+        ("+zcard", vec![b"ZCARD", set]),
+        ("+zadd", vec![b"ZADD", set, b"NX", b"XX", b"0", b"none"]),
+        ("+zscore", vec![b"ZSCORE", set, b"none"]),
+        ("+zrevrangebyscore", vec![b"ZREVRANGEBYSCORE", set, b"(0", b"(0"]),
+        ("+time", vec![b"TIME"]),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_quorum::ServerReport;
+
+    use super::*;
+
+    /// The line of the guide is what people copy.
+    #[test]
+    fn all_rights_of_the_guide_are_tried_and_no_other() {
+        let guide = include_str!("../../../../../docs/GUIDE.md");
+        let line = guide.lines().find(|line| line.starts_with("ACL SETUSER redlock on "));
+        let listed = line.unwrap().split(' ').filter(|word| word.starts_with('+'));
+        let mut listed: Vec<_> = listed.collect();
+        let keys = Keys::of(b"", &ServerReport::default());
+        let mut tried: Vec<_> = probes(&keys, b"").into_iter().map(|(right, _)| right).collect();
+        listed.sort_unstable();
+        tried.sort_unstable();
+        assert_eq!(tried, listed);
+    }
+
+    #[test]
+    fn a_key_that_is_denied_is_told_from_a_command() {
+        let said = |error: &str| denial(&redis::parse_redis_value(error.as_bytes()).unwrap());
+        for command in [
+            "-NOPERM this user has no permissions to run the 'hset' command\r\n",
+            "-NOPERM User few has no permissions to run the 'hset' command\r\n",
+        ] {
+            assert_eq!(said(command), Some(Denied::Command), "{command}");
+        }
+        for key in [
+            "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n",
+            "-NOPERM No permissions to access a key\r\n",
+        ] {
+            assert_eq!(said(key), Some(Denied::Key), "{key}");
+        }
+        for other in ["-ERR syntax error\r\n", "-READONLY a replica\r\n", "+OK\r\n"] {
+            assert_eq!(said(other), None, "{other}");
+        }
+    }
+}

@@ -85,6 +85,11 @@ pub(crate) fn init(error: &InitError) -> String {
             let said = list(nodes);
             format!("fewer than a quorum of masters answered, nothing was written: {said}")
         }
+        InitError::Refused { nodes } if nodes.iter().any(InitNode::is_checked) => format!(
+            "masters are being looked at, another init may be at work: type redlock init again in \
+             a moment: {}",
+            list(nodes)
+        ),
         InitError::Refused { nodes } => format!(
             "this namespace was in use, and a master may have forgotten a lock that is alive, or \
              clients without a quarantine use it: wait for the end of a quarantine, or state by \
@@ -139,16 +144,17 @@ mod tests {
     use std::error::Error;
     use std::time::Duration;
 
-    use redlock_quorum::{Redlock, Resource};
+    use redlock_quorum::{Cause, NotAdmitted, Redlock, Resource, WhyNot};
     use redlock_testkit::SimNodes;
 
     use super::*;
 
     /// What the library says, and what the command says in its place. All other words are the
     /// same, but for a lock whose holder is known: the command names it.
-    const DIFFERENCES: [(&str, &str); 6] = [
+    const DIFFERENCES: [(&str, &str); 7] = [
         ("with `Quarantine::Off`", "with `Quarantine::Off` (--quarantine off)"),
         ("say again that", "state by --again that"),
+        ("call it again", "type redlock init again"),
         (
             "the handle has Quarantine::Off: build one with Quarantine::On, or say again to",
             "--quarantine off admits no masters: give --quarantine on, or --again to",
@@ -192,9 +198,28 @@ mod tests {
     fn all_of_init(nodes: Vec<InitNode>) {
         let same = |error: InitError| is_same(init(&error), &error);
         same(InitError::NoQuorum { nodes: nodes.clone() });
-        same(InitError::Refused { nodes });
+        same(InitError::Refused { nodes: nodes.clone() });
+        same(InitError::Refused { nodes: checked(nodes) });
         same(InitError::Off);
         same(InitError::Invalid(too_long()));
+    }
+
+    /// The last one is being looked at.
+    fn checked(mut nodes: Vec<InitNode>) -> Vec<InitNode> {
+        let why = NotAdmitted::new(WhyNot::Checked);
+        nodes.last_mut().unwrap().cause = Some(Cause::NotAdmitted(why.into()));
+        nodes
+    }
+
+    #[tokio::test]
+    async fn who_meets_another_init_is_not_told_to_say_again_that_no_lock_is_alive() {
+        let masters = SimNodes::new(3, 1);
+        let redlock = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
+        let nodes = redlock.build().unwrap().init().await.unwrap().nodes;
+        let refused = InitError::Refused { nodes: checked(nodes) };
+        for words in [init(&refused), refused.to_string()] {
+            assert!(words.contains("again in a moment: ") && !words.contains("alive"), "{words}");
+        }
     }
 
     fn too_long() -> InvalidRequest {

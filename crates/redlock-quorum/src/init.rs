@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Cause, FencingToken};
+use redlock_core::{Cause, FencingToken, WhyNot};
 
 use crate::error::AcquireError;
 use crate::report::Standing;
@@ -57,6 +57,8 @@ pub struct InitNode {
     pub uptime: Option<Duration>,
     /// The longest TTL that it allows clients now; none where it has no record.
     pub max_ttl: Option<Duration>,
+    /// The longest TTL that it allowed clients before; none where it had no record.
+    pub former_max_ttl: Option<Duration>,
 }
 
 /// Why `init` did not do what it was asked.
@@ -71,11 +73,7 @@ pub enum InitError {
     },
     /// Some master does not vote although the namespace was in use: it may have forgotten a lock
     /// that is alive; or clients without quarantine use it. No master was admitted.
-    #[error(
-        "this namespace was in use, and a master may have forgotten a lock that is alive, or \
-         clients without a quarantine use it: wait for the end of a quarantine, or say again that \
-         no lock is alive: {}", list(.nodes)
-    )]
+    #[error("{}: {}", refusal(.nodes), list(.nodes))]
     Refused {
         /// What each master said.
         nodes: Vec<InitNode>,
@@ -133,6 +131,24 @@ impl From<AcquireError> for InitError {
             _ => Self::Shutdown,
         }
     }
+}
+
+impl InitNode {
+    /// Whether its record has changed a moment ago, such as by another `init`: it is being looked
+    /// at, and nobody knows yet whether it has forgotten anything.
+    pub fn is_checked(&self) -> bool {
+        matches!(&self.cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::Checked)
+    }
+}
+
+/// What to do where no master was admitted.
+fn refusal(nodes: &[InitNode]) -> &'static str {
+    if nodes.iter().any(InitNode::is_checked) {
+        return "masters are being looked at, another init may be at work: call it again in a moment";
+    }
+    "this namespace was in use, and a master may have forgotten a lock that is alive, or clients \
+     without a quarantine use it: wait for the end of a quarantine, or say again that no lock is \
+     alive"
 }
 
 fn list(nodes: &[InitNode]) -> String {

@@ -56,6 +56,7 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
             }
             if let Some(max_ttl) = global.max_ttl {
                 note_a_larger_max_ttl(&report.nodes, max_ttl, args.again);
+                note_a_former_max_ttl(&report.nodes);
             }
             judge(&report)
         }
@@ -63,7 +64,12 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
             if let Some(nodes) = error.nodes().filter(|_| args.json) {
                 print(nodes, None, true)?;
             }
-            Err(session.explained(refused(error)))
+            let limits = error.nodes().filter(|_| global.max_ttl.is_some()).and_then(limits);
+            let failure = session.explained(refused(error));
+            Err(match limits {
+                Some(limits) => failure.with_hint(&limits),
+                None => failure,
+            })
         }
     }
 }
@@ -154,6 +160,39 @@ fn note_a_larger_max_ttl(nodes: &[InitNode], given: Duration, again: bool) {
     output::note(&format!("max_ttl stays {held:?}, which masters have: {cure}"));
 }
 
+/// Clients look at the records from time to time, and until then go on with what they have read.
+fn note_a_former_max_ttl(nodes: &[InitNode]) {
+    /// How long a client that runs takes to read the records again, and some more.
+    const READ_AGAIN: Duration = Duration::from_secs(60);
+    let limits = nodes.iter().filter_map(|node| node.max_ttl.zip(node.former_max_ttl));
+    let former = limits.filter(|(now, former)| now < former).map(|(_, former)| former).max();
+    let Some(former) = former else { return };
+    let rest = former + former / 10 + READ_AGAIN;
+    output::note(&format!(
+        "max_ttl was {former:?}: clients that are connected may give locks with the old TTL until \
+         they have read the records again, about a minute while they run; so restart no master \
+         for {rest:?} (1.1 times the former max_ttl, and a minute)"
+    ));
+}
+
+/// A refusal admits no master, and may have raised `max_ttl` on those that vote all the same. None
+/// where all masters have the same one, and had it before.
+fn limits(nodes: &[InitNode]) -> Option<String> {
+    let first = nodes.first()?.max_ttl;
+    let is_same = |node: &InitNode| node.max_ttl == first && node.former_max_ttl == first;
+    if nodes.iter().all(is_same) {
+        return None;
+    }
+    let shown = |max_ttl: Option<Duration>| max_ttl.map_or("none".into(), |ttl| format!("{ttl:?}"));
+    let limit = |node: &InitNode| {
+        let (now, former) = (shown(node.max_ttl), shown(node.former_max_ttl));
+        let former = if now == former { String::new() } else { format!(" (was {former})") };
+        format!("{} {now}{former}", node.node)
+    };
+    let limits = nodes.iter().map(limit).collect::<Vec<_>>().join(", ");
+    Some(format!("max_ttl is now: {limits}"))
+}
+
 /// Whether a quorum votes now. Masters that were not there are named: they need another call.
 fn judge(report: &InitReport) -> Result<u8, Failure> {
     let missing = report.nodes.iter().filter(|node| node.now != Standing::Admitted);
@@ -180,8 +219,11 @@ fn refused(error: InitError) -> Failure {
     let cause = anyhow!(wording::init(&error));
     match &error {
         InitError::NoQuorum { .. } | InitError::Shutdown => Failure::new(UNAVAILABLE, cause),
-        // Where clients without a quarantine are, its masters say what cures it.
-        InitError::Refused { nodes } if !nodes.iter().any(is_without_quarantine) => {
+        // Where clients without a quarantine are, its masters say what cures it. Where another
+        // init may be at work the statement would be made of something that nobody has looked at.
+        InitError::Refused { nodes }
+            if !nodes.iter().any(|node| is_without_quarantine(node) || node.is_checked()) =>
+        {
             Failure::new(USAGE, cause)
                 .with_hint("redlock init --again states it; without it a quarantine ends by itself")
         }
@@ -203,5 +245,53 @@ impl<'a> Node<'a> {
             run_id: node.run_id.as_deref(),
             uptime_s: node.uptime.map(|uptime| uptime.as_secs()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_quorum::{NotAdmitted, Redlock};
+    use redlock_testkit::SimNodes;
+
+    use super::*;
+
+    async fn nodes() -> Vec<InitNode> {
+        let masters = SimNodes::new(3, 1);
+        let redlock = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
+        redlock.build().unwrap().init().await.unwrap().nodes
+    }
+
+    #[tokio::test]
+    async fn a_master_that_is_being_looked_at_is_no_reason_for_again() {
+        let mut nodes = nodes().await;
+        let said = |nodes: &[InitNode]| {
+            let failure = refused(InitError::Refused { nodes: nodes.to_vec() });
+            (failure.code, format!("{:#}", failure.cause))
+        };
+        let (code, words) = said(&nodes);
+        assert!(code == USAGE && words.contains("--again"), "{words}");
+        let why = NotAdmitted::new(WhyNot::Checked);
+        nodes[1].cause = Some(Cause::NotAdmitted(why.into()));
+        let (code, words) = said(&nodes);
+        assert_eq!(code, USAGE, "{words}");
+        assert!(words.contains("type redlock init again in a moment"), "{words}");
+        assert!(!words.contains("--again"), "{words}");
+    }
+
+    #[tokio::test]
+    async fn limits_are_said_where_they_differ_or_have_changed() {
+        let mut nodes = nodes().await;
+        let second = |seconds| Some(Duration::from_secs(seconds));
+        for node in &mut nodes {
+            (node.max_ttl, node.former_max_ttl) = (second(60), second(60));
+        }
+        assert_eq!(limits(&nodes), None);
+        let name = |place: usize| nodes[place].node.to_string();
+        let names = [name(0), name(1), name(2)];
+        nodes[0].max_ttl = second(120);
+        (nodes[2].max_ttl, nodes[2].former_max_ttl) = (None, None);
+        let [a, b, c] = names;
+        let said = format!("max_ttl is now: {a} 120s (was 60s), {b} 60s, {c} none");
+        assert_eq!(limits(&nodes), Some(said));
     }
 }

@@ -11,6 +11,7 @@ mod doctor;
 mod fencing;
 mod force;
 mod guide;
+mod init;
 mod listing;
 mod loss;
 mod masters;

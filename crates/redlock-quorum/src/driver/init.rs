@@ -3,15 +3,16 @@
 //! 1. All masters are waited for, for some seconds. Where fewer than q are there nothing is
 //!    written.
 //! 2. The scores and facts of all are read, and the plan is made of them (`protocol/admission`).
-//! 3. Where the plan is refused, another `init` may be at work: it is read again for some seconds.
+//! 3. Where the plan is refused, another `init` may be at work: it is read again for some seconds,
+//!    and for some more while a master is being looked at, because its record has just changed.
 //! 4. The scripts compare what was read. Where something else is there by now, it is read again,
 //!    three times at most.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redlock_core::admission::{Nonce, Order, Ordered, Outcome, Said, Score};
-use redlock_core::{FencingToken, Instant};
+use redlock_core::admission::{Millis, Nonce, Order, Ordered, Outcome, Said, Score};
+use redlock_core::{Cause, FencingToken, Instant, WhyNot};
 
 use super::Driver;
 use super::command::InitReply;
@@ -49,8 +50,8 @@ struct Call {
     due: Instant,
     phase: Phase,
     tries: u32,
-    /// What each master was before anything was written.
-    was: Option<Vec<Standing>>,
+    /// What each master was, and its `max_ttl`, before anything was written.
+    was: Option<Vec<(Standing, Option<Millis>)>>,
     /// The largest floor that was written.
     floor: Option<Score>,
 }
@@ -197,12 +198,14 @@ impl Driver {
     /// What is to be written follows from all that was read.
     fn plan_init(&mut self, now: Instant) {
         let (masters, own) = (self.masters.len(), self.settings.max_ttl);
-        let was: Vec<Standing> = (0..masters).map(|master| self.standing(master, now).0).collect();
+        let max_ttl_of = |master| self.masters.admission.max_ttl_of(master);
+        let was = (0..masters).map(|one| (self.standing(one, now).0, max_ttl_of(one))).collect();
         let nonces: Vec<Nonce> = (0..masters).map(|_| Nonce(rand::random())).collect();
         // The default counts only where no record has one.
-        let has_record = (0..masters).any(|one| self.masters.admission.max_ttl_of(one).is_some());
+        let has_record = (0..masters).any(|one| max_ttl_of(one).is_some());
         let default = if has_record { Duration::ZERO } else { self.settings.max_ttl() };
         let max_ttl = to_millis(own.unwrap_or(default));
+        let is_checked = (0..masters).any(|one| self.is_checked(one, now));
         let Some(call) = &mut self.inits.current else { return };
         let Phase::Reading(_, answers) = &call.phase else { return };
         let lower = call.options.again && own.is_some() && answers.len() == masters;
@@ -211,13 +214,20 @@ impl Driver {
         let plan = self.masters.admission.plan_init(options, answers, &nonces);
         call.was.get_or_insert(was);
         let waits = call.patience > now;
+        let checks = is_checked && call.patience.saturating_add(PATIENCE) > now;
         match plan {
             Err(NoPlan::NoQuorum) => self.end_init(Failure::NoQuorum, now),
             Err(NoPlan::TooLarge) => self.end_init(Failure::TooLarge, now),
             Err(NoPlan::TooFar(limit)) => self.end_init(Failure::TooFar(limit), now),
-            Ok(plan) if plan.refused && waits => self.pause_init(now),
+            Ok(plan) if plan.refused && (waits || checks) => self.pause_init(now),
             Ok(plan) => self.write_init(plan, now),
         }
+    }
+
+    /// Whether it was changed a moment ago, such as by another `init`, and is being looked at.
+    fn is_checked(&self, master: usize, now: Instant) -> bool {
+        let cause = self.standing(master, now).1;
+        matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::Checked)
     }
 
     fn pause_init(&mut self, now: Instant) {
@@ -273,14 +283,17 @@ impl Driver {
     fn init_node(&self, call: &Call, master: usize, now: Instant) -> InitNode {
         let (now_is, cause) = self.standing(master, now);
         let facts = self.masters.facts(master);
+        let max_ttl = self.masters.admission.max_ttl_of(master);
+        let (was, former) = call.was.as_ref().map_or((now_is, max_ttl), |was| was[master]);
         InitNode {
             node: self.masters.names()[master].clone(),
-            was: call.was.as_ref().map_or(now_is, |was| was[master]),
+            was,
             now: now_is,
             cause,
             run_id: facts.map(|facts| facts.run_id.clone()),
             uptime: facts.and_then(|facts| facts.uptime),
-            max_ttl: self.masters.admission.max_ttl_of(master).map(from_millis),
+            max_ttl: max_ttl.map(from_millis),
+            former_max_ttl: former.map(from_millis),
         }
     }
 }

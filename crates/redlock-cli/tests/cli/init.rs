@@ -1,0 +1,55 @@
+//! What `init` says of `max_ttl`, and of another `init` beside it.
+
+use std::thread;
+
+use redlock_testkit::RedisServers;
+use redlock_testkit::lab::text;
+
+use crate::admission::brand_new;
+use crate::support::ask;
+
+/// The `max_ttl` of the masters that vote is raised apart from any admission.
+#[test]
+fn an_init_that_is_refused_says_which_masters_have_which_max_ttl() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[2].restart_empty().unwrap();
+    let refused = ask(&servers, ["init", "--yes", "--max-ttl", "2m"]);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    let [a, b, c] = [0, 1, 2].map(|place: usize| servers[place].name());
+    let said = format!("; max_ttl is now: {a} 120s (was 60s), {b} 120s (was 60s), {c} none");
+    assert!(refused.cause().contains(&said), "{refused:?}");
+    let refused = ask(&servers, ["init", "--yes"]);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(!refused.cause().contains("max_ttl"), "nobody has asked for one: {refused:?}");
+}
+
+#[test]
+fn an_init_that_lowers_max_ttl_says_how_long_no_master_may_be_restarted() {
+    let servers = RedisServers::start(3).unwrap();
+    let lowered = ask(&servers, ["init", "--again", "--max-ttl", "10s", "--json"]);
+    lowered.success();
+    assert!(lowered.err.starts_with("note: max_ttl was 60s: clients"), "{lowered:?}");
+    assert!(lowered.err.contains("restart no master for 126s"), "{lowered:?}");
+    let same = ask(&servers, ["init", "--again", "--max-ttl", "10s"]);
+    assert!(same.success().contains("max_ttl 10s") && same.err.is_empty(), "{same:?}");
+    let raised = ask(&servers, ["init", "--again", "--max-ttl", "20s"]);
+    assert!(raised.success().contains("max_ttl 20s") && raised.err.is_empty(), "{raised:?}");
+}
+
+/// Whoever is late finds masters that others are admitting, and nothing that was forgotten.
+#[test]
+fn many_that_init_at_once_are_never_told_to_say_that_no_lock_is_alive() {
+    let servers = brand_new(3);
+    let answers: Vec<_> = thread::scope(|scope| {
+        let init = || ask(&servers, ["init", "--yes"]);
+        let started: Vec<_> = (0..60).map(|_| scope.spawn(init)).collect();
+        started.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    for answer in answers.iter().filter(|answer| answer.code != 0) {
+        assert!(answer.cause().contains("type redlock init again in a moment"), "{answer:?}");
+        assert!(!answer.cause().contains("--again"), "{answer:?}");
+    }
+    for server in servers.iter() {
+        assert_eq!(text::<Vec<String>>(server, &["HKEYS", "redlock-quorum:1"]).len(), 4);
+    }
+}

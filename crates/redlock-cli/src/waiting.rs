@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, Guard, Votes};
+use redlock_quorum::{AcquireError, Guard, NodeVote, Votes};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -89,6 +89,7 @@ impl Session {
     /// The lock was not acquired.
     async fn failure(&self, error: AcquireError, wait: Wait, waited: Duration) -> Failure {
         let again = error.retry_after();
+        let begins = error.votes().map_or(Duration::ZERO, begins_within);
         let failure = match &error {
             // The wait has ended early, or would have.
             AcquireError::NoQuorum { votes, .. }
@@ -104,7 +105,7 @@ impl Session {
         };
         let failure = self.explained(failure);
         match again {
-            Some(again) => failure.with_hint(&staying(waited + again)),
+            Some(again) => failure.with_hint(&staying(waited + begins + again)),
             None => failure,
         }
     }
@@ -142,6 +143,15 @@ fn staying(needed: Duration) -> String {
     const SPARE: Duration = Duration::from_secs(4);
     let wait = (needed + SPARE).as_millis().div_ceil(1_000);
     format!("a command that stays for so long ends the quarantine: --wait {wait}s")
+}
+
+/// How long it may take until the quarantines begin that have not begun. A master that reads its
+/// data is waited for before, for as long as a quarantine lasts: it may have a record.
+fn begins_within(votes: &Votes) -> Duration {
+    let waiting = votes.iter().filter_map(|vote| vote.not_admitted.as_ref());
+    let longest = waiting.filter(|not| !not.in_quarantine).filter_map(|not| not.votes_again).max();
+    let longest = longest.filter(|_| votes.iter().any(NodeVote::is_loading));
+    longest.unwrap_or_default()
 }
 
 /// Whether so many masters can't vote that no quorum is left, however long one waits.

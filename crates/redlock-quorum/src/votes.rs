@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Cause, NotAdmitted, Verdict};
+use redlock_core::{Cause, NotAdmitted, Verdict, WhyNot};
 
 use crate::quorum::quorum;
 
@@ -77,7 +77,7 @@ impl Votes {
     /// How long it takes at least until a quorum can vote: none where time does not decide that,
     /// because enough of them may vote, or too few ever will.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
-        let may_vote = self.iter().filter(|vote| vote.is_admitted()).count();
+        let may_vote = self.iter().filter(|vote| vote.is_admitted() && !vote.is_loading()).count();
         let mut waits: Vec<Duration> = self.iter().filter_map(NodeVote::votes_again).collect();
         waits.sort_unstable();
         let missing = quorum(self.len()).checked_sub(may_vote)?;
@@ -122,6 +122,16 @@ impl NodeVote {
         self.not_admitted.is_none() && !matches!(self.verdict, Verdict::Unknown(Cause::TwinOf(_)))
     }
 
+    /// Whether the master reads its data from disk. It says so itself, or it is known not to count
+    /// for that reason. Others wait for it before they begin a quarantine, for as long as one lasts.
+    pub fn is_loading(&self) -> bool {
+        match (&self.not_admitted, &self.verdict) {
+            (Some(not), _) => not.why == WhyNot::Loading,
+            (None, Verdict::Unknown(Cause::ErrorReply(text))) => text.starts_with("LOADING"),
+            _ => false,
+        }
+    }
+
     /// How long it takes at least until it votes again; none where it votes, and where no time
     /// decides it: such as where its quarantine cannot be begun before a person changes something.
     pub fn votes_again(&self) -> Option<Duration> {
@@ -147,7 +157,6 @@ impl fmt::Display for NodeVote {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::WhyNot;
 
     use super::*;
 
@@ -171,6 +180,8 @@ mod tests {
         let all = vec![in_quarantine(3_000), in_quarantine(2_000), in_quarantine(9_000)];
         assert_eq!(after(all), secs(3));
         assert_eq!(after(vec![granted(), silent(), in_quarantine(2_000)]), None);
+        let loading = || vote(Verdict::Unknown(Cause::ErrorReply("LOADING it loads".into())));
+        assert_eq!(after(vec![granted(), loading(), in_quarantine(2_000)]), secs(2));
         let replica = NotAdmitted::new(WhyNot::Replica);
         let replica = || vote(Verdict::Unknown(Cause::NotAdmitted(replica.clone().into())));
         assert_eq!(after(vec![replica(), replica(), in_quarantine(2_000)]), None);

@@ -16,6 +16,7 @@ mod listing;
 mod loss;
 mod masters;
 mod origins;
+mod quarantine;
 mod run;
 mod secrets;
 mod signals;

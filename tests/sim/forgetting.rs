@@ -390,6 +390,26 @@ async fn init_admits_new_masters_once_and_is_refused_after_a_restart() {
     assert!(took >= ms(3_000) && took < ms(3_200), "another may be at work: {took:?}");
 }
 
+/// Nobody should state that no lock is alive because another `init` takes its time.
+#[tokio::test(start_paused = true)]
+async fn init_waits_longer_while_a_master_is_being_looked_at() {
+    let long = ms(10_000);
+    let masters = SimNodes::new(3, 0);
+    masters.init(long);
+    let redlock = handle(&masters).max_ttl(long).build().unwrap();
+    full(&redlock, &masters).await.release().await.unwrap();
+    // It says that its data is gone, and what it is asked about that is lost.
+    masters[1].lose_requests(true);
+    masters[1].flush();
+    masters[0].crash_and_restart(false);
+    settle().await;
+    let begun = masters.clock().now();
+    let refused = redlock.init().await.unwrap_err();
+    assert!(refused.to_string().contains("call it again in a moment"), "{refused}");
+    let took = masters.clock().now().saturating_since(begun);
+    assert!(took >= ms(6_000) && took < ms(7_500), "{took:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn init_again_ends_a_quarantine_by_a_persons_word() {
     let (masters, redlock) = masters(3);

@@ -42,7 +42,10 @@ fn many_that_init_at_once_are_never_told_to_say_that_no_lock_is_alive() {
     let servers = brand_new(3);
     let answers: Vec<_> = thread::scope(|scope| {
         let init = || ask(&servers, ["init", "--yes"]);
-        let started: Vec<_> = (0..60).map(|_| scope.spawn(init)).collect();
+        let mut started = Vec::new();
+        for _ in 0..60 {
+            started.push(scope.spawn(init));
+        }
         started.into_iter().map(|one| one.join().unwrap()).collect()
     });
     for answer in answers.iter().filter(|answer| answer.code != 0) {

@@ -183,7 +183,10 @@ fn limits(nodes: &[InitNode]) -> Option<String> {
     if nodes.iter().all(is_same) {
         return None;
     }
-    let shown = |max_ttl: Option<Duration>| max_ttl.map_or("none".into(), |ttl| format!("{ttl:?}"));
+    let shown = |max_ttl: Option<Duration>| match max_ttl {
+        Some(max_ttl) => format!("{max_ttl:?}"),
+        None => "none".to_owned(),
+    };
     let limit = |node: &InitNode| {
         let (now, former) = (shown(node.max_ttl), shown(node.former_max_ttl));
         let former = if now == former { String::new() } else { format!(" (was {former})") };

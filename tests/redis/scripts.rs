@@ -170,7 +170,7 @@ impl Chance {
     }
 
     fn max_ttl(&mut self) -> Millis {
-        self.pick(&[0, 7, 15, 1_000, 600_000])
+        self.pick(&[10, 17, 1_005, 600_000, 86_400_000])
     }
 
     fn score(&mut self) -> Score {

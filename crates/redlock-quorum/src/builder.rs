@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{Clock, InvalidLabel, Label, Node, RedisNode, RedisSetup, Resource, Tls, Ttl};
 
 use crate::counters::Counters;
@@ -11,9 +12,7 @@ use crate::driver::Setup;
 use crate::driver::slot::Slot;
 use crate::handle::Handle;
 use crate::quorum::MASTERS_MAX;
-use crate::settings::{
-    BuildError, InvalidRequest, MAX_TTL, MAX_TTL_MAX, Quarantine, Settings, node_timeout,
-};
+use crate::settings::{BuildError, InvalidRequest, MAX_TTL, Quarantine, Settings, node_timeout};
 
 /// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build),
 /// with the limit.
@@ -101,6 +100,10 @@ impl RedlockBuilder {
     /// It counts only while no master has a record: from then on the smallest that masters have is
     /// the limit, whatever is given here. The default TTL shrinks to it; a longer one that was
     /// given is refused. `redlock init --again --max-ttl` sets another one.
+    ///
+    /// Give it where the masters have more than 60 s, and change both together. Where all masters
+    /// have come back with old records, the quarantine that this handle begins is as long as the
+    /// larger of theirs and of what was given here.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.max_ttl = Some(max_ttl);
         self

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{InvalidLabel, InvalidResource, InvalidTtl, Label, Ttl};
 
 use crate::quorum::MASTERS_MAX;
 
-/// The largest `max_ttl`. A lock that must live longer is extended, not granted for days.
-pub(crate) const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The largest TTL where nobody gave one.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
 /// The default node timeout is this, or a tenth of the TTL where that is shorter: the Redis page

@@ -24,6 +24,6 @@ pub use order::{
     Admit, Begin, Init, Note, Order, OrderSlot, Ordered, Outcome, Remove, Reply, Said, Way,
 };
 pub use record::{
-    InvalidNonce, MEMBERS, Millis, Nonce, Quarantine, Record, SCORE_END, Score, Seen,
+    InvalidNonce, MAX_TTL_MAX, MEMBERS, Millis, Nonce, Quarantine, Record, SCORE_END, Score, Seen,
     quarantine_length,
 };

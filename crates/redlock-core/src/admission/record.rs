@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::identity::{Identity, RunId};
 
@@ -43,6 +44,9 @@ pub const MEMBERS: u32 = 1024;
 
 /// Scores below this are ours. Doubles are exact up to here.
 pub const SCORE_END: Score = 1 << 53;
+
+/// The largest `max_ttl`. A lock that must live longer is extended, not granted for days.
+pub const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long no lock of a former life may count: the longest TTL, and a tenth of it because the
 /// clock of a server may run fast by the clock guard.

@@ -7,8 +7,8 @@ use redis::Value;
 
 use super::reply;
 use super::stream::unusable;
-use crate::admission::{Identity, Quarantine, Record, RunId, SCORE_END};
-use crate::{Cause, Facts, Role, Unread};
+use crate::admission::{Identity, MAX_TTL_MAX, Quarantine, Record, RunId, SCORE_END};
+use crate::{Cause, Facts, Role, Ttl, Unread};
 
 /// What `INFO server`, `INFO replication` and, where it was asked for, the record say.
 pub(super) fn facts(
@@ -110,7 +110,7 @@ fn read<'a>(pairs: impl Iterator<Item = (&'a Value, &'a Value)>) -> Result<Box<R
     });
     let fields = Fields(texts.collect());
     Ok(Box::new(Record {
-        max_ttl: fields.number("max_ttl")?,
+        max_ttl: fields.max_ttl()?,
         run: fields.parsed("run")?,
         floor: fields.number("floor")?,
         nonce: fields.parsed("q:nonce")?,
@@ -146,6 +146,15 @@ impl Fields<'_> {
         self.get(name)?.map(parse).transpose()
     }
 
+    /// What no client can have written would make a quarantine end at once, or never.
+    fn max_ttl(&self) -> Result<Option<u64>, Unread> {
+        let range = millis(Ttl::MIN)..=millis(MAX_TTL_MAX);
+        match self.number("max_ttl")? {
+            Some(found) if !range.contains(&found) => Err(malformed("max_ttl")),
+            found => Ok(found),
+        }
+    }
+
     /// Its fields come and go together.
     fn quarantine(&self) -> Result<Option<Quarantine>, Unread> {
         let Some(id) = self.parsed("q:id")? else { return Ok(None) };
@@ -164,6 +173,10 @@ impl Fields<'_> {
         notes.sort_unstable();
         Ok(notes)
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How the names of the fields with notes begin.
@@ -275,6 +288,8 @@ mod tests {
             (vec![("run", "")], "run"),
             (vec![("max_ttl", "-1")], "max_ttl"),
             (vec![("max_ttl", "+1")], "max_ttl"),
+            (vec![("max_ttl", "9")], "max_ttl"),
+            (vec![("max_ttl", "86400001")], "max_ttl"),
             (vec![("floor", "9007199254740992")], "floor"),
             (vec![("q:nonce", "1")], "q:nonce"),
             (vec![id], "q:until"),

@@ -36,7 +36,7 @@ fn an_init_that_lowers_max_ttl_says_how_long_no_master_may_be_restarted() {
     assert!(raised.success().contains("max_ttl 20s") && raised.err.is_empty(), "{raised:?}");
 }
 
-/// Whoever is late finds masters that others are admitting, and nothing that was forgotten.
+/// Those that are late find masters that others are admitting, and nothing that was forgotten.
 #[test]
 fn many_that_init_at_once_are_never_told_to_say_that_no_lock_is_alive() {
     let servers = brand_new(3);
@@ -49,7 +49,6 @@ fn many_that_init_at_once_are_never_told_to_say_that_no_lock_is_alive() {
         started.into_iter().map(|one| one.join().unwrap()).collect()
     });
     for answer in answers.iter().filter(|answer| answer.code != 0) {
-        assert!(answer.cause().contains("type redlock init again in a moment"), "{answer:?}");
         assert!(!answer.cause().contains("--again"), "{answer:?}");
     }
     for server in servers.iter() {

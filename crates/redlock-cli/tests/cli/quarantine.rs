@@ -49,7 +49,8 @@ fn a_master_that_loads_its_data_makes_the_wait_longer_that_ends_a_quarantine() {
     let said = thread::scope(|scope| {
         let loads = scope.spawn(|| servers[1].restart());
         poll("it loads its data", || is_loading(&servers[1]).then_some(()));
-        let said = ask(&servers, ["acquire", "k", "--ttl", "5s"]);
+        // While it loads it answers now and then.
+        let said = ask(&servers, ["--node-timeout", "1s", "acquire", "k", "--ttl", "5s"]);
         assert!(is_loading(&servers[1]), "it was asked too late");
         loads.join().unwrap().unwrap();
         said

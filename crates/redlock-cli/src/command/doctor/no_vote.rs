@@ -84,8 +84,9 @@ const LOADING: (&str, &str) = (
     "wait until it has its data, or stop it",
 );
 pub(super) const NO_TOKEN: &str = "no fencing token follows, so it does not vote on some locks";
-pub(super) const FOREIGN_CURE: &str = "find out who writes there, delete the ballot set of this master before another one is \
-     admitted, and wait for its quarantine";
+pub(super) const FOREIGN_CURE: &str = "find out who writes there, delete the ballot set of this \
+                                       master before another one is admitted, and wait for its \
+                                       quarantine";
 
 #[cfg(test)]
 mod tests {

@@ -248,7 +248,8 @@ async fn a_right_that_is_missing_is_named_and_where_others_have_it_masters_vote(
         assert_eq!(error.retry_after(), None, "{right}: {error}");
         let error = error.to_string().to_lowercase();
         assert!(error.contains("noperm") && error.contains(right), "{right}: {error}");
-        assert_eq!(handle(&servers).build().unwrap().init().await.unwrap().admitted(), 3);
+        let report = handle(&servers).build().unwrap().init().await.unwrap();
+        assert_eq!(report.admitted(), 3, "{right}: {report:?}");
         // What the masters are now is known with the next look, within a second or so.
         let deadline = Instant::now() + secs(5);
         let mut outcome = redlock.lock("a").wait(secs(5)).await;

@@ -9,8 +9,8 @@ use redlock_testkit::{SimNode, SimNodes};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::arena::{RESOURCE, ms};
-use crate::forgetting::{LENGTH, handle, masters};
+use crate::arena::{RESOURCE, ms, settle};
+use crate::forgetting::{LENGTH, handle, masters, other};
 
 const SEEDS: u64 = 10;
 /// The widest spread behind a wake-up, and some time for the attempt.
@@ -102,4 +102,40 @@ async fn a_wait_that_is_shorter_than_a_quarantine_ends_in_its_time() {
         let votes = error.votes().unwrap().to_string();
         assert!(votes.contains("in quarantine"), "{votes}");
     }
+}
+
+/// What a step failed for before the request may be cured: the next step shows it.
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_before_a_request_ends_no_wait() {
+    let masters = SimNodes::new(3, 0);
+    let redlock = handle(&masters).build().unwrap();
+    for cured in [false, true] {
+        let error = if cured { None } else { Some("NOPERM no") };
+        masters.iter().for_each(|master| master.error_replies(error));
+        let asked = redlock.lock(RESOURCE).wait_forever().into_future();
+        let outcome = timeout(Duration::from_secs(1) + LENGTH + WOKEN, asked).await.unwrap();
+        assert_eq!(outcome.is_ok(), cured, "{:?}", outcome.err());
+    }
+}
+
+/// Nor when another client has admitted the masters, and they forget again.
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_in_a_former_life_ends_no_wait() {
+    let masters = SimNodes::new(3, 0);
+    masters.iter().for_each(|master| master.error_replies(Some("NOPERM no")));
+    let redlock = handle(&masters).build().unwrap();
+    redlock.lock(RESOURCE).wait_forever().await.unwrap_err();
+    masters.iter().for_each(|master| master.error_replies(None));
+    assert_eq!(other(&masters).init().await.unwrap().admitted(), 3);
+    let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
+    guard.release().await.unwrap();
+    // What it is asked about its data is lost.
+    masters[0].lose_requests(true);
+    masters.iter().for_each(|master| master.flush());
+    settle().await;
+    let cause = redlock.inspect().await[0].cause.clone().unwrap().to_string();
+    assert!(cause.contains("looked at") && !cause.contains("NOPERM"), "{cause}");
+    masters[0].lose_requests(false);
+    let asked = redlock.lock(RESOURCE).wait_forever().into_future();
+    timeout(LENGTH * 2, asked).await.unwrap().unwrap().release().await.unwrap();
 }

@@ -83,7 +83,7 @@ pub(crate) fn init(error: &InitError) -> String {
     match error {
         InitError::NoQuorum { nodes } => {
             let said = list(nodes);
-            format!("fewer than a quorum of masters answered, nothing was written: {said}")
+            format!("fewer than a quorum of masters could be read, nothing was written: {said}")
         }
         InitError::Refused { nodes } if nodes.iter().any(InitNode::is_checked) => format!(
             "masters are being looked at, another init may be at work: type redlock init again in \

@@ -65,8 +65,8 @@ pub struct InitNode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
-    /// Fewer than a quorum of masters answered. Nothing was written.
-    #[error("fewer than a quorum of masters answered, nothing was written: {}", list(.nodes))]
+    /// Fewer than a quorum of masters could be read. Nothing was written.
+    #[error("fewer than a quorum of masters could be read, nothing was written: {}", list(.nodes))]
     NoQuorum {
         /// What each master said.
         nodes: Vec<InitNode>,

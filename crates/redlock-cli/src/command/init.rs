@@ -199,15 +199,25 @@ fn limits(nodes: &[InitNode]) -> Option<String> {
 /// Whether a quorum votes now. Masters that were not there are named: they need another call.
 fn judge(report: &InitReport) -> Result<u8, Failure> {
     let missing = report.nodes.iter().filter(|node| node.now != Standing::Admitted);
-    let missing: Vec<_> = missing.map(why).collect();
+    let whys: Vec<_> = missing.clone().map(why).collect();
     if report.admitted() < quorum(report.nodes.len()) {
-        let cause = anyhow!("too few masters vote: {}", missing.join(", "));
+        let cause = anyhow!("too few masters vote: {}", whys.join(", "));
         return Err(Failure::new(UNAVAILABLE, cause));
     }
-    for why in missing {
-        output::note(&format!("{why}; {LATER}"));
+    for (node, why) in missing.zip(whys) {
+        output::note(&format!("{why}; {}", later(node)));
     }
     Ok(0)
+}
+
+/// What becomes of a master that was not admitted.
+fn later(node: &InitNode) -> &'static str {
+    match &node.cause {
+        Some(Cause::NotAdmitted(not)) if !not.is_curable() => {
+            "nothing admits it before that is cured"
+        }
+        _ => LATER,
+    }
 }
 
 /// A plain `init` is refused from now on: it cannot be told from a master that forgot.

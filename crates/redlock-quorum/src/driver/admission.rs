@@ -275,9 +275,11 @@ impl Driver {
 
     /// An error that waiting does not cure ends the wait of callers with their next attempt.
     fn step_refused(&mut self, master: usize, cause: &Cause, now: Instant) {
-        let is_news = cause.is_error_reply() && self.masters.hinder(master, cause);
-        if is_news && !cause.is_curable() {
-            self.end_pauses(now);
+        if cause.is_error_reply() {
+            self.masters.hinder(master, cause, now);
+            if !cause.is_curable() {
+                self.end_pauses(now);
+            }
         }
     }
 

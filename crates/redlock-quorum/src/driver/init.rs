@@ -161,9 +161,7 @@ impl Driver {
                         let facts = facts_of(&facts, None, 0);
                         answers.push(Scored { master, asked, highest, facts });
                     }
-                    (Some(_), Err(cause)) => {
-                        self.masters.hinder(master, &cause);
-                    }
+                    (Some(_), Err(cause)) => self.masters.hinder(master, &cause, now),
                     _ => {}
                 }
                 if pending.is_empty() {
@@ -183,9 +181,7 @@ impl Driver {
                         self.learn(master, Event::Script(reply), now);
                     }
                     Ok(_) => {}
-                    Err(cause) => {
-                        self.masters.hinder(master, &cause);
-                    }
+                    Err(cause) => self.masters.hinder(master, &cause, now),
                 }
                 if is_last {
                     self.written(now);

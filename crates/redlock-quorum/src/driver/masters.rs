@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use redlock_core::admission::{Order, OrderSlot};
 use redlock_core::{
-    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Unread, Verdict, Vote, VoteSlot,
+    Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verdict, Vote, VoteSlot,
 };
 
-pub(super) use self::link::{Changed, Link, News, State};
+pub(super) use self::link::{Changed, Hindrance, Link, News, State};
 use super::mailbox::Mailbox;
 use super::observe::Observer;
 use super::ticket::Ticket;
@@ -234,7 +234,7 @@ impl Masters {
         let link = &mut self.links[master];
         link.state = State::Up;
         link.is_barred = false;
-        link.hindrance = unread(&facts);
+        link.hindrance = Hindrance::of(&facts, now);
         link.no_ballots = facts.no_ballots.clone().filter(|_| self.needs_ballots);
         let before = self.admission.process(master);
         let told = facts_of(&facts, None, self.admission.time(master, ceil_millis(now)));
@@ -368,17 +368,6 @@ impl Masters {
 
     fn up_count(&self) -> usize {
         self.links.iter().filter(|link| link.state == State::Up).count()
-    }
-}
-
-/// Why it cannot be read what tells whether a server may vote.
-pub(super) fn unread(facts: &Facts) -> Option<String> {
-    match &facts.record {
-        Ok(_) | Err(Unread::NotAsked | Unread::Loading) if facts.identity.is_some() => None,
-        Ok(_) | Err(Unread::NotAsked | Unread::Loading) => {
-            Some("its run_id is not 40 hex digits".into())
-        }
-        Err(unread) => Some(unread.to_string()),
     }
 }
 

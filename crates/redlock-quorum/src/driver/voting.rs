@@ -2,7 +2,7 @@
 
 use redlock_core::{Cause, Facts, Instant, NotAdmitted, WhyNot};
 
-use super::masters::{Changed, Masters, NEVER, State, unread};
+use super::masters::{Changed, Hindrance, Masters, NEVER, State};
 use super::told::{ceil_millis, floor_millis, from_millis};
 use crate::protocol::admission::{Event, Why};
 use crate::protocol::lives::Custody;
@@ -52,7 +52,8 @@ impl Masters {
         match self.admission.why(master, floor_millis(now)) {
             Some(Why::TwinOf(other)) => Cause::TwinOf(self.names[other].to_string()),
             Some(Why::NotAdmitted(mut why)) => {
-                why.hindrance.clone_from(&self.links[master].hindrance);
+                let hindrance = self.links[master].hindrance.as_ref();
+                why.hindrance = hindrance.map(|hindrance| hindrance.error.clone());
                 Cause::NotAdmitted(why.into())
             }
             Some(Why::Away) => match &self.links[master].state {
@@ -100,6 +101,7 @@ impl Masters {
             return false;
         }
         link.votes_from = link.alive_since;
+        link.hindrance = None;
         let voted = self.voting.contains(master);
         self.voting.insert(master);
         !voted
@@ -111,14 +113,22 @@ impl Masters {
     }
 
     /// A step towards its admission failed. Of an error reply the text of the server is kept: by
-    /// that it is known whether waiting cures it. Says whether that is news.
-    pub(super) fn hinder(&mut self, master: usize, cause: &Cause) -> bool {
+    /// that it is known whether waiting cures it.
+    pub(super) fn hinder(&mut self, master: usize, cause: &Cause, now: Instant) {
         let error = match cause {
             Cause::ErrorReply(error) | Cause::Demoted(error) => error.clone(),
             cause => cause.to_string(),
         };
-        let before = self.links[master].hindrance.replace(error);
-        before != self.links[master].hindrance
+        self.links[master].hindrance = Some(Hindrance { error, at: now });
+    }
+
+    /// The masters whose latest step failed before this instant: a person may have cured since what
+    /// it failed for, and the next step shows it.
+    pub(super) fn hindered_before(&self, at: Instant) -> MasterSet {
+        let was = |master: &usize| {
+            self.links[*master].hindrance.as_ref().is_some_and(|hindrance| hindrance.at < at)
+        };
+        (0..self.len()).filter(was).collect()
     }
 
     /// A step towards its admission was carried out.
@@ -134,7 +144,7 @@ impl Masters {
             (facts.tracks, facts.is_barred) = (before.tracks, before.is_barred);
             facts.no_ballots.clone_from(&before.no_ballots);
         }
-        link.hindrance = unread(&facts).or_else(|| link.hindrance.take());
+        link.hindrance = Hindrance::of(&facts, now).or_else(|| link.hindrance.take());
         link.facts = Some(facts);
         link.read_at = now;
     }

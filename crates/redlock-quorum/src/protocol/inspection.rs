@@ -90,10 +90,13 @@ pub(crate) fn is_contended(answers: &[LastAnswer]) -> bool {
 }
 
 /// Whether no quorum is left of the masters that waiting may cure. A master that has not answered
-/// this time counts as what it answered last: it is one of `barred` or not.
-pub(crate) fn is_hopeless(answers: &[LastAnswer], barred: MasterSet) -> bool {
+/// this time counts as what it answered last: it is one of `barred` or not. Those that were
+/// `hindered` before the request began may be cured.
+pub(crate) fn is_hopeless(answers: &[LastAnswer], barred: MasterSet, hindered: MasterSet) -> bool {
     let is_lost = |(master, answer): &(usize, &LastAnswer)| {
-        is_barring(&answer.verdict) || answer.is_pending() && barred.contains(*master)
+        let is_barred =
+            is_barring(&answer.verdict) || answer.is_pending() && barred.contains(*master);
+        is_barred && !hindered.contains(*master)
     };
     let lost = answers.iter().enumerate().filter(is_lost).count();
     answers.len() - lost < quorum(answers.len())
@@ -178,12 +181,15 @@ mod tests {
         let denied = || LastAnswer::unknown(Cause::ErrorReply("WRONGPASS no".into()));
         let silent = || LastAnswer::unknown(Cause::TimedOut);
         let none = MasterSet::EMPTY;
-        assert!(is_hopeless(&[denied(), denied(), silent()], none));
-        assert!(!is_hopeless(&[denied(), silent(), silent()], none));
-        assert!(!is_hopeless(&[denied(), denied(), silent(), silent(), silent()], none));
+        assert!(is_hopeless(&[denied(), denied(), silent()], none, none));
+        assert!(!is_hopeless(&[denied(), silent(), silent()], none, none));
+        assert!(!is_hopeless(&[denied(), denied(), silent(), silent(), silent()], none, none));
         let pending = [denied(), silent(), LastAnswer::PENDING];
-        assert!(!is_hopeless(&pending, none), "a vote that is out may be anything");
-        assert!(is_hopeless(&pending, MasterSet::from_iter([2])), "it was a denial before");
-        assert!(!is_hopeless(&pending, MasterSet::from_iter([1])), "what it says now counts");
+        assert!(!is_hopeless(&pending, none, none), "a vote that is out may be anything");
+        assert!(is_hopeless(&pending, MasterSet::from_iter([2]), none), "it was a denial before");
+        assert!(!is_hopeless(&pending, MasterSet::from_iter([1]), none), "what it says now counts");
+        let cured = MasterSet::from_iter([0]);
+        assert!(!is_hopeless(&[denied(), denied(), silent()], none, cured), "it may be");
+        assert!(is_hopeless(&[denied(), denied(), denied()], none, cured), "it does not matter");
     }
 }

@@ -171,12 +171,23 @@ fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
         found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE));
     }
     found.extend(look.foreign_keys.iter().map(|key| foreign_key(key, has_quarantine)));
+    found.extend(look.write_refusal.as_ref().map(write_refusal));
     found.extend(missing_rights(look));
     found
 }
 
+fn write_refusal(error: &String) -> Finding {
+    let why = "no lock is granted there, and no quarantine begun or ended";
+    Finding::error(format!("refuses writes: {error}"), why, "see to its memory and its disk")
+}
+
 fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
     let what = format!("its key {key} is of another type, nothing is written there");
+    if has_quarantine && key.ends_with(":ballots") {
+        let why =
+            "clients with a quarantine do not use it, but none begins or ends while it is there";
+        return Finding::warning(what, why, format!("delete the key {key}"));
+    }
     let why = "what it keeps under this name has no other place: it is not admitted again";
     let then = if has_quarantine { "; its master is then in quarantine for D" } else { "" };
     Finding::error(what, why, format!("delete the key {key}{then}"))

@@ -29,6 +29,8 @@ pub(super) struct Look {
     pub(super) keeps_writes: Option<bool>,
     /// Rights that are needed and its user lacks.
     pub(super) missing_rights: Vec<String>,
+    /// What every write is refused with, such as where memory is full.
+    pub(super) write_refusal: Option<String>,
     /// The keys that the library keeps for itself and that are of another type.
     pub(super) foreign_keys: Vec<String>,
     /// Ballots that no client has written, or that are so far ahead that none follows them, as
@@ -40,7 +42,9 @@ impl Look {
     /// Whether no quarantine begins or ends there.
     pub(super) fn hinders_admission(&self) -> bool {
         let is_hindrance = |right: &String| rights::is_for_admission(right);
-        !self.foreign_keys.is_empty() || self.missing_rights.iter().any(is_hindrance)
+        !self.foreign_keys.is_empty()
+            || self.write_refusal.is_some()
+            || self.missing_rights.iter().any(is_hindrance)
     }
 }
 
@@ -94,13 +98,15 @@ fn look(master: &mut Direct, asks: &Asks) -> RedisResult<Look> {
     let memory = master.info("memory").unwrap_or_default();
     let policy = field(&memory, "maxmemory_policy").map(String::from);
     let is_limited = field(&memory, "maxmemory").is_some_and(|limit| limit != "0");
+    let tried = rights::tried(master, &asks.keys, asks.uses)?;
     Ok(Look {
         eviction: policy.filter(|_| is_limited),
         keeps_writes: master.setting("appendfsync").ok().flatten().map(|fsync| {
             let appends = master.setting("appendonly").ok().flatten();
             appends.as_deref() == Some("yes") && fsync == "always"
         }),
-        missing_rights: rights::missing(master, &asks.keys, asks.uses)?,
+        missing_rights: tried.missing,
+        write_refusal: tried.refusal,
         foreign_keys: asks.keys.foreign(master)?,
         // What cannot be read is a key of another type, or a right that is missing: both are found.
         foreign_scores: match &asks.ballots {

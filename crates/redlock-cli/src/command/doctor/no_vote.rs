@@ -52,9 +52,7 @@ fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
         WhyNot::Replica | WhyNot::NotMaster | WhyNot::Cluster => {
             ("what it has follows another server", "give independent masters")
         }
-        WhyNot::Denied => {
-            ("whether it forgot cannot be told", "give its user +info and +hgetall; see to the key")
-        }
+        WhyNot::Denied => (UNTOLD, unread(not.hindrance.as_deref().unwrap_or_default())),
         WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
         WhyNot::NoBallots => (
             "it takes no part in locks with fencing tokens",
@@ -76,6 +74,19 @@ fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
     }
 }
 
+/// What makes the record of a master readable.
+fn unread(hindrance: &str) -> &'static str {
+    if hindrance.contains("is malformed") {
+        "find out who wrote it, and delete the key of the record (its name is the prefix and \
+         redlock-quorum:1): its master is then in quarantine for D"
+    } else if hindrance.contains("of another type") {
+        "find out who wrote it, and delete the key: its master is then in quarantine for D"
+    } else {
+        "give its user +info and +hgetall"
+    }
+}
+
+const UNTOLD: &str = "whether it forgot cannot be told";
 const MISSED: &str = "it does not vote, and one failure less is survived";
 const FORGOT: &str = "it may have forgotten a lock that is alive";
 const LOADING: (&str, &str) = (
@@ -107,6 +118,18 @@ mod tests {
             let cure = cure(passing);
             assert!(cure.contains(says) && !cure.contains("password"), "{passing}: {cure}");
         }
+    }
+
+    #[test]
+    fn a_record_that_is_malformed_is_no_matter_of_rights() {
+        let cure = |hindrance: &str| {
+            let mut not = NotAdmitted::new(WhyNot::Denied);
+            not.hindrance = Some(hindrance.into());
+            of(&Cause::NotAdmitted(not.into()), false).1
+        };
+        assert!(cure("the record has a field \"max_ttl\" that is malformed").contains("delete"));
+        assert!(cure("the key of the record is of another type").contains("delete"));
+        assert!(cure("the record cannot be read: error reply: NOPERM no").contains("+hgetall"));
     }
 
     #[test]

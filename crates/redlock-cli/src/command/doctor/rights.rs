@@ -48,8 +48,15 @@ pub(super) fn is_for_admission(right: &str) -> bool {
     right.starts_with('~') || RIGHTS.contains(&right)
 }
 
-/// The rights that are missing, in the words of `ACL SETUSER`.
-pub(super) fn missing(master: &mut Direct, keys: &Keys, uses: Uses) -> RedisResult<Vec<String>> {
+/// What was found out by trying.
+pub(super) struct Tried {
+    /// The rights that are missing, in the words of `ACL SETUSER`.
+    pub(super) missing: Vec<String>,
+    /// What a write is refused with by every user, such as where memory is full.
+    pub(super) refusal: Option<String>,
+}
+
+pub(super) fn tried(master: &mut Direct, keys: &Keys, uses: Uses) -> RedisResult<Tried> {
     let nobody = keys.nobody();
     let all = probes(keys, &nobody).into_iter().filter(|(right, _)| uses.needs(right));
     let (rights, probes): (Vec<_>, Vec<_>) = all.unzip();
@@ -65,7 +72,15 @@ pub(super) fn missing(master: &mut Direct, keys: &Keys, uses: Uses) -> RedisResu
             missing.push(right);
         }
     }
-    Ok(missing)
+    let refusal = replies.iter().find_map(refusal);
+    Ok(Tried { missing, refusal })
+}
+
+/// Servers look at these behind the right, and before the words of the command.
+fn refusal(reply: &Value) -> Option<String> {
+    let Value::ServerError(error) = reply else { return None };
+    let is_refused = ["OOM", "MISCONF", "NOREPLICAS"].contains(&error.code());
+    is_refused.then(|| format!("{} {}", error.code(), error.details().unwrap_or_default()))
 }
 
 /// What a user may not do.

@@ -94,11 +94,15 @@ impl Driver {
         let refusal = attempt.refusal(defeat);
         let is_late = defeat == Defeat::TooLate;
         self.observer.counters.outcome(if is_late { Outcome::TooLate } else { refusal.into() });
-        // More votes may be on their way: what those masters answered last counts.
-        let is_hopeless =
-            refusal == Refusal::Silent && is_hopeless(&answers, self.masters.barred());
         self.release_attempt(id, attempt, now);
         let Some(wish) = self.requests.get(request) else { return };
+        // More votes may be on their way: what those masters answered last counts.
+        let is_hopeless = refusal == Refusal::Silent
+            && is_hopeless(
+                &answers,
+                self.masters.barred(),
+                self.masters.hindered_before(wish.asked_at),
+            );
         let key = wish.key.clone();
         let is_gone = wish.reply.is_closed();
         let may_wait = !is_resumed && !is_hopeless && wish.until.is_none_or(|until| now < until);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use futures::future::BoxFuture;
-use redlock_core::{Cause, Facts, Instant, Op, VoteSlot};
+use redlock_core::{Cause, Facts, Instant, Op, Unread, VoteSlot};
 
 use crate::protocol::master_set::MasterSet;
 
@@ -34,9 +34,32 @@ pub(in crate::driver) struct Link {
     /// What it answered to a ballot that it cannot take, where it needs to.
     pub(in crate::driver) no_ballots: Option<String>,
     /// What the server answered to the last step towards its admission, where that was an error.
-    pub(in crate::driver) hindrance: Option<String>,
+    pub(in crate::driver) hindrance: Option<Hindrance>,
     /// It was slow or silent, and is no meeting point until then.
     pub(super) suspect_until: Instant,
+}
+
+/// What is in the way of the admission of a master.
+pub(in crate::driver) struct Hindrance {
+    pub(in crate::driver) error: String,
+    /// When it was said.
+    pub(in crate::driver) at: Instant,
+}
+
+impl Hindrance {
+    /// Why it cannot be read what tells whether a server may vote.
+    pub(in crate::driver) fn of(facts: &Facts, at: Instant) -> Option<Self> {
+        let error = match &facts.record {
+            Ok(_) | Err(Unread::NotAsked | Unread::Loading) if facts.identity.is_some() => {
+                return None;
+            }
+            Ok(_) | Err(Unread::NotAsked | Unread::Loading) => {
+                "its run_id is not 40 hex digits".into()
+            }
+            Err(unread) => unread.to_string(),
+        };
+        Some(Self { error, at })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use crate::lab::{again, eventually, everywhere, ms, ordinary, value};
+use crate::lab::{again, eventually, everywhere, in_time, ms, ordinary, value};
 use redlock_quorum::{AcquireError, LostReason, Redlock, State};
 use redlock_testkit::{RedisServer, RedisServers};
 
@@ -96,7 +96,8 @@ async fn a_majority_decides_between_us_and_another() {
     .await;
     assert_eq!(delete(&servers, "stranger"), 3);
     assert_eq!(set_nx(&servers[..2], "stranger"), 2);
-    let guard = redlock.try_lock(KEY).await.unwrap();
+    // All of the other three are needed, and one may still be connecting.
+    let guard = in_time(redlock.lock(KEY).into_future()).await.unwrap();
     assert_eq!(set_nx(&servers, "another"), 0);
     guard.extend(ms(20_000)).await.unwrap();
     let theirs = |server| value(server, KEY).as_deref() == Some("stranger");

@@ -57,6 +57,23 @@ async fn a_master_that_comes_back_beside_one_in_quarantine_is_asked_at_once() {
     }
 }
 
+/// It makes no quorum, so no attempt could be won.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_comes_back_beside_three_in_quarantine_of_five_leads_to_no_attempt() {
+    let (masters, _) = masters(5);
+    masters[..3].iter().for_each(|master| master.crash_and_restart(false));
+    masters[3].down();
+    let redlock = handle(&masters).build().unwrap();
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(300)).await;
+    let before = acquires(&masters[4]);
+    masters[3].up();
+    sleep(WOKEN).await;
+    assert_eq!((before, acquires(&masters[4])), (1, 1));
+    assert!(!waiting.is_finished());
+    waiting.abort();
+}
+
 /// Nothing is sent to masters that are away, and they may be back at any time.
 #[tokio::test(start_paused = true)]
 async fn while_masters_are_merely_away_attempts_go_on_as_they_did() {

@@ -97,9 +97,9 @@ pub(crate) fn init(error: &InitError) -> String {
             list(nodes)
         ),
         InitError::Off => {
-            "--quarantine off admits no masters: give --quarantine on, or --again to \
-                           remove the records of a quarantine"
-                .into()
+            const OFF: &str = "--quarantine off admits no masters: give --quarantine on, or \
+                               --again to remove the records of a quarantine";
+            OFF.into()
         }
         InitError::Invalid(why) => request(why),
         other => other.to_string(),

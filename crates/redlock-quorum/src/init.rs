@@ -137,8 +137,13 @@ impl InitNode {
     /// Whether its record has changed a moment ago, such as by another `init`: it is being looked
     /// at, and nobody knows yet whether it has forgotten anything.
     pub fn is_checked(&self) -> bool {
-        matches!(&self.cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::Checked)
+        is_checked(self.cause.as_ref())
     }
+}
+
+/// Whether a master that does not vote, for this cause, is being looked at.
+pub(crate) fn is_checked(cause: Option<&Cause>) -> bool {
+    matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::Checked)
 }
 
 /// What to do where no master was admitted.

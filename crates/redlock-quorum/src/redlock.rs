@@ -104,8 +104,8 @@ impl Redlock {
     }
 
     /// What each master is: who answers, whether it votes and why not, what it keeps for this
-    /// namespace. Nothing is written. Waits for the slowest master, for the node timeout or 50 ms
-    /// at most, and for first connections.
+    /// namespace. Nothing is written. Waits for the slowest master, for two node timeouts or 50 ms
+    /// at most, whichever is longer, and for first connections.
     ///
     /// Where nothing could be asked, because the handle was shut down or there is no runtime, the
     /// cause of each master says so.
@@ -146,11 +146,12 @@ impl Redlock {
     /// largest ballot: afterwards no client needs a quarantine, and none has one.
     ///
     /// # Errors
-    /// [`InitError::NoQuorum`] when fewer than a quorum answer: nothing was written.
+    /// [`InitError::NoQuorum`] when fewer than a quorum can be read: nothing was written.
     /// [`InitError::Refused`] when some record shows that the namespace was in use and some master
     /// does not vote: it may have forgotten a lock. Such a call looks for 3 s whether another one
-    /// is at work. So a program that calls `init` at each start ends no quarantine, unless the
-    /// records of all masters are gone, which cannot be told from new masters.
+    /// is at work, and for 3 s more while a master is being looked at. So a program that calls
+    /// `init` at each start ends no quarantine, unless the records of all masters are gone, which
+    /// cannot be told from new masters.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the call going on.

@@ -68,7 +68,8 @@ impl LockRequest {
     ///
     /// The wait ends early, with `NoQuorum`, when so many masters say what waiting does not cure
     /// ([`Cause::is_curable`](redlock_core::Cause::is_curable): a wrong password, a replica) that
-    /// no quorum is left.
+    /// no quorum is left. A step towards the admission of a master that was refused before this
+    /// request began does not count: what it was refused for may be cured.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Wait::For(wait);
         self

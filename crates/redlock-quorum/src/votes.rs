@@ -157,7 +157,6 @@ impl fmt::Display for NodeVote {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn in_quarantine(millis: u64) -> NodeVote {

@@ -12,14 +12,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use redlock_core::admission::{Millis, Nonce, Order, Ordered, Outcome, Said, Score};
-use redlock_core::{Cause, FencingToken, Instant, WhyNot};
+use redlock_core::{FencingToken, Instant};
 
 use super::Driver;
 use super::command::InitReply;
 use super::ticket::OrderTicket;
 use super::timers::Due;
 use super::told::{facts_of, from_millis, to_millis};
-use crate::init::{Init, InitError, InitNode, InitReport};
+use crate::init::{Init, InitError, InitNode, InitReport, is_checked};
 use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, NoPlan, Scored};
 use crate::protocol::master_set::MasterSet;
 use crate::quorum::quorum;
@@ -201,7 +201,7 @@ impl Driver {
         let has_record = (0..masters).any(|one| max_ttl_of(one).is_some());
         let default = if has_record { Duration::ZERO } else { self.settings.max_ttl() };
         let max_ttl = to_millis(own.unwrap_or(default));
-        let is_checked = (0..masters).any(|one| self.is_checked(one, now));
+        let is_checked = (0..masters).any(|one| is_checked(self.standing(one, now).1.as_ref()));
         let Some(call) = &mut self.inits.current else { return };
         let Phase::Reading(_, answers) = &call.phase else { return };
         let lower = call.options.again && own.is_some() && answers.len() == masters;
@@ -218,12 +218,6 @@ impl Driver {
             Ok(plan) if plan.refused && (waits || checks) => self.pause_init(now),
             Ok(plan) => self.write_init(plan, now),
         }
-    }
-
-    /// Whether it was changed a moment ago, such as by another `init`, and is being looked at.
-    fn is_checked(&self, master: usize, now: Instant) -> bool {
-        let cause = self.standing(master, now).1;
-        matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::Checked)
     }
 
     fn pause_init(&mut self, now: Instant) {

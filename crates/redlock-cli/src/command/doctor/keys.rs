@@ -41,7 +41,8 @@ impl Keys {
     /// Those that are no hash, or no sorted set, as they should be.
     pub(super) fn foreign(&self, master: &mut Direct) -> RedisResult<Vec<String>> {
         let mut sets = vec![self.off.clone()];
-        // The set of the life that is in quarantine is read when another one begins, or written at its end.
+        // The set of the life that is in quarantine is read when another one begins, or written at
+        // its end.
         let quarantined = master.field(&self.record, "q:id").ok().flatten();
         for owner in self.owners.iter().chain(&quarantined) {
             let set = self.set_of(owner);

@@ -1,6 +1,7 @@
 //! When a quarantine is begun, and how long it is.
 //!
-//! The length comes from `max_ttl`, which is the masters' and not the client's: a lock of the
+//! The length comes from `max_ttl`, which is the masters' and not the client's, but where none of
+//! their records may be of today ([`longest_ttl`](Admission::longest_ttl)): a lock of the
 //! former life may have been taken by a client that was allowed a longer TTL than this one. So the
 //! largest `max_ttl` counts that any record holds, and a record is worth asking for only
 //!

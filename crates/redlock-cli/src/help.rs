@@ -2,7 +2,7 @@
 
 pub(crate) const SHORT: &str = "\
 Examples:
-  redlock run backup -- /usr/local/bin/backup --full
+  redlock run backup --keep -n -- /usr/local/bin/backup --full   # many hosts start it, one runs it
   redlock run deploy --wait forever --ttl 10s -- make deploy
   redlock status deploy
 
@@ -13,8 +13,8 @@ Examples:
   Five masters, named once:
     export REDLOCK_NODES=redis://m1,redis://m2,redis://m3,redis://m4,redis://m5
 
-  A cron job that many hosts try and one runs; a host that is late leaves quietly:
-    redlock run nightly-report -n -E 0 -- /usr/local/bin/report
+  A cron job that many hosts start at the same time and one runs; the others leave quietly:
+    redlock run nightly-report --keep -n -E 0 -- /usr/local/bin/report
 
   One deployment at a time, first come first served or not, but never two:
     redlock run deploy --wait forever -- make deploy
@@ -109,11 +109,16 @@ When the lock is lost:
   dies with redlock in any case (on Linux). What has left the group lives on. A command that
   changes its user, as sudo does, can neither be killed by redlock nor dies with it.
 
+Work that many hosts start at the same time, and one is to run:
+  needs --keep and -n. Without -n the others wait for the lock, and without --keep a host that comes
+  a little later finds it free: they run the command again. With both, a success leaves the lock to
+  expire, after two thirds of the TTL at the earliest: the hosts must start less than that apart. A
+  command that fails releases the lock, so a host that comes later runs it.
+
 Examples:
-  redlock run backup -- /usr/local/bin/backup --full
-  redlock run backup --ttl 10s --kill-after 2s --max-hold 1h -- backup --full
-  redlock run backup -n -E 0 -- backup     # another host does it? fine
-  redlock run report --ttl 60s --keep -- report   # once a minute, and again when it fails
+  redlock run migrate --wait forever --max-hold 1h -- ./migrate
+  redlock run deploy --ttl 10s --kill-after 2s -- make deploy
+  redlock run report --ttl 60s --keep -n -E 0 -- report   # another host does it? fine
   redlock run counter -- sh -c 'n=$(cat n); echo $((n + 1)) > n'
 
 Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by another,

@@ -16,6 +16,7 @@ mod listing;
 mod loss;
 mod masters;
 mod origins;
+mod periodic;
 mod quarantine;
 mod run;
 mod secrets;

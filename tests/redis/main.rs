@@ -31,6 +31,7 @@ mod loss;
 mod losses;
 mod mixing;
 mod order;
+mod recipes;
 mod relay;
 mod replies;
 mod runtimes;

@@ -23,6 +23,7 @@ mod log;
 mod mixing;
 mod mutual_exclusion;
 mod pace;
+mod reentrant;
 mod release;
 mod resuming;
 mod seeds;

@@ -16,6 +16,8 @@
 //! # }
 //! ```
 
+mod reentrant;
+
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, mpsc};
@@ -26,6 +28,7 @@ use redlock_core::{FencingToken, Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+pub use self::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 use crate::builder::RedlockBuilder;
 use crate::error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased};
 use crate::guard::Hold;

@@ -71,6 +71,12 @@ impl Guard {
         self.grant.cell.fencing_token()
     }
 
+    /// How long an extension makes the lock last: the TTL that was asked for, or the longest one
+    /// that [`extend`](Self::extend) was given since.
+    pub fn ttl(&self) -> Duration {
+        self.grant.cell.ttl()
+    }
+
     /// How long the holder may still count on the lock, if it is not extended; zero once it is
     /// lost. The stop margin is taken off already.
     pub fn remaining(&self) -> Duration {

@@ -116,6 +116,7 @@ mod loss;
 mod lost;
 mod protocol;
 mod quorum;
+mod recipes;
 mod redlock;
 mod report;
 mod request;
@@ -133,6 +134,7 @@ pub use init::{Init, InitError, InitNode, InitReport};
 pub use lease::Lease;
 pub use loss::Loss;
 pub use lost::{Ended, Lost, LostReason};
+pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 pub use redlock::Redlock;
 pub use redlock_core::{
     Cause, Clock, FencingToken, Instant, InvalidFencingToken, InvalidLabel, InvalidNode,

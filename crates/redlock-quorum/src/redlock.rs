@@ -61,6 +61,7 @@ impl Redlock {
     /// A lock on `resource`, to be awaited: it keeps trying for the handle's wait.
     ///
     /// It is not reentrant: a caller that holds the lock and asks for it again waits for itself.
+    /// [`reentrant`](Self::reentrant) is.
     pub fn lock(&self, resource: impl Into<Resource>) -> LockRequest {
         LockRequest::new(self.handle.clone(), resource.into())
     }

@@ -124,6 +124,15 @@ pub enum InvalidRequest {
         /// The number of masters.
         masters: usize,
     },
+    /// The owner of a reentrant lock is in it too often.
+    #[error(
+        "the owner is in this lock {max} times, which is the limit: is it left as often as it is \
+         entered?"
+    )]
+    Depth {
+        /// How often an owner may be in its lock.
+        max: u16,
+    },
     /// There is no tokio runtime to work on, or it is shutting down.
     #[error(
         "there is no tokio runtime here, or it is shutting down: call from within one, or use \

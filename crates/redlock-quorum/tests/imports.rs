@@ -9,9 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The layers of the crate, from the top: no file imports one of a layer above its own.
-const LAYERS: [&[&str]; 6] = [
+const LAYERS: [&[&str]; 8] = [
     &["lib"],
-    &["blocking", "builder", "guard", "handle", "lease", "loss", "redlock", "request"],
+    &["blocking"],
+    &["recipes"],
+    &["builder", "guard", "handle", "lease", "loss", "redlock", "request"],
     &["inbox"],
     &["driver"],
     &["counters", "hold", "protocol"],

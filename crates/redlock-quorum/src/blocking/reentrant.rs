@@ -1,0 +1,209 @@
+//! [`Reentrant`](crate::Reentrant) for code that does not await.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::Resource;
+
+use super::{Redlock, Worker};
+use crate::error::{AcquireError, ExtendError, ReleaseError, RunError};
+use crate::guard::Hold;
+use crate::lost::{Ended, LostReason};
+
+/// One owner of a lock, which may take it again while it holds it; see [`crate::Reentrant`]. An
+/// owner is no thread: a `thread_local!` makes it one where that is wanted.
+#[derive(Clone)]
+pub struct Reentrant {
+    reentrant: crate::Reentrant,
+    worker: Arc<Worker>,
+}
+
+impl Redlock {
+    /// As [`crate::Redlock::reentrant`].
+    pub fn reentrant(&self, resource: impl Into<Resource>) -> Reentrant {
+        Reentrant { reentrant: self.redlock.reentrant(resource), worker: self.worker.clone() }
+    }
+}
+
+impl Reentrant {
+    /// What the lock is for.
+    pub fn resource(&self) -> &Resource {
+        self.reentrant.resource()
+    }
+
+    /// As [`crate::Reentrant::lock`], to be acquired.
+    pub fn lock(&self) -> ReentrantRequest {
+        ReentrantRequest { request: self.reentrant.lock(), worker: self.worker.clone() }
+    }
+
+    /// As [`crate::Reentrant::try_lock`], to be acquired.
+    pub fn try_lock(&self) -> ReentrantRequest {
+        ReentrantRequest { request: self.reentrant.try_lock(), worker: self.worker.clone() }
+    }
+
+    /// As [`crate::Reentrant::depth`].
+    pub fn depth(&self) -> u16 {
+        self.reentrant.depth()
+    }
+}
+
+impl fmt::Debug for Reentrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reentrant.fmt(f)
+    }
+}
+
+/// A lock that is asked for by its owner; see [`crate::ReentrantRequest`]. Nothing happens before
+/// [`acquire`](Self::acquire) or [`run`](Self::run).
+#[must_use = "a lock that is not acquired is not asked for"]
+#[derive(Clone)]
+pub struct ReentrantRequest {
+    request: crate::ReentrantRequest,
+    worker: Arc<Worker>,
+}
+
+impl ReentrantRequest {
+    /// As [`crate::ReentrantRequest::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.map(|request| request.ttl(ttl))
+    }
+
+    /// As [`crate::ReentrantRequest::wait`].
+    pub fn wait(self, wait: Duration) -> Self {
+        self.map(|request| request.wait(wait))
+    }
+
+    /// As [`crate::ReentrantRequest::wait_until`].
+    pub fn wait_until(self, instant: std::time::Instant) -> Self {
+        self.map(|request| request.wait_until(instant))
+    }
+
+    /// As [`crate::ReentrantRequest::wait_forever`].
+    pub fn wait_forever(self) -> Self {
+        self.map(crate::ReentrantRequest::wait_forever)
+    }
+
+    /// As [`crate::ReentrantRequest::auto_extend`].
+    pub fn auto_extend(self, auto_extend: bool) -> Self {
+        self.map(|request| request.auto_extend(auto_extend))
+    }
+
+    /// As [`crate::ReentrantRequest::max_hold`].
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        self.map(|request| request.max_hold(max_hold))
+    }
+
+    /// As [`crate::ReentrantRequest::min_copies`].
+    pub fn min_copies(self, copies: usize) -> Self {
+        self.map(|request| request.min_copies(copies))
+    }
+
+    /// As [`crate::ReentrantRequest::stop_margin`].
+    pub fn stop_margin(self, margin: Duration) -> Self {
+        self.map(|request| request.stop_margin(margin))
+    }
+
+    /// As [`crate::ReentrantRequest::label`].
+    pub fn label(self, label: impl Into<String>) -> Self {
+        self.map(|request| request.label(label))
+    }
+
+    /// Waits for the lock. Where its owner holds it, this returns at once.
+    ///
+    /// # Errors
+    /// As awaiting a [`crate::ReentrantRequest`].
+    pub fn acquire(self) -> Result<ReentrantGuard, AcquireError> {
+        let guard = match self.request.enter() {
+            Some(entered) => entered?,
+            None => {
+                let acquired = self.worker.wait(self.request.into_future());
+                acquired.unwrap_or(Err(AcquireError::Shutdown))?
+            }
+        };
+        Ok(ReentrantGuard { guard, worker: self.worker })
+    }
+
+    /// Acquires the lock, does the work on this thread, and leaves the lock again. Work that blocks
+    /// cannot be stopped from outside: it must ask [`Hold::check`] between its steps.
+    ///
+    /// # Errors
+    /// As [`LockRequest::run`](super::LockRequest::run).
+    pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T, RunError<T>> {
+        let guard = self.acquire()?;
+        let output = work(guard.hold());
+        if let Err(lost) = guard.check() {
+            return Err(RunError::Lost { lost, output: Some(output) });
+        }
+        let handle = guard.guard.handle().clone();
+        if let Err(error) = guard.release() {
+            handle.warn_of_release(&error);
+        }
+        Ok(output)
+    }
+
+    fn map(self, change: impl FnOnce(crate::ReentrantRequest) -> crate::ReentrantRequest) -> Self {
+        Self { request: change(self.request), worker: self.worker }
+    }
+}
+
+impl fmt::Debug for ReentrantRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.fmt(f)
+    }
+}
+
+/// A lock that its owner holds; see [`crate::ReentrantGuard`]. It derefs to [`crate::Guard`] for
+/// all that looks; what waits has a method here that blocks.
+#[must_use = "the lock is left when its guard is dropped"]
+pub struct ReentrantGuard {
+    guard: crate::ReentrantGuard,
+    worker: Arc<Worker>,
+}
+
+impl ReentrantGuard {
+    /// As [`super::Guard::lost`].
+    pub fn lost(&self) -> Ended {
+        let ended = self.worker.wait(self.guard.lost());
+        ended.unwrap_or_else(|| Ended::Lost(self.guard.cell().lost(LostReason::Shutdown)))
+    }
+
+    /// As [`super::Guard::settled`].
+    pub fn settled(&self) {
+        // A handle that was shut down waits for nothing.
+        let _ = self.worker.wait(self.guard.settled());
+    }
+
+    /// As [`super::Guard::extend`].
+    ///
+    /// # Errors
+    /// [`ExtendError`] when no quorum confirms it; the lock is then valid as long as before.
+    pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
+        let outcome = self.worker.wait(self.guard.extension(ttl));
+        outcome.unwrap_or(Err(ExtendError::Shutdown))
+    }
+
+    /// As [`crate::ReentrantGuard::release`].
+    ///
+    /// # Errors
+    /// As [`super::Guard::release`], for the last guard alone.
+    pub fn release(self) -> Result<(), ReleaseError> {
+        let outcome = self.worker.wait(self.guard.release());
+        outcome.unwrap_or(Err(ReleaseError::Shutdown))
+    }
+}
+
+impl Deref for ReentrantGuard {
+    type Target = crate::Guard;
+
+    fn deref(&self) -> &crate::Guard {
+        &self.guard
+    }
+}
+
+impl fmt::Debug for ReentrantGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.guard.fmt(f)
+    }
+}

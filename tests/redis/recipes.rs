@@ -1,0 +1,69 @@
+//! What is made of locks, on real servers.
+
+use std::cell::RefCell;
+use std::thread;
+
+use redlock_quorum::{AcquireError, blocking};
+
+use crate::lab::{calls, masters, no_key_is_left, patient, secs};
+
+thread_local! {
+    /// The owner for what this thread does: code that cannot pass it on finds it here.
+    static OWNER: RefCell<Option<blocking::Reentrant>> = const { RefCell::new(None) };
+}
+
+/// Adds one, `depth` calls deep, each under the lock of this thread's owner.
+fn add_one(depth: u32, value: &std::sync::Mutex<u64>) {
+    let owner = OWNER.with_borrow(Clone::clone).unwrap();
+    let outcome = owner.lock().run(|hold| match depth {
+        0 => {
+            // Two steps: another owner in between would lose one of the additions.
+            let before = *value.lock().unwrap();
+            thread::yield_now();
+            hold.check().unwrap();
+            *value.lock().unwrap() = before + 1;
+        }
+        deeper => add_one(deeper - 1, value),
+    });
+    outcome.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn threads_that_enter_their_locks_again_exclude_each_other() {
+    let servers = masters();
+    let value = std::sync::Arc::new(std::sync::Mutex::new(0));
+    let mut threads = Vec::new();
+    for _ in 0..4 {
+        let (urls, value) = (servers.urls(), value.clone());
+        threads.push(thread::spawn(move || {
+            let redlock = patient(urls).wait(secs(60)).build_blocking().unwrap();
+            OWNER.set(Some(redlock.reentrant("sum")));
+            (0..10).for_each(|_| add_one(3, &value));
+            OWNER.set(None);
+        }));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(*value.lock().unwrap(), 40);
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn masters_hear_nothing_of_a_lock_that_is_entered_again() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build().unwrap();
+    let owner = redlock.reentrant("account:42");
+    let outer = owner.lock().min_copies(5).await.unwrap();
+    outer.settled().await;
+    let asked = || servers.iter().map(|server| calls(server, "set")).collect::<Vec<_>>();
+    let before = asked();
+    for _ in 0..100 {
+        owner.lock().await.unwrap().release().await.unwrap();
+    }
+    assert_eq!(asked(), before);
+    let other = patient(servers.urls()).build().unwrap().reentrant("account:42");
+    let refused = other.try_lock().await.unwrap_err();
+    assert!(matches!(refused, AcquireError::Held { .. }), "{refused}");
+    outer.release().await.unwrap();
+    other.try_lock().await.unwrap().release().await.unwrap();
+    no_key_is_left(&servers).await;
+}

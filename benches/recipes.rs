@@ -1,5 +1,7 @@
 //! What recipes add to the locks that they are made of.
 
+#![allow(clippy::expect_used, reason = "criterion's closures cannot fail otherwise")]
+
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};

@@ -112,8 +112,9 @@ pub(crate) fn standing(key: &str, status: &Status) -> String {
     }
 }
 
-/// Why a lock was refused: by whom, and what each master said when it was.
-pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
+/// What each master said when a lock was refused. Whoever has it on a majority is not named: that
+/// is for the words before.
+pub(crate) fn refused(votes: &Votes) -> String {
     let holder = holder(votes);
     let one = |vote: &NodeVote| match (&vote.verdict, token(vote)) {
         // The line names the holder already.
@@ -123,11 +124,16 @@ pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
         (Verdict::Held { ttl, .. }, _) => format!("held{}", brief(*ttl)),
         (verdict, _) => verdict.to_string(),
     };
-    let list = in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect());
+    in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect())
+}
+
+/// Why a lock was refused: by whom, and what each master said when it was.
+pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
+    let list = refused(votes);
     if votes.is_outbid() {
         return format!("{key} was given up, others got larger ballots meanwhile: {list}");
     }
-    match holder {
+    match holder(votes) {
         Some((token, ttl)) => format!("{key} is held by another: {token}, {}; {list}", left(ttl)),
         // It was released in between, or contenders share the masters.
         None => format!("{key} is held by another: {list}"),

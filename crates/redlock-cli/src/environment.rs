@@ -1,6 +1,7 @@
 //! `Environment`: the variables that a command gets from `redlock run`.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use redlock_quorum::Guard;
 
 use crate::args::Run;
 use crate::global::{Global, variable};
+use crate::held::Held;
 
 /// What is different from the environment of `redlock run` itself.
 #[derive(Debug)]
@@ -18,8 +20,11 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// The lock, and no way to the masters unless that was asked for.
-    pub(crate) fn new(global: &Global, args: &Run, guard: &Guard) -> Self {
-        let mut set = vec![(KEY, args.key.clone()), (TOKEN, guard.token().as_str().into())];
+    pub(crate) fn new(global: &Global, args: &Run, held: &Held, guard: &Guard) -> Self {
+        let token = guard.token().as_str();
+        let held = held.clone().and(args.key.as_bytes(), token);
+        let mut set = vec![(KEY, args.key.clone()), (TOKEN, token.into())];
+        set.push((Held::NAME, held.variable()));
         let mut removed = Vec::new();
         match guard.fencing_token() {
             Some(fence) => set.push((FENCING_TOKEN, fence.to_string().into())),

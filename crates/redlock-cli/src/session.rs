@@ -13,6 +13,7 @@ use redlock_quorum::{
 use crate::answers;
 use crate::exit::Failure;
 use crate::global::{Global, Switch};
+use crate::held::Held;
 use crate::label::label;
 use crate::masters::{self, Masters};
 use crate::output;
@@ -29,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) is_quiet: bool,
     /// Nobody wants to read about the end of this command.
     pub(crate) leaves_quietly: Cell<bool>,
+    /// The locks of the `redlock run`s around this command.
+    pub(crate) held: Held,
     node_timeout: Duration,
     /// Whom we trust, in words.
     ca: String,
@@ -94,6 +97,7 @@ impl Session {
             is_verbose: global.verbose,
             is_quiet: global.quiet,
             leaves_quietly: Cell::new(false),
+            held: Held::around(),
             node_timeout: global
                 .node_timeout
                 .unwrap_or_else(|| RedlockBuilder::node_timeout_of(ttl)),

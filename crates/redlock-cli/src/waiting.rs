@@ -1,12 +1,13 @@
 //! Waiting for a lock: what ends the wait early, and what is said meanwhile.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, Guard, NodeVote, Votes};
+use redlock_quorum::{AcquireError, Guard, NodeVote, Status, Votes};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -28,7 +29,6 @@ impl Session {
         max_hold: Option<Duration>,
         signals: &mut Signals,
     ) -> Result<Guard, Failure> {
-        // Dropping the request gives it up: what it has set is released.
         let outcome = tokio::select! {
             biased;
             signal = signals.next() => Err(self.stopped_by(signal, signals).await),
@@ -43,9 +43,11 @@ impl Session {
 
     async fn wait_for(&self, wait: Wait, max_hold: Option<Duration>) -> Result<Guard, Failure> {
         let begun = Instant::now();
+        // Dropping the request gives it up: what it has set is released.
         let outcome = tokio::select! {
             biased;
             outcome = self.request(wait, max_hold) => outcome,
+            status = self.is_held_around_us() => return Err(self.waits_for_itself(&answers::list(&status))),
             never = self.say_what_is_waited_for(wait) => match never {},
         };
         match outcome {
@@ -69,6 +71,33 @@ impl Session {
                 outcome => return outcome,
             }
         }
+    }
+
+    /// Resolves when the lock is that of a `redlock run` around this command. That one waits for us,
+    /// so to wait for it would have no end.
+    async fn is_held_around_us(&self) -> Status {
+        /// Masters that have not answered, or have not been admitted, may do so later.
+        const LOOK_AGAIN: Duration = Duration::from_secs(1);
+        if self.held.is_empty() {
+            return pending().await;
+        }
+        loop {
+            let status = self.status().await;
+            if self.held.holds(&status) {
+                return status;
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn waits_for_itself(&self, answers: &impl Display) -> Failure {
+        Failure::new(
+            HELD,
+            anyhow!(
+                "{}: this lock is held by the `redlock run` around this command: {answers}",
+                self.key
+            ),
+        )
     }
 
     /// Says once what is waited for.
@@ -97,6 +126,9 @@ impl Session {
             {
                 let cause = wording::hopeless(&self.key.to_string(), votes);
                 Failure::new(UNAVAILABLE, anyhow!(cause))
+            }
+            AcquireError::Held { votes, .. } if self.held.refuses(votes) => {
+                self.waits_for_itself(&answers::refused(votes))
             }
             AcquireError::Held { votes, .. } => {
                 Failure::new(HELD, anyhow!(self.refusal(votes).await))

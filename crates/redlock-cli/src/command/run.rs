@@ -44,7 +44,7 @@ async fn under_lock(
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
-    let mut child = match start(global, args, &guard, signals) {
+    let mut child = match start(session, global, args, &guard, signals) {
         Ok(child) => child,
         Err(failure) => {
             release(guard).await?;
@@ -89,6 +89,7 @@ async fn lost(session: &Session, guard: Guard, why: &str) -> Failure {
 }
 
 fn start(
+    session: &Session,
     global: &Global,
     args: &Run,
     guard: &Guard,
@@ -104,7 +105,7 @@ fn start(
         // Until now Ctrl-Z has stopped this process; from here on the command stops first.
         signals.listen_unless_ignored(Signal::TSTP).map_err(cannot)?;
     }
-    let environment = Environment::new(global, args, guard);
+    let environment = Environment::new(global, args, &session.held, guard);
     Child::start(&args.command, &environment, signals.blocked(), terminal).map_err(cannot)
 }
 

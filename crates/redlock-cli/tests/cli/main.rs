@@ -15,6 +15,7 @@ mod init;
 mod listing;
 mod loss;
 mod masters;
+mod nested;
 mod origins;
 mod periodic;
 mod quarantine;

@@ -1,0 +1,96 @@
+//! `redlock run` inside of `redlock run`.
+
+use std::process::Command;
+
+use redlock_testkit::RedisServers;
+
+use crate::support::{Answer, Running, ask, copies, poll, redlock};
+
+const REDLOCK: &str = env!("CARGO_BIN_EXE_redlock");
+
+/// What a script answers that runs under a lock on `key`, and knows the command as `$R`.
+fn inside(servers: &RedisServers, key: &str, script: &str) -> Answer {
+    let mut command = redlock(servers, ["run", "--pass-nodes", "--ttl", "5s", key]);
+    command.env("R", REDLOCK).args(["--", "sh", "-c", script]);
+    Running::start(command).answer()
+}
+
+#[test]
+fn a_run_that_would_wait_for_the_run_around_it_is_told_so_at_once() {
+    let servers = RedisServers::start(3).unwrap();
+    for (script, code) in [
+        ("$R run k --wait forever -- true", 75),
+        ("$R run k -n -- true", 75),
+        ("$R run k -E 9 --wait 1h -- true", 9),
+        ("$R run other --pass-nodes -- $R run k --wait forever -- true", 75),
+        ("$R acquire k --wait forever", 75),
+    ] {
+        let answer = inside(&servers, "k", script);
+        assert_eq!((answer.code, answer.out.as_str()), (code, ""), "{script}: {answer:?}");
+        let said = "redlock: k: this lock is held by the `redlock run` around this command: ";
+        assert!(answer.cause().starts_with(said), "{script}: {answer:?}");
+        let granted = |server| answer.err.contains(&format!("{} held (", server));
+        assert!(servers.iter().filter(|server| granted(server.name())).count() >= 2, "{answer:?}");
+    }
+    let silent = inside(&servers, "k", "$R run k -q --wait forever -- true");
+    assert_eq!((silent.code, silent.err.as_str()), (75, ""));
+    assert_eq!(copies(&servers, "k"), 0, "the one around it is released as ever");
+}
+
+/// What counts is the value of the key, and not its name.
+#[test]
+fn a_key_of_the_same_name_with_another_prefix_or_on_other_masters_is_another_lock() {
+    let servers = RedisServers::start(3).unwrap();
+    ask(&servers, ["init", "--yes", "--prefix", "p:"]).success();
+    inside(&servers, "k", "$R run k --prefix p: -- true").success();
+    let others = RedisServers::start(1).unwrap();
+    let script = format!("$R run k --node {} -- true", others[0].url());
+    inside(&servers, "k", &script).success();
+}
+
+#[test]
+fn a_lock_of_somebody_else_is_waited_for_inside_of_a_run_too() {
+    let servers = RedisServers::start(3).unwrap();
+    for server in servers.iter() {
+        server.command(&["SET", "k", "stranger", "PX", "1500"]).unwrap();
+    }
+    inside(&servers, "other", "$R run k --wait 30s -- true").success();
+}
+
+#[test]
+fn the_command_is_told_of_all_locks_around_it() {
+    let servers = RedisServers::start(3).unwrap();
+    let script = "echo $REDLOCK_TOKEN; $R run inner -- sh -c 'echo $REDLOCK_TOKEN $REDLOCK_HELD'";
+    let answer = inside(&servers, "a b=%/\u{e9}", script);
+    let lines: Vec<_> = answer.success().lines().collect();
+    let (inner, held) = lines[1].split_once(' ').unwrap();
+    assert_eq!(held, format!("a%20b%3D%25%2F%C3%A9={} inner={inner}", lines[0]));
+}
+
+/// What another program has written there is nobody's lock.
+#[test]
+fn a_list_of_locks_that_is_none_harms_nothing() {
+    let servers = RedisServers::start(1).unwrap();
+    for held in ["", " ", "k", "=", "k=", "k%=x %zz=y", "\u{e9}"] {
+        let mut command = redlock(&servers, ["run", "k", "--", "sh", "-c", "echo $REDLOCK_HELD"]);
+        command.env("REDLOCK_HELD", held);
+        let answer = Running::start(command).answer();
+        let words = answer.success().split(' ').filter(|word| word.starts_with("k=")).count();
+        assert!(words >= 1, "{held:?}: {answer:?}");
+    }
+}
+
+/// The one around it may lose the lock to a stranger while the one inside waits.
+#[test]
+fn a_wait_begins_when_the_lock_is_not_that_of_the_run_around_it() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "$R run k --wait forever -- true";
+    let mut command: Command = redlock(&servers, ["run", "--pass-nodes", "other", "--"]);
+    command.env("R", REDLOCK).args(["sh", "-c", script]);
+    servers[0].command(&["SET", "k", "stranger"]).unwrap();
+    let mut run = Running::start(command);
+    poll("it holds the other lock", || (copies(&servers, "other") == 1).then_some(()));
+    assert!(!run.has_ended());
+    servers[0].command(&["DEL", "k"]).unwrap();
+    assert_eq!(run.answer().code, 0);
+}

@@ -97,9 +97,10 @@ The command:
   gets REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN (which is not set with --plain), and no
   URL of a master, unless --pass-nodes is given. REDLOCK_HELD names the locks of all `redlock run`s
   around it, and its own: KEY, percent-encoded, `=`, TOKEN, separated by spaces. A command that asks
-  for one of these locks would wait for itself: it is told so at once, with 75. It runs in a process group of its own, which is in
-  the foreground where there is a terminal. INT, TERM, HUP, QUIT, USR1 and USR2 are passed on to the
-  group, a second TERM within half a second is not. Ctrl-Z stops the whole job, and the lock is then
+  for one of these locks would wait for itself: it is told so at once, with 75.
+  It runs in a process group of its own, which is in the foreground where there is a terminal. INT,
+  TERM, HUP, QUIT, USR1 and USR2 are passed on to the group, a second TERM within half a second is
+  not. Ctrl-Z stops the whole job, and the lock is then
   not extended: the command is killed before the lock ends.
 
 When the lock is lost:

@@ -11,6 +11,7 @@ mod checker_catches_bugs;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod contenders;
+mod deadline;
 mod expiry;
 mod extension;
 mod faults;

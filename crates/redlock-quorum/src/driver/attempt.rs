@@ -10,6 +10,7 @@ use super::ticket::{LockId, RequestId, Ticket, UseId};
 use super::timers::Due;
 use super::{Driver, Lock, Stage};
 use crate::protocol::attempt::{Attempt, Defeat, FIRST, Origin, Step};
+use crate::protocol::heard::{Heard, Standing};
 use crate::protocol::master_set::MasterSet;
 use crate::protocol::waiting::Ask;
 
@@ -157,19 +158,23 @@ impl Driver {
     }
 
     /// The answer of a master to an attempt, in time or late.
-    pub(super) fn attempt_vote(&mut self, id: LockId, vote: &Vote, now: Instant) {
-        self.masters.answered(vote.master, &vote.answer.verdict);
+    pub(super) fn attempt_vote(
+        &mut self,
+        id: LockId,
+        vote: &Vote,
+        standing: &Standing,
+        now: Instant,
+    ) {
+        let heard = Heard { answer: &vote.answer, standing };
+        self.masters.answered(vote.master, &standing.count(&vote.answer.verdict));
         let Some(lock) = self.locks.get_mut(id) else { return };
         match &mut lock.stage {
             Stage::Attempt { attempt, .. } => {
-                let step = attempt.vote(vote.master, &vote.answer, vote.sent_at, now);
-                if attempt.is_answered() {
-                    self.leave_window(id, now);
-                }
-                self.attempt_step(id, step, now);
+                let step = attempt.vote(vote.master, heard, vote.sent_at, now);
+                self.attempt_counted(id, step, now);
             }
             Stage::Lease(tenure) => {
-                tenure.lease.acquired(vote.master, &vote.answer, vote.sent_at, now);
+                tenure.lease.acquired(vote.master, heard, vote.sent_at, now);
                 tenure.cell.write(tenure.lease.ledger(), vote.master);
                 if tenure.lease.ledger().pending().is_empty() {
                     tenure.cell.settle();
@@ -180,7 +185,7 @@ impl Driver {
                 release.acquired(vote.master, &vote.answer);
                 if let Some(inspection) = *explains {
                     let latency = now.saturating_since(vote.sent_at);
-                    self.attempt_explained(inspection, vote, latency);
+                    self.attempt_explained(inspection, vote.master, heard, latency);
                 }
                 self.release_changed(id, now);
             }

@@ -8,6 +8,7 @@ use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
 use super::{Driver, Stage};
 use crate::protocol::attempt::{Defeat, Step};
+use crate::protocol::heard::{Heard, Standing};
 use crate::protocol::master_set::MasterSet;
 
 impl Driver {
@@ -92,43 +93,30 @@ impl Driver {
         }
     }
 
-    /// The answer of a master to the ballot with this number; none where it was asked for its
-    /// score.
+    /// The answer of a master to the ballot of this round; none where it was asked for its score.
     pub(super) fn ballot_vote(
         &mut self,
         id: LockId,
-        number: Option<u32>,
+        round: Option<u32>,
         vote: &Vote,
+        standing: &Standing,
         now: Instant,
     ) {
-        let (master, answer) = (vote.master, &vote.answer);
+        let (master, heard) = (vote.master, Heard { answer: &vote.answer, standing });
         let Some(lock) = self.locks.get_mut(id) else { return };
         match &mut lock.stage {
             Stage::Attempt { attempt, .. } => {
-                let step = match number {
-                    Some(number) => attempt.ballot_vote(number, master, answer, vote.sent_at, now),
-                    None => attempt.score_vote(master, answer, now),
+                let step = match round {
+                    Some(round) => attempt.ballot_vote(round, master, heard, vote.sent_at, now),
+                    None => attempt.score_vote(master, heard, now),
                 };
                 self.attempt_step(id, step, now);
             }
             Stage::Lease(tenure) => {
-                tenure.lease.balloted(master, answer, vote.sent_at, now);
+                tenure.lease.balloted(master, heard, vote.sent_at, now);
                 tenure.cell.write(tenure.lease.ledger(), master);
                 self.publish(id, now);
             }
-            Stage::Release { .. } | Stage::Changing => {}
-        }
-    }
-
-    /// The same of a master that did not vote at some time since it was asked.
-    pub(super) fn ballot_uncounted(&mut self, id: LockId, master: usize, now: Instant) {
-        let Some(lock) = self.locks.get_mut(id) else { return };
-        match &mut lock.stage {
-            Stage::Attempt { attempt, .. } => {
-                let step = attempt.ballot_uncounted(master, now);
-                self.attempt_step(id, step, now);
-            }
-            Stage::Lease(tenure) => tenure.lease.score_uncounted(master),
             Stage::Release { .. } | Stage::Changing => {}
         }
     }

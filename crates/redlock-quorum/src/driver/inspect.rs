@@ -13,6 +13,7 @@ use super::timers::Due;
 use crate::error::AcquireError;
 use crate::hold::votes;
 use crate::protocol::attempt::Defeat;
+use crate::protocol::heard::{Heard, Standing};
 use crate::protocol::inspection::Inspection;
 use crate::protocol::ledger::LastAnswer;
 use crate::protocol::master_set::MasterSet;
@@ -105,7 +106,15 @@ impl Driver {
         }
     }
 
-    pub(super) fn inspection_vote(&mut self, id: InspectionId, vote: &Vote, now: Instant) {
+    /// The answer of a master to an inspection. One that does not count says nothing of why a
+    /// request has failed; a status shows it.
+    pub(super) fn inspection_vote(
+        &mut self,
+        id: InspectionId,
+        vote: &Vote,
+        standing: &Standing,
+        now: Instant,
+    ) {
         let Some(question) = self.inspections.get_mut(id) else { return };
         if let Verdict::Held { ttl: Some(ttl), .. } = vote.answer.verdict
             && ttl > self.settings.life_max(self.masters.max_ttl())
@@ -113,7 +122,12 @@ impl Driver {
             self.observer.lives_too_long(vote.master, now);
         }
         let latency = now.saturating_since(vote.sent_at);
-        question.inspection.vote(vote.master, &vote.answer, latency);
+        let standing = match question.asker {
+            Asker::Status(_) => &Standing::Counts,
+            Asker::Failure(..) | Asker::Waits(_) => standing,
+        };
+        let heard = Heard { answer: &vote.answer, standing };
+        question.inspection.vote(vote.master, heard, latency);
         if question.inspection.is_answered()
             && let Some(opened) = question.opened.take()
         {
@@ -123,9 +137,15 @@ impl Driver {
     }
 
     /// The late answer of a master to the attempt that an inspection explains.
-    pub(super) fn attempt_explained(&mut self, id: InspectionId, vote: &Vote, latency: Duration) {
+    pub(super) fn attempt_explained(
+        &mut self,
+        id: InspectionId,
+        master: usize,
+        heard: Heard<'_>,
+        latency: Duration,
+    ) {
         if let Some(question) = self.inspections.get_mut(id) {
-            question.inspection.attempt_vote(vote.master, &vote.answer, latency);
+            question.inspection.attempt_vote(master, heard, latency);
         }
     }
 

@@ -11,7 +11,8 @@ use super::{Driver, Lock, Stage, Tenure};
 use crate::error::ExtendError;
 use crate::lost::Ended;
 use crate::protocol::extension::Extended;
-use crate::protocol::lease::Extend;
+use crate::protocol::heard::{Heard, Standing};
+use crate::protocol::lease::{Extend, Step};
 use crate::protocol::master_set::MasterSet;
 use crate::settings::{InvalidRequest, Quarantine, Timing};
 
@@ -33,7 +34,15 @@ impl Driver {
         tenure.cell.write_terms(&tenure.lease);
         tenure.cell.write_all(tenure.lease.ledger());
         self.extension_silent(id, silent);
+        self.carry_out(id, step, now);
+    }
+
+    /// Sends what the machine wants for a lease, unless that is over: its holder may have seen the
+    /// end by a later reading of the clock.
+    fn carry_out(&mut self, id: LockId, step: Step, now: Instant) {
         self.publish(id, now);
+        let Some(tenure) = self.tenure(id) else { return };
+        let step = if tenure.cell.is_held() { step } else { tenure.lease.call_off(step) };
         self.readd(id, step.readd, now);
         if let Some(extend) = step.extend {
             self.send_extension(id, extend, now);
@@ -100,23 +109,30 @@ impl Driver {
     }
 
     /// The answer of a master to an extension.
-    pub(super) fn extension_vote(&mut self, id: LockId, number: u32, vote: &Vote, now: Instant) {
+    pub(super) fn extension_vote(
+        &mut self,
+        id: LockId,
+        number: u32,
+        vote: &Vote,
+        standing: &Standing,
+        now: Instant,
+    ) {
         let Some(tenure) = self.tenure(id) else { return };
         let before = tenure.lease.deadline();
-        let step = tenure.lease.extended(number, vote.master, &vote.answer, vote.sent_at, now);
+        let heard = Heard { answer: &vote.answer, standing };
+        let step = tenure.lease.extended(number, vote.master, heard, vote.sent_at, now);
         tenure.cell.write(tenure.lease.ledger(), vote.master);
         if let Some(before) = before {
             self.note_margin(id, number, before, now);
         }
-        self.publish(id, now);
+        self.carry_out(id, step, now);
         if let Some(extended) = step.extended {
             self.answer_extension(id, number, extended);
         }
-        self.readd(id, step.readd, now);
     }
 
     /// Masters have lost the key of a lease, and no other holds it there: they are given it again.
-    pub(super) fn readd(&mut self, id: LockId, masters: MasterSet, now: Instant) {
+    fn readd(&mut self, id: LockId, masters: MasterSet, now: Instant) {
         if masters.is_empty() || self.closing.is_some() {
             return;
         }
@@ -136,9 +152,16 @@ impl Driver {
         }
     }
 
-    pub(super) fn readd_vote(&mut self, id: LockId, vote: &Vote, now: Instant) {
+    pub(super) fn readd_vote(
+        &mut self,
+        id: LockId,
+        vote: &Vote,
+        standing: &Standing,
+        now: Instant,
+    ) {
         let Some(tenure) = self.tenure(id) else { return };
-        tenure.lease.readded(vote.master, &vote.answer, vote.sent_at, now);
+        let heard = Heard { answer: &vote.answer, standing };
+        tenure.lease.readded(vote.master, heard, vote.sent_at, now);
         tenure.cell.write(tenure.lease.ledger(), vote.master);
         self.publish(id, now);
     }

@@ -6,8 +6,8 @@
 //! and `task`; `masters` (connections); `acquire` (requests), `attempt` (from a token to a lease),
 //! `ballots` (its fencing token), `keep` (extending what is held), `release`, `unacknowledged`,
 //! `inspect`; `waiting` and `keys` (what is done with each key); `voting` (whose answers count),
-//! `uncounted` (what is made of the others'), `admission` (masters that do not vote), `freshness`
-//! (all that are connected, looked at again), `init`, `report`, `close` (the end).
+//! `admission` (masters that do not vote), `freshness` (all that are connected, looked at again),
+//! `init`, `report`, `close` (the end).
 
 mod acquire;
 mod admission;
@@ -37,7 +37,6 @@ mod ticket;
 mod timers;
 mod told;
 mod unacknowledged;
-mod uncounted;
 mod voting;
 mod waiting;
 
@@ -91,6 +90,7 @@ use self::unacknowledged::Unacknowledged;
 use self::waiting::Waiters;
 use crate::counters::Counters;
 use crate::protocol::ballot::chooser::Chooser;
+use crate::protocol::heard::Standing;
 use crate::settings::Settings;
 
 /// Everything the driver knows. It outlives the task that works on it: when a runtime goes away,
@@ -300,20 +300,24 @@ impl Driver {
 
     fn vote(&mut self, vote: &Vote) {
         let now = vote.read_at.unwrap_or_else(|| self.now());
-        if !self.masters.counts(vote.master, vote.sent_at) && vote.answer.verdict.is_clear() {
-            return self.uncounted_vote(vote, now);
-        }
-        self.observer.counters.vote(vote.master, &vote.answer.verdict);
+        let standing = self.masters.standing(vote, now);
+        self.observer.counters.vote(vote.master, &standing.count(&vote.answer.verdict));
         self.say_vote(vote, now);
-        self.learn_score(vote);
+        if standing == Standing::Counts {
+            self.learn_score(vote);
+        }
         match Ticket::unpack(vote.ticket) {
-            Ticket::Attempt(lock) => self.attempt_vote(lock, vote, now),
-            Ticket::Ballot(lock, number) => self.ballot_vote(lock, Some(number), vote, now),
-            Ticket::Score(lock) => self.ballot_vote(lock, None, vote, now),
-            Ticket::Extension(lock, number) => self.extension_vote(lock, number, vote, now),
-            Ticket::Readd(lock) => self.readd_vote(lock, vote, now),
+            Ticket::Attempt(lock) => self.attempt_vote(lock, vote, &standing, now),
+            Ticket::Ballot(lock, round) => {
+                self.ballot_vote(lock, Some(round), vote, &standing, now)
+            }
+            Ticket::Score(lock) => self.ballot_vote(lock, None, vote, &standing, now),
+            Ticket::Extension(lock, number) => {
+                self.extension_vote(lock, number, vote, &standing, now);
+            }
+            Ticket::Readd(lock) => self.readd_vote(lock, vote, &standing, now),
             Ticket::Release(lock) => self.release_vote(lock, vote, now),
-            Ticket::Inspection(inspection) => self.inspection_vote(inspection, vote, now),
+            Ticket::Inspection(id) => self.inspection_vote(id, vote, &standing, now),
             Ticket::Look(waiting, number) => self.look_vote(waiting, number, vote, now),
         }
     }

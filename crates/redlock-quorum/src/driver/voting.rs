@@ -1,19 +1,24 @@
 //! Which masters vote, and whose answers count.
 
-use redlock_core::{Cause, Facts, Instant, NotAdmitted, WhyNot};
+use redlock_core::{Cause, Facts, Instant, NotAdmitted, Vote, WhyNot};
 
 use super::masters::{Changed, Hindrance, Masters, NEVER, State};
 use super::told::{ceil_millis, floor_millis, from_millis};
 use crate::protocol::admission::{Event, Why};
+use crate::protocol::heard::Standing;
 use crate::protocol::lives::Custody;
 use crate::protocol::master_set::MasterSet;
 use crate::quorum::quorum;
 
 impl Masters {
-    /// Whether the answer of `master` to what was sent then counts. It does not where the master
-    /// does not vote, nor where it did not when it was asked.
-    pub(super) fn counts(&self, master: usize, sent_at: Instant) -> bool {
-        sent_at >= self.links[master].votes_from
+    /// Whether what a master has answered counts. It does not where the master does not vote, nor
+    /// where it did not when it was asked. One that is *unknown* says itself why.
+    pub(super) fn standing(&self, vote: &Vote, now: Instant) -> Standing {
+        let voted = vote.sent_at >= self.links[vote.master].votes_from;
+        match voted || !vote.answer.verdict.is_clear() {
+            true => Standing::Counts,
+            false => Standing::Not(self.cause(vote.master, now)),
+        }
     }
 
     pub(super) fn votes(&self, master: usize) -> bool {

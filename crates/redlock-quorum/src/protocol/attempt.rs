@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{Answer, Ballot, Cause, Instant, Verdict};
 
+use super::heard::Heard;
 use super::lease::HeldLease;
 use super::ledger::{LastAnswer, Ledger};
 use super::master_set::MasterSet;
@@ -113,35 +114,46 @@ impl Attempt {
         self.asked
     }
 
-    /// The vote of `master`, on a request that was sent no earlier than `sent_at`.
-    pub(crate) fn vote(
+    /// The vote of `master`, on a request that was sent no earlier than `sent_at`. One that does
+    /// not count is *unknown*.
+    pub(crate) fn vote<'a>(
         &mut self,
         master: usize,
-        answer: &Answer,
+        heard: impl Into<Heard<'a>>,
         sent_at: Instant,
         now: Instant,
     ) -> Step {
+        let heard = self.taken_over(heard.into());
         if self.ledger.is_copy(master) {
-            self.copy_answered(master, answer);
+            self.copy_answered(master, heard.answer);
             return Step::Wait;
         }
-        self.ledger.write_first(master, answer, now.saturating_since(sent_at));
+        self.ledger.write_first(master, heard, now.saturating_since(sent_at));
         // A lease that is taken over may have its key where it could not be asked for it.
         if self.origin == Origin::Acquired {
-            self.ledger.acquired(master, answer);
+            self.ledger.acquired(master, heard.answer);
         }
-        self.tally.count(&answer.verdict);
-        self.note_ballot(master, answer);
-        if is_grant(&answer.verdict) {
+        let verdict = heard.verdict();
+        self.tally.count(&verdict);
+        self.note_ballot(master, heard);
+        if is_grant(&verdict) {
             self.granted.insert(master);
-            self.confirm(master, answer, sent_at);
         }
+        self.confirm(master, heard, sent_at);
         if self.others().is_empty() {
             return self.judge(now);
         }
-        match answer.verdict {
+        match verdict {
             Verdict::Granted => Step::AskOthers,
             _ => Step::Lost(Defeat::Outvoted),
+        }
+    }
+
+    /// What is taken over was there before.
+    fn taken_over<'a>(&self, heard: Heard<'a>) -> Heard<'a> {
+        match self.origin {
+            Origin::Acquired => heard,
+            Origin::Resumed => heard.of_former_key(),
         }
     }
 
@@ -155,26 +167,6 @@ impl Attempt {
             self.forget_ballots(master);
         }
         self.judge_or_wait(now)
-    }
-
-    /// The vote of a master that did not vote at some time since it was asked: it counts as
-    /// *unknown*, for this reason.
-    pub(crate) fn vote_uncounted(
-        &mut self,
-        master: usize,
-        answer: &Answer,
-        why: Cause,
-        now: Instant,
-    ) -> Step {
-        if self.ledger.is_copy(master) {
-            self.copy_answered(master, answer);
-            return Step::Wait;
-        }
-        // That it has no key to be taken over is true of any master.
-        if self.origin == Origin::Resumed && answer.verdict.is_refusal() {
-            return self.vote(master, answer, now, now);
-        }
-        self.vote(master, &Answer::unknown(why), now, now)
     }
 
     fn copy_answered(&mut self, master: usize, answer: &Answer) {

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Verdict};
+use redlock_core::Verdict;
 
+use super::heard::Heard;
 use super::ledger::LastAnswer;
 use super::master_set::MasterSet;
 use crate::quorum::quorum;
@@ -29,21 +30,31 @@ impl Inspection {
     }
 
     /// The answer of `master`. Returns whether it was the last one.
-    pub(crate) fn vote(&mut self, master: usize, answer: &Answer, latency: Duration) -> bool {
+    pub(crate) fn vote<'a>(
+        &mut self,
+        master: usize,
+        heard: impl Into<Heard<'a>>,
+        latency: Duration,
+    ) -> bool {
         if self.is_over {
             return false;
         }
         // Also of a master that is known to be away: in time is what counts here.
-        let verdict = answer.verdict.clone();
+        let verdict = heard.into().verdict();
         self.answers[master] = LastAnswer { verdict, latency: Some(latency) };
         self.is_over = !self.answers.iter().any(LastAnswer::is_pending);
         self.is_over
     }
 
     /// The late answer of `master` to the attempt.
-    pub(crate) fn attempt_vote(&mut self, master: usize, answer: &Answer, latency: Duration) {
+    pub(crate) fn attempt_vote<'a>(
+        &mut self,
+        master: usize,
+        heard: impl Into<Heard<'a>>,
+        latency: Duration,
+    ) {
         if let Some(known) = self.attempt.get_mut(master) {
-            *known = LastAnswer::new(answer, latency);
+            *known = LastAnswer::of(heard.into(), latency);
         }
     }
 
@@ -109,7 +120,7 @@ pub(crate) fn is_barring(verdict: &Verdict) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::Cause;
+    use redlock_core::{Answer, Cause};
 
     use super::*;
 

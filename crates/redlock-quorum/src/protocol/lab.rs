@@ -1,10 +1,12 @@
 //! What the tests of several machines start from.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use redlock_core::{Answer, Cause, Instant, NotAdmitted, Ttl, Verdict, WhyNot};
 
 use super::attempt::{Attempt, Origin, Step};
+use super::heard::{Heard, Standing};
 use super::lease::HeldLease;
 use crate::settings::{HoldOptions, Timing};
 
@@ -72,4 +74,10 @@ pub(super) fn unsent() -> Answer {
 /// Why a master that may have lost its data does not vote.
 pub(super) fn checked() -> Cause {
     Cause::NotAdmitted(NotAdmitted::new(WhyNot::Checked).into())
+}
+
+/// What a master has answered that does not count, for that reason.
+pub(super) fn uncounted(answer: &Answer) -> Heard<'_> {
+    static STANDING: LazyLock<Standing> = LazyLock::new(|| Standing::Not(checked()));
+    Heard { answer, standing: &STANDING }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Cause, Instant, Verdict};
+use redlock_core::{Cause, Instant, Verdict};
 
 use super::extension::{Extended, Extension};
+use super::heard::Heard;
 use super::ledger::Ledger;
 use super::master_set::MasterSet;
 use super::retry;
@@ -202,25 +203,36 @@ impl HeldLease {
     // What happens to it.
 
     /// The late answer to the `SET` of the attempt: a grant is one more copy.
-    pub(crate) fn acquired(
+    pub(crate) fn acquired<'a>(
         &mut self,
         master: usize,
-        answer: &Answer,
+        heard: impl Into<Heard<'a>>,
         sent_at: Instant,
         now: Instant,
     ) {
-        self.answered_at = now;
+        let heard = self.hear(heard, now);
         if self.ledger.is_copy(master) {
-            return self.ledger.copy_answered(master, answer);
+            return self.ledger.copy_answered(master, heard.answer);
         }
-        self.ledger.write_first(master, answer, now.saturating_since(sent_at));
-        self.ledger.acquired(master, answer);
-        match answer.verdict {
-            Verdict::Granted => self.ledger.confirm(master, sent_at, self.acquired_validity),
-            Verdict::BallotRefused => self.ledger.granted_unscored(master, sent_at),
-            _ => return,
+        self.ledger.write_first(master, heard, now.saturating_since(sent_at));
+        self.ledger.acquired(master, heard.answer);
+        match (&heard.answer.verdict, heard.counts()) {
+            (Verdict::Granted, true) => {
+                self.ledger.confirm(master, sent_at, self.acquired_validity);
+            }
+            (Verdict::BallotRefused, counts) => {
+                self.ledger.granted_unscored(master, counts.then_some(sent_at));
+            }
+            _ => {}
         }
         self.settle(now);
+    }
+
+    /// Every answer comes in here: before anything is made of it, the deadline may have passed.
+    fn hear<'a>(&mut self, heard: impl Into<Heard<'a>>, now: Instant) -> Heard<'a> {
+        self.answered_at = now;
+        self.settle(now);
+        heard.into()
     }
 
     /// The node timeout of the attempt has passed.
@@ -285,27 +297,26 @@ impl HeldLease {
         Extend { number: self.last_number, masters }
     }
 
-    /// The answer of `master` to the extension `number`.
-    pub(crate) fn extended(
+    /// The answer of `master` to the extension `number`. A master that denies the key is right in
+    /// any case.
+    pub(crate) fn extended<'a>(
         &mut self,
         number: u32,
         master: usize,
-        answer: &Answer,
+        heard: impl Into<Heard<'a>>,
         sent_at: Instant,
         now: Instant,
     ) -> Step {
-        self.answered_at = now;
+        let heard = self.hear(heard, now).of_former_key();
         let before = self.ledger.valid_until();
-        if matches!(answer.verdict, Verdict::Granted) && self.ledger.is_unscored(master) {
-            return self.extended_unscored(number, master, answer);
-        }
-        self.ledger.write(master, answer, now.saturating_since(sent_at));
+        self.ledger.write(master, heard, now.saturating_since(sent_at));
         // An extension that was sent before the key was given back says nothing about that.
         if !self.readding.contains(master) {
-            self.ledger.extended(master, answer);
+            self.ledger.extended(master, heard.answer);
         }
-        let validity = self.count(number, master, &answer.verdict);
-        match &answer.verdict {
+        let verdict = self.shown_by_score(master, heard.verdict());
+        let validity = self.count(number, master, &verdict);
+        match verdict {
             Verdict::Granted => self.confirm(master, sent_at, validity),
             Verdict::NotOurs | Verdict::Held { .. } | Verdict::Unknown(Cause::Demoted(_)) => {
                 self.lose(master, LostReason::NotOurs);
@@ -316,6 +327,15 @@ impl HeldLease {
         self.reschedule(before, now);
         let missing = self.find(number).map(Extension::take_missing).unwrap_or_default();
         Step { extend: None, readd: self.give_back(missing), extended: self.conclude(number) }
+    }
+
+    /// The holder has seen the end of the lease before `step` was carried out: nothing of it is
+    /// sent.
+    pub(crate) fn call_off(&mut self, step: Step) -> Step {
+        self.readding = self.readding.without(step.readd);
+        let number = step.extend.map(|extend| extend.number);
+        self.extensions.retain(|extension| Some(extension.number) != number);
+        Step { extended: step.extended, ..Step::default() }
     }
 
     /// From now on each extension lasts for this long only.
@@ -340,19 +360,18 @@ impl HeldLease {
     /// sent, for the shortest time that it can have been sent with, and only if the lease has not
     /// lapsed by now. After a refusal the key may be ours all the same, set by an earlier such
     /// request whose answer was lost.
-    pub(crate) fn readded(
+    pub(crate) fn readded<'a>(
         &mut self,
         master: usize,
-        answer: &Answer,
+        heard: impl Into<Heard<'a>>,
         sent_at: Instant,
         now: Instant,
     ) {
-        self.answered_at = now;
-        self.settle(now);
+        let heard = self.hear(heard, now).of_former_key();
         self.readding.remove(master);
         let before = self.ledger.valid_until();
-        self.ledger.write(master, answer, now.saturating_since(sent_at));
-        if matches!(answer.verdict, Verdict::Granted) {
+        self.ledger.write(master, heard, now.saturating_since(sent_at));
+        if heard.verdict() == Verdict::Granted {
             self.confirm(master, sent_at, self.validity_min);
             self.settle(now);
             self.reschedule(before, now);
@@ -473,7 +492,6 @@ impl HeldLease {
 }
 
 mod scores;
-mod uncounted;
 
 #[cfg(test)]
 mod tests;

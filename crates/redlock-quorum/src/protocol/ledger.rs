@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{Answer, Cause, Instant, Verdict};
 
+use super::heard::Heard;
 use super::master_set::MasterSet;
 use super::validity::HoldUntil;
 
@@ -52,6 +53,11 @@ impl LastAnswer {
     pub(crate) fn new(answer: &Answer, latency: Duration) -> Self {
         let latency = answer.is_reply().then_some(latency);
         Self { verdict: answer.verdict.clone(), latency }
+    }
+
+    /// The same, where an answer that does not count says why.
+    pub(crate) fn of(heard: Heard<'_>, latency: Duration) -> Self {
+        Self { verdict: heard.verdict(), ..Self::new(heard.answer, latency) }
     }
 
     pub(crate) fn unknown(cause: Cause) -> Self {
@@ -112,19 +118,19 @@ impl Ledger {
 
     /// Writes down what `master` has answered. A reply settles all that was sent there before,
     /// because nothing overtakes on a connection; a request that was not sent settles nothing.
-    pub(crate) fn write(&mut self, master: usize, answer: &Answer, latency: Duration) {
-        if answer.is_reply() {
+    pub(crate) fn write(&mut self, master: usize, heard: Heard<'_>, latency: Duration) {
+        if heard.answer.is_reply() {
             self.unsettled.remove(master);
-        } else if answer.sent {
+        } else if heard.answer.sent {
             self.unsettled.insert(master);
         }
-        self.answers[master] = LastAnswer::new(answer, latency);
+        self.answers[master] = LastAnswer::of(heard, latency);
     }
 
     /// Writes down what `master` has answered to the first request.
-    pub(crate) fn write_first(&mut self, master: usize, answer: &Answer, latency: Duration) {
+    pub(crate) fn write_first(&mut self, master: usize, heard: Heard<'_>, latency: Duration) {
         self.unanswered.remove(master);
-        self.write(master, answer, latency);
+        self.write(master, heard, latency);
     }
 
     /// `master` does not vote, for this reason. It was asked all the same, so that it has a copy.
@@ -181,11 +187,11 @@ impl Ledger {
         self.holds.confirm(master, sent_at, validity);
     }
 
-    /// `master` has granted the key, by a request sent no earlier than `sent_at`, and has not shown
-    /// that it has ballots.
-    pub(crate) fn granted_unscored(&mut self, master: usize, sent_at: Instant) {
+    /// `master` has granted the key, and has not shown that it has ballots. Once it does, the grant
+    /// counts from `sent_at`, before which it was not asked for; none where it counts for nothing.
+    pub(crate) fn granted_unscored(&mut self, master: usize, sent_at: Option<Instant>) {
         self.unscored.retain(|one| one.master != master);
-        self.unscored.push(Unscored { master, sent_at: Some(sent_at), is_asked: false });
+        self.unscored.push(Unscored { master, sent_at, is_asked: false });
     }
 
     /// `master` has shown a score: what it granted before counts.
@@ -237,12 +243,12 @@ impl Ledger {
     }
 
     /// What `master` has answered to a ballot, or when it was asked for its score.
-    pub(crate) fn write_balloted(&mut self, master: usize, answer: &Answer, latency: Duration) {
-        self.heard(master, answer);
-        if matches!(answer.verdict, Verdict::NotOurs) {
+    pub(crate) fn write_balloted(&mut self, master: usize, heard: Heard<'_>, latency: Duration) {
+        self.heard(master, heard.answer);
+        if matches!(heard.answer.verdict, Verdict::NotOurs) {
             self.may_hold.remove(master);
         }
-        self.answers[master] = LastAnswer::new(answer, latency);
+        self.answers[master] = LastAnswer::of(heard, latency);
     }
 
     /// The time of `masters` to answer is over. What they confirmed before counts as before.
@@ -346,7 +352,7 @@ mod tests {
     fn a_grant_counts_from_its_own_request_once_a_score_was_shown() {
         let at = |nanos| Instant::from_nanos(nanos);
         let mut ledger = Ledger::new(1);
-        ledger.granted_unscored(0, at(5));
+        ledger.granted_unscored(0, Some(at(5)));
         assert_eq!((ledger.valid_until(), ledger.is_unscored(0)), (Instant::ORIGIN, true));
         assert_eq!(ledger.ask_scores().len(), 1);
         assert!(ledger.ask_scores().is_empty(), "it is asked once");

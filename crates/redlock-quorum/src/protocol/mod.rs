@@ -5,6 +5,7 @@
 //! events can be enumerated. In reading order:
 //!
 //! * `tally` (is the vote decided?), `validity` (until when do we hold?), `retry` (when again?);
+//! * `heard`: what a master has answered, and whether that counts;
 //! * `ledger`: what is known of one token on each master;
 //! * one machine for each stage of a token: `attempt`, then `lease` (with its `extension`s), then
 //!   `release`; `forgotten`: keys that are left to expire;
@@ -22,6 +23,7 @@ pub(crate) mod attempt;
 pub(crate) mod ballot;
 pub(crate) mod extension;
 pub(crate) mod forgotten;
+pub(crate) mod heard;
 pub(crate) mod inspection;
 #[cfg(test)]
 mod lab;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Ballot, Cause, Instant, NotAdmitted, Verdict, WhyNot};
+use redlock_core::{Ballot, Cause, Instant, NotAdmitted, WhyNot};
 
 use super::broken::Broken;
 use super::contender::{Lock, Stage, at, options, timing};
@@ -11,6 +11,7 @@ use super::wire::{Kind, Number, Reply, Request, Value};
 use super::world::{Handed, World, Wrong};
 use crate::lost::LostReason;
 use crate::protocol::attempt::{Attempt, Origin, Step};
+use crate::protocol::heard::{Heard, Standing};
 use crate::protocol::lease::HeldLease;
 use crate::protocol::ledger::Ledger;
 use crate::protocol::master_set::MasterSet;
@@ -84,7 +85,9 @@ impl World {
         let sent = at(part, self.counted_from(part, own, request));
         let answer = self.told(part, own, master, request);
         let Some(lock) = self.contenders[own].lock(request.lock) else { return };
-        let vote = Vote { request, place, answer: &answer, sent, now };
+        let standing = if request.counts { Standing::Counts } else { Standing::Not(why()) };
+        let heard = Heard { answer: &answer, standing: &standing };
+        let vote = Vote { request, place, heard, sent, now };
         match &mut lock.stage {
             Stage::Attempt(attempt) => {
                 let step = vote.attempt(attempt);
@@ -272,45 +275,30 @@ impl World {
 struct Vote<'a> {
     request: &'a Request,
     place: usize,
-    answer: &'a Answer,
+    heard: Heard<'a>,
     sent: Instant,
     now: Instant,
 }
 
 impl Vote<'_> {
     fn attempt(&self, attempt: &mut Attempt) -> Step {
-        let Self { request, place, answer, sent, now } = *self;
+        let Self { request, place, heard, sent, now } = *self;
         match request.kind {
-            Kind::Acquire if request.counts => attempt.vote(place, answer, sent, now),
-            Kind::Acquire => attempt.vote_uncounted(place, answer, why(), now),
-            Kind::Ballot(round) if request.counts => {
-                attempt.ballot_vote(round, place, answer, sent, now)
-            }
-            Kind::Score if request.counts => attempt.score_vote(place, answer, now),
-            Kind::Ballot(_) | Kind::Score => attempt.ballot_uncounted(place, now),
+            Kind::Acquire => attempt.vote(place, heard, sent, now),
+            Kind::Ballot(round) => attempt.ballot_vote(round, place, heard, sent, now),
+            Kind::Score => attempt.score_vote(place, heard, now),
             _ => Step::Wait,
         }
     }
 
     /// Returns the masters that are given the key again.
     fn lease(&self, lease: &mut HeldLease) -> MasterSet {
-        let Self { request, place, answer, sent, now } = *self;
-        let counts = request.counts || answer.verdict != Verdict::Granted;
+        let Self { request, place, heard, sent, now } = *self;
         match request.kind {
-            Kind::Acquire if request.counts => lease.acquired(place, answer, sent, now),
-            Kind::Acquire => lease.acquired_uncounted(place, answer, why(), now),
-            Kind::Extend(number) if counts => {
-                return lease.extended(number, place, answer, sent, now).readd;
-            }
-            Kind::Extend(number) => {
-                return lease.extended_uncounted(number, place, answer, why(), now).readd;
-            }
-            Kind::Readd if counts => lease.readded(place, answer, sent, now),
-            Kind::Readd => lease.readded_uncounted(place, answer, why(), now),
-            Kind::Ballot(_) | Kind::Score if request.counts => {
-                lease.balloted(place, answer, sent, now);
-            }
-            Kind::Ballot(_) | Kind::Score => lease.score_uncounted(place),
+            Kind::Acquire => lease.acquired(place, heard, sent, now),
+            Kind::Extend(number) => return lease.extended(number, place, heard, sent, now).readd,
+            Kind::Readd => lease.readded(place, heard, sent, now),
+            Kind::Ballot(_) | Kind::Score => lease.balloted(place, heard, sent, now),
             Kind::Release => {}
         }
         MasterSet::EMPTY
@@ -318,8 +306,8 @@ impl Vote<'_> {
 
     fn release(&self, release: &mut Release) {
         let _ = match self.request.kind {
-            Kind::Acquire => release.acquired(self.place, self.answer),
-            Kind::Release => release.vote(self.place, self.answer, Duration::ZERO, self.now),
+            Kind::Acquire => release.acquired(self.place, self.heard.answer),
+            Kind::Release => release.vote(self.place, self.heard.answer, Duration::ZERO, self.now),
             _ => None,
         };
     }

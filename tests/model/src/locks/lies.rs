@@ -7,6 +7,7 @@ use super::contender::{Lock, Stage};
 use super::part::Part;
 use super::wire::{Kind, Reply, Request};
 use super::world::World;
+use crate::protocol::heard::{Heard, Standing};
 
 impl World {
     /// Since when an answer counts: since its request was sent.
@@ -69,7 +70,9 @@ impl World {
             return;
         };
         for (master, _) in accepted {
-            attempt.ballot_vote(round, master, &Reply::Accepted.answer(), clock, clock);
+            let (answer, standing) = (Reply::Accepted.answer(), Standing::Counts);
+            let heard = Heard { answer: &answer, standing: &standing };
+            attempt.ballot_vote(round, master, heard, clock, clock);
         }
     }
 

@@ -4,6 +4,7 @@ use redlock_core::{Answer, Ballot, Balloted, Instant, Verdict};
 
 use super::super::ballot::proof::{Proof, proof};
 use super::super::ballot::rounds::Rounds;
+use super::super::heard::Heard;
 use super::super::master_set::MasterSet;
 use super::super::tally::Decision;
 use super::{Attempt, Defeat, Step};
@@ -84,15 +85,20 @@ impl Attempt {
 
     /// What `master` has answered to the ballot with this number, which was proposed to it for a
     /// key that it had granted.
-    pub(crate) fn ballot_vote(
+    pub(crate) fn ballot_vote<'a>(
         &mut self,
         number: u32,
         master: usize,
-        answer: &Answer,
+        heard: impl Into<Heard<'a>>,
         sent_at: Instant,
         now: Instant,
     ) -> Step {
-        self.ledger.write_balloted(master, answer, now.saturating_since(sent_at));
+        let heard = heard.into();
+        if !heard.counts() {
+            return self.ballot_uncounted(master, now);
+        }
+        let answer = heard.answer;
+        self.ledger.write_balloted(master, heard, now.saturating_since(sent_at));
         if let Some(Fenced { rounds, .. }) = &mut self.fenced {
             match (&answer.verdict, answer.balloted) {
                 (Verdict::Granted, Some(Balloted::Accepted)) => rounds.accept(number, master),
@@ -112,13 +118,22 @@ impl Attempt {
     }
 
     /// What `master` has answered when it was asked for its score.
-    pub(crate) fn score_vote(&mut self, master: usize, answer: &Answer, now: Instant) -> Step {
-        self.note_score(master, answer);
+    pub(crate) fn score_vote<'a>(
+        &mut self,
+        master: usize,
+        heard: impl Into<Heard<'a>>,
+        now: Instant,
+    ) -> Step {
+        let heard = heard.into();
+        if !heard.counts() {
+            return self.ballot_uncounted(master, now);
+        }
+        self.note_score(master, heard.answer);
         self.judge_ballots(now)
     }
 
-    /// The answer of `master`, which did not vote at some time since it was asked, to one of both.
-    pub(crate) fn ballot_uncounted(&mut self, master: usize, now: Instant) -> Step {
+    /// The answer of `master` to one of both does not count.
+    fn ballot_uncounted(&mut self, master: usize, now: Instant) -> Step {
         self.forget_ballots(master);
         self.ledger.score_missing(master);
         self.judge_ballots(now)
@@ -141,21 +156,27 @@ impl Attempt {
     }
 
     /// Counts what the first answer of `master` says about the ballot that went with the key.
-    pub(super) fn note_ballot(&mut self, master: usize, answer: &Answer) {
+    pub(super) fn note_ballot(&mut self, master: usize, heard: Heard<'_>) {
         let Some(Fenced { rounds, .. }) = &mut self.fenced else { return };
-        match (&answer.verdict, answer.balloted) {
+        match (heard.verdict(), heard.answer.balloted) {
             (Verdict::Granted, Some(Balloted::Accepted)) => rounds.accept(FIRST, master),
             _ => rounds.refuse(FIRST, master),
         }
     }
 
-    /// `master` has granted the key. A ballot that it refused may mean that it has none: it must
-    /// show its score before its grant counts.
-    pub(super) fn confirm(&mut self, master: usize, answer: &Answer, sent_at: Instant) {
-        if self.fenced.is_none() || Shown::by(answer) == Shown::Ballots {
-            self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
-        } else {
-            self.ledger.granted_unscored(master, sent_at);
+    /// What the first answer of `master` confirms. A ballot that it refused may mean that it has
+    /// none: it must show its score before its grant counts, or any extension there.
+    pub(super) fn confirm(&mut self, master: usize, heard: Heard<'_>, sent_at: Instant) {
+        let is_shown = self.fenced.is_none() || Shown::by(heard.answer) == Shown::Ballots;
+        match (&heard.answer.verdict, heard.counts()) {
+            (Verdict::Granted | Verdict::BallotRefused, true) if is_shown => {
+                self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
+            }
+            (Verdict::Granted | Verdict::BallotRefused, true) => {
+                self.ledger.granted_unscored(master, Some(sent_at));
+            }
+            (Verdict::BallotRefused, false) => self.ledger.granted_unscored(master, None),
+            _ => {}
         }
     }
 

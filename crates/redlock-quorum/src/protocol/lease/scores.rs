@@ -1,13 +1,11 @@
 //! What a lease makes of masters that refused a ballot: they may have none.
 
-use std::time::Duration;
-
-use redlock_core::{Answer, Cause, Instant, NotAdmitted, Verdict, WhyNot};
+use redlock_core::{Cause, Instant, NotAdmitted, Verdict, WhyNot};
 
 use super::super::attempt::Shown;
-use super::super::extension::Extension;
+use super::super::heard::Heard;
 use super::super::master_set::MasterSet;
-use super::{HeldLease, Step};
+use super::HeldLease;
 use crate::lost::LostReason;
 
 impl HeldLease {
@@ -18,23 +16,24 @@ impl HeldLease {
 
     /// What `master` has answered to a ballot of the attempt, or when it was asked for its score.
     /// No ballot counts any more; a score makes its grant one more copy.
-    pub(crate) fn balloted(
+    pub(crate) fn balloted<'a>(
         &mut self,
         master: usize,
-        answer: &Answer,
+        heard: impl Into<Heard<'a>>,
         sent_at: Instant,
         now: Instant,
     ) {
-        self.answered_at = now;
+        let heard = self.hear(heard, now);
         let latency = now.saturating_since(sent_at);
-        match Shown::by(answer) {
+        match Shown::by(heard.answer) {
+            _ if !heard.counts() => self.ledger.score_missing(master),
             Shown::Ballots => self.ledger.scored(master, self.acquired_validity),
             Shown::NoKey => {
-                self.ledger.write_balloted(master, answer, latency);
+                self.ledger.write_balloted(master, heard, latency);
                 self.lose(master, LostReason::NotOurs);
             }
             Shown::NoBallots => {
-                self.ledger.write_balloted(master, answer, latency);
+                self.ledger.write_balloted(master, heard, latency);
                 self.lose(master, LostReason::DataLost);
                 self.ledger.score_missing(master);
             }
@@ -43,30 +42,20 @@ impl HeldLease {
         self.settle(now);
     }
 
-    /// The score of a master that did not vote at some time since it was asked.
-    pub(crate) fn score_uncounted(&mut self, master: usize) {
-        self.ledger.score_missing(master);
-    }
-
-    /// `master` has granted the extension `number`, and has not shown a score: that confirms
-    /// nothing.
-    pub(super) fn extended_unscored(
-        &mut self,
-        number: u32,
-        master: usize,
-        answer: &Answer,
-    ) -> Step {
-        self.ledger.write(master, answer, Duration::ZERO);
-        let why = Cause::NotAdmitted(NotAdmitted::new(WhyNot::AskedTooEarly).into());
-        self.count(number, master, &Verdict::Unknown(why));
-        let missing = self.find(number).map(Extension::take_missing).unwrap_or_default();
-        Step { extend: None, readd: self.give_back(missing), extended: self.conclude(number) }
+    /// What the answer of `master` to an extension comes to. A grant confirms nothing where no score
+    /// was shown: it is *unknown*, and what is said of the master is what it lacks.
+    pub(super) fn shown_by_score(&mut self, master: usize, verdict: Verdict) -> Verdict {
+        if verdict != Verdict::Granted || !self.ledger.is_unscored(master) {
+            return verdict;
+        }
+        self.ledger.answered_instead(master, Verdict::BallotRefused);
+        Verdict::Unknown(Cause::NotAdmitted(NotAdmitted::new(WhyNot::AskedTooEarly).into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::Balloted;
+    use redlock_core::{Answer, Balloted};
 
     use super::super::super::lab::*;
     use super::*;
@@ -107,6 +96,30 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_of_a_ballot_asks_for_a_score_whether_or_not_the_grant_counts() {
+        let mut lease = lease(3, 2, HoldOptions::default(), at(0));
+        let answer = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);
+        lease.acquired(2, uncounted(&answer), at(0), at(1));
+        extend(&mut lease, 2, 100);
+        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN);
+        assert_eq!(lease.ask_scores().len(), 1);
+        let score = Answer::granted().with_ballot(Balloted::Score(31));
+        lease.balloted(2, &score, at(110), at(111));
+        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN, "the grant counts for nothing");
+        extend(&mut lease, 2, 200);
+        assert_eq!(lease.ledger().hold_until(2), at(VALIDITY + 200));
+    }
+
+    #[test]
+    fn a_grant_without_a_score_is_shown_as_one_whose_ballot_was_refused() {
+        let mut lease = refused();
+        let number = lease.extend(timing(TTL)).number;
+        lease.extended(number, 2, &Answer::granted(), at(100), at(107));
+        let shown = lease.ledger().answer(2);
+        assert_eq!((&shown.verdict, shown.latency), (&Verdict::BallotRefused, Some(ms(7))));
+    }
+
+    #[test]
     fn an_extension_is_not_confirmed_by_a_master_without_a_score() {
         let mut lease = refused();
         let number = lease.extend(timing(TTL)).number;
@@ -125,7 +138,8 @@ mod tests {
         lease.ask_scores();
         lease.balloted(2, &closed(), at(2), at(3));
         assert_eq!(lease.ask_scores().len(), 1, "its answer was lost");
-        lease.score_uncounted(2);
+        let score = Answer::granted().with_ballot(Balloted::Score(31));
+        lease.balloted(2, uncounted(&score), at(2), at(3));
         assert_eq!(lease.ask_scores().len(), 1);
         lease.balloted(2, &no_member(), at(2), at(3));
         extend(&mut lease, 2, 100);

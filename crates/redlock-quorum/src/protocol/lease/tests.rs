@@ -2,6 +2,8 @@
 
 mod keeper;
 
+use redlock_core::Answer;
+
 use super::super::lab::*;
 use super::*;
 
@@ -96,6 +98,48 @@ fn a_slow_master_does_not_keep_the_key_from_one_that_lost_its_data() {
     assert_eq!(steps[1].readd, MasterSet::EMPTY);
     all_answer(&mut lease, extend.number, [1, 2], &Answer::granted(), at(102));
     assert_eq!(lease.tick(at(100 + NODE_TIMEOUT), 0.5).readd, set([0, 4]));
+}
+
+/// A lease that lapses at 988, and of which only the master 2 has not answered the extension that
+/// its holder asked for at 980. The master 0 has no key.
+fn extended_late() -> (HeldLease, u32) {
+    let mut lease = lease(3, 3, HoldOptions { auto_extend: false, ..options() }, at(0));
+    let number = lease.extend(timing(TTL)).number;
+    assert_eq!(lease.extended(number, 0, &not_ours(), at(980), at(981)).readd, set([]));
+    assert_eq!(lease.extended(number, 1, &busy(), at(980), at(986)).readd, set([]));
+    (lease, number)
+}
+
+#[test]
+fn a_grant_that_does_not_count_gives_no_key_back_after_the_deadline() {
+    let (mut lease, number) = extended_late();
+    let step = lease.extended(number, 2, uncounted(&Answer::granted()), at(980), at(990));
+    assert_eq!((step.readd, lease.deadline()), (set([]), None));
+}
+
+#[test]
+fn what_was_called_off_is_neither_waited_for_nor_given_up() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = keep(&mut lease, at(400)).number;
+    all_answer(&mut lease, number, 0..2, &Answer::granted(), at(400));
+    let step = all_answer(&mut lease, number, [2], &not_ours(), at(400))[0];
+    assert_eq!((step.readd, lease.unanswered()), (set([2]), set([2])));
+    assert_eq!(lease.call_off(step), Step::default());
+    assert!(lease.unanswered().is_empty());
+    let due = lease.due().unwrap();
+    let step = lease.tick(due, 0.5);
+    assert!(step.extend.is_some());
+    assert_eq!(lease.call_off(step), Step::default());
+    assert!(lease.unanswered().is_empty());
+}
+
+#[test]
+fn a_grant_that_does_not_count_is_shown_as_what_it_counts_as() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = keep(&mut lease, at(400)).number;
+    lease.extended(number, 0, uncounted(&Answer::granted()), at(400), at(407));
+    let shown = lease.ledger().answer(0);
+    assert_eq!((&shown.verdict, shown.latency), (&Verdict::Unknown(checked()), Some(ms(7))));
 }
 
 // The deadline.

@@ -6,7 +6,7 @@ use super::*;
 fn ledger(answers: &[Answer]) -> Ledger {
     let mut ledger = Ledger::new(answers.len());
     for (master, answer) in answers.iter().enumerate() {
-        ledger.write(master, answer, Duration::ZERO);
+        ledger.write(master, answer.into(), Duration::ZERO);
         ledger.acquired(master, answer);
     }
     ledger
@@ -281,7 +281,7 @@ fn masters_that_refused_are_known_free_of_the_key() {
 #[test]
 fn the_key_expires_by_itself_on_a_master_that_was_not_asked_since() {
     let mut ledger = ledger(&[Answer::granted()]);
-    ledger.write(0, &unsent(), Duration::ZERO);
+    ledger.write(0, (&unsent()).into(), Duration::ZERO);
     let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
     release.send();
     release.vote(0, &unsent(), ms(0), at(0));

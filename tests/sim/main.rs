@@ -29,6 +29,7 @@ mod release;
 mod resuming;
 mod seeds;
 mod stats;
+mod suspension;
 mod tokens;
 mod turns;
 mod uptime;

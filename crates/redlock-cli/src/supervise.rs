@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use crate::child::{Child, News};
 use crate::signals::Signals;
+use crate::watchdog;
 
 /// When a command is stopped, counted back from the end of the lease.
 #[derive(Clone, Copy, Debug)]
@@ -153,7 +154,7 @@ impl<'a> Supervisor<'a> {
             Stage::Killed => return std::future::pending().await,
         };
         let wait = wait.min(self.deadlines.look_again);
-        let began = Instant::now();
+        let began = watchdog::now();
         let mut lost = pin!(self.guard.lost());
         let mut timer = pin!(sleep(wait));
         // What wakes this may also be an end that has moved and is earlier than before.
@@ -164,7 +165,8 @@ impl<'a> Supervisor<'a> {
             if is_time { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        if !self.guard.is_held() && began.elapsed() > wait + FROZEN {
+        let took = Duration::from_nanos(watchdog::now().saturating_sub(began));
+        if !self.guard.is_held() && took > wait + FROZEN {
             self.pause = Pause::Frozen;
         }
     }

@@ -208,8 +208,9 @@ fn state(pid: i32) -> Option<char> {
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
 }
 
-/// The time in nanoseconds, on a clock that all processes share.
-fn now() -> u64 {
+/// The time in nanoseconds, on a clock that all processes share, and which goes on while the machine
+/// is suspended.
+pub(crate) fn now() -> u64 {
     #[cfg(target_os = "linux")]
     const CLOCK: ClockId = ClockId::Boottime;
     #[cfg(not(target_os = "linux"))]

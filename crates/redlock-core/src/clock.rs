@@ -63,7 +63,13 @@ pub struct Clock(Source);
 #[derive(Clone)]
 enum Source {
     System(Arc<System>),
-    Tokio(tokio::time::Instant),
+    Tokio(Arc<Tokio>),
+}
+
+/// Tokio's clock, and what was added to it.
+struct Tokio {
+    origin: tokio::time::Instant,
+    suspended: AtomicU64,
 }
 
 impl Clock {
@@ -77,14 +83,28 @@ impl Clock {
     ///
     /// Make and read it inside the runtime whose time it follows.
     pub fn paused() -> Self {
-        Self(Source::Tokio(tokio::time::Instant::now()))
+        let (origin, suspended) = (tokio::time::Instant::now(), AtomicU64::new(0));
+        Self(Source::Tokio(Arc::new(Tokio { origin, suspended })))
+    }
+
+    /// Makes this clock and its clones show `time` more from here on, as they would after the
+    /// machine was suspended for so long: the timers of a runtime stand still meanwhile. For tests
+    /// only.
+    pub fn suspend(&self, time: Duration) {
+        let gained = match &self.0 {
+            Source::System(system) => &system.ratchet.gained,
+            Source::Tokio(tokio) => &tokio.suspended,
+        };
+        gained.fetch_add(nanos(time), Ordering::AcqRel);
     }
 
     /// The present instant. Costs two reads of the vDSO (about 60 ns) and no system call.
     pub fn now(&self) -> Instant {
         match &self.0 {
             Source::System(system) => Instant(system.now()),
-            Source::Tokio(origin) => Instant(nanos(origin.elapsed())),
+            Source::Tokio(tokio) => {
+                Instant(nanos(tokio.origin.elapsed()) + tokio.suspended.load(Ordering::Acquire))
+            }
         }
     }
 }
@@ -355,5 +375,15 @@ mod tests {
         let before = clock.now();
         tokio::time::advance(Duration::from_secs(3600)).await;
         assert_eq!(clock.now().saturating_since(before), Duration::from_secs(3600));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspension_is_shown_by_the_clones_and_not_by_tokio() {
+        for clock in [Clock::paused(), Clock::system()] {
+            let (begun, before, clone) = (tokio::time::Instant::now(), clock.now(), clock.clone());
+            clock.suspend(Duration::from_secs(3600));
+            assert!(clone.now().saturating_since(before) >= Duration::from_secs(3600));
+            assert_eq!(begun.elapsed(), Duration::ZERO);
+        }
     }
 }

@@ -98,7 +98,7 @@ impl Guard {
 
     /// Resolves when the lock is over: as soon as this process's clock says so, or when masters
     /// have answered that it is gone. A timer on top of [`check`](Self::check), as prompt as the
-    /// scheduler. Must be polled inside a tokio runtime; polling it keeps the lease extended when
+    /// scheduler, and within a second after the machine was suspended. Must be polled inside a tokio runtime; polling it keeps the lease extended when
     /// the runtime that did so goes away.
     pub fn lost(&self) -> Loss {
         Loss::new(self.grant.cell.clone(), self.handle.inbox.slot().clone())

@@ -15,6 +15,10 @@ use crate::protocol::lease::HeldLease;
 use crate::protocol::ledger::{LastAnswer, Ledger};
 use crate::votes::{NodeVote, Votes};
 
+/// While something is held no sleep is longer: the timers of a runtime stand still while the machine
+/// is suspended, and the lease does not. What wakes up looks at the clock.
+pub(crate) const NAP_MAX: Duration = Duration::from_secs(1);
+
 /// One held lock: its deadline, how it ended, and a wake-up for those that wait for either.
 ///
 /// The driver moves the deadline; the holder reads it by its own clock, on any thread, and asks

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use tokio::time::sleep;
 
 use crate::driver::slot::Slot;
-use crate::hold::HoldCell;
+use crate::hold::{HoldCell, NAP_MAX};
 use crate::lost::Ended;
 
 /// A future that resolves when a lock is over; see [`Guard::lost`](crate::Guard::lost). Dropping
@@ -59,16 +59,17 @@ pub(crate) async fn settled(cell: Arc<HoldCell>, slot: Arc<Slot>) {
     }
 }
 
-/// Sleeps for `left` at most, and sees to it that the driver works: it is started where its runtime
-/// is gone, and taken over from a runtime that does not poll it.
+/// Sleeps for `left` and [`NAP_MAX`] at most, and sees to it that the driver works: it is started
+/// where its runtime is gone, and taken over from a runtime that does not poll it.
 async fn driven(slot: &Arc<Slot>, left: Duration) {
+    let nap = left.min(NAP_MAX);
     // Where no runtime can drive it, time goes on all the same.
     let _ = slot.start();
     if !slot.is_elsewhere() {
-        return sleep(left).await;
+        return sleep(nap).await;
     }
     let turns = slot.ring();
-    sleep(left / 2).await;
+    sleep(nap / 2).await;
     let _ = slot.take_over(turns);
 }
 

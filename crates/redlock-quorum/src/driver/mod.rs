@@ -226,6 +226,11 @@ impl Driver {
         self.had_several || self.line.is_busy()
     }
 
+    /// Whether a lease is valid, as far as is known.
+    fn holds(&self) -> bool {
+        self.leases > self.lost_leases
+    }
+
     /// Leaves a runtime that is going away: what can be done at once is done. Releases that were
     /// asked for are handed to the sockets, which write what they take without waiting.
     fn leave(&mut self) {

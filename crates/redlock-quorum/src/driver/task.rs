@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use redlock_core::Instant;
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -12,11 +13,12 @@ use tokio::task::yield_now;
 use tokio::time::{Sleep, sleep};
 
 use super::slot::Slot;
+use crate::hold::NAP_MAX;
 
 pub(super) struct Task {
     number: u64,
     slot: Arc<Slot>,
-    alarm: Option<(Instant, Pin<Box<Sleep>>)>,
+    alarm: Option<Alarm>,
     /// There was nothing left to do at the end of the last turn, and callers come several at a
     /// time.
     was_busy: bool,
@@ -28,6 +30,15 @@ pub(super) struct Task {
     look: Option<Arc<Look>>,
     /// It has found those that came before this.
     seen: Instant,
+}
+
+/// The timer of the runtime for the next thing that is due.
+struct Alarm {
+    /// When that is.
+    at: Instant,
+    /// It rings after [`NAP_MAX`] at the latest.
+    is_nap: bool,
+    timer: Pin<Box<Sleep>>,
 }
 
 /// Asked of the runtime when something is due: to look at its sockets before that happens. A reply
@@ -50,6 +61,13 @@ impl Look {
     }
 }
 
+impl Alarm {
+    fn set(at: Instant, left: Duration, holds: bool) -> Self {
+        let wait = if holds { left.min(NAP_MAX) } else { left };
+        Self { at, is_nap: wait <= NAP_MAX, timer: Box::pin(sleep(wait)) }
+    }
+}
+
 impl Wake for Look {
     fn wake(self: Arc<Self>) {
         self.is_over.store(true, Ordering::Release);
@@ -59,8 +77,8 @@ impl Wake for Look {
 
 /// What a turn has led to.
 enum Outcome {
-    /// The driver rests, until the instant at which something is due.
-    Rests(Option<Instant>),
+    /// The driver rests, until the instant at which something is due, and may hold something.
+    Rests { next: Option<Instant>, holds: bool },
     /// It has ended, or another task works on it.
     Over,
 }
@@ -72,17 +90,17 @@ impl Task {
         Self { number, slot, alarm: None, was_busy: false, lets_others_first, look: None, seen }
     }
 
-    /// Whether something is due. There is one timer of the runtime for all that is to come.
-    fn is_due(&mut self, next: Option<Instant>, cx: &mut Context<'_>) -> bool {
+    /// Whether something may be due. There is one timer of the runtime for all that is to come.
+    fn is_due(&mut self, next: Option<Instant>, holds: bool, cx: &mut Context<'_>) -> bool {
         let Some(next) = next else { return false };
         // An alarm that was set for something earlier is left to ring: one look too many costs
         // less than setting it anew for every request.
-        if self.alarm.as_ref().is_none_or(|(at, _)| *at > next) {
-            let wait = next.saturating_since(self.slot.now());
-            self.alarm = Some((next, Box::pin(sleep(wait))));
+        let serves = |alarm: &Alarm| alarm.at <= next && (alarm.is_nap || !holds);
+        if !self.alarm.as_ref().is_some_and(serves) {
+            self.alarm = Some(Alarm::set(next, next.saturating_since(self.slot.now()), holds));
         }
-        let mut is_due = |alarm: &mut Pin<Box<Sleep>>| alarm.as_mut().poll(cx).is_ready();
-        self.alarm.take_if(|(_, alarm)| is_due(alarm)).is_some()
+        let mut rings = |alarm: &mut Alarm| alarm.timer.as_mut().poll(cx).is_ready();
+        self.alarm.take_if(|alarm| rings(alarm)).is_some()
     }
 
     /// The runtime has looked for replies since it was asked to.
@@ -98,18 +116,18 @@ impl Task {
         self.slot.turns.fetch_add(1, Ordering::Relaxed);
         let turn = self.slot.work(driver, |driver| {
             let is_over = driver.turn(cx.waker(), self.seen).is_ready();
-            (driver.is_busy(), driver.next_due(), is_over)
+            (driver.is_busy(), driver.next_due(), driver.holds(), is_over)
         });
         match turn {
             None => Outcome::Over,
-            Some((driver, (_, _, true))) => {
+            Some((driver, (.., true))) => {
                 self.slot.conclude(driver);
                 Outcome::Over
             }
-            Some((driver, (was_busy, next, false))) => {
+            Some((driver, (was_busy, next, holds, false))) => {
                 self.was_busy = was_busy;
                 self.slot.rest(driver);
-                Outcome::Rests(next)
+                Outcome::Rests { next, holds }
             }
         }
     }
@@ -124,8 +142,8 @@ impl Future for Task {
             return Poll::Pending;
         }
         self.end_look();
-        let Outcome::Rests(next) = self.turn(cx) else { return Poll::Ready(()) };
-        if self.look.is_none() && self.is_due(next, cx) {
+        let Outcome::Rests { next, holds } = self.turn(cx) else { return Poll::Ready(()) };
+        if self.look.is_none() && self.is_due(next, holds, cx) {
             self.look = Some(Look::ask(self.slot.now(), cx.waker()));
         }
         Poll::Pending

@@ -127,6 +127,11 @@ impl Masters {
         self.builder().build().unwrap()
     }
 
+    /// The clock of the handles goes on, as it does while the machine is suspended. Timers do not.
+    pub(crate) fn suspend(&self, time: Duration) {
+        self.clock.suspend(time);
+    }
+
     /// How many keys there are, on all masters together.
     pub(crate) fn keys(&self) -> usize {
         self.nodes.iter().map(|node| node.sim.keys()).sum()

@@ -11,3 +11,4 @@ mod keepers;
 mod lab;
 mod meddlers;
 mod panics;
+mod suspension;

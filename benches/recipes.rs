@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use redlock_quorum::Redlock;
 use redlock_testkit::RedisServers;
+use redlock_testkit::lab::calls;
 
 /// An owner that is in its lock takes it once more, and leaves it again. Nothing is sent.
 fn reentry(criterion: &mut Criterion) {
@@ -30,5 +31,28 @@ fn reentry(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(recipes, reentry);
+/// So many keys that are free, locked together and released. A round trip each would make the time
+/// grow with their number from the first; and each costs every master one `SET`.
+fn sets(criterion: &mut Criterion) {
+    let masters = RedisServers::start(5).expect("masters can be started");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime can be built");
+    let redlock = Redlock::connect(masters.urls()).expect("the masters can be used");
+    let mut group = criterion.benchmark_group("recipes/set");
+    for keys in [1, 2, 8, 64] {
+        let names: Vec<String> = (0..keys).map(|key| format!("key:{key}")).collect();
+        let sets = || masters.iter().map(|server| calls(server, "set")).sum::<u64>();
+        let (before, acquired) = (sets(), redlock.stats().acquired);
+        group.bench_with_input(BenchmarkId::from_parameter(keys), &names, |bencher, names| {
+            bencher.to_async(&runtime).iter(|| async {
+                let set = redlock.lock_all(names).await.expect("the locks are free");
+                set.release().await
+            });
+        });
+        let locks = redlock.stats().acquired - acquired;
+        println!("{keys} keys: {:.2} SETs a lock", (sets() - before) as f64 / locks as f64);
+    }
+    group.finish();
+}
+
+criterion_group!(recipes, reentry, sets);
 criterion_main!(recipes);

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::thread;
 
-use redlock_quorum::{AcquireError, blocking};
+use redlock_quorum::{AcquireError, Redlock, blocking};
 
 use crate::lab::{calls, masters, no_key_is_left, patient, secs};
 
@@ -65,5 +65,53 @@ async fn masters_hear_nothing_of_a_lock_that_is_entered_again() {
     assert!(matches!(refused, AcquireError::Held { .. }), "{refused}");
     outer.release().await.unwrap();
     other.try_lock().await.unwrap().release().await.unwrap();
+    no_key_is_left(&servers).await;
+}
+
+/// Threads with a handle of their own each, and sets that overlap in every order.
+#[tokio::test(flavor = "multi_thread")]
+async fn sets_that_overlap_are_all_served_and_exclude_each_other() {
+    const ACCOUNTS: usize = 4;
+    let servers = masters();
+    let accounts = std::sync::Arc::new(std::sync::Mutex::new([1_000_i64; ACCOUNTS]));
+    let mut threads = Vec::new();
+    for thread in 0..4 {
+        let (urls, accounts) = (servers.urls(), accounts.clone());
+        threads.push(thread::spawn(move || {
+            let redlock = patient(urls).wait(secs(120)).build_blocking().unwrap();
+            for round in 0..15 {
+                let (from, to) = (thread, (thread + 1 + round % (ACCOUNTS - 1)) % ACCOUNTS);
+                let names = [from, to].map(|account| format!("account:{account}"));
+                let outcome = redlock.lock_all(&names).run(|hold| {
+                    // Two steps: another transfer in between would lose one of them.
+                    let before = *accounts.lock().unwrap();
+                    thread::yield_now();
+                    hold.check().unwrap();
+                    let mut accounts = accounts.lock().unwrap();
+                    accounts[from] = before[from] - 1;
+                    accounts[to] = before[to] + 1;
+                });
+                outcome.unwrap();
+            }
+        }));
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(accounts.lock().unwrap().iter().sum::<i64>(), 1_000 * ACCOUNTS as i64);
+    no_key_is_left(&servers).await;
+}
+
+#[tokio::test]
+async fn a_set_is_refused_as_a_whole_and_another_guard_names_the_key() {
+    let servers = masters();
+    let (one, other): (Redlock, Redlock) =
+        (patient(servers.urls()).build().unwrap(), patient(servers.urls()).build().unwrap());
+    let held = one.lock("account:2").min_copies(5).await.unwrap();
+    let refused = other.try_lock_all(["account:3", "account:2", "account:1"]).await.unwrap_err();
+    assert!(refused.to_string().starts_with("account:2 is held by another"), "{refused}");
+    held.release().await.unwrap();
+    no_key_is_left(&servers).await;
+    let set = other.try_lock_all(["account:3", "account:2", "account:1"]).await.unwrap();
+    assert!(set.iter().all(|guard| guard.fencing_token().is_some()));
+    set.release().await.unwrap();
     no_key_is_left(&servers).await;
 }

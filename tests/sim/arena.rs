@@ -1,6 +1,9 @@
 //! What the tests of the real lock over simulated masters have in common.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use redlock_core::{Instant, Verb, Verdict};
@@ -126,4 +129,23 @@ pub(crate) fn heal(masters: &[Arc<SimNode>]) {
 /// The same lease once more, as a text that was read twice makes it.
 pub(crate) fn again(lease: &redlock_quorum::Lease) -> redlock_quorum::Lease {
     redlock_quorum::Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl).unwrap()
+}
+
+/// All that masters were asked so far.
+pub(crate) fn requests(masters: &SimNodes) -> usize {
+    masters.iter().map(|master| master.log().len()).sum()
+}
+
+/// Polls a future so many times at most, and drops it.
+pub(crate) async fn drop_after<F: Future>(future: F, polls: usize) {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|cx| {
+        if left == 0 || future.as_mut().poll(cx).is_ready() || left == 1 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        Poll::Pending
+    })
+    .await;
 }

@@ -28,6 +28,7 @@ mod reentrant;
 mod release;
 mod resuming;
 mod seeds;
+mod sets;
 mod stats;
 mod suspension;
 mod tokens;

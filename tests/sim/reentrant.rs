@@ -1,9 +1,7 @@
 //! An owner that takes its lock again while it holds it.
 
-use std::future::{Future, IntoFuture, poll_fn};
-use std::pin::pin;
+use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -17,15 +15,10 @@ use redlock_testkit::{Contender, History, Nemesis, SimNodes, check};
 use tokio::time::{sleep, timeout};
 
 use crate::arena::{
-    NODE_TIMEOUT, RESOURCE, TTL, acquires, copies, handle, heal, masters, ms, partition, settle,
-    trusting_handle, until_free,
+    NODE_TIMEOUT, RESOURCE, TTL, acquires, copies, drop_after, handle, heal, masters, ms,
+    partition, requests, settle, trusting_handle, until_free,
 };
 use crate::seeds;
-
-/// All that masters were asked so far.
-fn requests(masters: &SimNodes) -> usize {
-    masters.iter().map(|master| master.log().len()).sum()
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_entered_again_sends_nothing_and_is_one_lock() {
@@ -198,20 +191,6 @@ async fn work_in_work_runs_under_one_lock_and_a_loss_stops_both() {
     };
     let (outcome, ()) = tokio::join!(timeout(TTL * 4, work), cut_off);
     assert!(matches!(outcome.expect("it is stopped"), Err(RunError::Lost { .. })));
-}
-
-/// Polls a future so many times at most, and drops it.
-async fn drop_after<F: Future>(future: F, polls: usize) {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|cx| {
-        if left == 0 || future.as_mut().poll(cx).is_ready() || left == 1 {
-            return Poll::Ready(());
-        }
-        left -= 1;
-        Poll::Pending
-    })
-    .await;
 }
 
 #[tokio::test(start_paused = true)]

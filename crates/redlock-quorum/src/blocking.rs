@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod lock_all;
 mod reentrant;
 
 use std::fmt;
@@ -28,6 +29,7 @@ use redlock_core::{FencingToken, Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+pub use self::lock_all::{GuardSet, LockAllRequest};
 pub use self::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 use crate::builder::RedlockBuilder;
 use crate::error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased};

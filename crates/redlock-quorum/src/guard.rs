@@ -226,12 +226,21 @@ impl Guard {
 
     /// The lock is over while the work goes on.
     pub(crate) fn run_error<T>(&self, ended: Ended, output: Option<T>) -> RunError<T> {
-        let lost = match ended {
+        RunError::Lost { lost: self.loss_of(ended), output }
+    }
+
+    /// What ended the lock while its guard was still there.
+    pub(crate) fn loss_of(&self, ended: Ended) -> Lost {
+        match ended {
             Ended::Lost(lost) => lost,
             // Only this guard could have released it, and it has not.
             Ended::Released => self.grant.cell.lost(LostReason::Released),
-        };
-        RunError::Lost { lost, output }
+        }
+    }
+
+    /// From here on a keeper extends the lease, where the request had switched it off.
+    pub(crate) fn keep(&self) {
+        self.handle.inbox.post(Command::Keep { lock: self.grant.lock });
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {

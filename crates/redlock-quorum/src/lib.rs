@@ -134,7 +134,9 @@ pub use init::{Init, InitError, InitNode, InitReport};
 pub use lease::Lease;
 pub use loss::Loss;
 pub use lost::{Ended, Lost, LostReason};
+pub use recipes::lock_all::LockAllRequest;
 pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
+pub use recipes::set::{GuardSet, HoldSet, SetLoss};
 pub use redlock::Redlock;
 pub use redlock_core::{
     Cause, Clock, FencingToken, Instant, InvalidFencingToken, InvalidLabel, InvalidNode,

@@ -46,6 +46,8 @@ enum Wait {
     For(Duration),
     Until(std::time::Instant),
     Forever,
+    /// Its end was decided, by the handle's clock; none is for ever.
+    Begun(Option<Instant>),
 }
 
 impl LockRequest {
@@ -158,6 +160,36 @@ impl LockRequest {
         guard.end_run(output).await
     }
 
+    /// The same request for another resource.
+    pub(crate) fn of(&self, resource: &Resource) -> Self {
+        Self { resource: resource.clone(), ..self.clone() }
+    }
+
+    /// The same request, whose wait is counted from here on.
+    pub(crate) fn begun(mut self) -> Self {
+        self.wait = Wait::Begun(self.until(self.handle.clock.now()));
+        self
+    }
+
+    /// Whether the wait of a request that has [`begun`](Self::begun) has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        let now = self.handle.clock.now();
+        self.until(now).is_some_and(|until| until <= now)
+    }
+
+    /// Whether a keeper is to extend the lease.
+    pub(crate) fn has_keeper(&self) -> bool {
+        self.options.auto_extend
+    }
+
+    /// Everything that can be known to be wrong with it before anything is sent.
+    pub(crate) fn check_all(&self) -> Result<(), AcquireError> {
+        self.handle.key(&self.resource)?;
+        self.check()?;
+        self.checked_label()?;
+        Ok(())
+    }
+
     /// Takes over a lease, instead of acquiring anew.
     pub(crate) async fn resume(self, lease: Takeover) -> Result<Guard, AcquireError> {
         self.acquire(Some(lease)).await
@@ -232,6 +264,7 @@ impl LockRequest {
             Wait::For(wait) => wait,
             Wait::Until(instant) => instant.saturating_duration_since(std::time::Instant::now()),
             Wait::Forever => return None,
+            Wait::Begun(until) => return until,
         };
         Some(now.saturating_add(wait))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::admission::MAX_TTL_MAX;
-use redlock_core::{InvalidLabel, InvalidResource, InvalidTtl, Label, Ttl};
+use redlock_core::{InvalidLabel, InvalidResource, InvalidTtl, Label, Resource, Ttl};
 
 use crate::quorum::MASTERS_MAX;
 
@@ -123,6 +123,20 @@ pub enum InvalidRequest {
         copies: usize,
         /// The number of masters.
         masters: usize,
+    },
+    /// So many resources cannot be locked together.
+    #[error("{count} resources cannot be locked together; name 1 to {max}")]
+    Resources {
+        /// How many were named.
+        count: usize,
+        /// How many may be named.
+        max: usize,
+    },
+    /// One resource is to be locked twice by one call.
+    #[error("{resource} was named twice; name each resource once")]
+    SameResource {
+        /// The resource.
+        resource: Resource,
     },
     /// The owner of a reentrant lock is in it too often.
     #[error(

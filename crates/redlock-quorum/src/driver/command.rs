@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Acquire(Request),
     /// The holder wants the lease to last longer.
     Extend { lock: LockId, ttl: Duration, reply: ExtendReply },
+    /// From here on the lease is to be extended by itself.
+    Keep { lock: LockId },
     /// The holder is done.
     Release { lock: LockId, reply: Option<ReleaseReply> },
     /// The holder gives the lease away: it is neither kept nor released.

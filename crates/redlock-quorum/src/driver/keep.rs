@@ -93,6 +93,14 @@ impl Driver {
         Ok(timing)
     }
 
+    /// The holder wants a keeper that it did not have before.
+    pub(super) fn keep(&mut self, id: LockId) {
+        if let Some(tenure) = self.tenure(id) {
+            tenure.lease.keep_from_here();
+            self.schedule(id);
+        }
+    }
+
     fn send_extension(&mut self, id: LockId, extend: Extend, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let Stage::Lease(tenure) = &lock.stage else { return };

@@ -269,6 +269,7 @@ impl Driver {
             Command::Acquire(request) => self.request(request, now),
             Command::Extend { lock, ttl, reply } => self.extend(lock, ttl, reply, now),
             Command::Release { lock, reply } => self.release(lock, reply, now),
+            Command::Keep { lock } => self.keep(lock),
             Command::Forget { lock } => self.forget(lock, now),
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),

@@ -111,7 +111,7 @@ impl HeldLease {
             keeper: Keeper::Off,
         };
         if lease.options.auto_extend {
-            lease.keeper = Keeper::Due(lease.extension_due());
+            lease.keep_from_here();
         }
         lease
     }
@@ -261,6 +261,11 @@ impl HeldLease {
             Keeper::Due(_) => Step { extend: self.keep(now, 0), ..Step::default() },
             Keeper::Off => Step::default(),
         }
+    }
+
+    /// The keeper begins.
+    pub(crate) fn keep_from_here(&mut self) {
+        self.keeper = Keeper::Due(self.extension_due());
     }
 
     /// The keeper asks every master that has answered what it was asked before: one that is slow

@@ -1,0 +1,166 @@
+//! [`GuardSet`](crate::GuardSet) for code that does not await.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::Resource;
+
+use super::{Redlock, Worker};
+use crate::error::{AcquireError, ReleaseError, RunError};
+use crate::lost::Ended;
+use crate::recipes::set::HoldSet;
+
+impl Redlock {
+    /// As [`crate::Redlock::lock_all`], to be acquired.
+    pub fn lock_all<K>(&self, resources: K) -> LockAllRequest
+    where
+        K: IntoIterator,
+        K::Item: Into<Resource>,
+    {
+        LockAllRequest { request: self.redlock.lock_all(resources), worker: self.worker.clone() }
+    }
+
+    /// As [`crate::Redlock::try_lock_all`], to be acquired.
+    pub fn try_lock_all<K>(&self, resources: K) -> LockAllRequest
+    where
+        K: IntoIterator,
+        K::Item: Into<Resource>,
+    {
+        self.lock_all(resources).wait(Duration::ZERO)
+    }
+}
+
+/// Several locks that are asked for together; see [`crate::LockAllRequest`]. Nothing happens
+/// before [`acquire`](Self::acquire) or [`run`](Self::run).
+#[must_use = "locks that are not acquired are not asked for"]
+#[derive(Clone)]
+pub struct LockAllRequest {
+    request: crate::LockAllRequest,
+    worker: Arc<Worker>,
+}
+
+impl LockAllRequest {
+    /// As [`crate::LockAllRequest::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.map(|request| request.ttl(ttl))
+    }
+
+    /// As [`crate::LockAllRequest::wait`].
+    pub fn wait(self, wait: Duration) -> Self {
+        self.map(|request| request.wait(wait))
+    }
+
+    /// As [`crate::LockAllRequest::wait_until`].
+    pub fn wait_until(self, instant: std::time::Instant) -> Self {
+        self.map(|request| request.wait_until(instant))
+    }
+
+    /// As [`crate::LockAllRequest::wait_forever`].
+    pub fn wait_forever(self) -> Self {
+        self.map(crate::LockAllRequest::wait_forever)
+    }
+
+    /// As [`crate::LockAllRequest::auto_extend`].
+    pub fn auto_extend(self, auto_extend: bool) -> Self {
+        self.map(|request| request.auto_extend(auto_extend))
+    }
+
+    /// As [`crate::LockAllRequest::max_hold`].
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        self.map(|request| request.max_hold(max_hold))
+    }
+
+    /// As [`crate::LockAllRequest::min_copies`].
+    pub fn min_copies(self, copies: usize) -> Self {
+        self.map(|request| request.min_copies(copies))
+    }
+
+    /// As [`crate::LockAllRequest::stop_margin`].
+    pub fn stop_margin(self, margin: Duration) -> Self {
+        self.map(|request| request.stop_margin(margin))
+    }
+
+    /// As [`crate::LockAllRequest::label`].
+    pub fn label(self, label: impl Into<String>) -> Self {
+        self.map(|request| request.label(label))
+    }
+
+    /// Waits for all locks.
+    ///
+    /// # Errors
+    /// As awaiting a [`crate::LockAllRequest`].
+    pub fn acquire(self) -> Result<GuardSet, AcquireError> {
+        let set = self.worker.wait(self.request.into_future());
+        let set = set.unwrap_or(Err(AcquireError::Shutdown))?;
+        Ok(GuardSet { set, worker: self.worker })
+    }
+
+    /// Acquires the locks, does the work on this thread, and releases them again. Work that blocks
+    /// cannot be stopped from outside: it must ask [`HoldSet::check`] between its steps.
+    ///
+    /// # Errors
+    /// As [`LockRequest::run`](super::LockRequest::run).
+    pub fn run<T>(self, work: impl FnOnce(HoldSet) -> T) -> Result<T, RunError<T>> {
+        let GuardSet { set, worker } = self.acquire()?;
+        let output = work(set.hold());
+        if let Err(lost) = set.check() {
+            return Err(RunError::Lost { lost, output: Some(output) });
+        }
+        // Where the handle was shut down meanwhile, nothing is left to release.
+        let _ = worker.wait(set.end_run(()));
+        Ok(output)
+    }
+
+    fn map(self, change: impl FnOnce(crate::LockAllRequest) -> crate::LockAllRequest) -> Self {
+        Self { request: change(self.request), worker: self.worker }
+    }
+}
+
+impl fmt::Debug for LockAllRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.request.fmt(f)
+    }
+}
+
+/// Several locks that are held together; see [`crate::GuardSet`]. It derefs to that for all that
+/// looks; what waits has a method here that blocks.
+#[must_use = "the locks are released when their set is dropped"]
+pub struct GuardSet {
+    set: crate::GuardSet,
+    worker: Arc<Worker>,
+}
+
+impl GuardSet {
+    /// As [`super::Guard::lost`], for the first of the locks that is over.
+    pub fn lost(&self) -> Ended {
+        let ended = self.worker.wait(self.set.lost());
+        // The thread has ended because the handle was shut down, and that ended the locks.
+        ended.unwrap_or_else(|| self.set.check().err().map_or(Ended::Released, Ended::Lost))
+    }
+
+    /// As [`crate::GuardSet::release`].
+    ///
+    /// # Errors
+    /// As [`crate::GuardSet::release`].
+    pub fn release(self) -> Result<(), ReleaseError> {
+        let outcome = self.worker.wait(self.set.release());
+        outcome.unwrap_or(Err(ReleaseError::Shutdown))
+    }
+}
+
+impl Deref for GuardSet {
+    type Target = crate::GuardSet;
+
+    fn deref(&self) -> &crate::GuardSet {
+        &self.set
+    }
+}
+
+impl fmt::Debug for GuardSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.set.fmt(f)
+    }
+}

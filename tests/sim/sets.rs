@@ -1,0 +1,396 @@
+//! Several resources that are locked together.
+
+use std::collections::BTreeSet;
+use std::future::{IntoFuture, pending};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use redlock_core::Clock;
+use redlock_quorum::{AcquireError, Ended, Guard, GuardSet, InvalidRequest, LostReason, Redlock};
+use redlock_quorum::{LockAllRequest, RunError};
+use redlock_testkit::{Contender, History, Nemesis, SimNodes, check, no_residue};
+use tokio::time::{sleep, timeout};
+
+use crate::arena::{
+    GUARD, NODE_TIMEOUT, TTL, drop_after, handle, masters, ms, partition, requests, settle,
+    trusting_handle, until_free,
+};
+use crate::seeds;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// How many masters hold this key.
+fn holders(masters: &SimNodes, key: &str) -> usize {
+    masters.iter().filter(|master| master.holder(key).is_some()).count()
+}
+
+/// How many masters hold each of the three keys.
+fn held(masters: &SimNodes) -> [usize; 3] {
+    NAMES.map(|key| holders(masters, key))
+}
+
+/// A set of the three, with its error as text.
+async fn all(redlock: &Redlock) -> GuardSet {
+    redlock.lock_all(NAMES).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn free_resources_are_locked_in_one_round_trip() {
+    let (masters, redlock) = masters(5);
+    redlock.try_lock("warm-up").await.unwrap().release().await.unwrap();
+    masters.iter().for_each(|master| master.delay(ms(5)..=ms(5), ms(5)..=ms(5)));
+    let begin = masters.clock().now();
+    let names: Vec<String> = (0..64).map(|number| format!("key:{number}")).collect();
+    let set = redlock.lock_all(&names).await.unwrap();
+    assert_eq!(masters.clock().now().saturating_since(begin), ms(10));
+
+    let order: Vec<_> = set.iter().map(|guard| guard.resource().to_string()).collect();
+    assert_eq!(order, names, "they come in the caller's order");
+    let tokens: BTreeSet<_> = set.iter().map(|guard| guard.token().to_string()).collect();
+    assert_eq!(tokens.len(), 64, "each is a lease of its own");
+    assert_eq!(set.fencing_token("key:7"), set.get("key:7").unwrap().fencing_token());
+    assert!(set.fencing_token("key:7").is_some() && set.fencing_token("another").is_none());
+    assert!(set.is_held() && set.check().is_ok());
+    assert_eq!(set.remaining(), set.iter().map(Guard::remaining).min().unwrap());
+    set.release().await.unwrap();
+    until_free(&masters, NODE_TIMEOUT).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_locked_together_is_refused_and_nothing_is_sent() {
+    let (masters, redlock) = masters(3);
+    let (long, reserved) = ("k".repeat(513), "redlock-quorum:1");
+    let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
+    let refusals = [
+        (redlock.lock_all(Vec::<String>::new()), "name 1 to 64"),
+        (redlock.lock_all(&many), "65 resources"),
+        (redlock.lock_all(["a", "b", "a"]), "a was named twice"),
+        (redlock.lock_all(["a", &long]), "512"),
+        (redlock.lock_all(["a", reserved]), "redlock-quorum:"),
+        (redlock.lock_all(["a", "b"]).ttl(ms(1)), "10ms"),
+        (redlock.lock_all(["a", "b"]).min_copies(4), "1 to 3"),
+        (redlock.lock_all(["a", "b"]).label("no spaces"), "label"),
+    ];
+    for (request, told) in refusals {
+        let error = request.await.unwrap_err();
+        assert!(matches!(error, AcquireError::Invalid(_)), "{error}");
+        assert!(error.to_string().contains(told), "{error} says {told:?}");
+    }
+    let twice = redlock.lock_all(["a", "a"]).await.unwrap_err();
+    assert!(matches!(twice, AcquireError::Invalid(InvalidRequest::SameResource { .. })));
+    assert_eq!(requests(&masters), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_attempt_takes_all_or_none_and_names_what_is_held() {
+    let (masters, redlock) = masters(5);
+    let other = handle(&masters).build().unwrap();
+    let guard = other.lock("b").min_copies(5).await.unwrap();
+    let error = redlock.try_lock_all(NAMES).await.unwrap_err();
+    let AcquireError::Held { resource, votes } = &error else { panic!("{error}") };
+    assert_eq!((resource.to_string().as_str(), votes.len()), ("b", 5));
+    sleep(NODE_TIMEOUT).await;
+    assert_eq!(held(&masters), [0, 5, 0]);
+    guard.release().await.unwrap();
+    redlock.try_lock_all(NAMES).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_key_holds_the_smaller_ones_and_none_that_is_larger() {
+    let (masters, redlock) = masters(5);
+    let other = handle(&masters).build().unwrap();
+    let guard = other.lock("b").await.unwrap();
+    let collecting = tokio::spawn(redlock.lock_all(["c", "b", "a"]).into_future());
+    sleep(NODE_TIMEOUT).await;
+    assert_eq!(held(&masters), [5, 5, 0]);
+    // Longer than a lease lasts: what is held meanwhile is extended, and by the waiter alone.
+    sleep(TTL * 3).await;
+    assert_eq!(held(&masters), [5, 5, 0]);
+    guard.release().await.unwrap();
+    let set = timeout(TTL * 2, collecting).await.expect("in time").unwrap().unwrap();
+    assert_eq!(held(&masters), [5, 5, 5]);
+    // From here on each has a keeper.
+    sleep(TTL * 3).await;
+    assert!(set.is_held());
+    drop(set);
+    until_free(&masters, NODE_TIMEOUT).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_is_that_of_the_whole() {
+    let (masters, redlock) = masters(5);
+    let other = handle(&masters).build().unwrap();
+    let (first, second) = (other.lock("a").await.unwrap(), other.lock("b").await.unwrap());
+    let begin = masters.clock().now();
+    let release = async {
+        sleep(ms(600)).await;
+        first.release().await.unwrap();
+    };
+    let (refused, ()) =
+        tokio::join!(redlock.lock_all(NAMES).wait(ms(1_000)).into_future(), release);
+    let waited = masters.clock().now().saturating_since(begin);
+    let refused = refused.unwrap_err();
+    assert!(matches!(&refused, AcquireError::Held { resource, .. } if *resource == "b".into()));
+    assert!((ms(1_000)..ms(1_000) + NODE_TIMEOUT * 4).contains(&waited), "{waited:?}");
+    second.release().await.unwrap();
+    until_free(&masters, NODE_TIMEOUT).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_that_nobody_polls_keeps_nothing_for_longer_than_a_ttl() {
+    let (masters, redlock) = masters(5);
+    let other = handle(&masters).build().unwrap();
+    let guard = other.lock("b").await.unwrap();
+    let mut collecting = redlock.lock_all(NAMES).wait_forever().into_future();
+    let polled = timeout(NODE_TIMEOUT, &mut collecting).await;
+    assert!(polled.is_err() && holders(&masters, "a") == 5);
+    sleep(TTL + GUARD).await;
+    assert_eq!(held(&masters), [0, 5, 0]);
+    // It goes on where it is polled again: what was lost is collected anew.
+    guard.release().await.unwrap();
+    let set = timeout(TTL * 2, collecting).await.expect("in time").unwrap();
+    assert!(set.is_held() && held(&masters) == [5, 5, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_lost_meanwhile_begins_the_collection_anew() {
+    let (masters, redlock) = masters(5);
+    let other = handle(&masters).build().unwrap();
+    let guard = other.lock("b").await.unwrap();
+    let collecting = tokio::spawn(redlock.lock_all(NAMES).wait(TTL * 20).into_future());
+    sleep(NODE_TIMEOUT).await;
+    masters.iter().for_each(|master| master.put("a", "of another", 3_000));
+    sleep(TTL).await;
+    guard.release().await.unwrap();
+    sleep(TTL).await;
+    assert_eq!(held(&masters), [5, 0, 0], "it waits for the first again, and holds nothing");
+    let set = timeout(TTL * 5, collecting).await.expect("in time").unwrap().unwrap();
+    assert!(set.is_held() && held(&masters) == [5, 5, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_lost_when_the_wait_is_over_ends_the_call() {
+    let (masters, redlock) = masters(5);
+    let other = handle(&masters).build().unwrap();
+    let _held = other.lock("b").await.unwrap();
+    let mut collecting = redlock.lock_all(NAMES).wait(ms(300)).into_future();
+    assert!(timeout(NODE_TIMEOUT, &mut collecting).await.is_err());
+    sleep(TTL + GUARD).await;
+    let error = collecting.await.unwrap_err();
+    let is_named =
+        matches!(&error, AcquireError::TooLate { resource, .. } if *resource == "a".into());
+    assert!(is_named, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_lock_that_is_lost_ends_the_set() {
+    let (masters, redlock) = masters(5);
+    let set = all(&redlock).await;
+    let hold = set.hold();
+    assert!(set.lost().now_or_never().is_none() && hold.is_held());
+    masters.iter().for_each(|master| master.put("b", "of another", 60_000));
+    let ended = timeout(TTL * 2, set.lost()).await.expect("it is noticed");
+    let Ended::Lost(lost) = ended else { panic!("{ended:?}") };
+    assert_eq!((lost.resource, lost.reason), ("b".into(), LostReason::NotOurs));
+    assert_eq!(set.check().unwrap_err().resource, "b".into());
+    assert!(!set.is_held() && set.remaining() == Duration::ZERO && hold.check().is_err());
+    assert!(set.release().await.is_err(), "one of them was not ours any more");
+    sleep(NODE_TIMEOUT).await;
+    assert_eq!(held(&masters), [0, 5, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_is_stopped_where_one_lock_is_lost_and_all_are_released_behind_it() {
+    let (masters, redlock) = masters(5);
+    let request: LockAllRequest = redlock.lock_all(NAMES);
+    let output = request.clone().run(|hold| async move { hold.iter().count() }).await;
+    assert_eq!(output.unwrap(), 3);
+    until_free(&masters, NODE_TIMEOUT).await;
+    let cut_off = async {
+        sleep(TTL).await;
+        partition(&masters[..3]);
+    };
+    let work = timeout(TTL * 4, request.run(|_| pending::<()>()));
+    let (outcome, ()) = tokio::join!(work, cut_off);
+    assert!(matches!(outcome.expect("it is stopped"), Err(RunError::Lost { output: None, .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_lock_is_kept_for_its_own_max_hold_and_not_at_all_without_a_keeper() {
+    let (_masters, redlock) = masters(5);
+    let lapses = redlock.lock_all(NAMES).auto_extend(false).await.unwrap();
+    assert!(timeout(TTL, lapses.lost()).await.is_ok());
+    drop(lapses);
+    let set = redlock.lock_all(NAMES).max_hold(TTL * 2).wait(TTL * 4).await.unwrap();
+    sleep(TTL * 2).await;
+    assert!(set.is_held());
+    let Ended::Lost(lost) = set.lost().await else { panic!("nobody has released it") };
+    assert_eq!(lost.reason, LostReason::MaxHold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_at_any_poll_leaves_no_key() {
+    for polls in 0..24 {
+        let (masters, redlock) = masters(5);
+        masters.iter().for_each(|master| master.delay(ms(1)..=ms(4), ms(1)..=ms(4)));
+        let other = handle(&masters).build().unwrap();
+        let guard = other.lock("b").await.unwrap();
+        let release = async {
+            sleep(ms(15)).await;
+            guard.release().await.unwrap();
+        };
+        let dropped = drop_after(redlock.lock_all(NAMES).into_future(), polls);
+        // The future is polled to no end where it is dropped first.
+        let ((), _) = tokio::join!(release, timeout(ms(500), dropped));
+        sleep(NODE_TIMEOUT).await;
+        until_free(&masters, ms(1_000)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_that_is_shut_down_ends_the_collection() {
+    let (masters, redlock) = masters(3);
+    let other = handle(&masters).build().unwrap();
+    let _held = other.lock("b").await.unwrap();
+    let mut collecting = redlock.lock_all(NAMES).wait_forever().into_future();
+    assert!((&mut collecting).now_or_never().is_none());
+    let (outcome, _) = tokio::join!(collecting, async {
+        settle().await;
+        redlock.clone().shutdown(ms(100)).await
+    });
+    assert!(matches!(outcome, Err(AcquireError::Shutdown)), "{outcome:?}");
+    let refused = redlock.lock_all(NAMES).await.unwrap_err();
+    assert!(matches!(refused, AcquireError::Shutdown), "{refused}");
+}
+
+/// How a client locks several resources; the others are wrong.
+#[derive(Clone, Copy)]
+enum Recipe {
+    Ours,
+    /// One after the other, in the order in which they are named.
+    InAnyOrder,
+    /// It goes on with those that it got.
+    Some,
+}
+
+const KEYS: [&str; 6] = ["1", "2", "3", "4", "5", "6"];
+
+impl Recipe {
+    fn lock<'a>(
+        self,
+        redlock: &'a Redlock,
+        keys: &'a [&'static str],
+    ) -> BoxFuture<'a, Option<Vec<Guard>>> {
+        match self {
+            // Taken apart so that all recipes return the same.
+            Self::Ours => async move {
+                let set = redlock.lock_all(keys.iter().copied()).wait_forever().await.ok()?;
+                Some(set.into_iter().collect())
+            }
+            .boxed(),
+            Self::InAnyOrder => async move {
+                let mut guards = Vec::new();
+                for key in keys {
+                    guards.push(redlock.lock(*key).wait_forever().await.ok()?);
+                }
+                Some(guards)
+            }
+            .boxed(),
+            Self::Some => async move {
+                let attempts =
+                    keys.iter().map(|key| redlock.lock(*key).wait(ms(100)).into_future());
+                let guards = join_all(attempts).await.into_iter().flatten().collect();
+                Some(guards)
+            }
+            .boxed(),
+        }
+    }
+}
+
+/// What one client did.
+struct Client {
+    redlock: Redlock,
+    recipe: Recipe,
+    rng: StdRng,
+    clock: Clock,
+    history: Arc<History>,
+    number: usize,
+}
+
+impl Client {
+    /// Locks random sets until the time is over; how many it had.
+    async fn work(mut self, length: Duration) -> anyhow::Result<usize> {
+        let mut sets = 0;
+        while self.clock.now().as_nanos() < length.as_nanos() as u64 {
+            let mut keys = KEYS.to_vec();
+            keys.shuffle(&mut self.rng);
+            keys.truncate(self.rng.random_range(1..=4));
+            // Longer than any fault lasts: a client that gets nothing for so long is stuck.
+            let locked = timeout(TTL * 25, self.recipe.lock(&self.redlock, &keys)).await;
+            let guards = locked.context("a client is stuck")?.context("the handle is open")?;
+            let logs: Vec<_> = guards.iter().map(|guard| self.log(guard)).collect();
+            if guards.iter().all(Guard::is_held) {
+                ensure!(guards.len() == keys.len(), "{keys:?} in part: {guards:?}");
+                sets += 1;
+            }
+            let pause = ms(self.rng.random_range(0..200));
+            sleep(pause).await;
+            for (guard, log) in guards.iter().zip(&logs) {
+                let token = guard.token().to_string();
+                if guard.is_held() { log.released(&token) } else { log.lost(&token) }
+            }
+            drop(guards);
+        }
+        Ok(sets)
+    }
+
+    fn log(&self, guard: &Guard) -> Contender {
+        let log = self.history.contender(self.number, &guard.resource().to_string());
+        let until = self.clock.now().saturating_add(guard.remaining());
+        if guard.is_held() {
+            log.granted(&guard.token().to_string(), until);
+        }
+        log
+    }
+}
+
+/// Clients that lock random sets of six keys, beside a nemesis. The checker judges each key; no
+/// client is stuck, and each has all of what it asked for.
+async fn campaign(seed: u64, recipe: Recipe) -> anyhow::Result<()> {
+    const LENGTH: Duration = ms(10_000);
+    let masters = SimNodes::new(5, seed);
+    let history = Arc::new(History::new(masters.clock()));
+    let handles: Vec<_> = (0..8).map(|_| masters.another_client()).collect();
+    let clients = handles.iter().enumerate().map(|(number, client)| {
+        let own = seed * 10 + number as u64;
+        let redlock = trusting_handle(client).seed(own).build().unwrap();
+        let (clock, history) = (masters.clock(), history.clone());
+        let rng = StdRng::seed_from_u64(own);
+        Client { redlock, recipe, rng, clock, history, number }.work(LENGTH)
+    });
+    let nemesis = Nemesis::new(seed).at_most(2).delay_max(NODE_TIMEOUT);
+    let (done, ()) = tokio::join!(join_all(clients), nemesis.run(&handles, LENGTH));
+    let sets = done.into_iter().collect::<anyhow::Result<Vec<usize>>>()?;
+    check(&history.records())?;
+    ensure!(sets.iter().all(|sets| *sets > 0), "a client was never served: {sets:?}");
+    sleep((TTL + GUARD) * 2).await;
+    Ok(no_residue(masters.keys())?)
+}
+
+#[test]
+fn overlapping_sets_are_served_all_or_none_and_recipes_with_a_flaw_are_caught() {
+    let test = "overlapping_sets_are_served_all_or_none_and_recipes_with_a_flaw_are_caught";
+    seeds::each(test, 0..20, |seed| campaign(seed, Recipe::Ours));
+    for (recipe, flaw) in [(Recipe::InAnyOrder, "waits in any order"), (Recipe::Some, "takes some")]
+    {
+        let caught =
+            (0..10).filter(|seed| seeds::simulate(campaign(*seed, recipe)).is_err()).count();
+        assert!(caught >= 9, "a recipe that {flaw} was caught in {caught} of 10 campaigns");
+    }
+}

@@ -113,9 +113,12 @@ pub(crate) struct Run {
     pub(crate) pass_nodes: bool,
     #[command(flatten)]
     pub(crate) patience: Patience,
+    /// Let a shell run this text, `sh -c`, in place of a COMMAND
+    #[arg(short = 'c', value_name = "SHELL TEXT", conflicts_with = "command")]
+    pub(crate) shell_text: Option<OsString>,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+    #[arg(last = true, required_unless_present = "shell_text", value_name = "COMMAND")]
+    command: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]
@@ -245,6 +248,16 @@ pub(crate) enum Generated {
     },
 }
 
+impl Run {
+    /// The command and its arguments.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        match &self.shell_text {
+            Some(text) => vec!["sh".into(), "-c".into(), text.clone()],
+            None => self.command.clone(),
+        }
+    }
+}
+
 impl Patience {
     /// How long to wait, where `-n` wins over the default.
     pub(crate) fn over(&self, wait: Wait) -> Wait {
@@ -308,10 +321,25 @@ mod tests {
     }
 
     #[test]
+    fn a_text_for_the_shell_stands_in_place_of_the_command() {
+        let run = |line: &[&str]| {
+            let line = ["redlock", "run", "k"].iter().chain(line);
+            Some(match Cli::try_parse_from(line).ok()?.command {
+                Command::Run(run) => run.words(),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(run(&["-n", "-c", "a | b", "-q"]).unwrap(), ["sh", "-c", "a | b"]);
+        assert_eq!(run(&["-c", "a", "--", "b"]), None);
+        assert_eq!(run(&["-c"]), None);
+        assert_eq!(run(&[]), None);
+    }
+
+    #[test]
     fn what_follows_two_dashes_belongs_to_the_command() {
         let line = ["redlock", "run", "k", "-n", "-E", "9", "--", "ls", "-n", "--", "--ttl"];
         let Command::Run(run) = Cli::try_parse_from(line).unwrap().command else { panic!() };
-        assert_eq!(run.command, ["ls", "-n", "--", "--ttl"]);
+        assert_eq!(run.words(), ["ls", "-n", "--", "--ttl"]);
         assert_eq!(run.patience.over(run.wait), Wait::For(Duration::ZERO));
         assert_eq!(run.patience.held_code, 9);
     }

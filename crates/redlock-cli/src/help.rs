@@ -20,7 +20,8 @@ Examples:
     redlock run deploy --wait forever -- make deploy
 
   A lock over several steps of a script:
-    read -r token fence validity_ms < <(redlock acquire build --ttl 60s)
+    line=$(redlock acquire build --ttl 60s) || exit
+    token=${line%% *}
     redlock extend build \"$token\" --ttl 60s
     redlock release build \"$token\"
 
@@ -122,7 +123,7 @@ Examples:
   redlock run migrate --wait forever --max-hold 1h -- ./migrate
   redlock run deploy --ttl 10s --kill-after 2s -- make deploy
   redlock run report --ttl 60s --keep -n -E 0 -- report   # another host does it? fine
-  redlock run counter -- sh -c 'n=$(cat n); echo $((n + 1)) > n'
+  redlock run counter -c 'n=$(cat n); echo $((n + 1)) > n'
 
 Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by another,
   79 lost, 126 cannot be run, 127 not found.";
@@ -138,8 +139,10 @@ A wait ends at once when so many masters answer what waiting does not cure (a wr
 rights, a replica) that no quorum is left. On a terminal, or with -v, one line after a second says
 what is waited for and who holds it.
 
-Example:
-  read -r token fence validity_ms < <(redlock acquire build --ttl 60s)
+Example, in any shell; when the lock is not acquired it ends with the code of redlock:
+  line=$(redlock acquire build --ttl 60s) || exit
+  set -- $line
+  token=$1 fence=$2 validity_ms=$3
 
 Exit codes: 0 acquired, 64 usage, 69 no quorum, 74 cannot print, 75 held by another.";
 

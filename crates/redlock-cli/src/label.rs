@@ -29,11 +29,25 @@ fn by_default() -> String {
     clean(&format!("{}@{}", user(), uname().nodename().to_string_lossy()), &pid())
 }
 
-/// The name of the user, where the environment has it: a directory service that hangs must not
-/// keep a lock from being acquired.
+/// The name of the user, where the environment or the file of this machine's users has it. Others
+/// are in a directory service, and one that hangs must not keep a lock from being acquired: they
+/// are known by their number.
 fn user() -> String {
-    let name = variable("LOGNAME").or_else(|| variable("USER"));
-    name.map_or_else(|| getuid().as_raw().to_string(), |name| name.to_string_lossy().into_owned())
+    if let Some(name) = variable("LOGNAME").or_else(|| variable("USER")) {
+        return name.to_string_lossy().into_owned();
+    }
+    let id = getuid().as_raw();
+    let users = std::fs::read("/etc/passwd").unwrap_or_default();
+    name_of(id, &String::from_utf8_lossy(&users)).unwrap_or_else(|| id.to_string())
+}
+
+/// The name of a user in a file of users, as passwd(5) has it.
+fn name_of(id: u32, users: &str) -> Option<String> {
+    users.lines().find_map(|user| {
+        let mut fields = user.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        (fields.nth(1)?.parse() == Ok(id)).then(|| name.to_owned())
+    })
 }
 
 fn pid() -> String {
@@ -71,6 +85,15 @@ mod tests {
         assert!(refused.ends_with(fix), "{refused}");
         let refused = given(&format!("{longest}x")).unwrap_err();
         assert!(refused.ends_with(&format!("for example: {longest}")), "{refused}");
+    }
+
+    #[test]
+    fn a_user_is_known_by_the_file_of_users() {
+        let users = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nann:x:1000:1000::/home/ann:/bin/sh\n";
+        assert_eq!(name_of(1000, users).as_deref(), Some("ann"));
+        assert_eq!(name_of(0, users).as_deref(), Some("root"));
+        assert_eq!(name_of(100, users), None);
+        assert_eq!(name_of(0, ":x:0:0:::"), None);
     }
 
     #[test]

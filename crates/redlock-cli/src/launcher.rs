@@ -98,7 +98,11 @@ fn die_with(parent: &OsStr) -> anyhow::Result<()> {
 fn failed(program: &OsStr, error: std::io::Error) -> Failure {
     let program = program.to_string_lossy();
     if error.kind() == ErrorKind::NotFound {
-        Failure::new(NOT_FOUND, anyhow!("{program}: command not found"))
+        let failure = Failure::new(NOT_FOUND, anyhow!("{program}: command not found"));
+        match program.contains(char::is_whitespace) {
+            true => failure.with_hint("a text for the shell follows -c: redlock run KEY -c 'TEXT'"),
+            false => failure,
+        }
     } else {
         Failure::new(CANNOT_RUN, anyhow!("{program}: cannot be run: {error}"))
     }

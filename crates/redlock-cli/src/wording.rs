@@ -57,7 +57,11 @@ pub(crate) fn release(error: &ReleaseError) -> String {
     };
     match error {
         ReleaseError::NotOurs { resource, votes } => {
-            format!("{resource} was not ours, or not any more: {}", said(votes))
+            let what = match error.is_late() {
+                true => "was released after its lease had ended",
+                false => "was not ours, or not any more",
+            };
+            format!("{resource} {what}: {}", said(votes))
         }
         ReleaseError::Unconfirmed { resource, votes } => {
             format!("the release of {resource} is not confirmed by a quorum: {}", said(votes))

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redlock_core::{Resource, Verdict};
 
 use crate::lost::Lost;
+use crate::quorum::quorum;
 use crate::settings::InvalidRequest;
 use crate::votes::{NodeVote, Votes};
 
@@ -128,6 +129,17 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
+    /// What each master said, where masters were asked.
+    pub fn votes(&self) -> Option<&Votes> {
+        match self {
+            Self::NotOurs { votes, .. }
+            | Self::NoQuorum { votes, .. }
+            | Self::TooLate { votes, .. } => Some(votes),
+            Self::Lost(lost) => Some(&lost.votes),
+            Self::Invalid(_) | Self::Shutdown => None,
+        }
+    }
+
     /// The outcome of an attempt that was to take a lease over, in the words of an extension.
     pub(crate) fn of_resume(error: AcquireError) -> Self {
         match error {
@@ -146,7 +158,14 @@ impl ExtendError {
 #[non_exhaustive]
 pub enum ReleaseError {
     /// A quorum of masters did not hold our key: the lock was lost before, or never was ours.
-    #[error("{resource} was not ours, or not any more: {}", released(votes))]
+    ///
+    /// Masters may still have had our key all the same, which is deleted then: see
+    /// [`is_late`](Self::is_late).
+    #[error(
+        "{resource} {}: {}",
+        if is_late(votes) { LATE } else { NOT_OURS },
+        released(votes)
+    )]
     NotOurs {
         /// What the lock was for.
         resource: Resource,
@@ -169,6 +188,32 @@ pub enum ReleaseError {
     #[error("the lock handle was shut down, the key stays until it expires")]
     Shutdown,
 }
+
+impl ReleaseError {
+    /// What each master said, where masters were asked.
+    pub fn votes(&self) -> Option<&Votes> {
+        match self {
+            Self::NotOurs { votes, .. } | Self::Unconfirmed { votes, .. } => Some(votes),
+            Self::Invalid(_) | Self::Shutdown => None,
+        }
+    }
+
+    /// For [`NotOurs`](Self::NotOurs): whether a quorum of masters still had our key, and released
+    /// it. Its lease had ended before, by the holder's own clock, and the key had not expired yet.
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::NotOurs { votes, .. } if is_late(votes))
+    }
+}
+
+fn is_late(votes: &Votes) -> bool {
+    votes.granted() >= quorum(votes.len())
+}
+
+/// What became of a lock whose key is not on a quorum of masters.
+const NOT_OURS: &str = "was not ours, or not any more";
+
+/// What became of a lock whose key was still there when its lease had ended.
+const LATE: &str = "was released after its lease had ended";
 
 /// What each master said to a release. It grants nothing.
 fn released(votes: &Votes) -> String {
@@ -324,5 +369,28 @@ impl fmt::Display for ForgottenKeys {
         let Self { node, count: keys, within, from_wake_up } = self;
         write!(f, "{} that are not listed on {node} ", count(*keys))?;
         stay(f, *within, *from_wake_up)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// *Not ours* beside five times *released* would contradict itself.
+    #[test]
+    fn a_release_that_came_too_late_is_not_called_not_ours() {
+        let error = |verdicts: [Verdict; 3]| {
+            let vote = |(node, verdict): (&str, _)| NodeVote::new(node.into(), verdict, None);
+            let votes = ["a", "b", "c"].into_iter().zip(verdicts).map(vote).collect();
+            ReleaseError::NotOurs { resource: "k".into(), votes: Votes::new(votes) }
+        };
+        let late = error([Verdict::Granted, Verdict::Granted, Verdict::NotOurs]);
+        assert!(late.is_late());
+        let said = "k was released after its lease had ended: a released, b released, c not ours";
+        assert_eq!(late.to_string(), said);
+        let gone = error([Verdict::Granted, Verdict::NotOurs, Verdict::NotOurs]);
+        assert!(!gone.is_late());
+        let said = "k was not ours, or not any more: a released, b not ours, c not ours";
+        assert_eq!(gone.to_string(), said);
     }
 }

@@ -25,6 +25,11 @@ struct Target {
 }
 
 pub(crate) async fn force(global: &Global, args: &Release) -> Result<u8, Failure> {
+    if !args.yes && !has_terminal() {
+        let cause =
+            anyhow!("nothing was deleted: where there is no terminal to ask on, give --yes");
+        return Err(Failure::usage(cause));
+    }
     let session = Session::new(global, &args.key)?;
     session.key.check().map_err(Failure::usage)?;
     let key = [masters::prefix(global), session.key.as_bytes()].concat();
@@ -114,13 +119,11 @@ fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Fai
     Err(session.explained(Failure::new(code, cause)))
 }
 
-/// Asks on a terminal; elsewhere the answer must have been given before.
+fn has_terminal() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
 fn agree(key: &str) -> Result<(), Failure> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let cause =
-            anyhow!("nothing was deleted: where there is no terminal to ask on, give --yes");
-        return Err(Failure::usage(cause));
-    }
     let question = format!(
         "If the holder of {key} still works, it loses the lock and may not notice at once.\n\
          Delete? [y/N] "

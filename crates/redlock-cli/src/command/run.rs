@@ -106,7 +106,7 @@ fn start(
         signals.listen_unless_ignored(Signal::TSTP).map_err(cannot)?;
     }
     let environment = Environment::new(global, args, &session.held, guard);
-    Child::start(&args.command, &environment, signals.blocked(), terminal).map_err(cannot)
+    Child::start(&args.words(), &environment, signals.blocked(), terminal).map_err(cannot)
 }
 
 /// The work of this period is done: the lock is left to expire, and no other host begins before.

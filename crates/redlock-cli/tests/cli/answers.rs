@@ -86,6 +86,27 @@ fn a_key_of_a_stranger_is_respected_and_left_alone() {
     assert_eq!(copies(&servers, "k"), 3);
 }
 
+/// `read .. < <(redlock acquire ..)` would go on with an empty token.
+#[test]
+fn the_example_of_the_help_ends_with_the_code_of_acquire() {
+    let servers = RedisServers::start(1).unwrap();
+    let help = ask(&servers, ["acquire", "--help"]);
+    let from = help.out.find("  line=").expect("an example");
+    let lines = help.out[from..].lines().take_while(|line| !line.is_empty());
+    let example = lines.collect::<Vec<_>>().join("\n").replace("redlock", "\"$R\"");
+    let run = || {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("{example}\necho \"$token,$fence,$validity_ms\"")]);
+        shell.env("R", env!("CARGO_BIN_EXE_redlock")).env("REDLOCK_NODE_TIMEOUT", "500ms");
+        answer_of(shell.env("REDLOCK_NODES", servers.urls().join(",")))
+    };
+    let acquired = run();
+    let words: Vec<_> = acquired.success().split(',').collect();
+    assert_eq!((words.len(), is_token(words[0])), (3, true), "{acquired:?}");
+    let held = run();
+    assert_eq!((held.code, held.out.as_str()), (75, ""), "{held:?}");
+}
+
 #[test]
 fn extend_prints_the_same_line_and_release_frees_the_lock_once() {
     let servers = RedisServers::start(3).unwrap();

@@ -31,6 +31,7 @@ fn without_a_terminal_nothing_is_deleted_unless_it_was_agreed_to() {
     let answer = ask(&servers, ["release", "--force", "k"]);
     assert_eq!((answer.code, copies(&servers, "k")), (64, 1));
     assert!(answer.cause().contains("--yes"), "{answer:?}");
+    assert!(!answer.err.contains("deletes"), "nothing is said of what does not happen: {answer:?}");
     ask(&servers, ["release", "k", "--force", "--yes"]).success();
     assert_eq!(copies(&servers, "k"), 0);
 }

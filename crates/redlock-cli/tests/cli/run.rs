@@ -94,6 +94,36 @@ fn what_the_command_leaves_behind_is_not_waited_for() {
 }
 
 #[test]
+fn a_text_for_the_shell_is_run_by_it() {
+    let servers = RedisServers::start(1).unwrap();
+    let text = "x=$(echo $REDLOCK_KEY); echo $x | tr k j; exit 3";
+    let answer = ask(&servers, ["run", "k", "-c", text]);
+    assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (3, "j\n", ""));
+    let words = ask(&servers, ["run", "k", "--", "echo it", "is"]);
+    assert_eq!(words.code, 127);
+    let said = "redlock: echo it: command not found; a text for the shell follows -c: ";
+    assert!(words.cause().starts_with(said), "{words:?}");
+    let one = ask(&servers, ["run", "k", "--", "no-such-command"]);
+    assert_eq!((one.code, one.cause()), (127, "redlock: no-such-command: command not found"));
+}
+
+#[test]
+fn the_label_has_the_name_of_the_user_where_the_environment_has_none() {
+    let servers = RedisServers::start(1).unwrap();
+    let id = |option: &str| {
+        let output = std::process::Command::new("id").arg(option).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let mut command = redlock(&servers, ["run", "k", "-c", "echo $REDLOCK_TOKEN"]);
+    let answer = answer_of(command.env_remove("USER").env_remove("LOGNAME"));
+    let name = answer.success().split('/').nth(1).unwrap().split('@').next().unwrap();
+    assert!([id("-un"), id("-u")].contains(&name.to_owned()), "{answer:?}");
+    if id("-u") == "0" {
+        assert_eq!(name, "root");
+    }
+}
+
+#[test]
 fn a_success_keeps_the_lock_where_that_was_asked_for_and_a_failure_releases_it() {
     let servers = RedisServers::start(3).unwrap();
     for (script, code, is_kept) in [("exit 3", 3, false), ("kill $$", 143, false), ("", 0, true)] {

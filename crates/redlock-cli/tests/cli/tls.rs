@@ -131,6 +131,20 @@ fn a_key_that_is_none_is_named_with_its_file() {
 }
 
 #[test]
+fn a_plain_url_of_a_server_with_tls_says_so() {
+    let files = pki("tls-plain");
+    let (_server, url) = server(&files);
+    let url = url.replace("rediss://", "redis://");
+    for words in [&["status", "k"][..], &["acquire", "k"], &["doctor"]] {
+        let answer = answer_of(redlock(&url, &files, &files).args(words));
+        let said = format!("{}{}", answer.out, answer.err);
+        assert!(said.contains("TLS there") && said.contains("rediss://"), "{answer:?}");
+    }
+    let doctor = answer_of(redlock(&url, &files, &files).arg("doctor"));
+    assert!(doctor.out.contains("cure: if this port speaks TLS, write rediss://"), "{doctor:?}");
+}
+
+#[test]
 fn a_server_without_tls_is_not_only_silent() {
     let server = RedisServer::start().unwrap();
     let files = pki("tls-none");

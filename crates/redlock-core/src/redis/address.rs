@@ -19,6 +19,12 @@ pub(super) enum Place {
     Unix(PathBuf),
 }
 
+impl Place {
+    pub(super) fn is_plain_tcp(&self) -> bool {
+        matches!(self, Self::Tcp { tls: false, .. })
+    }
+}
+
 /// What is sent before anything else.
 #[derive(Clone, Default)]
 pub(super) struct Login {

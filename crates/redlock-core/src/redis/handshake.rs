@@ -29,11 +29,13 @@ pub(super) struct Talk<'a> {
     stream: &'a mut dyn Stream,
     unread: Vec<u8>,
     pushed: Vec<NodeEvent>,
+    /// The server has said something, whatever it was.
+    has_heard: bool,
 }
 
 impl<'a> Talk<'a> {
     pub(super) fn new(stream: &'a mut dyn Stream) -> Self {
-        Self { stream, unread: Vec::new(), pushed: Vec::new() }
+        Self { stream, unread: Vec::new(), pushed: Vec::new(), has_heard: false }
     }
 
     /// Logs in, and learns which server answers.
@@ -130,16 +132,31 @@ impl<'a> Talk<'a> {
     async fn read(&mut self) -> Result<(), Cause> {
         match self.stream.read_buf(&mut self.unread).await {
             Ok(0) => Err(Cause::ConnectionClosed),
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.has_heard = true;
+                Ok(())
+            }
             Err(error) => Err(cause(&error)),
         }
     }
 
+    /// Whether the server has said anything at all.
+    pub(super) fn has_heard(&self) -> bool {
+        self.has_heard
+    }
+
     fn stranger(&self) -> Cause {
+        /// How an alert of TLS 1.0 to 1.3 begins.
+        const TLS_ALERT: &[u8] = b"\x15\x03";
+        if self.unread.starts_with(TLS_ALERT) {
+            return unusable(SPEAKS_TLS);
+        }
         let said = &self.unread[..self.unread.len().min(32)];
         unusable(format!("not a Redis, it said \"{}\"", said.escape_ascii()))
     }
 }
+
+const SPEAKS_TLS: &str = "the server speaks TLS there, write rediss://";
 
 fn logins(login: &Login) -> Vec<Cmd> {
     let mut batch = Vec::new();

@@ -22,6 +22,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// The same while a held lease lacks a copy on this master.
 const PAUSE_MAX_URGENT: Duration = Duration::from_millis(80);
 
+/// OpenSSL, and so a server with TLS, hangs up on what is not TLS, and says nothing.
+const MAY_SPEAK_TLS: &str = "hung up without a word, it may speak TLS there (rediss:// is with)";
+
 /// Keeps a node connected until it is dropped.
 pub(super) struct Link {
     node: Arc<RedisNode>,
@@ -105,7 +108,13 @@ impl Link {
         let (place, tls, limit) = (&node.address.place, node.tls.as_ref(), node.connect_timeout);
         let mut stream = stream::connect(place, &node.resolver, tls, limit).await?;
         let mut talk = Talk::new(&mut *stream);
-        let mut identity = talk.greet(&node.address.login, node.namespace.as_deref()).await?;
+        let greeted = talk.greet(&node.address.login, node.namespace.as_deref()).await;
+        let mut identity = greeted.map_err(|cause| match cause {
+            Cause::ConnectionClosed if !talk.has_heard() && place.is_plain_tcp() => {
+                not_connected(MAY_SPEAK_TLS)
+            }
+            cause => cause,
+        })?;
         let predecessor = node.wire().predecessor(&identity.facts.run_id);
         if let Some(predecessor) = predecessor {
             identity.facts.is_barred = talk.kill(predecessor).await?;

@@ -13,7 +13,6 @@ async fn a_server_that_is_no_redis_is_reported_with_what_it_said() {
     for (said, shown) in [
         ("HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 400"),
         ("SSH-2.0-OpenSSH_9.2\r\n", "SSH-2.0"),
-        ("\x15\x03\x01", "\\x15\\x03\\x01"),
     ] {
         let server = ScriptedServer::bind().await;
         let mut client = Client::start(&server.url());
@@ -21,6 +20,23 @@ async fn a_server_that_is_no_redis_is_reported_with_what_it_said() {
         peer.say(said).await;
         let cause = client.down().await.to_string();
         assert!(cause.contains(&format!("not a Redis, it said \"{shown}")), "{cause}");
+    }
+}
+
+/// OpenSSL, and so Redis, hangs up on what is not TLS. Others send an alert before.
+#[tokio::test]
+async fn a_server_that_speaks_tls_at_a_plain_address_is_named_as_such() {
+    for (said, shown) in [
+        ("", "hung up without a word, it may speak TLS there (rediss:// is with)"),
+        ("\x15\x03\x01\x00\x02\x02\x46", "the server speaks TLS there, write rediss://"),
+    ] {
+        let server = ScriptedServer::bind().await;
+        let mut client = Client::start(&server.url());
+        let mut peer = server.accept().await;
+        peer.say(said).await;
+        drop(peer);
+        let cause = client.down().await.to_string();
+        assert!(cause.contains(shown), "{cause}");
     }
 }
 

@@ -12,7 +12,12 @@ pub(super) fn of(cause: &Cause, is_hindered: bool) -> (&'static str, &'static st
         }
         Cause::NotAdmitted(not) => not_admitted(not),
         Cause::ErrorReply(text) => error_reply(text, cause.is_curable()),
-        // The cause is text. What comes from TLS has the word in it.
+        // The cause is text. What comes from TLS has the word in it, and the URL to write.
+        Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("rediss://") => (
+            MISSED,
+            "if this port speaks TLS, write rediss://, or give the port that does not; else see to \
+             the server and the network",
+        ),
         Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("TLS") => (
             MISSED,
             "if this port does not speak TLS, write redis://, or give the port that does; if it \

@@ -10,9 +10,8 @@ use redis::{
     RedisError, RedisResult, TlsCertificates, Value, cmd,
 };
 use redlock_quorum::Resource;
+use redlock_quorum::environment::Pem;
 use tokio::task::spawn_blocking;
-
-use crate::masters::Pem;
 
 /// A master that is asked directly. Every call blocks its thread, at most for [`PATIENCE`] a
 /// request.

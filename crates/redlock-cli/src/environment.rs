@@ -5,10 +5,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::Duration;
 
-use redlock_quorum::Guard;
+use redlock_quorum::environment::{self as variables, TOKEN};
+use redlock_quorum::{Guard, Quarantine};
 
 use crate::args::Run;
-use crate::global::{Global, variable};
+use crate::global::Global;
 use crate::held::Held;
 
 /// What is different from the environment of `redlock run` itself.
@@ -47,11 +48,6 @@ impl Environment {
     }
 }
 
-/// Whether this process was started by `redlock run`, which removes the masters.
-pub(crate) fn is_of_a_command() -> bool {
-    variable(TOKEN).is_some()
-}
-
 /// What was given as options, as the variables of the same meaning.
 fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
     // In an URL, and in a variable that lists URLs, a comma means two things.
@@ -60,29 +56,35 @@ fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
     let duration =
         |time: Option<Duration>| time.map(|time| format!("{}ms", time.as_millis()).into());
     let given = [
-        ("REDLOCK_NODES", (!nodes.is_empty()).then(|| nodes.join(",").into())),
-        ("REDLOCK_NODE_TIMEOUT", duration(global.node_timeout)),
-        ("REDLOCK_PREFIX", global.prefix.clone()),
-        ("REDLOCK_MAX_TTL", duration(global.max_ttl)),
-        ("REDLOCK_QUARANTINE", global.quarantine.map(|switch| switch.as_str().into())),
-        ("REDLOCK_PLAIN", global.plain.then(|| "1".into())),
-        ("REDLOCK_LABEL", global.label.clone()),
-        ("REDLOCK_TLS_CA", path(&global.tls_ca)),
-        ("REDLOCK_TLS_CERT", path(&global.tls_cert)),
-        ("REDLOCK_TLS_KEY", path(&global.tls_key)),
+        (variables::NODES, (!nodes.is_empty()).then(|| nodes.join(",").into())),
+        (variables::NODE_TIMEOUT.name(), duration(global.node_timeout)),
+        (variables::PREFIX.name(), global.prefix.clone()),
+        (variables::MAX_TTL.name(), duration(global.max_ttl)),
+        (variables::QUARANTINE.name(), global.quarantine.map(|given| word(given).into())),
+        (variables::PLAIN.name(), global.plain.then(|| "1".into())),
+        (variables::LABEL.name(), global.label.clone()),
+        (variables::TLS_CA.name(), path(&global.tls_ca)),
+        (variables::TLS_CERT.name(), path(&global.tls_cert)),
+        (variables::TLS_KEY.name(), path(&global.tls_key)),
     ];
     given.into_iter().filter_map(|(name, value)| Some((name, value?)))
 }
 
+fn word(quarantine: Quarantine) -> &'static str {
+    match quarantine {
+        Quarantine::On => "on",
+        Quarantine::Off => "off",
+    }
+}
+
 const KEY: &str = "REDLOCK_KEY";
-const TOKEN: &str = "REDLOCK_TOKEN";
 const FENCING_TOKEN: &str = "REDLOCK_FENCING_TOKEN";
 
 /// What a command must not inherit: where the masters are, and how to log in to them.
 const SECRETS: [&str; 5] = [
-    "REDLOCK_NODES",
-    "REDLOCK_NODES_FILE",
-    "REDLOCK_TLS_CA",
-    "REDLOCK_TLS_CERT",
-    "REDLOCK_TLS_KEY",
+    variables::NODES,
+    variables::NODES_FILE,
+    variables::TLS_CA.name(),
+    variables::TLS_CERT.name(),
+    variables::TLS_KEY.name(),
 ];

@@ -1,13 +1,14 @@
 //! `Global`: what every command takes that works on masters, from the command line or from the
 //! environment.
 
-use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::anyhow;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use redlock_quorum::environment::{self, Environment, Variable};
+use redlock_quorum::{BuildError, Quarantine};
 
 use crate::duration;
 use crate::exit::Failure;
@@ -49,8 +50,13 @@ pub(crate) struct Global {
     pub(crate) max_ttl: Option<Duration>,
     /// Whether a master that may have forgotten its locks is kept from voting for 1.1 times the
     /// largest TTL; the same for all clients [default: on] [env: REDLOCK_QUARANTINE]
-    #[arg(long, value_name = "on|off", global = true)]
-    pub(crate) quarantine: Option<Switch>,
+    #[arg(
+        long,
+        value_name = "on|off",
+        global = true,
+        value_parser = PossibleValuesParser::new(["on", "off"]).try_map(quarantine)
+    )]
+    pub(crate) quarantine: Option<Quarantine>,
     /// No fencing tokens: the published algorithm and no command more. Needed for masters before
     /// Redis 6.2 [env: REDLOCK_PLAIN]
     #[arg(long, global = true)]
@@ -81,20 +87,8 @@ pub(crate) struct Global {
     variables: Vec<&'static str>,
 }
 
-/// On or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
-}
-
-impl Switch {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::On => "on",
-            Self::Off => "off",
-        }
-    }
+fn quarantine(text: String) -> Result<Quarantine, BuildError> {
+    environment::QUARANTINE.read(text.into())
 }
 
 impl Global {
@@ -104,8 +98,8 @@ impl Global {
     /// As [`fill`](Self::fill).
     pub(crate) fn fill_namespace(&mut self) -> Result<(), Failure> {
         let variables = &mut self.variables;
-        fill(variables, "REDLOCK_PREFIX", &mut self.prefix, Ok)?;
-        fill(variables, "REDLOCK_MAX_TTL", &mut self.max_ttl, duration_of)
+        fill(variables, &environment::PREFIX, &mut self.prefix)?;
+        fill(variables, &environment::MAX_TTL, &mut self.max_ttl)
     }
 
     /// Takes from the environment what the command line leaves open. An empty variable counts as
@@ -116,64 +110,52 @@ impl Global {
     pub(crate) fn fill(&mut self) -> Result<(), Failure> {
         self.fill_namespace()?;
         let variables = &mut self.variables;
-        fill(variables, "REDLOCK_NODE_TIMEOUT", &mut self.node_timeout, duration_of)?;
-        fill(variables, "REDLOCK_QUARANTINE", &mut self.quarantine, switch_of)?;
+        fill(variables, &environment::NODE_TIMEOUT, &mut self.node_timeout)?;
+        fill(variables, &environment::QUARANTINE, &mut self.quarantine)?;
         let mut plain = self.plain.then_some(true);
-        fill(variables, "REDLOCK_PLAIN", &mut plain, flag_of)?;
+        fill(variables, &environment::PLAIN, &mut plain)?;
         self.plain = plain.unwrap_or(false);
-        fill(variables, "REDLOCK_LABEL", &mut self.label, Ok)?;
-        fill(variables, "REDLOCK_TLS_CA", &mut self.tls_ca, path_of)?;
-        fill(variables, "REDLOCK_TLS_CERT", &mut self.tls_cert, path_of)?;
-        fill(variables, "REDLOCK_TLS_KEY", &mut self.tls_key, path_of)
+        fill(variables, &environment::LABEL, &mut self.label)?;
+        fill(variables, &environment::TLS_CA, &mut self.tls_ca)?;
+        fill(variables, &environment::TLS_CERT, &mut self.tls_cert)?;
+        fill(variables, &environment::TLS_KEY, &mut self.tls_key)
     }
 
-    /// What a value was given by: the option, or its variable.
-    pub(crate) fn origin(&self, option: &'static str) -> String {
-        self.variable_of(option).unwrap_or_else(|| option.into())
+    /// What a value was given by: the variable, or the option of the same meaning.
+    pub(crate) fn origin<T>(&self, variable: &Variable<T>) -> String {
+        match self.is_from_environment(variable) {
+            true => variable.name().into(),
+            false => variable.option(),
+        }
     }
 
-    /// The variable that a value was given by; none when it was not.
-    pub(crate) fn variable_of(&self, option: &'static str) -> Option<String> {
-        let variable = format!("REDLOCK_{}", option[2..].replace('-', "_").to_uppercase());
-        self.variables.contains(&variable.as_str()).then_some(variable)
+    /// Whether a value was taken from the environment.
+    pub(crate) fn is_from_environment<T>(&self, variable: &Variable<T>) -> bool {
+        self.variables.contains(&variable.name())
+    }
+
+    /// On, unless it was given as off.
+    pub(crate) fn quarantine(&self) -> Quarantine {
+        self.quarantine.unwrap_or_default()
     }
 }
 
 /// The value of a variable that is set, and not to nothing.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|value| !value.is_empty())
+    Environment::of_process().get(name)
 }
 
 fn fill<T>(
     variables: &mut Vec<&'static str>,
-    name: &'static str,
+    variable: &Variable<T>,
     slot: &mut Option<T>,
-    read: fn(OsString) -> Result<T, String>,
 ) -> Result<(), Failure> {
-    let Some(value) = variable(name).filter(|_| slot.is_none()) else { return Ok(()) };
-    *slot = Some(read(value).map_err(|why| Failure::usage(anyhow!("{name}: {why}")))?);
-    variables.push(name);
-    Ok(())
-}
-
-fn duration_of(value: OsString) -> Result<Duration, String> {
-    duration::parse(&value.to_string_lossy())
-}
-
-fn switch_of(value: OsString) -> Result<Switch, String> {
-    let text = value.to_string_lossy();
-    Switch::from_str(&text, false).map_err(|_| format!("{text:?} is neither on nor off"))
-}
-
-/// Whether a variable says yes. What a person may have meant by another word is not guessed.
-fn flag_of(value: OsString) -> Result<bool, String> {
-    match value.to_string_lossy().to_lowercase().as_str() {
-        "1" | "true" | "yes" | "on" => Ok(true),
-        "0" | "false" | "no" | "off" => Ok(false),
-        text => Err(format!("{text:?} is neither 1 nor 0")),
+    if slot.is_some() {
+        return Ok(());
     }
-}
-
-fn path_of(value: OsString) -> Result<PathBuf, String> {
-    Ok(value.into())
+    *slot = Environment::of_process().value(variable)?;
+    if slot.is_some() {
+        variables.push(variable.name());
+    }
+    Ok(())
 }

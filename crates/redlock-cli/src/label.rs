@@ -1,6 +1,7 @@
 //! The label: who holds a lock, for people.
 
 use anyhow::anyhow;
+use redlock_quorum::environment::LABEL;
 use rustix::process::getuid;
 use rustix::system::uname;
 
@@ -19,7 +20,7 @@ pub(crate) fn label(global: &Global) -> Result<String, Failure> {
     if fits == given {
         return Ok(fits);
     }
-    let origin = global.origin("--label");
+    let origin = global.origin(&LABEL);
     Err(Failure::usage(anyhow!(
         "{origin}: {given:?} is not 1 to {LEN_MAX} of A-Z a-z 0-9 . _ @ : -; for example: {fits}"
     )))

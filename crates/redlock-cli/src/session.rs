@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redlock_quorum::{
-    ExtendError, Guard, InvalidRequest, InvalidTtl, Lease, Quarantine, Redlock, RedlockBuilder,
-    Resource, Status, UnreleasedKey, Votes,
+    ExtendError, Guard, InvalidRequest, InvalidTtl, Lease, Redlock, RedlockBuilder, Resource,
+    Status, UnreleasedKey, Votes,
 };
 
 use crate::answers;
 use crate::exit::Failure;
-use crate::global::{Global, Switch};
+use crate::global::Global;
 use crate::held::Held;
 use crate::label::label;
 use crate::masters::{self, Masters};
@@ -77,7 +77,7 @@ impl Session {
         // Masters may allow more than the default: requests are checked when that is known.
         let known = if global.max_ttl.is_some() { ttl } else { ttl.min(RedlockBuilder::MAX_TTL) };
         let mut builder =
-            masters.builder().ttl(known).quarantine(quarantine(global)).fencing(!global.plain);
+            masters.builder().ttl(known).quarantine(global.quarantine()).fencing(!global.plain);
         builder = builder.prefix(masters::prefix(global));
         if let Some(label) = label {
             builder = builder.label(label);
@@ -89,7 +89,7 @@ impl Session {
             builder = builder.node_timeout(timeout);
         }
         Ok(Self {
-            redlock: builder.build().map_err(|error| masters.refused(global, error))?,
+            redlock: masters::traced(builder, global).build()?,
             masters,
             key: Resource::from(key.as_bytes()),
             ttl: Cell::new(ttl),
@@ -222,13 +222,6 @@ impl Session {
                 output::note(&format!("may be left: {keys}"));
             }
         }
-    }
-}
-
-fn quarantine(global: &Global) -> Quarantine {
-    match global.quarantine {
-        Some(Switch::Off) => Quarantine::Off,
-        Some(Switch::On) | None => Quarantine::On,
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) fn release(error: &ReleaseError) -> String {
 /// Why no handle can be built.
 pub(crate) fn build(error: &BuildError) -> String {
     match error {
+        BuildError::Given { by, error } => format!("{by}: {}", build(error)),
         BuildError::Default(why) => request(why),
         other => other.to_string(),
     }

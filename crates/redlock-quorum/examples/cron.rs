@@ -18,9 +18,9 @@ const SLACK: Duration = Duration::from_secs(30);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    if let Ok(nodes) = std::env::var("REDLOCK_NODES") {
+    if std::env::var_os("REDLOCK_NODES").is_some() {
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "host".into());
-        return nightly_report(&Redlock::connect(nodes.split(','))?, &host).await.map(drop);
+        return nightly_report(&Redlock::from_env()?, &host).await.map(drop);
     }
     let masters = RedisServers::start(5)?;
     for host in ["web-1", "web-2", "web-3"] {

@@ -21,8 +21,8 @@ const TIME_TO_STOP: Duration = Duration::from_millis(500);
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let (log, mut events) = mpsc::unbounded_channel();
-    if let Ok(nodes) = std::env::var("REDLOCK_NODES") {
-        let redlock = Redlock::connect(nodes.split(','))?;
+    if std::env::var_os("REDLOCK_NODES").is_some() {
+        let redlock = Redlock::from_env()?;
         let mut terminate = signal(SignalKind::terminate())?;
         let stop = async move {
             tokio::select! {

@@ -22,8 +22,8 @@ const STEPS: [&str; 3] = ["create orders", "add orders.paid_at", "index orders.p
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let schema = Schema::default();
-    if let Ok(nodes) = std::env::var("REDLOCK_NODES") {
-        let redlock = Redlock::connect(nodes.split(','))?;
+    if std::env::var_os("REDLOCK_NODES").is_some() {
+        let redlock = Redlock::from_env()?;
         println!("{} steps done", migrate(redlock, schema).await?);
         return Ok(());
     }

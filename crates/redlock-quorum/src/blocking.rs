@@ -66,6 +66,14 @@ impl Redlock {
         Self::builder().nodes(urls).build_blocking()
     }
 
+    /// As [`crate::Redlock::from_env`].
+    ///
+    /// # Errors
+    /// [`BuildError`] with the name of the variable, or when no thread can be started.
+    pub fn from_env() -> Result<Self, BuildError> {
+        RedlockBuilder::from_env()?.build_blocking()
+    }
+
     /// A builder, for everything that is not default; end it with
     /// [`build_blocking`](RedlockBuilder::build_blocking).
     pub fn builder() -> RedlockBuilder {

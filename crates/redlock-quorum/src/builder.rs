@@ -5,11 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::admission::MAX_TTL_MAX;
-use redlock_core::{Clock, InvalidLabel, Label, Node, RedisNode, RedisSetup, Resource, Tls, Ttl};
+use redlock_core::{
+    Clock, InvalidLabel, InvalidNode, Label, Node, RedisNode, RedisSetup, Resource, Tls, Ttl,
+};
 
 use crate::counters::Counters;
 use crate::driver::Setup;
 use crate::driver::slot::Slot;
+use crate::environment::masters::Master;
+use crate::environment::origins::{Origins, given_by};
+use crate::environment::pem::Pem;
+use crate::environment::variables::{
+    self, LABEL, NODE_TIMEOUT, PREFIX, TLS_CA, TLS_CERT, Variable,
+};
 use crate::handle::Handle;
 use crate::quorum::MASTERS_MAX;
 use crate::settings::{BuildError, InvalidRequest, MAX_TTL, Quarantine, Settings, node_timeout};
@@ -19,7 +27,7 @@ use crate::settings::{BuildError, InvalidRequest, MAX_TTL, Quarantine, Settings,
 #[derive(Clone, Default)]
 #[must_use]
 pub struct RedlockBuilder {
-    urls: Vec<String>,
+    urls: Vec<Url>,
     masters: Vec<Arc<dyn Node>>,
     clock: Option<Clock>,
     prefix: Vec<u8>,
@@ -34,6 +42,14 @@ pub struct RedlockBuilder {
     label: Option<String>,
     tls: Tls,
     seed: Option<u64>,
+    origins: Origins,
+}
+
+/// One master's URL, and what gave it where that was not the program.
+#[derive(Clone)]
+struct Url {
+    url: String,
+    origin: Option<String>,
 }
 
 impl RedlockBuilder {
@@ -60,7 +76,15 @@ impl RedlockBuilder {
         U: IntoIterator,
         U::Item: Into<String>,
     {
-        self.urls.extend(urls.into_iter().map(Into::into));
+        self.urls.extend(urls.into_iter().map(|url| Url { url: url.into(), origin: None }));
+        self
+    }
+
+    /// Masters that were named outside of the program, each with its place.
+    #[doc(hidden)]
+    pub fn named(mut self, masters: impl IntoIterator<Item = Master>) -> Self {
+        let named = |Master { url, origin }| Url { url, origin: Some(origin) };
+        self.urls.extend(masters.into_iter().map(named));
         self
     }
 
@@ -81,6 +105,7 @@ impl RedlockBuilder {
     /// What every key begins with. Default: nothing. All clients that are to exclude each other
     /// must have the same.
     pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
+        self.origins.forget(PREFIX.name());
         self.prefix = prefix.into();
         self
     }
@@ -105,6 +130,7 @@ impl RedlockBuilder {
     /// have come back with old records, the quarantine that this handle begins is as long as the
     /// larger of theirs and of what was given here.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.origins.forget(variables::MAX_TTL.name());
         self.max_ttl = Some(max_ttl);
         self
     }
@@ -137,6 +163,7 @@ impl RedlockBuilder {
     /// tenth of the TTL, whichever is shorter. It is never waited for when a quorum has answered;
     /// raise it where masters are far away.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
+        self.origins.forget(NODE_TIMEOUT.name());
         self.node_timeout = Some(node_timeout);
         self
     }
@@ -162,6 +189,7 @@ impl RedlockBuilder {
     /// A name that is added to every token, for people that ask who holds a lock: 1 to 64 of
     /// `A-Z a-z 0-9 . _ @ : -`. Default: none. It is never compared.
     pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.origins.forget(LABEL.name());
         self.label = Some(label.into());
         self
     }
@@ -169,7 +197,27 @@ impl RedlockBuilder {
     /// Certificates and keys for `rediss://` masters. Default: what the operating system trusts,
     /// and no certificate of our own.
     pub fn tls(mut self, tls: Tls) -> Self {
+        self.origins.forget(TLS_CA.name());
+        self.origins.forget(TLS_CERT.name());
         self.tls = tls;
+        self
+    }
+
+    /// Certificates and keys from files, each with what named it.
+    #[doc(hidden)]
+    pub fn pem(self, pem: &Pem) -> Self {
+        let mut builder = self.tls(pem.tls());
+        let (ca, identity) = pem.origins.clone();
+        let origins = &mut builder.origins;
+        ca.into_iter().for_each(|ca| origins.set(TLS_CA.name(), ca));
+        identity.into_iter().for_each(|identity| origins.set(TLS_CERT.name(), identity));
+        builder
+    }
+
+    /// What gave the value of this variable, for the error that refuses it.
+    #[doc(hidden)]
+    pub fn given_by<T>(mut self, variable: &Variable<T>, origin: impl Into<String>) -> Self {
+        self.origins.set(variable.name(), origin.into());
         self
     }
 
@@ -185,7 +233,7 @@ impl RedlockBuilder {
     /// # Errors
     /// [`BuildError`] with the limit that was passed and what to do.
     pub(crate) fn handle(self) -> Result<Handle, BuildError> {
-        let settings = self.settings()?;
+        let settings = self.settings().map_err(|error| self.origins.trace(error))?;
         let clock = self.clock.clone().unwrap_or_else(Clock::system);
         let nodes = self.nodes_of(&clock, &settings)?;
         let seed = self.seed.unwrap_or_else(rand::random);
@@ -255,23 +303,44 @@ impl RedlockBuilder {
         setup.namespace = Some(settings.prefix.clone());
         setup.quarantine = settings.quarantine == Quarantine::On;
         setup.fenced = settings.fencing;
-        let masters = self.urls.len() + self.masters.len();
-        match masters {
-            0 => return Err(BuildError::NoMasters),
-            1..=MASTERS_MAX => {}
-            _ => return Err(BuildError::TooManyMasters { masters }),
+        self.check_count()?;
+        let mut nodes: Vec<Arc<dyn Node>> = Vec::with_capacity(MASTERS_MAX);
+        let mut names = HashSet::new();
+        for Url { url, origin } in &self.urls {
+            let node = RedisNode::new(url, &setup).map_err(|error| self.bad_node(error, origin))?;
+            if !names.insert(node.name().to_owned()) {
+                return Err(given_by(origin, same_node(&node)));
+            }
+            nodes.push(Arc::new(node));
         }
-        let mut nodes: Vec<Arc<dyn Node>> = Vec::with_capacity(masters);
-        for url in &self.urls {
-            nodes.push(Arc::new(RedisNode::new(url, &setup)?));
+        if let Some(twin) = self.masters.iter().find(|node| !names.insert(node.name().to_owned())) {
+            return Err(same_node(&**twin));
         }
         nodes.extend(self.masters.iter().cloned());
-        let mut names = HashSet::new();
-        match nodes.iter().find(|node| !names.insert(node.name())) {
-            Some(twin) => Err(BuildError::SameNode { node: twin.name().to_owned() }),
-            None => Ok(nodes.into()),
+        Ok(nodes.into())
+    }
+
+    fn check_count(&self) -> Result<(), BuildError> {
+        match self.urls.len() + self.masters.len() {
+            0 => Err(BuildError::NoMasters),
+            1..=MASTERS_MAX => Ok(()),
+            masters => {
+                let origin = self.urls.last().and_then(|url| url.origin.clone());
+                Err(given_by(&origin, BuildError::TooManyMasters { masters }))
+            }
         }
     }
+
+    fn bad_node(&self, error: InvalidNode, origin: &Option<String>) -> BuildError {
+        match error {
+            InvalidNode::Url(_) => given_by(origin, error.into()),
+            error => self.origins.trace(error.into()),
+        }
+    }
+}
+
+fn same_node(node: &dyn Node) -> BuildError {
+    BuildError::SameNode { node: node.name().to_owned() }
 }
 
 /// Passwords stand in URLs, so these are counted and not shown.

@@ -105,6 +105,8 @@ pub mod blocking;
 mod builder;
 mod counters;
 mod driver;
+#[doc(hidden)]
+pub mod environment;
 mod error;
 mod guard;
 mod handle;

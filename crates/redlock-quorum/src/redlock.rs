@@ -53,6 +53,15 @@ impl Redlock {
         Self::builder().nodes(urls).build()
     }
 
+    /// A handle with what the environment says, in the variables of the `redlock` command; see
+    /// [`RedlockBuilder::from_env`]. No input or output happens yet, but that files are read.
+    ///
+    /// # Errors
+    /// [`BuildError`] with the name of the variable.
+    pub fn from_env() -> Result<Self, BuildError> {
+        RedlockBuilder::from_env()?.build()
+    }
+
     /// A builder, for everything that is not default.
     pub fn builder() -> RedlockBuilder {
         RedlockBuilder::new()

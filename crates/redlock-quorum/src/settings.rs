@@ -168,6 +168,29 @@ pub enum BuildError {
     /// There are no masters.
     #[error("no masters were given; give 1 to {max}, five is the normal number", max = MASTERS_MAX)]
     NoMasters,
+    /// No variable of the environment names masters.
+    #[error("no masters were named: {}", none_named(*.below_run))]
+    NoneNamed {
+        /// Whether this process was started by `redlock run`, which removes the masters from the
+        /// environment of its command.
+        below_run: bool,
+    },
+    /// A variable of the environment, or a file that it names, cannot be read.
+    #[error("{name}: {why}")]
+    Variable {
+        /// The variable, or the option of the command that was given instead.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A value is refused that the program did not give itself.
+    #[error("{by}: {error}")]
+    Given {
+        /// What gave it: a variable, a line of a file, or an option of the command.
+        by: String,
+        /// Why it is refused.
+        error: Box<Self>,
+    },
     /// There are too many masters.
     #[error("{masters} masters were given; the limit is {max}", max = MASTERS_MAX)]
     TooManyMasters {
@@ -222,6 +245,16 @@ pub enum BuildError {
         /// What was given.
         prefix: String,
     },
+}
+
+/// What helps where no variable names masters.
+fn none_named(below_run: bool) -> &'static str {
+    if below_run {
+        "`redlock run` removes REDLOCK_NODES and REDLOCK_NODES_FILE from the environment of its \
+         command; give `redlock run --pass-nodes` to keep them"
+    } else {
+        "set REDLOCK_NODES or REDLOCK_NODES_FILE; `redlock dev` starts some to play with"
+    }
 }
 
 /// The node timeout of a lock with this TTL, where none is given.

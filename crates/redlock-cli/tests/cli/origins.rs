@@ -29,7 +29,7 @@ fn a_bad_url_is_named_with_its_place_the_reason_and_the_form_it_should_have() {
         by_file.env("REDLOCK_NODES_FILE", &file);
         let mut by_list = bare(["status", "k"]);
         by_list.env("REDLOCK_NODES", format!("redis://a:1,{url}"));
-        let in_file = format!("redlock: line 3 of {}: ", file.display());
+        let in_file = format!("redlock: REDLOCK_NODES_FILE: line 3 of {}: ", file.display());
         for (command, origin) in [
             (by_file, in_file.as_str()),
             (by_list, "redlock: REDLOCK_NODES: "),
@@ -56,7 +56,7 @@ fn a_value_of_the_environment_is_refused_under_the_name_of_its_variable() {
         ("REDLOCK_MAX_TTL", "5s", "a TTL of 10s is too long; max_ttl is 5s"),
         ("REDLOCK_PREFIX", "redlock-quorum:", "is reserved"),
         ("REDLOCK_TLS_CA", "/nowhere/ca.pem", "reading /nowhere/ca.pem"),
-        ("REDLOCK_TLS_KEY", "/nowhere/key.pem", "is given without --tls-cert"),
+        ("REDLOCK_TLS_KEY", "/nowhere/key.pem", "is given without REDLOCK_TLS_CERT"),
         ("REDLOCK_NODES_FILE", "/nowhere/nodes", "reading /nowhere/nodes"),
     ] {
         let mut command = bare(["acquire", "k", "--ttl", "10s"]);

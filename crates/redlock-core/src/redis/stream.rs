@@ -48,8 +48,26 @@ pub struct Tls {
 
 /// Why certificates or keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("TLS: {0}")]
-pub struct InvalidTls(String);
+#[error("TLS: {why}")]
+pub struct InvalidTls {
+    why: String,
+    is_of_ca: bool,
+}
+
+impl InvalidTls {
+    /// Whether it is about whom to trust; else it is about our own certificate and its key.
+    pub fn is_of_ca(&self) -> bool {
+        self.is_of_ca
+    }
+
+    fn of_ca(why: impl fmt::Display) -> Self {
+        Self { why: why.to_string(), is_of_ca: true }
+    }
+
+    fn of_identity(why: impl fmt::Display) -> Self {
+        Self { why: why.to_string(), is_of_ca: false }
+    }
+}
 
 impl Tls {
     /// Trust what the operating system trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` are heeded),
@@ -73,21 +91,22 @@ impl Tls {
     }
 
     pub(super) fn connector(&self) -> Result<TlsConnector, InvalidTls> {
-        let invalid = |error: &dyn fmt::Display| InvalidTls(error.to_string());
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| invalid(&error))?
+            .map_err(InvalidTls::of_ca)?
             .with_root_certificates(self.roots()?);
         let config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
+                let of_key = |error| format!("the client's private key: {error}");
                 let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|error| InvalidTls(format!("the client's private key: {error}")))?;
+                    .map_err(|error| InvalidTls::of_identity(of_key(error)))?;
+                let cert = certificates("the client certificate", cert);
+                let cert = cert.map_err(InvalidTls::of_identity)?;
+                let of_both = |error| format!("the client certificate with its key: {error}");
                 builder
-                    .with_client_auth_cert(certificates("the client certificate", cert)?, key)
-                    .map_err(|error| {
-                        InvalidTls(format!("the client certificate with its key: {error}"))
-                    })?
+                    .with_client_auth_cert(cert, key)
+                    .map_err(|error| InvalidTls::of_identity(of_both(error)))?
             }
         };
         Ok(TlsConnector::from(Arc::new(config)))
@@ -95,7 +114,10 @@ impl Tls {
 
     fn roots(&self) -> Result<RootCertStore, InvalidTls> {
         let (trusted, unusable) = match &self.ca {
-            Some(pem) => (certificates("the CA", pem)?, "the CA: no certificate in it is usable"),
+            Some(pem) => (
+                certificates("the CA", pem).map_err(InvalidTls::of_ca)?,
+                "the CA: no certificate in it is usable",
+            ),
             None => (
                 rustls_native_certs::load_native_certs().certs,
                 "the system has no usable CA certificate: name a CA file",
@@ -105,7 +127,7 @@ impl Tls {
         // One bad certificate among a system's many must not cut off the good ones.
         roots.add_parsable_certificates(trusted);
         if roots.is_empty() {
-            return Err(InvalidTls(unusable.into()));
+            return Err(InvalidTls::of_ca(unusable));
         }
         Ok(roots)
     }
@@ -120,12 +142,12 @@ impl fmt::Debug for Tls {
     }
 }
 
-fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, InvalidTls> {
+fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        Ok(_) => Err(InvalidTls(format!("{what}: there is no certificate in the PEM text"))),
-        Err(error) => Err(InvalidTls(format!("{what}: {error}"))),
+        Ok(_) => Err(format!("{what}: there is no certificate in the PEM text")),
+        Err(error) => Err(format!("{what}: {error}")),
     }
 }
 

@@ -3,13 +3,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{IntoConnectionInfo, RedisResult};
-use redlock_quorum::{FencingToken, NodeReport, ServerReport};
+use redlock_quorum::{FencingToken, NodeReport, Quarantine, ServerReport};
 use serde::Serialize;
 
 use super::keys::Keys;
 use super::rights::{self, Uses};
 use crate::direct::{self, Direct, PATIENCE};
-use crate::global::{Global, Switch};
+use crate::global::Global;
 use crate::masters;
 use crate::session::Session;
 
@@ -83,7 +83,7 @@ struct Asks {
 impl Asks {
     fn of(global: &Global, server: &ServerReport) -> Self {
         let keys = Keys::of(masters::prefix(global), server);
-        let has_quarantine = global.quarantine != Some(Switch::Off);
+        let has_quarantine = global.quarantine() == Quarantine::On;
         let uses = Uses { quarantine: has_quarantine, ballots: !global.plain };
         let ballots = match &server.admitted_as {
             _ if global.plain => None,

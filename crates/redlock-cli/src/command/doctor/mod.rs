@@ -10,12 +10,12 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{Cause, NodeReport, RedlockBuilder, ServerReport};
+use redlock_quorum::{Cause, NodeReport, Quarantine, RedlockBuilder, ServerReport};
 use serde::Serialize;
 
 use crate::args;
 use crate::exit::{FINDINGS, Failure};
-use crate::global::{Global, Switch};
+use crate::global::Global;
 use crate::output::{self, millis, millis_up};
 use crate::session::Session;
 use findings::{Finding, find};
@@ -61,7 +61,7 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     let session = Session::new(global, OsStr::new("-"))?;
     let nodes = inspect(&session).await;
     let looks = look::at_all(global, &session, &nodes).await;
-    let findings = find(&nodes, &looks, global.quarantine != Some(Switch::Off));
+    let findings = find(&nodes, &looks, global.quarantine() == Quarantine::On);
     session.close().await;
     let problems = findings.iter().filter(|finding| finding.is_problem());
     let problems = problems.map(Finding::line).collect::<Vec<_>>();

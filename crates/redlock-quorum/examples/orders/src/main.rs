@@ -31,8 +31,8 @@ struct Service {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let throw_away;
-    let redlock = if let Ok(nodes) = std::env::var("REDLOCK_NODES") {
-        Redlock::connect(nodes.split(','))?
+    let redlock = if std::env::var_os("REDLOCK_NODES").is_some() {
+        Redlock::from_env()?
     } else {
         throw_away = RedisServers::start(5)?;
         Redlock::connect(throw_away.urls())?

@@ -1,0 +1,117 @@
+//! `Pem`: certificates and keys, from the files that an option or a variable names.
+
+use std::path::{Path, PathBuf};
+
+use redlock_core::Tls;
+
+use crate::environment::lookup::Environment;
+use crate::environment::variables::{TLS_CA, TLS_CERT, TLS_KEY, Variable};
+use crate::settings::BuildError;
+
+/// A file, and what named it.
+#[derive(Clone, Debug)]
+pub struct PemFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What named it: an option or a variable.
+    pub origin: String,
+}
+
+/// The files of a TLS set-up that were named.
+#[derive(Clone, Debug, Default)]
+pub struct PemFiles {
+    /// Whom we trust.
+    pub ca: Option<PemFile>,
+    /// Our certificate.
+    pub cert: Option<PemFile>,
+    /// Its private key.
+    pub key: Option<PemFile>,
+}
+
+/// What the files hold, and where it came from. `Debug` shows no key.
+#[derive(Clone, Default)]
+pub struct Pem {
+    /// Whom we trust; the system's where none was named.
+    pub ca: Option<Vec<u8>>,
+    /// Our certificate and its private key.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// What named the CA, and what the identity, with their files.
+    pub(crate) origins: (Option<String>, Option<String>),
+}
+
+impl Environment<'_> {
+    /// The files that the variables name.
+    pub(super) fn pem_files(&self) -> Result<PemFiles, BuildError> {
+        let file = |variable: &Variable<PathBuf>| -> Result<_, BuildError> {
+            let path = self.value(variable)?;
+            Ok(path.map(|path| PemFile { path, origin: variable.name().into() }))
+        };
+        Ok(PemFiles { ca: file(&TLS_CA)?, cert: file(&TLS_CERT)?, key: file(&TLS_KEY)? })
+    }
+}
+
+impl PemFiles {
+    /// Reads them; whether they are of use shows when a handle is built.
+    ///
+    /// # Errors
+    /// [`BuildError::Variable`] when one cannot be read, or a certificate or its key is missing.
+    pub fn read(&self) -> Result<Pem, BuildError> {
+        let ca = self.ca.as_ref().map(PemFile::read).transpose()?;
+        let identity = match (&self.cert, &self.key) {
+            (None, None) => None,
+            (Some(cert), Some(key)) => Some((cert.read()?, key.read()?)),
+            (Some(cert), None) => return Err(cert.alone(&TLS_CERT, &TLS_KEY)),
+            (None, Some(key)) => return Err(key.alone(&TLS_KEY, &TLS_CERT)),
+        };
+        let both = self.cert.as_ref().zip(self.key.as_ref());
+        let of_identity = both.map(|(cert, key)| format!("{}, {}", cert.named(), key.named()));
+        Ok(Pem { ca, identity, origins: (self.ca.as_ref().map(PemFile::named), of_identity) })
+    }
+}
+
+impl PemFile {
+    /// What named it, and the file.
+    pub fn named(&self) -> String {
+        format!("{} {}", self.origin, self.path.display())
+    }
+
+    fn read(&self) -> Result<Vec<u8>, BuildError> {
+        read(&self.origin, &self.path)
+    }
+
+    /// Names what is missing as this one was named: by its variable, or as an option.
+    fn alone(&self, own: &Variable<PathBuf>, missing: &Variable<PathBuf>) -> BuildError {
+        let is_variable = self.origin == own.name();
+        let missing = if is_variable { missing.name().into() } else { missing.option() };
+        let why = format!("it is given without {missing}: they go together");
+        BuildError::Variable { name: self.origin.clone(), why }
+    }
+}
+
+impl Pem {
+    /// The same, for a builder.
+    pub fn tls(&self) -> Tls {
+        let mut tls = Tls::new();
+        if let Some(ca) = &self.ca {
+            tls = tls.ca(ca.as_slice());
+        }
+        match &self.identity {
+            Some((cert, key)) => tls.identity(cert.as_slice(), key.as_slice()),
+            None => tls,
+        }
+    }
+}
+
+impl std::fmt::Debug for Pem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pem").field("origins", &self.origins).finish_non_exhaustive()
+    }
+}
+
+pub(super) fn read(origin: &str, file: &Path) -> Result<Vec<u8>, BuildError> {
+    let refused = |error| {
+        let why = format!("reading {}: {error}", file.display());
+        BuildError::Variable { name: origin.into(), why }
+    };
+    std::fs::read(file).map_err(refused)
+}

@@ -34,7 +34,7 @@ pub(crate) fn admit(urls: Vec<String>, prefix: &str, max_ttl: Duration) {
     let builder = Redlock::builder().nodes(urls).prefix(prefix).max_ttl(max_ttl);
     let redlock = builder.ttl(max_ttl).node_timeout(NODE_TIMEOUT.min(max_ttl / 4));
     let redlock = redlock.build_blocking().unwrap();
-    let report = redlock.init_with(Init { again: true, floor: None }).unwrap();
+    let report = redlock.init_with(Init { again: true, ..Init::default() }).unwrap();
     assert_eq!(report.admitted(), report.nodes.len(), "{report:?}");
     redlock.shutdown(NODE_TIMEOUT).unwrap();
 }

@@ -417,7 +417,7 @@ async fn init_again_ends_a_quarantine_by_a_persons_word() {
     masters[..2].iter().for_each(|master| master.crash_and_restart(false));
     settle().await;
     redlock.try_lock(RESOURCE).await.unwrap_err();
-    let report = redlock.init_with(Init { again: true, floor: None }).await.unwrap();
+    let report = redlock.init_with(Init { again: true, ..Init::default() }).await.unwrap();
     let was: Vec<_> = report.nodes.iter().map(|node| node.was).collect();
     assert_eq!(was, [Standing::Quarantine, Standing::Quarantine, Standing::Admitted]);
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
@@ -433,7 +433,8 @@ async fn init_writes_nothing_where_fewer_than_a_quorum_answer() {
     assert!(masters.iter().all(|master| master.data() == Default::default()));
     masters[0].up();
     settle().await;
-    let report = redlock.init().await.unwrap();
+    let again = Init { again: true, ..Init::default() };
+    let report = redlock.init_with(again).await.unwrap();
     assert_eq!(report.admitted(), 2);
     assert_eq!(report.nodes[1].now, Standing::Unreachable);
 }

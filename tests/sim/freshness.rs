@@ -18,7 +18,7 @@ const RAISED: Duration = ms(8_000);
 async fn another_max_ttl_is_learnt_without_a_new_connection() {
     let (masters, redlock) = masters(3);
     redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    let again = Init { again: true, floor: None };
+    let again = Init { again: true, ..Init::default() };
     let person = handle(&masters.another_client()).max_ttl(ms(400)).ttl(ms(200)).build().unwrap();
     person.init_with(again).await.unwrap();
     let long = async || redlock.try_lock(RESOURCE).ttl(MAX_TTL).await;
@@ -100,7 +100,7 @@ async fn ballots_that_were_deleted_are_noticed_without_a_new_connection() {
 async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
     let (masters, on) = masters(3);
     on.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
-    let again = Init { again: true, floor: None };
+    let again = Init { again: true, ..Init::default() };
     let off = trusting_handle(&masters.another_client());
     let off = off.build().unwrap();
     off.init_with(again).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_master_that_was_looked_at_a_moment_ago_is_left_alone() {
         }
         sleep(ms(5_000)).await;
         let person = handle(&masters.another_client()).max_ttl(ms(400)).ttl(ms(200));
-        let again = Init { again: true, floor: None };
+        let again = Init { again: true, ..Init::default() };
         person.build().unwrap().init_with(again).await.unwrap();
         sleep(ms(6_000)).await;
         let long = redlock.try_lock(RESOURCE).ttl(MAX_TTL).await;

@@ -17,6 +17,7 @@ mod extension;
 mod faults;
 mod forgetting;
 mod freshness;
+mod init;
 mod late_turns;
 mod load;
 mod locker;

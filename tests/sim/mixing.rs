@@ -24,7 +24,7 @@ async fn init_again_converts_a_namespace_either_way() {
     let (masters, on) = masters(3);
     let off = trusting_handle(&masters).build().unwrap();
     off.try_lock(RESOURCE).await.unwrap_err();
-    let again = Init { again: true, floor: None };
+    let again = Init { again: true, ..Init::default() };
     assert_eq!(off.init_with(again).await.unwrap().admitted(), 3);
     off.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
     assert!(masters.iter().all(|master| master.data().record == Record::default()));

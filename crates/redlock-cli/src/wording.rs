@@ -101,6 +101,13 @@ pub(crate) fn init(error: &InitError) -> String {
              --again that no lock is alive: {}",
             list(nodes)
         ),
+        InitError::Unread { unread, nodes } => format!(
+            "the record of {} was not read, and it may show that this namespace was in use: type \
+             redlock init again when every master answers, or state by --again that no lock is \
+             alive; nothing was written: {}",
+            unread.join(", "),
+            list(nodes)
+        ),
         InitError::Off => {
             const OFF: &str = "--quarantine off admits no masters: give --quarantine on, or \
                                --again to remove the records of a quarantine";
@@ -204,6 +211,7 @@ mod tests {
         let same = |error: InitError| is_same(init(&error), &error);
         same(InitError::NoQuorum { nodes: nodes.clone() });
         same(InitError::Refused { nodes: nodes.clone() });
+        same(InitError::Unread { unread: vec![nodes[0].node.clone()], nodes: nodes.clone() });
         same(InitError::Refused { nodes: checked(nodes) });
         same(InitError::Off);
         same(InitError::Invalid(too_long()));

@@ -71,6 +71,21 @@ pub enum InitError {
         /// What each master said.
         nodes: Vec<InitNode>,
     },
+    /// The record of some master was not read, and [`Init::again`] was not said. That record may
+    /// show that the namespace was in use, and that masters which look new have forgotten a lock
+    /// that is alive. Nothing was written.
+    #[error(
+        "the record of {} was not read, and it may show that this namespace was in use: call init \
+         again when every master answers, or say again that no lock is alive; nothing was written: \
+         {}",
+        .unread.join(", "), list(.nodes)
+    )]
+    Unread {
+        /// The masters whose records were not read.
+        unread: Vec<Arc<str>>,
+        /// What each master said.
+        nodes: Vec<InitNode>,
+    },
     /// Some master does not vote although the namespace was in use: it may have forgotten a lock
     /// that is alive; or clients without quarantine use it. No master was admitted.
     #[error("{}: {}", refusal(.nodes), list(.nodes))]
@@ -118,7 +133,9 @@ impl InitError {
     /// What each master said, where masters were asked.
     pub fn nodes(&self) -> Option<&[InitNode]> {
         match self {
-            Self::NoQuorum { nodes } | Self::Refused { nodes } => Some(nodes),
+            Self::NoQuorum { nodes } | Self::Unread { nodes, .. } | Self::Refused { nodes } => {
+                Some(nodes)
+            }
             _ => None,
         }
     }

@@ -149,14 +149,17 @@ impl Redlock {
     /// a master votes already only its `max_ttl`, and ballots that lag behind, are raised: a second
     /// call changes nothing.
     ///
-    /// It waits up to 3 s for all masters. Those that do not answer by then are left out, as long
-    /// as a quorum does; call it again when they are there.
+    /// It waits up to 3 s for all masters, and for one that reads its data from disk as long as it
+    /// may matter: a quarantine's length behind its start. The record of each must be read. With
+    /// [`Init::again`] those that do not answer are left out, as long as a quorum does; call it
+    /// again when they are there.
     ///
     /// With [`Init::again`] and [`Quarantine::Off`] it removes the records instead, and keeps the
     /// largest ballot: afterwards no client needs a quarantine, and none has one.
     ///
     /// # Errors
     /// [`InitError::NoQuorum`] when fewer than a quorum can be read: nothing was written.
+    /// [`InitError::Unread`] when the record of some master was not read: nothing was written.
     /// [`InitError::Refused`] when some record shows that the namespace was in use and some master
     /// does not vote: it may have forgotten a lock. Such a call looks for 3 s whether another one
     /// is at work, and for 3 s more while a master is being looked at. So a program that calls

@@ -232,7 +232,7 @@ fn init_again_converts_a_namespace_either_way() {
 fn init_writes_nothing_where_fewer_than_a_quorum_answer_and_names_who_was_missed() {
     let servers = brand_new(3);
     servers[2].kill();
-    let answer = ask(&servers, ["init", "--yes", "--json"]);
+    let answer = ask(&servers, ["init", "--again", "--json"]);
     answer.success();
     assert_eq!(column(&answer.json(), "now"), ["admitted", "admitted", "unreachable"]);
     assert!(

@@ -2,11 +2,12 @@
 
 use std::thread;
 
-use redlock_testkit::RedisServers;
 use redlock_testkit::lab::text;
+use redlock_testkit::{RedisServer, RedisServers};
 
 use crate::admission::brand_new;
-use crate::support::ask;
+use crate::quarantine::{is_loading, slow_to_load};
+use crate::support::{ask, poll};
 
 /// The `max_ttl` of the masters that vote is raised apart from any admission.
 #[test]
@@ -53,5 +54,52 @@ fn many_that_init_at_once_are_never_told_to_say_that_no_lock_is_alive() {
     }
     for server in servers.iter() {
         assert_eq!(text::<Vec<String>>(server, &["HKEYS", "redlock-quorum:1"]).len(), 4);
+    }
+}
+
+fn pause(server: &RedisServer) {
+    server.pause().unwrap();
+}
+
+fn stop(server: &RedisServer) {
+    server.stop().unwrap();
+}
+
+/// Two that restarted empty look brand-new. The record of the third one says that they are not.
+#[test]
+fn an_init_that_cannot_read_every_record_is_refused_and_names_the_master() {
+    for away in [pause, stop] {
+        let servers = RedisServers::start(3).unwrap();
+        away(&servers[2]);
+        servers[..2].iter().for_each(|server| server.restart_empty().unwrap());
+        let refused = ask(&servers, ["init", "--yes"]);
+        assert_eq!(refused.code, 64, "{refused:?}");
+        let named = format!("the record of {} was not read", servers[2].name());
+        assert!(refused.cause().contains(&named), "{refused:?}");
+        assert!(refused.cause().contains("--again"), "{refused:?}");
+        let keys = |server: &RedisServer| text::<usize>(server, &["DBSIZE"]);
+        assert_eq!((keys(&servers[0]), keys(&servers[1])), (0, 0));
+        ask(&servers, ["init", "--again"]).success();
+    }
+}
+
+/// It is waited for, as it is before a quarantine begins.
+#[test]
+fn an_init_reads_the_record_of_a_master_that_loads_its_data() {
+    let servers = slow_to_load();
+    for other in [0, 2] {
+        servers[other].restart_empty().unwrap();
+    }
+    let refused = thread::scope(|scope| {
+        let loads = scope.spawn(|| servers[1].restart());
+        poll("it loads its data", || is_loading(&servers[1]).then_some(()));
+        let refused = ask(&servers, ["--node-timeout", "1s", "init", "--yes"]);
+        loads.join().unwrap().unwrap();
+        refused
+    });
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.cause().contains("this namespace was in use"), "{refused:?}");
+    for other in [0, 2] {
+        assert_eq!(text::<usize>(&servers[other], &["DBSIZE"]), 0);
     }
 }

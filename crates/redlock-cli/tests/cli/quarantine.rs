@@ -25,7 +25,7 @@ fn a_master_whose_ballots_are_gone_is_not_said_to_have_restarted() {
 }
 
 /// Servers of which one takes seconds to read its data from disk, once it has some.
-fn slow_to_load() -> RedisServers {
+pub(crate) fn slow_to_load() -> RedisServers {
     let options = ServerOptions::new().max_ttl(Duration::from_secs(10));
     let options = options.arguments(["--loading-process-events-interval-bytes", "1024"]);
     let servers = RedisServers::with(3, &options.arguments(["--key-load-delay", "50000"])).unwrap();
@@ -36,7 +36,7 @@ fn slow_to_load() -> RedisServers {
     servers
 }
 
-fn is_loading(server: &RedisServer) -> bool {
+pub(crate) fn is_loading(server: &RedisServer) -> bool {
     let said = server.command(&["GET", "k"]).map_err(|error| format!("{error:#}"));
     said.is_err_and(|error| error.contains("loading the dataset"))
 }

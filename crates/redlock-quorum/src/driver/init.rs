@@ -3,7 +3,8 @@
 //! 1. All masters are waited for, for some seconds. Where fewer than q are there nothing is
 //!    written.
 //! 2. The scores and facts of all are read, and the plan is made of them (`protocol/admission`).
-//! 3. Where the plan is refused, another `init` may be at work: it is read again for some seconds,
+//! 3. Where a record was not read that is needed, it is read again: for some seconds, and as long as
+//!    a master reads its data from disk. Where the plan is refused, another `init` may be at work: it is read again for some seconds,
 //!    and for some more while a master is being looked at, because its record has just changed.
 //! 4. The scripts compare what was read. Where something else is there by now, it is read again,
 //!    three times at most.
@@ -18,7 +19,7 @@ use super::Driver;
 use super::command::InitReply;
 use super::ticket::OrderTicket;
 use super::timers::Due;
-use super::told::{facts_of, from_millis, to_millis};
+use super::told::{facts_of, floor_millis, from_millis, to_millis};
 use crate::init::{Init, InitError, InitNode, InitReport, is_checked};
 use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, NoPlan, Scored};
 use crate::protocol::master_set::MasterSet;
@@ -207,11 +208,17 @@ impl Driver {
         let lower = call.options.again && own.is_some() && answers.len() == masters;
         let floor = call.options.floor.map_or(0, FencingToken::get);
         let options = InitOptions { again: call.options.again, floor, max_ttl, lower };
-        let plan = self.masters.admission.plan_init(options, answers, &nonces);
+        let is_whole = answers.len() == masters;
+        let millis = floor_millis(now);
+        let plan = self.masters.admission.plan_init(options, answers, &nonces, millis);
         call.was.get_or_insert(was);
         let waits = call.patience > now;
         let checks = is_checked && call.patience.saturating_add(PATIENCE) > now;
         match plan {
+            _ if waits && !is_whole => self.pause_init(now),
+            Err(NoPlan::Unread { may_come, .. }) if may_come || checks => self.pause_init(now),
+            Err(NoPlan::Unread { .. }) if is_checked => self.end_init(Failure::Refused, now),
+            Err(NoPlan::Unread { masters, .. }) => self.end_init(Failure::Unread(masters), now),
             Err(NoPlan::NoQuorum) => self.end_init(Failure::NoQuorum, now),
             Err(NoPlan::TooLarge) => self.end_init(Failure::TooLarge, now),
             Err(NoPlan::TooFar(limit)) => self.end_init(Failure::TooFar(limit), now),
@@ -262,6 +269,11 @@ impl Driver {
             Failure::None => Ok(InitReport { nodes, floor }),
             Failure::NoQuorum => Err(InitError::NoQuorum { nodes }),
             Failure::Refused => Err(InitError::Refused { nodes }),
+            Failure::Unread(masters) => {
+                let names = self.masters.names();
+                let unread = masters.into_iter().map(|master| names[master].clone()).collect();
+                Err(InitError::Unread { unread, nodes })
+            }
             Failure::TooLarge => Err(InitError::TooLarge),
             Failure::TooFar(limit) => Err(too_far(limit)),
         };
@@ -288,11 +300,13 @@ impl Driver {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Failure {
     None,
     NoQuorum,
     Refused,
+    /// The records of these masters were not read.
+    Unread(Vec<usize>),
     TooLarge,
     TooFar(Score),
 }

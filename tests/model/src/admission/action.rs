@@ -43,7 +43,7 @@ impl World {
         }
         actions.extend((0..self.strays.len()).map(Action::Stray));
         actions.extend((0..self.orders.len()).map(Action::Order));
-        if self.may_init() {
+        if self.may_init(part) {
             actions.push(Action::Init);
         }
         if self.may_raise() {

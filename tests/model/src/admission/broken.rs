@@ -37,6 +37,8 @@ pub enum Broken {
     ProofOfAnotherLife,
     /// A namespace is new when no master that answers has a record.
     NewWithoutRecord,
+    /// A plain `init` takes a record that it cannot read for an empty one.
+    UnreadIsEmpty,
     /// `init` does what was decided from what was read, and does not compare.
     InitWithoutCompare,
     /// `init` lowers members.
@@ -76,7 +78,7 @@ impl Broken {
     }
 
     /// Those that must be found, each within seconds.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::NoQuarantine,
         Self::TimeAlone,
         Self::IdentityKnown,
@@ -93,6 +95,7 @@ impl Broken {
         Self::FloorEarly,
         Self::FloorProvenBefore,
         Self::NewWithoutRecord,
+        Self::UnreadIsEmpty,
         Self::InitWithoutCompare,
         Self::InitLowers,
         Self::FlipBegins,

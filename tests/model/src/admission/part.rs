@@ -46,6 +46,8 @@ pub struct Part {
     pub strays: usize,
     /// How often a person types `init`.
     pub inits: u8,
+    /// Whether it is a start script that does, without `again`.
+    pub plain: bool,
     /// How many ballots are tried.
     pub ballots: u8,
     /// What the records hold as `max_ttl` at the start.
@@ -112,6 +114,7 @@ const NONE: Part = Part {
     drops: 0,
     strays: 0,
     inits: 0,
+    plain: false,
     ballots: 0,
     held: TTL,
     own: TTL,
@@ -176,6 +179,7 @@ pub fn large() -> Vec<Part> {
         Part { name: "floor-2", losses: 1, lossy: 2, ballots: 2, ..stays },
         Part { name: "locks", losses: 1, locks: true, kinds: &[RestartEmpty], horizon: 3, ..NONE },
         Part { name: "init", losses: 1, ballots: 1, inits: 1, kinds: empty, horizon: 4, ..stays },
+        Part { name: "script", ..script(three) },
         Part { name: "lengths", clients: 1, visits: 0, lossy: 2, horizon: 4, ..length },
         Part { name: "visitor", lossy: 2, drops: 0, horizon: 2, ..length },
         Part { name: "raised", losses: 1, held: 1, raises: 1, horizon: 3, ..length },
@@ -197,6 +201,13 @@ pub fn large() -> Vec<Part> {
 /// Masters come back with a record from before `max_ttl` was raised.
 fn older(part: Part) -> Part {
     Part { masters: 1, kinds: &[RestartSaved], held: 1, given: true, raises: 1, ..part }
+}
+
+/// Two masters lose their data, the third one may stop, and a script types `init`.
+fn script(part: Part) -> Part {
+    let empty = &[RestartEmpty, Flush];
+    let script = Part { plain: true, inits: 1, stops: 1, lossy: 2, losses: 2, ..part };
+    Part { kinds: empty, clients: 1, visits: 0, horizon: 4, ..script }
 }
 
 /// The part in which a mutant is looked for.
@@ -250,6 +261,7 @@ pub fn named(broken: Broken) -> Part {
         B::ProofOfAnotherLife => {
             Part { kinds: &[Failover], losses: 2, lossy: 2, horizon: 4, ..floor }
         }
+        B::UnreadIsEmpty => script(three),
         B::InitWithoutCompare => Part { inits: 1, horizon: 3, ..floor },
         B::InitLowers => Part { inits: 1, losses: 0, ..floor },
         B::NotesKept => Part {

@@ -1,18 +1,24 @@
 //! A person who types `init`, and the mutant that does so unasked.
 
-use redlock_core::admission::{Data, Nonce, Order};
+use redlock_core::admission::{Data, Nonce, Order, Record};
 
 use super::broken::Broken;
 use super::client::Client;
 use super::part::{Part, TTL};
+use super::server::Server;
 use super::wire::Request;
 use super::world::World;
-use crate::protocol::admission::{InitOptions, Life, Scored};
+use crate::protocol::admission::{Event, Facts, InitOptions, Life, Scored};
 
 impl World {
-    /// Whether the statement is true: no lock of a former life is alive on any master.
-    pub(crate) fn may_init(&self) -> bool {
-        self.left.inits > 0 && self.servers.iter().all(|server| server.owed_until <= self.now)
+    /// Whether `init` may be typed: the statement is true, no lock of a former life is alive on
+    /// any master. A start script says so whether it is true or not, and may do no harm as long as
+    /// one record is left that shows use.
+    pub(crate) fn may_init(&self, part: &Part) -> bool {
+        let shows_use = |server: &Server| server.data.record.floor.is_some();
+        let is_true = self.servers.iter().all(|server| server.owed_until <= self.now);
+        let by_script = part.plain && self.servers.iter().any(|server| shows_use(server));
+        self.left.inits > 0 && (is_true || by_script)
     }
 
     /// Reads all masters; the orders are on the way then.
@@ -26,16 +32,23 @@ impl World {
             }
         }
         let up = (0..part.masters).filter(|&master| self.servers[master].up);
-        let answers: Vec<_> = up.map(|master| self.scored(part, master)).collect();
+        let mut answers: Vec<_> = up.map(|master| self.scored(part, master)).collect();
+        if part.broken == Some(Broken::UnreadIsEmpty) {
+            answers.extend(self.taken_for_empty(part, &mut person));
+        }
         let nonces = vec![Nonce(0); part.masters];
-        let options = InitOptions { again: true, floor: 0, max_ttl: TTL, lower: false };
-        if let Ok(plan) = person.clients[0].machine.plan_init(options, &answers, &nonces) {
+        let options = InitOptions { again: !part.plain, floor: 0, max_ttl: TTL, lower: false };
+        if let Ok(plan) = person.clients[0].machine.plan_init(options, &answers, &nonces, self.now)
+        {
             // The clocks say nothing: they may be far behind the ballots.
             let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
             let scores = others.clone().filter_map(|answer| answer.highest).max();
             let enough = others.count() > part.masters - (part.masters / 2 + 1);
             for (master, order) in plan.orders {
                 let Order::Init(mut init) = order else { continue };
+                if !self.servers[master].up {
+                    continue;
+                }
                 if part.ballots == 0 && self.servers[master].is_admitted() {
                     // It lifts nothing and admits nothing: not worth a state.
                     continue;
@@ -44,6 +57,18 @@ impl World {
                 self.orders.push((master, Request::Init(init)));
             }
         }
+    }
+
+    /// The mutant: what the masters say that are away, if they had no record.
+    fn taken_for_empty(&self, part: &Part, person: &mut Self) -> Vec<Scored> {
+        let away = (0..part.masters).filter(|&master| !self.servers[master].up);
+        let empty = away.map(|master| {
+            let facts = self.servers[master].facts(part, self.now);
+            let facts = Facts { record: Record::default(), members: Some(0), ..facts };
+            person.clients[0].machine.on(master, Event::Up(facts.clone()), self.now);
+            Scored { master, asked: Life::of(&facts), highest: None, facts }
+        });
+        empty.collect()
     }
 
     /// Whether a person may raise `max_ttl`: all masters are admitted.
@@ -85,7 +110,8 @@ impl World {
             (0..self.servers.len()).map(|master| self.scored(part, master)).collect();
         let options = InitOptions { again: false, floor: 0, max_ttl: TTL, lower: false };
         let nonces = vec![Nonce(0); answers.len()];
-        let plan = self.clients[client].machine.plan_init(options, &answers, &nonces).ok()?;
+        let plan =
+            self.clients[client].machine.plan_init(options, &answers, &nonces, self.now).ok()?;
         plan.orders.into_iter().find_map(|(ordered, order)| match order {
             Order::Init(init) if ordered == master => Some(Request::Init(init)),
             _ => None,

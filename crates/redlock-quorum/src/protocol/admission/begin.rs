@@ -19,14 +19,41 @@ use super::peer::Stuck;
 use super::{Admission, Step};
 use crate::quorum::quorum;
 
+/// Which records are known.
+pub(super) struct Reading {
+    /// The masters whose records are not.
+    pub(super) unread: Vec<usize>,
+    /// Another one may be read in a while: a master is being connected, or reads its data from
+    /// disk.
+    pub(super) may_come: bool,
+    masters: usize,
+}
+
+impl Reading {
+    pub(super) fn has_quorum(&self) -> bool {
+        self.masters - self.unread.len() >= quorum(self.masters)
+    }
+}
+
 impl Admission {
+    /// Which records are known, and whether to wait for others: *begin* and `init` both go by this.
+    /// Only those count that have `answered`. An address of a server that is here already shows no
+    /// record of its own.
+    pub(super) fn reading(&self, answered: impl Fn(usize) -> bool, now: Millis) -> Reading {
+        let read: Vec<_> = self.servers().filter(|&master| answered(master)).collect();
+        let masters = self.peers.len();
+        let unread = (0..masters).filter(|master| !read.contains(master)).collect();
+        Reading { unread, may_come: self.is_connecting || self.is_loading(now), masters }
+    }
+
     /// Whether a quarantine is to be begun, and only a connection that is being made is waited for.
     pub(crate) fn awaits_connections(&self) -> bool {
         let wants = |master: usize| {
             let facts = self.peers[master].master();
             !self.is_out(master) && facts.is_some_and(Facts::wants_quarantine)
         };
-        let can_begin = self.asked && self.has_quarantine && self.has_quorum_of_records();
+        let has_quorum = || self.reading(|_| true, 0).has_quorum();
+        let can_begin = self.asked && self.has_quarantine && has_quorum();
         can_begin && self.is_connecting && (0..self.peers.len()).any(wants)
     }
 
@@ -38,7 +65,8 @@ impl Admission {
         now: Millis,
         nonce: Nonce,
     ) -> Option<Step> {
-        if self.is_connecting || self.is_loading(now) || !self.has_quorum_of_records() {
+        let known = self.reading(|_| true, now);
+        if known.may_come || !known.has_quorum() {
             return None;
         }
         let others: Vec<_> = self.servers().filter(|&other| other != master).collect();
@@ -52,12 +80,12 @@ impl Admission {
     /// The records of the others arrived, behind what was read of this master.
     pub(super) fn on_records(&mut self, master: usize, answers: &[(usize, Facts)], now: Millis) {
         let of_masters = answers.iter().filter(|(_, facts)| facts.role == Role::Master);
-        let mut servers = 1;
+        let mut answered = vec![master];
         for (other, facts) in of_masters {
             self.peers[*other].remember(facts);
-            servers += 1;
+            answered.push(*other);
         }
-        let is_quorum = servers >= quorum(self.peers.len());
+        let is_quorum = self.reading(|other| answered.contains(&other), now).has_quorum();
         let peer = &mut self.peers[master];
         peer.under_way = false;
         if is_quorum {
@@ -89,10 +117,6 @@ impl Admission {
         let longest = quarantine_length(self.longest_ttl());
         let mut loading = self.peers.iter().filter_map(|peer| peer.loading);
         loading.any(|loading| loading.has_lasted(now) < longest)
-    }
-
-    fn has_quorum_of_records(&self) -> bool {
-        self.servers().count() >= quorum(self.peers.len())
     }
 
     /// The masters whose record was read, one for each server.

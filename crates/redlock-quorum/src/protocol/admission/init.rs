@@ -5,11 +5,16 @@
 //! without quarantine, which must say `again`, removes records and leaves their ballots to its own
 //! set. So the namespace is one or the other afterwards, and no token is handed out twice.
 //!
+//! Without `again` every record must have been read: one that is away may show that the namespace
+//! was in use, and that those which look new have forgotten.
+//!
 //! The statement must hold until the call has returned: a master that is flushed while `init` is
 //! under way is outside of it.
 
 use redlock_core::admission::{Init, Millis, Nonce, Order, Remove, Score};
 
+use super::begin::Reading;
+use super::facts::Role;
 use super::floor::{by_clock, rounded};
 use super::peer::Stuck;
 use super::{Admission, Facts, Scored};
@@ -44,8 +49,15 @@ pub(crate) struct InitPlan {
 }
 
 /// Why nothing is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum NoPlan {
+    /// The records of these masters were not read, and `again` was not given: one of them may show
+    /// that the namespace was in use.
+    Unread {
+        masters: Vec<usize>,
+        /// Another one may be read in a while.
+        may_come: bool,
+    },
     /// Fewer than q masters have answered.
     NoQuorum,
     /// The floor would reach 2^53.
@@ -62,7 +74,11 @@ impl Admission {
         options: InitOptions,
         answers: &[Scored],
         nonces: &[Nonce],
+        now: Millis,
     ) -> Result<InitPlan, NoPlan> {
+        if !options.again {
+            self.has_read_all(answers, now)?;
+        }
         let masters: Vec<_> = answers.iter().map(|answer| answer.master).collect();
         if masters.len() < quorum(self.peers.len()) {
             return Err(NoPlan::NoQuorum);
@@ -95,6 +111,18 @@ impl Admission {
         let writes = |(master, _): &(usize, Order)| !self.has_quarantine || !self.votes(*master);
         let floor = orders.iter().any(writes).then_some(floor);
         Ok(InitPlan { orders, refused, floor })
+    }
+
+    /// Two that restarted empty look new beside a third one that is away.
+    fn has_read_all(&self, answers: &[Scored], now: Millis) -> Result<(), NoPlan> {
+        let is_read = |answer: &Scored| answer.facts.role == Role::Master;
+        let read: Vec<_> = answers.iter().filter(|answer| is_read(answer)).collect();
+        let reading = self.reading(|master| read.iter().any(|found| found.master == master), now);
+        match reading {
+            Reading { unread, .. } if unread.is_empty() => Ok(()),
+            Reading { may_come: false, .. } if !reading.has_quorum() => Err(NoPlan::NoQuorum),
+            Reading { unread: masters, may_come, .. } => Err(NoPlan::Unread { masters, may_come }),
+        }
     }
 
     /// So that it is said of these masters, where nothing is written.

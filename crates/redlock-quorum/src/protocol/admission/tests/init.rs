@@ -5,6 +5,7 @@ use redlock_core::admission::Order;
 use super::*;
 
 const PLAIN: InitOptions = InitOptions { again: false, floor: 0, max_ttl: MAX_TTL, lower: false };
+const AGAIN: InitOptions = InitOptions { again: true, ..PLAIN };
 
 fn plan(masters: &[Master], options: InitOptions) -> Result<InitPlan, NoPlan> {
     plan_by(client(masters, 0), masters, options)
@@ -13,7 +14,7 @@ fn plan(masters: &[Master], options: InitOptions) -> Result<InitPlan, NoPlan> {
 /// The plan of a client without quarantine.
 fn plan_off(masters: &[Master]) -> InitPlan {
     let client = client(masters, 0).without_quarantine();
-    plan_by(client, masters, InitOptions { again: true, ..PLAIN }).unwrap()
+    plan_by(client, masters, AGAIN).unwrap()
 }
 
 fn plan_by(
@@ -21,7 +22,7 @@ fn plan_by(
     masters: &[Master],
     options: InitOptions,
 ) -> Result<InitPlan, NoPlan> {
-    client.plan_init(options, &answers(masters), &nonces(masters))
+    client.plan_init(options, &answers(masters), &nonces(masters), 0)
 }
 
 fn answers(masters: &[Master]) -> Vec<Scored> {
@@ -68,6 +69,43 @@ fn with_fewer_than_a_quorum_nothing_is_written() {
     }
 }
 
+/// Two that lost their records look new, and the third one knows better.
+#[test]
+fn init_is_refused_while_it_cannot_read_a_record_unless_again_is_said() {
+    let unread = |masters: &[Master], may_come| {
+        let expected = NoPlan::Unread { masters: vec![2], may_come };
+        assert_eq!(plan(masters, PLAIN), Err(expected));
+        assert_eq!(plan(masters, AGAIN).map(|plan| plan.orders.len()), Ok(2));
+    };
+    let mut masters = vec![Master::fresh(10), Master::fresh(20), Master::admitted(30)];
+    masters[2].up = false;
+    unread(&masters, false);
+    // It reads its data from disk, for so long already.
+    for (uptime, may_come) in [(0, true), (LENGTH - 1, true), (LENGTH, false)] {
+        (masters[2].role, masters[2].up) = (Role::Loading { uptime }, true);
+        unread(&masters, may_come);
+    }
+    // It was read some time ago, and is stopped now.
+    (masters[2].role, masters[2].up) = (Role::Master, true);
+    let (mut client, answers) = (client(&masters, 0), answers(&masters));
+    let planned = client.plan_init(PLAIN, &answers[..2], &nonces(&masters), 0);
+    assert_eq!(planned, Err(NoPlan::Unread { masters: vec![2], may_come: false }));
+    assert!(plan(&masters, PLAIN).unwrap().refused);
+}
+
+#[test]
+fn init_waits_for_a_connection_that_is_being_made_as_begin_does() {
+    let mut masters = vec![Master::fresh(10)];
+    masters[0].up = false;
+    for is_connecting in [true, false] {
+        let mut client = client(&masters, 0);
+        client.set_connecting(is_connecting);
+        let waits = Err(NoPlan::Unread { masters: vec![0], may_come: true });
+        let expected = if is_connecting { waits } else { Err(NoPlan::NoQuorum) };
+        assert_eq!(client.plan_init(PLAIN, &[], &nonces(&masters), 0), expected);
+    }
+}
+
 #[test]
 fn init_after_a_restart_is_refused_unless_again_is_said() {
     let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)];
@@ -78,7 +116,7 @@ fn init_after_a_restart_is_refused_unless_again_is_said() {
     carry(&mut masters, &refused);
     assert_eq!(masters.iter().map(|master| master.data.clone()).collect::<Vec<_>>(), before);
 
-    let again = plan(&masters, InitOptions { again: true, ..PLAIN }).unwrap();
+    let again = plan(&masters, AGAIN).unwrap();
     carry(&mut masters, &again);
     assert!(masters[0].data.record.admits(identity(11)));
 }
@@ -97,7 +135,7 @@ fn members_are_levelled_when_all_masters_answer_and_never_lowered() {
         let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)];
         assert!(masters[0].data.accept(identity(10), member(), 4095));
         masters[2].up = away == 0;
-        let order = plan(&masters, PLAIN).unwrap();
+        let order = plan(&masters, AGAIN).unwrap();
         assert!(masters[0].data.accept(identity(10), member(), 8191));
         carry(&mut masters, &order);
         let highest = [0, 1].map(|index| masters[index].data.highest(masters[index].identity));
@@ -155,7 +193,7 @@ fn init_writes_nothing_where_clients_without_quarantine_were_and_again_takes_the
     let refused = plan(&masters, PLAIN).unwrap();
     assert_eq!((refused.refused, refused.orders, refused.floor), (true, vec![], None));
 
-    let again = plan(&masters, InitOptions { again: true, ..PLAIN }).unwrap();
+    let again = plan(&masters, AGAIN).unwrap();
     assert!(carry(&mut masters, &again).iter().all(|outcome| *outcome == Outcome::Done));
     for master in &masters {
         assert_eq!(master.data.off, None);
@@ -188,7 +226,7 @@ fn what_was_accepted_meanwhile_is_kept_by_either_conversion() {
     assert_eq!(masters[0].data.off.as_ref().map(Ballots::highest), Some(SCORE_END - 1));
 
     masters[0].data.off = off_set();
-    let planned = plan(&masters, InitOptions { again: true, ..PLAIN }).unwrap();
+    let planned = plan(&masters, AGAIN).unwrap();
     masters[0].data.off = Some(Ballots::new(MEMBERS, SCORE_END - 1));
     carry(&mut masters, &planned);
     assert_eq!(masters[0].data.highest(identity(10)), SCORE_END - 1);
@@ -198,7 +236,7 @@ fn what_was_accepted_meanwhile_is_kept_by_either_conversion() {
 fn all_masters_get_the_largest_max_ttl_that_one_of_them_holds() {
     let mut masters = vec![Master::admitted(10), Master::fresh(20), Master::fresh(30)];
     masters[0].data.record.max_ttl = Some(5000);
-    let order = plan(&masters, InitOptions { again: true, ..PLAIN }).unwrap();
+    let order = plan(&masters, AGAIN).unwrap();
     carry(&mut masters, &order);
     let held: Vec<_> = masters.iter().map(|master| master.data.record.max_ttl).collect();
     assert_eq!(held, [Some(5000); 3]);
@@ -208,7 +246,7 @@ fn all_masters_get_the_largest_max_ttl_that_one_of_them_holds() {
 fn nothing_is_written_over_another_address_of_a_master() {
     let mut masters = [10, 20, 30].map(Master::fresh).to_vec();
     masters[2] = masters[1].clone();
-    let orders = plan(&masters, PLAIN).unwrap().orders;
+    let orders = plan(&masters, AGAIN).unwrap().orders;
     let written: Vec<_> = orders.iter().map(|(master, _)| *master).collect();
     assert_eq!(written, [0, 1]);
 }
@@ -222,7 +260,7 @@ fn members_are_not_levelled_by_a_score_that_another_life_may_have_left() {
         if !is_proven {
             answers[0].facts.record.nonce = Some(Nonce(99));
         }
-        let plan = client(&masters, 0).plan_init(PLAIN, &answers, &nonces(&masters)).unwrap();
+        let plan = client(&masters, 0).plan_init(PLAIN, &answers, &nonces(&masters), 0).unwrap();
         let (_, Order::Init(order)) = &plan.orders[1] else { panic!("{plan:?}") };
         assert_eq!(order.level, if is_proven { 4095 } else { 31 });
     }
@@ -233,7 +271,7 @@ fn a_refused_init_says_where_clients_without_quarantine_were() {
     let mut masters = [10, 20, 30].map(Master::fresh).to_vec();
     masters[1].data.off = off_set();
     let mut client = client(&masters, 0);
-    assert!(client.plan_init(PLAIN, &answers(&masters), &nonces(&masters)).unwrap().refused);
+    assert!(client.plan_init(PLAIN, &answers(&masters), &nonces(&masters), 0).unwrap().refused);
     let is_said = |master| {
         let Some(Why::NotAdmitted(said)) = client.why(master, 0) else { panic!("it votes") };
         said.why == redlock_core::WhyNot::UsedWithoutQuarantine

@@ -143,6 +143,21 @@ async fn the_wait_is_that_of_the_whole() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_set_of_one_costs_what_its_lock_costs() {
+    let (masters, redlock) = masters(5);
+    let other = handle(&masters).build().unwrap();
+    let guard = other.lock("a").await.unwrap();
+    settle().await;
+    let asked = requests(&masters);
+    redlock.try_lock("a").await.unwrap_err();
+    let once = requests(&masters) - asked;
+    redlock.try_lock_all(["a"]).await.unwrap_err();
+    assert_eq!(requests(&masters) - asked, once * 2);
+    guard.release().await.unwrap();
+    redlock.lock_all(["a"]).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_future_that_nobody_polls_keeps_nothing_for_longer_than_a_ttl() {
     let (masters, redlock) = masters(5);
     let other = handle(&masters).build().unwrap();

@@ -62,16 +62,14 @@ impl Collection {
     /// Asks for all that is missing, and waits for the first key that is refused. True where all
     /// are held.
     async fn step(&mut self) -> Result<bool, Setback> {
-        let Some((key, error)) = self.ask().await? else {
-            return match self.held.values().find_map(|guard| guard.check().err()) {
-                Some(lost) => Err(lost.into()),
-                None => Ok(true),
-            };
+        let missing = self.keys.iter().filter(|key| !self.held.contains_key(key));
+        let missing: Vec<Resource> = missing.cloned().collect();
+        let awaited = match missing.as_slice() {
+            // Its own request asks at once, too.
+            [key] => Some(key.clone()),
+            _ => self.ask(missing).await?,
         };
-        let is_final = matches!(error, AcquireError::Invalid(_) | AcquireError::Shutdown);
-        if is_final || self.request.is_over() {
-            return Err(error.into());
-        }
+        let Some(key) = awaited else { return self.are_held() };
         // Whoever waits for a key holds none that is larger.
         drop(self.held.split_off(&key));
         let guard = keeping(&self.held, self.request.of(&key).into_future()).await??;
@@ -79,20 +77,29 @@ impl Collection {
         Ok(false)
     }
 
-    /// Asks for every key that is missing at once, in one attempt each; the first that is refused,
-    /// in the order of their bytes.
-    async fn ask(&mut self) -> Result<Option<(Resource, AcquireError)>, Lost> {
-        let missing: Vec<_> = self.keys.iter().filter(|key| !self.held.contains_key(key)).collect();
-        let attempt = |key: &&Resource| self.request.of(key).wait(Duration::ZERO).into_future();
-        let outcomes = keeping(&self.held, join_all(missing.iter().map(attempt))).await?;
+    /// Asks for these keys at once, in one attempt each; the first that is to be waited for, in
+    /// the order of their bytes.
+    async fn ask(&mut self, keys: Vec<Resource>) -> Result<Option<Resource>, Setback> {
+        let attempt = |key: &Resource| self.request.of(key).wait(Duration::ZERO).into_future();
+        let outcomes = keeping(&self.held, join_all(keys.iter().map(attempt))).await?;
         let mut refused = None;
-        for (key, outcome) in missing.into_iter().zip(outcomes) {
+        for (key, outcome) in keys.into_iter().zip(outcomes) {
             match outcome {
-                Ok(guard) => drop(self.held.insert(key.clone(), guard)),
-                Err(error) => refused = refused.or_else(|| Some((key.clone(), error))),
+                Ok(guard) => drop(self.held.insert(key, guard)),
+                Err(error) => refused = refused.or(Some((key, error))),
             }
         }
-        Ok(refused)
+        let Some((key, error)) = refused else { return Ok(None) };
+        let is_final = matches!(error, AcquireError::Invalid(_) | AcquireError::Shutdown);
+        if is_final || self.request.is_over() { Err(error.into()) } else { Ok(Some(key)) }
+    }
+
+    /// Every key was granted: true, unless one was lost again meanwhile.
+    fn are_held(&self) -> Result<bool, Setback> {
+        match self.held.values().find_map(|guard| guard.check().err()) {
+            Some(lost) => Err(lost.into()),
+            None => Ok(true),
+        }
     }
 
     /// A lock was lost before all were there: it counts for nothing any more, and neither does

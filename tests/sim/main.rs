@@ -34,6 +34,7 @@ mod stats;
 mod suspension;
 mod tokens;
 mod turns;
+mod unaccepted;
 mod uptime;
 mod voteless;
 mod waiting;

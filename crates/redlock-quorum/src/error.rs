@@ -41,7 +41,7 @@ pub enum AcquireError {
         votes: Votes,
     },
     /// A quorum granted, but so late that nothing of the lease was left. The TTL is too short for
-    /// the network, or this process did not get to run.
+    /// the network, or this process did not get to run, or did not poll the future.
     #[error("a quorum granted {resource} too late, nothing of the lease is left: {votes}")]
     TooLate {
         /// What the lock was for.

@@ -43,9 +43,9 @@ pub struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(mut grant: Grant, handle: Arc<Handle>) -> Self {
-        grant.accept();
-        Self { grant, handle }
+    /// None where the grant comes too late.
+    pub(crate) fn accept(mut grant: Grant, handle: Arc<Handle>) -> Result<Self, Grant> {
+        if grant.accept() { Ok(Self { grant, handle }) } else { Err(grant) }
     }
 
     /// What the lock is for.

@@ -39,6 +39,20 @@ pub(crate) struct HoldCell {
     facts: Mutex<Facts>,
 }
 
+/// Whether the caller that a lock was won for has taken it. It does so when its future is polled,
+/// which may never be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acceptance {
+    /// It was told, and has not.
+    Offered,
+    /// The keeper has seen that it has not, and wants to be told when it does.
+    Awaited,
+    /// It has: from here on the lock is its own.
+    Accepted,
+    /// It did not while it could: it gets nothing any more.
+    Withdrawn,
+}
+
 /// What the driver has written down for the holder.
 struct Facts {
     rows: Vec<Row>,
@@ -47,6 +61,7 @@ struct Facts {
     /// Why the lease is lost if its deadline passes.
     lapse: LostReason,
     ended: Option<Ended>,
+    acceptance: Acceptance,
     /// Wakes those that wait; made by the first of them, which most locks never have.
     changed: Option<Arc<Notify>>,
 }
@@ -91,7 +106,8 @@ impl HoldCell {
         let rows = (0..ledger.masters()).map(|master| Row::of(ledger, master)).collect();
         let ttl = lease.timing().ttl.get();
         let lapse = LostReason::NotExtended;
-        let facts = Facts { rows, ttl, lapse, ended: None, changed: None };
+        let acceptance = Acceptance::Offered;
+        let facts = Facts { rows, ttl, lapse, ended: None, acceptance, changed: None };
         Arc::new(Self {
             resource,
             token,
@@ -121,6 +137,34 @@ impl HoldCell {
         // The clock is read once: this is on the way of each lock.
         let is_ahead = Instant::from_nanos(self.deadline.load(Ordering::Acquire)) > now;
         is_proven && (is_ahead || self.is_held())
+    }
+
+    /// Until when the caller can take the lock, as things are.
+    pub(crate) fn acceptable_until(&self) -> Instant {
+        let deadline = Instant::from_nanos(self.deadline.load(Ordering::Acquire));
+        self.fence.until.map_or(deadline, |until| until.min(deadline))
+    }
+
+    /// The caller takes the lock, if it still can. Returns what it was to that before.
+    pub(crate) fn accept(&self) -> Acceptance {
+        if !self.may_be_handed_out() {
+            return Acceptance::Withdrawn;
+        }
+        self.change_acceptance(Acceptance::Accepted)
+    }
+
+    pub(crate) fn acceptance(&self) -> Acceptance {
+        self.facts().acceptance
+    }
+
+    /// What was accepted or withdrawn stays so. Returns what it was before.
+    pub(crate) fn change_acceptance(&self, to: Acceptance) -> Acceptance {
+        let now = &mut self.facts().acceptance;
+        let before = *now;
+        if matches!(before, Acceptance::Offered | Acceptance::Awaited) {
+            *now = to;
+        }
+        before
     }
 
     pub(crate) fn fencing_token(&self) -> Option<FencingToken> {

@@ -23,6 +23,10 @@ use crate::settings::{HoldOptions, InvalidRequest, Timing};
 /// Dropping the future at any point leaves no key behind where a key can be reached: the attempt
 /// and its clean-up belong to the handle. A lock that was already won is released.
 ///
+/// A future that is kept and not polled any more, beside a `select!` for instance, may win the lock
+/// all the same. Until it is polled the lock is not extended, and at the end of its TTL it is
+/// released: then the future returns `TooLate`.
+///
 /// # Errors
 /// Awaiting it returns [`AcquireError`]: `Held` when another holds the lock until the wait is
 /// over, `NoQuorum` when too few masters answer, or say what waiting does not cure, `TooLate` when
@@ -234,10 +238,10 @@ impl LockRequest {
     /// that comes too late is dropped before it was accepted: what was only to be taken over is
     /// not released then.
     fn on_time(&self, grant: Grant) -> Result<Guard, AcquireError> {
-        if grant.cell.may_be_handed_out() {
-            return Ok(Guard::new(grant, self.handle.clone()));
-        }
-        Err(AcquireError::TooLate { resource: self.resource.clone(), votes: grant.cell.votes() })
+        Guard::accept(grant, self.handle.clone()).map_err(|late| {
+            let (resource, votes) = (self.resource.clone(), late.cell.votes());
+            AcquireError::TooLate { resource, votes }
+        })
     }
 
     /// Checks the request without sending anything.

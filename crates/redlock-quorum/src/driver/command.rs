@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Release { lock: LockId, reply: Option<ReleaseReply> },
     /// The holder gives the lease away: it is neither kept nor released.
     Forget { lock: LockId },
+    /// A caller has taken its lock, which the keeper waited for.
+    Accepted { lock: LockId },
     /// What a lease says is to be released.
     ReleaseLease(Box<LeaseRelease>),
     /// A caller that waits has gone away.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ticket::LockId;
-use crate::hold::HoldCell;
+use crate::hold::{Acceptance, HoldCell};
 use crate::lost::Ended;
 
 /// The right to hold a lock, and the duty to give it back: a grant that is dropped releases it.
@@ -24,6 +24,9 @@ pub(super) trait Giver: Send + Sync {
 
     /// The holder gives the lease away: it is neither kept nor released.
     fn forget(self: Arc<Self>, lock: LockId);
+
+    /// The holder has taken it, and the keeper waited for that.
+    fn accepted(self: Arc<Self>, lock: LockId);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +47,16 @@ impl Grant {
         Self { cell, lock, giver, on_drop }
     }
 
-    /// The holder has it: from here on dropping it releases the lock, wherever it came from.
-    pub(crate) fn accept(&mut self) {
+    /// The holder takes it: from here on dropping it releases the lock, wherever it came from.
+    /// False where it comes too late.
+    pub(crate) fn accept(&mut self) -> bool {
+        match self.cell.accept() {
+            Acceptance::Withdrawn => return false,
+            Acceptance::Awaited => self.giver.clone().accepted(self.lock),
+            Acceptance::Offered | Acceptance::Accepted => {}
+        }
         self.on_drop = OnDrop::Release;
+        true
     }
 
     /// The driver has kept the grant: dropping it does nothing.

@@ -9,6 +9,7 @@ use super::ticket::{LockId, Ticket};
 use super::timers::Due;
 use super::{Driver, Lock, Stage, Tenure};
 use crate::error::ExtendError;
+use crate::hold::Acceptance;
 use crate::lost::Ended;
 use crate::protocol::extension::Extended;
 use crate::protocol::heard::{Heard, Standing};
@@ -25,6 +26,9 @@ impl Driver {
             return;
         };
         tenure.scheduled = None;
+        if tenure.cell.change_acceptance(Acceptance::Awaited) != Acceptance::Accepted {
+            return self.await_acceptance(id, now);
+        }
         if tenure.lease.timing().ttl.get() > limit {
             self.limit(id, limit);
         }
@@ -47,6 +51,19 @@ impl Driver {
         if let Some(extend) = step.extend {
             self.send_extension(id, extend, now);
         }
+    }
+
+    /// Nobody has taken the lock: it is given back once nobody can. A future that is not polled any
+    /// more would keep it for ever otherwise.
+    fn await_acceptance(&mut self, id: LockId, now: Instant) {
+        let Some(tenure) = self.tenure(id) else { return };
+        if now < tenure.cell.acceptable_until() {
+            return self.schedule(id);
+        }
+        if tenure.cell.change_acceptance(Acceptance::Withdrawn) == Acceptance::Accepted {
+            return self.schedule(id);
+        }
+        if tenure.is_resumed { self.forget(id, now) } else { self.release(id, None, now) }
     }
 
     /// The masters allow less than they did: a quarantine does not last as long as this lease any
@@ -271,7 +288,7 @@ impl Driver {
     /// One alarm for each lease: an earlier one replaces a later one.
     pub(super) fn schedule(&mut self, id: LockId) {
         let Some(tenure) = self.tenure(id) else { return };
-        let Some(due) = tenure.lease.due() else { return };
+        let Some(due) = tenure.due() else { return };
         if tenure.scheduled.is_none_or(|scheduled| due < scheduled) {
             tenure.scheduled = Some(due);
             self.timers.enter(due, Due::Keep(id, due));

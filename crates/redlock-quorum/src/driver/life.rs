@@ -122,4 +122,9 @@ impl Giver for Slot {
         self.post(Command::Forget { lock });
         self.look_after();
     }
+
+    fn accepted(self: Arc<Self>, lock: LockId) {
+        self.post(Command::Accepted { lock });
+        self.look_after();
+    }
 }

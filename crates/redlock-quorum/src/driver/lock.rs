@@ -7,7 +7,7 @@ use redlock_core::{Instant, Resource, Token};
 
 use super::command::{ExtendReply, ReleaseReply};
 use super::ticket::{InspectionId, RequestId, UseId};
-use crate::hold::HoldCell;
+use crate::hold::{Acceptance, HoldCell};
 use crate::protocol::attempt::Attempt;
 use crate::protocol::lease::HeldLease;
 use crate::protocol::release::Release;
@@ -52,6 +52,24 @@ pub(super) struct Tenure {
     pub(super) measured: u32,
     /// Its loss was counted.
     pub(super) is_lost: bool,
+    /// It was taken over: where nobody takes it, it is left to its former holder.
+    pub(super) is_resumed: bool,
+}
+
+impl Tenure {
+    /// When there is something to do for it next. What nobody has taken is not extended: it waits
+    /// for that, until it can't be taken any more.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let until = || self.cell.acceptable_until();
+        match self.cell.acceptance() {
+            Acceptance::Offered => {
+                Some(self.lease.due().map_or_else(until, |due| due.min(until())))
+            }
+            Acceptance::Awaited => Some(until()),
+            Acceptance::Accepted => self.lease.due(),
+            Acceptance::Withdrawn => None,
+        }
+    }
 }
 
 impl Stage {

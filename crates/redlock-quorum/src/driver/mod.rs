@@ -271,6 +271,7 @@ impl Driver {
             Command::Release { lock, reply } => self.release(lock, reply, now),
             Command::Keep { lock } => self.keep(lock),
             Command::Forget { lock } => self.forget(lock, now),
+            Command::Accepted { lock } => self.schedule(lock),
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
             Command::Withdrawn { entry } => self.withdrawn(&entry, now),

@@ -49,6 +49,7 @@ impl Driver {
             scheduled: None,
             measured: 0,
             is_lost: false,
+            is_resumed,
         };
         lock.stage = Stage::Lease(tenure);
         self.leases += 1;

@@ -40,14 +40,19 @@ impl Manual {
         slot.cast_at(answer, read_at);
     }
 
+    /// It never answers such requests.
+    fn drop_all(&self, is_meant: impl Fn(&Verb) -> bool) {
+        self.asked.lock().unwrap().retain(|(verb, _)| !is_meant(verb));
+    }
+
     /// What it was asked and has not answered.
     fn open(&self) -> Vec<Verb> {
         self.asked.lock().unwrap().iter().map(|(verb, _)| *verb).collect()
     }
 }
 
-/// Three masters, and a lock of all of them that nothing extends by itself.
-async fn held(clock: &Clock) -> (Vec<Arc<Manual>>, Arc<Guard>) {
+/// Three masters, and a lock of all of them that nothing extends by itself, and for which no timer is set.
+async fn held(clock: &Clock) -> (Vec<Arc<Manual>>, Redlock, Arc<Guard>) {
     let manual = |nth: u8| {
         let (name, run_id) = (format!("master-{nth}"), format!("{nth:040}"));
         Arc::new(Manual { name, run_id, asked: Mutex::default() })
@@ -56,10 +61,10 @@ async fn held(clock: &Clock) -> (Vec<Arc<Manual>>, Arc<Guard>) {
     let nodes = masters.iter().map(|one| one.clone() as Arc<dyn Node>).collect();
     let builder = Redlock::builder().masters(nodes).clock(clock.clone()).ttl(TTL).seed(0);
     let redlock = builder.quarantine(Quarantine::Off).fencing(false).build().unwrap();
-    let locking = tokio::spawn(redlock.try_lock(RESOURCE).auto_extend(false).into_future());
+    let locking = tokio::spawn(redlock.try_lock(RESOURCE).max_hold(ms(1)).into_future());
     settle().await;
     masters.iter().for_each(|master| master.answer(Answer::granted(), clock.now()));
-    (masters, Arc::new(locking.await.unwrap().unwrap()))
+    (masters, redlock, Arc::new(locking.await.unwrap().unwrap()))
 }
 
 /// The last answer to an extension was read in time, and is looked at when the holder knows by its
@@ -67,7 +72,7 @@ async fn held(clock: &Clock) -> (Vec<Arc<Manual>>, Arc<Guard>) {
 #[tokio::test(start_paused = true)]
 async fn no_key_is_set_again_once_the_holder_has_seen_the_end() {
     let clock = Clock::paused();
-    let (masters, guard) = held(&clock).await;
+    let (masters, _redlock, guard) = held(&clock).await;
     sleep(guard.remaining() - ms(8)).await;
     let holder = guard.clone();
     let extending = tokio::spawn(async move { holder.extend(TTL).await });
@@ -82,4 +87,26 @@ async fn no_key_is_set_again_once_the_holder_has_seen_the_end() {
     settle().await;
     assert_eq!(masters[0].open(), []);
     extending.await.unwrap().unwrap_err();
+}
+
+/// The holder knows it first, and the driver learns of it with the next answer.
+#[tokio::test(start_paused = true)]
+async fn callers_of_the_same_process_ask_as_soon_as_the_driver_learns_of_the_end() {
+    let clock = Clock::paused();
+    let (masters, redlock, guard) = held(&clock).await;
+    let _waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(guard.remaining() - ms(8)).await;
+    let asked = |verb: &Verb| matches!(verb, Verb::Acquire { .. } | Verb::Watch);
+    // What it asked meanwhile was not answered.
+    masters.iter().for_each(|master| master.drop_all(asked));
+    let holder = guard.clone();
+    let _extending = tokio::spawn(async move { holder.extend(TTL).await });
+    settle().await;
+    let read_at = clock.now();
+    advance(ms(10)).await;
+    assert!(!guard.is_held());
+    masters[0].answer(Answer::granted(), read_at);
+    settle().await;
+    let open: Vec<Verb> = masters.iter().flat_map(|master| master.open()).collect();
+    assert!(open.iter().any(asked), "{open:?}");
 }

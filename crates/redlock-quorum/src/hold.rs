@@ -92,14 +92,13 @@ struct Row {
 }
 
 impl HoldCell {
-    /// A lease that is valid until `deadline`.
+    /// A lease that was won now.
     pub(crate) fn new(
         resource: Resource,
         token: Token,
         clock: Clock,
         names: Arc<[Arc<str>]>,
         lease: &HeldLease,
-        deadline: Instant,
         fence: Fence,
     ) -> Arc<Self> {
         let ledger = lease.ledger();
@@ -114,7 +113,7 @@ impl HoldCell {
             fence,
             clock,
             names,
-            deadline: AtomicU64::new(deadline.as_nanos()),
+            deadline: AtomicU64::new(lease.deadline().map_or(0, Instant::as_nanos)),
             is_settled: AtomicBool::new(ledger.pending().is_empty()),
             stop_margin: lease.stop_margin(),
             facts: Mutex::new(facts),

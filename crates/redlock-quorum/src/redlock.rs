@@ -36,7 +36,7 @@ use crate::status::Status;
 /// with [`shutdown`](Self::shutdown).
 #[derive(Clone)]
 pub struct Redlock {
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
 }
 
 impl Redlock {

@@ -266,23 +266,25 @@ impl Driver {
     /// Carries what the machine has found out to the holder, and sets the keeper's alarm.
     pub(super) fn publish(&mut self, id: LockId, now: Instant) {
         let Some(tenure) = self.tenure(id) else { return };
-        let reason = tenure.lease.reason();
-        match tenure.lease.deadline() {
-            Some(deadline) => {
-                if !tenure.cell.move_deadline(deadline, now) {
-                    // The holder has seen the end of it: nothing extends it any more.
-                    tenure.lease.end(reason);
-                    self.note_loss(id, now);
-                }
-            }
-            None => {
-                let lost = tenure.cell.lost(reason);
-                tenure.cell.end(Ended::Lost(lost));
-                self.note_loss(id, now);
-                self.key_left(id, now);
-            }
+        let deadline = tenure.lease.deadline();
+        if !deadline.is_some_and(|deadline| tenure.cell.move_deadline(deadline, now)) {
+            self.lease_over(id, now);
         }
         self.schedule(id);
+    }
+
+    /// The lease is over, or its holder has seen the end of it: nothing extends it any more.
+    fn lease_over(&mut self, id: LockId, now: Instant) {
+        let Some(tenure) = self.tenure(id) else { return };
+        let reason = tenure.lease.reason();
+        tenure.lease.end(reason);
+        // The first end stays: behind one that was released comes its release.
+        let lost = tenure.cell.lost(reason);
+        tenure.cell.end(Ended::Lost(lost));
+        if let Some(Ended::Lost(_)) = tenure.cell.ended() {
+            self.note_loss(id, now);
+            self.key_left(id, now);
+        }
     }
 
     /// One alarm for each lease: an earlier one replaces a later one.

@@ -79,7 +79,8 @@ impl Inspection {
         self.answers
     }
 
-    /// Why the attempt was lost: its own votes, and who holds the key on masters that refused it.
+    /// Why the attempt was lost: its own votes, and who holds the key on masters that refused it, or
+    /// were not asked for it.
     pub(crate) fn into_explanation(self) -> Vec<LastAnswer> {
         if self.attempt.is_empty() {
             return self.answers;
@@ -88,6 +89,8 @@ impl Inspection {
             (Verdict::Held { .. }, held @ Verdict::Held { .. }) => {
                 LastAnswer { verdict: held, ..vote }
             }
+            // It was not asked in the attempt, or has answered only since: it is not silent.
+            (Verdict::Pending, verdict) => LastAnswer { verdict, latency: now.latency },
             _ => vote,
         };
         self.attempt.into_iter().zip(self.answers).map(explain).collect()
@@ -141,6 +144,20 @@ mod tests {
         let votes = inspection.into_explanation();
         assert_eq!(votes[0].verdict, held("a").verdict);
         assert_eq!(votes[1..], [silent, granted]);
+    }
+
+    /// Its turn to be asked for the key had not come: the meeting point was asked first.
+    #[test]
+    fn a_master_that_the_attempt_did_not_ask_is_not_pending_once_it_has_answered() {
+        let refused = LastAnswer { verdict: Verdict::HELD, latency: None };
+        let attempt = vec![refused, LastAnswer::PENDING, LastAnswer::PENDING];
+        let mut inspection = Inspection::behind(3, attempt);
+        inspection.vote(0, &held("a"), Duration::ZERO);
+        inspection.vote(1, &held("a"), Duration::ZERO);
+        inspection.vote(2, &Answer::unknown(Cause::ConnectionClosed), Duration::ZERO);
+        let votes = inspection.into_explanation();
+        assert_eq!(votes[1].verdict, held("a").verdict);
+        assert_eq!(votes[2].verdict, Verdict::Unknown(Cause::ConnectionClosed));
     }
 
     #[test]

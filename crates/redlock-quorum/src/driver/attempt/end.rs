@@ -21,7 +21,10 @@ impl Driver {
         let Some((attempt, wish)) = self.end_attempt(id, now) else { return };
         self.observer.counters.outcome(Outcome::Won);
         self.measure(attempt.fan_out());
-        let Some(request) = self.requests.remove(wish) else { return };
+        let Some(request) = self.requests.remove(wish) else {
+            // Nobody wants it any more.
+            return self.release_attempt(id, attempt, now);
+        };
         self.key_won(id, wish, &request, now);
         let is_resumed = attempt.origin() == Origin::Resumed;
         let fence = match &request.resume {
@@ -29,16 +32,13 @@ impl Driver {
             None => Fence::of(attempt.proof()),
         };
         let lease = attempt.into_lease(now);
-        let (Some(deadline), Some(lock)) = (lease.deadline(), self.locks.get_mut(id)) else {
-            return;
-        };
+        let Some(lock) = self.locks.get_mut(id) else { return };
         let cell = HoldCell::new(
             lock.resource.clone(),
             lock.token.clone(),
             self.clock.clone(),
             self.masters.names().clone(),
             &lease,
-            deadline,
             fence,
         );
         self.observer.won(&request, lock, now);
@@ -148,5 +148,40 @@ impl Driver {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::{Resource, Token};
+
+    use super::*;
+    use crate::Redlock;
+    use crate::driver::Lock;
+    use crate::driver::ticket::UseId;
+    use crate::settings::HoldOptions;
+
+    #[test]
+    fn an_attempt_whose_request_is_gone_is_released() {
+        let masters = (1..=3).map(|nth| format!("redis://127.0.0.1:{nth}"));
+        let redlock = Redlock::connect(masters).unwrap();
+        let slot = redlock.handle.inbox.slot();
+        let mut driver = slot.enter(&mut slot.state(), None).expect("nothing works on it");
+        let (now, resource) = (driver.now(), Resource::from("orders:42"));
+        let timing = driver.settings.timing(None, driver.masters.max_ttl()).unwrap();
+        let attempt = Attempt::new(3, Origin::Acquired, timing, HoldOptions::default(), now);
+        let stage = Stage::Attempt { attempt, request: RequestId::default(), alarm: None };
+        let id = driver.locks.insert(Lock {
+            key: resource.key(b""),
+            resource,
+            known: UseId::default(),
+            token: Token::random(None),
+            node_timeout: timing.node_timeout,
+            stage,
+            opened: None,
+            due: now,
+        });
+        driver.won(id, now);
+        assert!(matches!(driver.locks[id].stage, Stage::Release { .. }));
     }
 }

@@ -2,6 +2,7 @@
 //! `backend`. They keep the simulation honest.
 
 mod ballots;
+mod marks;
 mod orders;
 
 use std::sync::Arc;

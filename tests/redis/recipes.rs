@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::thread;
 
-use redlock_quorum::{AcquireError, Redlock, blocking};
+use redlock_quorum::{AcquireError, LostReason, Once, Redlock, RunError, blocking};
 
-use crate::lab::{calls, masters, no_key_is_left, patient, secs};
+use crate::lab::{calls, masters, ms, no_key_is_left, patient, secs, value};
 
 thread_local! {
     /// The owner for what this thread does: code that cannot pass it on finds it here.
@@ -114,4 +114,57 @@ async fn a_set_is_refused_as_a_whole_and_another_guard_names_the_key() {
     assert!(set.iter().all(|guard| guard.fencing_token().is_some()));
     set.release().await.unwrap();
     no_key_is_left(&servers).await;
+}
+
+const MARK: &str = "redlock-quorum:1:done:report";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_threads_that_come_at_once_one_does_the_work() {
+    let servers = masters();
+    let mut threads = Vec::new();
+    for host in 0..6 {
+        let urls = servers.urls();
+        threads.push(thread::spawn(move || {
+            let label = format!("host-{host}");
+            let redlock = patient(urls).wait(secs(60)).label(&label).build_blocking().unwrap();
+            let once = redlock.once("report").within(secs(3_600));
+            let ran = once.run(|hold| hold.check().map(|()| thread::sleep(ms(50)))).unwrap();
+            (label, ran)
+        }));
+    }
+    let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    let ran: Vec<_> = outcomes.iter().filter(|(_, once)| *once == Once::Ran(Ok(()))).collect();
+    assert_eq!(ran.len(), 1, "{outcomes:?}");
+    for (_, once) in &outcomes {
+        if let Once::Done { by, .. } = once {
+            assert_eq!(by.as_ref(), Some(&ran[0].0));
+        }
+    }
+    let last = patient(servers.urls()).build().unwrap().last_run("report").await.unwrap();
+    assert_eq!(last.unwrap().by.as_ref(), Some(&ran[0].0));
+    for server in &*servers {
+        assert!(value(server, MARK).unwrap().ends_with(&format!(" 0 {}", ran[0].0)));
+        assert_eq!(value(server, "report"), None, "the lock is released");
+    }
+}
+
+#[test]
+fn work_of_a_thread_that_ends_after_the_loss_or_fails_leaves_no_mark() {
+    let servers = masters();
+    let redlock = patient(servers.urls()).build_blocking().unwrap();
+    let once = || redlock.once("report").fire(7);
+    let failed = once().try_run(|_| Err::<(), _>(anyhow::anyhow!("no paper")));
+    assert_eq!(failed.unwrap_err().to_string(), "no paper");
+    let short = once().ttl(secs(20)).auto_extend(false).stop_margin(ms(19_700));
+    match short.run(|_| thread::sleep(ms(400))) {
+        Err(RunError::Lost { lost, output: Some(()) }) => {
+            assert_eq!(lost.reason, LostReason::NotExtended);
+        }
+        outcome => panic!("{outcome:?}"),
+    }
+    assert_eq!(redlock.last_run("report").unwrap(), None);
+    assert!(servers.iter().all(|server| value(server, MARK).is_none()));
+    let ran: anyhow::Result<_> = once().wait(secs(60)).try_run(|_| Ok(9));
+    assert_eq!(ran.unwrap(), Once::Ran(9));
+    assert!(matches!(once().run(|_| ()), Ok(Once::Done { .. })));
 }

@@ -24,6 +24,7 @@ mod locker;
 mod log;
 mod mixing;
 mod mutual_exclusion;
+mod once;
 mod pace;
 mod reentrant;
 mod release;

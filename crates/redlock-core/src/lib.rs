@@ -16,6 +16,7 @@
 pub mod admission;
 mod ballot;
 mod clock;
+mod mark;
 mod node;
 mod not_admitted;
 mod op;
@@ -28,6 +29,7 @@ mod vote;
 
 pub use ballot::{Ballot, Balloted, Bid, FencingToken, InvalidFencingToken, Member};
 pub use clock::{Clock, Instant};
+pub use mark::{Mark, Marked};
 pub use node::{Facts, Node, NodeEvent, Role, Sink, Unread};
 pub use not_admitted::{NotAdmitted, WhyNot};
 pub use op::{Op, Verb};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::{Bid, Member, Token};
+use crate::{Bid, Mark, Member, Token};
 
 /// What a master is asked to do with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,14 @@ pub enum Verb {
     ///
     /// [`Facts::tracks`]: crate::Facts::tracks
     Watch,
+    /// Return the mark that the key holds, and the master's clock.
+    ReadMark,
+    /// Raise the mark that the key holds to the [mark](Op::mark) of the request: neither of its
+    /// numbers ever falls. It lives for `px` milliseconds at least.
+    RaiseMark {
+        /// Milliseconds until the key expires.
+        px: u64,
+    },
 }
 
 /// One request, the same for every master it is sent to: cloning is cheap, and what a node has
@@ -55,6 +63,7 @@ struct Inner {
     token: Option<Token>,
     bid: Option<Bid>,
     member: Option<Member>,
+    mark: Option<Mark>,
     packed: [OnceLock<Vec<u8>>; FORMS],
 }
 
@@ -110,6 +119,16 @@ impl Op {
         Self::new(Verb::Watch, key.into(), None)
     }
 
+    /// Ask for the mark at `key`: see [`Mark::key`].
+    pub fn read_mark(key: impl Into<Arc<[u8]>>) -> Self {
+        Self::new(Verb::ReadMark, key.into(), None)
+    }
+
+    /// Raise the mark at `key` to `mark`, and let it live for `px` milliseconds at least.
+    pub fn raise_mark(key: impl Into<Arc<[u8]>>, mark: Mark, px: u64) -> Self {
+        Self::of(Inner { mark: Some(mark), ..Inner::new(Verb::RaiseMark { px }, key.into(), None) })
+    }
+
     /// What is asked.
     pub fn verb(&self) -> Verb {
         self.0.verb
@@ -120,7 +139,8 @@ impl Op {
         &self.0.key
     }
 
-    /// The token as bytes; empty for [`Verb::Inspect`] and [`Verb::Watch`], which have none.
+    /// The token as bytes; empty for requests that have none: those that look at a key, and those
+    /// about a mark.
     pub fn token(&self) -> &[u8] {
         self.0.token.as_ref().map_or(&[], |token| token.as_str().as_bytes())
     }
@@ -135,14 +155,18 @@ impl Op {
         self.0.member
     }
 
+    /// What a mark is to be raised to; only [`Verb::RaiseMark`] has one.
+    pub fn mark(&self) -> Option<&Mark> {
+        self.0.mark.as_ref()
+    }
+
     /// The request in one of the wire's forms, made by `encode` the first time it is needed.
     pub(crate) fn packed(&self, form: usize, encode: impl FnOnce(&Self) -> Vec<u8>) -> &[u8] {
         self.0.packed[form].get_or_init(|| encode(self))
     }
 
     fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
-        let (bid, member) = (None, None);
-        Self(Arc::new(Inner { verb, key, token, bid, member, packed: Default::default() }))
+        Self::of(Inner::new(verb, key, token))
     }
 
     fn balloted(
@@ -152,8 +176,19 @@ impl Op {
         bid: Option<Bid>,
         member: Member,
     ) -> Self {
-        let (token, member) = (Some(token), Some(member));
-        Self(Arc::new(Inner { verb, key, token, bid, member, packed: Default::default() }))
+        let member = Some(member);
+        Self::of(Inner { bid, member, ..Inner::new(verb, key, Some(token)) })
+    }
+
+    fn of(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+}
+
+impl Inner {
+    fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
+        let (bid, member, mark) = (None, None, None);
+        Self { verb, key, token, bid, member, mark, packed: Default::default() }
     }
 }
 

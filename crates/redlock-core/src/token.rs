@@ -61,7 +61,7 @@ impl fmt::Debug for Token {
 }
 
 /// A name for people who ask who holds a lock; never compared, never trusted.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Label(Arc<str>);
 
 /// Why a text cannot be a [`Label`].

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Balloted, Instant, NotAdmitted};
+use crate::{Balloted, Instant, Marked, NotAdmitted};
 
 /// What a master said about one key. Everything that is not a clear answer is *unknown*.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
     /// Acquire: the key was free and is ours now. Extend: it is ours and lives longer.
-    /// Release: it was ours and is gone.
+    /// Release: it was ours and is gone. A mark: it was read or raised.
     Granted,
     /// Acquire and ballot: the key is ours, and the ballot was refused, because the master has
     /// accepted one that is not smaller.
@@ -192,6 +192,8 @@ pub struct Answer {
     pub sent: bool,
     /// What it said about the ballot, or the score, where it was asked for one.
     pub balloted: Option<Balloted>,
+    /// What it has of a mark, where it was asked for one.
+    pub marked: Option<Box<Marked>>,
     /// The key was set, or is there, though the verdict is *unknown*: the rest of what was asked
     /// went wrong. It must be released.
     pub key_set: bool,
@@ -200,12 +202,17 @@ pub struct Answer {
 impl Answer {
     /// The answer of a master that was asked.
     pub fn new(verdict: Verdict) -> Self {
-        Self { verdict, sent: true, balloted: None, key_set: false }
+        Self { verdict, sent: true, balloted: None, marked: None, key_set: false }
     }
 
     /// The same with what the master said about the ballot or the score.
     pub fn with_ballot(self, balloted: Balloted) -> Self {
         Self { balloted: Some(balloted), ..self }
+    }
+
+    /// The same with what the master has of a mark.
+    pub fn with_marked(self, marked: Marked) -> Self {
+        Self { marked: Some(marked.into()), ..self }
     }
 
     /// The same of a key that is there all the same.

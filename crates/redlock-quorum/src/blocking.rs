@@ -17,6 +17,7 @@
 //! ```
 
 mod lock_all;
+mod once;
 mod reentrant;
 
 use std::fmt;
@@ -30,6 +31,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 pub use self::lock_all::{GuardSet, LockAllRequest};
+pub use self::once::{Begun, OnceGuard, OnceRequest};
 pub use self::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 use crate::builder::RedlockBuilder;
 use crate::error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased};

@@ -224,6 +224,46 @@ fn released(votes: &Votes) -> String {
     votes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
+/// Why work that is to be done once, and was done, is not known to be done: see
+/// [`OnceGuard::complete`](crate::OnceGuard::complete).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MarkError {
+    /// The lock was lost before the work had ended. Nothing was marked.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    /// Too few masters have acknowledged that the work was done. Its lock is left to expire; the
+    /// work may be done again then.
+    #[error(
+        "{resource} was done, and too few masters have acknowledged that, so it may be done again: \
+         {votes}"
+    )]
+    NoQuorum {
+        /// What the lock was for.
+        resource: Resource,
+        /// What each master said.
+        votes: Votes,
+    },
+    /// Nothing could be asked.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
+    /// The handle was shut down.
+    #[error("the lock handle was shut down")]
+    Shutdown,
+}
+
+impl From<AcquireError> for MarkError {
+    fn from(error: AcquireError) -> Self {
+        match error {
+            AcquireError::Held { resource, votes }
+            | AcquireError::NoQuorum { resource, votes }
+            | AcquireError::TooLate { resource, votes } => Self::NoQuorum { resource, votes },
+            AcquireError::Invalid(invalid) => Self::Invalid(invalid),
+            AcquireError::Shutdown => Self::Shutdown,
+        }
+    }
+}
+
 /// Why [`LockRequest::run`](crate::LockRequest::run) does not return the output of the work.
 ///
 /// `T` is that output.
@@ -243,6 +283,23 @@ pub enum RunError<T = ()> {
         /// where the work was stopped before its end.
         output: Option<T>,
     },
+}
+
+impl<T> RunError<T> {
+    /// The error of what had no output yet, in the words of work that has another one.
+    pub(crate) fn without_output<U>(self) -> RunError<U> {
+        match self {
+            Self::Acquire(error) => RunError::Acquire(error),
+            Self::Lost { lost, .. } => RunError::Lost { lost, output: None },
+        }
+    }
+}
+
+/// A request that was not sent.
+impl<T> From<InvalidRequest> for RunError<T> {
+    fn from(invalid: InvalidRequest) -> Self {
+        Self::Acquire(invalid.into())
+    }
 }
 
 /// Says nothing of the output, which need not be printable.

@@ -217,11 +217,16 @@ impl Guard {
         if let Err(lost) = self.check() {
             return Err(RunError::Lost { lost, output: Some(output) });
         }
+        self.leave().await;
+        Ok(output)
+    }
+
+    /// Releases the lock of work that has ended. Where that fails it is logged.
+    pub(crate) async fn leave(self) {
         let handle = self.handle.clone();
         if let Err(error) = self.release().await {
             handle.warn_of_release(&error);
         }
-        Ok(output)
     }
 
     /// The lock is over while the work goes on.

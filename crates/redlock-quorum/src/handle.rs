@@ -10,7 +10,7 @@ use redlock_core::{Clock, InvalidResource, Resource};
 use crate::counters::Counters;
 use crate::driver::command::Command;
 use crate::driver::slot::Slot;
-use crate::error::{AcquireError, ReleaseError, Unreleased};
+use crate::error::{AcquireError, MarkError, ReleaseError, Unreleased};
 use crate::inbox::Inbox;
 use crate::protocol::throttle::Throttle;
 use crate::settings::{InvalidRequest, Settings};
@@ -22,9 +22,16 @@ pub(crate) struct Handle {
     pub(crate) names: Arc<[Arc<str>]>,
     pub(crate) counters: Arc<Counters>,
     /// Warnings that no caller gets as an error, by the kind of what went wrong.
-    warnings: Mutex<Throttle<Discriminant<ReleaseError>>>,
+    warnings: Mutex<Throttle<Warning>>,
     pub(crate) inbox: Inbox,
     is_shut_down: AtomicBool,
+}
+
+/// A kind of warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Warning {
+    Release(Discriminant<ReleaseError>),
+    Mark(Discriminant<MarkError>),
 }
 
 /// How long a handle that was dropped goes on releasing, where its runtime lets it.
@@ -67,16 +74,27 @@ impl Handle {
 
     /// The release behind work that is done has failed, and no caller gets the error.
     pub(crate) fn warn_of_release(&self, error: &ReleaseError) {
-        let now = self.clock.now();
-        // The lock is free again when the line is written: a subscriber may use this handle.
-        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        let reported = warnings.admit(discriminant(error), now);
-        drop(warnings);
         let what = "the work is done, but its lock is not known to be released";
-        match reported {
+        match self.admit(Warning::Release(discriminant(error))) {
             Some(suppressed) => tracing::warn!(%error, suppressed, "{what}"),
             None => tracing::debug!(%error, "{what}"),
         }
+    }
+
+    /// Work is done that is not known to be done, and no caller gets the error.
+    pub(crate) fn warn_of_mark(&self, error: &MarkError) {
+        let what = "the work is done, but too few masters keep a mark of it";
+        match self.admit(Warning::Mark(discriminant(error))) {
+            Some(suppressed) => tracing::warn!(%error, suppressed, "{what}"),
+            None => tracing::debug!(%error, "{what}"),
+        }
+    }
+
+    /// Whether a warning is written, and how many were kept back since the last one. The lock is
+    /// free again when the line is written: a subscriber may use this handle.
+    fn admit(&self, warning: Warning) -> Option<u64> {
+        let now = self.clock.now();
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).admit(warning, now)
     }
 
     /// Closes the handle, and returns what is left on masters.

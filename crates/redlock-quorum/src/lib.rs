@@ -116,6 +116,7 @@ mod init;
 mod lease;
 mod loss;
 mod lost;
+mod marks;
 mod protocol;
 mod quorum;
 mod recipes;
@@ -129,14 +130,17 @@ mod votes;
 
 pub use builder::RedlockBuilder;
 pub use error::{
-    AcquireError, ExtendError, ForgottenKeys, ReleaseError, RunError, Unreleased, UnreleasedKey,
+    AcquireError, ExtendError, ForgottenKeys, MarkError, ReleaseError, RunError, Unreleased,
+    UnreleasedKey,
 };
 pub use guard::{Guard, Hold};
 pub use init::{Init, InitError, InitNode, InitReport};
 pub use lease::Lease;
 pub use loss::Loss;
 pub use lost::{Ended, Lost, LostReason};
+pub use marks::LastRun;
 pub use recipes::lock_all::LockAllRequest;
+pub use recipes::once::{Begun, Once, OnceGuard, OnceRequest};
 pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};
 pub use redlock::Redlock;

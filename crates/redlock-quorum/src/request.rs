@@ -255,7 +255,7 @@ impl LockRequest {
         Ok(timing)
     }
 
-    fn checked_label(&self) -> Result<Option<Label>, InvalidRequest> {
+    pub(crate) fn checked_label(&self) -> Result<Option<Label>, InvalidRequest> {
         match &self.label {
             Some(label) => Ok(Some(Label::parse(label)?)),
             None => Ok(self.handle.settings.label.clone()),

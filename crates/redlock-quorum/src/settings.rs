@@ -147,6 +147,18 @@ pub enum InvalidRequest {
         /// How often an owner may be in its lock.
         max: u16,
     },
+    /// How long a run counts that is to be done once.
+    #[error("a period is 1 ms to {days} days", days = PERIOD_DAYS)]
+    Period,
+    /// The number of a fire.
+    #[error(
+        "a fire is a number from 1 to {max}, such as the seconds since 1970 for which it is planned",
+        max = redlock_core::Mark::END - 1
+    )]
+    Fire,
+    /// Work that is to be done once has no period and no fire.
+    #[error("say once in which time, or for which fire: `.within(period)` or `.fire(number)`")]
+    NeitherPeriodNorFire,
     /// There is no tokio runtime to work on, or it is shutting down.
     #[error(
         "there is no tokio runtime here, or it is shutting down: call from within one, or use \
@@ -160,6 +172,9 @@ pub enum InvalidRequest {
     )]
     Panicked,
 }
+
+/// The longest period for which a run counts, in days.
+pub(crate) const PERIOD_DAYS: u64 = 3_650;
 
 /// Why a handle cannot be built. Nothing was connected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

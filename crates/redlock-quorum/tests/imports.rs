@@ -13,7 +13,7 @@ const LAYERS: [&[&str]; 8] = [
     &["lib"],
     &["blocking"],
     &["recipes"],
-    &["builder", "environment", "guard", "handle", "lease", "loss", "redlock", "request"],
+    &["builder", "environment", "guard", "handle", "lease", "loss", "marks", "redlock", "request"],
     &["inbox"],
     &["driver"],
     &["counters", "hold", "protocol"],

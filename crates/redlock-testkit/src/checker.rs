@@ -9,8 +9,10 @@ use redlock_core::Instant;
 
 use crate::{Event, Record};
 
+mod fires;
 mod tokens;
 
+pub use fires::{Completed, Repeat, check_fires};
 pub use tokens::{Disorder, Fenced, TokenRule, check_tokens};
 
 /// A time during which a contender claimed to hold a resource: from `from` up to, not including,

@@ -31,6 +31,11 @@ pub enum Event {
     Released,
     /// It learned that the lock is lost.
     Lost,
+    /// It completed work that is to be done once, and masters keep a mark of it.
+    Completed {
+        /// For which fire.
+        fire: u64,
+    },
 }
 
 /// One line of a [`History`].
@@ -121,6 +126,11 @@ impl Contender {
     /// Call this when the lock is known to be lost.
     pub fn lost(&self, token: &str) {
         self.record(token, Event::Lost);
+    }
+
+    /// Call this when work for a fire is completed, and known to be marked.
+    pub fn completed(&self, fire: u64) {
+        self.record("", Event::Completed { fire });
     }
 
     fn record(&self, token: &str, event: Event) {

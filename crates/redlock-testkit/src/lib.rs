@@ -19,7 +19,8 @@
 //!
 //! Simulated masters ([`SimNodes`]) live in tokio's paused time, each with a clock of its own, so
 //! that hours of faults take milliseconds and a seed repeats them. A [`History`] of what contenders
-//! learned is judged by [`check`], and their fencing tokens by [`check_tokens`].
+//! learned is judged by [`check`], their fencing tokens by [`check_tokens`], and what is to be done
+//! once by [`check_fires`].
 //!
 //! What tests repeat, such as waiting with a deadline, is in [`lab`].
 
@@ -31,7 +32,8 @@ mod server;
 mod sim;
 
 pub use checker::{
-    Claim, Disorder, Fenced, Overlap, Residue, TokenRule, check, check_tokens, claims, no_residue,
+    Claim, Completed, Disorder, Fenced, Overlap, Repeat, Residue, TokenRule, check, check_fires,
+    check_tokens, claims, no_residue,
 };
 pub use history::{Contender, Event, History, Record};
 pub use proxy::{Direction, FaultProxy};

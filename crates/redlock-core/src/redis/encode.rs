@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use redis::Script;
 
+use super::marks;
 use crate::{Op, Verb};
 
 static EXTEND: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/extend.lua")));
@@ -59,6 +60,7 @@ impl Loaded {
 /// The request, with scripts named by their digest: a master that has loaded them knows them.
 fn by_digest(op: &Op) -> Vec<u8> {
     match script(op) {
+        None if matches!(op.verb(), Verb::ReadMark | Verb::RaiseMark { .. }) => marks::request(op),
         None => acquire(op),
         Some(script) => call(op, &script.by_digest),
     }

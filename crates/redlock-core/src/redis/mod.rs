@@ -2,7 +2,7 @@
 //!
 //! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a
 //! server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's form),
-//! `namespace` and `order` (what is asked of admission), `ballots` (requests with a ballot or a
+//! `marks` (what was completed), `namespace` and `order` (what is asked of admission), `ballots` (requests with a ballot or a
 //! score), `behind` (the look behind an acquire), `wire` (what is on its way), `pump` (one
 //! connection in use), `link` (the life of connections).
 
@@ -14,6 +14,7 @@ mod encode;
 mod facts;
 mod handshake;
 mod link;
+mod marks;
 mod namespace;
 mod order;
 mod pump;

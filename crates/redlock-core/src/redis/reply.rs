@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redis::{PushKind, ServerError, Value};
 
+use super::marks;
 use crate::{Answer, Cause, NodeEvent, Verb, Verdict};
 
 /// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
@@ -133,7 +134,7 @@ fn plain(value: Value) -> Value {
 pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<usize> {
     let is_granted = match verb {
         Verb::Acquire { .. } => bytes.starts_with(OK),
-        Verb::Extend { .. } | Verb::Release => bytes.starts_with(ONE),
+        Verb::Extend { .. } | Verb::Release | Verb::RaiseMark { .. } => bytes.starts_with(ONE),
         _ => false,
     };
     is_granted.then_some(if matches!(verb, Verb::Acquire { .. }) { OK.len() } else { ONE.len() })
@@ -153,7 +154,10 @@ pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
         (_, Value::ServerError(error)) => Ok(Answer::unknown(refusal(&error))),
         (Verb::Acquire { .. }, Value::Okay) => Ok(Answer::granted()),
         (Verb::Acquire { .. }, Value::Nil) => Ok(Answer::new(Verdict::HELD)),
-        (Verb::Extend { .. } | Verb::Release, Value::Int(1)) => Ok(Answer::granted()),
+        (Verb::Extend { .. } | Verb::Release | Verb::RaiseMark { .. }, Value::Int(1)) => {
+            Ok(Answer::granted())
+        }
+        (Verb::ReadMark, Value::Array(read)) => marks::read(read),
         (Verb::Extend { .. } | Verb::Release, Value::Int(0)) => Ok(Answer::new(Verdict::NotOurs)),
         (Verb::Inspect | Verb::Watch, Value::Int(0)) => Ok(Answer::new(Verdict::Free)),
         (Verb::Extend { .. } | Verb::Inspect | Verb::Watch, Value::Array(pair)) => held(pair),

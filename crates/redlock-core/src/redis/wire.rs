@@ -314,8 +314,8 @@ impl Wire {
         if is_denied {
             self.native = None;
         }
-        // It comes behind what was submitted later: that is safe, because no script sets a key,
-        // and rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
+        // It comes behind what was submitted later: that is safe, because no script that
+        // is called by its digest sets a key, and rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
         if (is_noscript(&reply) || is_denied)
             && form != Form::Text
             && let Some(text) = encode::by_text(&op)

@@ -151,7 +151,9 @@ impl Driver {
             match turn {
                 Turn::Attempt(request) => self.attempt(request, now),
                 Turn::Release(lock) => self.send_release(lock, now),
-                Turn::Inspection(inspection) => self.send_inspection(inspection, now),
+                Turn::Inspection(inspection) | Turn::Mark(inspection) => {
+                    self.send_inspection(inspection, now);
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redlock_core::{FencingToken, Instant, Label, Resource, Token};
+use redlock_core::{FencingToken, Instant, Label, Mark, Resource, Token};
 use slotmap::{Key, KeyData};
 use tokio::sync::oneshot;
 
@@ -12,15 +12,19 @@ use super::grant::Grant;
 use super::ticket::{LockId, RequestId, UseId};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::init::{Init, InitError, InitReport};
+use crate::protocol::marks::MarkAnswer;
+use crate::protocol::master_set::MasterSet;
 use crate::protocol::waiting::Ask;
 use crate::report::NodeReport;
 use crate::settings::{HoldOptions, Timing};
 use crate::status::Status;
+use crate::votes::Votes;
 
 pub(crate) type AcquireReply = oneshot::Sender<Result<Grant, AcquireError>>;
 pub(crate) type ExtendReply = oneshot::Sender<Result<(), ExtendError>>;
 pub(crate) type ReleaseReply = oneshot::Sender<Result<(), ReleaseError>>;
 pub(crate) type StatusReply = oneshot::Sender<Status>;
+pub(crate) type MarkReply = oneshot::Sender<MarkVotes>;
 pub(crate) type InitReply = oneshot::Sender<Result<InitReport, InitError>>;
 pub(crate) type ReportReply = oneshot::Sender<Vec<NodeReport>>;
 pub(crate) type CloseReply = oneshot::Sender<Result<(), Unreleased>>;
@@ -45,12 +49,33 @@ pub(crate) enum Command {
     Withdrawn { entry: Arc<Entry> },
     /// A caller asks who holds a resource.
     Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
+    /// A caller asks what was completed under a name, or says it.
+    Mark(MarkRequest, MarkReply),
     /// A person states that no lock of a former life is alive.
     Init(Init, InitReply),
     /// A caller asks what each master is.
     Report(ReportReply),
     /// The handle is closed.
     Close { within: Duration, reply: Option<CloseReply> },
+}
+
+/// What masters are asked or told about a mark.
+#[derive(Clone)]
+pub(crate) struct MarkRequest {
+    pub(crate) key: Arc<[u8]>,
+    pub(crate) node_timeout: Duration,
+    /// What it is to be raised to, and for how many milliseconds masters keep it; none where they
+    /// are asked for it.
+    pub(crate) raise: Option<(Mark, u64)>,
+    /// Which of them.
+    pub(crate) masters: MasterSet,
+}
+
+/// What they answered.
+pub(crate) struct MarkVotes {
+    /// *Granted* where a master that votes has done what it was asked.
+    pub(crate) votes: Votes,
+    pub(crate) answers: Vec<MarkAnswer>,
 }
 
 /// What one caller wants, through all its attempts.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redlock_core::{Cause, Instant, Op, Verdict, Vote};
 
 use super::Driver;
-use super::command::{Request, StatusReply};
+use super::command::{MarkReply, MarkRequest, MarkVotes, Request, StatusReply};
 use super::line::Turn;
 use super::ticket::{InspectionId, Ticket};
 use super::timers::Due;
@@ -16,6 +16,7 @@ use crate::protocol::attempt::Defeat;
 use crate::protocol::heard::{Heard, Standing};
 use crate::protocol::inspection::Inspection;
 use crate::protocol::ledger::LastAnswer;
+use crate::protocol::marks::MarkAnswer;
 use crate::protocol::master_set::MasterSet;
 use crate::status::Status;
 use crate::votes::NodeVote;
@@ -23,7 +24,8 @@ use crate::votes::NodeVote;
 /// An inspection, and what it is for.
 pub(super) struct Question {
     inspection: Inspection,
-    key: Arc<[u8]>,
+    op: Op,
+    asked: MasterSet,
     node_timeout: Duration,
     pub(super) asker: Asker,
     /// When it was sent, while it counts as open in the line.
@@ -37,6 +39,8 @@ pub(super) enum Asker {
     Failure(Box<Request>, Defeat),
     /// The waits of these requests for one key are over, without an attempt of their own.
     Waits(Vec<Request>),
+    /// A caller wants to know of a mark, or says it: what each master has of it.
+    Mark(MarkReply, Vec<MarkAnswer>),
 }
 
 impl Driver {
@@ -88,10 +92,26 @@ impl Driver {
         node_timeout: Duration,
         asker: Asker,
     ) -> InspectionId {
-        let question = Question { inspection, key, node_timeout, asker, opened: None };
+        let (op, asked) = (Op::inspect(key), MasterSet::all(self.masters.len()));
+        let question = Question { inspection, op, asked, node_timeout, asker, opened: None };
         let id = self.inspections.insert(question);
         self.line.push(Turn::Inspection(id));
         id
+    }
+
+    /// Asks masters for a mark, or has them raise it.
+    pub(super) fn mark(&mut self, request: MarkRequest, reply: MarkReply) {
+        let MarkRequest { key, node_timeout, raise, masters: asked } = request;
+        let op = match raise {
+            Some((mark, px)) => Op::raise_mark(key, mark, px),
+            None => Op::read_mark(key),
+        };
+        let masters = self.masters.len();
+        let inspection = Inspection::asking(masters, asked);
+        let asker = Asker::Mark(reply, vec![MarkAnswer::default(); masters]);
+        let question = Question { inspection, op, asked, node_timeout, asker, opened: None };
+        let id = self.inspections.insert(question);
+        self.line.push(Turn::Mark(id));
     }
 
     pub(super) fn send_inspection(&mut self, id: InspectionId, now: Instant) {
@@ -99,9 +119,8 @@ impl Driver {
         question.opened = Some(now);
         self.line.open();
         self.timers.enter(now.saturating_add(question.node_timeout), Due::Inspection(id));
-        let op = Op::inspect(question.key.clone());
-        let all = MasterSet::all(self.masters.len());
-        for vote in self.masters.send(&op, all, Ticket::Inspection(id), now) {
+        let (op, asked) = (question.op.clone(), question.asked);
+        for vote in self.masters.send(&op, asked, Ticket::Inspection(id), now) {
             self.vote(&vote);
         }
     }
@@ -122,9 +141,15 @@ impl Driver {
             self.observer.lives_too_long(vote.master, now);
         }
         let latency = now.saturating_since(vote.sent_at);
-        let standing = match question.asker {
+        let standing = match &mut question.asker {
             Asker::Status(_) => &Standing::Counts,
             Asker::Failure(..) | Asker::Waits(_) => standing,
+            Asker::Mark(_, answers) => {
+                let counts = standing.count(&vote.answer.verdict).is_clear();
+                let marked = vote.answer.marked.as_deref().cloned();
+                answers[vote.master] = MarkAnswer { marked, counts };
+                standing
+            }
         };
         let heard = Heard { answer: &vote.answer, standing };
         question.inspection.vote(vote.master, heard, latency);
@@ -168,7 +193,8 @@ impl Driver {
 
     /// No error is explained any more: the handle is closed.
     pub(super) fn dismiss_explanations(&mut self, now: Instant) {
-        let explains = |question: &Question| !matches!(question.asker, Asker::Status(_));
+        let explains =
+            |question: &Question| matches!(question.asker, Asker::Failure(..) | Asker::Waits(_));
         let found = self.inspections.iter().filter(|(_, question)| explains(question));
         let ids: Vec<InspectionId> = found.map(|(id, _)| id).collect();
         for id in ids {
@@ -177,7 +203,7 @@ impl Driver {
                 self.line.close(opened, now, question.node_timeout);
             }
             let requests = match question.asker {
-                Asker::Status(_) => Vec::new(),
+                Asker::Status(_) | Asker::Mark(..) => Vec::new(),
                 Asker::Failure(request, _) => vec![*request],
                 Asker::Waits(requests) => requests,
             };
@@ -206,6 +232,10 @@ impl Driver {
                 }
                 // A caller that has stopped waiting does not need to know.
                 let _ = reply.send(Status::new(nodes));
+            }
+            Asker::Mark(reply, answers) => {
+                let votes = votes(self.masters.names(), &question.inspection.into_answers());
+                let _ = reply.send(MarkVotes { votes, answers });
             }
             Asker::Failure(request, defeat) => {
                 self.explained -= 1;

@@ -10,10 +10,10 @@ use super::ticket::{InspectionId, LockId, RequestId};
 /// What may wait in line.
 pub(super) const WAITING_MAX: usize = 1_000_000;
 
-/// Releases, and then attempts and inspections, each in the order in which they were asked for.
-/// While attempts are held, inspections stand with the releases.
+/// Releases and marks, and then attempts and inspections, each in the order in which they were
+/// asked for. While attempts are held, inspections stand with the releases.
 ///
-/// A key is held until its release is sent. Behind a long line of attempts it would be held for
+/// A key is held until its release is sent, and a mark is asked for while a key is held. Behind a long line of attempts it would be held for
 /// longer than its TTL, and those that ask for the same key would find it held by a caller that is
 /// done. There are no more releases than there were attempts, so these come to their turn, too.
 #[derive(Default)]
@@ -32,12 +32,14 @@ pub(super) enum Turn {
     Attempt(RequestId),
     Release(LockId),
     Inspection(InspectionId),
+    /// It is asked or told about a mark, under a lock that is held meanwhile.
+    Mark(InspectionId),
 }
 
 impl Line {
     pub(super) fn push(&mut self, turn: Turn) {
         match turn {
-            Turn::Release(_) => self.first.push_back(turn),
+            Turn::Release(_) | Turn::Mark(_) => self.first.push_back(turn),
             Turn::Inspection(_) if self.is_held => self.first.push_back(turn),
             Turn::Attempt(_) | Turn::Inspection(_) => self.waiting.push_back(turn),
         }

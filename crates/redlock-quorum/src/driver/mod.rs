@@ -274,6 +274,7 @@ impl Driver {
             Command::Accepted { lock } => self.schedule(lock),
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
+            Command::Mark(request, reply) => self.mark(request, reply),
             Command::Withdrawn { entry } => self.withdrawn(&entry, now),
             Command::Close { within, reply } => self.close(within, reply),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::Verdict;
+use redlock_core::{Cause, Verdict};
 
 use super::heard::Heard;
 use super::ledger::LastAnswer;
@@ -22,6 +22,16 @@ impl Inspection {
     /// A question of its own.
     pub(crate) fn new(masters: usize) -> Self {
         Self::behind(masters, Vec::new())
+    }
+
+    /// A question to these masters alone.
+    pub(crate) fn asking(masters: usize, asked: MasterSet) -> Self {
+        let mut inspection = Self::new(masters);
+        for master in MasterSet::all(masters).without(asked).iter() {
+            let unasked = Cause::NotSent("it was not asked".into());
+            inspection.answers[master] = LastAnswer::unknown(unasked);
+        }
+        inspection
     }
 
     /// A question behind an attempt that was lost: who holds what it did not get?
@@ -123,7 +133,7 @@ pub(crate) fn is_barring(verdict: &Verdict) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::{Answer, Cause};
+    use redlock_core::Answer;
 
     use super::*;
 
@@ -184,6 +194,15 @@ mod tests {
         let mut alone = Inspection::new(2);
         alone.attempt_vote(0, &Answer::granted(), Duration::ZERO);
         assert_eq!(alone, Inspection::new(2), "there was no attempt");
+    }
+
+    #[test]
+    fn masters_that_were_not_asked_are_not_waited_for() {
+        let mut inspection = Inspection::asking(3, MasterSet::from_iter([1]));
+        assert!(!inspection.is_over());
+        assert!(inspection.vote(1, &Answer::granted(), Duration::ZERO));
+        let granted = |answer: &LastAnswer| answer.verdict == Verdict::Granted;
+        assert_eq!(inspection.into_answers().iter().filter(|answer| granted(answer)).count(), 1);
     }
 
     #[test]

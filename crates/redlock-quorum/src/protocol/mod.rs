@@ -10,7 +10,8 @@
 //! * one machine for each stage of a token: `attempt`, then `lease` (with its `extension`s), then
 //!   `release`; `forgotten`: keys that are left to expire;
 //! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
-//! * `inspection`: what each master says about a key;
+//! * `inspection`: what each master says about a key; `marks`: what was completed under a name, by
+//!   what several of them say;
 //! * `waiting`: the callers that wait for one key, in a `queue`; `pushes`: whether
 //!   reports are of use; `run`: for how long one
 //!   process keeps it; `meeting_point`: where they meet;
@@ -30,6 +31,7 @@ mod lab;
 pub(crate) mod lease;
 pub(crate) mod ledger;
 pub(crate) mod lives;
+pub(crate) mod marks;
 pub(crate) mod master_set;
 pub(crate) mod median;
 pub(crate) mod meeting_point;

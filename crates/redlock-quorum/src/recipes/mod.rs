@@ -5,5 +5,6 @@
 
 mod collect;
 pub(crate) mod lock_all;
+pub(crate) mod once;
 pub(crate) mod reentrant;
 pub(crate) mod set;

@@ -19,7 +19,7 @@ pub struct Executed {
     pub verb: Verb,
     /// Of which key.
     pub key: Vec<u8>,
-    /// Signed with which token; empty for [`Verb::Inspect`] and [`Verb::Watch`].
+    /// Signed with which token; empty for requests that have none.
     pub token: String,
     /// What the master said, whether or not its reply ever arrived.
     pub verdict: Verdict,
@@ -75,7 +75,7 @@ impl Master {
     pub(super) fn execute(&mut self, now: Instant, op: &Op, set: Set, role: Role) -> Answer {
         let answer = match &self.error {
             Some(error) => Answer::unknown(Cause::of_error_reply(error.clone())),
-            None if role != Role::Master && !matches!(op.verb(), Verb::Inspect | Verb::Watch) => {
+            None if role != Role::Master && is_write(op.verb()) => {
                 Answer::unknown(Cause::Demoted(READONLY.into()))
             }
             None => self.answer(now, op, set),
@@ -100,6 +100,8 @@ impl Master {
             Verb::Ballot | Verb::Score => self.propose(op, set, Answer::granted()),
             Verb::Extend { px } => self.extend(now, op, px),
             Verb::Release => self.release(op),
+            Verb::ReadMark => self.read_mark(now, op),
+            Verb::RaiseMark { px } => self.raise_mark(now, op, px),
             Verb::Inspect | Verb::Watch => {
                 self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::Free))
             }
@@ -149,9 +151,19 @@ impl Master {
     fn held(&self, now: Instant, key: &[u8]) -> Option<Answer> {
         let entry = self.keys.get(key)?;
         let value = entry.value.as_ref().map(|value| &value[..value.len().min(VALUE_MAX)]);
-        let left = entry.expire_at - self.clock.millis(now);
-        let left = Duration::from_millis(left.max(0).unsigned_abs());
+        let left = Duration::from_millis(self.left(now, key));
         Some(Answer::held(value, Some(left)))
+    }
+
+    /// The value of a key that is there, none for one that is no string.
+    pub(super) fn value(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.keys.get(key).map(|entry| entry.value.as_deref())
+    }
+
+    /// How many milliseconds a key still lives.
+    pub(super) fn left(&self, now: Instant, key: &[u8]) -> u64 {
+        let left = |entry: &Entry| entry.expire_at - self.clock.millis(now);
+        self.keys.get(key).map_or(0, |entry| left(entry).max(0).unsigned_abs())
     }
 
     pub(super) fn put(&mut self, now: Instant, key: &[u8], value: Option<&[u8]>, px: u64) {
@@ -194,4 +206,9 @@ impl Master {
     fn deadline(&self, now: Instant, px: u64) -> i64 {
         self.clock.millis(now).saturating_add_unsigned(px)
     }
+}
+
+/// Whether a replica refuses it.
+fn is_write(verb: Verb) -> bool {
+    !matches!(verb, Verb::Inspect | Verb::Watch | Verb::ReadMark)
 }

@@ -2,12 +2,13 @@
 //!
 //! In reading order: `master` (keys, expiry, what each request does), `clock` (the master's own,
 //! which may be wrong), `order` (what it keeps of admission), `ballots` (what it makes of a
-//! ballot), `link` (one connection and what is on its way), `node` (the seam and the switches),
+//! ballot), `marks` (what was completed), `link` (one connection and what is on its way), `node` (the seam and the switches),
 //! `nemesis` (who turns them).
 
 mod ballots;
 mod clock;
 mod link;
+mod marks;
 mod master;
 mod nemesis;
 mod node;

@@ -1,0 +1,149 @@
+//! `Mark`: what was completed under a name, which each master keeps beside its locks.
+//!
+//! It is no lock and protects nothing. It is read and raised by somebody who holds the lock of
+//! that name, on many masters at a time; what several of them together mean is decided above.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::admission::{Millis, SCORE_END};
+use crate::{Label, Resource};
+
+/// What was completed under a name: one small string on each master, `AT FIRE LABEL`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Mark {
+    /// When the latest run that was completed began, in milliseconds since 1970 by the masters'
+    /// clocks: below 2^53.
+    pub at: Millis,
+    /// The largest fire that was completed, such as the second since 1970 for which a run was
+    /// planned: below 2^53. Zero for none.
+    pub fire: u64,
+    /// Who completed the run of [`at`](Self::at).
+    pub by: Option<Label>,
+}
+
+impl Mark {
+    /// How the key of a mark goes on behind the prefix, before the name. Fixed for ever: it is on
+    /// the wire.
+    pub const PREFIX: &'static str = "redlock-quorum:1:done:";
+
+    /// What stands for the label of nobody.
+    pub(crate) const NOBODY: &'static str = "-";
+
+    /// No number of a mark reaches this: 2^53.
+    pub const END: u64 = SCORE_END;
+
+    /// The key of the mark of `name` in the namespace of `prefix`.
+    pub fn key(prefix: &[u8], name: &Resource) -> Arc<[u8]> {
+        [prefix, Self::PREFIX.as_bytes(), name.as_bytes()].concat().into()
+    }
+
+    /// Reads the value of a key; none where it is no mark.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let mut parts = str::from_utf8(value).ok()?.split(' ');
+        let (at, fire, by) = (number(parts.next()?)?, number(parts.next()?)?, parts.next()?);
+        let by = if by == Self::NOBODY { None } else { Some(Label::parse(by).ok()?) };
+        parts.next().is_none().then_some(Self { at, fire, by })
+    }
+
+    /// What a master has that had this one, and is told of another: each number is the larger one,
+    /// and the label that of the later run. So a mark never falls, and it does not matter in which
+    /// order masters are told.
+    #[must_use]
+    pub fn raised(self, other: &Self) -> Self {
+        let later = if other.at > self.at { other } else { &self };
+        Self { at: later.at, by: later.by.clone(), fire: self.fire.max(other.fire) }
+    }
+
+    /// Whether a master that has this one has nothing to learn of `other`.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.at >= other.at && self.fire >= other.fire
+    }
+}
+
+/// The value of the key.
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = self.by.as_ref().map_or(Self::NOBODY, Label::as_str);
+        write!(f, "{} {} {by}", self.at, self.fire)
+    }
+}
+
+fn number(digits: &str) -> Option<u64> {
+    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|number| is_plain && *number < Mark::END)
+}
+
+/// What a master said when it was asked for a mark.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Marked {
+    /// The mark; none where it has none.
+    pub mark: Option<Mark>,
+    /// Its clock, in milliseconds since 1970.
+    pub time: Millis,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(at: Millis, fire: u64, by: &str) -> Mark {
+        Mark { at, fire, by: Some(Label::parse(by).unwrap()) }
+    }
+
+    #[test]
+    fn a_mark_is_written_and_read_back() {
+        for mark in [mark(1_763_866_800_000, 7, "me@web-1:4711"), Mark::default()] {
+            assert_eq!(Mark::parse(mark.to_string().as_bytes()), Some(mark));
+        }
+        assert_eq!(Mark { at: 5, ..Mark::default() }.to_string(), "5 0 -");
+        let last = Mark { at: Mark::END - 1, fire: Mark::END - 1, by: None };
+        assert_eq!(last.to_string(), "9007199254740991 9007199254740991 -");
+        assert_eq!(Mark::parse(last.to_string().as_bytes()), Some(last));
+    }
+
+    #[test]
+    fn what_is_no_mark_is_not_read_as_one() {
+        for value in [
+            "",
+            "1",
+            "1 2",
+            "1 2 ",
+            "1 2 a b",
+            " 1 2 a",
+            "1  2 a",
+            "+1 2 a",
+            "-1 2 a",
+            "1 x a",
+            "1 2 a/b",
+            "1 2 -\n",
+            "9007199254740992 0 -",
+            "0 9007199254740992 -",
+        ] {
+            assert_eq!(Mark::parse(value.as_bytes()), None, "{value:?}");
+        }
+        assert_eq!(Mark::parse(b"1 2 \xff"), None);
+    }
+
+    #[test]
+    fn a_mark_never_falls_and_the_order_of_raising_does_not_matter() {
+        let marks = [mark(5, 1, "a"), mark(3, 9, "b"), mark(4, 4, "c"), Mark::default()];
+        let (most, mut orders) = (mark(5, 9, "a"), 0);
+        for first in &marks {
+            for second in &marks {
+                let raised = first.clone().raised(second);
+                assert!(raised.covers(first) && raised.covers(second));
+                let all = marks.iter().fold(raised, Mark::raised);
+                assert_eq!(all, most);
+                orders += 1;
+            }
+        }
+        assert_eq!(orders, 16);
+        assert!(most.covers(&most) && !marks[0].covers(&marks[1]) && !marks[1].covers(&marks[0]));
+    }
+
+    #[test]
+    fn the_label_of_the_first_of_two_equal_runs_stays() {
+        assert_eq!(mark(5, 1, "a").raised(&mark(5, 2, "b")), mark(5, 2, "a"));
+    }
+}

@@ -1,0 +1,77 @@
+//! What was completed under a name: asked of all masters, and told to them.
+
+use std::time::{Duration, SystemTime};
+
+use redlock_core::{Mark, Resource};
+
+use crate::driver::command::{Command, MarkRequest, MarkVotes};
+use crate::error::AcquireError;
+use crate::handle::Handle;
+use crate::protocol::marks::Reading;
+use crate::protocol::master_set::MasterSet;
+use crate::quorum::quorum;
+use crate::votes::Votes;
+
+/// The last run that was completed under a name by [`Redlock::once`](crate::Redlock::once).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastRun {
+    /// When it began, by the masters' clocks.
+    pub at: SystemTime,
+    /// The largest fire that was completed, by this run or by another one; none where there was
+    /// none.
+    pub fire: Option<u64>,
+    /// The label of the run, where it had one.
+    pub by: Option<String>,
+}
+
+impl From<&Mark> for LastRun {
+    fn from(mark: &Mark) -> Self {
+        let Mark { at, fire, by } = mark;
+        Self {
+            at: SystemTime::UNIX_EPOCH + Duration::from_millis(*at),
+            fire: Some(*fire).filter(|fire| *fire > 0),
+            by: by.as_ref().map(|label| label.as_str().to_owned()),
+        }
+    }
+}
+
+impl Handle {
+    /// What the masters say of the mark of `name`; where fewer than a quorum of masters that vote
+    /// have answered, what each of them said.
+    pub(crate) async fn read_mark(
+        &self,
+        name: &Resource,
+    ) -> Result<Result<Reading, Votes>, AcquireError> {
+        let marks = self.ask_marks(name, None, MasterSet::all(self.names.len())).await?;
+        Ok(Reading::of(&marks.answers).ok_or(marks.votes))
+    }
+
+    /// Has these masters raise the mark of `name`, and keep it for `px` milliseconds; where fewer
+    /// than a quorum of masters that vote have done so, what each of them said.
+    pub(crate) async fn raise_mark(
+        &self,
+        name: &Resource,
+        (mark, px): (&Mark, u64),
+        masters: MasterSet,
+    ) -> Result<Result<(), Votes>, AcquireError> {
+        let votes = self.ask_marks(name, Some((mark.clone(), px)), masters).await?.votes;
+        Ok(if votes.granted() >= quorum(votes.len()) { Ok(()) } else { Err(votes) })
+    }
+
+    async fn ask_marks(
+        &self,
+        name: &Resource,
+        raise: Option<(Mark, u64)>,
+        masters: MasterSet,
+    ) -> Result<MarkVotes, AcquireError> {
+        // A name that no lock may have has no mark.
+        self.key(name)?;
+        self.open()?;
+        let key = Mark::key(&self.settings.prefix, name);
+        let node_timeout = self.settings.node_timeout();
+        let request = MarkRequest { key, node_timeout, raise, masters };
+        let command = |reply| Command::Mark(request.clone(), reply);
+        Ok(self.inbox.ask(command).await?)
+    }
+}

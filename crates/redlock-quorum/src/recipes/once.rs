@@ -1,0 +1,489 @@
+//! `OnceRequest`: work that is done once a period, or once a fire, by whichever host comes first.
+//!
+//! Two things apart: the *lease* while the work goes on, so that a host that dies frees it and one
+//! that waits does the work instead; and the *mark* of what was completed, which outlives the lease.
+//!
+//! # States
+//!
+//! | state | what is asked | then |
+//! |---|---|---|
+//! | asked for | the lock of the name | held; or the error of the lock, and nothing runs |
+//! | held | its mark, of every master | done before: released, nothing runs; else the work runs |
+//! | running | nothing: the lock is kept | ended; or lost, and the work is stopped |
+//! | ended | every master raises the mark | a quorum has it: released; else left to expire |
+//!
+//! The mark is read and written under the lock, so of two runs of one name the second reads what
+//! the first has written, or finds the lock taken. What the first has written is on a quorum before
+//! its lock is released: where it is not, the lock stays in the way until it expires.
+//!
+//! # Failures
+//!
+//! | what fails | what happens |
+//! |---|---|
+//! | the host dies while the work goes on | the lease expires, no mark: another runs it |
+//! | the lock is lost | the work is stopped, no mark |
+//! | the work fails (`try_run`), panics, or is dropped | released, no mark |
+//! | too few masters answer for the mark | asked again for one TTL; then `NoQuorum`, nothing runs |
+//! | too few masters take the mark | the same; then a warning, and the lock is left to expire |
+//! | the future is dropped while masters are told | the lock is left to expire |
+//! | a master lost its data | the others have the mark, and it is written back when it is read |
+//! | a quorum lost its data, the others are away | the mark is lost: the work may run again |
+//! | a clock was ahead when the mark was made | it does not count; a person removes it |
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::time::{Duration, SystemTime};
+
+use redlock_core::{Label, Mark, Resource};
+use tokio::time::sleep;
+
+use crate::error::{AcquireError, MarkError, ReleaseError, RunError};
+use crate::guard::{Guard, Hold};
+use crate::handle::Handle;
+use crate::marks::LastRun;
+use crate::protocol::marks::{Reading, When};
+use crate::protocol::master_set::MasterSet;
+use crate::redlock::Redlock;
+use crate::request::LockRequest;
+use crate::settings::{InvalidRequest, PERIOD_DAYS};
+use crate::votes::Votes;
+
+impl Redlock {
+    /// Work under `name` that is done once: say [`within`](OnceRequest::within) which time, or for
+    /// which [`fire`](OnceRequest::fire), and then [`run`](OnceRequest::run) it. Nothing is sent
+    /// before that.
+    pub fn once(&self, name: impl Into<Resource>) -> OnceRequest {
+        OnceRequest { request: self.lock(name), when: None }
+    }
+
+    /// The last run that was completed under `name`; none where there is no mark of one. Asks all
+    /// masters, and needs no lock.
+    ///
+    /// # Errors
+    /// [`AcquireError::NoQuorum`] when fewer than a quorum of masters that vote have answered.
+    pub async fn last_run(
+        &self,
+        name: impl Into<Resource>,
+    ) -> Result<Option<LastRun>, AcquireError> {
+        let name = name.into();
+        match self.handle().read_mark(&name).await? {
+            Ok(reading) => Ok(reading.mark.as_ref().map(LastRun::from)),
+            Err(votes) => Err(AcquireError::NoQuorum { resource: name, votes }),
+        }
+    }
+}
+
+/// What became of work that is to be done once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it says whether the work was done here"]
+pub enum Once<T> {
+    /// It was done here, and this is its output.
+    Ran(T),
+    /// It was done before.
+    Done {
+        /// When the last run began, by the masters' clocks.
+        at: SystemTime,
+        /// Who completed it: the label of its lock, where it had one.
+        by: Option<String>,
+    },
+}
+
+/// Work that is to be done once a period, or once a fire; made by [`Redlock::once`]. The options
+/// are those of its lock: see [`LockRequest`].
+///
+/// Of many hosts that run this at about the same time one does the work, under the lock of the
+/// name; the others wait for it, and then find that it was done:
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use redlock_quorum::{Once, Redlock};
+///
+/// # async fn example(redlock: Redlock) -> anyhow::Result<()> {
+/// const HOUR: Duration = Duration::from_secs(3_600);
+/// // A daily report: hosts may come early, so the period is shorter than a day.
+/// let report = redlock.once("report").within(12 * HOUR).wait(HOUR);
+/// match report.try_run(|_hold| write_report()).await? {
+///     Once::Ran(()) => println!("written here"),
+///     Once::Done { by, .. } => println!("written by {}", by.unwrap_or_default()),
+/// }
+/// # Ok(())
+/// # }
+/// # async fn write_report() -> anyhow::Result<()> { Ok(()) }
+/// ```
+///
+/// Its [`wait`](Self::wait) is how long a host waits for another that does the work. Let it be
+/// longer than the TTL and the work together: a host that has stopped waiting is not there to do
+/// the work when the one that did it dies.
+///
+/// # What it does not give
+///
+/// It never runs twice *at a time*: that is the lock. It may run twice, *one after the other*:
+///
+/// * when masters that kept its mark have lost their data, and the others are out of reach. A mark
+///   is written back to masters that lost it whenever the name is asked for;
+/// * when its work ends well, and its host dies before a quorum has the mark;
+/// * after 32 days, or twice the period where that is longer: marks expire then.
+///
+/// So work that must not be done twice has to find out itself, such as by a store that takes each
+/// fire once.
+#[must_use = "work that is not run is not done"]
+#[derive(Clone)]
+pub struct OnceRequest {
+    request: LockRequest,
+    when: Option<Until>,
+}
+
+/// What was given, to be checked when it is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Until {
+    Within(Duration),
+    Fire(u64),
+}
+
+impl OnceRequest {
+    /// The longest period: ten years.
+    pub const PERIOD_MAX: Duration = Duration::from_secs(PERIOD_DAYS * 24 * 3_600);
+
+    /// The largest number of a fire: 2^53 - 1.
+    pub const FIRE_MAX: u64 = Mark::END - 1;
+
+    /// Not again where a run that was completed began less than `period` ago, by the masters'
+    /// clocks: 1 ms to [`PERIOD_MAX`](Self::PERIOD_MAX).
+    ///
+    /// Choose it shorter than the time between two runs, such as 12 hours for a daily one: hosts
+    /// come a little early or late, and one that comes after 23 hours and 59 minutes is to run.
+    pub fn within(self, period: Duration) -> Self {
+        Self { when: Some(Until::Within(period)), ..self }
+    }
+
+    /// Not again where this fire, or a later one, was completed: 1 to
+    /// [`FIRE_MAX`](Self::FIRE_MAX). All hosts must give the same number for one fire: the seconds
+    /// since 1970 for which it was planned, or a number of their own that grows.
+    ///
+    /// Fires that were left out are not made up for.
+    pub fn fire(self, fire: u64) -> Self {
+        Self { when: Some(Until::Fire(fire)), ..self }
+    }
+
+    /// As [`LockRequest::ttl`].
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.map(|request| request.ttl(ttl))
+    }
+
+    /// As [`LockRequest::wait`]: for another that does the work at this moment.
+    pub fn wait(self, wait: Duration) -> Self {
+        self.map(|request| request.wait(wait))
+    }
+
+    /// As [`LockRequest::wait_until`].
+    pub fn wait_until(self, instant: std::time::Instant) -> Self {
+        self.map(|request| request.wait_until(instant))
+    }
+
+    /// As [`LockRequest::wait_forever`].
+    pub fn wait_forever(self) -> Self {
+        self.map(LockRequest::wait_forever)
+    }
+
+    /// As [`LockRequest::auto_extend`].
+    pub fn auto_extend(self, auto_extend: bool) -> Self {
+        self.map(|request| request.auto_extend(auto_extend))
+    }
+
+    /// As [`LockRequest::max_hold`].
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        self.map(|request| request.max_hold(max_hold))
+    }
+
+    /// As [`LockRequest::min_copies`].
+    pub fn min_copies(self, copies: usize) -> Self {
+        self.map(|request| request.min_copies(copies))
+    }
+
+    /// As [`LockRequest::stop_margin`].
+    pub fn stop_margin(self, margin: Duration) -> Self {
+        self.map(|request| request.stop_margin(margin))
+    }
+
+    /// As [`LockRequest::label`]; it also says in the mark who has done the work.
+    pub fn label(self, label: impl Into<String>) -> Self {
+        self.map(|request| request.label(label))
+    }
+
+    /// Does the work under the lock of the name, unless it was done before, and marks it as done
+    /// when it has ended, whatever its output. When the lock is lost while the work is going on,
+    /// the work is dropped where it awaits, and leaves no mark.
+    ///
+    /// Where too few masters take the mark it is logged, and the lock is left to expire; it never
+    /// costs the output.
+    ///
+    /// # Errors
+    /// As [`LockRequest::run`]. `Acquire` also means that too few masters answered what was done
+    /// before: the work was not begun.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work, releases the lock in the background, and leaves no mark.
+    /// While masters are told that the work was done it leaves the lock to expire.
+    pub async fn run<W, F>(self, work: W) -> Result<Once<F::Output>, RunError<F::Output>>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future,
+    {
+        let turn = match self.begin().await.map_err(RunError::without_output)? {
+            Begun::Done { at, by } => return Ok(Once::Done { at, by }),
+            Begun::Run(turn) => turn,
+        };
+        let output = turn.work(work).await?;
+        turn.end(output).await.map(Once::Ran)
+    }
+
+    /// The same for work that may fail: it is marked as done where it ended with `Ok`. Otherwise
+    /// the lock is released without a mark, so that another does the work again.
+    ///
+    /// # Errors
+    /// That of the work, and those of [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn try_run<W, F, T, E>(self, work: W) -> Result<Once<T>, E>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future<Output = Result<T, E>>,
+        E: From<RunError<T>>,
+    {
+        let turn = match self.begin().await.map_err(RunError::without_output)? {
+            Begun::Done { at, by } => return Ok(Once::Done { at, by }),
+            Begun::Run(turn) => turn,
+        };
+        match turn.work(work).await.map_err(RunError::without_output)? {
+            Ok(output) => Ok(Once::Ran(turn.end(output).await?)),
+            Err(error) => {
+                turn.guard.leave().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The first half of [`run`](Self::run), for work that is no future: it has the lock where the
+    /// work is to be done, and says who has done it otherwise. [`OnceGuard::complete`] is the
+    /// second half.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run): there is no lock then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases the lock in the background.
+    pub async fn begin(self) -> Result<Begun, RunError> {
+        let (when, by) = (self.checked()?, self.request.checked_label()?);
+        let guard = self.request.await?;
+        match reading(&guard).await {
+            Ok(reading) => Ok(begun(guard, &reading, when, by).await),
+            Err(error) => {
+                guard.leave().await;
+                Err(error)
+            }
+        }
+    }
+
+    fn checked(&self) -> Result<When, InvalidRequest> {
+        match self.when {
+            Some(Until::Within(period)) if period <= Self::PERIOD_MAX => {
+                let millis = u64::try_from(period.as_millis()).unwrap_or(0);
+                if millis == 0 { Err(InvalidRequest::Period) } else { Ok(When::Within(millis)) }
+            }
+            Some(Until::Fire(fire)) if (1..=Self::FIRE_MAX).contains(&fire) => Ok(When::Fire(fire)),
+            Some(Until::Within(_)) => Err(InvalidRequest::Period),
+            Some(Until::Fire(_)) => Err(InvalidRequest::Fire),
+            None => Err(InvalidRequest::NeitherPeriodNorFire),
+        }
+    }
+
+    fn map(self, change: impl FnOnce(LockRequest) -> LockRequest) -> Self {
+        Self { request: change(self.request), ..self }
+    }
+}
+
+impl fmt::Debug for OnceRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnceRequest")
+            .field("request", &self.request)
+            .field("when", &self.when)
+            .finish()
+    }
+}
+
+/// Whether work is to be done; see [`OnceRequest::begin`].
+#[derive(Debug)]
+pub enum Begun {
+    /// It is: this is its lock.
+    Run(OnceGuard),
+    /// It was done before.
+    Done {
+        /// As [`Once::Done`].
+        at: SystemTime,
+        /// As [`Once::Done`].
+        by: Option<String>,
+    },
+}
+
+/// The lock of work that is to be done once, while it goes on. It derefs to its [`Guard`] for all
+/// that looks, listens and extends.
+///
+/// Dropping it, and [`release`](Self::release), say that the work was not done: the lock is
+/// released, and another does it.
+#[must_use = "the work is not marked as done when its guard is dropped"]
+#[derive(Debug)]
+pub struct OnceGuard {
+    guard: Guard,
+    mark: Mark,
+    /// For how many milliseconds masters keep it.
+    kept: u64,
+}
+
+impl OnceGuard {
+    /// The work is done: masters are told, and the lock is released.
+    ///
+    /// # Errors
+    /// [`MarkError::Lost`] when the lock was lost before this was called: there is no mark, and
+    /// another may have begun to do the work. [`MarkError::NoQuorum`] when too few masters have
+    /// acknowledged the mark, though they were asked again for one TTL: the lock is left to expire,
+    /// and the work may be done again then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the lock to expire: masters may have been told or not.
+    pub async fn complete(self) -> Result<(), MarkError> {
+        let Self { guard, mark, kept } = self;
+        guard.check()?;
+        let marking = Marking(Some(guard));
+        marking.raise(&mark, kept).await?;
+        marking.release().await;
+        Ok(())
+    }
+
+    /// As [`Guard::release`]: the work was not done, and leaves no mark.
+    ///
+    /// # Errors
+    /// As [`Guard::release`].
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        self.guard.release().await
+    }
+
+    /// Does the work, as long as the lock is held.
+    async fn work<W, F>(&self, work: W) -> Result<F::Output, RunError<F::Output>>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future,
+    {
+        tokio::select! {
+            // The loss is looked at first: once it is known, nothing more of the work is done.
+            biased;
+            ended = self.guard.lost() => Err(self.guard.run_error(ended, None)),
+            output = work(self.guard.hold()) => Ok(output),
+        }
+    }
+
+    /// The work is done, with this output.
+    async fn end<T>(self, output: T) -> Result<T, RunError<T>> {
+        let handle = self.guard.handle().clone();
+        ended(&handle, self.complete().await, output)
+    }
+}
+
+/// What becomes of the output of work that was done.
+pub(crate) fn ended<T>(
+    handle: &Handle,
+    completed: Result<(), MarkError>,
+    output: T,
+) -> Result<T, RunError<T>> {
+    match completed {
+        Ok(()) => Ok(output),
+        Err(MarkError::Lost(lost)) => Err(RunError::Lost { lost, output: Some(output) }),
+        Err(error) => {
+            handle.warn_of_mark(&error);
+            Ok(output)
+        }
+    }
+}
+
+impl Deref for OnceGuard {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+/// A lock while masters are told that its work is done. Where it is not released, it is left to
+/// expire: until then nobody does the work again that may have left no mark.
+struct Marking(Option<Guard>);
+
+impl Marking {
+    async fn raise(&self, mark: &Mark, kept: u64) -> Result<(), MarkError> {
+        let Some(guard) = &self.0 else { return Ok(()) };
+        let all = MasterSet::all(guard.handle().names.len());
+        let (handle, name) = (guard.handle(), guard.resource());
+        let raised = insist(guard, || handle.raise_mark(name, (mark, kept), all)).await?;
+        raised.map_err(|votes| MarkError::NoQuorum { resource: name.clone(), votes })
+    }
+
+    async fn release(mut self) {
+        if let Some(guard) = self.0.take() {
+            guard.leave().await;
+        }
+    }
+}
+
+impl Drop for Marking {
+    fn drop(&mut self) {
+        if let Some(guard) = self.0.take() {
+            guard.forget();
+        }
+    }
+}
+
+/// What was completed under the name of the lock.
+async fn reading(guard: &Guard) -> Result<Reading, RunError> {
+    let (handle, name) = (guard.handle(), guard.resource());
+    let reading = insist(guard, || handle.read_mark(name)).await?;
+    guard.check().map_err(|lost| RunError::Lost { lost, output: None })?;
+    let no_quorum = |votes| AcquireError::NoQuorum { resource: name.clone(), votes };
+    Ok(reading.map_err(no_quorum)?)
+}
+
+async fn begun(guard: Guard, reading: &Reading, when: When, by: Option<Label>) -> Begun {
+    if let Some(mark) = reading.mark.as_ref().filter(|_| !reading.behind.is_empty()) {
+        // Those that do not take it are told the next time.
+        let (name, kept) = (guard.resource(), when.kept());
+        let _ = guard.handle().raise_mark(name, (mark, kept), reading.behind).await;
+    }
+    match reading.done(when).map(LastRun::from) {
+        Some(LastRun { at, by, .. }) => {
+            guard.leave().await;
+            Begun::Done { at, by }
+        }
+        None => {
+            let mark = Mark { at: reading.now, fire: when.fire(), by };
+            Begun::Run(OnceGuard { guard, mark, kept: when.kept() })
+        }
+    }
+}
+
+/// Asks masters about a mark until a quorum has answered; no longer than the lock is held, and than
+/// its TTL.
+async fn insist<T, F>(guard: &Guard, ask: impl Fn() -> F) -> Result<Result<T, Votes>, AcquireError>
+where
+    F: Future<Output = Result<Result<T, Votes>, AcquireError>>,
+{
+    let handle = guard.handle();
+    let until = handle.clock.now().saturating_add(guard.ttl());
+    loop {
+        match ask().await? {
+            Err(_) if guard.is_held() && handle.clock.now() < until => {
+                sleep(handle.settings.node_timeout()).await;
+            }
+            answer => return Ok(answer),
+        }
+    }
+}

@@ -111,6 +111,10 @@ pub(crate) struct Run {
     /// Let the command know the masters, so that it can extend the lock or take others
     #[arg(long)]
     pub(crate) pass_nodes: bool,
+    /// Keep the lock until all that the command has started has ended, too, unless it has left the
+    /// process group of the command
+    #[arg(long)]
+    pub(crate) wait_group: bool,
     #[command(flatten)]
     pub(crate) patience: Patience,
     /// Let a shell run this text, `sh -c`, in place of a COMMAND

@@ -11,6 +11,7 @@ use rustix::process::{
 };
 
 use crate::environment::Environment;
+use crate::group;
 use crate::launcher;
 use crate::terminal::Terminal;
 use crate::watchdog::Watchdog;
@@ -137,6 +138,20 @@ impl Child {
         self.signal(Signal::CONT);
     }
 
+    /// How many processes of the group are left when the command itself has ended. Until it is
+    /// reaped, nobody else can have the id of the group.
+    pub(crate) fn left(&self) -> usize {
+        group::members(self.group()).unwrap_or_default()
+    }
+
+    /// Takes the terminal back from a command that has ended: what goes on does so in the
+    /// background.
+    pub(crate) fn take_terminal_back(&self) {
+        if let Some(terminal) = &self.terminal {
+            terminal.take_back_from(self.group());
+        }
+    }
+
     /// Ends whatever of the group is left.
     pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);
@@ -144,10 +159,8 @@ impl Child {
 
     /// Takes the terminal back from a command that has ended, and returns how it ended.
     pub(crate) fn reap(self) -> io::Result<ExitStatus> {
-        let Self { mut process, terminal, watchdog } = self;
-        if let Some(terminal) = terminal {
-            terminal.take_back_from(Pid::from_child(&process));
-        }
+        self.take_terminal_back();
+        let Self { mut process, terminal: _, watchdog } = self;
         // From then on the id of the group can be another's.
         drop(watchdog);
         process.wait()

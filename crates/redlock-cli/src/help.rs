@@ -104,6 +104,11 @@ The command:
   not. Ctrl-Z stops the whole job, and the lock is then
   not extended: the command is killed before the lock ends.
 
+What ends the lock:
+  the end of the command. What it leaves in the background goes on without the lock, and a note
+  says how many processes of its group do. --wait-group keeps the lock until they have ended, too;
+  the exit code stays that of the command. With --keep a success leaves the lock to expire.
+
 When the lock is lost:
   it is extended at a third of the TTL. When that fails for so long that no more than
   --kill-after is left (or a third of the TTL), the group gets SIGTERM, and SIGKILL before the

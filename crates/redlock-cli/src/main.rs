@@ -2,7 +2,7 @@
 //!
 //! In reading order: `args` and `global` (what may be asked), `command` (one file for each
 //! command), `masters`, `session` and `waiting` (the handle on the masters), `direct` (what the
-//! library does not offer), `supervise`, `child`, `launcher`, `watchdog`, `environment`,
+//! library does not offer), `supervise`, `child`, `group`, `launcher`, `watchdog`, `environment`,
 //! `held`, `terminal` and `signals` (what `run` is made of), `answers`, `wording`, `output` and `exit`
 //! (what is answered).
 
@@ -15,6 +15,7 @@ mod duration;
 mod environment;
 mod exit;
 mod global;
+mod group;
 mod held;
 mod help;
 mod label;

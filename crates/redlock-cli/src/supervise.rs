@@ -70,6 +70,16 @@ pub(crate) enum Pause {
     Frozen,
 }
 
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) stage: Stage,
+    /// The pause in which the lock was lost.
+    pub(crate) pause: Pause,
+    /// How many processes of its group go on, where the command was not ended.
+    pub(crate) left: usize,
+}
+
 /// Watches over one command until it has ended.
 pub(crate) struct Supervisor<'a> {
     child: &'a mut Child,
@@ -86,9 +96,26 @@ impl<'a> Supervisor<'a> {
         Self { child, guard, deadlines, stage, pause, last_term: None }
     }
 
-    /// Waits until the command has ended, and makes sure that this is before its lock does. The
-    /// pause is the one in which the lock was lost.
-    pub(crate) async fn supervise(mut self, signals: &mut Signals) -> (Stage, Pause) {
+    /// Waits until the command has ended, and its group where that is asked for, and makes sure that
+    /// this is before its lock does.
+    pub(crate) async fn supervise(
+        mut self,
+        signals: &mut Signals,
+        waits_for_group: bool,
+    ) -> Outcome {
+        self.outlast_the_command(signals).await;
+        if waits_for_group {
+            self.outlast_the_group(signals).await;
+        }
+        let left = self.left().await;
+        if self.stage != Stage::Running || !self.guard.is_held() {
+            // It has ended as it was asked to; what it has started may not have.
+            self.child.kill();
+        }
+        Outcome { stage: self.stage, pause: self.pause, left }
+    }
+
+    async fn outlast_the_command(&mut self, signals: &mut Signals) {
         loop {
             self.advance();
             tokio::select! {
@@ -104,11 +131,44 @@ impl<'a> Supervisor<'a> {
                 },
             }
         }
-        if self.stage != Stage::Running || !self.guard.is_held() {
-            // It has ended as it was asked to; what it has started may not have.
-            self.child.kill();
+    }
+
+    /// The command has ended, and keeps its lock for what it has started. Nobody reports the end of
+    /// that.
+    async fn outlast_the_group(&mut self, signals: &mut Signals) {
+        const LOOK: Duration = Duration::from_millis(50);
+        self.child.take_terminal_back();
+        while self.stage != Stage::Killed && self.child.left() > 0 {
+            self.advance();
+            tokio::select! {
+                biased;
+                signal = signals.next() => match signal {
+                    // Orphans are somebody else's children, unless this is process 1.
+                    Signal::CHILD => drop(self.child.news()),
+                    Signal::TSTP => {
+                        self.pause(Signal::TSTP.as_raw()).await;
+                        self.child.take_terminal_back();
+                    }
+                    signal => self.pass_on(signal),
+                },
+                () = self.next_look() => {}
+                () = sleep(LOOK) => {}
+            }
         }
-        (self.stage, self.pause)
+    }
+
+    /// How many processes of the group go on. What a shell does not wait for, such as a process that
+    /// reads the last of its output, ends a moment later and is not worth a word.
+    async fn left(&self) -> usize {
+        const LOOK: Duration = Duration::from_millis(10);
+        const LOOKS: usize = 10;
+        for _ in 0..LOOKS {
+            if self.stage != Stage::Running || self.child.left() == 0 {
+                return 0;
+            }
+            sleep(LOOK).await;
+        }
+        self.child.left()
     }
 
     /// Does what is due, by the clock and at this moment.

@@ -14,14 +14,22 @@ use crate::child::Child;
 use crate::environment::Environment;
 use crate::exit::{self, CANNOT_RUN, Failure, LOST};
 use crate::global::Global;
+use crate::group;
 use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
-use crate::supervise::{Deadlines, Pause, Stage, Supervisor};
+use crate::supervise::{Deadlines, Outcome, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
 use crate::wording;
 
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
+    if args.wait_group && !group::is_countable() {
+        let cause = anyhow!(
+            "--wait-group needs /proc, which this system does not have: wait for \
+                             what runs in the background in the command itself"
+        );
+        return Err(Failure::usage(cause));
+    }
     let session = Session::acquiring(global, &args.key, args.ttl)?;
     let mut signals = Signals::new()?;
     let acquired = session.acquire(args.patience, args.wait, args.max_hold, &mut signals).await;
@@ -53,14 +61,28 @@ async fn under_lock(
     };
     let supervisor =
         Supervisor::new(&mut child, &guard, Deadlines::new(session.ttl.get(), args.kill_after));
-    let work = supervisor.supervise(signals);
-    let (stage, pause) = session.with_margin_watched(&guard, work).await;
+    let work = supervisor.supervise(signals, args.wait_group);
+    let Outcome { stage, pause, left } = session.with_margin_watched(&guard, work).await;
     let status = child.reap();
     if stage == Stage::Running && guard.is_held() {
+        note_what_goes_on(left);
         return held_to_the_end(session, args, guard, status).await;
     }
     let why = why(&guard, pause, args.max_hold, began.elapsed());
-    Err(lost(session, guard, &format!("{why}, {}", what(stage, status.ok()))).await)
+    Err(lost(session, guard, &format!("{why}, {}", what(stage, status.ok(), args.wait_group)))
+        .await)
+}
+
+/// What a command leaves in the background outlives its lock.
+fn note_what_goes_on(left: usize) {
+    let who = match left {
+        0 => return,
+        1 => "1 process of its group goes".to_owned(),
+        left => format!("{left} processes of its group go"),
+    };
+    output::note(&format!(
+        "the command has ended, and {who} on without the lock: --wait-group keeps it until then"
+    ));
 }
 
 /// The command has ended while its lock was held.
@@ -160,11 +182,13 @@ fn why(guard: &Guard, pause: Pause, max_hold: Option<Duration>, held: Duration) 
 
 /// How the command ended, of which this process, its watchdog or the command itself may have been
 /// the first.
-fn what(stage: Stage, status: Option<ExitStatus>) -> &'static str {
+fn what(stage: Stage, status: Option<ExitStatus>, waits_for_group: bool) -> &'static str {
     if status.and_then(|status| status.signal()) == Some(Signal::KILL.as_raw()) {
         "the command was ended with SIGKILL"
     } else if matches!(stage, Stage::Asked(_)) {
         "the command was ended with SIGTERM"
+    } else if stage == Stage::Killed && waits_for_group {
+        "what the command had started was ended with SIGKILL"
     } else {
         "the command had just ended"
     }

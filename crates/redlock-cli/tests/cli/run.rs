@@ -83,14 +83,70 @@ fn a_command_that_a_signal_ends_is_told_as_shells_do() {
 #[test]
 fn what_the_command_leaves_behind_is_not_waited_for() {
     let servers = RedisServers::start(1).unwrap();
-    let mut run = Running::start(redlock(
-        &servers,
-        ["run", "k", "--", "sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"],
-    ));
+    const ONE: &str = "sleep 600 >/dev/null 2>&1 & echo $!; ";
+    for (script, said) in [
+        (ONE.to_owned(), "1 process of its group goes on"),
+        (ONE.repeat(2), "2 processes of its group go on"),
+    ] {
+        let mut run = Running::start(redlock(&servers, ["run", "k", "-c", &script]));
+        let mut lines = run.lines();
+        let left: Vec<i32> = script.matches("600").map(|_| lines.next().parse().unwrap()).collect();
+        let answer = run.answer();
+        assert!(left.iter().all(|left| is_alive(*left)));
+        left.iter().for_each(|left| send(*left, Signal::KILL));
+        let note = format!(
+            "note: the command has ended, and {said} without the lock: --wait-group keeps it until \
+             then\n"
+        );
+        assert_eq!((answer.code, answer.err), (0, note));
+        assert_eq!(copies(&servers, "k"), 0);
+    }
+}
+
+/// As a shell's `>(cmd)` does, which the shell does not wait for.
+#[test]
+fn what_ends_a_moment_after_the_command_is_not_worth_a_note() {
+    let servers = RedisServers::start(1).unwrap();
+    let answer = ask(&servers, ["run", "k", "-c", "sleep 0.02 & :"]);
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+}
+
+#[test]
+fn the_lock_is_kept_for_the_whole_group_where_that_is_asked_for() {
+    let servers = RedisServers::start(3).unwrap();
+    // The end of the first is the end of its output.
+    let script = "(trap 'echo told; exit' USR1; while :; do sleep 0.1; done) 2>/dev/null & \
+                  echo $!; exit 5";
+    let words = ["run", "k", "--wait-group", "--ttl", "1s", "-c", script];
+    let mut command = redlock(&servers, words);
+    command.env("REDLOCK_NODE_TIMEOUT", "200ms");
+    let mut run = Running::start(command);
+    let mut lines = run.lines();
+    let left: i32 = lines.next().parse().unwrap();
+    // Well beyond the TTL.
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert!(is_alive(left) && !run.has_ended());
+    assert!(copies(&servers, "k") >= 2, "it is extended");
+    run.signal(Signal::USR1);
+    assert_eq!(lines.next(), "told", "signals are passed on to the rest of the group");
+    let answer = run.answer();
+    assert_eq!((answer.code, answer.err.as_str()), (5, ""), "the code of the command");
+    assert_eq!(copies(&servers, "k"), 0);
+}
+
+#[test]
+fn what_the_lock_is_kept_for_ends_when_the_lock_is_lost() {
+    let servers = RedisServers::start(1).unwrap();
+    let script = "sleep 600 >/dev/null 2>&1 & echo $!";
+    let words = ["run", "k", "--wait-group", "--ttl", "2s", "-c", script];
+    let mut run = Running::start(redlock(&servers, words));
     let left: i32 = run.lines().next().parse().unwrap();
-    assert_eq!(run.status().code(), Some(0));
-    assert!(is_alive(left));
-    send(left, Signal::KILL);
+    servers[0].command(&["SET", "k", "stranger"]).unwrap();
+    let answer = run.answer();
+    assert_eq!(answer.code, 79, "{answer:?}");
+    let said = "what the command had started was ended with SIGKILL";
+    assert!(answer.cause().contains(said), "{answer:?}");
+    poll("it ends", || (!is_alive(left)).then_some(()));
 }
 
 #[test]

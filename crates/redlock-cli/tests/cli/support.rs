@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::{env, fs, thread};
 
@@ -128,10 +128,6 @@ impl Running {
 
     pub(crate) fn has_ended(&mut self) -> bool {
         self.process.try_wait().unwrap().is_some()
-    }
-
-    pub(crate) fn status(mut self) -> ExitStatus {
-        poll("the command ends", || self.process.try_wait().unwrap())
     }
 
     /// Waits for its end and for that of its output.

@@ -12,6 +12,7 @@ mod checker_catches_bugs;
 mod conformance;
 mod contenders;
 mod deadline;
+mod doubts;
 mod expiry;
 mod extension;
 mod faults;

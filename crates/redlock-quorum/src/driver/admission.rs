@@ -32,24 +32,23 @@
 
 mod gate;
 
-use std::time::Duration;
-
 use redlock_core::admission::{Millis, Nonce, Order, Ordered, Said};
 use redlock_core::{Cause, Instant};
 
 use self::gate::Gate;
 use super::Driver;
+use super::doubt::Doubt;
 use super::masters::Changed;
 use super::ticket::OrderTicket;
 use super::timers::Due;
 use super::told::{facts_of, floor_millis, instant};
 use crate::protocol::admission::{Event, Facts, Life, Scored, Step, Told};
 use crate::protocol::master_set::MasterSet;
-use crate::settings::Quarantine;
 
 /// The steps that are under way, one for each master at most.
 pub(super) struct Steps {
     masters: Vec<Master>,
+    pub(super) doubts: Vec<Doubt>,
     /// The handle was asked for a lock.
     is_asked: bool,
     gate: Gate,
@@ -62,8 +61,6 @@ struct Master {
     task: Option<Task>,
     /// When it is looked at next.
     scheduled: Option<Instant>,
-    /// When its copies are disowned, unless its life proves unchanged before.
-    doubted_until: Option<Instant>,
 }
 
 /// What is under way.
@@ -77,16 +74,21 @@ enum Task {
 
 impl Steps {
     pub(super) fn new(masters: usize) -> Self {
-        let masters = (0..masters).map(|_| Master::default()).collect();
-        Self { masters, is_asked: false, gate: Gate::default() }
+        Self {
+            masters: (0..masters).map(|_| Master::default()).collect(),
+            doubts: (0..masters).map(|_| Doubt::default()).collect(),
+            is_asked: false,
+            gate: Gate::default(),
+        }
     }
 
     /// No task works on the driver any more.
     pub(super) fn park(&mut self) {
         for master in &mut self.masters {
             master.number = master.number.wrapping_add(1);
-            (master.task, master.scheduled, master.doubted_until) = (None, None, None);
+            (master.task, master.scheduled) = (None, None);
         }
+        self.doubts.iter_mut().for_each(|doubt| *doubt = Doubt::default());
         self.gate = Gate::default();
     }
 }
@@ -113,7 +115,7 @@ impl Driver {
         }
     }
 
-    fn advance_master(&mut self, master: usize, now: Instant) {
+    pub(super) fn advance_master(&mut self, master: usize, now: Instant) {
         let may_connect = self.masters.may_connect(now);
         self.masters.admission.set_connecting(may_connect);
         // The name of a quarantine must not follow from a seed: two clients may have the same.
@@ -323,7 +325,10 @@ impl Driver {
             }
             self.disown(master, now);
         }
-        changed.gained.iter().for_each(|master| self.observer.counting(master));
+        for master in changed.gained.iter() {
+            self.observer.counting(master);
+            self.proven(master, now);
+        }
         if !changed.gained.is_empty() {
             self.votes_gained(now);
         }
@@ -334,37 +339,5 @@ impl Driver {
         let entry = &mut self.steps.masters[master];
         entry.number = entry.number.wrapping_add(1);
         entry.task = None;
-    }
-
-    /// The data of `master` may be gone. The look goes first: its answer says whether those that
-    /// come behind it count.
-    pub(super) fn data_lost(&mut self, master: usize, now: Instant) {
-        let until = now.saturating_add(self.proof_time());
-        self.steps.masters[master].doubted_until = Some(until);
-        self.timers.enter(until, Due::Doubt(master));
-        self.advance_master(master, now);
-        self.lost_sight(master, now);
-        self.doubt(master, now);
-    }
-
-    /// How long a master has to prove that its data is there: a look. Without a quarantine no look
-    /// proves it, but the extension that is sent at once.
-    fn proof_time(&self) -> Duration {
-        match self.settings.quarantine {
-            Quarantine::On => self.settings.order_timeout(),
-            Quarantine::Off => self.settings.node_timeout(),
-        }
-    }
-
-    /// It was to be proven by now that `master` has what it had.
-    pub(super) fn doubt_due(&mut self, master: usize, now: Instant) {
-        let doubted = &mut self.steps.masters[master].doubted_until;
-        if doubted.is_some_and(|until| until <= now) {
-            *doubted = None;
-            if self.masters.give_up(master) {
-                self.disown(master, now);
-            }
-            self.disown_suspected(master, now);
-        }
     }
 }

@@ -28,6 +28,7 @@ impl Driver {
                 Due::Admission(master) => self.admission_due(master, now),
                 Due::Step(master, number) => self.step_due(master, number, now),
                 Due::Doubt(master) => self.doubt_due(master, now),
+                Due::Round(master) => self.round_due(master, now),
                 Due::Init => self.consider_init(now),
                 Due::Report(number) => self.report_due(number, now),
                 Due::Fresh => self.fresh_due(now),
@@ -61,6 +62,7 @@ impl Driver {
             | Due::Admission(_)
             | Due::Step(..)
             | Due::Doubt(_)
+            | Due::Round(_)
             | Due::Wake
             | Due::Init
             | Due::Report(_)

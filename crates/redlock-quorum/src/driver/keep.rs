@@ -13,9 +13,9 @@ use crate::hold::Acceptance;
 use crate::lost::Ended;
 use crate::protocol::extension::Extended;
 use crate::protocol::heard::{Heard, Standing};
-use crate::protocol::lease::{Extend, Step};
+use crate::protocol::lease::{Extend, HeldLease, Step};
 use crate::protocol::master_set::MasterSet;
-use crate::settings::{InvalidRequest, Quarantine, Timing};
+use crate::settings::{InvalidRequest, Timing};
 
 impl Driver {
     /// The keeper of a lease has something to do.
@@ -43,7 +43,7 @@ impl Driver {
 
     /// Sends what the machine wants for a lease, unless that is over: its holder may have seen the
     /// end by a later reading of the clock.
-    fn carry_out(&mut self, id: LockId, step: Step, now: Instant) {
+    pub(super) fn carry_out(&mut self, id: LockId, step: Step, now: Instant) {
         self.publish(id, now);
         let Some(tenure) = self.tenure(id) else { return };
         let step = if tenure.cell.is_held() { step } else { tenure.lease.call_off(step) };
@@ -227,37 +227,19 @@ impl Driver {
     /// extension.
     pub(super) fn disown(&mut self, master: usize, now: Instant) {
         self.disown_attempts(master, now);
-        let leases: Vec<LockId> = self.lease_ids();
-        for id in leases {
-            let Some(tenure) = self.tenure(id) else { continue };
-            tenure.lease.disown(master, now);
-            tenure.cell.write(tenure.lease.ledger(), master);
-            self.publish(id, now);
-        }
+        self.each_lease(master, now, |lease| lease.disown(master, now));
     }
 
-    /// The data of `master` may be gone: every lease is extended at once. Without a record nothing
-    /// proves that it is not, but the keys themselves.
-    pub(super) fn doubt(&mut self, master: usize, now: Instant) {
-        let has_record = self.settings.quarantine == Quarantine::On;
-        if !has_record {
-            self.disown_attempts(master, now);
-        }
+    /// Something has happened at `master` that concerns each lease.
+    pub(super) fn each_lease(
+        &mut self,
+        master: usize,
+        now: Instant,
+        happens: impl Fn(&mut HeldLease),
+    ) {
         for id in self.lease_ids() {
             let Some(tenure) = self.tenure(id) else { continue };
-            if !has_record {
-                tenure.lease.suspect(master);
-            }
-            tenure.lease.doubt(now);
-            self.publish(id, now);
-        }
-    }
-
-    /// The keys that `master` has not confirmed since then are taken for gone.
-    pub(super) fn disown_suspected(&mut self, master: usize, now: Instant) {
-        for id in self.lease_ids() {
-            let Some(tenure) = self.tenure(id) else { continue };
-            tenure.lease.disown_suspected(master, now);
+            happens(&mut tenure.lease);
             tenure.cell.write(tenure.lease.ledger(), master);
             self.publish(id, now);
         }

@@ -6,7 +6,8 @@
 //! and `task`; `masters` (connections); `acquire` (requests), `attempt` (from a token to a lease),
 //! `ballots` (its fencing token), `keep` (extending what is held), `release`, `unacknowledged`,
 //! `inspect`; `waiting` and `keys` (what is done with each key); `voting` (whose answers count),
-//! `admission` (masters that do not vote), `freshness` (all that are connected, looked at again),
+//! `admission` (masters that do not vote), `doubt` (those that may have
+//! lost their data), `freshness` (all that are connected, looked at again),
 //! `init`, `report`, `close` (the end).
 
 mod acquire;
@@ -16,6 +17,7 @@ mod ballots;
 mod close;
 pub(crate) mod command;
 mod doorbell;
+mod doubt;
 mod due;
 mod freshness;
 pub(crate) mod grant;

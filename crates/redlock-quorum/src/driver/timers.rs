@@ -46,6 +46,8 @@ pub(super) enum Due {
     Step(usize, u32),
     /// It was to be proven by now that the data of a master is there.
     Doubt(usize),
+    /// Leases may be extended at this master again because it reports that its data may be gone.
+    Round(usize),
     /// The time is over for which something waited; the turn looks what.
     Wake,
     /// The time of a call of `init`, or of its next look, is over.

@@ -271,7 +271,7 @@ impl HeldLease {
     /// The keeper asks every master that has answered what it was asked before: one that is slow
     /// or silent is not asked twice, because nothing overtakes on its connection.
     fn keep(&mut self, now: Instant, failures: u32) -> Option<Extend> {
-        if self.options.max_hold.is_some_and(|max| now.saturating_since(self.started) >= max) {
+        if self.is_held_long_enough(now) {
             self.keeper = Keeper::Off;
             self.lapse = LostReason::MaxHold;
             return None;
@@ -280,6 +280,10 @@ impl HeldLease {
         self.keeper = Keeper::Asked { look_at, failures };
         let masters = MasterSet::all(self.ledger.masters()).without(self.unanswered());
         (!masters.is_empty()).then(|| self.extension(masters, false))
+    }
+
+    fn is_held_long_enough(&self, now: Instant) -> bool {
+        self.options.max_hold.is_some_and(|max| now.saturating_since(self.started) >= max)
     }
 
     /// The holder wants it to last so long from now, and from each extension that follows.
@@ -411,6 +415,20 @@ impl HeldLease {
         if let Keeper::Due(_) = self.keeper {
             self.keeper = Keeper::Due(now);
         }
+    }
+
+    /// `master` has proven that its data is there, and is asked alone whether it has the key. One
+    /// that has not answered is not asked twice, and what the keeper does not extend stays as it
+    /// is.
+    pub(crate) fn ask_again(&mut self, master: usize, now: Instant) -> Step {
+        self.settle(now);
+        let has_copy = self.ledger.hold_until(master) > now;
+        let is_kept = self.due().is_some() && !self.is_held_long_enough(now);
+        if !has_copy || !is_kept || self.unanswered().contains(master) {
+            return Step::default();
+        }
+        let masters = MasterSet::from_iter([master]);
+        Step { extend: Some(self.extension(masters, false)), ..Step::default() }
     }
 
     /// `master` may have lost its data, and nothing but the key itself can prove that it has not.

@@ -170,6 +170,12 @@ impl SimNode {
         self.change(|world, _, _| world.master.flush());
     }
 
+    /// Tells all clients that its data may be gone while it is all there, as a server does when
+    /// another database is flushed.
+    pub fn flush_another_database(&self) {
+        self.change(|world, _, _| world.master.changes.push(None));
+    }
+
     /// What its TIME shows now, in microseconds since 1970.
     pub fn time_us(&self) -> u64 {
         let world = self.world();

@@ -6,7 +6,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::lab::{PATIENCE, again, eventually, everywhere, keys, ms, ordinary, put, value};
+use crate::lab::{
+    PATIENCE, again, eventually, everywhere, keys, ms, on_all, ordinary, put, secs, value,
+};
 use futures::FutureExt;
 use redlock_quorum::{
     AcquireError, Cause, Ended, ExtendError, Guard, Hold, InvalidRequest, Lease, LockRequest, Loss,
@@ -176,10 +178,10 @@ fn without_a_runtime_the_error_says_so() {
 #[tokio::test]
 async fn a_guard_keeps_its_lock_when_the_handle_is_dropped() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = ordinary(servers.urls()).ttl(ms(600)).node_timeout(ms(150)).build().unwrap();
+    let redlock = ordinary(servers.urls()).ttl(secs(2)).node_timeout(ms(500)).build().unwrap();
     let guard = redlock.lock("a").await.unwrap();
     drop(redlock);
-    tokio::time::sleep(ms(1_300)).await;
+    tokio::time::sleep(ms(4_200)).await;
     assert_eq!(guard.check(), Ok(()), "the keeper goes on for two TTLs");
     guard.release().await.unwrap();
     eventually("all keys are gone", || servers.iter().all(|server| keys(server).is_empty())).await;
@@ -189,9 +191,9 @@ async fn a_guard_keeps_its_lock_when_the_handle_is_dropped() {
 async fn a_guard_that_is_dropped_inside_or_outside_a_runtime_releases() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).ttl(ms(60_000)).build().unwrap();
-    drop(redlock.lock("a").min_copies(3).await.unwrap());
+    drop(redlock.lock("a").await.unwrap());
     eventually("the first drop is heard of", || servers.iter().all(|s| keys(s).is_empty())).await;
-    let guard = redlock.lock("a").min_copies(3).await.unwrap();
+    let guard = redlock.lock("a").await.unwrap();
     assert!(servers.iter().filter(|server| keys(server).len() == 1).count() >= 2);
     std::thread::spawn(move || drop(guard)).join().unwrap();
     eventually("the second drop is heard of", || servers.iter().all(|s| keys(s).is_empty())).await;
@@ -203,7 +205,7 @@ async fn a_release_that_is_unacknowledged_when_the_last_handle_goes_is_still_mad
     let proxies = servers.proxied().await.unwrap();
     let urls = proxies.iter().map(|proxy| proxy.url());
     let redlock = Redlock::builder().nodes(urls).ttl(ms(60_000)).build().unwrap();
-    let guard = redlock.lock("a").min_copies(3).await.unwrap();
+    let guard = everywhere(&redlock, "a").await;
     eventually("the key is on every master", || servers.iter().all(|s| keys(s).len() == 1)).await;
     proxies[0].hold(Direction::ToServer);
     drop(guard);
@@ -222,7 +224,7 @@ async fn closing_a_handle_twice_does_not_keep_the_first_from_what_it_waits_for()
     let urls = proxies.iter().map(|proxy| proxy.url());
     let redlock =
         Redlock::builder().nodes(urls).ttl(ms(60_000)).node_timeout(ms(5_000)).build().unwrap();
-    let guard = redlock.lock("a").min_copies(3).await.unwrap();
+    let guard = everywhere(&redlock, "a").await;
     proxies[0].drop(Direction::Both);
     guard.release().await.unwrap();
     let first = tokio::spawn(redlock.clone().shutdown(PATIENCE));
@@ -241,10 +243,11 @@ async fn closing_a_handle_twice_does_not_keep_the_first_from_what_it_waits_for()
 async fn a_closed_handle_refuses_everything_and_its_guards_are_lost() {
     let servers = RedisServers::start(3).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
-    let guard = redlock.lock("a").min_copies(3).await.unwrap();
+    let guard = everywhere(&redlock, "a").await;
     let lease = redlock.lock("b").await.unwrap().into_lease();
     let left = redlock.clone().shutdown(PATIENCE).await.unwrap_err();
-    assert_eq!(left.keys().len(), 3, "{left}");
+    let of_guard = left.keys().iter().filter(|key| key.resource.as_bytes() == b"a").count();
+    assert_eq!(of_guard, 3, "{left}");
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Shutdown);
     assert_eq!(redlock.lock("c").await.unwrap_err(), AcquireError::Shutdown);
     assert_eq!(redlock.resume(again(&lease)).await.unwrap_err(), ExtendError::Shutdown);
@@ -259,7 +262,7 @@ async fn a_lease_is_released_by_a_handle_that_has_never_been_used() {
     let servers = RedisServers::start(3).unwrap();
     let lease = {
         let redlock = ordinary(servers.urls()).build().unwrap();
-        redlock.lock("a").min_copies(3).await.unwrap().into_lease()
+        redlock.lock("a").await.unwrap().into_lease()
     };
     let redlock = ordinary(servers.urls()).build().unwrap();
     assert_eq!(redlock.release(again(&lease)).await, Ok(()));
@@ -272,7 +275,7 @@ async fn a_lease_goes_from_one_handle_to_another() {
     let servers = RedisServers::start(3).unwrap();
     let lease = {
         let redlock = ordinary(servers.urls()).build().unwrap();
-        redlock.lock("a").min_copies(3).await.unwrap().into_lease()
+        redlock.lock("a").await.unwrap().into_lease()
     };
     let redlock = ordinary(servers.urls()).build().unwrap();
     let guard = redlock.resume(again(&lease)).await.unwrap();
@@ -290,7 +293,7 @@ async fn status_reports_the_holder_by_token_and_label_and_then_that_there_is_non
     let servers = RedisServers::start(5).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
     assert_eq!(redlock.status("a").await.state, State::Free);
-    let guard = redlock.lock("a").label("cron@db-1").min_copies(5).await.unwrap();
+    let guard = on_all(|| redlock.lock("a").label("cron@db-1")).await;
     let status = redlock.status("a").await;
     let State::Held { token, ttl } = status.state else { panic!("{status:?}") };
     assert!(token.ends_with("/cron@db-1"), "{token}");
@@ -327,7 +330,7 @@ async fn status_reports_a_strangers_token_and_does_not_make_up_a_holder() {
 async fn status_counts_masters_that_are_down_for_no_holder() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
-    let guard = redlock.lock("a").min_copies(5).await.unwrap();
+    let guard = everywhere(&redlock, "a").await;
     servers[0].kill();
     servers[1].kill();
     let status = redlock.status("a").await;

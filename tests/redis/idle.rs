@@ -24,12 +24,15 @@ fn idling(servers: &RedisServers, ttl: u64) -> (Runtime, Redlock, Guard) {
     (idle, redlock, guard)
 }
 
+/// Less than a third of the TTL, after which a keeper would have to do with it.
+const SOON: Duration = secs(9);
+
 /// On another runtime, and soon: a driver that does not work is taken over after 100 ms, and its
 /// connections are made anew.
 fn soon<F: Future>(future: F) -> F::Output {
     let begun = Instant::now();
     let output = runtime().block_on(in_time(future));
-    assert!(begun.elapsed() < secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     output
 }
 
@@ -97,13 +100,13 @@ fn calls_until_masters_vote(runtime: Option<&Runtime>, pause: Duration) -> usize
 #[test]
 fn calls_on_new_runtimes_end_a_quarantine() {
     let calls = calls_until_masters_vote(None, ms(100));
-    assert!(calls > 2, "the first calls come too early: {calls}");
+    assert!(calls > 1, "the first calls come too early: {calls}");
 }
 
 #[test]
 fn calls_on_a_runtime_that_idles_in_between_end_a_quarantine() {
     let calls = calls_until_masters_vote(Some(&runtime()), ms(900));
-    assert!(calls > 2, "the first calls come too early: {calls}");
+    assert!(calls > 1, "the first calls come too early: {calls}");
 }
 
 /// The runtime that idled is used again: its callers go on where the driver is now.
@@ -119,7 +122,7 @@ fn runtimes_that_take_turns_are_both_served() {
             redlock.lock("other").await.unwrap().release().await.unwrap();
             guard.extend(secs(30)).await.unwrap();
         }));
-        assert!(begun.elapsed() < secs(3), "time {time}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < SOON, "time {time}: {:?}", begun.elapsed());
     }
     first.block_on(guard.release()).unwrap();
     first.block_on(no_key_is_left(&servers));

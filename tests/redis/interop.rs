@@ -54,8 +54,7 @@ fn five_masters() -> (RedisServers, Redlock) {
 #[tokio::test]
 async fn others_cannot_take_or_delete_what_we_hold() {
     let (servers, redlock) = five_masters();
-    let guard = redlock.lock(KEY).min_copies(5).await.unwrap();
-    eventually("all five have it", || guard.copies() == 5).await;
+    let guard = everywhere(&redlock, KEY).await;
     assert_eq!(set_nx(&servers, "stranger"), 0);
     assert_eq!(delete(&servers, "stranger"), 0);
     guard.extend(ms(20_000)).await.unwrap();

@@ -1,7 +1,7 @@
 //! What these tests have in common: handles, patience, and a look at the masters behind the
 //! library's back.
 
-use redlock_quorum::{Guard, NodeVote, Redlock, RedlockBuilder, Verdict, Votes};
+use redlock_quorum::{Guard, LockRequest, NodeVote, Redlock, RedlockBuilder, Verdict, Votes};
 pub(crate) use redlock_testkit::lab::{
     PATIENCE, calls, eventually, in_time, keys, ms, never, no_key_is_left, pttl, put, secs, text,
     value,
@@ -34,12 +34,18 @@ pub(crate) fn urls_of(proxies: &[FaultProxy]) -> Vec<String> {
     proxies.iter().map(FaultProxy::url).collect()
 }
 
-/// A lock that every master holds. A master that was reached later than the others is asked with
-/// the next attempt.
+/// A lock that every master holds.
 pub(crate) async fn everywhere(redlock: &Redlock, key: &str) -> Guard {
+    on_all(|| redlock.lock(key)).await
+}
+
+/// The same for any request. A master that was reached later than the others is asked with the next
+/// attempt: `min_copies` would wait for it no longer than a grace, which a busy machine uses up.
+pub(crate) async fn on_all(request: impl Fn() -> LockRequest) -> Guard {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let guard = in_time(redlock.lock(key).into_future()).await.unwrap();
+        let guard = in_time(request().into_future()).await.unwrap();
+        in_time(guard.settled()).await;
         let grace = Instant::now() + ms(200);
         while guard.copies() < guard.votes().len() && Instant::now() < grace {
             sleep(ms(1)).await;

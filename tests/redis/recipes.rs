@@ -52,7 +52,7 @@ async fn masters_hear_nothing_of_a_lock_that_is_entered_again() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     let owner = redlock.reentrant("account:42");
-    let outer = owner.lock().min_copies(5).await.unwrap();
+    let outer = owner.lock().await.unwrap();
     outer.settled().await;
     let asked = || servers.iter().map(|server| calls(server, "set")).collect::<Vec<_>>();
     let before = asked();

@@ -8,7 +8,9 @@ use crate::lab::{
     secs, value, warm_up,
 };
 
-fn unknown_at(guard: &redlock_quorum::Guard, server: &RedisServer) -> String {
+/// What keeps this master from voting, once all of them have answered.
+async fn unknown_at(guard: &redlock_quorum::Guard, server: &RedisServer) -> String {
+    in_time(guard.settled()).await;
     match said(&guard.votes(), &server.name()) {
         Verdict::Unknown(cause) => cause.to_string(),
         said => panic!("{said}"),
@@ -41,8 +43,8 @@ async fn a_key_of_another_type_costs_the_vote_of_its_master_only() {
     let redlock = patient(servers.urls()).build().unwrap();
     warm_up(&redlock, &servers).await;
     servers[3].command(&["LPUSH", "typed", "no lock"]).unwrap();
-    let guard = redlock.lock("typed").min_copies(5).await.unwrap();
-    assert_eq!(guard.copies(), 4);
+    let guard = redlock.lock("typed").await.unwrap();
+    eventually("the others hold it", || guard.copies() == 4).await;
     guard.extend(secs(40)).await.unwrap();
     guard.release().await.unwrap();
     eventually("the others are free", || {
@@ -69,7 +71,7 @@ async fn no_release_is_kept_for_a_key_of_another_type() {
     let servers = masters();
     let redlock = patient(servers.urls()).build().unwrap();
     servers[3].command(&["LPUSH", "typed", "no lock"]).unwrap();
-    redlock.lock("typed").min_copies(5).await.unwrap().release().await.unwrap();
+    redlock.lock("typed").await.unwrap().release().await.unwrap();
     in_time(redlock.shutdown(secs(2))).await.expect("nothing is left of ours");
 }
 
@@ -80,10 +82,10 @@ async fn a_master_without_memory_does_not_vote_and_still_extends_and_releases() 
     let before = everywhere(&redlock, "before").await;
     servers[0].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).unwrap();
     servers[0].command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    let guard = redlock.lock("full").min_copies(5).await.unwrap();
-    let cause = unknown_at(&guard, &servers[0]);
+    let guard = redlock.lock("full").await.unwrap();
+    let cause = unknown_at(&guard, &servers[0]).await;
     assert!(cause.starts_with("error reply: OOM"), "{cause}");
-    assert_eq!(guard.copies(), 4);
+    eventually("the others hold it", || guard.copies() == 4).await;
     let extended = calls(&servers[0], "pexpire");
     before.extend(secs(50)).await.unwrap();
     eventually("it extends", || calls(&servers[0], "pexpire") > extended).await;
@@ -101,9 +103,9 @@ async fn a_master_that_becomes_a_replica_is_not_admitted_until_it_is_a_master_ag
     servers[1].command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
     let mut cause = String::new();
     for number in 0..1_000 {
-        let guard = redlock.lock(format!("replica:{number}")).min_copies(5).await.unwrap();
+        let guard = redlock.lock(format!("replica:{number}")).await.unwrap();
         assert!(guard.copies() < 5);
-        cause = unknown_at(&guard, &servers[1]);
+        cause = unknown_at(&guard, &servers[1]).await;
         guard.release().await.unwrap();
         if cause.starts_with("not admitted") {
             break;
@@ -135,8 +137,8 @@ async fn without_the_right_password(wrong: &str, reply: &str) {
     let (open, locked) = (RedisServers::start(2).unwrap(), RedisServer::with(&options).unwrap());
     let url = format!("redis://{wrong}{}", locked.name());
     let redlock = hasty(open.urls().into_iter().chain([url])).build().unwrap();
-    let guard = redlock.lock("open").min_copies(3).await.unwrap();
-    let cause = unknown_at(&guard, &locked);
+    let guard = redlock.lock("open").await.unwrap();
+    let cause = unknown_at(&guard, &locked).await;
     assert!(cause.starts_with(&format!("error reply: {reply}")), "{cause}");
     assert!(!cause.contains("abracadabra"), "{cause}");
     guard.release().await.unwrap();

@@ -94,11 +94,11 @@ fn a_guard_is_extended_on_another_runtime_than_that_of_its_driver() {
 #[test]
 fn the_keeper_goes_on_with_the_next_runtime() {
     let servers = masters();
-    let redlock = patient(servers.urls()).ttl(secs(1)).node_timeout(ms(200)).build().unwrap();
+    let redlock = patient(servers.urls()).ttl(secs(3)).node_timeout(ms(500)).build().unwrap();
     let guard = orphan(&redlock);
     on_a_new_runtime(async {
         redlock.status("orphaned").await;
-        let end = Instant::now() + secs(3);
+        let end = Instant::now() + secs(6);
         while Instant::now() < end {
             guard.check().unwrap();
             sleep(ms(10)).await;

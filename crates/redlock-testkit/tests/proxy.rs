@@ -73,7 +73,7 @@ async fn a_delay_is_not_multiplied_by_the_commands_under_way() {
     for length in 1..=20 {
         expect(&mut client, &format!(":{length}\r\n")).await;
     }
-    assert!(start.elapsed() >= delay && start.elapsed() < 4 * delay, "{:?}", start.elapsed());
+    assert!(start.elapsed() >= delay && start.elapsed() < 10 * delay, "{:?}", start.elapsed());
 }
 
 #[tokio::test]

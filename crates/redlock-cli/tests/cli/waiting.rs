@@ -33,7 +33,7 @@ fn what_waiting_does_not_cure_ends_the_wait_at_once() {
             assert!(answer.cause().contains("waiting does not cure it"), "{answer:?}");
             assert!(answer.cause().contains("3 masters error reply: WRONGPASS"), "{answer:?}");
             assert!(servers.iter().all(|server| answer.cause().contains(&server.name())));
-            assert!(took < Duration::from_secs(5), "{took:?}");
+            assert!(took < Duration::from_secs(30), "{took:?}");
         }
     }
 }

@@ -14,8 +14,9 @@ use crate::lab::{
     multi_thread, secs,
 };
 
-/// Far more than the 100 ms after which a caller takes the driver over, on a busy machine.
-const SOON: std::time::Duration = secs(2);
+/// Far more than the 100 ms after which a caller takes the driver over, on a busy machine, and less
+/// than a third of the TTL, after which a keeper would have to do with it.
+const SOON: std::time::Duration = secs(15);
 
 /// A handle whose driver is on a runtime that idles, and a guard of it.
 fn idling(masters: &Masters) -> (Runtime, Redlock, Guard) {

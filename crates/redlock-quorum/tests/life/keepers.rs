@@ -39,7 +39,7 @@ fn runtime_changes_do_not_multiply_the_keepers() {
                 let extended = masters.extensions(0) - before;
                 // One a second, and time that a busy machine adds.
                 let most = begun.elapsed().as_secs() as usize + 2;
-                assert!((4..=most).contains(&extended), "{extended} in {:?}", begun.elapsed());
+                assert!((1..=most).contains(&extended), "{extended} in {:?}", begun.elapsed());
                 guard.release().await.unwrap();
             });
         });

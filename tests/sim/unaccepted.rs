@@ -95,3 +95,20 @@ async fn a_lease_that_was_resumed_for_nobody_is_left_to_its_holder() {
     let late = resuming.await.unwrap_err();
     assert!(matches!(late, ExtendError::TooLate { .. }), "{late}");
 }
+
+/// A master says that its data may be gone, and proves that it is not.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_nobody_takes_is_not_extended_behind_a_report_either() {
+    let (masters, redlock) = masters(3);
+    let other = another(&masters);
+    let mut asking = pin!(redlock.lock(RESOURCE).wait_forever().into_future());
+    won(&mut asking, other.try_lock(RESOURCE).await.unwrap()).await;
+    assert_eq!(tokens(&masters), 2, "it was won");
+    masters.iter().for_each(|master| master.flush_another_database());
+    settle().await;
+    assert_eq!(count(&masters[0], is_extend), 0);
+    let guard = asking.await.expect("it may still be taken");
+    masters.iter().for_each(|master| master.flush_another_database());
+    sleep(TTL).await;
+    assert_eq!((guard.check(), guard.copies()), (Ok(()), 3));
+}

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-use super::Driver;
 use super::timers::Due;
+use super::{Driver, Tenure};
+use crate::hold::Acceptance;
 use crate::settings::Quarantine;
 
 /// Between two rounds of extensions at one master. Nothing depends on them being soon: the look
@@ -94,7 +95,9 @@ impl Driver {
         (doubt.owes_round, doubt.round_from) = (false, Some(next));
         self.timers.enter(next, Due::Round(master));
         for id in self.lease_ids() {
-            if let Some(tenure) = self.tenure(id) {
+            // What nobody has taken is not extended.
+            let is_taken = |tenure: &&mut Tenure| tenure.cell.acceptance() == Acceptance::Accepted;
+            if let Some(tenure) = self.tenure(id).filter(is_taken) {
                 let step = tenure.lease.ask_again(master, now);
                 self.carry_out(id, step, now);
             }

@@ -112,6 +112,29 @@ pub(crate) fn standing(key: &str, status: &Status) -> String {
     }
 }
 
+/// What each master said to a request.
+pub(crate) fn said(votes: &Votes) -> String {
+    in_one_line(votes.iter().map(|vote| (vote, vote.verdict.to_string())).collect())
+}
+
+/// What each master said to a release. It grants nothing.
+pub(crate) fn released(votes: &Votes) -> String {
+    let one = |vote: &NodeVote| match &vote.verdict {
+        Verdict::Granted => "released".into(),
+        verdict => verdict.to_string(),
+    };
+    in_one_line(votes.iter().map(|vote| (vote, one(vote))).collect())
+}
+
+/// Why answers are unknown, where they are.
+pub(crate) fn causes<'a>(nodes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<&'a Cause> {
+    let cause = |node: &'a NodeVote| match &node.verdict {
+        Verdict::Unknown(cause) => Some(cause),
+        _ => None,
+    };
+    nodes.into_iter().filter_map(cause).collect()
+}
+
 /// What each master said when a lock was refused. Whoever has it on a majority is not named: that
 /// is for the words before.
 pub(crate) fn refused(votes: &Votes) -> String {

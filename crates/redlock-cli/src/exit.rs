@@ -5,12 +5,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, BuildError, ExtendError, InvalidToken, ReleaseError};
+use redlock_quorum::{BuildError, InvalidRequest, InvalidToken, InvalidTtl};
 use rustix::process::Signal;
 
 use crate::output;
 use crate::signals;
-use crate::wording;
 
 /// `extend`, `release`: the lock was not ours. `status`: a majority is free.
 pub(crate) const NOT_OURS: u8 = 1;
@@ -110,46 +109,33 @@ impl From<std::io::Error> for Failure {
 
 impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
-        Self::usage(anyhow!(wording::build(&error)))
+        match error {
+            BuildError::Given { by, error } => {
+                let Self { code, cause, is_quiet } = Self::from(*error);
+                Self { code, cause: cause.context(by), is_quiet }
+            }
+            BuildError::Default(why) => why.into(),
+            error => Self::usage(error),
+        }
+    }
+}
+
+impl From<InvalidRequest> for Failure {
+    fn from(error: InvalidRequest) -> Self {
+        match error {
+            InvalidRequest::Ttl(InvalidTtl::TooLong { ttl, max }) => Self::usage(anyhow!(
+                "a TTL of {ttl:?} is too long; max_ttl is {max:?}: give a shorter --ttl (`run` \
+                 goes on extending the lock), or raise max_ttl: by --max-ttl while masters have no \
+                 record of it, by `redlock init --again --max-ttl` once they have"
+            )),
+            error => Self::usage(error),
+        }
     }
 }
 
 impl From<InvalidToken> for Failure {
     fn from(error: InvalidToken) -> Self {
         Self::usage(error)
-    }
-}
-
-impl From<AcquireError> for Failure {
-    fn from(error: AcquireError) -> Self {
-        let code = match error {
-            AcquireError::Held { .. } => HELD,
-            AcquireError::Invalid(_) => USAGE,
-            _ => UNAVAILABLE,
-        };
-        Self::new(code, anyhow!(wording::acquire(&error)))
-    }
-}
-
-impl From<ExtendError> for Failure {
-    fn from(error: ExtendError) -> Self {
-        let code = match error {
-            ExtendError::Lost(_) | ExtendError::NotOurs { .. } => NOT_OURS,
-            ExtendError::Invalid(_) => USAGE,
-            _ => UNAVAILABLE,
-        };
-        Self::new(code, anyhow!(wording::extend(&error)))
-    }
-}
-
-impl From<ReleaseError> for Failure {
-    fn from(error: ReleaseError) -> Self {
-        let code = match error {
-            ReleaseError::NotOurs { .. } => NOT_OURS,
-            ReleaseError::Invalid(_) => USAGE,
-            _ => UNAVAILABLE,
-        };
-        Self::new(code, anyhow!(wording::release(&error)))
     }
 }
 

@@ -3,7 +3,7 @@
 //! In reading order: `args` and `global` (what may be asked), `command` (one file for each
 //! command), `masters`, `session` and `waiting` (the handle on the masters), `direct` (what the
 //! library does not offer), `supervise`, `child`, `group`, `launcher`, `watchdog`, `environment`,
-//! `held`, `terminal` and `signals` (what `run` is made of), `answers`, `wording`, `output` and `exit`
+//! `held`, `terminal` and `signals` (what `run` is made of), `answers`, `output` and `exit`
 //! (what is answered).
 
 mod answers;
@@ -29,7 +29,6 @@ mod terminal;
 mod usage;
 mod waiting;
 mod watchdog;
-mod wording;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redlock_quorum::{
-    ExtendError, Guard, InvalidRequest, InvalidTtl, Lease, Redlock, RedlockBuilder, Resource,
-    Status, UnreleasedKey, Votes,
+    Cause, Guard, InvalidRequest, InvalidTtl, Redlock, RedlockBuilder, Resource, Status,
+    UnreleasedKey, Votes,
 };
 
 use crate::answers;
@@ -115,17 +115,6 @@ impl Session {
         shrinks
     }
 
-    /// Proves a lease by an extension.
-    pub(crate) async fn resume(&self, token: &str) -> Result<Guard, Failure> {
-        loop {
-            let lease = Lease::new(&self.key, token, self.ttl.get())?;
-            match self.redlock.resume(lease).await {
-                Err(ExtendError::Invalid(why)) if self.shrinks_to_fit(&why) => {}
-                outcome => return outcome.map_err(|error| self.explained(error.into())),
-            }
-        }
-    }
-
     /// What each master has under the key, at this moment.
     pub(crate) async fn status(&self) -> Status {
         self.redlock.status(&self.key).await
@@ -133,8 +122,12 @@ impl Session {
 
     /// The same in one line, with what its words mean.
     pub(crate) async fn answers(&self) -> String {
-        let answers = answers::standing(&self.key.to_string(), &self.status().await);
-        self.hint(&answers).map_or_else(|| answers.clone(), |hint| format!("{answers}; {hint}"))
+        let status = self.status().await;
+        let answers = answers::standing(&self.key.to_string(), &status);
+        match self.hint(&answers::causes(&status.nodes)) {
+            Some(hint) => format!("{answers}; {hint}"),
+            None => answers,
+        }
     }
 
     /// Waits until every master has answered or its node timeout has passed: a quorum is enough to
@@ -187,23 +180,23 @@ impl Session {
         }
     }
 
-    /// The same failure, with what its words mean: after how long, at which stage, which option.
-    pub(crate) fn explained(&self, failure: Failure) -> Failure {
-        match self.hint(&format!("{:#}", failure.cause)) {
+    /// The same failure, with what these causes mean: after how long, at which stage, which option.
+    pub(crate) fn explained(&self, failure: Failure, causes: &[&Cause]) -> Failure {
+        match self.hint(causes) {
             Some(hint) => failure.with_hint(&hint),
             None => failure,
         }
     }
 
-    fn hint(&self, answers: &str) -> Option<String> {
-        let late = answers.contains(" timed out").then(|| {
+    fn hint(&self, causes: &[&Cause]) -> Option<String> {
+        let late = causes.contains(&&Cause::TimedOut).then(|| {
             let (timeout, connect) = (self.node_timeout, RedlockBuilder::CONNECT_TIMEOUT);
             format!(
                 "timed out: not connected within {connect:?}, or no answer within {timeout:?} \
                  (--node-timeout)"
             )
         });
-        let tls = answers.contains("not connected: TLS: ");
+        let tls = causes.iter().any(|cause| cause.is_of_tls());
         let tls = tls.then(|| format!("TLS: trusted is {}", self.ca));
         let hints: Vec<_> = late.into_iter().chain(tls).collect();
         (!hints.is_empty()).then(|| hints.join("; "))

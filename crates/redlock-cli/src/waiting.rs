@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, Guard, NodeVote, Status, Votes};
+use redlock_quorum::{AcquireError, Guard, NodeVote, Resource, Status, Votes};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -18,7 +18,6 @@ use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
-use crate::wording;
 
 impl Session {
     /// Acquires the lock, unless a signal comes first or waiting turns out to be of no use.
@@ -118,24 +117,34 @@ impl Session {
     /// The lock was not acquired.
     async fn failure(&self, error: AcquireError, wait: Wait, waited: Duration) -> Failure {
         let again = error.retry_after();
-        let begins = error.votes().map_or(Duration::ZERO, begins_within);
-        let failure = match &error {
+        let votes = error.votes().cloned();
+        let begins = votes.as_ref().map_or(Duration::ZERO, begins_within);
+        let key = &self.key;
+        let failure = match error {
             // The wait has ended early, or would have.
             AcquireError::NoQuorum { votes, .. }
-                if wait != Wait::For(Duration::ZERO) && is_hopeless(votes) =>
+                if wait != Wait::For(Duration::ZERO) && is_hopeless(&votes) =>
             {
-                let cause = wording::hopeless(&self.key.to_string(), votes);
-                Failure::new(UNAVAILABLE, anyhow!(cause))
+                let said = answers::said(&votes);
+                let cause = anyhow!("no quorum for {key}, and waiting does not cure it: {said}");
+                Failure::new(UNAVAILABLE, cause)
             }
-            AcquireError::Held { votes, .. } if self.held.refuses(votes) => {
-                self.waits_for_itself(&answers::refused(votes))
+            AcquireError::Held { votes, .. } if self.held.refuses(&votes) => {
+                self.waits_for_itself(&answers::refused(&votes))
             }
             AcquireError::Held { votes, .. } => {
-                Failure::new(HELD, anyhow!(self.refusal(votes).await))
+                Failure::new(HELD, anyhow!(self.refusal(&votes).await))
             }
-            _ => error.into(),
+            AcquireError::Invalid(why) => why.into(),
+            AcquireError::NoQuorum { votes, .. } => no_quorum(key, &votes),
+            AcquireError::TooLate { votes, .. } => {
+                let said = answers::said(&votes);
+                let cause = "too late, nothing of the lease is left";
+                Failure::new(UNAVAILABLE, anyhow!("a quorum granted {key} {cause}: {said}"))
+            }
+            error => Failure::new(UNAVAILABLE, error),
         };
-        let failure = self.explained(failure);
+        let failure = self.explained(failure, &answers::causes(votes.iter().flatten()));
         match again {
             Some(again) => failure.with_hint(&staying(waited + begins + again)),
             None => failure,
@@ -164,6 +173,18 @@ impl Session {
             answers = self.answers() => answers,
         };
         Failure::cancelled(signal, &self.key, &answers)
+    }
+}
+
+fn no_quorum(key: &Resource, votes: &Votes) -> Failure {
+    let said = answers::said(votes);
+    let failure = Failure::new(
+        UNAVAILABLE,
+        anyhow!("no quorum for {key}, too few masters answered or count: {said}"),
+    );
+    match votes.may_be_new() {
+        true => failure.with_hint("brand new? run `redlock init`, or give --quarantine off"),
+        false => failure,
     }
 }
 

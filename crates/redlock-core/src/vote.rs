@@ -126,11 +126,20 @@ impl Cause {
         }
     }
 
+    /// Whether TLS is why there is no connection, and said so itself: such as a certificate that is
+    /// not trusted.
+    pub fn is_of_tls(&self) -> bool {
+        matches!(self, Self::NotConnected(why) | Self::Unusable(why) if why.starts_with(TLS))
+    }
+
     /// Whether the master itself has answered, with an error. Nothing was done then.
     pub fn is_error_reply(&self) -> bool {
         matches!(self, Self::ErrorReply(_) | Self::Demoted(_))
     }
 }
+
+/// How the words begin that TLS says itself.
+pub(crate) const TLS: &str = "TLS: ";
 
 /// Whether an error of a server comes again until a person changes something.
 pub(crate) fn is_lasting_error(text: &str) -> bool {

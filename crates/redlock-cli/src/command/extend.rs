@@ -1,14 +1,18 @@
 //! `redlock extend`: more time for a lock, by its token.
 
+use anyhow::anyhow;
+use redlock_quorum::{ExtendError, Guard, Lease};
+
+use crate::answers;
 use crate::args::Extend;
-use crate::exit::Failure;
+use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::output::Held;
 use crate::session::Session;
 
 pub(crate) async fn extend(global: &Global, args: &Extend) -> Result<u8, Failure> {
     let session = Session::with_ttl(global, &args.key, args.ttl)?;
-    let outcome = match session.resume(&args.token).await {
+    let outcome = match resume(&session, &args.token).await {
         Ok(guard) => {
             let votes = session.hear_all(&guard).await;
             session.say("extended", &votes);
@@ -22,4 +26,37 @@ pub(crate) async fn extend(global: &Global, args: &Extend) -> Result<u8, Failure
     };
     session.close().await;
     outcome
+}
+
+/// Proves a lease by an extension.
+async fn resume(session: &Session, token: &str) -> Result<Guard, Failure> {
+    loop {
+        let lease = Lease::new(&session.key, token, session.ttl.get())?;
+        match session.redlock.resume(lease).await {
+            Err(ExtendError::Invalid(why)) if session.shrinks_to_fit(&why) => {}
+            outcome => return outcome.map_err(|error| not_extended(session, error)),
+        }
+    }
+}
+
+fn not_extended(session: &Session, error: ExtendError) -> Failure {
+    let votes = error.votes().cloned();
+    let said = votes.as_ref().map(answers::said).unwrap_or_default();
+    let failure = match error {
+        ExtendError::Invalid(why) => why.into(),
+        ExtendError::NotOurs { resource, .. } => {
+            Failure::new(NOT_OURS, anyhow!("{resource} is not ours: {said}"))
+        }
+        ExtendError::NoQuorum { resource, .. } => {
+            let why = "too few masters answered or count";
+            Failure::new(UNAVAILABLE, anyhow!("no quorum to extend {resource}, {why}: {said}"))
+        }
+        ExtendError::TooLate { resource, .. } => {
+            let why = "too late, nothing of the lease is left";
+            Failure::new(UNAVAILABLE, anyhow!("a quorum extended {resource} {why}: {said}"))
+        }
+        ExtendError::Lost(lost) => Failure::new(NOT_OURS, lost),
+        error => Failure::new(UNAVAILABLE, error),
+    };
+    session.explained(failure, &answers::causes(votes.iter().flatten()))
 }

@@ -116,7 +116,7 @@ fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Fai
     }
     let is_known = answers::answered(status) >= quorum(status.nodes.len());
     let code = if is_known { NOT_OURS } else { UNAVAILABLE };
-    Err(session.explained(Failure::new(code, cause)))
+    Err(session.explained(Failure::new(code, cause), &answers::causes(&status.nodes)))
 }
 
 fn has_terminal() -> bool {
@@ -146,5 +146,5 @@ async fn confirm(session: &Session) -> Result<u8, Failure> {
     }
     let list = answers::list(&status);
     let cause = anyhow!("{} is not free on a majority of the masters: {list}", session.key);
-    Err(session.explained(Failure::new(UNAVAILABLE, cause)))
+    Err(session.explained(Failure::new(UNAVAILABLE, cause), &answers::causes(&status.nodes)))
 }

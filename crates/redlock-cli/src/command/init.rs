@@ -11,13 +11,12 @@ use redlock_quorum::{
 };
 use serde::Serialize;
 
-use crate::answers::quorum;
+use crate::answers::{self, quorum};
 use crate::args;
-use crate::exit::{Failure, NOT_OURS, UNAVAILABLE, USAGE};
+use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::output;
 use crate::session::Session;
-use crate::wording;
 
 /// What `init` prints as JSON.
 #[derive(Serialize)]
@@ -65,7 +64,9 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
                 print(nodes, None, true)?;
             }
             let limits = error.nodes().filter(|_| global.max_ttl.is_some()).and_then(limits);
-            let failure = session.explained(refused(error));
+            let causes = error.nodes().into_iter().flatten().filter_map(|node| node.cause.clone());
+            let causes: Vec<_> = causes.collect();
+            let failure = session.explained(refused(error), &causes.iter().collect::<Vec<_>>());
             Err(match limits {
                 Some(limits) => failure.with_hint(&limits),
                 None => failure,
@@ -225,23 +226,62 @@ const LATER: &str = "when it is there, it votes after a quarantine at the latest
                      redlock init --again states that no lock is alive";
 
 fn why(node: &InitNode) -> String {
-    format!("{} {}", node.node, wording::standing(node))
+    format!("{} {}", node.node, standing(node))
 }
 
+/// Why a master does not vote, or what it is.
+fn standing(node: &InitNode) -> String {
+    node.cause.as_ref().map_or_else(|| node.now.to_string(), ToString::to_string)
+}
+
+/// Why nothing was done, or not all.
 fn refused(error: InitError) -> Failure {
-    let cause = anyhow!(wording::init(&error));
-    match &error {
-        InitError::NoQuorum { .. } | InitError::Shutdown => Failure::new(UNAVAILABLE, cause),
-        // Where clients without a quarantine are, its masters say what cures it. Where another
-        // init may be at work the statement would be made of something that nobody has looked at.
-        InitError::Refused { nodes }
-            if !nodes.iter().any(|node| is_without_quarantine(node) || node.is_checked()) =>
-        {
-            Failure::new(USAGE, cause)
-                .with_hint("redlock init --again states it; without it a quarantine ends by itself")
+    let said = |nodes: &[InitNode]| {
+        answers::said_once(nodes.iter().map(|node| (&*node.node, standing(node))).collect())
+    };
+    match error {
+        InitError::NoQuorum { nodes } => {
+            let said = said(&nodes);
+            let what = "fewer than a quorum of masters could be read, nothing was written";
+            Failure::new(UNAVAILABLE, anyhow!("{what}: {said}"))
         }
-        _ => Failure::usage(cause),
+        InitError::Shutdown => Failure::new(UNAVAILABLE, error),
+        // The statement would be made of something that nobody has looked at.
+        InitError::Refused { nodes } if nodes.iter().any(InitNode::is_checked) => {
+            Failure::usage(anyhow!(
+                "masters are being looked at, another init may be at work: type redlock init \
+                 again in a moment: {}",
+                said(&nodes)
+            ))
+        }
+        InitError::Refused { nodes } => in_use(&nodes, &said(&nodes)),
+        InitError::Unread { unread, nodes } => Failure::usage(anyhow!(
+            "the record of {} was not read, and it may show that this namespace was in use: type \
+             redlock init again when every master answers, or state by --again that no lock is \
+             alive; nothing was written: {}",
+            unread.join(", "),
+            said(&nodes)
+        )),
+        InitError::Off => Failure::usage(anyhow!(
+            "--quarantine off admits no masters: give --quarantine on, or --again to remove the \
+             records of a quarantine"
+        )),
+        InitError::Invalid(why) => why.into(),
+        error => Failure::usage(error),
     }
+}
+
+fn in_use(nodes: &[InitNode], said: &str) -> Failure {
+    let failure = Failure::usage(anyhow!(
+        "this namespace was in use, and a master may have forgotten a lock that is alive, or \
+         clients without a quarantine use it: wait for the end of a quarantine, or state by \
+         --again that no lock is alive: {said}"
+    ));
+    // Where clients without a quarantine are, its masters say what cures it.
+    if nodes.iter().any(is_without_quarantine) {
+        return failure;
+    }
+    failure.with_hint("redlock init --again states it; without it a quarantine ends by itself")
 }
 
 fn is_without_quarantine(node: &InitNode) -> bool {
@@ -267,6 +307,7 @@ mod tests {
     use redlock_testkit::SimNodes;
 
     use super::*;
+    use crate::exit::USAGE;
 
     async fn nodes() -> Vec<InitNode> {
         let masters = SimNodes::new(3, 1);

@@ -78,7 +78,8 @@ async fn voters(session: &Session) -> Result<Vec<String>, Failure> {
     if urls.len() < quorum(status.nodes.len()) {
         let list = answers::list(&status);
         let cause = anyhow!("no quorum can say what is held: {list}");
-        return Err(session.explained(Failure::new(UNAVAILABLE, cause)));
+        let causes = answers::causes(&status.nodes);
+        return Err(session.explained(Failure::new(UNAVAILABLE, cause), &causes));
     }
     Ok(urls)
 }

@@ -1,10 +1,12 @@
 //! `redlock release`: give a lock back, by its token.
 
+use anyhow::anyhow;
 use redlock_quorum::{Lease, ReleaseError};
 
+use crate::answers;
 use crate::args::Release;
 use crate::command::force;
-use crate::exit::Failure;
+use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::output::{self, Released};
 use crate::session::Session;
@@ -27,8 +29,60 @@ async fn by_token(global: &Global, args: &Release, token: &str) -> Result<u8, Fa
         }
         _ => Ok(()),
     };
-    let outcome = outcome.map_err(|error| session.explained(error.into()));
+    let outcome = outcome.map_err(|error| not_released(&session, error));
     session.close().await;
     outcome?;
     printed.map(|()| 0)
+}
+
+fn not_released(session: &Session, error: ReleaseError) -> Failure {
+    let votes = error.votes().cloned();
+    let failure = match error {
+        ReleaseError::Invalid(why) => why.into(),
+        ReleaseError::NotOurs { .. } => Failure::new(NOT_OURS, anyhow!(words(&error))),
+        _ => Failure::new(UNAVAILABLE, anyhow!(words(&error))),
+    };
+    session.explained(failure, &answers::causes(votes.iter().flatten()))
+}
+
+/// Why a lock is not known to be released.
+pub(crate) fn words(error: &ReleaseError) -> String {
+    let said = error.votes().map(answers::released).unwrap_or_default();
+    match error {
+        ReleaseError::NotOurs { resource, .. } if error.is_late() => {
+            format!("{resource} was released after its lease had ended: {said}")
+        }
+        ReleaseError::NotOurs { resource, .. } => {
+            format!("{resource} was not ours, or not any more: {said}")
+        }
+        ReleaseError::Unconfirmed { resource, .. } => {
+            format!("the release of {resource} is not confirmed by a quorum: {said}")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redlock_quorum::Redlock;
+    use redlock_testkit::SimNodes;
+
+    use super::*;
+
+    /// The masters keep a key for some longer than its holder counts on it.
+    #[tokio::test(start_paused = true)]
+    async fn a_release_after_the_end_of_the_lease_does_not_say_not_ours_beside_released() {
+        let masters = SimNodes::new(3, 1);
+        masters.init(Duration::from_secs(60));
+        let redlock = Redlock::builder().masters(masters.nodes()).clock(masters.clock());
+        let redlock = redlock.ttl(Duration::from_secs(1)).build().unwrap();
+        let guard = redlock.lock("k").auto_extend(false).min_copies(3).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1_020)).await;
+        let said = words(&guard.release().await.unwrap_err());
+        assert!(said.starts_with("k was released after its lease had ended: "), "{said}");
+        assert!(said.matches(" released").count() >= 3, "{said}");
+        assert!(!said.contains("not ours"), "{said}");
+    }
 }

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 
 use crate::args::Run;
 use crate::child::Child;
+use crate::command::release;
 use crate::environment::Environment;
 use crate::exit::{self, CANNOT_RUN, Failure, LOST};
 use crate::global::Global;
@@ -20,7 +21,6 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::supervise::{Deadlines, Outcome, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
-use crate::wording;
 
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     if args.wait_group && !group::is_countable() {
@@ -142,13 +142,13 @@ async fn keep(session: &Session, guard: Guard) {
 async fn release(guard: Guard) -> Result<(), Failure> {
     match guard.release().await {
         Err(error @ ReleaseError::NotOurs { .. }) => {
-            let cause = anyhow!(wording::release(&error));
+            let cause = anyhow!(release::words(&error));
             let cause = cause.context("the lock was lost while the command ran");
             Err(Failure::new(LOST, cause))
         }
         // The code is the command's; that the lock may live on a while is worth a line.
         Err(error) => {
-            output::note(&wording::release(&error));
+            output::note(&release::words(&error));
             Ok(())
         }
         Ok(()) => Ok(()),

@@ -31,7 +31,8 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
         Err(_) if is_one_screen() => output::line(&output::table(&status)),
         _ => output::line(&output::people(&key, &status)),
     };
-    let judged = judged.map_err(|failure| session.explained(failure));
+    let judged =
+        judged.map_err(|failure| session.explained(failure, &answers::causes(&status.nodes)));
     session.close().await;
     printed?;
     judged

@@ -20,6 +20,7 @@ use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 use super::address::Place;
 use super::dial::{self, Resolver};
 use crate::Cause;
+use crate::vote::TLS;
 
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -200,8 +201,8 @@ async fn encrypted(
         .map_err(|_| unusable("the host name cannot be in a certificate"))?;
     match connector.connect(name, stream).await {
         Ok(stream) => Ok(Box::new(stream)),
-        Err(error) if is_distrust(&error) => Err(unusable(format!("TLS: {error}"))),
-        Err(error) => Err(not_connected(format!("TLS: {error}"))),
+        Err(error) if is_distrust(&error) => Err(unusable(format!("{TLS}{error}"))),
+        Err(error) => Err(not_connected(format!("{TLS}{error}"))),
     }
 }
 

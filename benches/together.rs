@@ -6,8 +6,7 @@ use std::fs;
 
 use support::stats::folder;
 
-const BENCHES: [&str; 7] =
-    ["acquire", "throughput", "fenced", "looks", "degraded", "round trips", "hold"];
+const BENCHES: [&str; 6] = ["acquire", "throughput", "fenced", "degraded", "round trips", "hold"];
 
 fn main() -> anyhow::Result<()> {
     let folder = folder()?;

@@ -4,7 +4,7 @@ use std::io::{Write, stdout};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
-use redlock_quorum::Redlock;
+use redlock_quorum::{Quarantine, Redlock};
 use rslock::LockManager;
 
 use super::figures::Hold;
@@ -83,8 +83,13 @@ pub fn contend(orders: &str) -> anyhow::Result<()> {
     let holds = runtime.block_on(async {
         match orders.who {
             // Without ballots, as the others are: `benches/fenced` has what those cost.
-            Who::Redlock | Who::Polling => {
+            Who::Redlock => {
                 run(Redlock::builder().nodes(masters).fencing(false).build()?, orders).await
+            }
+            // Masters that push nothing vote without ballots only where there is no quarantine.
+            Who::Polling => {
+                let builder = Redlock::builder().nodes(masters).prefix("polling:").fencing(false);
+                run(builder.quarantine(Quarantine::Off).build()?, orders).await
             }
             _ => run(LockManager::new(masters), orders).await,
         }

@@ -50,6 +50,7 @@ impl Asker {
         let mut node = Self::new(backend).await;
         let reply = node.init(&Record::default(), FLOOR, 0).await;
         assert!(reply.record.admits(node.facts.identity.unwrap()));
+        node.node.set_admitted(reply.record.run);
         node
     }
 
@@ -202,8 +203,11 @@ async fn ballots_that_are_gone_accept_nothing() {
         assert!(unfit(WhyNot::Incomplete, Some(Balloted::NoMember), &answer), "{answer:?}");
         assert_eq!(node.event().await, NodeEvent::DataLost);
         assert_eq!(node.look().await, (Record::default(), Some(0)));
-        // Now it is known that there is no set.
-        assert_eq!(why_not(&node.ballot(&ours, 7).await), Some(WhyNot::AskedTooEarly));
+        let answer = node.ballot(&ours, 7).await;
+        assert_eq!(why_not(&answer), Some(WhyNot::Incomplete), "a look hides no loss");
+        assert_eq!(node.event().await, NodeEvent::DataLost);
+        node.node.set_admitted(None);
+        assert_eq!(why_not(&node.ballot(&ours, 8).await), Some(WhyNot::AskedTooEarly));
     }
 }
 
@@ -240,7 +244,9 @@ async fn a_master_that_was_not_admitted_gets_the_key_alone() {
         node.release(&ours).await;
         assert!(early(node.give_back(&theirs).await));
 
-        node.init(&Record::default(), FLOOR, 0).await;
+        let admitted = node.init(&Record::default(), FLOOR, 0).await.record;
+        assert!(!node.score(&theirs).await.sent, "nobody has said so");
+        node.node.set_admitted(admitted.run);
         assert_eq!(node.score(&theirs).await, at(FLOOR));
         assert_eq!(node.ballot(&theirs, 5).await, accepted());
     }
@@ -255,8 +261,9 @@ async fn a_quarantine_takes_the_ballots_away() {
         let record = node.look().await.0;
         let begun = node.begin(&record, 5).await.record;
         assert_eq!(begun.quarantine.map(|quarantine| quarantine.ballot), Some(FLOOR));
-        let answer = node.fenced(&ours, 5).await;
-        assert!(unfit(WhyNot::AskedTooEarly, None, &answer), "{answer:?}");
+        assert_eq!(node.fenced(&ours, 5).await, refused());
+        let answer = node.score(&ours).await;
+        assert!(unfit(WhyNot::Incomplete, Some(Balloted::NoMember), &answer), "{answer:?}");
     }
 }
 
@@ -286,6 +293,7 @@ async fn a_master_that_refuses_ballots_says_so_when_it_is_connected() {
         drop(node);
         backend.refuse_ballots().await;
         let mut node = Asker::new(&backend).await;
+        node.node.set_admitted(node.facts.identity);
         let no_ballots = node.facts.no_ballots.clone().expect("it is asked");
         assert!(no_ballots.starts_with("NOPERM"), "{no_ballots}");
         let (ours, theirs) = tokens();

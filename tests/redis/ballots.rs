@@ -26,6 +26,7 @@ impl Lab {
         let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts: false };
         let said = node.order(Order::Init(init)).await;
         assert!(matches!(said, Ok(Said::Script(_))), "{said:?}");
+        node.admitted_as(Some(identity));
         Self { node, server }
     }
 
@@ -134,7 +135,9 @@ async fn a_user_without_the_keys_of_ballots_is_told_so() {
     let mut node = Driven::within(&url, PREFIX);
     let facts = node.up().await;
     assert!(facts.no_ballots.unwrap().starts_with("NOPERM"));
-    assert!(facts.record.unwrap().run.is_some());
+    let run = facts.record.unwrap().run;
+    assert!(run.is_some());
+    node.admitted_as(run);
     let answer = node.ask(Op::acquire_fenced(KEY, token(), 60_000, bid(1))).await;
     assert!(error(&answer).starts_with("NOPERM") && answer.key_set, "{answer:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redlock_core::admission::{Order, OrderSlot, Ordered, Said};
+use redlock_core::admission::{Identity, Order, OrderSlot, Ordered, Said};
 use redlock_core::{
     Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Vote, VoteSlot,
 };
@@ -63,6 +63,10 @@ impl Driven {
     pub(crate) async fn ask(&mut self, op: Op) -> Answer {
         self.node.submit(op, VoteSlot::new(self.sink.clone(), 0, 0, self.clock.now()));
         in_time(self.votes.recv()).await.unwrap().answer
+    }
+
+    pub(crate) fn admitted_as(&self, run: Option<Identity>) {
+        self.node.set_admitted(run);
     }
 
     pub(crate) async fn order(&mut self, order: Order) -> Result<Said, Cause> {

@@ -7,6 +7,7 @@ mod admission;
 mod api;
 mod backend;
 mod ballots;
+mod blind;
 mod cancellation;
 mod clocks;
 #[path = "../conformance/mod.rs"]

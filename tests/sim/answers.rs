@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
+use redlock_core::admission::Identity;
 use redlock_core::{Answer, Events, Facts, Instant, Node, NodeEvent, Op, Verb, VoteSlot};
 use redlock_quorum::{ExtendError, Quarantine, Redlock};
 use redlock_testkit::SimNode;
@@ -109,6 +110,10 @@ impl Node for Address {
 
     fn submit(&self, op: Op, slot: VoteSlot) {
         self.server().submit(op, slot);
+    }
+
+    fn set_admitted(&self, run: Option<Identity>) {
+        self.server().set_admitted(run);
     }
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {

@@ -5,6 +5,7 @@
 mod answers;
 mod arena;
 mod backend;
+mod blind;
 mod broken_tokens;
 mod cancellation;
 mod checker_catches_bugs;

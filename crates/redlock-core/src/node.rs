@@ -42,6 +42,15 @@ pub trait Node: Send + Sync {
         slot.answer(Err(Cause::NotSent("this node takes no orders".into())));
     }
 
+    /// Says what this master is admitted as, on the connection that is up; none where it is not.
+    /// Ballots and scores go to the set with this in its name, and to none before it was said. A
+    /// node that has read as much itself does not go by it: only the one who compares what was read
+    /// before with what is read now knows whether data was lost in between. Default: without
+    /// effect, for a node that takes no ballots.
+    fn set_admitted(&self, run: Option<Identity>) {
+        let _ = run;
+    }
+
     /// Connects, and reports to `events` what becomes of the connection. The future is the node's
     /// own input and output, for its owner to poll until it is dropped; none for a node that works
     /// without being polled, which reports [`NodeEvent::Up`] or [`NodeEvent::Down`] at once.
@@ -98,8 +107,8 @@ pub enum NodeEvent {
     },
     /// The server pushed that a watched key has changed.
     KeyChanged(Arc<[u8]>),
-    /// The data of the server may be gone: it pushed so (`invalidate` without a key); or, where it
-    /// pushes nothing, a look behind an acquire found another role, identity or `run`.
+    /// The data of the server may be gone: it pushed so (`invalidate` without a key), or a ballot
+    /// found no member.
     DataLost,
     /// How many members the ballot set of the `run` of [`Facts::record`] has; where there is no
     /// `run`, and the client has a quarantine, the set of clients without one, if there is one.

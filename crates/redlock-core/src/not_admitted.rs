@@ -55,6 +55,9 @@ pub enum WhyNot {
     ScoreTooLarge,
     /// It takes no ballots: it is older than Redis 6.2, or its user lacks the right to `ZADD`.
     NoBallots,
+    /// It cannot report a loss of data: its server knows no RESP3 or no `CLIENT TRACKING`, a proxy
+    /// does not, or its user lacks the rights. A client without ballots would not notice one.
+    ReportsNoLoss,
     /// It did not vote when it was asked. It does now.
     AskedTooEarly,
 }
@@ -139,6 +142,12 @@ impl fmt::Display for WhyNot {
             }
             Self::AskedTooEarly => "it did not vote yet when it was asked",
             Self::NoBallots => "it takes no ballots, which fencing needs (Redis 6.2, and +zadd)",
+            Self::ReportsNoLoss => {
+                "it cannot report a loss of data, which a quarantine without fencing needs: use \
+                 RESP3 with CLIENT TRACKING (Redis 6.0, no proxy, +client|tracking \
+                 +client|caching), or fencing, or Quarantine::Off (--quarantine off, \
+                 REDLOCK_QUARANTINE=off)"
+            }
             Self::ScoreTooLarge => "a score of its ballots is 2^53 or more",
         })
     }
@@ -180,7 +189,7 @@ mod tests {
         assert!(NotAdmitted::new(WhyNot::Restarted).is_curable(), "some client begins it");
         assert!(!denied(false).is_curable());
         assert!(denied(true).is_curable(), "another client, with more rights, has begun it");
-        for lasting in [WhyNot::Replica, WhyNot::Cluster, WhyNot::Denied] {
+        for lasting in [WhyNot::Replica, WhyNot::Cluster, WhyNot::Denied, WhyNot::ReportsNoLoss] {
             assert!(!NotAdmitted::new(lasting).is_curable(), "{lasting:?}");
         }
     }

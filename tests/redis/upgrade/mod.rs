@@ -11,7 +11,7 @@ use crate::lab::{eventually, in_time, ms, secs, text};
 const RIGHTS_BEFORE: &str =
     "~locks:* +set +eval +evalsha +get +del +pttl +pexpire +info +client|id +client|kill";
 /// What `docs/OPERATIONS.md` tells to add.
-const RIGHTS_ADDED: &str = "~locks:redlock-quorum:1* +hgetall +hget +hset +hdel +zcard +zadd \
+const RIGHTS_ADDED: &str = "~locks:redlock-quorum:1* +hgetall +hset +hdel +zcard +zadd \
                             +zrevrangebyscore +time +client|tracking +client|caching";
 const EXTEND: &str = include_str!("extend.lua");
 const RELEASE: &str = include_str!("release.lua");

@@ -47,7 +47,7 @@ pub(super) fn role(replication: &Value) -> Result<Role, Cause> {
 }
 
 /// The process, and the history of its data where `INFO replication` says that it was a replica.
-pub(super) fn identity(run_id: &str, replication: &str) -> Option<Identity> {
+fn identity(run_id: &str, replication: &str) -> Option<Identity> {
     let run = run_id.parse().ok()?;
     let replid = match field(replication, "second_repl_offset") {
         None | Some("-1") => None,
@@ -56,7 +56,7 @@ pub(super) fn identity(run_id: &str, replication: &str) -> Option<Identity> {
     Some(Identity { run, replid })
 }
 
-pub(super) fn role_in(replication: &str) -> Role {
+fn role_in(replication: &str) -> Role {
     match field(replication, "role") {
         Some("master") => Role::Master,
         Some("slave") => Role::Replica,
@@ -73,7 +73,7 @@ fn time_us(server: &str) -> Option<u64> {
 }
 
 /// The text of an `INFO`.
-pub(super) fn text(reply: &Value) -> Result<String, Cause> {
+fn text(reply: &Value) -> Result<String, Cause> {
     match reply {
         Value::ServerError(error) => Err(reply::refusal(error)),
         Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),

@@ -2,13 +2,12 @@
 //!
 //! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a
 //! server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's form),
-//! `marks` (what was completed), `namespace` and `order` (what is asked of admission), `ballots` (requests with a ballot or a
-//! score), `behind` (the look behind an acquire), `wire` (what is on its way), `pump` (one
-//! connection in use), `link` (the life of connections).
+//! `marks` (what was completed), `namespace` and `order` (what is asked of admission), `ballots`
+//! (requests with a ballot or a score), `wire` (what is on its way), `pump` (one connection in
+//! use), `link` (the life of connections).
 
 mod address;
 mod ballots;
-mod behind;
 mod dial;
 mod encode;
 mod facts;
@@ -31,7 +30,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use tokio_rustls::TlsConnector;
 
-use crate::admission::{Order, OrderSlot};
+use crate::admission::{Identity, Order, OrderSlot};
 use crate::{Answer, Clock, Events, Node, Op, VoteSlot};
 use address::{Address, Place};
 use dial::Resolver;
@@ -54,9 +53,7 @@ pub use stream::{InvalidTls, Tls};
 /// whether that was possible.
 ///
 /// With a [`namespace`](RedisSetup::namespace) it reads the record in the same batch, and carries
-/// out [`Order`]s and ballots. A server that does not push the loss of its data is then asked for
-/// its role and `run` behind each acquire, in the same write: that costs it two more commands, and
-/// the vote is cast when they are answered. With a ballot it is asked for its role only.
+/// out [`Order`]s and ballots.
 ///
 /// A request with a ballot or a score is several plain commands in one write, and one vote, which
 /// is cast when all of them are answered.
@@ -65,8 +62,7 @@ pub use stream::{InvalidTls, Tls};
 /// +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does not
 /// know. A namespace needs `+hgetall`, without which no record is seen; `+zcard +hset +hdel +zadd
 /// +zrevrangebyscore +time` for the scripts, without which each order fails with the right that is
-/// missing; `+hget` for the look behind an acquire; `+zadd +zscore` for ballots; and its keys,
-/// `~PREFIXredlock-quorum:1*`.
+/// missing; `+zadd +zscore` for ballots; and its keys, `~PREFIXredlock-quorum:1*`.
 /// With `+client|tracking +client|caching` the server pushes changes of keys; with `+command|info`,
 /// and `+delifeq` (Valkey 9) or `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
@@ -95,13 +91,11 @@ pub struct RedisSetup {
     pub stall_timeout: Duration,
     /// Certificates and keys for `rediss://` URLs.
     pub tls: Tls,
-    /// The prefix of the keys of [`admission`](crate::admission). Default none: no record is read,
-    /// and nothing is read behind an acquire.
+    /// The prefix of the keys of [`admission`](crate::admission). Default none: no record is read.
     pub namespace: Option<Arc<[u8]>>,
     /// Whether masters have a quarantine in this namespace. Default: yes. Then ballots go to the
-    /// set that is named after what a master was admitted as, and a server that does not push the
-    /// loss of its data is asked for its role, and where no ballot tells as much for its `run`,
-    /// behind each acquire. Without one there is a single set, which is not bound to any admission.
+    /// set that is named after what a master was admitted as, see [`Node::set_admitted`]. Without
+    /// one there is a single set, which is not bound to any admission.
     pub quarantine: bool,
     /// Whether ballots will be sent. Default: yes. Then each server is asked, where there is a
     /// namespace, whether it takes any: see [`Facts::no_ballots`](crate::Facts::no_ballots).
@@ -204,6 +198,10 @@ impl Node for RedisNode {
             Taken::Refused(slot, cause) => slot.answer(Err(cause)),
             Taken::Sent(waker) => waker.into_iter().for_each(Waker::wake),
         }
+    }
+
+    fn set_admitted(&self, run: Option<Identity>) {
+        self.wire().name_set(run);
     }
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {

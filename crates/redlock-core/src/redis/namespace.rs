@@ -13,8 +13,8 @@ pub(super) struct Namespace {
     pub(super) record: Vec<u8>,
     /// The ballot set of clients without quarantine. The names of the others begin with it.
     pub(super) off: Vec<u8>,
-    /// The client has a quarantine: a server that pushes nothing is looked at behind each acquire,
-    /// and each master has a ballot set that is named after what it was admitted as.
+    /// The client has a quarantine: each master has a ballot set that is named after what it was
+    /// admitted as.
     pub(super) quarantine: bool,
     /// The client sends ballots.
     pub(super) fenced: bool,

@@ -64,11 +64,6 @@ pub(super) enum Sending {
     Refused(OrderSlot, Cause),
 }
 
-/// What the ballot set of a master is named after.
-pub(super) fn run_of(facts: &Facts) -> Option<Identity> {
-    facts.record.as_ref().ok().and_then(|record| record.run)
-}
-
 /// The set whose members are counted behind a record: that of `run`. Where there is no `run`, a
 /// client with a quarantine asks for the set of those without: a namespace that they use looks
 /// brand-new otherwise.

@@ -12,15 +12,15 @@ use std::task::Waker;
 use redis::Value;
 
 use super::ballots::{Heard, Set};
-use super::behind::{Behind, Known, Look};
 use super::encode::{self, Loaded, Native};
-use super::handshake::{self, Identity};
+use super::handshake;
 use super::namespace::Namespace;
 use super::order::{self, InHand};
 use super::reply::{self, Garbage};
 use super::stream::not_connected;
-use crate::admission::{OrderSlot, Said};
+use crate::admission::{Identity, OrderSlot, Said};
 use crate::{Answer, Balloted, Cause, Facts, Instant, Op, Verb, VoteSlot};
+use looks::Counting;
 
 /// The state that submitters and the connection share.
 pub(super) struct Wire {
@@ -37,16 +37,15 @@ pub(super) struct Wire {
     tracks: bool,
     /// Nothing of an earlier connection can be carried out any more.
     is_barred: bool,
-    /// The look that is sent behind each acquire, where one is.
-    behind: Option<Look>,
     /// The ballot set, where the master has one: it does once it was admitted.
     set: Option<Set>,
     /// What was answered so far to the oldest request, where it has several commands.
     heard: Heard,
     /// Why the server takes no ballots, as it said when the connection was made.
     no_ballots: Option<String>,
-    /// What a look is compared with.
-    known: Option<Known>,
+    /// How often something was read about the master, and which of that was told last.
+    reads: u64,
+    told: u64,
     namespace: Option<Arc<Namespace>>,
     /// Wakes the connection when there is something to send, and the pause before one.
     waker: Option<Waker>,
@@ -73,13 +72,12 @@ enum Pending {
     TrackNext(Instant),
     /// Our own question for the server's role, and when it was asked.
     Look(Instant),
-    /// The look behind the acquire that stands before it.
-    Behind(Box<Behind>),
     Order(Box<InHand>),
     /// The last part of a look.
-    Count(Box<(OrderSlot, Facts)>),
-    /// Our own question for the members of the set of `run`, and when it was asked.
-    Members(Instant),
+    Count(Box<Counting>),
+    /// Our own question for the members of the set of `run`, or, where there is no `run`, of that
+    /// of clients without quarantine; and when it was asked.
+    Members(Instant, Option<Identity>),
 }
 
 /// How a request was sent. After its last form there is no other one left to try.
@@ -106,8 +104,7 @@ pub(super) enum Settled {
     More,
     /// The oldest request, with a reply that is no answer to it.
     Garbage(VoteSlot),
-    /// The same, and the server has changed: a look behind the request says so, or its ballots
-    /// are gone.
+    /// The same, and its ballots are gone.
     Changed(VoteSlot, Answer),
     /// The answer to the oldest order.
     Ordered(OrderSlot, Result<Said, Cause>),
@@ -120,7 +117,6 @@ pub(super) enum Settled {
 }
 
 impl Settled {
-    /// An answer that no look has doubted.
     fn vote(slot: VoteSlot, answer: Answer) -> Self {
         match answer.balloted {
             Some(Balloted::NoMember) => Self::Changed(slot, answer),
@@ -154,11 +150,11 @@ impl Wire {
             native: None,
             tracks: false,
             is_barred: true,
-            behind: None,
             set: None,
             heard: Heard::default(),
             no_ballots: None,
-            known: None,
+            reads: 0,
+            told: 0,
             namespace,
             waker: None,
             is_urgent: false,
@@ -200,21 +196,8 @@ impl Wire {
             self.out.extend_from_slice(encode::packed(&op, None));
             Form::Short
         };
-        self.enter(op, slot, form);
-        self.waker.take()
-    }
-
-    fn enter(&mut self, op: Op, slot: VoteSlot, form: Form) {
-        let is_set = matches!(op.verb(), Verb::Acquire { .. } | Verb::GiveBack { .. });
-        let sent_at = slot.sent_at();
         self.in_flight.push_back(Pending::Request(op, slot, form));
-        if let Some(look) = self.behind.as_ref().filter(|_| is_set) {
-            let asks_run = form != Form::Parts;
-            self.out.extend_from_slice(&look.replication);
-            self.out.extend_from_slice(if asks_run { &look.run } else { &[] });
-            let behind = Behind::new(sent_at, asks_run);
-            self.in_flight.push_back(Pending::Behind(Box::new(behind)));
-        }
+        self.waker.take()
     }
 
     fn track_next(&mut self, op: &Op, sent_at: Instant) {
@@ -237,10 +220,9 @@ impl Wire {
         }
         self.in_flight.front().map(|oldest| match oldest {
             Pending::Request(_, slot, _) => slot.sent_at(),
-            Pending::TrackNext(at) | Pending::Look(at) | Pending::Members(at) => *at,
-            Pending::Behind(behind) => behind.sent_at,
+            Pending::TrackNext(at) | Pending::Look(at) | Pending::Members(at, _) => *at,
             Pending::Order(in_hand) => in_hand.slot.sent_at(),
-            Pending::Count(counting) => counting.0.sent_at(),
+            Pending::Count(counting) => counting.slot.sent_at(),
         })
     }
 
@@ -270,10 +252,6 @@ impl Wire {
     /// needs no parser.
     pub(super) fn at_once(&mut self, bytes: &[u8]) -> Option<(VoteSlot, Answer, usize)> {
         let Some(Pending::Request(op, _, form)) = self.in_flight.front() else { return None };
-        // The vote of that one is cast when the look behind it was read.
-        if matches!(self.in_flight.get(1), Some(Pending::Behind(_))) {
-            return None;
-        }
         let (answer, len) = match form {
             Form::Parts => self.heard.at_once(op, bytes)?,
             Form::Alone => return None,
@@ -295,17 +273,12 @@ impl Wire {
             // Without tracking a watch is still a look.
             Some(Pending::TrackNext(_)) => return Settled::More,
             Some(Pending::Look(_)) => return Settled::Look(reply),
-            Some(Pending::Behind(behind)) => return self.settle_behind(behind, reply),
             Some(Pending::Order(in_hand)) => return self.settle_order(in_hand, reply),
-            Some(Pending::Count(counting)) => {
-                let (slot, facts) = *counting;
-                let members = order::members(&reply);
-                return Settled::Ordered(slot, Ok(Said::Looked { facts, members }));
-            }
-            Some(Pending::Members(_)) => {
+            Some(Pending::Count(counting)) => return self.settle_count(*counting, &reply),
+            Some(Pending::Members(_, run)) => {
                 // No ballots of clients without a quarantine: there is nothing to report.
-                let has_run = self.known.as_ref().is_some_and(Known::has_run);
-                let members = order::members(&reply).filter(|members| has_run || *members > 0);
+                let is_news = |members: &u32| run.is_some() || *members > 0;
+                let members = order::members(&reply).filter(is_news);
                 return members.map_or(Settled::More, Settled::Members);
             }
             None => return Settled::Unasked(reply),
@@ -326,19 +299,8 @@ impl Wire {
             return Settled::More;
         }
         match reply::answer(op.verb(), reply) {
-            Ok(answer) => self.answered(slot, answer),
+            Ok(answer) => Settled::vote(slot, answer),
             Err(Garbage) => Settled::Garbage(slot),
-        }
-    }
-
-    /// A request is answered; its vote waits for the look behind it, where there is one.
-    fn answered(&mut self, slot: VoteSlot, answer: Answer) -> Settled {
-        match self.in_flight.front_mut() {
-            Some(Pending::Behind(behind)) => {
-                behind.hold(slot, answer);
-                Settled::More
-            }
-            _ => Settled::vote(slot, answer),
         }
     }
 
@@ -351,14 +313,14 @@ impl Wire {
     /// The connection on which `identity` answered may be used.
     ///
     /// The members of its ballot set are counted behind the handshake: nothing waits for that.
-    pub(super) fn up(&mut self, identity: Identity, now: Instant) -> Facts {
-        let Identity { facts, client_id, native } = identity;
+    pub(super) fn up(&mut self, server: handshake::Identity, now: Instant) -> Facts {
+        let handshake::Identity { facts, client_id, native } = server;
         self.native = native;
         (self.tracks, self.is_barred) = (facts.tracks, facts.is_barred);
         self.no_ballots.clone_from(&facts.no_ballots);
-        self.know(&facts);
         if self.count_members(&facts) {
-            self.in_flight.push_back(Pending::Members(now));
+            let run = facts.record.as_ref().ok().and_then(|record| record.run);
+            self.in_flight.push_back(Pending::Members(now, run));
         }
         self.served_by.retain(|(run_id, _)| *run_id != facts.run_id);
         if self.served_by.len() == PROCESSES_MAX {
@@ -380,6 +342,8 @@ impl Wire {
     fn end(&mut self, state: State) -> impl Sized + use<> {
         self.state = state;
         self.out.clear();
+        // What the next connection leads to may be admitted as something else.
+        self.name_set(None);
         self.loaded = Loaded::default();
         self.heard = Heard::default();
         self.waker = None;

@@ -1,13 +1,12 @@
-//! What is asked beside the locks: the record, orders, and the look behind each acquire.
+//! What is asked beside the locks: the record, and orders.
 
 use redlock_core::admission::{Begin, Identity, MEMBERS, Nonce, Order, Record, Said};
-use redlock_core::{Answer, Cause, Facts, NodeEvent, Role, Unread, Verdict, WhyNot};
+use redlock_core::{Answer, Cause, Facts, NodeEvent, Role, Unread, Verdict};
 use redlock_testkit::lab::{NO_RESP3, NO_TRACKING, Peer, ScriptedServer, bulk};
 
 use crate::client::{Client, acquire, inspect};
 
 const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
-const OTHER: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const SET: &str = "p:redlock-quorum:1:ballots:0123456789abcdef";
 const RECORD: &str = "p:redlock-quorum:1";
 /// The ballot set of clients without quarantine.
@@ -115,86 +114,35 @@ async fn a_server_that_is_loading_or_denies_the_record_is_connected_and_says_so(
 }
 
 #[tokio::test]
-async fn without_tracking_a_vote_waits_for_the_look_behind_it() {
-    let (_server, mut peer, mut client) = admitted().await;
-    for (set, answer) in [("+OK\r\n", Answer::granted()), ("$-1\r\n", Answer::new(Verdict::HELD))] {
+async fn no_look_is_sent_behind_an_acquire_with_tracking_or_without() {
+    const HELLO: &str = "%1\r\n$5\r\nproto\r\n:3\r\n";
+    for is_new in [true, false] {
+        let server = ScriptedServer::bind().await;
+        let mut client = Client::within(&server.url(), "p:");
+        let mut peer = server.accept().await;
+        let facts = peer.facts(RUN, 1, "master").await;
+        peer.expect("HGETALL").await;
+        peer.expect("ZADD").await;
+        let new = facts.replace(NO_RESP3, HELLO).replace(NO_TRACKING, "+OK\r\n");
+        let facts = if is_new { new + "%0\r\n" } else { facts + "*0\r\n" };
+        peer.say(facts + ":0\r\n").await;
+        let facts = client.up().await;
+        assert_eq!((facts.tracks, facts.record), (is_new, Ok(Box::default())));
         client.submit(0, acquire());
         client.submit(1, inspect());
+        peer.expect("ZCARD").await;
         peer.expect("SET").await;
-        assert_eq!(peer.expect("INFO").await[1..], ["replication"]);
-        assert_eq!(peer.expect("HGET").await[1..], [RECORD, "run"]);
-        peer.command().await.unwrap();
-        peer.say(format!("{set}{}{}:0\r\n", replication("master"), bulk(RUN))).await;
-        assert_eq!(client.answer().await, answer);
-        assert_eq!(client.answer().await, Answer::new(Verdict::Free));
+        peer.expect("EVAL").await;
     }
 }
 
 #[tokio::test]
-async fn with_tracking_no_look_is_sent_behind_an_acquire() {
-    const HELLO: &str = "%1\r\n$5\r\nproto\r\n:3\r\n";
-    let server = ScriptedServer::bind().await;
-    let mut client = Client::within(&server.url(), "p:");
-    let mut peer = server.accept().await;
-    let facts = peer.facts(RUN, 1, "master").await;
-    peer.expect("HGETALL").await;
-    peer.expect("ZADD").await;
-    let facts = facts.replace(NO_RESP3, HELLO).replace(NO_TRACKING, "+OK\r\n");
-    peer.say(facts + "%0\r\n:0\r\n").await;
-    let facts = client.up().await;
-    assert!(facts.tracks && facts.record == Ok(Box::default()), "{facts:?}");
-    client.submit(0, acquire());
-    client.submit(1, inspect());
-    peer.expect("ZCARD").await;
-    peer.expect("SET").await;
-    peer.expect("EVAL").await;
-}
-
-#[tokio::test]
-async fn a_master_that_has_changed_behind_an_acquire_is_unknown_and_may_have_lost_its_data() {
-    let former = bulk(&format!("role:master\r\nmaster_replid:{OTHER}\r\nsecond_repl_offset:5\r\n"));
-    for look in [
-        format!("{}$-1\r\n", replication("master")),
-        format!("{}{}", replication("master"), bulk(OTHER)),
-        format!("{}{}", replication("slave"), bulk(RUN)),
-        format!("{former}{}", bulk(RUN)),
-    ] {
-        let (_server, mut peer, mut client) = admitted().await;
-        client.submit(0, acquire());
-        peer.expect("SET").await;
-        peer.say(format!("+OK\r\n{look}")).await;
-        let answer = client.answer().await;
-        assert!(matches!(answer.verdict, Verdict::Unknown(Cause::NotAdmitted(_))), "{answer:?}");
-        assert!(answer.sent, "the key may be there");
-        assert_eq!(client.event().await, NodeEvent::DataLost);
-        assert_eq!(client.order()[2..], ["push", "vote"], "no grant is counted before");
-    }
-}
-
-#[tokio::test]
-async fn a_look_that_is_denied_names_why_and_says_nothing_about_the_data() {
+async fn an_order_without_an_answer_fails_with_its_connection() {
     let (_server, mut peer, mut client) = admitted().await;
-    client.submit(0, acquire());
-    peer.expect("SET").await;
-    peer.say(format!("+OK\r\n{}-NOPERM no HGET\r\n", replication("master"))).await;
-    let answer = client.answer().await;
-    let Verdict::Unknown(Cause::NotAdmitted(why)) = answer.verdict else { panic!("{answer:?}") };
-    assert_eq!((why.why, why.hindrance.as_deref()), (WhyNot::Denied, Some("NOPERM no HGET")));
-    assert_eq!(client.event_at_once(), None);
-    client.submit(0, acquire());
-    peer.say(format!("-OOM no\r\n{}{}", replication("master"), bulk(RUN))).await;
-    assert_eq!(client.answer().await, Answer::unknown(Cause::ErrorReply("OOM no".into())));
-}
-
-#[tokio::test]
-async fn an_acquire_whose_look_never_comes_is_unknown() {
-    let (_server, mut peer, mut client) = admitted().await;
-    client.submit(0, acquire());
     client.give(0, Order::Look);
-    peer.expect("SET").await;
-    peer.say(format!("+OK\r\n{}", replication("master"))).await;
+    peer.expect("INFO").await;
+    peer.say(server()).await;
     drop(peer);
-    assert_eq!(client.answer().await, Answer::unknown(Cause::ConnectionClosed));
     assert_eq!(client.said().await, Err(Cause::ConnectionClosed));
     client.down().await;
     client.give(1, Order::Time);
@@ -217,13 +165,33 @@ async fn a_look_is_read_behind_what_was_sent_before_and_then_its_set_is_counted(
     let Ok(Said::Looked { facts, members }) = client.said().await else { panic!("a look") };
     assert_eq!((facts.role, facts.time_us), (Role::Master, Some(1_700_000_000_000_999)));
     assert_eq!((facts.record.unwrap().run, members), (Some(identity(RUN)), Some(5)));
-    // What was read is what the next look is compared with.
-    client.vote().await;
-    client.vote().await;
-    client.submit(2, acquire());
-    peer.expect("SET").await;
-    peer.say(format!("+OK\r\n{}{}", replication("master"), bulk(RUN))).await;
-    assert_eq!(client.answer().await, Answer::granted());
+}
+
+/// Its members are counted behind what was submitted meanwhile.
+#[tokio::test]
+async fn a_look_that_is_overtaken_by_what_was_read_later_is_repeated() {
+    let (_server, mut peer, mut client) = admitted().await;
+    let look = |record: &str| [&server(), &replication("master"), record].concat();
+    client.give(1, Order::Look);
+    client.give(2, Order::Scores(Some(identity(RUN))));
+    for words in ["INFO", "INFO", "HGETALL", "ZREVRANGEBYSCORE"] {
+        peer.expect(words).await;
+    }
+    peer.say(look(&record(RUN))).await;
+    for words in ["INFO", "INFO", "HGETALL", "ZCARD"] {
+        peer.expect(words).await;
+    }
+    peer.say(format!("*0\r\n{}:1024\r\n", look("*0\r\n"))).await;
+    let Ok(Said::Scores { facts, .. }) = client.said().await else { panic!("a score") };
+    assert_eq!(facts.record, Ok(Box::default()), "flushed");
+    for words in ["INFO", "INFO", "HGETALL"] {
+        peer.expect(words).await;
+    }
+    peer.say(look("*0\r\n")).await;
+    peer.expect("ZCARD").await;
+    peer.say(":0\r\n").await;
+    let Ok(Said::Looked { facts, members }) = client.said().await else { panic!("a look") };
+    assert_eq!((facts.record, members), (Ok(Box::default()), Some(0)));
 }
 
 #[tokio::test]

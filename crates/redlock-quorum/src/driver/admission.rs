@@ -191,9 +191,11 @@ impl Driver {
         }
     }
 
-    /// The answer to an order.
+    /// The answer to an order. What it tells of the master goes to the machine first, whoever asked
+    /// and whether or not the answer is late.
     pub(super) fn ordered(&mut self, ordered: Ordered) {
         let now = ordered.read_at.unwrap_or_else(|| self.now());
+        self.read(&ordered, now);
         match OrderTicket::unpack(ordered.ticket) {
             OrderTicket::Step(master, number) => {
                 if self.steps.masters[master].number == number {
@@ -202,9 +204,34 @@ impl Driver {
             }
             OrderTicket::Init(number) => self.init_answered(number, ordered, now),
             OrderTicket::Report(number) => self.report_answered(number, ordered, now),
-            OrderTicket::Fresh => self.fresh_answered(ordered, now),
+            OrderTicket::Fresh => {}
         }
         self.advance_admission(now);
+    }
+
+    /// Whatever follows for its vote, ballots go by the TIME and the floor of a master.
+    fn read(&mut self, ordered: &Ordered, now: Instant) {
+        let (facts, members) = match &ordered.said {
+            Ok(Said::Looked { facts, members }) => (facts, *members),
+            Ok(Said::Scores { facts, .. }) => (facts, None),
+            _ => return,
+        };
+        let master = ordered.master;
+        let read = self.facts_now(master, facts, members, now);
+        self.masters.looked(master, facts.clone(), now);
+        self.learn_facts(master, now);
+        self.learn(master, Event::Read(read), now);
+    }
+
+    /// A server that does not tell its TIME is taken to go on as it did.
+    fn facts_now(
+        &self,
+        master: usize,
+        facts: &redlock_core::Facts,
+        members: Option<u32>,
+        now: Instant,
+    ) -> Facts {
+        facts_of(facts, members, self.masters.admission.time(master, floor_millis(now)))
     }
 
     fn step_answered(&mut self, master: usize, ordered: Ordered, now: Instant) {
@@ -241,26 +268,11 @@ impl Driver {
         }
     }
 
-    /// A master was looked at. Whatever follows for its vote, ballots go by its TIME and its floor.
-    pub(super) fn looked(
-        &mut self,
-        master: usize,
-        facts: redlock_core::Facts,
-        members: Option<u32>,
-        now: Instant,
-    ) -> Facts {
-        let time = self.masters.admission.time(master, floor_millis(now));
-        let looked = facts_of(&facts, members, time);
-        self.masters.looked(master, facts, now);
-        self.learn_facts(master, now);
-        looked
-    }
-
     fn single_answered(&mut self, master: usize, said: Result<Said, Cause>, now: Instant) {
         self.steps.masters[master].task = None;
         let event = match said {
             Ok(Said::Looked { facts, members }) => {
-                Event::Looked(self.looked(master, facts, members, now))
+                Event::Looked(self.facts_now(master, &facts, members, now))
             }
             Ok(Said::Script(reply)) => {
                 self.masters.clear_hindrance(master);

@@ -6,17 +6,16 @@
 //! commands, and a handle that sends nothing else is the one that knows least.
 //!
 //! *A look that fails* says nothing; the next one follows a minute later. *A null push that comes
-//! before its answer* has the machine look again: this answer is dropped.
+//! before its answer* has the machine look again: it does not believe this answer.
 
 use std::time::Duration;
 
 use redlock_core::Instant;
-use redlock_core::admission::{Order, Ordered, Said};
+use redlock_core::admission::Order;
 
 use super::Driver;
 use super::ticket::OrderTicket;
 use super::timers::Due;
-use crate::protocol::admission::Event;
 
 /// What was read so long ago is read again.
 const FRESH_FOR: Duration = Duration::from_secs(60);
@@ -40,14 +39,5 @@ impl Driver {
         // Handles that were made together do not stay together.
         let next = FRESH_FOR.mul_f64(0.75 + self.random() / 2.0);
         self.timers.enter(now.saturating_add(next), Due::Fresh);
-    }
-
-    /// The answer to such a look. Where the master has come into doubt meanwhile the machine does
-    /// not believe it.
-    pub(super) fn fresh_answered(&mut self, ordered: Ordered, now: Instant) {
-        let Ordered { master, said, .. } = ordered;
-        let Ok(Said::Looked { facts, members }) = said else { return };
-        let looked = self.looked(master, facts, members, now);
-        self.learn(master, Event::Fresh(looked), now);
     }
 }

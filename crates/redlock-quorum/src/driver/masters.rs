@@ -11,6 +11,7 @@ use redlock_core::{
     Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verdict, Vote, VoteSlot,
 };
 
+use self::link::Need;
 pub(super) use self::link::{Changed, Hindrance, Link, News, State};
 use super::mailbox::Mailbox;
 use super::observe::Observer;
@@ -26,7 +27,7 @@ use crate::settings::{Quarantine, Settings};
 
 /// All masters of a handle.
 pub(super) struct Masters {
-    nodes: Arc<[Arc<dyn Node>]>,
+    pub(super) nodes: Arc<[Arc<dyn Node>]>,
     pub(super) names: Arc<[Arc<str>]>,
     mailbox: Arc<Mailbox>,
     pub(super) links: Vec<Link>,
@@ -40,8 +41,8 @@ pub(super) struct Masters {
     connecting_until: Instant,
     /// Some lease is held: it may lack a copy on each master that is down.
     is_holding: bool,
-    /// A master that takes no ballots does not vote.
-    needs_ballots: bool,
+    /// A master that lacks it does not vote.
+    need: Need,
 }
 
 /// How often a master that does not vote is looked at.
@@ -66,7 +67,8 @@ impl Masters {
             read_at: Instant::ORIGIN,
             alive_since: Instant::ORIGIN,
             votes_from: NEVER,
-            no_ballots: None,
+            admitted_as: None,
+            unfit: None,
             hindrance: None,
             suspect_until: Instant::ORIGIN,
         };
@@ -81,7 +83,7 @@ impl Masters {
             mailbox,
             connecting_until: Instant::ORIGIN,
             is_holding: false,
-            needs_ballots: settings.fencing,
+            need: Need::of(settings),
         }
     }
 
@@ -235,7 +237,9 @@ impl Masters {
         link.state = State::Up;
         link.is_barred = false;
         link.hindrance = Hindrance::of(&facts, now);
-        link.no_ballots = facts.no_ballots.clone().filter(|_| self.needs_ballots);
+        link.unfit = self.need.unmet(&facts);
+        // The connection before this one is forgotten, and all that was said of it.
+        link.admitted_as = None;
         let before = self.admission.process(master);
         let told = facts_of(&facts, None, self.admission.time(master, ceil_millis(now)));
         let changed = self.admit(master, Event::Up(told), now);

@@ -11,7 +11,6 @@ use super::told::from_millis;
 use crate::protocol::master_set::MasterSet;
 use crate::protocol::median::lower_median;
 use crate::report::{NodeReport, ServerReport, Standing};
-use crate::settings::Quarantine;
 
 /// The reports that are being made.
 #[derive(Default)]
@@ -25,7 +24,6 @@ struct Report {
     reply: ReportReply,
     pending: MasterSet,
     said: Vec<Option<Looked>>,
-    looked_again: MasterSet,
 }
 
 #[derive(Clone)]
@@ -51,13 +49,7 @@ impl Driver {
         let masters = self.masters.len();
         let pending: MasterSet = (0..masters).filter(|one| self.masters.is_up(*one)).collect();
         let said = vec![None; masters];
-        self.reports.open.push(Report {
-            number,
-            reply,
-            pending,
-            said,
-            looked_again: MasterSet::default(),
-        });
+        self.reports.open.push(Report { number, reply, pending, said });
         let ticket = OrderTicket::Report(number).pack();
         for master in pending.iter() {
             self.masters.order(master, Order::Look, ticket, now);
@@ -71,17 +63,10 @@ impl Driver {
 
     pub(super) fn report_answered(&mut self, number: u32, ordered: Ordered, now: Instant) {
         let standing = self.standing(ordered.master, now);
-        let is_older = self.is_older(&ordered);
         let mut open = self.reports.open.iter_mut();
         let Some(report) = open.find(|report| report.number == number) else { return };
-        // What was read first is kept: the second look may take longer than there is time.
         if let Ok(Said::Looked { facts, members }) = ordered.said {
             report.said[ordered.master] = Some(Looked { facts, members, at: now, standing });
-        }
-        if is_older && !report.looked_again.contains(ordered.master) {
-            report.looked_again.insert(ordered.master);
-            let ticket = OrderTicket::Report(number).pack();
-            return self.masters.order(ordered.master, Order::Look, ticket, now);
         }
         report.pending.remove(ordered.master);
         if report.pending.is_empty() {
@@ -104,14 +89,6 @@ impl Driver {
         });
         // A caller that has stopped waiting does not need to know.
         let _ = reply.send(nodes.collect());
-    }
-
-    /// Whether the master was admitted while it was looked at: the record was read before.
-    fn is_older(&self, ordered: &Ordered) -> bool {
-        let Ok(Said::Looked { facts, .. }) = &ordered.said else { return false };
-        let has_run = facts.record.as_ref().is_ok_and(|record| record.run.is_some());
-        let keeps_records = self.settings.quarantine == Quarantine::On;
-        keeps_records && !has_run && self.masters.votes(ordered.master)
     }
 
     /// What a master is for us now, and why it does not vote.

@@ -2,7 +2,7 @@
 
 use redlock_core::{Cause, Facts, Instant, NotAdmitted, Vote, WhyNot};
 
-use super::masters::{Changed, Hindrance, Masters, NEVER, State};
+use super::masters::{Changed, Hindrance, Masters, NEVER};
 use super::told::{ceil_millis, floor_millis, from_millis};
 use crate::protocol::admission::{Event, Why};
 use crate::protocol::heard::Standing;
@@ -51,29 +51,26 @@ impl Masters {
         silent.iter().filter(is_copy).collect()
     }
 
-    /// Why the answer of `master` does not count.
+    /// Why the answer of `master` does not count. What it lacks for good is said in place of a
+    /// quarantine: no wait cures it.
     pub(super) fn cause(&self, master: usize, now: Instant) -> Cause {
-        let early = || NotAdmitted::new(WhyNot::AskedTooEarly);
-        match self.admission.why(master, floor_millis(now)) {
-            Some(Why::TwinOf(other)) => Cause::TwinOf(self.names[other].to_string()),
-            Some(Why::NotAdmitted(mut why)) => {
-                let hindrance = self.links[master].hindrance.as_ref();
-                why.hindrance = hindrance.map(|hindrance| hindrance.error.clone());
-                Cause::NotAdmitted(why.into())
+        let link = &self.links[master];
+        let why = match (self.admission.why(master, floor_millis(now)), &link.unfit) {
+            (Some(Why::TwinOf(other)), _) => return Cause::TwinOf(self.names[other].to_string()),
+            (Some(Why::Away), _) => return link.state.cause().cloned().unwrap_or_else(away),
+            (Some(Why::NotAdmitted(why)), Some(unfit)) if why.why.is_ended_by_quarantine() => {
+                let mut unfit = unfit.clone();
+                unfit.in_quarantine = why.in_quarantine;
+                unfit
             }
-            Some(Why::Away) => match &self.links[master].state {
-                State::Down(cause) | State::Reviving(_, cause) => cause.clone(),
-                State::Connecting | State::Up => Cause::NotConnected("".into()),
-            },
-            None => match self.links[master].no_ballots.clone() {
-                Some(error) => {
-                    let mut why = NotAdmitted::new(WhyNot::NoBallots);
-                    why.hindrance = Some(error);
-                    Cause::NotAdmitted(why.into())
-                }
-                None => Cause::NotAdmitted(early().into()),
-            },
-        }
+            (Some(Why::NotAdmitted(mut why)), _) => {
+                why.hindrance = link.hindrance.as_ref().map(|hindrance| hindrance.error.clone());
+                why
+            }
+            (None, Some(unfit)) => unfit.clone(),
+            (None, None) => NotAdmitted::new(WhyNot::AskedTooEarly),
+        };
+        Cause::NotAdmitted(why.into())
     }
 
     /// Takes in what was learnt about a master. The machine looks at all masters together: what is
@@ -89,9 +86,19 @@ impl Masters {
             if self.review(master, custody, now) {
                 changed.gained.insert(master);
             }
+            self.name_ballots(master);
         }
         self.max_ttl = from_millis(self.admission.max_ttl());
         changed
+    }
+
+    /// Ballots go to the set of what the machine holds the master to be admitted as.
+    fn name_ballots(&mut self, master: usize) {
+        let run = self.admission.admitted_as(master);
+        let link = &mut self.links[master];
+        if std::mem::replace(&mut link.admitted_as, run) != run {
+            self.nodes[master].set_admitted(run);
+        }
     }
 
     /// Says whether `master` votes and did not before.
@@ -100,7 +107,7 @@ impl Masters {
         if custody != Custody::Kept {
             link.alive_since = now;
         }
-        if !self.admission.votes(master) || link.no_ballots.is_some() {
+        if !self.admission.votes(master) || link.unfit.is_some() {
             link.votes_from = NEVER;
             self.voting.remove(master);
             return false;
@@ -163,4 +170,8 @@ impl Masters {
     pub(super) fn facts(&self, master: usize) -> Option<&Facts> {
         self.links[master].facts.as_ref()
     }
+}
+
+fn away() -> Cause {
+    Cause::NotConnected("".into())
 }

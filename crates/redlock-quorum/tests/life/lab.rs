@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use redlock_core::admission::{Order, OrderSlot};
+use redlock_core::admission::{Identity, Order, OrderSlot};
 use redlock_core::{Clock, Events, Node, Op, Verb, VoteSlot};
 use redlock_quorum::{Guard, Redlock, RedlockBuilder};
 use redlock_testkit::SimNode;
@@ -210,6 +210,10 @@ impl Node for Master {
 
     fn order(&self, order: Order, slot: OrderSlot) {
         self.sim.order(order, slot);
+    }
+
+    fn set_admitted(&self, run: Option<Identity>) {
+        self.sim.set_admitted(run);
     }
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {

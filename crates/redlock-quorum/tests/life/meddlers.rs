@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
+use redlock_core::admission::Identity;
 use redlock_core::{Clock, Events, Node, Op, VoteSlot};
 use redlock_quorum::{Ended, Guard, Hold, Redlock, RedlockBuilder};
 use redlock_testkit::SimNode;
@@ -277,6 +278,11 @@ impl Node for MeddlingNode {
         self.meddler.meddle();
         self.sim.submit(op, slot);
         self.meddler.meddle();
+    }
+
+    fn set_admitted(&self, run: Option<Identity>) {
+        self.meddler.meddle();
+        self.sim.set_admitted(run);
     }
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {

@@ -5,9 +5,8 @@ use redlock_core::{Answer, Balloted, Bid, Cause, Member, NotAdmitted, Op, Verb, 
 
 use super::link::Link;
 use super::master::Master;
-use super::order::Known;
 
-/// The ballot set that a request names, which the client knows from what it has read.
+/// The ballot set that a request names, as the client was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Set {
     /// It knows none: nothing but the key is asked for.
@@ -27,7 +26,7 @@ struct Said {
 impl Link {
     /// The set that requests on this connection name.
     pub(super) fn set(&self) -> Set {
-        match self.known.and_then(Known::admitted) {
+        match self.admitted {
             _ if !self.has_quarantine => Set::Off,
             Some(run) => Set::Of(run),
             None => Set::Unknown,

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use redlock_core::admission::{Order, OrderSlot, Said};
+use redlock_core::admission::{Identity, Order, OrderSlot, Said};
 use redlock_core::{Answer, Cause, Events, Instant, NodeEvent, Op, VoteSlot};
 
 use super::ballots::Set;
-use super::order::Known;
 
 /// How long one way takes.
 pub(super) type Delay = RangeInclusive<Duration>;
@@ -91,8 +90,8 @@ pub(super) struct Link {
     pub(super) swallowed: Vec<Slot>,
     /// Keys whose next change is to be pushed.
     pub(super) watched: HashSet<Vec<u8>>,
-    /// What the client has last read of the server.
-    pub(super) known: Option<Known>,
+    /// What the client holds the server to be admitted as.
+    pub(super) admitted: Option<Identity>,
     /// The client has a quarantine.
     pub(super) has_quarantine: bool,
     /// Where events are reported, by number.
@@ -115,7 +114,7 @@ impl Link {
             replies: VecDeque::new(),
             swallowed: Vec::new(),
             watched: HashSet::new(),
-            known: None,
+            admitted: None,
             has_quarantine: true,
             listeners: Vec::new(),
             reported: None,
@@ -170,6 +169,7 @@ impl Link {
     #[must_use]
     pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<Slot> {
         self.connected = false;
+        self.admitted = None;
         self.watched.clear();
         let replies = self.replies.drain(..);
         let mut unanswered: Vec<_> = replies.filter_map(|reply| reply.back.slot()).collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use rand::RngExt;
-use redlock_core::admission::{Data, Init, Nonce, Order, OrderSlot, Outcome};
+use redlock_core::admission::{Data, Identity, Init, Nonce, Order, OrderSlot, Outcome};
 use redlock_core::{Answer, Cause, Clock, Events, Node, NodeEvent, Op, Role, VoteSlot};
 use tokio::runtime::Handle;
 
@@ -312,6 +312,10 @@ impl Node for SimNode {
                 world.links[link].send(Asked::Order(order, Some(slot)), now, &mut world.rng);
             }
         });
+    }
+
+    fn set_admitted(&self, run: Option<Identity>) {
+        self.change(|world, link, _| world.links[link].admitted = run);
     }
 
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {

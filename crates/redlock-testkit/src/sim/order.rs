@@ -1,41 +1,10 @@
-//! What a simulated master does with an order, and with the look behind an acquire.
+//! What a simulated master does with an order.
 
-use redlock_core::admission::{Ballots, Identity, Order, Said};
-use redlock_core::{
-    Answer, Balloted, Cause, Facts, Instant, NodeEvent, NotAdmitted, Op, Role, Verb, Verdict,
-    WhyNot,
-};
+use redlock_core::admission::{Ballots, Order, Said};
+use redlock_core::{Cause, Facts, Instant, Role};
 
-use super::ballots::Set;
-use super::link::Back;
 use super::master::READONLY;
 use super::world::World;
-
-/// What a client without tracking compares behind each acquire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
-    role: Role,
-    identity: Option<Identity>,
-    run: Option<Identity>,
-}
-
-impl Known {
-    pub(super) fn of(facts: &Facts) -> Self {
-        let run = facts.record.as_ref().ok().and_then(|record| record.run);
-        Self { role: facts.role, identity: facts.identity, run }
-    }
-
-    /// What the ballot set is named after, where it was admitted as what it is.
-    pub(super) fn admitted(self) -> Option<Identity> {
-        let present = self.identity?;
-        self.run.filter(|run| run.covers(present))
-    }
-
-    /// The same but for `run`, which a request with a ballot or a score need not ask for.
-    fn without_run(self) -> Self {
-        Self { run: None, ..self }
-    }
-}
 
 impl World {
     /// What the server says about itself at `now`.
@@ -51,19 +20,7 @@ impl World {
         if let Some(error) = &self.master.error {
             return Err(Cause::of_error_reply(error.clone()));
         }
-        let said = self.said(at, order, now)?;
-        match &said {
-            Said::Looked { facts, .. } | Said::Scores { facts, .. } => {
-                self.links[at].known = Some(Known::of(facts));
-            }
-            Said::Script(reply) => {
-                if let Some(known) = &mut self.links[at].known {
-                    known.run = reply.record.run;
-                }
-            }
-            Said::Time { .. } | Said::Members(_) => {}
-        }
-        Ok(said)
+        self.said(at, order, now)
     }
 
     /// What a client counts behind a record; none where it asks for nothing.
@@ -113,46 +70,5 @@ impl World {
             Order::Remove(order) => data.remove(time, order),
         };
         Ok(Said::Script(reply))
-    }
-
-    /// What a client makes of an answer that shows a change of the master: the answer itself, or,
-    /// where it is told of no changes, a look that was sent with an acquire.
-    pub(super) fn looked_behind(
-        &mut self,
-        at: usize,
-        op: &Op,
-        set: Set,
-        answer: Answer,
-        now: Instant,
-    ) -> Answer {
-        let is_set = matches!(op.verb(), Verb::Acquire { .. } | Verb::GiveBack { .. });
-        let present = Known::of(&self.read(now));
-        let link = &mut self.links[at];
-        let is_changed = link.known.is_some_and(|known| match (op.member(), set) {
-            (Some(_), Set::Of(_)) => known.without_run() != present.without_run(),
-            _ => known != present,
-        });
-        let is_asked = !self.facts.tracks && is_set && link.has_quarantine;
-        if is_asked && is_changed {
-            link.reply(Back::Push(NodeEvent::DataLost), now, &mut self.rng);
-            return unless_clear(answer);
-        }
-        if answer.balloted == Some(Balloted::NoMember) {
-            link.reply(Back::Push(NodeEvent::DataLost), now, &mut self.rng);
-        }
-        answer
-    }
-}
-
-/// What is left of a clear answer of a master that may have changed.
-fn unless_clear(answer: Answer) -> Answer {
-    if !answer.verdict.is_clear() {
-        return answer;
-    }
-    let checked = NotAdmitted::new(WhyNot::Checked);
-    let unknown = Answer::unknown(Cause::NotAdmitted(checked.into()));
-    match answer.verdict {
-        Verdict::Granted | Verdict::BallotRefused => unknown.with_key_set(),
-        _ => unknown,
     }
 }

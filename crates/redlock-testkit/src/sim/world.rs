@@ -4,14 +4,13 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redlock_core::admission::{Identity, OrderSlot, ReplId, Said};
 use redlock_core::{
-    Answer, Cause, Clock, Events, Facts, Instant, NodeEvent, Op, Role, Verb, VoteSlot,
+    Answer, Balloted, Cause, Clock, Events, Facts, Instant, NodeEvent, Op, Role, Verb, VoteSlot,
 };
 use tokio::task::JoinHandle;
 
 use super::ballots::Set;
 use super::link::{Asked, Back, Link, Slot};
 use super::master::Master;
-use super::order::Known;
 
 /// What is cast and reported, in this order, once the lock on the world is free again: who takes it
 /// may look back at the world.
@@ -105,7 +104,6 @@ impl World {
         match self.obstacle(link) {
             None => {
                 let facts = self.read(self.clock.now());
-                self.links[link].known = Some(Known::of(&facts));
                 let has_run = self.master.data.record.run.is_some();
                 let members = self.members(link).filter(|members| has_run || *members > 0);
                 [Some(NodeEvent::Up(facts)), members.map(NodeEvent::Members)]
@@ -216,8 +214,11 @@ impl World {
         if op.verb() == Verb::Watch && self.facts.tracks {
             self.links[at].watched.insert(op.key().to_vec());
         }
-        let answer = self.looked_behind(at, op, set, answer, now);
-        self.links[at].reply(Back::Answer(slot, answer), now, &mut self.rng);
+        let link = &mut self.links[at];
+        if answer.balloted == Some(Balloted::NoMember) {
+            link.reply(Back::Push(NodeEvent::DataLost), now, &mut self.rng);
+        }
+        link.reply(Back::Answer(slot, answer), now, &mut self.rng);
     }
 
     /// Another role. A replica that becomes a master keeps its process, and its data has another

@@ -187,7 +187,12 @@ impl World {
                 Event::Looked(Facts { members, ..server.facts(part, self.now) })
             }
             Request::Floor(mut read) => {
+                let before = read.done.len();
                 self.read_floor(part, client, &mut read);
+                for found in read.done[before..].to_vec() {
+                    let facts = Facts { members: None, ..found.facts };
+                    self.tell(part, client, found.master, Event::Read(facts));
+                }
                 if !read.todo.is_empty() {
                     self.clients[client].links[master].wire = Some(Request::Floor(read));
                     return;

@@ -44,8 +44,9 @@ impl World {
         let quiet = if part.tracking || client == 0 {
             !link.pushed || part.broken == Some(Broken::PushIgnored)
         } else {
-            // Read behind each SET: who it is, and `run`.
-            server.data.record.admits(server.identity)
+            // It sends ballots, to the set of what it holds the master to be admitted as.
+            let set = own.machine.admitted_as(master).and_then(|run| server.data.ballots(run));
+            set.is_some_and(|set| set.members > 0)
         };
         quiet && own.machine.votes(master)
     }
@@ -129,6 +130,9 @@ impl World {
                 Step::Look => Request::Look,
                 Step::ReadRecords(masters) => {
                     let records = self.records(part, client, &masters);
+                    for (other, facts) in records.clone() {
+                        self.tell(part, client, other, Event::Read(facts));
+                    }
                     self.tell(part, client, master, Event::Records(records));
                     continue;
                 }
@@ -196,6 +200,7 @@ fn lie(broken: Option<Broken>, event: Event, first: Option<First>) -> Event {
     match event {
         Event::Up(found) => Event::Up(facts(found)),
         Event::Looked(found) => Event::Looked(facts(found)),
+        Event::Read(found) => Event::Read(facts(found)),
         Event::Script(mut reply) => {
             if let (Some(Broken::UntilByClient), Some(first)) = (broken, first) {
                 reply.time = first.time;

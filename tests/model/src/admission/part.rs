@@ -62,7 +62,8 @@ pub struct Part {
     pub gradual: bool,
     /// Whether clients take locks.
     pub locks: bool,
-    /// Whether all clients have tracking; otherwise only the one that stays has it.
+    /// Whether all clients have tracking; otherwise only the one that stays has it, and the other
+    /// one sees by its ballots that data is gone. Those do not show a failover and back.
     pub tracking: bool,
     /// Whether every state must be one from which all masters come back.
     pub recovery: bool,
@@ -148,11 +149,12 @@ pub fn large() -> Vec<Part> {
     let two = Part { masters: 2, ..three };
     let saved = &[RestartSaved, RestartReplica, Flush, Failover];
     let empty = &[RestartEmpty, Flush];
+    let forgetful = &[RestartEmpty, RestartSaved, Flush];
     let length = Part { kinds: &[RestartEmpty], own: 1, gradual: true, drops: 1, ..three };
     vec![
         Part { name: "alone", steps: 1, strays: 1, ..alone },
         Part { name: "alone-flips", kinds: saved, saves: 1, flips: 1, strays: 1, ..alone },
-        Part { name: "alone-locks", locks: true, tracking: false, ..alone },
+        Part { name: "alone-locks", kinds: forgetful, locks: true, tracking: false, ..alone },
         Part { name: "one-loss", losses: 1, steps: 1, horizon: 5, ..three },
         Part { name: "two-losses", ..three },
         Part { name: "two-masters", lossy: 2, kinds: empty, steps: 1, strides: &[4], ..stays },

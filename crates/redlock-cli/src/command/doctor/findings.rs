@@ -135,7 +135,8 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
     const OFFSET_MAX_MS: u64 = 1_000;
     let mut found = Vec::new();
     if !server.tracks {
-        let why = "it wakes no waiters, and each lock costs it two more commands";
+        let why = "it wakes no waiters, shows late that its data is gone, and does not vote for \
+                   --plain with a quarantine";
         let cure = "Redis 6.0 or newer, without a proxy, and +client|tracking +client|caching";
         found.push(Finding::warning("reports no changes of keys", why, cure));
     }

@@ -64,6 +64,11 @@ fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
             "Redis 6.2 or newer, and +zadd +zscore for its user; or --plain, for clients that need \
              no tokens",
         ),
+        WhyNot::ReportsNoLoss => (
+            "a client without tokens would not notice that its data is gone",
+            "Redis 6.0 or newer, without a proxy, and +client|tracking +client|caching; or no \
+             --plain; or --quarantine off",
+        ),
         WhyNot::UsedWithoutQuarantine => (
             "clients with and without a quarantine do not mix",
             "--quarantine off or REDLOCK_QUARANTINE=off for this client; or redlock init --again, \

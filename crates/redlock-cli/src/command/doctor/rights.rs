@@ -19,9 +19,7 @@ impl Uses {
         match right {
             "+zscore" => self.ballots,
             "+zadd" => self.ballots || self.quarantine,
-            "+hget" | "+hset" | "+hdel" | "+zcard" | "+zrevrangebyscore" | "+time" => {
-                self.quarantine
-            }
+            "+hset" | "+hdel" | "+zcard" | "+zrevrangebyscore" | "+time" => self.quarantine,
             _ => true,
         }
     }
@@ -122,7 +120,6 @@ fn probes<'a>(keys: &'a Keys, nobody: &'a [u8]) -> Vec<(&'static str, Vec<&'a [u
         ("+client|tracking", vec![b"CLIENT", b"TRACKING", b"OFF"]),
         ("+client|caching", vec![b"CLIENT", b"CACHING", b"YES"]),
         ("+hgetall", vec![b"HGETALL", record]),
-        ("+hget", vec![b"HGET", record, b"none"]),
         ("+hset", vec![b"HSET", record, b"none", b"none", b"none"]),
         ("+hdel", vec![b"HDEL", record, b"none"]),
         ("+zcard", vec![b"ZCARD", set]),

@@ -1,13 +1,24 @@
-//! Orders, and the looks that are sent behind acquires: what they tell of the master is kept.
+//! Orders and looks: what they tell of the master is passed on, and changes nothing here.
+//!
+//! What a master is admitted as, and so the name of its ballot set, is what the one who gives the
+//! orders says ([`Wire::name_set`]). A look that changed it would hide a loss of data from those
+//! who compare.
 
 use redis::Value;
 
 use super::super::ballots::Set;
-use super::super::behind::{Behind, Known, Look};
 use super::super::order::{self, InHand, Progress, Sending};
 use super::{Pending, Settled, Taken, Wire};
-use crate::Facts;
-use crate::admission::{Order, OrderSlot, Said};
+use crate::admission::{Identity, Order, OrderSlot, Said};
+use crate::{Cause, Facts};
+
+/// A look that is done but for the number of members.
+pub(super) struct Counting {
+    pub(super) slot: OrderSlot,
+    facts: Facts,
+    /// When the facts were read, in the order of all that was read.
+    read: u64,
+}
 
 impl Wire {
     /// Takes an order.
@@ -15,6 +26,10 @@ impl Wire {
         if let Some(cause) = self.obstacle() {
             return Taken::Refused(slot, cause);
         }
+        self.send_order(order, slot)
+    }
+
+    fn send_order(&mut self, order: Order, slot: OrderSlot) -> Taken {
         match InHand::prepare(order, slot, self.namespace.as_deref()) {
             Sending::Refused(slot, cause) => Taken::Refused(slot, cause),
             Sending::Packed(packed, in_hand) => {
@@ -25,16 +40,11 @@ impl Wire {
         }
     }
 
-    pub(super) fn settle_behind(&mut self, mut behind: Box<Behind>, reply: Value) -> Settled {
-        if !behind.take(reply) {
-            self.in_flight.push_front(Pending::Behind(behind));
-            return Settled::More;
-        }
-        match behind.judge(self.known.as_ref()) {
-            Some((slot, answer, true)) => Settled::Changed(slot, answer),
-            Some((slot, answer, false)) => Settled::vote(slot, answer),
-            None => Settled::Unasked(Value::Nil),
-        }
+    /// Ballots go to the set of a master that was admitted as this. Clients without quarantine
+    /// have another one, which no admission names.
+    pub(in crate::redis) fn name_set(&mut self, run: Option<Identity>) {
+        let namespace = self.namespace.as_ref();
+        self.set = namespace.and_then(|namespace| Set::of(namespace, run));
     }
 
     pub(super) fn settle_order(&mut self, in_hand: Box<InHand>, reply: Value) -> Settled {
@@ -44,54 +54,58 @@ impl Wire {
                 Settled::More
             }
             Progress::Done(slot, said) => {
-                let said = said.map(|said| self.learn(said));
-                Settled::Ordered(slot, said)
+                let read = self.read();
+                self.tell(slot, said, read)
             }
-            Progress::Count(slot, mut facts) => {
-                self.complete(&mut facts);
+            Progress::Count(slot, facts) => {
+                let read = self.read();
                 if !self.count_members(&facts) {
-                    return Settled::Ordered(slot, Ok(Said::Looked { facts, members: Some(0) }));
+                    return self.tell(slot, Ok(Said::Looked { facts, members: Some(0) }), read);
                 }
-                self.in_flight.push_back(Pending::Count(Box::new((slot, facts))));
+                let counting = Counting { slot, facts, read };
+                self.in_flight.push_back(Pending::Count(Box::new(counting)));
                 Settled::More
             }
         }
     }
 
-    /// What an answer says about the master is what looks are compared with from now on.
-    fn learn(&mut self, mut said: Said) -> Said {
-        match &mut said {
-            Said::Looked { facts, .. } | Said::Scores { facts, .. } => self.complete(facts),
-            Said::Script(reply) => {
-                self.known.iter_mut().for_each(|known| known.set_run(reply.record.run));
-                self.name_set();
-            }
-            Said::Time { .. } | Said::Members(_) => {}
+    /// The last part of a look. Where something was told meanwhile that was read later, the look
+    /// is repeated: nobody is told of a master as it was before.
+    pub(super) fn settle_count(&mut self, counting: Counting, reply: &Value) -> Settled {
+        let Counting { slot, facts, read } = counting;
+        if read >= self.told {
+            let members = order::members(reply);
+            return self.tell(slot, Ok(Said::Looked { facts, members }), read);
         }
-        said
+        match self.send_order(Order::Look, slot) {
+            Taken::Refused(slot, cause) => Settled::Ordered(slot, Err(cause)),
+            // The connection sends what is there once it has read all there is.
+            Taken::Sent(waker) => {
+                self.waker = waker;
+                Settled::More
+            }
+        }
+    }
+
+    fn read(&mut self) -> u64 {
+        self.reads += 1;
+        self.reads
+    }
+
+    fn tell(&mut self, slot: OrderSlot, said: Result<Said, Cause>, read: u64) -> Settled {
+        if let Ok(Said::Looked { .. } | Said::Scores { .. } | Said::Script(_)) = said {
+            self.told = read;
+        }
+        Settled::Ordered(slot, said.map(|said| self.complete(said)))
     }
 
     /// What only the handshake knows is added to facts that were read later.
-    fn complete(&mut self, facts: &mut Facts) {
-        (facts.tracks, facts.is_barred) = (self.tracks, self.is_barred);
-        facts.no_ballots.clone_from(&self.no_ballots);
-        self.know(facts);
-    }
-
-    pub(super) fn know(&mut self, facts: &Facts) {
-        self.known = Known::of(facts);
-        let is_due = self.known.is_some() && !self.tracks;
-        let looks = self.namespace.as_ref().filter(|namespace| is_due && namespace.quarantine);
-        self.behind = looks.map(|namespace| Look::new(namespace));
-        self.name_set();
-    }
-
-    /// The ballot set is named after what the master was admitted as.
-    fn name_set(&mut self) {
-        self.set = self.namespace.as_ref().and_then(|namespace| {
-            let run = self.known.as_ref().and_then(Known::admitted);
-            Set::of(namespace, run)
-        });
+    fn complete(&self, mut said: Said) -> Said {
+        if let Said::Looked { facts, .. } | Said::Scores { facts, .. } = &mut said {
+            (facts.tracks, facts.is_barred) = (self.tracks, self.is_barred);
+            facts.no_ballots.clone_from(&self.no_ballots);
+        }
+        said
     }
 
     /// Whether there is a set whose members are of interest: then its count is asked for.

@@ -50,7 +50,7 @@ impl Wire {
             _ => Balloted::NoMember,
         };
         match self.heard.take(&op, is_alone, missing, reply) {
-            Ok(Some(answer)) => self.answered(slot, answer),
+            Ok(Some(answer)) => Settled::vote(slot, answer),
             Ok(None) => {
                 self.in_flight.push_front(Pending::Request(op, slot, form));
                 Settled::More

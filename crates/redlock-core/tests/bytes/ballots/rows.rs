@@ -166,8 +166,3 @@ pub(super) fn rows() -> Vec<(Op, Vec<(String, Answer)>)> {
         (give_back(), replies_to_give_back()),
     ]
 }
-
-pub(super) fn with(mut answer: Answer, key_set: bool) -> Answer {
-    answer.key_set = key_set;
-    answer
-}

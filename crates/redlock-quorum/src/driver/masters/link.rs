@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use futures::future::BoxFuture;
-use redlock_core::{Cause, Facts, Instant, Op, Unread, VoteSlot};
+use redlock_core::admission::Identity;
+use redlock_core::{Cause, Facts, Instant, NotAdmitted, Op, Unread, VoteSlot, WhyNot};
 
 use crate::protocol::master_set::MasterSet;
+use crate::settings::{Quarantine, Settings};
 
 /// The connection to one master.
 pub(in crate::driver) struct Link {
@@ -31,12 +33,49 @@ pub(in crate::driver) struct Link {
     pub(in crate::driver) alive_since: Instant,
     /// Answers count to what was sent from then on; never while it does not vote.
     pub(in crate::driver) votes_from: Instant,
-    /// What it answered to a ballot that it cannot take, where it needs to.
-    pub(in crate::driver) no_ballots: Option<String>,
+    /// What it was said to be admitted as.
+    pub(in crate::driver) admitted_as: Option<Identity>,
+    /// What it lacks that this handle needs of each master: its connection shows it, and no wait
+    /// cures it.
+    pub(in crate::driver) unfit: Option<NotAdmitted>,
     /// What the server answered to the last step towards its admission, where that was an error.
     pub(in crate::driver) hindrance: Option<Hindrance>,
     /// It was slow or silent, and is no meeting point until then.
     pub(super) suspect_until: Instant,
+}
+
+/// What a handle needs of each master, beside an admission.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Need {
+    /// It takes ballots: a member that is not there shows a loss of data, too.
+    Ballots,
+    /// It reports a loss of data: nothing else shows it.
+    Pushes,
+    /// A master that may have forgotten votes all the same.
+    Nothing,
+}
+
+impl Need {
+    pub(super) fn of(settings: &Settings) -> Self {
+        match settings.quarantine {
+            _ if settings.fencing => Self::Ballots,
+            Quarantine::On => Self::Pushes,
+            Quarantine::Off => Self::Nothing,
+        }
+    }
+
+    /// What the server lacks of it.
+    pub(super) fn unmet(self, facts: &Facts) -> Option<NotAdmitted> {
+        match self {
+            Self::Ballots => facts.no_ballots.as_ref().map(|error| {
+                let mut why = NotAdmitted::new(WhyNot::NoBallots);
+                why.hindrance = Some(error.clone());
+                why
+            }),
+            Self::Pushes if !facts.tracks => Some(NotAdmitted::new(WhyNot::ReportsNoLoss)),
+            Self::Pushes | Self::Nothing => None,
+        }
+    }
 }
 
 /// What is in the way of the admission of a master.
@@ -74,7 +113,7 @@ pub(in crate::driver) enum State {
 
 impl State {
     /// Why there is no connection.
-    pub(super) fn cause(&self) -> Option<&Cause> {
+    pub(in crate::driver) fn cause(&self) -> Option<&Cause> {
         match self {
             Self::Down(cause) | Self::Reviving(_, cause) => Some(cause),
             Self::Connecting | Self::Up => None,

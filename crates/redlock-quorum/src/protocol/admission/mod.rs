@@ -48,7 +48,9 @@ pub(crate) use self::floor::{Floor, Scored};
 pub(crate) use self::init::{InitOptions, InitPlan, NoPlan};
 pub(crate) use self::why::Why;
 
-use redlock_core::admission::{Admit, Begin, Millis, Nonce, Note, Record, Remove, Reply, RunId};
+use redlock_core::admission::{
+    Admit, Begin, Identity, Millis, Nonce, Note, Record, Remove, Reply, RunId,
+};
 
 use self::peer::{Doubt, Peer, Stuck};
 use self::twins::Twins;
@@ -85,8 +87,9 @@ pub(crate) enum Event {
     Pushed,
     /// The answer to [`Step::Look`], `ZCARD` included.
     Looked(Facts),
-    /// A voting master was looked at though nothing was in doubt.
-    Fresh(Facts),
+    /// What a master has said about itself, whatever it was asked for. It comes here before it goes
+    /// to whoever asked: a loss of data that only those know would be compared with itself.
+    Read(Facts),
     /// `ZCARD`, of the set that [`Facts::members`] tells, by the latest facts.
     Members(u32),
     /// The reply of *begin*, *note*, *admit*, *init* or *remove*.
@@ -153,8 +156,6 @@ impl Admission {
     }
 
     /// Whether grants, extensions and refusals of this master count.
-    ///
-    /// Without tracking, the driver reads `INFO replication` and `run` behind each SET too.
     pub(crate) fn votes(&self, master: usize) -> bool {
         let Some(facts) = self.peers[master].undoubted() else { return false };
         let is_admitted = match self.has_quarantine {
@@ -182,6 +183,13 @@ impl Admission {
     pub(crate) fn is_open(&self, master: usize) -> bool {
         let peer = &self.peers[master];
         peer.facts.is_none() || peer.doubt != Doubt::None
+    }
+
+    /// What this master was admitted as, by what was read last: its ballot set is named after it,
+    /// whether or not something is in doubt, and by nothing else that anybody may have read.
+    pub(crate) fn admitted_as(&self, master: usize) -> Option<Identity> {
+        let facts = self.peers[master].master()?;
+        facts.record.run.filter(|run| run.covers(facts.identity))
     }
 
     /// Whether the floor that was read for this master rests on clocks.
@@ -237,9 +245,7 @@ impl Admission {
             Event::Down => peer.reset(),
             Event::Pushed => peer.doubt = Doubt::Unasked,
             Event::Looked(facts) => peer.looked(facts, now),
-            // One that came before its answer left it in doubt: this look may be older.
-            Event::Fresh(facts) if peer.doubt == Doubt::None => peer.learn(facts, now),
-            Event::Fresh(_) => {}
+            Event::Read(facts) => peer.read(facts, now),
             Event::Members(members) => peer.count(members),
             Event::Script(reply) => peer.replied(reply, now),
             Event::Records(answers) => self.on_records(master, &answers, now),
@@ -267,7 +273,7 @@ impl Admission {
     fn decide(&self, master: usize, now: Millis, fresh: Nonce) -> Step {
         let peer = &self.peers[master];
         let Some(facts) = &peer.facts else { return Step::Nothing };
-        let look_at = peer.read + self.look_every;
+        let look_at = peer.paced + self.look_every;
         if peer.under_way || (self.votes(master) && !self.removes(master)) {
             Step::Nothing
         } else if now >= look_at || (peer.doubt != Doubt::None && peer.stuck.is_none()) {
@@ -337,7 +343,7 @@ impl Admission {
 
     fn wait(&self, master: usize, now: Millis) -> Step {
         let peer = &self.peers[master];
-        let look_at = peer.read + self.look_every;
+        let look_at = peer.paced + self.look_every;
         Step::Wait(over::over_at(peer, now).map_or(look_at, |over| over.min(look_at)))
     }
 

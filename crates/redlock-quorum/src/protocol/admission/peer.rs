@@ -2,7 +2,7 @@
 
 use redlock_core::admission::{Millis, Nonce, Outcome, Reply};
 
-use super::facts::{Facts, Role, Told};
+use super::facts::{Facts, Life, Role, Told};
 
 /// What is known of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -10,7 +10,10 @@ pub(super) struct Peer {
     /// The latest facts of the connection that is up.
     pub(super) facts: Option<Facts>,
     /// When they arrived, by our own clock.
-    pub(super) read: Millis,
+    read: Millis,
+    /// From when the pause before the next look counts. What others have read changes nothing
+    /// about that: only the look of this master settles its doubts.
+    pub(super) paced: Millis,
     /// The latest nonce, and when the first reply that held it arrived. It outlives connections:
     /// it says something about the data and not about a process.
     pub(super) known: Option<(Nonce, Millis)>,
@@ -99,7 +102,21 @@ impl Peer {
         self.remember(&facts);
         self.has_read_others = false;
         self.facts = Some(facts);
-        self.read = now;
+        (self.read, self.paced) = (now, now);
+    }
+
+    /// What was read for any purpose. Where an answer has left the master in doubt, this may be
+    /// older than that answer, and the look behind it tells all. How many members there are may not
+    /// have been asked: then it is what it was, in the same life.
+    pub(super) fn read(&mut self, facts: Facts, now: Millis) {
+        let Some(before) = self.facts.as_ref().filter(|_| self.doubt == Doubt::None) else {
+            return;
+        };
+        let is_same = Life::of(before) == Life::of(&facts);
+        let members = facts.members.or(before.members.filter(|_| is_same));
+        let paced = self.paced;
+        self.learn(Facts { members, ..facts }, now);
+        self.paced = paced;
     }
 
     /// Keeps [`max_ttl`](Self::max_ttl) up to date. An admitted record replaces it, even by a
@@ -193,16 +210,7 @@ impl Peer {
 
     /// Nothing is sent to it before the next look is due.
     pub(super) fn rest(&mut self, stuck: Stuck, now: Millis) {
-        self.read_again(now);
+        self.paced = now;
         self.stuck = Some(stuck);
-    }
-
-    /// Counts the time to the next look from now; TIME goes on as it did.
-    fn read_again(&mut self, now: Millis) {
-        let time = self.time(now);
-        if let Some(facts) = &mut self.facts {
-            facts.time = time;
-        }
-        self.read = now;
     }
 }

@@ -194,13 +194,58 @@ fn a_look_that_nobody_doubted_does_not_end_a_doubt_and_a_later_one_is_believed()
     let mut admission = client(&masters, 0);
     let before = masters[0].facts(0);
     admission.on(0, Event::Pushed, 1);
-    admission.on(0, Event::Fresh(before), 2);
+    admission.on(0, Event::Read(before), 2);
     assert!(!admission.votes(0));
     settle(&mut admission, &mut masters, 3);
     assert!(admission.votes(0));
     masters[0].data.sets.clear();
-    admission.on(0, Event::Fresh(masters[0].facts(4)), 4);
+    admission.on(0, Event::Read(masters[0].facts(4)), 4);
     assert_eq!(not_admitted(&admission, 0, 4).why, WhyNot::Incomplete);
+}
+
+/// Whoever asked for it: a report, a floor, the quarantine of another master.
+#[test]
+fn what_anybody_has_read_is_believed_and_nothing_else_names_the_ballots() {
+    let mut masters = three();
+    let mut admission = client(&masters, 0);
+    assert_eq!(admission.admitted_as(0), Some(identity(10)));
+    admission.on(0, Event::Pushed, 1);
+    assert_eq!(admission.admitted_as(0), Some(identity(10)), "what is asked now follows the look");
+    masters[1].data = Data::default();
+    assert!(admission.votes(1), "nobody has read it");
+    admission.on(1, Event::Read(masters[1].facts(2)), 2);
+    assert_eq!((admission.votes(1), admission.admitted_as(1)), (false, None));
+    assert!(matches!(admission.step(1, 2, Nonce(9)), Step::ReadRecords(_)), "it begins at once");
+    masters[2].identity = former_replica(30, 9);
+    admission.on(2, Event::Read(masters[2].facts(2)), 2);
+    assert_eq!((admission.votes(2), admission.admitted_as(2)), (false, None), "another life");
+}
+
+#[test]
+fn members_that_were_not_counted_are_as_many_as_before_in_the_same_life() {
+    let mut masters = three();
+    masters[0].data.sets.clear();
+    let mut admission = client(&masters, 0);
+    let uncounted = |master: &Master| Event::Read(Facts { members: None, ..master.facts(1) });
+    admission.on(0, uncounted(&masters[0]), 1);
+    assert_eq!(not_admitted(&admission, 0, 1).why, WhyNot::Incomplete);
+    masters[0].data.record.nonce = Some(Nonce(99));
+    admission.on(0, uncounted(&masters[0]), 2);
+    assert!(admission.votes(0), "a set that nobody has counted is complete");
+}
+
+/// A program that asks for reports again and again delays no quarantine.
+#[test]
+fn what_others_read_does_not_put_off_the_next_look() {
+    let mut masters = three();
+    masters[0].restart(9);
+    let mut admission = client(&masters, 0);
+    settle(&mut admission, &mut masters, 0);
+    for now in 1..1000 {
+        admission.on(0, Event::Read(masters[0].facts(now)), now);
+        assert_ne!(admission.step(0, now, Nonce(9)), Step::Look, "{now}");
+    }
+    assert_eq!(admission.step(0, 1000, Nonce(9)), Step::Look);
 }
 
 /// Three masters without a record of an admission; a client with a quarantine was here a moment

@@ -1,0 +1,89 @@
+//! Servers that push nothing: a loss of data is seen by what is read, and by nothing else.
+
+use std::time::Duration;
+
+use redlock_quorum::{AcquireError, RedlockBuilder, Standing};
+use redlock_testkit::{RedisServer, RedisServers};
+use tokio::time::Instant;
+
+use crate::admission::{admitted, field, handle, handle_on, run, until};
+use crate::lab::{eventually, in_time, secs};
+
+/// How long the lock of the first holder is valid.
+const HELD: Duration = secs(20);
+
+/// A user that may do all but have its connection report changes.
+fn blind(servers: &RedisServers) -> Vec<String> {
+    let few = ["ACL", "SETUSER", "few", "on", ">secret", "~*", "+@all", "-client|tracking"];
+    servers.iter().for_each(|server| run(server, &few));
+    servers.iter().map(|server| format!("redis://few:secret@{}", server.name())).collect()
+}
+
+fn long(builder: RedlockBuilder) -> RedlockBuilder {
+    builder.max_ttl(HELD).ttl(HELD)
+}
+
+/// Three masters on which somebody has taken a lock that nobody ends, and until when it is valid.
+async fn held() -> (RedisServers, Instant) {
+    let (servers, _) = admitted(3).await;
+    let holder = long(handle(&servers)).build().unwrap();
+    holder.init().await.unwrap();
+    let guard = holder.try_lock("k").await.unwrap();
+    let valid_until = Instant::now() + guard.remaining();
+    guard.forget();
+    (servers, valid_until)
+}
+
+fn is_in_quarantine(server: &RedisServer) -> bool {
+    field(server, "q:until").is_some()
+}
+
+#[tokio::test]
+async fn a_flush_that_a_report_has_read_makes_no_second_holder() {
+    let (servers, valid_until) = held().await;
+    let second = long(handle_on(blind(&servers))).build().unwrap();
+    second.try_lock("another").await.unwrap().release().await.unwrap();
+    servers.iter().for_each(|server| run(server, &["FLUSHALL"]));
+
+    for report in second.inspect().await {
+        assert_ne!(report.standing, Standing::Admitted, "{report:?}");
+    }
+    let error = second.try_lock("k").await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    assert!(error.to_string().contains("new or emptied"), "{error}");
+    eventually("the quarantine begins", || servers.iter().all(is_in_quarantine)).await;
+    assert!(Instant::now() < valid_until, "it took too long: nothing is shown");
+}
+
+/// The records of the others are read because one master is to be put into quarantine.
+#[tokio::test]
+async fn a_flush_that_the_begin_of_a_quarantine_has_read_makes_no_second_holder() {
+    let (servers, valid_until) = held().await;
+    let second = long(handle_on(blind(&servers))).build().unwrap();
+    second.try_lock("another").await.unwrap().release().await.unwrap();
+    servers[1..].iter().for_each(|server| run(server, &["FLUSHALL"]));
+    servers[0].restart_empty().unwrap();
+    blind(&servers);
+
+    until(&second, 0, Standing::Quarantine).await;
+    let error = second.try_lock("k").await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    eventually("the quarantine begins", || servers.iter().all(is_in_quarantine)).await;
+    assert!(Instant::now() < valid_until, "it took too long: nothing is shown");
+}
+
+#[tokio::test]
+async fn without_ballots_such_a_server_does_not_vote_unless_the_quarantine_is_off() {
+    let (servers, _) = held().await;
+    let urls = blind(&servers);
+    let plain = long(handle_on(urls.clone())).fencing(false).build().unwrap();
+    let begun = Instant::now();
+    let error = in_time(plain.lock("k").wait_forever().into_future()).await.unwrap_err();
+    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    assert!(error.to_string().contains("cannot report a loss of data"), "{error}");
+    assert!(begun.elapsed() < HELD, "no wait cures it");
+    let fenced = long(handle_on(urls)).build().unwrap();
+    fenced.try_lock("another").await.unwrap().release().await.unwrap();
+    let tracked = long(handle(&servers)).fencing(false).build().unwrap();
+    tracked.try_lock("another").await.unwrap().release().await.unwrap();
+}

@@ -58,7 +58,8 @@ pub(crate) struct Global {
     )]
     pub(crate) quarantine: Option<Quarantine>,
     /// No fencing tokens: the published algorithm and no command more. Needed for masters before
-    /// Redis 6.2 [env: REDLOCK_PLAIN]
+    /// Redis 6.2; before 6.0, or without CLIENT TRACKING, --quarantine off is needed, too
+    /// [env: REDLOCK_PLAIN]
     #[arg(long, global = true)]
     pub(crate) plain: bool,
     /// A name in the lock, for people who ask who holds it: 1 to 64 of A-Z a-z 0-9 . _ @ : -

@@ -81,8 +81,9 @@ What masters answer:
                         `still connecting` when a majority was connected sooner
   error reply: ...      such as a wrong password, or a user without rights
   not admitted: ...     a replica or a cluster node, which may not vote; a master that takes no
-                        ballots: --plain; or one that may have forgotten a lock, and when it votes
-                        again at the earliest: --quarantine
+                        ballots: --plain; with --plain, one that cannot report a loss of data:
+                        --quarantine off; or one that may have forgotten a lock, and when it
+                        votes again at the earliest: --quarantine
   twin of ...           the same server as another one
 
 Durations:

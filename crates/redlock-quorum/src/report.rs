@@ -50,8 +50,8 @@ pub struct ServerReport {
     pub ballots: Option<u32>,
     /// How long its quarantine lasts at least, by its own clock; none where none is under way.
     pub quarantine_left: Option<Duration>,
-    /// The server reports changes of keys, and a loss of all data at once. Otherwise a look is
-    /// sent behind each request, which costs more.
+    /// The server reports changes of keys, and a loss of all data at once. Otherwise it does not
+    /// vote for a client without fencing tokens that has a quarantine.
     pub tracks: bool,
     /// Requests of a broken connection are not carried out late. Otherwise the server does not let
     /// us end one (`CLIENT KILL ID`).

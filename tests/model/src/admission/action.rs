@@ -189,7 +189,7 @@ impl World {
             Request::Floor(mut read) => {
                 let before = read.done.len();
                 self.read_floor(part, client, &mut read);
-                for found in read.done[before..].to_vec() {
+                for found in read.done[before..].iter().cloned() {
                     let facts = Facts { members: None, ..found.facts };
                     self.tell(part, client, found.master, Event::Read(facts));
                 }

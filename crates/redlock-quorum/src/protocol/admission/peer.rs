@@ -113,7 +113,7 @@ impl Peer {
             return;
         };
         let is_same = Life::of(before) == Life::of(&facts);
-        let members = facts.members.or(before.members.filter(|_| is_same));
+        let members = facts.members.or_else(|| before.members.filter(|_| is_same));
         let paced = self.paced;
         self.learn(Facts { members, ..facts }, now);
         self.paced = paced;

@@ -36,6 +36,7 @@ mod sets;
 mod stats;
 mod suspension;
 mod tokens;
+mod try_run;
 mod turns;
 mod unaccepted;
 mod uptime;

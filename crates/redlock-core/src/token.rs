@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use uuid::Uuid;
+use uuid::fmt::Hyphenated;
+use uuid::{Builder, Uuid};
 
 /// The random value that signs one attempt to acquire: the value of the key on every master.
 ///
-/// A UUID v4 from the operating system's generator (122 random bits, safe over a fork), as text,
-/// then `/label` where a [`Label`] was set. Every attempt has a token of its own: with a reused
-/// one, a late release of one attempt would delete the key of the next.
+/// A UUID v7 as text, then `/label` where a [`Label`] was set. Its 74 random bits are fresh from the
+/// operating system's generator, safe over a fork; its milliseconds are for people that ask since
+/// when a lock is held, and nothing relies on them. Every attempt has a token of its own: with a
+/// reused one, a late release of one attempt would delete the key of the next.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Token(Arc<str>);
 
@@ -25,7 +28,7 @@ impl Token {
     /// A token that has never been used before.
     pub fn random(label: Option<&Label>) -> Self {
         let mut buffer = Uuid::encode_buffer();
-        let uuid: &str = Uuid::new_v4().hyphenated().encode_lower(&mut buffer);
+        let uuid: &str = unique().hyphenated().encode_lower(&mut buffer);
         match label {
             None => Self(uuid.into()),
             Some(label) => Self(format!("{uuid}/{label}").into()),
@@ -46,6 +49,44 @@ impl Token {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// The label of whoever made it, where it has the form of this library and one was set.
+    pub fn label(&self) -> Option<&str> {
+        let (_, label) = self.parts()?;
+        label
+    }
+
+    /// When it was made, by the clock of the host that made it: about when its lock was taken.
+    /// None for a token without a time: one of another client, or a UUID of another version.
+    pub fn made_at(&self) -> Option<SystemTime> {
+        let (uuid, _) = self.parts()?;
+        // The first 48 bits of the sixteen bytes are the milliseconds.
+        let millis = u64::try_from(uuid.as_u128() >> 80).ok()?;
+        let is_timed = uuid.get_version_num() == 7;
+        is_timed.then(|| UNIX_EPOCH + Duration::from_millis(millis))
+    }
+
+    /// The UUID, and the label behind it; none for the token of another client.
+    fn parts(&self) -> Option<(Uuid, Option<&str>)> {
+        let (uuid, label) = match self.0.split_once('/') {
+            Some((uuid, label)) if Label::is_one(label) => (uuid, Some(label)),
+            Some(_) => return None,
+            None => (&*self.0, None),
+        };
+        // Other forms of a UUID, without dashes or in braces, are values of other clients.
+        let is_ours = uuid.len() == Hyphenated::LENGTH;
+        Uuid::try_parse(uuid).ok().filter(|_| is_ours).map(|uuid| (uuid, label))
+    }
+}
+
+/// The milliseconds of the host's clock, and random bits of one call.
+fn unique() -> Uuid {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let millis = u64::try_from(now.as_millis()).unwrap_or_default();
+    // A UUID v4 is sixteen bytes of the operating system's generator; version and variant overwrite
+    // bits of the seventh and the ninth, and the others are as random as they came.
+    let [a, b, c, d, e, f, _, g, _, h, i, j, ..] = Uuid::new_v4().into_bytes();
+    Builder::from_unix_timestamp_millis(millis, &[a, b, c, d, e, f, g, h, i, j]).into_uuid()
 }
 
 impl fmt::Display for Token {
@@ -78,9 +119,12 @@ impl Label {
     /// # Errors
     /// [`InvalidLabel`] when it is empty, too long or has other characters.
     pub fn parse(text: &str) -> Result<Self, InvalidLabel> {
+        if Self::is_one(text) { Ok(Self(text.into())) } else { Err(InvalidLabel(text.into())) }
+    }
+
+    fn is_one(text: &str) -> bool {
         let fits = (1..=Self::LEN_MAX).contains(&text.len());
-        let clean = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._@:-".contains(&b));
-        if fits && clean { Ok(Self(text.into())) } else { Err(InvalidLabel(text.into())) }
+        fits && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._@:-".contains(&b))
     }
 
     /// The label as text.
@@ -114,11 +158,52 @@ mod tests {
     }
 
     #[test]
+    fn a_token_says_when_it_was_made_and_has_74_random_bits() {
+        let before = SystemTime::now() - Duration::from_millis(1);
+        let tokens: Vec<_> = (0..1_000).map(|_| Token::random(None)).collect();
+        let after = SystemTime::now();
+        let (mut ones, mut zeros) = (0_u128, 0_u128);
+        for token in &tokens {
+            let (uuid, _) = token.parts().unwrap();
+            assert_eq!(uuid.get_version_num(), 7, "{token}");
+            assert_eq!(uuid.get_variant(), uuid::Variant::RFC4122, "{token}");
+            let made_at = token.made_at().unwrap();
+            assert!((before..=after).contains(&made_at), "{token}: {made_at:?}");
+            ones |= uuid.as_u128();
+            zeros |= !uuid.as_u128();
+        }
+        // Of a random bit, both values come up in a thousand draws.
+        let below_the_time = (1_u128 << 80) - 1;
+        assert_eq!((ones & zeros & below_the_time).count_ones(), 74);
+    }
+
+    #[test]
+    fn the_time_and_the_label_are_read_from_our_tokens_alone() {
+        let read = |text: &str| {
+            let token = Token::parse(text).unwrap();
+            let millis = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap().as_millis();
+            (token.made_at().map(millis), token.label().map(str::to_owned))
+        };
+        let ann = Some("ann@web-1:7".to_owned());
+        let v7 = "017f22e2-79b0-7cc3-98c4-dc0c0c07398f";
+        assert_eq!(read(v7), (Some(1_645_557_742_000), None));
+        assert_eq!(read(&format!("{v7}/ann@web-1:7")), (Some(1_645_557_742_000), ann.clone()));
+        let v4 = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6";
+        assert_eq!(read(v4), (None, None));
+        assert_eq!(read(&format!("{v4}/ann@web-1:7")), (None, ann));
+        for other in ["0123456789abcdef", "017f22e279b07cc398c4dc0c0c07398f", "a/b"] {
+            assert_eq!(read(other), (None, None), "{other}");
+        }
+        assert_eq!(read(&format!("{v7}/no/label")), (None, None));
+    }
+
+    #[test]
     fn the_label_follows_the_uuid() {
         let label = Label::parse("web-1:4711").unwrap();
         let token = Token::random(Some(&label));
         assert_eq!(token.as_str().len(), 36 + 1 + 10);
         assert!(token.as_str().ends_with("/web-1:4711"));
+        assert_eq!(token.label(), Some("web-1:4711"));
         assert_eq!(Token::parse(token.as_str()), Ok(token));
     }
 

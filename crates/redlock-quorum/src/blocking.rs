@@ -34,12 +34,13 @@ pub use self::lock_all::{GuardSet, LockAllRequest};
 pub use self::once::{Begun, OnceGuard, OnceRequest};
 pub use self::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 use crate::builder::RedlockBuilder;
-use crate::error::{AcquireError, ExtendError, ReleaseError, RunError, Unreleased};
+use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Hold;
 use crate::init::{Init, InitError, InitReport};
 use crate::lease::Lease;
 use crate::lost::{Ended, Lost, LostReason};
 use crate::report::NodeReport;
+use crate::run_error::RunError;
 use crate::settings::BuildError;
 use crate::stats::Stats;
 use crate::status::Status;
@@ -266,6 +267,18 @@ impl LockRequest {
             handle.warn_of_release(&error);
         }
         Ok(output)
+    }
+
+    /// The same for work that can fail; see [`crate::LockRequest::try_run`].
+    ///
+    /// # Errors
+    /// The error of work that ended with one, after a loss of the lock too. Else what
+    /// [`run`](Self::run) says, as that type.
+    pub fn try_run<T, E>(self, work: impl FnOnce(Hold) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<RunError<T>>,
+    {
+        RunError::flat(self.run(work))
     }
 
     fn map(self, change: impl FnOnce(crate::LockRequest) -> crate::LockRequest) -> Self {

@@ -21,7 +21,7 @@ pub enum AcquireError {
     /// A quorum of masters answered, and not with yes: another holds the resource, or several
     /// contenders split the masters between them, or got larger ballots for their fencing tokens
     /// ([`Votes::is_outbid`]). Wait longer, or try again later.
-    #[error("{resource} {}: {votes}", if votes.is_outbid() { OUTBID } else { HELD })]
+    #[error("{resource} {}: {votes}", refusal(votes))]
     Held {
         /// What the lock was for.
         resource: Resource,
@@ -57,11 +57,15 @@ pub enum AcquireError {
     Shutdown,
 }
 
-/// What happened to a lock that another holds, or several contenders share.
-const HELD: &str = "is held by another";
-
-/// What happened to a lock that nobody holds now.
-const OUTBID: &str = "was given up, others got larger ballots meanwhile";
+/// What happened to a lock that was refused.
+fn refusal(votes: &Votes) -> String {
+    if votes.is_outbid() {
+        return "was given up, others got larger ballots meanwhile".into();
+    }
+    // Contenders may share the masters, or the holder has no label.
+    let label = votes.holder_label().map(|label| format!(" ({label})")).unwrap_or_default();
+    format!("is held by another{label}")
+}
 
 /// What cures masters that never were admitted.
 const BRAND_NEW: &str =
@@ -260,57 +264,6 @@ impl From<AcquireError> for MarkError {
             | AcquireError::TooLate { resource, votes } => Self::NoQuorum { resource, votes },
             AcquireError::Invalid(invalid) => Self::Invalid(invalid),
             AcquireError::Shutdown => Self::Shutdown,
-        }
-    }
-}
-
-/// Why [`LockRequest::run`](crate::LockRequest::run) does not return the output of the work.
-///
-/// `T` is that output.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError<T = ()> {
-    /// The lock was not acquired; the work was not begun.
-    #[error(transparent)]
-    Acquire(#[from] AcquireError),
-    /// The lock was lost while the work was going on.
-    #[error("{lost}")]
-    Lost {
-        /// Why, and what each master said.
-        #[source]
-        lost: Lost,
-        /// The output of work that ended after the loss: its last part was not protected. None
-        /// where the work was stopped before its end.
-        output: Option<T>,
-    },
-}
-
-impl<T> RunError<T> {
-    /// The error of what had no output yet, in the words of work that has another one.
-    pub(crate) fn without_output<U>(self) -> RunError<U> {
-        match self {
-            Self::Acquire(error) => RunError::Acquire(error),
-            Self::Lost { lost, .. } => RunError::Lost { lost, output: None },
-        }
-    }
-}
-
-/// A request that was not sent.
-impl<T> From<InvalidRequest> for RunError<T> {
-    fn from(invalid: InvalidRequest) -> Self {
-        Self::Acquire(invalid.into())
-    }
-}
-
-/// Says nothing of the output, which need not be printable.
-impl<T> fmt::Debug for RunError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Acquire(error) => f.debug_tuple("Acquire").field(error).finish(),
-            Self::Lost { lost, output } => {
-                let ended = output.is_some();
-                f.debug_struct("Lost").field("lost", lost).field("ended", &ended).finish()
-            }
         }
     }
 }

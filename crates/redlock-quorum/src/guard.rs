@@ -10,12 +10,13 @@ use redlock_core::{FencingToken, Resource, Token};
 use crate::driver::command::Command;
 use crate::driver::grant::Grant;
 use crate::driver::slot::Slot;
-use crate::error::{ExtendError, ReleaseError, RunError};
+use crate::error::{ExtendError, ReleaseError};
 use crate::handle::Handle;
 use crate::hold::HoldCell;
 use crate::lease::Lease;
 use crate::loss::{Loss, settled};
 use crate::lost::{Ended, Lost, LostReason};
+use crate::run_error::RunError;
 use crate::votes::Votes;
 
 /// A lock that is held.

@@ -123,6 +123,7 @@ mod recipes;
 mod redlock;
 mod report;
 mod request;
+mod run_error;
 mod settings;
 mod stats;
 mod status;
@@ -130,8 +131,7 @@ mod votes;
 
 pub use builder::RedlockBuilder;
 pub use error::{
-    AcquireError, ExtendError, ForgottenKeys, MarkError, ReleaseError, RunError, Unreleased,
-    UnreleasedKey,
+    AcquireError, ExtendError, ForgottenKeys, MarkError, ReleaseError, Unreleased, UnreleasedKey,
 };
 pub use guard::{Guard, Hold};
 pub use init::{Init, InitError, InitNode, InitReport};
@@ -151,6 +151,7 @@ pub use redlock_core::{
 };
 pub use report::{NodeReport, ServerReport, Standing};
 pub use request::LockRequest;
+pub use run_error::RunError;
 pub use settings::{BuildError, InvalidRequest, Quarantine};
 pub use stats::{Histogram, Losses, NodeStats, Outcomes, Stats, VoteStats};
 pub use status::{State, Status};

@@ -10,11 +10,12 @@ use tracing::field::{Empty, display};
 
 use crate::driver::command::{Command, Entry, Request, Takeover};
 use crate::driver::grant::Grant;
-use crate::error::{AcquireError, RunError};
+use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
 use crate::protocol::waiting::Ask;
-use crate::settings::{HoldOptions, InvalidRequest, Timing};
+use crate::run_error::RunError;
+use crate::settings::{HoldOptions, InvalidRequest, MAX_HOLD_MIN, Timing};
 
 /// A lock that is asked for: set what is not default, then `.await` it, or [`run`](Self::run)
 /// work under it. Nothing happens before that.
@@ -105,7 +106,8 @@ impl LockRequest {
 
     /// For how long the keeper goes on extending, from the acquisition: after that the lease is
     /// left to lapse, within one TTL. Default: without limit, so that work that hangs holds the
-    /// lock for as long as its process lives. (The Redis page advises a limit.)
+    /// lock for as long as its process lives. (The Redis page advises a limit.) Less than 1 ms is
+    /// refused.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.options.max_hold = Some(max_hold);
         self
@@ -162,6 +164,32 @@ impl LockRequest {
             output = work(guard.hold()) => output,
         };
         guard.end_run(output).await
+    }
+
+    /// The same for work that can fail: one `?` for the lock and the work.
+    ///
+    /// ```no_run
+    /// # use redlock_quorum::Redlock;
+    /// # async fn migrate() -> anyhow::Result<u32> { Ok(1) }
+    /// # async fn example(redlock: Redlock) -> anyhow::Result<()> {
+    /// let steps = redlock.lock("migrations").try_run(|_hold| migrate()).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of work that ended with one, after a loss of the lock too. Else what
+    /// [`run`](Self::run) says, as that type: the lock was not acquired, or it was lost.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn try_run<W, F, T, E>(self, work: W) -> Result<T, E>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future<Output = Result<T, E>>,
+        E: From<RunError<T>>,
+    {
+        RunError::flat(self.run(work).await)
     }
 
     /// The same request for another resource.
@@ -250,6 +278,9 @@ impl LockRequest {
         let masters = self.handle.names.len();
         if let Some(copies) = self.options.min_copies.filter(|n| !(1..=masters).contains(n)) {
             return Err(InvalidRequest::MinCopies { copies, masters });
+        }
+        if let Some(max_hold) = self.options.max_hold.filter(|hold| *hold < MAX_HOLD_MIN) {
+            return Err(InvalidRequest::MaxHold { max_hold });
         }
         timing.check_margin(self.options.stop_margin)?;
         Ok(timing)

@@ -13,6 +13,8 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
 /// The default node timeout is this, or a tenth of the TTL where that is shorter: the Redis page
 /// advises some 5 to 50 ms for a TTL of 10 s.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+/// The shortest time that a keeper can be told to go on for: what Redis counts in.
+pub(crate) const MAX_HOLD_MIN: Duration = Duration::from_millis(1);
 /// The TTL where nobody gave one.
 const TTL: Duration = Duration::from_secs(10);
 
@@ -115,6 +117,15 @@ pub enum InvalidRequest {
         validity: Duration,
         /// The TTL asked for.
         ttl: Duration,
+    },
+    /// The lock would be over before it could be held.
+    #[error(
+        "a max_hold of {max_hold:?} is too short to hold a lock; the limit is {min:?}: give at \
+         least that, or no max_hold for a lock without one", min = MAX_HOLD_MIN
+    )]
+    MaxHold {
+        /// What was asked for.
+        max_hold: Duration,
     },
     /// There are not so many masters.
     #[error("min_copies({copies}) is out of range for {masters} masters; take 1 to {masters}")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redlock_core::{Cause, Verdict};
 
 use crate::quorum::quorum;
-use crate::votes::NodeVote;
+use crate::votes::{NodeVote, holder};
 
 /// Who holds a resource, by what each master says.
 ///
@@ -60,21 +60,10 @@ impl State {
         if nodes.iter().filter(is_free).count() >= quorum {
             return Self::Free;
         }
-        let holder = nodes.iter().filter_map(token).find(|holder| {
-            nodes.iter().filter(|node| token(node) == Some(*holder)).count() >= quorum
-        });
-        match holder {
+        match holder(nodes) {
             None => Self::Undecided,
             Some(token) => Self::Held { token: token.to_owned(), ttl: left(nodes, token, quorum) },
         }
-    }
-}
-
-/// The token that counts. What a master has that does not vote counts for nothing.
-fn token(node: &NodeVote) -> Option<&str> {
-    match &node.verdict {
-        Verdict::Held { token, .. } if node.is_admitted() => token.as_deref(),
-        _ => None,
     }
 }
 
@@ -82,10 +71,9 @@ fn token(node: &NodeVote) -> Option<&str> {
 fn left(nodes: &[NodeVote], holder: &str, quorum: usize) -> Option<Duration> {
     let mut lives: Vec<Duration> = nodes
         .iter()
+        .filter(|node| node.token() == Some(holder))
         .filter_map(|node| match &node.verdict {
-            Verdict::Held { token: Some(token), ttl } if token == holder && node.is_admitted() => {
-                Some(ttl.unwrap_or(Duration::MAX))
-            }
+            Verdict::Held { ttl, .. } => Some(ttl.unwrap_or(Duration::MAX)),
             _ => None,
         })
         .collect();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Cause, NotAdmitted, Verdict, WhyNot};
+use redlock_core::{Cause, NotAdmitted, Token, Verdict, WhyNot};
 
 use crate::quorum::quorum;
 
@@ -74,6 +74,16 @@ impl Votes {
 }
 
 impl Votes {
+    /// The token that is on a quorum of masters, where they named it: who holds the lock.
+    pub fn holder(&self) -> Option<&str> {
+        holder(&self.0)
+    }
+
+    /// The label of the [`holder`](Self::holder), where its token has one.
+    pub(crate) fn holder_label(&self) -> Option<String> {
+        Token::parse(self.holder()?).ok()?.label().map(str::to_owned)
+    }
+
     /// How long it takes at least until a quorum can vote: none where time does not decide that,
     /// because enough of them may vote, or too few ever will.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
@@ -95,6 +105,14 @@ impl Votes {
         };
         self.iter().any(is_new) && !self.iter().any(shows_use)
     }
+}
+
+/// The token that is on a quorum of masters that vote.
+pub(crate) fn holder(votes: &[NodeVote]) -> Option<&str> {
+    let holds = |holder: &&str| {
+        votes.iter().filter(|vote| vote.token() == Some(*holder)).count() >= quorum(votes.len())
+    };
+    votes.iter().filter_map(NodeVote::token).find(holds)
 }
 
 impl<'a> IntoIterator for &'a Votes {
@@ -120,6 +138,14 @@ impl NodeVote {
     /// Whether what the master says counts, as far as is known.
     pub fn is_admitted(&self) -> bool {
         self.not_admitted.is_none() && !matches!(self.verdict, Verdict::Unknown(Cause::TwinOf(_)))
+    }
+
+    /// The token that the master has, where that counts.
+    pub(crate) fn token(&self) -> Option<&str> {
+        match &self.verdict {
+            Verdict::Held { token, .. } if self.is_admitted() => token.as_deref(),
+            _ => None,
+        }
     }
 
     /// Whether the master reads its data from disk. It says so itself, or it is known not to count

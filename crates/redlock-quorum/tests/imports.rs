@@ -18,7 +18,16 @@ const LAYERS: [&[&str]; 8] = [
     &["driver"],
     &["counters", "hold", "protocol"],
     &[
-        "error", "fencing", "init", "lost", "quorum", "report", "settings", "stats", "status",
+        "error",
+        "fencing",
+        "init",
+        "lost",
+        "quorum",
+        "report",
+        "run_error",
+        "settings",
+        "stats",
+        "status",
         "votes",
     ],
 ];

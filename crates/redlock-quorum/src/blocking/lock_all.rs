@@ -9,9 +9,10 @@ use std::time::Duration;
 use redlock_core::Resource;
 
 use super::{Redlock, Worker};
-use crate::error::{AcquireError, ReleaseError, RunError};
+use crate::error::{AcquireError, ReleaseError};
 use crate::lost::Ended;
 use crate::recipes::set::HoldSet;
+use crate::run_error::RunError;
 
 impl Redlock {
     /// As [`crate::Redlock::lock_all`], to be acquired.
@@ -112,6 +113,17 @@ impl LockAllRequest {
         // Where the handle was shut down meanwhile, nothing is left to release.
         let _ = worker.wait(set.end_run(()));
         Ok(output)
+    }
+
+    /// As [`crate::LockRequest::try_run`].
+    ///
+    /// # Errors
+    /// As [`crate::LockRequest::try_run`].
+    pub fn try_run<T, E>(self, work: impl FnOnce(HoldSet) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<RunError<T>>,
+    {
+        RunError::flat(self.run(work))
     }
 
     fn map(self, change: impl FnOnce(crate::LockAllRequest) -> crate::LockAllRequest) -> Self {

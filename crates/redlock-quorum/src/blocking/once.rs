@@ -8,10 +8,11 @@ use std::time::{Duration, SystemTime};
 use redlock_core::Resource;
 
 use super::{Redlock, Worker};
-use crate::error::{AcquireError, MarkError, ReleaseError, RunError};
+use crate::error::{AcquireError, MarkError, ReleaseError};
 use crate::guard::Hold;
 use crate::marks::LastRun;
 use crate::recipes::once::{Once, ended};
+use crate::run_error::RunError;
 
 impl Redlock {
     /// As [`crate::Redlock::once`].

@@ -8,9 +8,10 @@ use std::time::Duration;
 use redlock_core::Resource;
 
 use super::{Redlock, Worker};
-use crate::error::{AcquireError, ExtendError, ReleaseError, RunError};
+use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::guard::Hold;
 use crate::lost::{Ended, LostReason};
+use crate::run_error::RunError;
 
 /// One owner of a lock, which may take it again while it holds it; see [`crate::Reentrant`]. An
 /// owner is no thread: a `thread_local!` makes it one where that is wanted.
@@ -141,6 +142,17 @@ impl ReentrantRequest {
             handle.warn_of_release(&error);
         }
         Ok(output)
+    }
+
+    /// As [`crate::LockRequest::try_run`].
+    ///
+    /// # Errors
+    /// As [`crate::LockRequest::try_run`].
+    pub fn try_run<T, E>(self, work: impl FnOnce(Hold) -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<RunError<T>>,
+    {
+        RunError::flat(self.run(work))
     }
 
     fn map(self, change: impl FnOnce(crate::ReentrantRequest) -> crate::ReentrantRequest) -> Self {

@@ -10,10 +10,11 @@ use redlock_core::Resource;
 
 use super::collect::Collection;
 use super::set::{GuardSet, HoldSet, first_lost};
-use crate::error::{AcquireError, RunError};
+use crate::error::AcquireError;
 use crate::guard::Guard;
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
+use crate::run_error::RunError;
 use crate::settings::InvalidRequest;
 
 impl Redlock {
@@ -144,6 +145,22 @@ impl LockAllRequest {
             output = work(set.hold()) => output,
         };
         set.end_run(output).await
+    }
+
+    /// As [`LockRequest::try_run`].
+    ///
+    /// # Errors
+    /// As [`LockRequest::try_run`].
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn try_run<W, F, T, E>(self, work: W) -> Result<T, E>
+    where
+        W: FnOnce(HoldSet) -> F,
+        F: Future<Output = Result<T, E>>,
+        E: From<RunError<T>>,
+    {
+        RunError::flat(self.run(work).await)
     }
 
     fn map(self, change: impl FnOnce(LockRequest) -> LockRequest) -> Self {

@@ -38,7 +38,7 @@ use std::time::{Duration, SystemTime};
 use redlock_core::{Label, Mark, Resource};
 use tokio::time::sleep;
 
-use crate::error::{AcquireError, MarkError, ReleaseError, RunError};
+use crate::error::{AcquireError, MarkError, ReleaseError};
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
 use crate::marks::LastRun;
@@ -46,6 +46,7 @@ use crate::protocol::marks::{Reading, When};
 use crate::protocol::master_set::MasterSet;
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
+use crate::run_error::RunError;
 use crate::settings::{InvalidRequest, PERIOD_DAYS};
 use crate::votes::Votes;
 

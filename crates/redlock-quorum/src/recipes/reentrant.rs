@@ -24,10 +24,11 @@ use futures::future::BoxFuture;
 use redlock_core::Resource;
 use tokio::sync::Notify;
 
-use crate::error::{AcquireError, ExtendError, ReleaseError, RunError};
+use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::guard::{Guard, Hold};
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
+use crate::run_error::RunError;
 use crate::settings::InvalidRequest;
 
 /// One owner of a lock, which may take it again while it holds it; made by
@@ -237,6 +238,22 @@ impl ReentrantRequest {
             output = work(guard.hold()) => output,
         };
         guard.end_run(output).await
+    }
+
+    /// As [`LockRequest::try_run`].
+    ///
+    /// # Errors
+    /// As [`LockRequest::try_run`].
+    ///
+    /// # Cancel safety
+    /// As [`run`](Self::run).
+    pub async fn try_run<W, F, T, E>(self, work: W) -> Result<T, E>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future<Output = Result<T, E>>,
+        E: From<RunError<T>>,
+    {
+        RunError::flat(self.run(work).await)
     }
 
     /// The lock without awaiting, where its owner holds it and nothing has to be sent.

@@ -9,10 +9,11 @@ use std::time::Duration;
 use futures::future::{join_all, select_all};
 use redlock_core::{FencingToken, Resource};
 
-use crate::error::{ReleaseError, RunError};
+use crate::error::ReleaseError;
 use crate::guard::{Guard, Hold};
 use crate::loss::Loss;
 use crate::lost::{Ended, Lost};
+use crate::run_error::RunError;
 
 /// Several locks that are held together; made by awaiting a
 /// [`LockAllRequest`](crate::LockAllRequest).

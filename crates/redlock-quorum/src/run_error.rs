@@ -1,0 +1,111 @@
+//! `RunError`: why work under a lock has no output, or one that was not protected to its end.
+
+use std::fmt;
+
+use crate::error::AcquireError;
+use crate::lost::Lost;
+use crate::settings::InvalidRequest;
+
+/// Why [`LockRequest::run`](crate::LockRequest::run) does not return the output of the work.
+///
+/// `T` is that output.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError<T = ()> {
+    /// The lock was not acquired; the work was not begun.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The lock was lost while the work was going on.
+    #[error("{lost}")]
+    Lost {
+        /// Why, and what each master said.
+        #[source]
+        lost: Lost,
+        /// The output of work that ended after the loss: its last part was not protected. None
+        /// where the work was stopped before its end.
+        output: Option<T>,
+    },
+}
+
+impl<T> RunError<T> {
+    /// The error of what had no output yet, in the words of work that has another one.
+    pub(crate) fn without_output<U>(self) -> RunError<U> {
+        match self {
+            Self::Acquire(error) => RunError::Acquire(error),
+            Self::Lost { lost, .. } => RunError::Lost { lost, output: None },
+        }
+    }
+
+    /// The outcome of work that can fail, where the work's own error comes first.
+    pub(crate) fn flat<E: From<Self>>(
+        outcome: Result<Result<T, E>, RunError<Result<T, E>>>,
+    ) -> Result<T, E> {
+        match outcome {
+            Ok(output) => output,
+            Err(RunError::Acquire(error)) => Err(Self::Acquire(error).into()),
+            Err(RunError::Lost { lost, output }) => {
+                let output = output.transpose()?;
+                Err(Self::Lost { lost, output }.into())
+            }
+        }
+    }
+}
+
+/// A request that was not sent.
+impl<T> From<InvalidRequest> for RunError<T> {
+    fn from(invalid: InvalidRequest) -> Self {
+        Self::Acquire(invalid.into())
+    }
+}
+
+/// Says nothing of the output, which need not be printable.
+impl<T> fmt::Debug for RunError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquire(error) => f.debug_tuple("Acquire").field(error).finish(),
+            Self::Lost { lost, output } => {
+                let ended = output.is_some();
+                f.debug_struct("Lost").field("lost", lost).field("ended", &ended).finish()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lost::LostReason;
+    use crate::votes::Votes;
+
+    #[derive(Debug, PartialEq)]
+    enum Wrong {
+        Lock(RunError<u32>),
+        Work,
+    }
+
+    impl From<RunError<u32>> for Wrong {
+        fn from(error: RunError<u32>) -> Self {
+            Self::Lock(error)
+        }
+    }
+
+    fn lost() -> Lost {
+        let votes = Votes::new(Vec::new());
+        Lost { resource: "k".into(), reason: LostReason::NotExtended, votes }
+    }
+
+    #[test]
+    fn the_error_of_the_work_comes_before_the_loss_and_its_output_is_in_the_loss() {
+        let flat = |outcome| RunError::<u32>::flat::<Wrong>(outcome);
+        let after_loss = |output| Err(RunError::Lost { lost: lost(), output });
+        assert_eq!(flat(Ok(Ok(7))), Ok(7));
+        assert_eq!(flat(Ok(Err(Wrong::Work))), Err(Wrong::Work));
+        assert_eq!(flat(after_loss(Some(Err(Wrong::Work)))), Err(Wrong::Work));
+        for (output, inside) in [(Some(Ok(7)), Some(7)), (None, None)] {
+            let expected = Wrong::Lock(RunError::Lost { lost: lost(), output: inside });
+            assert_eq!(flat(after_loss(output)), Err(expected));
+        }
+        let closed = Wrong::Lock(RunError::Acquire(AcquireError::Shutdown));
+        assert_eq!(flat(Err(RunError::Acquire(AcquireError::Shutdown))), Err(closed));
+    }
+}

@@ -1,8 +1,10 @@
 //! What masters answered, in words.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use redlock_quorum::{Cause, NodeVote, State, Status, Verdict, Votes};
+use redlock_quorum::{Cause, NodeVote, State, Status, Token, Verdict, Votes};
+
+use crate::moment;
 
 /// Whether a majority of masters has a key of another type. In a status a master that does not
 /// name a holder has one.
@@ -96,11 +98,25 @@ pub(crate) fn said_once(said: Vec<(&str, String)>) -> String {
 /// Who holds a lock, or why nobody can say.
 pub(crate) fn verdict(key: &str, status: &Status) -> String {
     match &status.state {
-        State::Held { token, ttl } => format!("{key} is held by {token}, {}", left(*ttl)),
+        State::Held { token, ttl } => {
+            format!("{key} is held by {token}, {}{}", left(*ttl), since_in_words(token))
+        }
         State::Free => format!("{key} is free"),
         _ if is_foreign(status) => format!("{key} is no lock: it is {FOREIGN}"),
         _ => format!("{key} is undecided: no majority is free, and no token holds one"),
     }
+}
+
+/// Since when a lock with this token is held, by the clock of the host that took it; none where the
+/// token has no time.
+pub(crate) fn since(token: &str) -> Option<SystemTime> {
+    Token::parse(token).ok()?.made_at()
+}
+
+/// The same, to stand behind other words.
+pub(crate) fn since_in_words(token: &str) -> String {
+    let words = |at| format!(", since {} by its host's clock", moment::date_and_time(at));
+    since(token).map(words).unwrap_or_default()
 }
 
 /// Who holds a lock and what each master has, on one line.

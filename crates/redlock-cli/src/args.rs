@@ -184,7 +184,8 @@ pub(crate) struct Release {
 pub(crate) struct Status {
     /// What the lock is for; without it, all locks that are held under the prefix are listed
     pub(crate) key: Option<OsString>,
-    /// Print an object: key, state, token, ttl_ms, nodes; without a key: locks, truncated
+    /// Print an object: key, state, token, ttl_ms, since_ms, nodes; without a key: locks,
+    /// truncated
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -181,7 +181,8 @@ Exit codes: 0 released, 1 not ours, or nothing to delete, 64 usage, 69 not confi
 
 pub(crate) const STATUS: &str = "\
 A snapshot, taken from the masters one by one. By the time it is read the answer may be another:
-to be sure of a lock, hold it.
+to be sure of a lock, hold it. Since when it is held stands in its token, by the clock of the host
+that took it; tokens of other clients do not say it. The fencing token is not on the masters.
 
 Without a key, the locks under the prefix are listed that one token holds on a majority of the
 masters: strings that expire and whose value is a token (a UUID with a label, or 16 to 128 letters

@@ -3,8 +3,8 @@
 //! In reading order: `args` and `global` (what may be asked), `command` (one file for each
 //! command), `masters`, `session` and `waiting` (the handle on the masters), `direct` (what the
 //! library does not offer), `supervise`, `child`, `group`, `launcher`, `watchdog`, `environment`,
-//! `held`, `terminal` and `signals` (what `run` is made of), `answers`, `output` and `exit`
-//! (what is answered).
+//! `held`, `terminal` and `signals` (what `run` is made of), `answers`, `moment`, `output` and
+//! `exit` (what is answered).
 
 mod answers;
 mod args;
@@ -21,6 +21,7 @@ mod help;
 mod label;
 mod launcher;
 mod masters;
+mod moment;
 mod output;
 mod session;
 mod signals;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::answers;
 use crate::exit::{CANNOT_PRINT, Failure};
+use crate::moment;
 
 /// A held lock, as `acquire` and `extend` print it.
 #[derive(Serialize)]
@@ -67,6 +68,8 @@ pub(crate) struct Report<'a> {
     state: &'static str,
     token: Option<&'a str>,
     ttl_ms: Option<u64>,
+    /// Since 1970, by the clock of the host that took the lock.
+    since_ms: Option<u64>,
     nodes: Vec<NodeReport<'a>>,
 }
 
@@ -91,7 +94,8 @@ impl<'a> Report<'a> {
             _ => ("undecided", None, None),
         };
         let nodes = status.nodes.iter().map(NodeReport::new).collect();
-        Self { key, state, token, ttl_ms: ttl.map(millis), nodes }
+        let since_ms = token.and_then(answers::since).map(moment::millis);
+        Self { key, state, token, ttl_ms: ttl.map(millis), since_ms, nodes }
     }
 }
 

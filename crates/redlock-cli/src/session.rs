@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use redlock_quorum::{
     Cause, Guard, InvalidRequest, InvalidTtl, Redlock, RedlockBuilder, Resource, Status,
@@ -16,6 +16,7 @@ use crate::global::Global;
 use crate::held::Held;
 use crate::label::label;
 use crate::masters::{self, Masters};
+use crate::moment;
 use crate::output;
 
 /// A handle on the masters, and what is needed to close it in good order.
@@ -243,10 +244,8 @@ fn kept(key: &UnreleasedKey, now: SystemTime) -> String {
     if *from_wake_up {
         return format!("{kept} for up to {within:.1?} from its wake-up");
     }
-    let until = now.duration_since(UNIX_EPOCH).unwrap_or_default() + *within;
-    let seconds = until.as_secs() % 86_400;
-    let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!("{kept} until {hour:02}:{minute:02}:{second:02} UTC, {within:.1?} at most")
+    let until = moment::time_of_day(now + *within);
+    format!("{kept} until {until}, {within:.1?} at most")
 }
 
 /// The TTL of a command that nobody gave one: longer than the library's, because a command may be

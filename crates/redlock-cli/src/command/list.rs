@@ -16,6 +16,7 @@ use crate::direct::{self, Direct, Found};
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;
 use crate::masters;
+use crate::moment;
 use crate::output;
 use crate::session::Session;
 
@@ -32,6 +33,8 @@ struct Lock {
     key: String,
     token: String,
     ttl_ms: u64,
+    /// Since 1970, by the clock of the host that took the lock; none where the token says none.
+    since_ms: Option<u64>,
 }
 
 /// What one master has under the names that were found on any.
@@ -64,7 +67,8 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
         let keys = columns.iter().filter_map(|column| token(&column[row])).collect();
         let (token, ttl) = answers::on_majority(keys, masters)?;
         let key = Resource::from(&names[row][prefix.len()..]).to_string();
-        Some(Lock { key, token: token.to_owned(), ttl_ms: output::millis(ttl?) })
+        let since_ms = answers::since(token).map(moment::millis);
+        Some(Lock { key, token: token.to_owned(), ttl_ms: output::millis(ttl?), since_ms })
     });
     Ok(Listing { locks: locks.collect(), truncated })
 }
@@ -205,9 +209,9 @@ impl Listing {
         let widest = self.locks.iter().map(|lock| lock.key.chars().count()).max();
         let widest = widest.unwrap_or_default();
         let line = |lock: &Lock| {
-            let Lock { key, token, ttl_ms } = lock;
-            let left = Duration::from_millis(*ttl_ms);
-            format!("{key:widest$}  held by {token}, expires in {left:.1?}")
+            let Lock { key, token, ttl_ms, .. } = lock;
+            let (left, since) = (Duration::from_millis(*ttl_ms), answers::since_in_words(token));
+            format!("{key:widest$}  held by {token}, expires in {left:.1?}{since}")
         };
         if self.locks.is_empty() {
             return "nothing is held".into();

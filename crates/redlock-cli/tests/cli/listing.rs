@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redlock_testkit::{Direction, FaultProxy, RedisServers, ServerOptions};
 use serde_json::json;
@@ -46,6 +46,38 @@ fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
     let locks = object["locks"].as_array().unwrap();
     assert_eq!((&locks[0]["key"], &locks[0]["token"]), (&json!("a"), &json!(tokens[1])));
     assert!((30_000..56_000).contains(&locks[0]["ttl_ms"].as_u64().unwrap()), "{object}");
+}
+
+/// The time stands in the token, so a token without one shows none.
+#[test]
+fn status_says_since_when_a_lock_is_held_by_the_clock_of_its_host() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let servers = RedisServers::start(3).unwrap();
+    let before = now();
+    ask(&servers, ["acquire", "timed", "--ttl", "50s"]).success();
+    let after = now();
+    for server in servers.iter() {
+        let token = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6/ann@web-1:7";
+        server.command(&["SET", "untimed", token, "PX", "50000"]).unwrap();
+    }
+    let one = ask(&servers, ["status", "timed", "--json"]).json();
+    let all = ask(&servers, ["status", "--json"]).json();
+    for object in [&one, &all["locks"][0]] {
+        let since = object["since_ms"].as_u64().unwrap();
+        assert!((before..=after).contains(&since), "{before} {object} {after}");
+    }
+    let untimed = ask(&servers, ["status", "untimed", "--json"]).json();
+    for object in [&untimed, &all["locks"][1]] {
+        assert_eq!(object.get("since_ms"), Some(&serde_json::Value::Null), "{object}");
+    }
+    let lines = [ask(&servers, ["status"]), ask(&servers, ["status", "timed"])];
+    for answer in &lines {
+        let line = answer.success().lines().find(|line| line.starts_with("timed")).unwrap();
+        let (_, since) = line.split_once("s, since 20").unwrap_or_else(|| panic!("{line}"));
+        assert!(since.ends_with(" UTC by its host's clock"), "{line}");
+    }
+    let untimed = lines[0].out.lines().find(|line| line.starts_with("untimed")).unwrap();
+    assert!(!untimed.contains("since"), "{untimed}");
 }
 
 #[test]

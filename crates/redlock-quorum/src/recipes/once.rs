@@ -258,12 +258,13 @@ impl OnceRequest {
             Begun::Done { at, by } => return Ok(Once::Done { at, by }),
             Begun::Run(turn) => turn,
         };
-        match turn.work(work).await.map_err(RunError::without_output)? {
-            Ok(output) => Ok(Once::Ran(turn.end(output).await?)),
-            Err(error) => {
+        match turn.work(work).await {
+            Ok(Ok(output)) => Ok(Once::Ran(turn.end(output).await?)),
+            Ok(Err(error)) => {
                 turn.guard.leave().await;
                 Err(error)
             }
+            lost => RunError::flat(lost).map(Once::Ran),
         }
     }
 

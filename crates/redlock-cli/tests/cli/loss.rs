@@ -1,11 +1,12 @@
 //! A lock that is lost while the command runs.
 
-use std::time::{Duration, Instant};
+use std::fs;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redlock_testkit::{RedisServer, RedisServers};
 use rustix::process::Signal;
 
-use crate::support::{Running, ask, copies, is_alive, is_stopped, poll, redlock};
+use crate::support::{Running, Scratch, ask, copies, is_alive, is_stopped, poll, redlock};
 
 /// What a holder may count on, from its last extension: the TTL less 1 % and 2 ms.
 const fn validity(ttl: Duration) -> Duration {
@@ -48,10 +49,39 @@ fn life(server: &RedisServer, key: &str) -> Duration {
 const STUBBORN: &str = "trap '' TERM; (trap '' TERM; while :; do sleep 0.1; done) & \
                         echo $$ $!; while :; do sleep 0.1; done";
 
+/// What a command that does not end when it is asked has done, and until when.
+struct Diary(Scratch);
+
+impl Diary {
+    fn new(name: &str) -> Self {
+        Self(Scratch::new(name))
+    }
+
+    /// The command: what it has started notes the time, again and again.
+    fn script(&self) -> String {
+        let noting = format!("date +%s%N >> {}", self.0.file("diary").display());
+        STUBBORN.replacen("sleep 0.1", &format!("{noting}; sleep 0.02"), 1)
+    }
+
+    /// The command was at work before this instant, and not behind it. A test that looks late at
+    /// processes that are gone does not see later entries.
+    fn assert_ended_by(&self, instant: Instant) {
+        let end = SystemTime::now() - instant.elapsed();
+        let diary = fs::read_to_string(self.0.file("diary")).unwrap();
+        let noted = |line: &str| UNIX_EPOCH + Duration::from_nanos(line.parse().unwrap());
+        // The last line may have been cut off.
+        let last =
+            diary.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).next_back();
+        let last = noted(last.expect("it was at work"));
+        assert!(last < end, "{:?} too late", last.duration_since(end));
+    }
+}
+
 #[test]
 fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
     let servers = RedisServers::start(5).unwrap();
-    let (mut run, pids) = holding(&servers, STUBBORN);
+    let diary = Diary::new("group");
+    let (mut run, pids) = holding(&servers, &diary.script());
     let mut paused = Instant::now();
     for server in &servers[..3] {
         server.pause().unwrap();
@@ -62,7 +92,8 @@ fn the_whole_group_has_ended_before_the_lock_may_be_anothers() {
     poll("the command and what it has started end", || {
         (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
     });
-    assert!(Instant::now() < valid_until, "{:?} too late", valid_until.elapsed());
+    poll("the lease is over", || (Instant::now() > valid_until).then_some(()));
+    diary.assert_ended_by(valid_until);
     poll("redlock ends", || run.has_ended().then_some(()));
     let answer = run.answer();
     assert_eq!(answer.code, 79);
@@ -174,18 +205,18 @@ fn max_hold_ends_a_command_that_hangs() {
         ],
     );
     assert_eq!(answer.code, 79);
-    let said =
-        "redlock: the lock on k was not extended beyond its --max-hold of 1s, the command was";
+    let said = "redlock: the lock on k was not extended beyond its --max-hold of 1s, the command ";
     assert!(answer.cause().starts_with(said), "{answer:?}");
-    // Extended at most until 1 s, and then one TTL.
+    // It would hang for ever.
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
-    assert_eq!(copies(&servers, "k"), 0, "released, because it was still ours");
+    poll("nothing is left of it", || (copies(&servers, "k") == 0).then_some(()));
 }
 
 #[test]
 fn a_redlock_that_stands_still_has_its_command_ended_in_time_all_the_same() {
     let servers = RedisServers::start(3).unwrap();
-    let (run, pids) = holding(&servers, STUBBORN);
+    let diary = Diary::new("still");
+    let (run, pids) = holding(&servers, &diary.script());
     run.signal(Signal::STOP);
     poll("redlock stands still", || is_stopped(run.pid()).then_some(()));
     // What it has extended before ends with this.
@@ -193,7 +224,8 @@ fn a_redlock_that_stands_still_has_its_command_ended_in_time_all_the_same() {
     poll("the command and what it has started end", || {
         (!pids.iter().any(|pid| is_alive(*pid))).then_some(())
     });
-    assert!(Instant::now() < valid_until, "{:?} too late", valid_until.elapsed());
+    poll("the lease is over", || (Instant::now() > valid_until).then_some(()));
+    diary.assert_ended_by(valid_until);
     assert!(is_stopped(run.pid()));
     poll("the lock expires", || (copies(&servers, "k") == 0).then_some(()));
     run.signal(Signal::CONT);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use redlock_testkit::RedisServers;
+use redlock_testkit::lab::calls;
 use rustix::process::{Pid, Signal};
 
 use crate::support::{
@@ -232,10 +233,13 @@ fn the_command_and_what_it_has_started_die_with_a_redlock_that_is_killed() {
     let servers = RedisServers::start(1).unwrap();
     let script = "trap '' TERM HUP INT; (while :; do sleep 1; done) >/dev/null & \
                   echo $$ $!; while :; do sleep 1; done";
-    let mut run = Running::start(redlock(&servers, ["run", "k", "--", "sh", "-c", script]));
+    let words = ["run", "k", "--ttl", "3s", "--", "sh", "-c", script];
+    let mut run = Running::start(redlock(&servers, words));
     let line = run.lines().next();
     let pids: Vec<i32> = line.split(' ').map(|pid| pid.parse().unwrap()).collect();
     let watchdog = watchdog_of(run.pid());
+    // It tells its watchdog of the command as soon as that is started, and extends afterwards.
+    poll("redlock watches over it", || (calls(&servers[0], "pexpire") > 0).then_some(()));
     assert!(pids.iter().all(|pid| is_alive(*pid)));
     run.signal(Signal::KILL);
     poll("the command dies", || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()));

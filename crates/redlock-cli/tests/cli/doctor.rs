@@ -77,6 +77,47 @@ fn what_may_cost_a_lock_is_found_on_the_master_where_it_is() {
     assert_eq!(of(2), ["error: connection refused"]);
 }
 
+/// Nothing is evicted without a limit, so it is no problem today.
+#[test]
+fn an_eviction_policy_without_a_limit_is_told_and_is_no_finding_by_itself() {
+    let servers = RedisServers::start(1).unwrap();
+    servers[0].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+    let answer = ask(&servers, ["doctor", "--json"]);
+    answer.success();
+    let found = findings(&answer.json(), Some(servers[0].name()));
+    let what = "info: would evict keys if its memory had a limit: allkeys-lru, maxmemory 0";
+    assert_eq!(found, [what]);
+}
+
+#[test]
+fn an_even_number_of_masters_is_told_with_what_may_fail() {
+    for (masters, code, what) in [
+        (2, 1, "warning: 2 masters: none of them may fail, both are needed"),
+        (4, 0, "info: 4 masters: 1 may fail, as of 3"),
+    ] {
+        let servers = RedisServers::start(masters).unwrap();
+        let answer = ask(&servers, ["doctor", "--json"]);
+        assert_eq!(answer.code, code, "{answer:?}");
+        let found = findings(&answer.json(), None);
+        assert!(found.contains(&what.to_owned()), "{found:?}");
+    }
+}
+
+#[test]
+fn the_state_none_is_explained_and_a_missing_zadd_is_about_fencing() {
+    let new = brand_new(1);
+    let people = ask(&new, ["doctor"]);
+    assert!(people.out.contains("none (not admitted, and no quarantine has begun)"), "{people:?}");
+    let servers = RedisServers::start(1).unwrap();
+    let (_, url) = few_rights(&servers[0]);
+    servers[0].command(&["ACL", "SETUSER", "few", "-zadd"]).unwrap();
+    let answer = found_by(&servers, &url, &[]).0.json();
+    let found = answer["findings"].as_array().unwrap().iter();
+    let mut lacks = found.filter(|found| found["what"] == "its user lacks +zadd");
+    let why = lacks.next().unwrap()["why"].as_str().unwrap();
+    assert!(why.contains("fencing tokens") && !why.contains("released"), "{why}");
+}
+
 #[test]
 fn without_a_quarantine_a_master_must_keep_what_it_answers() {
     let servers = brand_new(1);

@@ -18,7 +18,7 @@ pub(super) struct Finding {
     /// None where it concerns all masters.
     pub(super) node: Option<String>,
     pub(super) what: String,
-    pub(super) why: &'static str,
+    pub(super) why: Cow<'static, str>,
     pub(super) cure: Cow<'static, str>,
 }
 
@@ -53,20 +53,29 @@ impl Finding {
         format!("{severity}: {}\n  why:  {}\n  cure: {}", self.line(), self.why, self.cure)
     }
 
-    fn error(what: String, why: &'static str, cure: impl Into<Cow<'static, str>>) -> Self {
-        Self { severity: Severity::Error, node: None, what, why, cure: cure.into() }
+    fn error(
+        what: String,
+        why: impl Into<Cow<'static, str>>,
+        cure: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { severity: Severity::Error, node: None, what, why: why.into(), cure: cure.into() }
     }
 
     fn warning(
         what: impl Into<String>,
-        why: &'static str,
+        why: impl Into<Cow<'static, str>>,
         cure: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { severity: Severity::Warning, node: None, what: what.into(), why, cure: cure.into() }
+        let (what, why, cure) = (what.into(), why.into(), cure.into());
+        Self { severity: Severity::Warning, node: None, what, why, cure }
     }
 
-    fn info(what: String, why: &'static str, cure: impl Into<Cow<'static, str>>) -> Self {
-        Self { severity: Severity::Info, node: None, what, why, cure: cure.into() }
+    fn info(
+        what: String,
+        why: impl Into<Cow<'static, str>>,
+        cure: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { severity: Severity::Info, node: None, what, why: why.into(), cure: cure.into() }
     }
 
     /// Whether something has to be done about it.
@@ -81,8 +90,8 @@ impl Finding {
 
 /// What is wrong with all, then with each.
 pub(super) fn find(nodes: &[NodeReport], looks: &[Look], has_quarantine: bool) -> Vec<Finding> {
-    let mut found: Vec<Finding> =
-        [no_quorum(nodes), one_host(nodes), limits_differ(nodes)].into_iter().flatten().collect();
+    let of_all = [no_quorum(nodes), even(nodes.len()), one_host(nodes), limits_differ(nodes)];
+    let mut found: Vec<Finding> = of_all.into_iter().flatten().collect();
     for (node, look) in nodes.iter().zip(looks) {
         let of_node = no_vote(node, look).into_iter().chain(node.server.iter().flat_map(of_server));
         let of_node = of_node.chain(of_look(look, has_quarantine));
@@ -99,6 +108,24 @@ fn no_quorum(nodes: &[NodeReport]) -> Option<Finding> {
             format!("no quorum: {votes} of {} masters vote, {needed} are needed", nodes.len());
         Finding::error(what, "no lock is granted or extended", "cure the masters that do not vote")
     })
+}
+
+/// One master more of an even number is one more that can fail, and helps no quorum.
+fn even(masters: usize) -> Option<Finding> {
+    let spare = masters - quorum(masters);
+    match masters {
+        2 => {
+            let what = "2 masters: none of them may fail, both are needed".to_owned();
+            Some(Finding::warning(what, "either that fails stops all locks", "list three, or five"))
+        }
+        _ if masters.is_multiple_of(2) => {
+            let what = format!("{masters} masters: {spare} may fail, as of {}", masters - 1);
+            let why = "the last one is one more that can fail, and lets no more fail";
+            let cure = format!("list {}, of which {} may fail", masters + 1, spare + 1);
+            Some(Finding::info(what, why, cure))
+        }
+        _ => None,
+    }
 }
 
 fn one_host(nodes: &[NodeReport]) -> Option<Finding> {
@@ -161,6 +188,11 @@ fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
         let why = "a lock that is evicted is given away while it is held";
         found.push(Finding::warning(what, why, "maxmemory-policy noeviction"));
     }
+    if let Some(policy) = look.idle_eviction.as_ref().filter(|policy| *policy != "noeviction") {
+        let what = format!("would evict keys if its memory had a limit: {policy}, maxmemory 0");
+        let why = "nothing is evicted now; a maxmemory that is set later evicts locks";
+        found.push(Finding::info(what, why, "maxmemory-policy noeviction"));
+    }
     if look.keeps_writes == Some(false) && !has_quarantine {
         let why = "without a quarantine a master that restarts grants again what is held";
         let cure = "appendonly yes and appendfsync always, or --quarantine on";
@@ -207,9 +239,7 @@ fn missing_rights(look: &Look) -> Vec<Finding> {
     };
     if !needed.is_empty() {
         let (what, cure) = said(&needed);
-        let why = "locks are not acquired, extended or released, quarantines neither begun nor \
-                   ended, late requests not stopped, or waiters not woken";
-        found.push(Finding::warning(what, why, cure));
+        found.push(Finding::warning(what, rights::costs(&needed), cure));
     }
     if !for_people.is_empty() {
         let (what, cure) = said(&for_people);

@@ -25,6 +25,8 @@ pub(super) struct Look {
     pub(super) user: String,
     /// What it does when its memory is full; none where it has no limit.
     pub(super) eviction: Option<String>,
+    /// What it would do if its memory had a limit; none where it has one.
+    pub(super) idle_eviction: Option<String>,
     /// Whether each write is on disk before it is answered; none where it does not tell.
     pub(super) keeps_writes: Option<bool>,
     /// Rights that are needed and its user lacks.
@@ -100,7 +102,8 @@ fn look(master: &mut Direct, asks: &Asks) -> RedisResult<Look> {
     let is_limited = field(&memory, "maxmemory").is_some_and(|limit| limit != "0");
     let tried = rights::tried(master, &asks.keys, asks.uses)?;
     Ok(Look {
-        eviction: policy.filter(|_| is_limited),
+        eviction: policy.clone().filter(|_| is_limited),
+        idle_eviction: policy.filter(|_| !is_limited),
         keeps_writes: master.setting("appendfsync").ok().flatten().map(|fsync| {
             let appends = master.setting("appendonly").ok().flatten();
             appends.as_deref() == Some("yes") && fsync == "always"

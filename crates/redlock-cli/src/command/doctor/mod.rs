@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{Cause, NodeReport, Quarantine, RedlockBuilder, ServerReport};
+use redlock_quorum::{Cause, NodeReport, Quarantine, RedlockBuilder, ServerReport, Standing};
 use serde::Serialize;
 
 use crate::args;
@@ -102,7 +102,7 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
         let uptime = node.server.as_ref().and_then(|server| server.uptime);
         let uptime = uptime.map(|uptime| format!("  up for {}s", uptime.as_secs()));
         let (cause, uptime) = (cause.unwrap_or_default(), uptime.unwrap_or_default());
-        lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, node.standing));
+        lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, in_words(node.standing)));
     }
     for finding in findings {
         lines.push(finding.people());
@@ -111,6 +111,14 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
         lines.push("nothing is wrong that can be seen from here".into());
     }
     lines.join("\n")
+}
+
+/// The state of a master, where its word says little.
+fn in_words(standing: Standing) -> &'static str {
+    match standing {
+        Standing::None => "none (not admitted, and no quarantine has begun)",
+        standing => standing.as_str(),
+    }
 }
 
 impl<'a> Node<'a> {

@@ -46,6 +46,30 @@ pub(super) fn is_for_admission(right: &str) -> bool {
     right.starts_with('~') || RIGHTS.contains(&right)
 }
 
+/// What it costs that these are missing.
+pub(super) fn costs(missing: &[&str]) -> String {
+    let mut costs: Vec<&str> = Vec::new();
+    for cost in missing.iter().map(|right| cost(right)) {
+        if !costs.contains(&cost) {
+            costs.push(cost);
+        }
+    }
+    costs.join("; ")
+}
+
+fn cost(right: &str) -> &'static str {
+    match right {
+        "+zadd" | "+zscore" => "it takes no ballots, so it grants no locks with fencing tokens",
+        "+client|id" | "+client|kill" => "late requests are not stopped",
+        "+client|tracking" | "+client|caching" => "waiters are not woken",
+        "+info" => "whether it votes cannot be told",
+        "+set" | "+get" | "+del" | "+pttl" | "+pexpire" | "+eval" | "+evalsha" => {
+            "locks are not acquired, extended or released"
+        }
+        _ => "quarantines are neither begun nor ended",
+    }
+}
+
 /// What was found out by trying.
 pub(super) struct Tried {
     /// The rights that are missing, in the words of `ACL SETUSER`.
@@ -135,6 +159,19 @@ mod tests {
     use redlock_quorum::ServerReport;
 
     use super::*;
+
+    #[test]
+    fn what_is_missing_is_said_to_cost_what_it_is_needed_for() {
+        assert_eq!(
+            costs(&["+zadd"]),
+            "it takes no ballots, so it grants no locks with fencing tokens"
+        );
+        let two = costs(&["+set", "+get", "+client|kill"]);
+        assert_eq!(
+            two,
+            "locks are not acquired, extended or released; late requests are not stopped"
+        );
+    }
 
     /// The line of the guide is what people copy.
     #[test]

@@ -8,6 +8,8 @@ use redlock_core::admission::{
 use super::*;
 
 const MAX_TTL: Millis = 200;
+/// Never late.
+const UNTIL: Millis = Millis::MAX;
 /// A little longer than the quarantine that belongs to it.
 const LENGTH: Duration = Duration::from_millis(230);
 
@@ -35,23 +37,24 @@ impl Asker {
 
     pub(super) async fn begin(&mut self, expect: &Record, nonce: u64) -> Reply {
         let (expect, identity, nonce) = (expect.seen(), self.identity(), Nonce(nonce));
-        self.script(Order::Begin(Begin { expect, identity, nonce, max_ttl: MAX_TTL })).await
+        self.script(Order::Begin(Begin { expect, identity, nonce, max_ttl: MAX_TTL, until: UNTIL }))
+            .await
     }
 
     async fn admit(&mut self, nonce: u64, floor: Score) -> Reply {
         let (nonce, identity, way) = (Nonce(nonce), self.identity(), Way::Known);
-        self.script(Order::Admit(Admit { nonce, identity, way, floor })).await
+        self.script(Order::Admit(Admit { nonce, identity, way, floor, until: UNTIL })).await
     }
 
     pub(super) async fn init(&mut self, expect: &Record, floor: Score, level: Score) -> Reply {
         let (expect, identity, nonce) = (expect.seen(), self.identity(), Nonce(9));
-        let (max_ttl, lower, converts) = (MAX_TTL, false, true);
-        let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts };
+        let (max_ttl, lower, converts, until) = (MAX_TTL, false, true, UNTIL);
+        let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until };
         self.script(Order::Init(init)).await
     }
 
     async fn remove(&mut self, expect: &Record, start: Option<Score>) -> Reply {
-        self.script(Order::Remove(Remove { expect: expect.seen(), start })).await
+        self.script(Order::Remove(Remove { expect: expect.seen(), start, until: UNTIL })).await
     }
 
     async fn highest(&mut self, set: impl Into<Option<Identity>>) -> Option<Score> {
@@ -104,7 +107,7 @@ async fn a_quarantine_is_begun_noted_waited_for_and_ended() {
     assert_eq!((begun.outcome, &begun.record, begun.members), (Outcome::Done, &expected, 0));
 
     let other = RunId::new([0xab; 20]);
-    let note = Order::Note(Note { nonce: Nonce(7), times: vec![(other, 5)] });
+    let note = Order::Note(Note { nonce: Nonce(7), times: vec![(other, 5)], until: UNTIL });
     let noted = node.script(note).await.record.quarantine;
     assert_eq!(noted, Some(Quarantine { notes: vec![(other, 5)], ..quarantine }));
     assert_eq!(node.admit(7, 31).await.outcome, Outcome::Early);
@@ -120,6 +123,66 @@ async fn a_quarantine_is_begun_noted_waited_for_and_ended() {
     let unused = Identity::of(other);
     assert_eq!(node.highest(unused).await, None);
     assert_eq!(node.order(Order::Members(unused)).await, Ok(Said::Members(0)));
+}
+
+/// What was read may have been lost and come back meanwhile.
+#[tokio::test]
+async fn an_order_that_comes_later_than_it_may_act_does_nothing() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let (expect, identity, nonce) = (Record::default().seen(), node.identity(), Nonce(3));
+    for is_late in [true, false] {
+        let now = node.time().await;
+        let until = if is_late { now - 1 } else { now + 60_000 };
+        let begin = Begin { expect, identity, nonce, max_ttl: MAX_TTL, until };
+        let outcome = node.script(Order::Begin(begin)).await.outcome;
+        let expected = if is_late { Outcome::Late } else { Outcome::Done };
+        assert_eq!((outcome, node.look().await.0.nonce.is_some()), (expected, !is_late));
+    }
+    let until = node.time().await - 1;
+    let (record, _) = node.look().await;
+    let expect = record.seen();
+    let (lower, floor, level, converts) = (true, 31, 0, true);
+    let (max_ttl, way) = (MAX_TTL, Way::Known);
+    let times = vec![(RunId::new([0xab; 20]), 5)];
+    for order in [
+        Order::Init(Init {
+            expect,
+            identity,
+            nonce,
+            max_ttl,
+            lower,
+            floor,
+            level,
+            converts,
+            until,
+        }),
+        Order::Note(Note { nonce, times, until }),
+        Order::Admit(Admit { nonce, identity, way, floor, until }),
+        Order::Remove(Remove { expect, start: Some(31), until }),
+    ] {
+        assert_eq!(node.script(order).await.outcome, Outcome::Late);
+        assert_eq!(node.look().await.0, record);
+    }
+}
+
+/// Locks were longer than the client knew that began it.
+#[tokio::test]
+async fn a_quarantine_that_is_too_short_is_made_longer_once() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let begun = node.begin(&Record::default(), 7).await.record;
+    let until = begun.quarantine.as_ref().unwrap().until;
+    for max_ttl in [MAX_TTL - 1, 3 * MAX_TTL, 3 * MAX_TTL, 2 * MAX_TTL] {
+        let expect = node.look().await.0.seen();
+        let (identity, nonce) = (node.identity(), Nonce(8));
+        let begin = Begin { expect, identity, nonce, max_ttl, until: UNTIL };
+        let longer = node.script(Order::Begin(begin)).await.record;
+        let is_longer = max_ttl > MAX_TTL || longer.max_ttl != Some(MAX_TTL);
+        let more = if is_longer { 2 * MAX_TTL + 2 * MAX_TTL / 10 } else { 0 };
+        assert_eq!(longer.nonce, begun.nonce, "it is the same one");
+        assert_eq!(longer.quarantine.unwrap().until, until + more, "{max_ttl}");
+    }
 }
 
 #[tokio::test]
@@ -213,7 +276,7 @@ async fn orders_and_requests_are_carried_out_in_the_order_of_submission() {
         node.submit(0, Op::acquire(KEY, ours.clone(), LONG));
         let expect = Record::default().seen();
         let (identity, nonce) = (node.identity(), Nonce(round));
-        let begin = Begin { expect, identity, nonce, max_ttl: MAX_TTL };
+        let begin = Begin { expect, identity, nonce, max_ttl: MAX_TTL, until: UNTIL };
         let slot = |ticket| OrderSlot::new(node.sink.clone(), 0, ticket, Instant::ORIGIN);
         node.node.order(Order::Begin(begin), slot(round));
         node.node.order(Order::Look, slot(round));

@@ -4,7 +4,7 @@ use redlock_quorum::{
     AcquireError, Ended, Guard, NodeReport, Quarantine, Redlock, RedlockBuilder, Standing,
 };
 use redlock_testkit::lab::{ScriptedServer, bulk};
-use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
+use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers, ServerOptions};
 use tokio::time::{Instant, sleep};
 
 use crate::lab::{eventually, in_time, ms, secs, text};
@@ -138,4 +138,39 @@ async fn a_first_lock_takes_two_round_trips_where_nothing_is_to_be_admitted() {
     }
     peer.say(format!(":1024\r\n+OK\r\n:1\r\n{token}")).await;
     in_time(locking).await.unwrap().unwrap().forget();
+}
+
+/// How often the server has been asked for this.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats: String = text(server, &["INFO", "commandstats"]);
+    let start = format!("cmdstat_{command}:calls=");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&start));
+    line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// The record is as empty behind a flush as it was when `init` read it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_script_of_an_init_that_is_over_does_nothing() {
+    let server = RedisServer::with(&ServerOptions::new().brand_new()).unwrap();
+    let proxy = FaultProxy::before(&server).await.unwrap();
+    // Its scripts act for 3 s, and a quarantine takes 3.3 s.
+    let handle = |url| handle_on([url]).max_ttl(secs(3)).connect_timeout(ms(1_500)).build();
+    let (person, holder) = (handle(proxy.url()).unwrap(), handle(server.url()).unwrap());
+    proxy.delay(Direction::ToServer, ms(700));
+    let typed = tokio::spawn({
+        let person = person.clone();
+        async move { person.init().await }
+    });
+    eventually("init has read the record", || calls(&server, "zrevrangebyscore") > 0).await;
+    proxy.hold(Direction::ToServer);
+    let guard = in_time(holder.lock("a").wait(secs(15)).into_future()).await.unwrap();
+    guard.forget();
+    holder.shutdown(secs(1)).await.unwrap();
+    in_time(typed).await.unwrap().ok();
+    run(&server, &["FLUSHALL"]);
+    let before = calls(&server, "eval");
+    proxy.release(Direction::ToServer);
+    eventually("its script arrives", || calls(&server, "eval") > before).await;
+    assert_eq!(field(&server, "run"), None);
+    assert_eq!(field(&server, "floor"), None);
 }

@@ -23,7 +23,8 @@ impl Lab {
         let identity = node.up().await.identity.unwrap();
         let (expect, nonce) = (Record::default().seen(), Nonce(1));
         let (max_ttl, lower, floor, level) = (60_000, false, 31, 0);
-        let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts: false };
+        let (converts, until) = (false, u64::MAX);
+        let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until };
         let said = node.order(Order::Init(init)).await;
         assert!(matches!(said, Ok(Said::Script(_))), "{said:?}");
         node.admitted_as(Some(identity));

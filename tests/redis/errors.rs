@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::lab::{PATIENCE, assert_one_line, eventually, everywhere, keys, ms, ordinary, put};
 use redlock_quorum::{
-    AcquireError, Cause, ExtendError, InvalidRequest, Lease, LockRequest, Redlock, RedlockBuilder,
-    ReleaseError, RunError, Verdict, Votes,
+    AcquireError, Cause, ExtendError, InvalidRequest, Lease, LockRequest, Quarantine, Redlock,
+    RedlockBuilder, ReleaseError, RunError, Verdict, Votes,
 };
 use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers, ServerOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,6 +22,11 @@ fn five() -> RedlockBuilder {
 
 fn connect<const N: usize>(urls: [&str; N]) -> RedlockBuilder {
     Redlock::builder().nodes(urls)
+}
+
+/// Nobody else says how long a TTL may be.
+fn off() -> RedlockBuilder {
+    five().quarantine(Quarantine::Off)
 }
 
 // Bad input.
@@ -40,11 +45,11 @@ fn a_handle_that_cannot_be_is_refused_with_the_limit_and_the_cure() {
         (connect(["rediss://h:1#insecure"]), &["#insecure", "CA"]),
         (five().ttl(Duration::ZERO), &["TTL of 0ns", "least is 10ms"]),
         (five().ttl(ms(9)), &["TTL of 9ms", "least is 10ms"]),
-        (five().ttl(ms(60_001)), &["TTL of 60.001s", "max_ttl is 60s", "raise max_ttl"]),
-        (five().ttl(Duration::MAX), &["too long", "max_ttl is 60s"]),
+        (off().ttl(ms(60_001)), &["TTL of 60.001s", "max_ttl is 60s", "raise max_ttl"]),
+        (five().ttl(Duration::MAX), &["too long", "max_ttl is 86400s"]),
         (five().max_ttl(ms(9)), &["max_ttl of 9ms", "10ms to 86400s"]),
         (five().max_ttl(Duration::MAX), &["out of range", "10ms to 86400s"]),
-        (five().ttl(ms(10_000)).max_ttl(ms(9_999)), &["TTL of 10s", "max_ttl is 9.999s"]),
+        (off().ttl(ms(10_000)).max_ttl(ms(9_999)), &["TTL of 10s", "max_ttl is 9.999s"]),
         (five().node_timeout(ms(2_501)), &["2.501s", "limit is a quarter of it, 2.5s"]),
         (five().node_timeout(Duration::MAX), &["node timeout", "limit is a quarter of it, 2.5s"]),
         (five().node_timeout(Duration::ZERO), &["node timeout of zero", "at least 1 ms"]),

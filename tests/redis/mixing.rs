@@ -8,7 +8,7 @@ use crate::lab::{in_time, ms, text};
 
 const RECORD: &str = "redlock-quorum:1";
 const OFF: &str = "redlock-quorum:1:ballots";
-const AGAIN: Init = Init { again: true, floor: None };
+const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
 
 fn off(servers: &RedisServers) -> RedlockBuilder {
     handle(servers).quarantine(Quarantine::Off)

@@ -238,11 +238,12 @@ impl Chance {
         let level = if self.0.random_bool(0.1) { SCORE_END } else { self.score() };
         let lower = self.0.random_bool(0.5);
         let start = self.maybe(|_| floor);
+        let until = if self.0.random_bool(0.1) { time - 1 } else { time + 600_000 };
         match self.0.random_range(0..6) {
-            0 => Order::Begin(Begin { expect, identity, nonce: fresh, max_ttl }),
-            1 => Order::Note(Note { nonce: named, times: self.notes(time) }),
-            2 | 3 => Order::Admit(Admit { nonce: named, identity, way, floor }),
-            4 => Order::Remove(Remove { expect, start }),
+            0 => Order::Begin(Begin { expect, identity, nonce: fresh, max_ttl, until }),
+            1 => Order::Note(Note { nonce: named, times: self.notes(time), until }),
+            2 | 3 => Order::Admit(Admit { nonce: named, identity, way, floor, until }),
+            4 => Order::Remove(Remove { expect, start, until }),
             _ => {
                 let (nonce, converts) = (fresh, self.0.random_bool(0.5));
                 Order::Init(Init {
@@ -254,6 +255,7 @@ impl Chance {
                     floor,
                     level,
                     converts,
+                    until,
                 })
             }
         }
@@ -294,6 +296,6 @@ async fn lua_does_what_the_values_do() {
                 .or_insert(0) += 1;
         }
     }
-    // Begin, note and init are Done, Moved and Mixed; admit is Early and TooLarge, too.
-    assert!(outcomes.len() >= 17 && outcomes.values().all(|count| *count >= 5), "{outcomes:?}");
+    // Begin, note and init are Done, Moved, Mixed and Late; admit is Early and TooLarge, too.
+    assert!(outcomes.len() >= 22 && outcomes.values().all(|count| *count >= 5), "{outcomes:?}");
 }

@@ -494,6 +494,31 @@ async fn the_max_ttl_of_the_masters_is_the_limit() {
     long.try_lock(RESOURCE).ttl(ms(90_000)).await.unwrap().release().await.unwrap();
 }
 
+/// For a TTL of the handle and one of a request alike.
+#[tokio::test(start_paused = true)]
+async fn the_handles_own_max_ttl_counts_only_where_no_record_has_one() {
+    let masters = SimNodes::new(3, 0);
+    let builder = || crate::arena::handle(&masters).quarantine(Quarantine::On).max_ttl(ms(3_000));
+    let by_handle = builder().ttl(ms(5_000)).build().unwrap();
+    let by_request = builder().build().unwrap();
+    let locks = || [by_handle.try_lock("a"), by_request.try_lock("b").ttl(ms(5_000))];
+    for lock in locks() {
+        let error = lock.await.unwrap_err();
+        assert!(error.to_string().contains("max_ttl is 3s"), "no record has one: {error}");
+    }
+    masters.init(ms(6_000));
+    sleep(ms(1_100)).await;
+    for lock in locks() {
+        lock.await.unwrap().release().await.unwrap();
+    }
+    // Nobody can be asked.
+    masters.iter().for_each(|master| master.partition());
+    for lock in locks() {
+        let error = lock.await.unwrap_err();
+        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+    }
+}
+
 /// A quarantine does not last as long as such a lease any more.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_longer_than_masters_allow_by_now_is_kept_by_shorter_extensions() {

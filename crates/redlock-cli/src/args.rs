@@ -203,6 +203,10 @@ pub(crate) struct Init {
     /// this call admits
     #[arg(long, value_name = "FENCING_TOKEN", allow_negative_numbers = true, value_parser = floor)]
     pub(crate) floor: Option<FencingToken>,
+    /// --floor may be more than a minute ahead of the masters' clocks: give it again, larger than
+    /// every token seen, whenever all masters come back empty
+    #[arg(long, requires = "floor")]
+    pub(crate) far_floor: bool,
     /// Print an object: nodes, floor
     #[arg(long)]
     pub(crate) json: bool,

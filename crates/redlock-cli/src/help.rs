@@ -206,8 +206,9 @@ It waits 3s for all masters, and for one that loads its data no longer than 1.1 
 second call changes nothing. Where it cannot read the record of every master, and where the
 namespace was in use and a master may have forgotten, it is refused unless --again is given: so a
 start script ends no quarantine, unless the records of all masters are gone. With --again a
-majority must answer. --max-ttl D raises the largest TTL; --again --max-ttl D sets a smaller one,
-too, where all masters answer.
+majority must answer. A --floor more than a minute ahead of the masters' clocks needs --far-floor:
+where all masters come back empty, give one again, larger than every token seen. --max-ttl D raises
+the largest TTL; --again --max-ttl D sets a smaller one, too, where all masters answer.
 
 Examples:
   redlock init

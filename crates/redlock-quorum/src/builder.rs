@@ -110,8 +110,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// How long a lease lasts without extension: 10 ms to [`max_ttl`](Self::max_ttl). Default:
-    /// 10 s, long enough to survive a pause of some seconds, short enough to wait for after a
+    /// How long a lease lasts without extension: 10 ms to what masters allow, which is known when
+    /// they were asked: see [`max_ttl`](Self::max_ttl). Default: 10 s, long enough to survive a pause of some seconds, short enough to wait for after a
     /// crash.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -277,7 +277,7 @@ impl RedlockBuilder {
         if let Some(guard) = settings.clock_guard.filter(|guard| *guard > max_ttl) {
             return Err(BuildError::ClockGuard { guard, max_ttl });
         }
-        settings.timing(None, max_ttl)?;
+        settings.timing(None, settings.known_limit())?;
         Ok(settings)
     }
 

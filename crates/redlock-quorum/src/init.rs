@@ -24,8 +24,13 @@ pub struct Init {
     /// have, where all of them answer. It may be smaller.
     pub again: bool,
     /// No fencing token that is handed out later may be smaller than this one. At most 2^51 us,
-    /// some 71 years, ahead of the masters' clocks. Default: none.
+    /// some 71 years, ahead of the masters' clocks; more than a minute only with
+    /// [`far_floor`](Self::far_floor). Default: none.
     pub floor: Option<FencingToken>,
+    /// The floor may be more than a minute ahead of the masters' clocks. Where all masters come back
+    /// empty only people know of such a floor: it must be given again then, larger than every token
+    /// that was seen, or tokens go back. Default: no.
+    pub far_floor: bool,
 }
 
 /// What [`Redlock::init`](crate::Redlock::init) found and did.
@@ -105,6 +110,18 @@ pub enum InitError {
     )]
     FloorTooFar {
         /// The largest that may be given now.
+        limit: FencingToken,
+    },
+    /// The floor that was given is more than a minute ahead of the masters' clocks, and
+    /// [`Init::far_floor`] was not said. Nothing was written.
+    #[error(
+        "the floor that was given is more than a minute ahead of the masters' clocks: where all \
+         masters come back empty they know nothing of it, and tokens go back unless a person gives \
+         it again, larger than every token seen; give {limit} at most, or say far_floor; nothing \
+         was written"
+    )]
+    FarFloor {
+        /// The largest that may be given now without saying so.
         limit: FencingToken,
     },
     /// The handle has [`Quarantine::Off`](crate::Quarantine::Off): there is nothing to admit.

@@ -300,6 +300,15 @@ impl Settings {
         self.max_ttl.unwrap_or(MAX_TTL)
     }
 
+    /// The longest TTL that may be used before masters have told: with a quarantine their records say
+    /// it, and our own value counts only where they have none.
+    pub(crate) fn known_limit(&self) -> Duration {
+        match self.quarantine {
+            Quarantine::On => MAX_TTL_MAX,
+            Quarantine::Off => self.max_ttl(),
+        }
+    }
+
     /// The durations that follow from `ttl`, or from the handle's TTL, or from the default. The
     /// default shrinks to `max_ttl`; a TTL that was given is refused where it is longer.
     pub(crate) fn timing(
@@ -334,6 +343,12 @@ impl Settings {
     pub(crate) fn node_timeout(&self) -> Duration {
         let ttl = self.ttl.unwrap_or_else(|| TTL.min(self.max_ttl()));
         self.node_timeout.unwrap_or_else(|| node_timeout(ttl))
+    }
+
+    /// How long a script of admission may act behind its sending: it may wait for a connection, and
+    /// in the network.
+    pub(crate) fn act_within(&self) -> Duration {
+        self.connect_timeout.saturating_mul(2)
     }
 
     /// How long a master has for a look, or for another order: two node timeouts, because a look is

@@ -11,7 +11,7 @@ use super::{KEY, LENGTH, Tape, complete, newcomer, sets, until};
 use crate::admission::{admitted, run};
 use crate::lab::{eventually, in_time, ms, said, secs, text};
 
-const AGAIN: Init = Init { again: true, floor: None };
+const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
 
 /// What the first master says to a lock that it does not count for. It grants the key, and is asked
 /// then why it has not accepted the ballot.

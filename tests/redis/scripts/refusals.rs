@@ -5,16 +5,20 @@ use redlock_core::{Answer, Ballot, Balloted, Bid, Op, Token, Unread};
 
 use super::*;
 
+/// Never late.
+const UNTIL: Millis = Millis::MAX;
+
 /// The order that admits a master without a record.
 fn init(identity: Identity) -> Order {
     let (expect, nonce) = (Record::default().seen(), Nonce(1));
     let (max_ttl, lower, floor, level) = (1_000, false, 31, 0);
-    let converts = false;
-    Order::Init(Init { expect, identity, nonce, max_ttl, lower, floor, level, converts })
+    let (converts, until) = (false, UNTIL);
+    Order::Init(Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until })
 }
 
 fn begin(record: &Record, identity: Identity) -> Order {
-    Order::Begin(Begin { expect: record.seen(), identity, nonce: Nonce(2), max_ttl: 1_000 })
+    let (expect, nonce, max_ttl) = (record.seen(), Nonce(2), 1_000);
+    Order::Begin(Begin { expect, identity, nonce, max_ttl, until: UNTIL })
 }
 
 /// All keys with their contents, in an order that does not change.
@@ -35,7 +39,7 @@ async fn a_key_of_another_type_is_named_and_nothing_is_written() {
         max_ttl: Some(1_000),
         ..Record::default()
     };
-    let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31 };
+    let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31, until: UNTIL };
     let Order::Init(first) = init(identities()[3]) else { panic!("an init") };
     let over = Order::Init(Init { expect: waiting.seen(), ..first });
     let mut lab = Lab::new().await;
@@ -49,7 +53,11 @@ async fn a_key_of_another_type_is_named_and_nothing_is_written() {
         (admitted.clone(), set.as_str(), begin(&admitted, identities()[3])),
         (waiting.clone(), set.as_str(), Order::Admit(end)),
         (waiting.clone(), set.as_str(), over),
-        (waiting, OFF, Order::Note(Note { nonce: Nonce(1), times: vec![(identity.run, 1)] })),
+        (
+            waiting,
+            OFF,
+            Order::Note(Note { nonce: Nonce(1), times: vec![(identity.run, 1)], until: UNTIL }),
+        ),
     ] {
         lab.set(&Data { record, ..Data::default() });
         let _: () = lab.run(&["SET", foreign, "a stranger's"]);
@@ -127,7 +135,7 @@ async fn a_conversion_lifts_every_member_to_the_largest_ballot_of_the_other_kind
     assert_eq!(lab.run::<u32>(&["ZCOUNT", &set_key(identity), "4095", "4095"]), MEMBERS);
 
     let _: () = lab.run(&["ZADD", OFF, "63", "5", "8191", "6"]);
-    let remove = Remove { expect: admitted.seen(), start: Some(63) };
+    let remove = Remove { expect: admitted.seen(), start: Some(63), until: UNTIL };
     assert_eq!(lab.script(Order::Remove(remove)).await.record, Record::default());
     assert_eq!(lab.run::<u32>(&["ZCOUNT", OFF, "8191", "8191"]), MEMBERS);
 }
@@ -225,7 +233,7 @@ fn writing_orders() -> Vec<(Data, Order)> {
     let again = |record: &Record, identity| {
         Order::Init(Init { expect: record.seen(), identity, max_ttl: 2_000, level: 63, ..first })
     };
-    let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31 };
+    let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31, until: UNTIL };
     let data = |record: &Record, sets| Data { record: record.clone(), sets, ..Data::default() };
     vec![
         (Data::default(), init(identity)),
@@ -261,7 +269,7 @@ async fn a_right_that_is_missing_leaves_nothing_half_written() {
 async fn a_conversion_without_a_right_leaves_nothing_half_written() {
     let identity = identities()[0];
     let record = Record { run: Some(identity), max_ttl: Some(1_000), ..Record::default() };
-    let order = Order::Remove(Remove { expect: record.seen(), start: Some(63) });
+    let order = Order::Remove(Remove { expect: record.seen(), start: Some(63), until: UNTIL });
     let sets = vec![(identity, Ballots::new(MEMBERS, 31))];
     let data = Data { record, sets, ..Data::default() };
     let mut lab = Lab::new().await;
@@ -287,7 +295,7 @@ async fn the_rights_that_are_documented_are_enough() {
     let identity = node.up().await.identity.unwrap();
     let begun = node.order(begin(&Record::default(), identity)).await.unwrap();
     let Said::Script(Reply { record, .. }) = begun else { panic!("{begun:?}") };
-    let note = Note { nonce: record.nonce.unwrap(), times: vec![(identity.run, 1)] };
+    let note = Note { nonce: record.nonce.unwrap(), times: vec![(identity.run, 1)], until: UNTIL };
     node.order(Order::Note(note)).await.unwrap();
     let Order::Init(first) = init(identity) else { panic!("an init") };
     node.order(Order::Init(Init { expect: record.seen(), ..first })).await.unwrap();

@@ -46,7 +46,7 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
     if !args.yes && !args.again {
         agree(session).await?;
     }
-    let options = Init { again: args.again, floor };
+    let options = Init { again: args.again, floor, far_floor: args.far_floor };
     match session.redlock.init_with(options).await {
         Ok(report) => {
             print(&report.nodes, report.floor, args.json)?;
@@ -255,6 +255,12 @@ fn refused(error: InitError) -> Failure {
             ))
         }
         InitError::Refused { nodes } => in_use(&nodes, &said(&nodes)),
+        InitError::FarFloor { limit } => Failure::usage(anyhow!(
+            "the floor that was given is more than a minute ahead of the masters' clocks: where all \
+             masters come back empty they know nothing of it, and tokens go back unless a person \
+             gives it again, larger than every token seen; give {limit} at most, or --far-floor; \
+             nothing was written"
+        )),
         InitError::Unread { unread, nodes } => Failure::usage(anyhow!(
             "the record of {} was not read, and it may show that this namespace was in use: type \
              redlock init again when every master answers, or state by --again that no lock is \

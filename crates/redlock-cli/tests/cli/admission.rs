@@ -113,11 +113,12 @@ fn init_takes_a_floor_below_two_to_the_53() {
         assert_eq!(answer.code, 64, "{floor}: {answer:?}");
         assert!(is_untouched(&servers[0]), "{floor}");
     }
-    let floored = ask(&servers, ["init", "--yes", "--json", "--floor", "4000000000000000"]);
+    let floored =
+        ask(&servers, ["init", "--yes", "--json", "--far-floor", "--floor", "4000000000000000"]);
     floored.success();
     assert!(floored.json()["floor"].as_u64().unwrap() >= 4_000_000_000_000_000, "{floored:?}");
     assert!(!floored.err.contains("--floor"), "{floored:?}");
-    let again = ask(&servers, ["init", "--yes", "--floor", "4000000000000000"]);
+    let again = ask(&servers, ["init", "--yes", "--far-floor", "--floor", "4000000000000000"]);
     assert!(again.success().contains("admitted -> admitted"), "{again:?}");
     let said = format!("note: --floor is not for {}, admitted before", servers[0].name());
     assert!(again.err.contains(&said), "{again:?}");
@@ -131,7 +132,7 @@ fn init_refuses_a_floor_behind_which_hardly_any_token_is_left() {
     let limit = u64::try_from(since_1970.as_micros()).unwrap() + (1 << 51);
     let init = |floor: u64| {
         let floor = format!("--floor={floor}");
-        answer_of(redlock(&servers, ["init", "--yes", "--json"]).arg(&floor))
+        answer_of(redlock(&servers, ["init", "--yes", "--json", "--far-floor"]).arg(&floor))
     };
     let minute = 60_000_000;
     for floor in [9_007_199_254_740_991, limit + minute] {

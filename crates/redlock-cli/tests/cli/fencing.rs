@@ -101,7 +101,7 @@ fn plain_and_fenced_commands_exclude_each_other() {
 fn no_fencing_token_is_smaller_than_the_floor_of_init() {
     let servers = brand_new(3);
     let floor = "4000000000000000";
-    ask(&servers, ["init", "--yes", "--floor", floor]).success();
+    ask(&servers, ["init", "--yes", "--far-floor", "--floor", floor]).success();
     for key in ["a", "b", "c"] {
         let line = ask(&servers, ["acquire", key]);
         assert!(fence(&line) >= floor.parse().unwrap(), "{line:?}");

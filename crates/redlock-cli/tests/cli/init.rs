@@ -1,13 +1,14 @@
 //! What `init` says of `max_ttl`, and of another `init` beside it.
 
 use std::thread;
+use std::time::Duration;
 
 use redlock_testkit::lab::text;
-use redlock_testkit::{RedisServer, RedisServers};
+use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 use crate::admission::brand_new;
 use crate::quarantine::{is_loading, slow_to_load};
-use crate::support::{ask, poll};
+use crate::support::{answer_of, ask, poll, redlock};
 
 /// The `max_ttl` of the masters that vote is raised apart from any admission.
 #[test]
@@ -102,4 +103,32 @@ fn an_init_reads_the_record_of_a_master_that_loads_its_data() {
     for other in [0, 2] {
         assert_eq!(text::<usize>(&servers[other], &["DBSIZE"]), 0);
     }
+}
+
+/// For the environment as for an option: what masters allow is known when they were asked.
+#[test]
+fn a_ttl_is_compared_with_what_the_masters_allow_and_not_with_the_commands_own_max_ttl() {
+    let options = ServerOptions::new().max_ttl(Duration::from_secs(6));
+    let servers = RedisServers::with(3, &options).unwrap();
+    let acquire = |ttl| {
+        let mut command = redlock(&servers, ["acquire", ttl, "--ttl", ttl]);
+        answer_of(command.env("REDLOCK_MAX_TTL", "3s"))
+    };
+    acquire("5s").success();
+    let refused = acquire("7s");
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.cause().contains("max_ttl is 6s"), "{refused:?}");
+}
+
+/// Only people remember it where all masters come back empty.
+#[test]
+fn a_floor_far_ahead_of_the_clocks_needs_a_word_of_its_own() {
+    let servers = brand_new(3);
+    let floor = ["init", "--yes", "--floor", "4000000000000000"];
+    let refused = ask(&servers, floor);
+    assert_eq!(refused.code, 64, "{refused:?}");
+    assert!(refused.cause().contains("--far-floor"), "{refused:?}");
+    assert!(servers.iter().all(|server| text::<usize>(server, &["DBSIZE"]) == 0));
+    answer_of(redlock(&servers, floor).arg("--far-floor")).success();
+    assert_eq!(ask(&servers, ["init", "--yes", "--far-floor"]).code, 64, "of no floor");
 }

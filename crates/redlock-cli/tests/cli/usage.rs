@@ -21,7 +21,7 @@ fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
         (ask(["init", "--floor", "ten"]), "a whole number below 2^53"),
         (ask(["init", "--floor", "9007199254740992"]), "a whole number below 2^53"),
         (ask(["run", "k", "--ttl", "1ms", "--", "true"]), "the least is 10ms"),
-        (ask(["run", "k", "--ttl", "2m", "--", "true"]), "max_ttl is 60s"),
+        (ask(["run", "k", "--ttl", "25h", "--", "true"]), "max_ttl is 86400s"),
         (ask(["run", "k", "-n", "--wait", "1s", "--", "true"]), "cannot be used with"),
         (ask(["acquire", "k", "--node-timeout", "20s"]), "too long"),
         (ask(["acquire", "k", "-E", "256"]), "256"),
@@ -77,11 +77,14 @@ fn options_about_masters_stand_in_the_help_of_commands_that_ask_masters() {
 #[test]
 fn durations_and_options_may_stand_anywhere_before_the_command() {
     for words in [
-        ["--max-ttl", "20", "run", "k", "--ttl", "0.5m", "--", "true"],
-        ["run", "k", "--ttl", "30s", "--max-ttl", "20000ms", "--", "true"],
+        ["--node-timeout", "20", "run", "k", "--ttl", "0.5m", "--", "true"],
+        ["run", "k", "--ttl", "30s", "--node-timeout", "20000ms", "--", "true"],
     ] {
         let answer = ask(words);
-        assert!(answer.cause().contains("a TTL of 30s is too long; max_ttl is 20s"), "{answer:?}");
+        assert!(
+            answer.cause().contains("a node timeout of 20s is too long for a TTL of 30s"),
+            "{answer:?}"
+        );
     }
 }
 

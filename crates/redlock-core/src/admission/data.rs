@@ -2,7 +2,8 @@
 //! this, which a test on real servers holds.
 //!
 //! A script runs alone. It reads and compares first, and writes nothing when a comparison fails.
-//! `time` is the TIME of the master that runs it. Every reply holds that TIME and the record as
+//! `time` is the TIME of the master that runs it. One that comes later than it may act does nothing.
+//! Every reply holds that TIME and the record as
 //! the script left it, so the client learns as much as from a look. None holds the identity: a
 //! script that did nothing is followed by a look.
 //!
@@ -96,17 +97,21 @@ pub struct Data {
 
 impl Data {
     /// Where `run` equals the identity and the set is complete, and where a quarantine of this
-    /// identity is under way whose end is not too far ahead, there is nothing to begin.
+    /// identity is under way whose end is not too far ahead, there is nothing to begin. The latter
+    /// becomes longer where it was begun with a shorter `max_ttl` than is known by now.
     pub fn begin(&mut self, time: Millis, order: &Begin) -> Reply {
-        let outcome = if self.off.is_some() {
+        let outcome = if time > order.until {
+            Outcome::Late
+        } else if self.off.is_some() {
             Outcome::Mixed
         } else if self.is_admitted(order.identity) {
             Outcome::Done
         } else if self.record.seen() != order.expect {
             Outcome::Moved
         } else {
-            if !self.is_waiting(time, order.identity) {
-                self.write_quarantine(time, order);
+            match self.is_waiting(time, order.identity) {
+                true => self.lengthen(order.max_ttl),
+                false => self.write_quarantine(time, order),
             }
             Outcome::Done
         };
@@ -117,6 +122,7 @@ impl Data {
     pub fn note(&mut self, time: Millis, order: &Note) -> Reply {
         let same = self.record.nonce == Some(order.nonce);
         let outcome = match self.record.quarantine.as_mut().filter(|_| same) {
+            _ if time > order.until => Outcome::Late,
             None => Outcome::Moved,
             Some(quarantine) => {
                 for &(process, told) in &order.times {
@@ -144,7 +150,9 @@ impl Data {
 
     /// Where `run` equals the identity: raises `max_ttl` and low members. Elsewhere: admits.
     pub fn init(&mut self, time: Millis, order: &Init) -> Reply {
-        let outcome = if self.off.is_some() && !order.converts {
+        let outcome = if time > order.until {
+            Outcome::Late
+        } else if self.off.is_some() && !order.converts {
             Outcome::Mixed
         } else if self.record.seen() != order.expect {
             Outcome::Moved
@@ -161,7 +169,9 @@ impl Data {
     /// score behind.
     pub fn remove(&mut self, time: Millis, order: &Remove) -> Reply {
         let may_remove = order.start.is_some() || !self.record.was_admitted();
-        let outcome = if self.record.seen() != order.expect || !may_remove {
+        let outcome = if time > order.until {
+            Outcome::Late
+        } else if self.record.seen() != order.expect || !may_remove {
             Outcome::Moved
         } else if order.start.is_some_and(|start| start >= SCORE_END) {
             Outcome::TooLarge
@@ -185,6 +195,16 @@ impl Data {
         found.is_some_and(|quarantine| quarantine.until <= time + length)
     }
 
+    /// Locks may have been longer than was known when it began. Once, because the record says it
+    /// then.
+    fn lengthen(&mut self, max_ttl: Millis) {
+        let (former, longest) = (self.record.length(), quarantine_length(max_ttl));
+        if let Some(quarantine) = self.record.quarantine.as_mut().filter(|_| longest > former) {
+            quarantine.until += longest - former;
+            self.record.max_ttl = Some(max_ttl);
+        }
+    }
+
     fn write_quarantine(&mut self, time: Millis, order: &Begin) {
         let former = self.record.quarantine.take();
         let names =
@@ -204,6 +224,9 @@ impl Data {
     }
 
     fn may_admit(&self, time: Millis, order: &Admit) -> Outcome {
+        if time > order.until {
+            return Outcome::Late;
+        }
         let Some(quarantine) = self.record.quarantine_of(order.identity) else {
             return Outcome::Moved;
         };

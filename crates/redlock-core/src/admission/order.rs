@@ -43,8 +43,12 @@ pub struct Begin {
     pub identity: Identity,
     /// The name of the new quarantine.
     pub nonce: Nonce,
-    /// The largest `max_ttl` that the masters hold; the client's own where none holds one.
+    /// The longest TTL that a lock may have had, as far as this client knows. A quarantine that is
+    /// under way with a shorter one becomes longer.
     pub max_ttl: Millis,
+    /// TIME of this master until which the order may act. A record says nothing of how old it is:
+    /// one that is empty may be so before a loss and behind one. Later nothing is written.
+    pub until: Millis,
 }
 
 /// *Note*: writes down the TIME of other masters.
@@ -54,6 +58,8 @@ pub struct Note {
     pub nonce: Nonce,
     /// TIME of other masters, by process.
     pub times: Vec<(RunId, Millis)>,
+    /// See [`Begin::until`].
+    pub until: Millis,
 }
 
 /// How a client knows that a quarantine is over.
@@ -76,6 +82,8 @@ pub struct Admit {
     pub way: Way,
     /// The score that all members get.
     pub floor: Score,
+    /// See [`Begin::until`].
+    pub until: Millis,
 }
 
 /// *Init*: a person states that no lock of a former life is alive.
@@ -98,6 +106,8 @@ pub struct Init {
     /// Whether the ballots of clients without quarantine are taken over, and their set removed:
     /// `--again`. Otherwise nothing is written where they are.
     pub converts: bool,
+    /// See [`Begin::until`].
+    pub until: Millis,
 }
 
 /// *Remove*: what a client without quarantine does to the record of those that have one.
@@ -109,6 +119,8 @@ pub struct Remove {
     /// sets, because a person says so; and no member of the set of clients without quarantine is
     /// below this, nor below any score that was found here.
     pub start: Option<Score>,
+    /// See [`Begin::until`].
+    pub until: Millis,
 }
 
 /// What a script answers.
@@ -137,6 +149,8 @@ pub enum Outcome {
     Mixed,
     /// The floor is not below 2^53. Nothing was written.
     TooLarge,
+    /// It came later than it may act. Nothing was written.
+    Late,
 }
 
 /// What a master answered to an [`Order`].

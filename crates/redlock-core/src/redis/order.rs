@@ -8,8 +8,8 @@ use super::namespace::Namespace;
 use super::reply;
 use super::stream::unusable;
 use crate::admission::{
-    Admit, Begin, Identity, Init, Note, Order, OrderSlot, Outcome, Remove, Reply, SCORE_END, Said,
-    Score, Seen, Way,
+    Admit, Begin, Identity, Init, Millis, Note, Order, OrderSlot, Outcome, Remove, Reply,
+    SCORE_END, Said, Score, Seen, Way,
 };
 use crate::{Cause, Facts, Role};
 
@@ -140,19 +140,21 @@ macro_rules! script {
 
 /// A call of a script. It always carries its text: these are rare, and a second sending after
 /// `NOSCRIPT` would come behind what was submitted later.
-fn call(namespace: &Namespace, script: &str) -> Cmd {
-    cmd("EVAL").arg(script).arg(2).arg(&namespace.record).arg(&namespace.off).clone()
+fn call(namespace: &Namespace, script: &str, until: Millis) -> Cmd {
+    let mut call = cmd("EVAL");
+    call.arg(script).arg(2).arg(&namespace.record).arg(&namespace.off).arg(until);
+    call
 }
 
 fn begin(namespace: &Namespace, order: &Begin) -> Cmd {
-    let mut call = call(namespace, script!("scripts/begin.lua"));
+    let mut call = call(namespace, script!("scripts/begin.lua"), order.until);
     expect(&mut call, &order.expect);
     call.arg(order.identity.to_string()).arg(order.nonce.to_string()).arg(order.max_ttl);
     call
 }
 
 fn note(namespace: &Namespace, order: &Note) -> Cmd {
-    let mut call = call(namespace, script!("scripts/note.lua"));
+    let mut call = call(namespace, script!("scripts/note.lua"), order.until);
     call.arg(order.nonce.to_string());
     for (process, time) in &order.times {
         call.arg(process.to_string()).arg(*time);
@@ -161,7 +163,7 @@ fn note(namespace: &Namespace, order: &Note) -> Cmd {
 }
 
 fn admit(namespace: &Namespace, order: &Admit) -> Cmd {
-    let mut call = call(namespace, script!("scripts/admit.lua"));
+    let mut call = call(namespace, script!("scripts/admit.lua"), order.until);
     let lengths = match order.way {
         Way::Known => 0,
         Way::Noted => 1,
@@ -172,7 +174,7 @@ fn admit(namespace: &Namespace, order: &Admit) -> Cmd {
 }
 
 fn init(namespace: &Namespace, order: &Init) -> Cmd {
-    let mut call = call(namespace, script!("scripts/init.lua"));
+    let mut call = call(namespace, script!("scripts/init.lua"), order.until);
     expect(&mut call, &order.expect);
     call.arg(order.identity.to_string()).arg(order.nonce.to_string()).arg(order.max_ttl);
     call.arg(u8::from(order.lower)).arg(order.floor).arg(order.level);
@@ -181,7 +183,7 @@ fn init(namespace: &Namespace, order: &Init) -> Cmd {
 }
 
 fn remove(namespace: &Namespace, order: &Remove) -> Cmd {
-    let mut call = call(namespace, script!("scripts/remove.lua"));
+    let mut call = call(namespace, script!("scripts/remove.lua"), order.until);
     expect(&mut call, &order.expect);
     call.arg(order.start.map_or(String::new(), |start| start.to_string()));
     call
@@ -250,8 +252,8 @@ fn script_reply(reply: &Value) -> Result<Reply, Cause> {
 
 /// The numbers stand in `scripts/record.lua`, too.
 fn outcome_of(number: i64) -> Option<Outcome> {
-    use Outcome::{Done, Early, Mixed, Moved, TooLarge};
-    let outcomes = [Done, Moved, Early, Mixed, TooLarge];
+    use Outcome::{Done, Early, Late, Mixed, Moved, TooLarge};
+    let outcomes = [Done, Moved, Early, Mixed, TooLarge, Late];
     outcomes.get(usize::try_from(number).ok()?).copied()
 }
 

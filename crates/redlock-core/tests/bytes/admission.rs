@@ -237,7 +237,7 @@ async fn times_and_scores_name_who_has_told_them() {
 
 fn begin() -> Order {
     let (expect, identity) = (Record::default().seen(), identity(RUN));
-    Order::Begin(Begin { expect, identity, nonce: Nonce(1), max_ttl: 1 })
+    Order::Begin(Begin { expect, identity, nonce: Nonce(1), max_ttl: 1, until: 7 })
 }
 
 #[tokio::test]

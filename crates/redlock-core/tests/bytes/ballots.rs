@@ -284,7 +284,7 @@ async fn the_set_is_the_one_that_was_said_whatever_is_read() {
 
     client.node.set_admitted(None);
     let (nonce, identity, way) = (Nonce(1), RUN.parse().unwrap(), Way::Known);
-    client.give(1, Order::Admit(Admit { nonce, identity, way, floor: 31 }));
+    client.give(1, Order::Admit(Admit { nonce, identity, way, floor: 31, until: 7 }));
     peer.expect("EVAL").await;
     let record = format!("*2\r\n{}{}", bulk("run"), bulk(RUN));
     peer.say(format!("*4\r\n:0\r\n{}{record}:1024\r\n", bulk("1"))).await;

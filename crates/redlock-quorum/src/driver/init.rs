@@ -137,8 +137,12 @@ impl Driver {
 
     /// Answers to the phase before are late from now on.
     fn init_phase(&mut self, phase: Phase, now: Instant) -> (u32, Instant) {
-        let pause =
-            if matches!(phase, Phase::Pausing) { AGAIN } else { self.settings.connect_timeout };
+        let pause = match phase {
+            Phase::Pausing => AGAIN,
+            // None of them acts later.
+            Phase::Writing { .. } => self.settings.act_within(),
+            Phase::Connecting | Phase::Reading(..) => self.settings.connect_timeout,
+        };
         let due = now.saturating_add(pause);
         self.inits.number = self.inits.number.wrapping_add(1);
         if let Some(call) = &mut self.inits.current {
@@ -159,7 +163,8 @@ impl Driver {
                 let asked = place.map(|place| pending.swap_remove(place).1);
                 match (asked, said) {
                     (Some(asked), Ok(Said::Scores { highest, facts })) => {
-                        let facts = facts_of(&facts, None, 0);
+                        let time = self.masters.admission.time(master, floor_millis(now));
+                        let facts = facts_of(&facts, None, time);
                         answers.push(Scored { master, asked, highest, facts });
                     }
                     (Some(_), Err(cause)) => self.masters.hinder(master, &cause, now),
@@ -173,7 +178,7 @@ impl Driver {
                 pending.remove(master);
                 let is_last = pending.is_empty();
                 if let Ok(Said::Script(reply)) = &said {
-                    *has_moved |= reply.outcome == Outcome::Moved;
+                    *has_moved |= matches!(reply.outcome, Outcome::Moved | Outcome::Late);
                 }
                 match said {
                     Ok(Said::Script(reply)) => {
@@ -207,7 +212,8 @@ impl Driver {
         let Phase::Reading(_, answers) = &call.phase else { return };
         let lower = call.options.again && own.is_some() && answers.len() == masters;
         let floor = call.options.floor.map_or(0, FencingToken::get);
-        let options = InitOptions { again: call.options.again, floor, max_ttl, lower };
+        let (again, far_floor) = (call.options.again, call.options.far_floor);
+        let options = InitOptions { again, floor, far_floor, max_ttl, lower };
         let is_whole = answers.len() == masters;
         let millis = floor_millis(now);
         let plan = self.masters.admission.plan_init(options, answers, &nonces, millis);
@@ -221,6 +227,7 @@ impl Driver {
             Err(NoPlan::Unread { masters, .. }) => self.end_init(Failure::Unread(masters), now),
             Err(NoPlan::NoQuorum) => self.end_init(Failure::NoQuorum, now),
             Err(NoPlan::TooLarge) => self.end_init(Failure::TooLarge, now),
+            Err(NoPlan::FarAhead(limit)) => self.end_init(Failure::FarAhead(limit), now),
             Err(NoPlan::TooFar(limit)) => self.end_init(Failure::TooFar(limit), now),
             Ok(plan) if plan.refused && (waits || checks) => self.pause_init(now),
             Ok(plan) => self.write_init(plan, now),
@@ -275,7 +282,8 @@ impl Driver {
                 Err(InitError::Unread { unread, nodes })
             }
             Failure::TooLarge => Err(InitError::TooLarge),
-            Failure::TooFar(limit) => Err(too_far(limit)),
+            Failure::FarAhead(limit) => Err(InitError::FarFloor { limit: token(limit) }),
+            Failure::TooFar(limit) => Err(InitError::FloorTooFar { limit: token(limit) }),
         };
         // A caller that has stopped waiting does not need to know.
         let _ = call.reply.send(outcome);
@@ -308,9 +316,10 @@ enum Failure {
     /// The records of these masters were not read.
     Unread(Vec<usize>),
     TooLarge,
+    FarAhead(Score),
     TooFar(Score),
 }
 
-fn too_far(limit: Score) -> InitError {
-    InitError::FloorTooFar { limit: FencingToken::new(limit).unwrap_or(FencingToken::MAX) }
+fn token(limit: Score) -> FencingToken {
+    FencingToken::new(limit).unwrap_or(FencingToken::MAX)
 }

@@ -77,7 +77,7 @@ impl Masters {
             admission: admission(nodes.len(), settings),
             lives: Lives::new(nodes.len()),
             voting: MasterSet::EMPTY,
-            max_ttl: settings.max_ttl(),
+            max_ttl: settings.known_limit(),
             nodes,
             names,
             mailbox,
@@ -95,7 +95,8 @@ impl Masters {
         &self.names
     }
 
-    /// The longest TTL that may be used: the smallest that masters have, ours where none has one.
+    /// The longest TTL that may be used: the smallest that masters have, ours where none has one. No
+    /// limit but the general one before any has told.
     pub(super) fn max_ttl(&self) -> Duration {
         self.max_ttl
     }
@@ -380,7 +381,8 @@ pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 fn admission(masters: usize, settings: &Settings) -> Admission {
     let (max_ttl, look_every) = (to_millis(settings.max_ttl()), to_millis(LOOK_EVERY));
-    let mut admission = Admission::new(masters, max_ttl, look_every);
+    let act_within = to_millis(settings.act_within());
+    let mut admission = Admission::new(masters, max_ttl, look_every, act_within);
     if settings.max_ttl.is_some() {
         admission = admission.with_given_max_ttl();
     }

@@ -1,5 +1,6 @@
 //! Which masters vote, and whose answers count.
 
+use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{Cause, Facts, Instant, NotAdmitted, Vote, WhyNot};
 
 use super::masters::{Changed, Hindrance, Masters, NEVER};
@@ -88,7 +89,7 @@ impl Masters {
             }
             self.name_ballots(master);
         }
-        self.max_ttl = from_millis(self.admission.max_ttl());
+        self.max_ttl = self.admission.max_ttl().map_or(MAX_TTL_MAX, from_millis);
         changed
     }
 

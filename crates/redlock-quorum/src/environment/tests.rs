@@ -166,12 +166,12 @@ fn bad_certificates_are_named_with_their_variable_and_file() {
 
 #[test]
 fn what_the_program_sets_wins_and_is_not_called_the_variables() {
-    let builder = builder(&[MASTERS, ("REDLOCK_PREFIX", "app:"), ("REDLOCK_MAX_TTL", "5s")]);
+    let builder = builder(&[MASTERS, ("REDLOCK_PREFIX", "app:"), ("REDLOCK_NODE_TIMEOUT", "2s")]);
     let builder = builder.unwrap();
     let error = builder.clone().prefix("redlock-quorum:").build().unwrap_err().to_string();
     assert!(error.starts_with("the prefix"), "{error}");
-    let error = builder.clone().ttl(Duration::from_secs(10)).build().unwrap_err().to_string();
-    assert!(error.starts_with("REDLOCK_MAX_TTL: a TTL of 10s is too long"), "{error}");
+    let error = builder.clone().ttl(Duration::from_secs(4)).build().unwrap_err().to_string();
+    assert!(error.starts_with("REDLOCK_NODE_TIMEOUT: a node timeout of 2s is too long"), "{error}");
     let handle = builder.prefix("other:").handle().unwrap();
     assert_eq!(&*handle.settings.prefix, b"other:");
 }

@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn world() -> World {
-        let (admission, lives) = (Admission::new(1, 1_000, 1_000), Lives::new(1));
+        let (admission, lives) = (Admission::new(1, 1_000, 1_000, 1_000), Lives::new(1));
         let mut world = World { admission, lives };
         assert_eq!(world.on(Event::Up(facts(1, 1))), Custody::Begun);
         world

@@ -112,6 +112,7 @@ fn order(facts: &Facts, namespace: &Namespace) -> Option<Init> {
         floor: FLOOR,
         level: 0,
         converts: true,
+        until: u64::MAX,
     })
 }
 

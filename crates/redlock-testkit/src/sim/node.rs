@@ -258,6 +258,7 @@ impl SimNode {
                 floor,
                 level,
                 converts: false,
+                until: u64::MAX,
             };
             let reply = data.init(facts.time_us.unwrap_or(0) / 1_000, &order);
             assert_eq!(reply.outcome, Outcome::Done, "{reply:?}");

@@ -37,6 +37,8 @@ pub enum Broken {
     ProofOfAnotherLife,
     /// A namespace is new when no master that answers has a record.
     NewWithoutRecord,
+    /// The order of an `init` acts whenever it arrives.
+    InitActsLate,
     /// A plain `init` takes a record that it cannot read for an empty one.
     UnreadIsEmpty,
     /// `init` does what was decided from what was read, and does not compare.
@@ -78,7 +80,7 @@ impl Broken {
     }
 
     /// Those that must be found, each within seconds.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::NoQuarantine,
         Self::TimeAlone,
         Self::IdentityKnown,
@@ -95,6 +97,7 @@ impl Broken {
         Self::FloorEarly,
         Self::FloorProvenBefore,
         Self::NewWithoutRecord,
+        Self::InitActsLate,
         Self::UnreadIsEmpty,
         Self::InitWithoutCompare,
         Self::InitLowers,

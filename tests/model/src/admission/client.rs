@@ -22,7 +22,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(part: &Part, alive: bool) -> Self {
-        let mut machine = Admission::new(part.masters, part.own, part.look_every);
+        let mut machine = Admission::new(part.masters, part.own, part.look_every, part.act_within);
         if part.given && part.broken != Some(Broken::GivenIgnored) {
             machine = machine.with_given_max_ttl();
         }

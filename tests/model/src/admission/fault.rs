@@ -7,7 +7,7 @@ use super::broken::Broken;
 use super::client::Client;
 use super::part::{Loss, Part};
 use super::server::FLIPPED;
-use super::wire::Link;
+use super::wire::{Link, Request};
 use super::world::World;
 use crate::protocol::admission::Event;
 
@@ -81,8 +81,12 @@ impl World {
             Loss::Failover => server.identity.replid = Some(server.next_history()),
             Loss::Flush => {}
         }
-        // The statement of a person does not cover a loss that comes while `init` is under way.
-        self.orders.retain(|(ordered, _)| *ordered != master);
+        // The statement of a person does not cover a loss that comes while `init` is under way. An
+        // order that may not act any more is one of a call that is over.
+        let time = self.servers[master].time(self.now);
+        let is_over =
+            |request: &Request| matches!(request, Request::Init(init) if init.until < time);
+        self.orders.retain(|(ordered, request)| *ordered != master || is_over(request));
         match loss {
             Loss::Flush | Loss::Failover => self.push(part, master),
             _ => self.break_links(part, master),

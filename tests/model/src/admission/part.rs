@@ -20,6 +20,8 @@ pub struct Part {
     pub horizon: u64,
     /// How often a client looks at a master that does not vote.
     pub look_every: u64,
+    /// How long a script may act behind its sending.
+    pub act_within: u64,
     /// How many losses of data there are.
     pub losses: u8,
     /// The first so many masters may lose data.
@@ -102,6 +104,7 @@ const NONE: Part = Part {
     visits: 1,
     horizon: 8,
     look_every: 100,
+    act_within: u64::MAX,
     losses: 1,
     lossy: 1,
     kinds: ALL,
@@ -181,6 +184,7 @@ pub fn large() -> Vec<Part> {
         Part { name: "floor-2", losses: 1, lossy: 2, ballots: 2, ..stays },
         Part { name: "locks", losses: 1, locks: true, kinds: &[RestartEmpty], horizon: 3, ..NONE },
         Part { name: "init", losses: 1, ballots: 1, inits: 1, kinds: empty, horizon: 4, ..stays },
+        Part { name: "late-init", ..late_init(alone) },
         Part { name: "script", ..script(three) },
         Part { name: "lengths", clients: 1, visits: 0, lossy: 2, horizon: 4, ..length },
         Part { name: "visitor", lossy: 2, drops: 0, horizon: 2, ..length },
@@ -203,6 +207,11 @@ pub fn large() -> Vec<Part> {
 /// Masters come back with a record from before `max_ttl` was raised.
 fn older(part: Part) -> Part {
     Part { masters: 1, kinds: &[RestartSaved], held: 1, given: true, raises: 1, ..part }
+}
+
+/// The order of an `init` may be on its way for ever.
+fn late_init(part: Part) -> Part {
+    Part { fresh: 1, inits: 1, act_within: 1, kinds: &[Flush], ..part }
 }
 
 /// Two masters lose their data, the third one may stop, and a script types `init`.
@@ -263,6 +272,7 @@ pub fn named(broken: Broken) -> Part {
         B::ProofOfAnotherLife => {
             Part { kinds: &[Failover], losses: 2, lossy: 2, horizon: 4, ..floor }
         }
+        B::InitActsLate => late_init(alone),
         B::UnreadIsEmpty => script(three),
         B::InitWithoutCompare => Part { inits: 1, horizon: 3, ..floor },
         B::InitLowers => Part { inits: 1, losses: 0, ..floor },

@@ -37,7 +37,7 @@ impl World {
             answers.extend(self.taken_for_empty(part, &mut person));
         }
         let nonces = vec![Nonce(0); part.masters];
-        let options = InitOptions { again: !part.plain, floor: 0, max_ttl: TTL, lower: false };
+        let options = options(!part.plain);
         if let Ok(plan) = person.clients[0].machine.plan_init(options, &answers, &nonces, self.now)
         {
             // The clocks say nothing: they may be far behind the ballots.
@@ -108,7 +108,7 @@ impl World {
     ) -> Option<Request> {
         let answers: Vec<_> =
             (0..self.servers.len()).map(|master| self.scored(part, master)).collect();
-        let options = InitOptions { again: false, floor: 0, max_ttl: TTL, lower: false };
+        let options = options(false);
         let nonces = vec![Nonce(0); answers.len()];
         let plan =
             self.clients[client].machine.plan_init(options, &answers, &nonces, self.now).ok()?;
@@ -117,6 +117,11 @@ impl World {
             _ => None,
         })
     }
+}
+
+/// What is asked: no floor, and no other `max_ttl`.
+fn options(again: bool) -> InitOptions {
+    InitOptions { again, floor: 0, far_floor: false, max_ttl: TTL, lower: false }
 }
 
 /// The highest score of the set of a life.

@@ -29,7 +29,9 @@ impl World {
         bend_begin(part.broken, &mut server.data, &mut order);
         let reply = server.data.begin(time, &order);
         if server.data.record.nonce != Some(nonce) {
-            server.data = before;
+            if server.data.record.max_ttl == before.record.max_ttl {
+                server.data = before;
+            }
             let record = server.data.record.clone();
             return Reply { record, ..reply };
         }
@@ -84,6 +86,9 @@ impl World {
     fn run_init(&mut self, part: &Part, master: usize, mut init: Init) -> Reply {
         let (now, server) = (self.now, &mut self.servers[master]);
         init.nonce = Nonce(self.fresh);
+        if part.broken == Some(Broken::InitActsLate) {
+            init.until = u64::MAX;
+        }
         if part.broken == Some(Broken::InitWithoutCompare) {
             let admitted = init.expect.run == Some(init.identity);
             if !admitted {
@@ -131,7 +136,7 @@ fn bend_begun(broken: Option<Broken>, data: &mut Data, before: Record, order: &B
         }
         Some(Broken::NoQuarantine) => {
             let (nonce, identity) = (order.nonce, order.identity);
-            let admit = Admit { nonce, identity, way: Way::Known, floor: 31 };
+            let admit = Admit { nonce, identity, way: Way::Known, floor: 31, until: u64::MAX };
             data.admit(u64::MAX, &admit);
         }
         _ => {}

@@ -79,7 +79,7 @@ impl World {
         if part.late {
             let times = (1..part.masters).map(|other| &world.servers[other]);
             let times = times.map(|server| (server.identity.run, server.time(0))).collect();
-            world.strays.push((0, Request::Note(Note { nonce: Nonce(0), times })));
+            world.strays.push((0, Request::Note(Note { nonce: Nonce(0), times, until: u64::MAX })));
         }
         world.connect_all(part, 0);
         world

@@ -18,11 +18,20 @@ local function write()
   call('DEL', unpack(sets))
 end
 
+-- Once: the record says it then.
+local function lengthen()
+  local longest = tonumber(ARGV[6])
+  local more = length_of(longest) - length_of(max_ttl)
+  if more > 0 then
+    call('HSET', RECORD, 'max_ttl', text(longest), 'q:until', text(ends_at + more))
+  end
+end
+
 local function decide()
   if is_mixed then return answer(MIXED) end
   if is_admitted(identity) then return answer(DONE) end
   if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end
   local is_waiting = is_quarantined(identity) and ends_at <= time + length_of(max_ttl)
-  if not is_waiting then write() end
+  if is_waiting then lengthen() else write() end
   return answer(DONE)
 end

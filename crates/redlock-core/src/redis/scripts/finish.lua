@@ -1,5 +1,6 @@
 local is_done, said = pcall(function()
   look()
+  if time > UNTIL then return answer(LATE) end
   return decide()
 end)
 if failed then return failed end

@@ -2,10 +2,12 @@
 -- KEYS 1: the record, 2: the ballot set of clients without quarantine. The name of every other
 -- ballot set begins with that of the latter.
 -- All reads and tests of types come before the first write: Redis rolls nothing back.
--- Each of the five defines `decide`, and `finish.lua` calls it.
+-- Each of the five defines `decide`, and `finish.lua` calls it, in time: the first of what is passed
+-- is TIME until which the script may act, and ARGV in `decide` is what follows.
 -- Scores and milliseconds are written as whole numbers: Lua would write large ones as 1e+15.
 local RECORD, OFF = KEYS[1], KEYS[2]
-local DONE, MOVED, EARLY, MIXED, TOO_LARGE = 0, 1, 2, 3, 4
+local UNTIL = tonumber(table.remove(ARGV, 1))
+local DONE, MOVED, EARLY, MIXED, TOO_LARGE, LATE = 0, 1, 2, 3, 4, 5
 local MEMBERS, SCORE_END = 1024, 9007199254740992
 -- Why the script stops, as its reply. A function that finds out sets it and raises an error.
 local failed

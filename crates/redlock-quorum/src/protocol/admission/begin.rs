@@ -7,7 +7,8 @@
 //!
 //! - *behind the loss*: one that was read before may have been raised since, and the longer lock
 //!   may have been taken and lost since;
-//! - *from everyone that can be asked*: the first q that answer may be just those that have lost
+//! - *from everyone that can be asked*, or is asked later: what is learned when the quarantine is
+//!   under way makes it longer. The first q that answer may be just those that have lost
 //!   their records. A master that is being connected is waited for, and so is one that reads its
 //!   data from disk, for as long as a quarantine lasts. Of one that cannot be reached, what was
 //!   read last counts.
@@ -65,6 +66,9 @@ impl Admission {
         now: Millis,
         nonce: Nonce,
     ) -> Option<Step> {
+        if self.is_too_short(facts) {
+            return Some(self.begin_now(master, facts, now, nonce));
+        }
         let known = self.reading(|_| true, now);
         if known.may_come || !known.has_quorum() {
             return None;
@@ -73,8 +77,26 @@ impl Admission {
         if !self.peers[master].has_read_others && !others.is_empty() {
             return Some(Step::ReadRecords(others));
         }
+        Some(self.begin_now(master, facts, now, nonce))
+    }
+
+    fn begin_now(&self, master: usize, facts: &Facts, now: Millis, nonce: Nonce) -> Step {
         let (expect, identity) = (facts.record.seen(), facts.identity);
-        Some(Step::Begin(Begin { expect, identity, nonce, max_ttl: self.longest_ttl() }))
+        let (max_ttl, until) = (self.longest_ttl(), self.until(master, now));
+        Step::Begin(Begin { expect, identity, nonce, max_ttl, until })
+    }
+
+    /// Whether the quarantine that is under way was begun by a client that knew less than this one:
+    /// the master that allowed more came back later.
+    pub(super) fn is_too_short(&self, facts: &Facts) -> bool {
+        let is_waiting = facts.record.quarantine_of(facts.identity).is_some();
+        is_waiting && facts.record.length() < self.length()
+    }
+
+    /// How long a quarantine lasts, as far as this client knows: *begin*, *over* and what is said of
+    /// them go by it.
+    pub(super) fn length(&self) -> Millis {
+        quarantine_length(self.longest_ttl())
     }
 
     /// The records of the others arrived, behind what was read of this master.
@@ -114,7 +136,7 @@ impl Admission {
     /// longer than a quarantine lasts, as the master itself counts: it may load for hours, and
     /// clients that live a moment see little of that.
     fn is_loading(&self, now: Millis) -> bool {
-        let longest = quarantine_length(self.longest_ttl());
+        let longest = self.length();
         let mut loading = self.peers.iter().filter_map(|peer| peer.loading);
         loading.any(|loading| loading.has_lasted(now) < longest)
     }

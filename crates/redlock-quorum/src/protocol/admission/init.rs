@@ -9,7 +9,8 @@
 //! was in use, and that those which look new have forgotten.
 //!
 //! The statement must hold until the call has returned: a master that is flushed while `init` is
-//! under way is outside of it.
+//! under way is outside of it. No script acts when the call is over: what it does not find done by
+//! then is never done.
 
 use redlock_core::admission::{Init, Millis, Nonce, Order, Remove, Score};
 
@@ -29,6 +30,8 @@ pub(crate) struct InitOptions {
     pub(crate) again: bool,
     /// `--floor`: joins the maximum.
     pub(crate) floor: Score,
+    /// `--far-floor`: it may be far ahead of the clocks.
+    pub(crate) far_floor: bool,
     /// Our own `max_ttl`.
     pub(crate) max_ttl: Millis,
     /// `--again` with a `--max-ttl`, which may be smaller than what records hold.
@@ -65,7 +68,13 @@ pub(crate) enum NoPlan {
     /// The floor that the person gave is above this one, the largest that may be given: few tokens
     /// would be left, for ever.
     TooFar(Score),
+    /// It is so far ahead of the clocks that they do not pass it soon, and `--far-floor` was not
+    /// given: where all masters come back empty nobody knows of it but people.
+    FarAhead(Score),
 }
+
+/// A floor that is no further ahead of the clocks, in microseconds, is passed by them in a minute.
+const NEAR_US: Score = 60_000_000;
 
 impl Admission {
     /// The plan, from the facts of the masters and their answers to *read the floor*.
@@ -83,22 +92,22 @@ impl Admission {
         if masters.len() < quorum(self.peers.len()) {
             return Err(NoPlan::NoQuorum);
         }
-        let limit = floor_max(answers);
-        if options.floor > limit {
-            return Err(NoPlan::TooFar(limit));
-        }
+        check_floor(options, answers)?;
         let floor = rounded(by_clock(answers).max(options.floor)).ok_or(NoPlan::TooLarge)?;
         let is_mixed = answers.iter().any(Scored::shows_no_quarantine);
         self.notice_no_quarantine(answers);
         let refused = !options.again && (is_mixed || self.has_forgotten(&masters));
         let level = if refused { 0 } else { self.level(answers) };
-        let due = masters.into_iter().zip(nonces).filter(|(master, _)| {
+        let due = answers.iter().zip(nonces).filter(|(Scored { master, .. }, _)| {
             self.twins.twin_of(*master).is_none() && (!refused || self.votes(*master))
         });
-        let orders = due.filter_map(|(master, &nonce)| {
+        let orders = due.filter_map(|(answer, &nonce)| {
+            let master = answer.master;
             let facts = self.peers[master].master()?;
-            let init = || Init { floor, level, ..self.init_order(facts, options, nonce) };
-            let remove = || Remove { expect: facts.record.seen(), start: Some(floor) };
+            // The statement was made of what was read.
+            let until = answer.facts.time.saturating_add(self.act_within);
+            let init = || Init { floor, level, until, ..self.init_order(facts, options, nonce) };
+            let remove = || Remove { expect: facts.record.seen(), start: Some(floor), until };
             Some((
                 master,
                 match self.has_quarantine {
@@ -152,14 +161,21 @@ impl Admission {
         let max_ttl = if options.lower { options.max_ttl } else { held.max(options.max_ttl) };
         let (expect, identity) = (facts.record.seen(), facts.identity);
         let (lower, converts) = (options.lower, options.again);
-        Init { expect, identity, nonce, max_ttl, lower, floor: 0, level: 0, converts }
+        let (floor, level, until) = (0, 0, 0);
+        Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until }
     }
 }
 
-/// The largest floor that a person may give: as far ahead of the masters' clocks as ballots follow.
-/// The lower median is taken, so that one clock that is wrong does not move it.
-fn floor_max(answers: &[Scored]) -> Score {
+/// The largest floor that a person may give: as far ahead of the masters' clocks as ballots follow,
+/// and, unless that is said, no further than the clocks get soon. The lower median is taken, so that
+/// one clock that is wrong does not move it.
+fn check_floor(options: InitOptions, answers: &[Scored]) -> Result<(), NoPlan> {
     let mut times: Vec<Millis> = answers.iter().map(|answer| answer.facts.time).collect();
-    let median = lower_median(&mut times).unwrap_or(0);
-    median.saturating_mul(1_000).saturating_add(LEAD_MAX_US)
+    let clock = lower_median(&mut times).unwrap_or(0).saturating_mul(1_000);
+    let (near, far) = (clock.saturating_add(NEAR_US), clock.saturating_add(LEAD_MAX_US));
+    match options.floor {
+        floor if floor > far => Err(NoPlan::TooFar(far)),
+        floor if floor > near && !options.far_floor => Err(NoPlan::FarAhead(near)),
+        _ => Ok(()),
+    }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Admission {
     is_given: bool,
     /// How often a master that does not vote is looked at.
     look_every: Millis,
+    /// How long a script may act, from when it is sent, by the TIME of its master.
+    act_within: Millis,
     /// Whether the handle was asked for a lock. One that only reads writes nothing.
     asked: bool,
     /// Without it a master that may have forgotten votes all the same, and no record is kept.
@@ -128,11 +130,27 @@ pub(crate) enum Step {
 }
 
 impl Admission {
-    pub(crate) fn new(masters: usize, max_ttl: Millis, look_every: Millis) -> Self {
+    /// Each script acts no later than `act_within` behind its sending.
+    pub(crate) fn new(
+        masters: usize,
+        max_ttl: Millis,
+        look_every: Millis,
+        act_within: Millis,
+    ) -> Self {
         let (peers, twins) = (vec![Peer::default(); masters], Twins::new(masters));
         let (asked, has_quarantine, is_connecting) = (false, true, false);
         let is_given = false;
-        Self { max_ttl, is_given, look_every, asked, has_quarantine, is_connecting, peers, twins }
+        Self {
+            max_ttl,
+            is_given,
+            look_every,
+            act_within,
+            asked,
+            has_quarantine,
+            is_connecting,
+            peers,
+            twins,
+        }
     }
 
     /// The same where a person gave our own `max_ttl`.
@@ -207,6 +225,11 @@ impl Admission {
         self.peers[master].time(now)
     }
 
+    /// TIME of a master until which a script that is sent now may act.
+    fn until(&self, master: usize, now: Millis) -> Millis {
+        self.time(master, now).saturating_add(self.act_within)
+    }
+
     /// The life of a voting master. Copies there are disowned when it is another, or none, after
     /// a null push or on a new connection: the key went with the life. `run` alone does not tell,
     /// because a flushed master may be admitted as what it was. For a client without quarantine
@@ -220,12 +243,14 @@ impl Admission {
         Some(Life::of(self.peers[master].master()?))
     }
 
-    /// The longest TTL that may be used: the smallest that was read, our own where none was.
-    pub(crate) fn max_ttl(&self) -> Millis {
+    /// The longest TTL that may be used: the smallest that records hold, our own where none does.
+    /// None while no record was read: then no master grants anything either.
+    pub(crate) fn max_ttl(&self) -> Option<Millis> {
         if !self.has_quarantine {
-            return self.max_ttl;
+            return Some(self.max_ttl);
         }
-        self.records().filter_map(|record| record.max_ttl).min().unwrap_or(self.max_ttl)
+        let held = self.records().filter_map(|record| record.max_ttl).min();
+        held.or_else(|| self.records().next().map(|_| self.max_ttl))
     }
 
     /// What the record of a master says about that.
@@ -281,10 +306,11 @@ impl Admission {
         } else if !self.asked || self.is_out(master) {
             Step::Wait(look_at)
         } else if self.removes(master) {
-            Step::Remove(Remove { expect: facts.record.seen(), start: None })
+            let (expect, until) = (facts.record.seen(), self.until(master, now));
+            Step::Remove(Remove { expect, start: None, until })
         } else if !self.has_quarantine {
             Step::Wait(look_at)
-        } else if facts.wants_quarantine() {
+        } else if facts.wants_quarantine() || self.is_too_short(facts) {
             self.begin(master, facts, now, fresh).unwrap_or(Step::Wait(look_at))
         } else {
             self.in_quarantine(master, now).unwrap_or_else(|| self.wait(master, now))
@@ -314,11 +340,12 @@ impl Admission {
         let peer = &self.peers[master];
         let (nonce, _) = peer.known?;
         let identity = peer.facts.as_ref()?.identity;
-        if let Some(way) = over::over(peer, now, |told| self.votes_as(told)) {
+        if let Some(way) = over::over(peer, self.length(), now, |told| self.votes_as(told)) {
             return Some(match peer.floor {
                 None => Step::ReadFloor(nonce, self.reachable()),
                 Some(Floor { score: floor, .. }) => {
-                    Step::Admit(Admit { nonce, identity, way, floor })
+                    let until = self.until(master, now);
+                    Step::Admit(Admit { nonce, identity, way, floor, until })
                 }
             });
         }
@@ -327,7 +354,8 @@ impl Admission {
             return (!voting.is_empty()).then_some(Step::AskTimes(nonce, voting));
         }
         let times = self.worth_noting(master);
-        (!times.is_empty()).then_some(Step::Note(Note { nonce, times }))
+        let until = self.until(master, now);
+        (!times.is_empty()).then_some(Step::Note(Note { nonce, times, until }))
     }
 
     fn worth_noting(&self, master: usize) -> Vec<(RunId, Millis)> {
@@ -344,7 +372,8 @@ impl Admission {
     fn wait(&self, master: usize, now: Millis) -> Step {
         let peer = &self.peers[master];
         let look_at = peer.paced + self.look_every;
-        Step::Wait(over::over_at(peer, now).map_or(look_at, |over| over.min(look_at)))
+        let over_at = over::over_at(peer, self.length(), now);
+        Step::Wait(over_at.map_or(look_at, |over| over.min(look_at)))
     }
 
     fn on_floors(&mut self, master: usize, nonce: Nonce, answers: &[Scored], now: Millis) {

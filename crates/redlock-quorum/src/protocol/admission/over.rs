@@ -15,10 +15,17 @@ use super::facts::Told;
 use super::peer::Peer;
 
 /// By which way the quarantine is over at `now`. `votes` says whether a master votes.
-pub(super) fn over(peer: &Peer, now: Millis, votes: impl Fn(&Told) -> bool) -> Option<Way> {
-    let (facts, quarantine) = present(peer)?;
-    let (length, time) = (facts.record.length(), peer.time(now));
-    if now >= known_until(peer)? && time >= quarantine.until {
+///
+/// `length` is the longest that is known. The record of this master may say less.
+pub(super) fn over(
+    peer: &Peer,
+    length: Millis,
+    now: Millis,
+    votes: impl Fn(&Told) -> bool,
+) -> Option<Way> {
+    let quarantine = present(peer)?;
+    let time = peer.time(now);
+    if now >= known_until(peer, length)? && time >= quarantine.until {
         return Some(Way::Known);
     }
     let gone_by = |told: &Told| {
@@ -33,10 +40,10 @@ pub(super) fn over(peer: &Peer, now: Millis, votes: impl Fn(&Told) -> bool) -> O
 /// When this client will know that the quarantine is over, by our own clock.
 ///
 /// None while there is none, or while none of its nonce has arrived.
-pub(super) fn over_at(peer: &Peer, now: Millis) -> Option<Millis> {
-    let (_, quarantine) = present(peer)?;
+pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis> {
+    let quarantine = present(peer)?;
     let by_master = now + quarantine.until.saturating_sub(peer.time(now));
-    Some(known_until(peer)?.max(by_master))
+    Some(known_until(peer, length)?.max(by_master))
 }
 
 /// When the clocks of others will show that it is over, to any client that asks them then.
@@ -45,11 +52,11 @@ pub(super) fn over_at(peer: &Peer, now: Millis) -> Option<Millis> {
 /// is not too early. Nobody needs to have asked them for a note.
 pub(super) fn noted_at(
     peer: &Peer,
+    length: Millis,
     now: Millis,
     times: impl Iterator<Item = (RunId, Millis)>,
 ) -> Option<Millis> {
-    let (facts, quarantine) = present(peer)?;
-    let length = facts.record.length();
+    let quarantine = present(peer)?;
     let left = |(process, time): (RunId, Millis)| {
         let note = quarantine.note(process)?;
         Some((note + 2 * length).saturating_sub(time))
@@ -59,14 +66,12 @@ pub(super) fn noted_at(
     Some(now + by_other.max(by_master))
 }
 
-fn present(peer: &Peer) -> Option<(&super::Facts, &Quarantine)> {
+fn present(peer: &Peer) -> Option<&Quarantine> {
     let facts = peer.master()?;
-    let quarantine = facts.record.quarantine_of(facts.identity)?;
-    Some((facts, quarantine))
+    facts.record.quarantine_of(facts.identity)
 }
 
-fn known_until(peer: &Peer) -> Option<Millis> {
+fn known_until(peer: &Peer, length: Millis) -> Option<Millis> {
     let (_, since) = peer.known?;
-    let length = peer.facts.as_ref()?.record.length();
     Some(since + length)
 }

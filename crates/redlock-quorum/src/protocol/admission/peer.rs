@@ -174,14 +174,14 @@ impl Peer {
         }
     }
 
-    /// A script that found another record, or another TIME, than expected: look again.
+    /// A script that found another record, or another TIME, than expected, or came late: look again.
     pub(super) fn replied(&mut self, reply: Reply, now: Millis) {
         self.under_way = false;
         let outcome = reply.outcome;
         self.learn_reply(reply, now);
         match outcome {
             Outcome::Done => {}
-            Outcome::Moved | Outcome::Early => {
+            Outcome::Moved | Outcome::Early | Outcome::Late => {
                 // A floor that was read before the quarantine was over is worth nothing.
                 self.floor = None;
                 self.doubt = Doubt::Unasked;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::admission::{Millis, quarantine_length};
+use redlock_core::admission::Millis;
 use redlock_core::{NotAdmitted, WhyNot};
 
 use super::peer::{Doubt, Stuck};
@@ -36,7 +36,7 @@ impl Admission {
         let millis = match why {
             why if !why.is_ended_by_quarantine() => None,
             _ if in_quarantine => self.left(master, now),
-            _ => Some(quarantine_length(self.longest_ttl())),
+            _ => Some(self.length()),
         };
         let mut said = NotAdmitted::new(why);
         said.in_quarantine = in_quarantine;
@@ -70,7 +70,8 @@ impl Admission {
             let process = self.peers[other].master()?.identity.run;
             Some((process, self.time(other, now)))
         });
-        let ways = [over::over_at(peer, now), over::noted_at(peer, now, times)];
+        let length = self.length();
+        let ways = [over::over_at(peer, length, now), over::noted_at(peer, length, now, times)];
         let earliest = ways.into_iter().flatten().min()?;
         Some(earliest.saturating_sub(now))
     }

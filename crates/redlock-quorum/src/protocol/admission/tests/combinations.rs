@@ -146,7 +146,7 @@ fn the_next_step_follows_from_the_facts_of_all_masters() {
 fn a_handle_that_was_asked_for_no_lock_writes_nothing() {
     for kinds in combinations() {
         let masters = masters(kinds);
-        let mut admission = Admission::new(3, MAX_TTL, 1000);
+        let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN);
         for (index, master) in masters.iter().enumerate().filter(|(_, master)| master.up) {
             admission.on(index, Event::Up(master.facts(0)), 0);
         }

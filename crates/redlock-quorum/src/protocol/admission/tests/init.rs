@@ -4,7 +4,8 @@ use redlock_core::admission::Order;
 
 use super::*;
 
-const PLAIN: InitOptions = InitOptions { again: false, floor: 0, max_ttl: MAX_TTL, lower: false };
+const PLAIN: InitOptions =
+    InitOptions { again: false, floor: 0, far_floor: false, max_ttl: MAX_TTL, lower: false };
 const AGAIN: InitOptions = InitOptions { again: true, ..PLAIN };
 
 fn plan(masters: &[Master], options: InitOptions) -> Result<InitPlan, NoPlan> {
@@ -147,7 +148,7 @@ fn members_are_levelled_when_all_masters_answer_and_never_lowered() {
 fn init_raises_max_ttl_and_lowers_it_only_when_that_is_said() {
     let mut masters = vec![Master::admitted(10), Master::admitted(20), Master::admitted(30)];
     for (max_ttl, lower, expected) in [(5000, false, 5000), (100, false, 5000), (100, true, 100)] {
-        let options = InitOptions { max_ttl, lower, again: lower, floor: 0 };
+        let options = InitOptions { max_ttl, lower, again: lower, ..PLAIN };
         let order = plan(&masters, options).unwrap();
         carry(&mut masters, &order);
         let held: Vec<_> = masters.iter().map(|master| master.data.record.max_ttl).collect();
@@ -159,7 +160,7 @@ fn init_raises_max_ttl_and_lowers_it_only_when_that_is_said() {
 fn a_floor_that_a_person_gives_joins_the_maximum() {
     let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).into();
     let high = (1 << 50) + 1;
-    let order = plan(&masters, InitOptions { floor: high, ..PLAIN }).unwrap();
+    let order = plan(&masters, InitOptions { floor: high, far_floor: true, ..PLAIN }).unwrap();
     carry(&mut masters, &order);
     assert_eq!(masters[0].data.record.floor, Some(high | 31));
 }
@@ -170,10 +171,25 @@ fn a_floor_that_leaves_few_tokens_is_refused_with_the_limit() {
     let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).into();
     masters[2].ahead = 9_000 * LENGTH;
     let limit = EPOCH * 1_000 + (1 << 51);
-    let planned = |floor| plan(&masters, InitOptions { floor, ..PLAIN });
+    let planned = |floor| plan(&masters, InitOptions { floor, far_floor: true, ..PLAIN });
     assert_eq!(planned(limit).unwrap().floor, Some(limit | 31));
     for floor in [limit + 1, SCORE_END - 1, SCORE_END] {
         assert_eq!(planned(floor), Err(NoPlan::TooFar(limit)));
+    }
+}
+
+/// Where all masters come back empty only people know of it.
+#[test]
+fn a_floor_that_clocks_do_not_pass_soon_is_refused_unless_that_is_said() {
+    let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).into();
+    masters[2].ahead = 9_000 * LENGTH;
+    let limit = EPOCH * 1_000 + 60_000_000;
+    for (floor, is_near) in [(limit, true), (limit + 1, false)] {
+        for far_floor in [false, true] {
+            let planned = plan(&masters, InitOptions { floor, far_floor, ..PLAIN });
+            let expected = if is_near || far_floor { None } else { Some(NoPlan::FarAhead(limit)) };
+            assert_eq!(planned.err(), expected, "{floor} {far_floor}");
+        }
     }
 }
 

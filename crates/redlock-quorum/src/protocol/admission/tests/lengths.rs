@@ -36,7 +36,7 @@ fn a_quarantine_is_begun_with_the_largest_max_ttl_that_is_held() {
     masters[1].data.record.max_ttl = Some(5000);
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
-    assert_eq!(admission.max_ttl(), MAX_TTL);
+    assert_eq!(admission.max_ttl(), Some(MAX_TTL));
     settle(&mut admission, &mut masters, 0);
     let record = &masters[0].data.record;
     assert_eq!(record.max_ttl, Some(5000));
@@ -46,7 +46,11 @@ fn a_quarantine_is_begun_with_the_largest_max_ttl_that_is_held() {
 
 /// A client whose own `max_ttl` a person gave.
 fn given(masters: &[Master]) -> Admission {
-    connected(Admission::new(masters.len(), MAX_TTL, 1000).with_given_max_ttl(), masters, 0)
+    connected(
+        Admission::new(masters.len(), MAX_TTL, 1000, ACT_WITHIN).with_given_max_ttl(),
+        masters,
+        0,
+    )
 }
 
 /// Three masters that allow less than the client.

@@ -21,6 +21,10 @@ const LENGTH: Millis = 1100;
 fn off_set() -> Option<Ballots> {
     Some(Ballots::new(5, 95))
 }
+/// How long scripts may act.
+const ACT_WITHIN: Millis = 2000;
+/// What a script that is written by hand has: it is never late.
+const UNTIL: Millis = Millis::MAX;
 /// TIME at the start of a test.
 const EPOCH: Millis = 1_000_000;
 
@@ -75,7 +79,7 @@ impl Master {
     fn init_order(&self, nonce: u64) -> Init {
         let (expect, identity, nonce) = (self.data.record.seen(), self.identity, Nonce(nonce));
         let (max_ttl, lower, floor, level, converts) = (MAX_TTL, false, 31, 0, false);
-        Init { expect, identity, nonce, max_ttl, lower, floor, level, converts }
+        Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until: UNTIL }
     }
 
     fn time(&self, now: Millis) -> Millis {
@@ -106,7 +110,7 @@ impl Master {
 
 /// A client that is connected to all masters that are up.
 fn client(masters: &[Master], now: Millis) -> Admission {
-    connected(Admission::new(masters.len(), MAX_TTL, 1000), masters, now)
+    connected(Admission::new(masters.len(), MAX_TTL, 1000, ACT_WITHIN), masters, now)
 }
 
 fn connected(mut admission: Admission, masters: &[Master], now: Millis) -> Admission {

@@ -4,11 +4,11 @@ use super::*;
 
 fn begin(master: &Master, nonce: u64) -> Begin {
     let expect = master.data.record.seen();
-    Begin { expect, identity: master.identity, nonce: Nonce(nonce), max_ttl: MAX_TTL }
+    Begin { expect, identity: master.identity, nonce: Nonce(nonce), max_ttl: MAX_TTL, until: UNTIL }
 }
 
 fn admit(master: &Master, nonce: u64, way: Way) -> Admit {
-    Admit { nonce: Nonce(nonce), identity: master.identity, way, floor: 63 }
+    Admit { nonce: Nonce(nonce), identity: master.identity, way, floor: 63, until: UNTIL }
 }
 
 fn in_quarantine() -> Master {
@@ -81,10 +81,11 @@ fn begin_moves_no_end_that_stands() {
 #[test]
 fn notes_belong_to_one_quarantine_and_go_with_it() {
     let mut master = in_quarantine();
-    let note = |nonce| Note { nonce: Nonce(nonce), times: vec![(process(20), EPOCH)] };
+    let note =
+        |nonce| Note { nonce: Nonce(nonce), times: vec![(process(20), EPOCH)], until: UNTIL };
     assert_eq!(master.data.note(EPOCH, &note(2)).outcome, Outcome::Moved);
     assert_eq!(master.data.note(EPOCH, &note(1)).outcome, Outcome::Done);
-    let later = Note { nonce: Nonce(1), times: vec![(process(20), EPOCH + 5)] };
+    let later = Note { nonce: Nonce(1), times: vec![(process(20), EPOCH + 5)], until: UNTIL };
     let reply = master.data.note(EPOCH, &later);
     let noted = reply.record.quarantine.and_then(|quarantine| quarantine.note(process(20)));
     assert_eq!(noted, Some(EPOCH), "the first TIME stays");

@@ -52,7 +52,7 @@ fn a_set_without_members_is_found_by_a_look() {
 #[test]
 fn a_set_counts_as_complete_until_it_is_counted() {
     let masters = three();
-    let mut admission = Admission::new(3, MAX_TTL, 1000);
+    let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN);
     admission.on(0, Event::Up(Facts { members: None, ..masters[0].facts(0) }), 0);
     assert!(admission.votes(0));
     admission.on(0, Event::Members(MEMBERS - 1), 0);
@@ -174,7 +174,7 @@ fn a_master_without_a_record_is_brand_new_only_where_no_other_record_shows_use()
 #[test]
 fn without_quarantine_a_master_that_forgot_votes_and_nothing_is_written() {
     let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
-    let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
+    let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
     admission.ask();
     for (index, master) in masters.iter().enumerate() {
         admission.on(index, Event::Up(master.facts(0)), 0);
@@ -262,7 +262,7 @@ fn first_begun() -> Vec<Master> {
 #[test]
 fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothing_of_the_data() {
     let mut masters = first_begun();
-    let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
+    let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
     for (index, master) in masters.iter().enumerate() {
         admission.on(index, Event::Up(master.facts(0)), 0);
     }
@@ -279,7 +279,7 @@ fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothi
 #[test]
 fn without_quarantine_a_record_that_is_admitted_meanwhile_stays() {
     let mut masters = first_begun();
-    let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
+    let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
     admission.ask();
     admission.on(0, Event::Up(masters[0].facts(0)), 0);
     let order = masters[0].init_order(9);
@@ -295,7 +295,7 @@ fn without_quarantine_a_record_that_is_admitted_meanwhile_stays() {
 fn without_quarantine_no_master_votes_where_others_have_one() {
     let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
     masters[2] = Master::admitted(3);
-    let mut admission = Admission::new(3, MAX_TTL, 1000).without_quarantine();
+    let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
     for (index, master) in masters.iter().enumerate() {
         admission.on(index, Event::Up(master.facts(0)), 0);
     }
@@ -387,7 +387,7 @@ fn a_quarantine_without_max_ttl_is_begun_anew() {
 #[test]
 fn a_client_that_only_reads_tells_a_namespace_without_quarantine_from_a_new_one() {
     let why = |facts: Facts, counted: Option<u32>| {
-        let mut admission = Admission::new(1, MAX_TTL, 1000);
+        let mut admission = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN);
         admission.on(0, Event::Up(Facts { members: None, ..facts }), 0);
         counted.into_iter().for_each(|members| admission.on(0, Event::Members(members), 0));
         let Some(Why::NotAdmitted(said)) = admission.why(0, 0) else { panic!("it votes") };
@@ -421,7 +421,7 @@ fn the_time_of_a_master_goes_on_though_a_step_has_failed() {
 fn without_quarantine_no_record_changes_the_longest_ttl() {
     let mut master = Master::fresh(1);
     master.data.record.max_ttl = Some(10);
-    let mut admission = Admission::new(1, MAX_TTL, 1000).without_quarantine();
+    let mut admission = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
     admission.on(0, Event::Up(master.facts(0)), 0);
-    assert_eq!(admission.max_ttl(), MAX_TTL);
+    assert_eq!(admission.max_ttl(), Some(MAX_TTL));
 }

@@ -9,6 +9,7 @@ mod blind;
 mod broken_tokens;
 mod cancellation;
 mod checker_catches_bugs;
+mod confirming;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod contenders;

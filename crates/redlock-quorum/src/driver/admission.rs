@@ -340,6 +340,7 @@ impl Driver {
         for master in changed.gained.iter() {
             self.observer.counting(master);
             self.proven(master, now);
+            self.confirm_copies(master, now);
         }
         if !changed.gained.is_empty() {
             self.votes_gained(now);

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
+use super::Driver;
 use super::timers::Due;
-use super::{Driver, Tenure};
-use crate::hold::Acceptance;
 use crate::settings::Quarantine;
 
 /// Between two rounds of extensions at one master. Nothing depends on them being soon: the look
@@ -94,14 +93,7 @@ impl Driver {
         let next = now.saturating_add(ROUND);
         (doubt.owes_round, doubt.round_from) = (false, Some(next));
         self.timers.enter(next, Due::Round(master));
-        for id in self.lease_ids() {
-            // What nobody has taken is not extended.
-            let is_taken = |tenure: &&mut Tenure| tenure.cell.acceptance() == Acceptance::Accepted;
-            if let Some(tenure) = self.tenure(id).filter(is_taken) {
-                let step = tenure.lease.ask_again(master, now);
-                self.carry_out(id, step, now);
-            }
-        }
+        self.each_taken(now, |lease| lease.ask_again(master, now));
     }
 
     /// Without a record nothing proves that the data of `master` is there, but the keys themselves:

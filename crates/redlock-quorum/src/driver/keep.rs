@@ -43,7 +43,7 @@ impl Driver {
 
     /// Sends what the machine wants for a lease, unless that is over: its holder may have seen the
     /// end by a later reading of the clock.
-    pub(super) fn carry_out(&mut self, id: LockId, step: Step, now: Instant) {
+    fn carry_out(&mut self, id: LockId, step: Step, now: Instant) {
         self.publish(id, now);
         let Some(tenure) = self.tenure(id) else { return };
         let step = if tenure.cell.is_held() { step } else { tenure.lease.call_off(step) };
@@ -242,6 +242,23 @@ impl Driver {
             happens(&mut tenure.lease);
             tenure.cell.write(tenure.lease.ledger(), master);
             self.publish(id, now);
+        }
+    }
+
+    /// `master` votes, and did not before.
+    pub(super) fn confirm_copies(&mut self, master: usize, now: Instant) {
+        self.each_taken(now, |lease| lease.confirm_copy(master, now));
+    }
+
+    /// Something has happened for which leases may ask masters. What nobody has taken is not
+    /// extended.
+    pub(super) fn each_taken(&mut self, now: Instant, happens: impl Fn(&mut HeldLease) -> Step) {
+        for id in self.lease_ids() {
+            let is_taken = |tenure: &&mut Tenure| tenure.cell.acceptance() == Acceptance::Accepted;
+            if let Some(tenure) = self.tenure(id).filter(is_taken) {
+                let step = happens(&mut tenure.lease);
+                self.carry_out(id, step, now);
+            }
         }
     }
 

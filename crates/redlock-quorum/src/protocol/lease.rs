@@ -417,18 +417,32 @@ impl HeldLease {
         }
     }
 
-    /// `master` has proven that its data is there, and is asked alone whether it has the key. One
-    /// that has not answered is not asked twice, and what the keeper does not extend stays as it
-    /// is.
+    /// `master` has proven that its data is there, and is asked whether it has its copy.
     pub(crate) fn ask_again(&mut self, master: usize, now: Instant) -> Step {
         self.settle(now);
         let has_copy = self.ledger.hold_until(master) > now;
+        if has_copy { self.ask_alone(master, now) } else { Step::default() }
+    }
+
+    /// `master` votes, and did not before. A copy that it got meanwhile counts once it is confirmed:
+    /// the master is asked for that at once, because until then the lease would not survive the
+    /// loss of another.
+    pub(crate) fn confirm_copy(&mut self, master: usize, now: Instant) -> Step {
+        self.settle(now);
+        let is_open = self.ledger.hold_until(master) <= now;
+        let may_hold = self.ledger.may_hold().contains(master);
+        if is_open && may_hold { self.ask_alone(master, now) } else { Step::default() }
+    }
+
+    /// An extension at `master` alone. One that has not answered is not asked twice, and what the
+    /// keeper does not extend stays as it is.
+    fn ask_alone(&mut self, master: usize, now: Instant) -> Step {
         let is_kept = self.due().is_some() && !self.is_held_long_enough(now);
-        if !has_copy || !is_kept || self.unanswered().contains(master) {
+        if !is_kept || self.unanswered().contains(master) {
             return Step::default();
         }
-        let masters = MasterSet::from_iter([master]);
-        Step { extend: Some(self.extension(masters, false)), ..Step::default() }
+        let extend = self.extension(MasterSet::from_iter([master]), false);
+        Step { extend: Some(extend), ..Step::default() }
     }
 
     /// `master` may have lost its data, and nothing but the key itself can prove that it has not.

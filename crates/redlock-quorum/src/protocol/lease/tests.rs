@@ -142,6 +142,40 @@ fn a_grant_that_does_not_count_is_shown_as_what_it_counts_as() {
     assert_eq!((&shown.verdict, shown.latency), (&Verdict::Unknown(checked()), Some(ms(7))));
 }
 
+#[test]
+fn a_copy_on_a_master_that_votes_again_is_confirmed_there_alone_and_once() {
+    let mut lease = lease(5, 3, options(), at(0));
+    for master in [3, 4] {
+        lease.acquired(master, uncounted(&Answer::granted()), at(0), at(1));
+    }
+    assert_eq!(lease.confirm_copy(0, at(10)), Step::default(), "that one counts");
+    let Extend { number, masters } = lease.confirm_copy(3, at(10)).extend.unwrap();
+    assert_eq!(masters, set([3]));
+    assert_eq!(lease.confirm_copy(3, at(11)), Step::default(), "it is asked");
+    let due = lease.due();
+    lease.extended(number, 3, &Answer::granted(), at(10), at(12));
+    assert_eq!((lease.ledger().hold_until(3), lease.due()), (at(10 + VALIDITY), due));
+    lease.disown(0, at(20));
+    assert_eq!(lease.deadline(), Some(at(VALIDITY)), "1, 2 and 3 hold it");
+    let number = lease.confirm_copy(4, at(30)).extend.unwrap().number;
+    assert_eq!(all_answer(&mut lease, number, [4], &held(), at(31))[0], Step::default());
+    assert_eq!(lease.confirm_copy(4, at(40)), Step::default(), "it has another's");
+}
+
+#[test]
+fn what_the_keeper_does_not_extend_is_not_confirmed_either() {
+    let switched_off = HoldOptions { auto_extend: false, ..options() };
+    let over = HoldOptions { max_hold: Some(ms(5)), ..options() };
+    for options in [switched_off, over] {
+        let mut lease = lease(3, 2, options, at(0));
+        lease.acquired(2, uncounted(&Answer::granted()), at(0), at(1));
+        assert_eq!(lease.confirm_copy(2, at(10)), Step::default());
+    }
+    let mut lease = lease(3, 2, options(), at(0));
+    lease.acquired(2, uncounted(&Answer::granted()), at(0), at(1));
+    assert_eq!(lease.confirm_copy(2, at(VALIDITY)), Step::default(), "it is over");
+}
+
 // The deadline.
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use redlock_quorum::{Cause, NodeVote, State, Status, Token, Verdict, Votes};
+use redlock_quorum::{
+    Cause, NodeVote, NotAdmitted, State, Status, Token, Verdict, Votes, WhyNot,
+};
 
 use crate::moment;
 
@@ -46,6 +48,14 @@ pub(crate) fn held(node: &NodeVote) -> String {
 pub(crate) fn not_admitted(node: &NodeVote) -> Option<String> {
     let why = node.not_admitted.clone().filter(|_| node.verdict.is_clear())?;
     Some(Cause::NotAdmitted(why.into()).to_string())
+}
+
+/// Why a key of ours did not count when its lock was lost, by what its master said last; none where
+/// it did.
+pub(crate) fn did_not_count(said: &Verdict) -> Option<NotAdmitted> {
+    let is_uncounted =
+        matches!(said, Verdict::Unknown(Cause::NotAdmitted(_)) | Verdict::BallotRefused);
+    is_uncounted.then(|| NotAdmitted::new(WhyNot::AskedTooEarly))
 }
 
 /// Whether a master votes; none where nothing was heard of it.
@@ -279,6 +289,19 @@ mod tests {
         assert_eq!(two, format!("a {long}, b free, c {long}, d free, e free"));
         let short = line(["connection refused"; 5]);
         assert_eq!(short.matches(" connection refused").count(), 5, "{short}");
+    }
+
+    #[test]
+    fn a_key_that_did_not_count_is_told_apart_from_one_that_did() {
+        let early = Cause::NotAdmitted(NotAdmitted::new(WhyNot::Restarted).into());
+        for (said, counted) in [
+            (Verdict::Granted, true),
+            (Verdict::Unknown(Cause::TimedOut), true),
+            (Verdict::Unknown(early), false),
+            (Verdict::BallotRefused, false),
+        ] {
+            assert_eq!(did_not_count(&said).is_none(), counted, "{said}");
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
 use redlock_quorum::{
-    Cause, Guard, InvalidRequest, InvalidTtl, Redlock, RedlockBuilder, Resource, Status,
-    UnreleasedKey, Votes,
+    Cause, Guard, InvalidRequest, InvalidTtl, Lost, Redlock, RedlockBuilder, Resource, Status,
+    Token, UnreleasedKey, Votes,
 };
 
 use crate::answers;
@@ -123,8 +123,23 @@ impl Session {
 
     /// The same in one line, with what its words mean.
     pub(crate) async fn answers(&self) -> String {
-        let status = self.status().await;
-        let answers = answers::standing(&self.key.to_string(), &status);
+        self.in_words(&self.status().await)
+    }
+
+    /// The same after a loss: a key of this lock that did not count is shown as such, though its
+    /// master may vote by now.
+    pub(crate) async fn answers_after(&self, lost: &Lost, token: &Token) -> String {
+        let mut status = self.status().await;
+        for (node, vote) in status.nodes.iter_mut().zip(&lost.votes) {
+            if node.is_admitted() && answers::token(node) == Some(token.as_str()) {
+                node.not_admitted = answers::did_not_count(&vote.verdict);
+            }
+        }
+        self.in_words(&status)
+    }
+
+    fn in_words(&self, status: &Status) -> String {
+        let answers = answers::standing(&self.key.to_string(), status);
         match self.hint(&answers::causes(&status.nodes)) {
             Some(hint) => format!("{answers}; {hint}"),
             None => answers,

@@ -104,7 +104,10 @@ async fn held_to_the_end(
 /// The lock was lost. What the masters said when it was acquired says nothing of that: they are
 /// asked again.
 async fn lost(session: &Session, guard: Guard, why: &str) -> Failure {
-    let answers = session.answers().await;
+    let answers = match guard.check() {
+        Err(lost) => session.answers_after(&lost, guard.token()).await,
+        Ok(()) => session.answers().await,
+    };
     // Only where our own key still is: no lock of another is touched, and no lease revived.
     let _ = guard.release().await;
     Failure::new(LOST, anyhow!("{why}: {answers}"))

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use redlock_quorum::{
-    Cause, NodeVote, NotAdmitted, State, Status, Token, Verdict, Votes, WhyNot,
-};
+use redlock_quorum::{Cause, NodeVote, NotAdmitted, State, Status, Token, Verdict, Votes, WhyNot};
 
 use crate::moment;
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use redlock_quorum::FencingToken;
+use redlock_quorum::{FencingToken, InvalidRequest, OnceRequest, Redlock, Resource};
 
 use crate::duration::{self, Wait};
+use crate::fire;
 use crate::global::Global;
 use crate::help;
 
@@ -108,6 +109,31 @@ pub(crate) struct Run {
     /// again for two thirds of the TTL at least; release it when the command fails
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Do nothing where a run that was completed began less than this ago, on any host; choose it
+    /// shorter than the time between two runs
+    #[arg(
+        long,
+        value_name = "D",
+        group = "once",
+        conflicts_with = "keep",
+        allow_negative_numbers = true,
+        value_parser = period
+    )]
+    pub(crate) once_in: Option<Duration>,
+    /// Do nothing where this fire, or a later one, was completed: the time for which the run is
+    /// planned (2026-11-23T03:00Z), or a number from 1 that grows
+    #[arg(
+        long,
+        value_name = "TIME",
+        group = "once",
+        conflicts_with = "keep",
+        allow_negative_numbers = true,
+        value_parser = fire::parse
+    )]
+    pub(crate) fire: Option<u64>,
+    /// Mark a run as completed though its command has failed
+    #[arg(long, requires = "once")]
+    pub(crate) mark_failures: bool,
     /// Let the command know the masters, so that it can extend the lock or take others
     #[arg(long)]
     pub(crate) pass_nodes: bool,
@@ -172,6 +198,10 @@ pub(crate) struct Release {
     /// Delete a stuck lock, no matter who holds it: a holder that still works loses it
     #[arg(long)]
     pub(crate) force: bool,
+    /// Delete the mark of what was completed under this name (`run --once-in`, `--fire`), and not
+    /// its lock: it is done again when it is asked for
+    #[arg(long, requires = "force", conflicts_with = "token")]
+    pub(crate) mark: bool,
     /// Do not ask before deleting by force; needed where there is no terminal
     #[arg(long, conflicts_with = "token")]
     pub(crate) yes: bool,
@@ -184,7 +214,7 @@ pub(crate) struct Release {
 pub(crate) struct Status {
     /// What the lock is for; without it, all locks that are held under the prefix are listed
     pub(crate) key: Option<OsString>,
-    /// Print an object: key, state, token, ttl_ms, since_ms, nodes; without a key: locks,
+    /// Print an object: key, state, token, ttl_ms, since_ms, done, nodes; without a key: locks, done,
     /// truncated
     #[arg(long)]
     pub(crate) json: bool,
@@ -257,7 +287,24 @@ pub(crate) enum Generated {
     },
 }
 
+/// How long a run counts.
+fn period(text: &str) -> Result<Duration, String> {
+    let period = duration::parse(text)?;
+    let fits = period >= Duration::from_millis(1) && period <= OnceRequest::PERIOD_MAX;
+    fits.then_some(period).ok_or_else(|| InvalidRequest::Period.to_string())
+}
+
 impl Run {
+    /// What is to be done once, if it is.
+    pub(crate) fn once(&self, redlock: &Redlock, key: &Resource) -> Option<OnceRequest> {
+        let once = || redlock.once(key);
+        match (self.once_in, self.fire) {
+            (Some(period), _) => Some(once().within(period)),
+            (None, Some(fire)) => Some(once().fire(fire)),
+            (None, None) => None,
+        }
+    }
+
     /// The command and its arguments.
     pub(crate) fn words(&self) -> Vec<OsString> {
         match &self.shell_text {
@@ -321,9 +368,37 @@ mod tests {
     }
 
     #[test]
+    fn once_is_by_a_period_or_by_a_fire_and_keeps_no_lock() {
+        let run = |line: &[&str]| {
+            let line = ["redlock", "run", "k"].iter().chain(line).chain(&["--", "ls"]);
+            Cli::try_parse_from(line).map(|cli| match cli.command {
+                Command::Run(run) => (run.once_in, run.fire, run.mark_failures),
+                other => panic!("{other:?}"),
+            })
+        };
+        let period = Some(Duration::from_secs(43_200));
+        assert_eq!(run(&["--once-in", "12h"]).unwrap(), (period, None, false));
+        let fire = ["--fire", "1970-01-01T00:01Z", "--mark-failures"];
+        assert_eq!(run(&fire).unwrap(), (None, Some(60), true));
+        for refused in [
+            &["--once-in", "12h", "--fire", "7"][..],
+            &["--once-in", "12h", "--keep"],
+            &["--fire", "7", "--keep"],
+            &["--mark-failures"],
+            &["--once-in", "0"],
+            &["--once-in", "3651d"],
+            &["--fire", "0"],
+        ] {
+            assert!(run(refused).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
     fn a_release_is_by_token_or_by_force() {
         assert!(Cli::try_parse_from(["redlock", "release", "k", "t"]).is_ok());
         assert!(Cli::try_parse_from(["redlock", "release", "--force", "k", "--yes"]).is_ok());
+        assert!(Cli::try_parse_from(["redlock", "release", "--force", "--mark", "k"]).is_ok());
+        assert!(Cli::try_parse_from(["redlock", "release", "--mark", "k", "t"]).is_err());
         assert!(Cli::try_parse_from(["redlock", "release", "k"]).is_err());
         assert!(Cli::try_parse_from(["redlock", "release", "k", "t", "--force"]).is_err());
         assert!(Cli::try_parse_from(["redlock", "release", "k", "t", "--yes"]).is_err());

@@ -9,8 +9,8 @@ use redis::{
     Client, ClientTlsConfig, Cmd, Connection, ConnectionAddr, IntoConnectionInfo, Pipeline,
     RedisError, RedisResult, TlsCertificates, Value, cmd,
 };
-use redlock_quorum::Resource;
 use redlock_quorum::environment::Pem;
+use redlock_quorum::{Mark, Resource};
 use tokio::task::spawn_blocking;
 
 /// A master that is asked directly. Every call blocks its thread, at most for [`PATIENCE`] a
@@ -55,20 +55,55 @@ impl Direct {
         limit: usize,
         searched: &AtomicUsize,
     ) -> RedisResult<(BTreeSet<Vec<u8>>, bool)> {
-        let pattern = [&escape(prefix)[..], b"*"].concat();
+        // The keys that this library keeps for itself are no locks, and marks are of interest.
+        let marks = [prefix, Mark::PREFIX.as_bytes()].concat();
+        let is_wanted = |name: &Vec<u8>| !is_internal(name) || name.starts_with(&marks);
+        self.scan(prefix, limit, searched, is_wanted)
+    }
+
+    fn scan(
+        &mut self,
+        begin: &[u8],
+        limit: usize,
+        searched: &AtomicUsize,
+        is_wanted: impl Fn(&Vec<u8>) -> bool,
+    ) -> RedisResult<(BTreeSet<Vec<u8>>, bool)> {
+        let pattern = [&escape(begin)[..], b"*"].concat();
         let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
         loop {
             let mut scan = cmd("SCAN");
             scan.arg(cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_COUNT);
             let (next, found): (u64, Vec<Vec<u8>>) = scan.query(&mut self.0)?;
             searched.fetch_add(SCAN_COUNT, Ordering::Relaxed);
-            // The keys that this library keeps for itself are no locks.
-            names.extend(found.into_iter().filter(|name| !is_internal(name)));
+            names.extend(found.into_iter().filter(&is_wanted));
             cursor = next;
             if cursor == 0 || names.len() > limit {
                 return Ok((names, cursor != 0));
             }
         }
+    }
+
+    /// The marks of a namespace, `limit` at most, by their names.
+    pub(crate) fn marks(
+        &mut self,
+        prefix: &[u8],
+        limit: usize,
+    ) -> RedisResult<Vec<(String, Mark)>> {
+        let begin = [prefix, Mark::PREFIX.as_bytes()].concat();
+        let (names, _) = self.scan(&begin, limit, &AtomicUsize::new(0), |_| true)?;
+        let names: Vec<Vec<u8>> = names.into_iter().collect();
+        let found = self.look(&names)?;
+        let named = |(name, found): (&Vec<u8>, Found)| {
+            let Found::Text { value, .. } = found else { return None };
+            Some((Resource::from(&name[begin.len()..]).to_string(), Mark::parse(&value)?))
+        };
+        Ok(names.iter().zip(found).filter_map(named).collect())
+    }
+
+    /// Its clock, in milliseconds since 1970.
+    pub(crate) fn time(&mut self) -> RedisResult<u64> {
+        let (seconds, micros): (u64, u64) = cmd("TIME").query(&mut self.0)?;
+        Ok(seconds.saturating_mul(1_000) + micros / 1_000)
     }
 
     /// What is under each of these keys.

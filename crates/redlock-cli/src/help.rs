@@ -2,7 +2,7 @@
 
 pub(crate) const SHORT: &str = "\
 Examples:
-  redlock run backup --keep -n -- /usr/local/bin/backup --full   # many hosts start it, one runs it
+  redlock run backup --once-in 12h --wait 2h -- /usr/local/bin/backup --full   # one host runs it
   redlock run deploy --wait forever --ttl 10s -- make deploy
   redlock status deploy
 
@@ -13,8 +13,8 @@ Examples:
   Five masters, named once:
     export REDLOCK_NODES=redis://m1,redis://m2,redis://m3,redis://m4,redis://m5
 
-  A cron job that many hosts start at the same time and one runs; the others leave quietly:
-    redlock run nightly-report --keep -n -E 0 -- /usr/local/bin/report
+  A cron job that many hosts start and one runs, once in 12 hours; the others leave quietly:
+    redlock run nightly-report --once-in 12h --wait 2h -q -E 0 -- /usr/local/bin/report
 
   One deployment at a time, first come first served or not, but never two:
     redlock run deploy --wait forever -- make deploy
@@ -44,7 +44,7 @@ Examples:
     redlock dev
 
 Exit codes:
-  0    done; `status`: one token holds a majority
+  0    done, or done before (`run --once-in`, `--fire`); `status`: one token holds a majority
   1    the lock was not ours (`extend`, `release`); `status`: a majority is free;
        `doctor`: findings; `init`, `release --force`: the question was answered with no
   64   wrong usage or bad input
@@ -119,16 +119,23 @@ When the lock is lost:
   dies with redlock in any case (on Linux). What has left the group lives on. A command that
   changes its user, as sudo does, can neither be killed by redlock nor dies with it.
 
-Work that many hosts start at the same time, and one is to run:
-  needs --keep and -n. Without -n the others wait for the lock, and without --keep a host that comes
-  a little later finds it free: they run the command again. With both, a success leaves the lock to
-  expire, after two thirds of the TTL at the earliest: the hosts must start less than that apart. A
-  command that fails releases the lock, so a host that comes later runs it.
+Work that many hosts start, and that is to be done once:
+  --once-in D does nothing where a run that was completed began less than D ago, by the masters'
+  clocks: choose it shorter than the time between two runs. --fire TIME does nothing where this
+  fire, or a later one, was completed: the time for which the run is planned, or a number that
+  grows, the same on all hosts. The code is then 0, and one line says who did it and when; -q
+  leaves it out. A command that fails, or whose lock was lost, leaves no mark; --mark-failures
+  counts a failure.
+  --wait should be longer than the TTL and the work: a host that waits does the work when the one
+  that did it dies. Without it all others have gone after 10s.
+  It never runs twice at a time. It may run twice, one after the other: when masters lose their
+  data, or when a host dies between the work and its mark. Where no majority takes the mark a note
+  says so, and the lock is left to expire. Marks are kept for 32 days, or twice the period.
 
 Examples:
   redlock run migrate --wait forever --max-hold 1h -- ./migrate
   redlock run deploy --ttl 10s --kill-after 2s -- make deploy
-  redlock run report --ttl 60s --keep -n -E 0 -- report   # another host does it? fine
+  redlock run report --ttl 60s --once-in 12h --wait 2h -E 0 -- report
   redlock run counter -c 'n=$(cat n); echo $((n + 1)) > n'
 
 Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by another,
@@ -172,9 +179,13 @@ first; a lock whose holder has died ends by itself unless it never expires. What
 before, and asked about on a terminal; elsewhere --yes is needed. A lock that was acquired meanwhile
 and a key of another type are left alone.
 
+With --mark it is not the lock that is deleted, but the mark of what was completed under this name:
+of a fire in milliseconds, or of a clock that was ahead. The work is done again when somebody asks.
+
 Examples:
   redlock release build \"$token\"
   redlock release --force build
+  redlock release --force --mark report
 
 Exit codes: 0 released, 1 not ours, or nothing to delete, 64 usage, 69 not confirmed by a quorum,
   74 cannot print.";
@@ -184,10 +195,12 @@ A snapshot, taken from the masters one by one. By the time it is read the answer
 to be sure of a lock, hold it. Since when it is held stands in its token, by the clock of the host
 that took it; tokens of other clients do not say it. The fencing token is not on the masters.
 
+With a key, the last run that was completed under it (`run --once-in`, `--fire`) is shown, too.
+
 Without a key, the locks under the prefix are listed that one token holds on a majority of the
 masters: strings that expire and whose value is a token (a UUID with a label, or 16 to 128 letters
 and digits of another client). The masters are searched with SCAN, and 10000 keys are looked at;
-give --prefix where they hold other data, too.
+give --prefix where they hold other data, too. What was completed is listed behind them.
 
 Exit codes: 0 one token holds a majority, or the list is complete or cut; 1 a majority is free;
   64 usage; 69 undecided, or no quorum answers; 74 cannot print.";
@@ -222,7 +235,8 @@ pub(crate) const DOCTOR: &str = "\
 Each finding says what is wrong, why that matters and what cures it. Nothing is written. It sees
 what masters tell: who votes and why not, clocks that are far apart, several masters on one host,
 masters that report no changes of keys or evict keys, rights that are missing; without --plain also
-masters that take no ballots, and ballots that another program has written.
+masters that take no ballots, and ballots that another program has written; and marks of the future,
+which keep work from being done once.
 
 Exit codes: 0 nothing was found, 1 findings, 64 usage, 74 cannot print.";
 

@@ -14,6 +14,7 @@ mod direct;
 mod duration;
 mod environment;
 mod exit;
+mod fire;
 mod global;
 mod group;
 mod held;

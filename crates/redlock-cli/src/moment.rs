@@ -1,6 +1,6 @@
 //! Moments of a wall clock, in words.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `2026-11-23 17:19:33 UTC`.
 pub(crate) fn date_and_time(at: SystemTime) -> String {
@@ -14,6 +14,11 @@ pub(crate) fn time_of_day(at: SystemTime) -> String {
     let seconds = seconds(at) % DAY;
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     format!("{hour:02}:{minute:02}:{second:02} UTC")
+}
+
+/// A moment so many milliseconds after 1970.
+pub(crate) fn of_millis(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis)
 }
 
 /// Milliseconds since 1970.
@@ -45,8 +50,6 @@ fn civil(days: u64) -> (u64, u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -9,6 +9,7 @@ use rustix::fs::OFlags;
 use serde::Serialize;
 
 use crate::answers;
+use crate::command::marks::Done;
 use crate::exit::{CANNOT_PRINT, Failure};
 use crate::moment;
 
@@ -70,6 +71,7 @@ pub(crate) struct Report<'a> {
     ttl_ms: Option<u64>,
     /// Since 1970, by the clock of the host that took the lock.
     since_ms: Option<u64>,
+    done: Option<&'a Done>,
     nodes: Vec<NodeReport<'a>>,
 }
 
@@ -87,7 +89,7 @@ struct NodeReport<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(key: String, status: &'a Status) -> Self {
+    pub(crate) fn new(key: String, status: &'a Status, done: Option<&'a Done>) -> Self {
         let (state, token, ttl) = match &status.state {
             State::Held { token, ttl } => ("held", Some(token.as_str()), *ttl),
             State::Free => ("free", None, None),
@@ -95,7 +97,7 @@ impl<'a> Report<'a> {
         };
         let nodes = status.nodes.iter().map(NodeReport::new).collect();
         let since_ms = token.and_then(answers::since).map(moment::millis);
-        Self { key, state, token, ttl_ms: ttl.map(millis), since_ms, nodes }
+        Self { key, state, token, ttl_ms: ttl.map(millis), since_ms, done, nodes }
     }
 }
 

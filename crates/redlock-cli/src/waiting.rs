@@ -151,6 +151,17 @@ impl Session {
         }
     }
 
+    /// No quorum says what was completed under the key.
+    pub(crate) fn unread(&self, error: AcquireError) -> Failure {
+        let votes = error.votes().cloned();
+        let failure = match error {
+            AcquireError::NoQuorum { votes, .. } => no_quorum(&self.key, &votes),
+            AcquireError::Invalid(why) => why.into(),
+            error => Failure::new(UNAVAILABLE, error),
+        };
+        self.explained(failure, &answers::causes(votes.iter().flatten()))
+    }
+
     /// Who holds the lock. Where no token does, it may be a key of another type, which only a
     /// status shows: a refusal that names nobody may also be one whose holder has gone since.
     async fn refusal(&self, votes: &Votes) -> String {
@@ -166,7 +177,7 @@ impl Session {
     }
 
     /// A second signal does not wait for what the masters answer.
-    async fn stopped_by(&self, signal: Signal, signals: &mut Signals) -> Failure {
+    pub(crate) async fn stopped_by(&self, signal: Signal, signals: &mut Signals) -> Failure {
         let answers = tokio::select! {
             biased;
             _ = signals.next() => "no answers were waited for".into(),

@@ -1,8 +1,7 @@
 //! A cron job that is installed on many hosts and runs on one.
 //!
-//! Every host starts this at the same minute; the one that gets the lock does the work. Clocks of
-//! hosts differ by seconds, so the lock is not released when the work is done: it is left to
-//! expire, and a host that comes late finds it held.
+//! Every host starts this at about the same time; the one that gets the lock does the work. The
+//! others wait for it, and then find that it was done. A host that comes hours later finds it, too.
 //!
 //! `REDLOCK_NODES=redis://..,redis://.. cargo run -p redlock-quorum --example cron`; without
 //! `REDLOCK_NODES` it starts five throw-away masters and plays three hosts.
@@ -10,11 +9,10 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use redlock_quorum::{AcquireError, Redlock};
+use redlock_quorum::{Once, Redlock};
 use redlock_testkit::RedisServers;
 
-/// Longer than the clocks of the hosts differ, shorter than the time to the next run.
-const SLACK: Duration = Duration::from_secs(30);
+const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
@@ -31,18 +29,19 @@ async fn main() -> anyhow::Result<()> {
 
 /// Says whether it was this host that did the work.
 async fn nightly_report(redlock: &Redlock, host: &str) -> anyhow::Result<bool> {
-    match redlock.try_lock("nightly-report").ttl(SLACK).label(host).await {
-        Ok(guard) => {
-            println!("{host}: doing the report");
-            guard.check().context("the report was not finished under the lock")?;
-            guard.forget();
-            Ok(true)
-        }
-        Err(AcquireError::Held { votes, .. }) => {
-            println!("{host}: another host does it ({votes})");
+    // Hosts may come early: the period is shorter than the day between two runs. The wait is longer
+    // than the work: who waits does it when the host that did it dies.
+    let report = redlock.once("nightly-report").within(12 * HOUR).wait(2 * HOUR).label(host);
+    let outcome = report.try_run(|hold| async move {
+        println!("{host}: doing the report");
+        hold.check().context("the report was not finished under the lock")
+    });
+    match outcome.await.with_context(|| format!("{host}: it is not known whether it was done"))? {
+        Once::Ran(()) => Ok(true),
+        Once::Done { by, .. } => {
+            println!("{host}: it was done by {}", by.unwrap_or_default());
             Ok(false)
         }
-        Err(error) => Err(error).context(format!("{host}: it is not known which host does it")),
     }
 }
 

@@ -146,8 +146,8 @@ pub use recipes::set::{GuardSet, HoldSet, SetLoss};
 pub use redlock::Redlock;
 pub use redlock_core::{
     Cause, Clock, FencingToken, Instant, InvalidFencingToken, InvalidLabel, InvalidNode,
-    InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Node, NotAdmitted, Resource,
-    Tls, Token, Verdict, WhyNot,
+    InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Mark, Node, NotAdmitted,
+    Resource, Tls, Token, Verdict, WhyNot,
 };
 pub use report::{NodeReport, ServerReport, Standing};
 pub use request::LockRequest;

@@ -8,6 +8,7 @@ use redlock_quorum::{NodeVote, State, Status, Verdict};
 
 use crate::answers::{self, quorum};
 use crate::args::Release;
+use crate::command::marks;
 use crate::direct::{self, Direct, Found, PATIENCE};
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
@@ -16,26 +17,34 @@ use crate::output::{self, Forced};
 use crate::session::Session;
 
 /// A string on one master that is to be deleted, with the value that was looked at.
-struct Target {
-    url: String,
-    node: String,
-    value: Vec<u8>,
+pub(super) struct Target {
+    pub(super) url: String,
+    pub(super) node: String,
+    pub(super) value: Vec<u8>,
     /// In words.
-    held: String,
+    pub(super) held: String,
 }
 
 pub(crate) async fn force(global: &Global, args: &Release) -> Result<u8, Failure> {
-    if !args.yes && !has_terminal() {
-        let cause =
-            anyhow!("nothing was deleted: where there is no terminal to ask on, give --yes");
-        return Err(Failure::usage(cause));
+    if args.mark {
+        return marks::remove(global, args).await;
     }
+    may_delete(args)?;
     let session = Session::new(global, &args.key)?;
     session.key.check().map_err(Failure::usage)?;
     let key = [masters::prefix(global), session.key.as_bytes()].concat();
     let outcome = delete(&session, &key, args).await;
     session.close().await;
     outcome
+}
+
+/// Whether there is somebody to ask, or nobody wants to be asked.
+pub(super) fn may_delete(args: &Release) -> Result<(), Failure> {
+    if args.yes || has_terminal() {
+        return Ok(());
+    }
+    let cause = anyhow!("nothing was deleted: where there is no terminal to ask on, give --yes");
+    Err(Failure::usage(cause))
 }
 
 async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Failure> {
@@ -48,7 +57,10 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
         output::note(&format!("deletes {} on {node}: {held}", session.key));
     }
     if !args.yes {
-        agree(&session.key.to_string())?;
+        let key = &session.key;
+        agree(&format!(
+            "If the holder of {key} still works, it loses the lock and may not notice at once."
+        ))?;
     }
     let deleted = delete_all(session, key, targets).await;
     if args.json {
@@ -58,7 +70,7 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
 }
 
 /// The masters on which the key was deleted.
-async fn delete_all(session: &Session, key: &[u8], targets: Vec<Target>) -> Vec<String> {
+pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Target>) -> Vec<String> {
     let mut deleted = Vec::new();
     for Target { url, node, value, .. } in targets {
         let key = key.to_vec();
@@ -72,7 +84,7 @@ async fn delete_all(session: &Session, key: &[u8], targets: Vec<Target>) -> Vec<
     deleted
 }
 
-fn may_keep(node: &str, why: &dyn Display) {
+pub(super) fn may_keep(node: &str, why: &dyn Display) {
     output::note(&format!("{node} may keep the key: {why}"));
 }
 
@@ -123,11 +135,9 @@ fn has_terminal() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-fn agree(key: &str) -> Result<(), Failure> {
-    let question = format!(
-        "If the holder of {key} still works, it loses the lock and may not notice at once.\n\
-         Delete? [y/N] "
-    );
+/// Asks, after saying what that means.
+pub(super) fn agree(what: &str) -> Result<(), Failure> {
+    let question = format!("{what}\nDelete? [y/N] ");
     let mut answer = String::new();
     // No answer is a no.
     let _ = io::stderr().write_all(question.as_bytes());

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use redlock_quorum::Resource;
+use redlock_quorum::{Mark, Resource};
 use serde::Serialize;
 
 use crate::answers::{self, quorum};
+use crate::command::marks::Done;
 use crate::direct::{self, Direct, Found};
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;
@@ -24,6 +25,7 @@ use crate::session::Session;
 #[derive(Serialize)]
 struct Listing {
     locks: Vec<Lock>,
+    done: Vec<Completed>,
     truncated: bool,
 }
 
@@ -35,6 +37,14 @@ struct Lock {
     ttl_ms: u64,
     /// Since 1970, by the clock of the host that took the lock; none where the token says none.
     since_ms: Option<u64>,
+}
+
+/// What was completed under a name, as any of the masters has it.
+#[derive(Serialize)]
+struct Completed {
+    key: String,
+    #[serde(flatten)]
+    done: Done,
 }
 
 /// What one master has under the names that were found on any.
@@ -70,7 +80,14 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
         let since_ms = answers::since(token).map(moment::millis);
         Some(Lock { key, token: token.to_owned(), ttl_ms: output::millis(ttl?), since_ms })
     });
-    Ok(Listing { locks: locks.collect(), truncated })
+    let begin = [prefix, Mark::PREFIX.as_bytes()].concat();
+    let done = (0..names.len()).filter_map(|row| {
+        let name = names[row].strip_prefix(&begin[..])?;
+        let marks = columns.iter().filter_map(|column| mark(&column[row]));
+        let done = Done::from(&marks.reduce(|most, mark| most.raised(&mark))?);
+        Some(Completed { key: Resource::from(name).to_string(), done })
+    });
+    Ok(Listing { locks: locks.collect(), done: done.collect(), truncated })
 }
 
 /// The URLs of the masters that may vote; an error when they are no quorum.
@@ -175,6 +192,13 @@ fn answered<T>(answers: Vec<Result<T, String>>, session: &Session) -> Result<Vec
     Ok(answered)
 }
 
+fn mark(found: &Found) -> Option<Mark> {
+    match found {
+        Found::Text { value, .. } => Mark::parse(value),
+        _ => None,
+    }
+}
+
 /// A lock has a token and an end; all else under the prefix is something else.
 fn token(found: &Found) -> Option<(&str, Option<Duration>)> {
     match found {
@@ -213,10 +237,13 @@ impl Listing {
             let (left, since) = (Duration::from_millis(*ttl_ms), answers::since_in_words(token));
             format!("{key:widest$}  held by {token}, expires in {left:.1?}{since}")
         };
-        if self.locks.is_empty() {
-            return "nothing is held".into();
+        let mut lines: Vec<String> = self.locks.iter().map(line).collect();
+        if lines.is_empty() {
+            lines.push("nothing is held".into());
         }
-        self.locks.iter().map(line).collect::<Vec<_>>().join("\n")
+        let completed = |Completed { key, done }: &Completed| format!("{key}  {}", done.text());
+        lines.extend(self.done.iter().map(completed));
+        lines.join("\n")
     }
 }
 

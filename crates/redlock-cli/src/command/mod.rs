@@ -8,6 +8,8 @@ pub(crate) mod force;
 pub(crate) mod generate;
 pub(crate) mod init;
 pub(crate) mod list;
+pub(crate) mod marks;
+mod once;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod status;

@@ -11,9 +11,10 @@ use rustix::process::Signal;
 
 use crate::args::Run;
 use crate::child::Child;
+use crate::command::once::{self, Lock};
 use crate::command::release;
 use crate::environment::Environment;
-use crate::exit::{self, CANNOT_RUN, Failure, LOST};
+use crate::exit::{self, CANNOT_RUN, Failure, LOST, NOT_FOUND};
 use crate::global::Global;
 use crate::group;
 use crate::output;
@@ -36,7 +37,11 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     let outcome = match acquired {
         Ok(guard) => {
             session.say("acquired", &guard.votes());
-            under_lock(&session, global, args, guard, &mut signals).await
+            match once::begin(&session, args, guard, &mut signals).await {
+                Ok(Some(lock)) => under_lock(&session, global, args, lock, &mut signals).await,
+                Ok(None) => Ok(0),
+                Err(failure) => Err(failure),
+            }
         }
         Err(failure) => Err(failure),
     };
@@ -48,7 +53,7 @@ async fn under_lock(
     session: &Session,
     global: &Global,
     args: &Run,
-    guard: Guard,
+    guard: Lock,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
@@ -89,21 +94,29 @@ fn note_what_goes_on(left: usize) {
 async fn held_to_the_end(
     session: &Session,
     args: &Run,
-    guard: Guard,
+    guard: Lock,
     status: io::Result<ExitStatus>,
 ) -> Result<u8, Failure> {
     let status = status.map_err(|error| Failure::new(CANNOT_RUN, error));
-    if args.keep && status.as_ref().is_ok_and(ExitStatus::success) {
-        keep(session, guard).await;
-    } else {
-        release(guard).await?;
+    let is_success = status.as_ref().is_ok_and(ExitStatus::success);
+    let is_done = is_success || args.mark_failures && status.as_ref().is_ok_and(has_begun);
+    match guard {
+        Lock::Once(turn) if is_done => once::complete(session, turn).await?,
+        Lock::Plain(guard) if args.keep && is_success => keep(session, guard).await,
+        lock => release(lock).await?,
     }
     status.map(exit::code)
 }
 
+/// A command that cannot be run, or is not found, has done nothing.
+fn has_begun(status: &ExitStatus) -> bool {
+    let code = exit::code(*status);
+    code != CANNOT_RUN && code != NOT_FOUND
+}
+
 /// The lock was lost. What the masters said when it was acquired says nothing of that: they are
 /// asked again.
-async fn lost(session: &Session, guard: Guard, why: &str) -> Failure {
+async fn lost(session: &Session, guard: Lock, why: &str) -> Failure {
     let answers = match guard.check() {
         Err(lost) => session.answers_after(&lost, guard.token()).await,
         Ok(()) => session.answers().await,
@@ -142,7 +155,7 @@ async fn keep(session: &Session, guard: Guard) {
 }
 
 /// Releases a lock that was held by this process's clock. Masters may still say that it was not.
-async fn release(guard: Guard) -> Result<(), Failure> {
+async fn release(guard: Lock) -> Result<(), Failure> {
     match guard.release().await {
         Err(error @ ReleaseError::NotOurs { .. }) => {
             let cause = anyhow!(release::words(&error));

@@ -9,6 +9,7 @@ use redlock_quorum::State;
 use crate::answers;
 use crate::args::Status;
 use crate::command::list;
+use crate::command::marks::{self, Done};
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE, USAGE};
 use crate::global::Global;
 use crate::output::{self, Report};
@@ -24,18 +25,24 @@ pub(crate) async fn status(global: &Global, args: &Status) -> Result<u8, Failure
 async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure> {
     let session = Session::new(global, key)?;
     session.key.check().map_err(|error| Failure::new(USAGE, error))?;
-    let (key, status) = (session.key.to_string(), session.status().await);
+    let (status, done) = tokio::join!(session.status(), marks::last(&session));
+    let key = session.key.to_string();
     let judged = judge(&key, &status, !as_json && is_one_screen());
     let printed = match &judged {
-        _ if as_json => output::json(&Report::new(key.clone(), &status)),
-        Err(_) if is_one_screen() => output::line(&output::table(&status)),
-        _ => output::line(&output::people(&key, &status)),
+        _ if as_json => output::json(&Report::new(key.clone(), &status, done.as_ref())),
+        Err(_) if is_one_screen() => output::line(&and_done(output::table(&status), done)),
+        _ => output::line(&and_done(output::people(&key, &status), done)),
     };
     let judged =
         judged.map_err(|failure| session.explained(failure, &answers::causes(&status.nodes)));
     session.close().await;
     printed?;
     judged
+}
+
+/// The last run is one line more, where there was one.
+fn and_done(text: String, done: Option<Done>) -> String {
+    done.map_or_else(|| text.clone(), |done| format!("{text}\n{}", done.text()))
 }
 
 /// Whether a person reads stdout and stderr in one place: what is said on one is not said again

@@ -169,7 +169,8 @@ fn status_prints_an_object_on_demand() {
     let status = ask(&servers, ["status", "k", "--json"]);
     assert_eq!(status.code, 69);
     let object = status.json();
-    assert_eq!(object.as_object().unwrap().len(), 6);
+    assert_eq!(object.as_object().unwrap().len(), 7);
+    assert!(object["done"].is_null());
     assert_eq!((&object["key"], &object["state"]), (&"k".into(), &"undecided".into()));
     assert!(object["token"].is_null() && object["ttl_ms"].is_null());
     let nodes = object["nodes"].as_array().unwrap();

@@ -77,10 +77,10 @@ fn the_commands_of_the_guide_run_as_written() {
     let servers = RedisServers::start(5).unwrap();
     let host = host("guide");
     let blocks = blocks(section("## The command"), "sh");
-    assert_eq!(blocks.len(), 2, "one for all days, one for a stuck lock");
+    assert_eq!(blocks.len(), 3, "one for all days, one for a mark, one for a stuck lock");
     let answer = shell(&host, &servers, blocks[0]);
     let runs = answer.success().matches("report.sh ran").count();
-    assert_eq!(runs, 2, "each of two names once, because a success keeps the lock: {answer:?}");
+    assert_eq!(runs, 1, "a success leaves a mark: {answer:?}");
     assert!(answer.out.contains("deploy ran"), "{answer:?}");
     assert!(answer.out.contains("migrate ran"), "{answer:?}");
     assert!(answer.out.contains("\ndeploy is held by "), "by key: {answer:?}");
@@ -88,10 +88,15 @@ fn the_commands_of_the_guide_run_as_written() {
     assert!(answer.out.lines().any(listed), "in the list: {answer:?}");
     assert_eq!(copies(&servers, "deploy"), 0);
 
+    const MARK: &str = "redlock-quorum:1:done:nightly-report";
+    assert_eq!(copies(&servers, MARK), 5);
+    shell(&host, &servers, blocks[1]).success();
+    assert_eq!(copies(&servers, MARK), 0);
+
     for server in servers.iter() {
         server.command(&["SET", "deploy", "an old script"]).unwrap();
     }
-    let answer = shell(&host, &servers, blocks[1]);
+    let answer = shell(&host, &servers, blocks[2]);
     assert!(answer.success().contains("deploy is held by an old script, never expires"));
     assert_eq!(copies(&servers, "deploy"), 0);
 }
@@ -108,7 +113,7 @@ fn words(line: &[&str], host: &Scratch) -> Vec<String> {
 }
 
 #[test]
-fn the_unit_of_the_guide_does_the_work_or_leaves_it_to_another() {
+fn the_unit_of_the_guide_does_the_work_or_finds_it_done() {
     let servers = RedisServers::start(3).unwrap();
     let host = host("unit");
     let unit = blocks(section("### A systemd timer on many hosts"), "ini")[0];
@@ -127,11 +132,14 @@ fn the_unit_of_the_guide_does_the_work_or_leaves_it_to_another() {
         answer_of(command.env(variable, &nodes).args(&words[1..]))
     };
     assert_eq!(run().success(), "report ran");
-    assert_eq!(run().code.to_string(), setting("SuccessExitStatus"), "no failure");
+    let later = run();
+    assert_eq!((later.code, later.out.as_str()), (0, ""), "{later:?}");
+    assert!(later.cause().contains("nightly-report was done by "), "{later:?}");
+    assert_eq!(setting("SuccessExitStatus"), "75", "another at work is no failure");
 }
 
 #[test]
-fn the_cron_job_of_the_guide_does_the_work_or_leaves_quietly() {
+fn the_cron_job_of_the_guide_does_the_work_or_finds_it_done() {
     let servers = RedisServers::start(3).unwrap();
     let host = host("job");
     let job = blocks(section("### A Kubernetes CronJob in several clusters"), "yaml")[0];
@@ -143,8 +151,9 @@ fn the_cron_job_of_the_guide_does_the_work_or_leaves_quietly() {
         answer_of(command.args(&words[1..]))
     };
     assert_eq!(run().success(), "report ran");
-    let held = run();
-    assert_eq!((held.success(), held.err.as_str()), ("", ""));
+    let later = run();
+    assert_eq!((later.code, later.out.as_str()), (0, ""), "{later:?}");
+    assert!(later.cause().contains("nightly-report was done by "), "{later:?}");
 }
 
 /// The lines for an access list: the one that every server must know, and the others.

@@ -18,7 +18,7 @@ fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
     assert_eq!(none.success(), "nothing is held");
     assert_eq!(
         ask(&servers, ["status", "--json"]).json(),
-        json!({"locks": [], "truncated": false})
+        json!({"locks": [], "done": [], "truncated": false})
     );
     let mut tokens = Vec::new();
     for key in ["b", "a"] {

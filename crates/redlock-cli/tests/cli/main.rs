@@ -16,6 +16,7 @@ mod listing;
 mod loss;
 mod masters;
 mod nested;
+mod once;
 mod origins;
 mod periodic;
 mod quarantine;

@@ -52,13 +52,16 @@ fn words(line: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn every_documented_line_for_periodic_work_neither_waits_nor_releases() {
+fn every_documented_line_for_periodic_work_marks_it_and_waits_for_longer_than_its_lease() {
     let lines = documented();
     assert!(lines.len() >= 7, "README, the guide's four and those of --help: {lines:?}");
     for line in lines {
         let options: Vec<_> = line.iter().take_while(|word| *word != "--").collect();
         let has = |option: &str| options.iter().any(|word| *word == option);
-        assert!(has("--keep") && has("-n"), "another host would do it again: {line:?}");
+        assert!(has("--once-in"), "another host would do it again: {line:?}");
+        let wait = options.iter().position(|word| *word == "--wait");
+        let is_long = wait.is_some_and(|at| options[at + 1].ends_with('h'));
+        assert!(is_long, "nobody would be left when its host dies: {line:?}");
     }
 }
 

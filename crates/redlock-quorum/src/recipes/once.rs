@@ -278,8 +278,20 @@ impl OnceRequest {
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
     pub async fn begin(self) -> Result<Begun, RunError> {
+        self.checked()?;
+        let guard = self.request.clone().await?;
+        self.under(guard).await
+    }
+
+    /// The same under a lock that is held already: what counts is the mark of its resource.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin). The lock is released then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future releases the lock in the background.
+    pub async fn under(self, guard: Guard) -> Result<Begun, RunError> {
         let (when, by) = (self.checked()?, self.request.checked_label()?);
-        let guard = self.request.await?;
         match reading(&guard).await {
             Ok(reading) => Ok(begun(guard, &reading, when, by).await),
             Err(error) => {

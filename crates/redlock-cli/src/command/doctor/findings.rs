@@ -203,10 +203,18 @@ fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
             format!("{} of its ballots are foreign, such as {one}", look.foreign_scores.len());
         found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE));
     }
+    found.extend(look.future_marks.iter().map(|mark| future_mark(mark)));
     found.extend(look.foreign_keys.iter().map(|key| foreign_key(key, has_quarantine)));
     found.extend(look.write_refusal.as_ref().map(write_refusal));
     found.extend(missing_rights(look));
     found
+}
+
+fn future_mark(mark: &str) -> Finding {
+    let what = format!("has a mark of the future: {mark}");
+    let why = "a clock was ahead when it was made, or its fire is no number of seconds: what is to \
+               be done once is done each time, or not at all";
+    Finding::warning(what, why, "redlock release --force --mark NAME removes it from all masters")
 }
 
 fn write_refusal(error: &String) -> Finding {

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{IntoConnectionInfo, RedisResult};
-use redlock_quorum::{FencingToken, NodeReport, Quarantine, ServerReport};
+use redlock_quorum::{FencingToken, Mark, NodeReport, Quarantine, ServerReport};
 use serde::Serialize;
 
 use super::keys::Keys;
@@ -11,11 +11,15 @@ use super::rights::{self, Uses};
 use crate::direct::{self, Direct, PATIENCE};
 use crate::global::Global;
 use crate::masters;
+use crate::moment;
 use crate::session::Session;
 
 /// A score that is so far ahead of the clocks, in microseconds, is followed by no lock while one
 /// master shows it: some 71 years.
 const FAR_US: u64 = 1 << 51;
+
+/// How many marks are looked at.
+const MARKS_MAX: usize = 10_000;
 
 /// What one master answered; none where it did not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -38,6 +42,8 @@ pub(super) struct Look {
     /// Ballots that no client has written, or that are so far ahead that none follows them, as
     /// `member: score`.
     pub(super) foreign_scores: Vec<String>,
+    /// Marks of the future by its clock, each with what is wrong with it.
+    pub(super) future_marks: Vec<String>,
 }
 
 impl Look {
@@ -80,6 +86,7 @@ struct Asks {
     uses: Uses,
     /// The set with the ballots of locks; none where locks have no ballots, or it is not admitted.
     ballots: Option<Vec<u8>>,
+    prefix: Vec<u8>,
 }
 
 impl Asks {
@@ -92,7 +99,7 @@ impl Asks {
             _ if !has_quarantine => Some(keys.off.clone()),
             run => run.as_ref().map(|run| keys.set_of(run)),
         };
-        Self { keys, uses, ballots }
+        Self { keys, uses, ballots, prefix: masters::prefix(global).to_vec() }
     }
 }
 
@@ -116,8 +123,31 @@ fn look(master: &mut Direct, asks: &Asks) -> RedisResult<Look> {
             Some(set) => foreign_now(master.scores(set).unwrap_or_default()),
             None => Vec::new(),
         },
+        // A right that is missing is found.
+        future_marks: future_marks(master, &asks.prefix).unwrap_or_default(),
         ..Look::default()
     })
+}
+
+/// The marks that no client makes whose masters have the right time.
+fn future_marks(master: &mut Direct, prefix: &[u8]) -> RedisResult<Vec<String>> {
+    let (marks, now) = (master.marks(prefix, MARKS_MAX)?, master.time()?);
+    Ok(marks.iter().filter_map(|(name, mark)| of_the_future(name, mark, now)).collect())
+}
+
+/// What is wrong with a mark at this time, in milliseconds since 1970.
+fn of_the_future(name: &str, mark: &Mark, now: u64) -> Option<String> {
+    /// So far ahead a run does not count.
+    const AHEAD_MAX_MS: u64 = 60_000;
+    if mark.at > now.saturating_add(AHEAD_MAX_MS) {
+        return Some(format!(
+            "{name} was last done at {}",
+            moment::date_and_time(moment::of_millis(mark.at))
+        ));
+    }
+    // The seconds of a time are a thousandth of that; other numbers of people are neither.
+    let is_in_millis = (now / 2..now.saturating_mul(2)).contains(&mark.fire);
+    is_in_millis.then(|| format!("{name} has the fire {}, a time in milliseconds", mark.fire))
 }
 
 /// Clients write whole numbers, and none that are 71 years ahead of the masters' clocks. By ours
@@ -150,6 +180,18 @@ mod tests {
         assert_eq!(field(info, "maxmemory"), Some("7"));
         assert_eq!(field(info, "maxmemory_policy"), Some("noeviction"));
         assert_eq!(field(info, "max"), None);
+    }
+
+    #[test]
+    fn a_mark_of_the_future_is_a_run_that_lies_ahead_or_a_fire_in_milliseconds() {
+        const NOW: u64 = 1_795_402_800_000;
+        let found = |at, fire| of_the_future("report", &Mark { at, fire, by: None }, NOW);
+        for fire in [0, 7, NOW / 1_000, 20_261_123, 202_611_230_300, Mark::END - 1] {
+            assert_eq!(found(NOW + 60_000, fire), None, "{fire}");
+        }
+        let said = found(NOW + 60_001, 7).unwrap();
+        assert_eq!(said, "report was last done at 2026-11-23 03:01:00 UTC");
+        assert!(found(NOW, NOW - 5).unwrap().contains("a time in milliseconds"));
     }
 
     #[test]

@@ -1,0 +1,123 @@
+//! Marks: what was completed, for `status`, and `release --force --mark`, which removes one.
+
+use anyhow::anyhow;
+use redlock_quorum::{LastRun, Mark, Status};
+use serde::Serialize;
+
+use crate::answers::quorum;
+use crate::args::Release;
+use crate::command::force::{self, Target};
+use crate::direct::{self, Direct, Found, PATIENCE};
+use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
+use crate::global::Global;
+use crate::masters;
+use crate::moment;
+use crate::output::{self, Forced};
+use crate::session::Session;
+
+/// The last run that was completed under a name, as `status` prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Done {
+    at_ms: u64,
+    fire: Option<u64>,
+    by: Option<String>,
+}
+
+impl Done {
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let Self { at_ms, fire, by } = self;
+        let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        let fire = fire.map(|fire| format!(", fire {fire}")).unwrap_or_default();
+        let at = moment::date_and_time(moment::of_millis(*at_ms));
+        format!("last run {at}{by}{fire}")
+    }
+}
+
+impl From<&Mark> for Done {
+    fn from(mark: &Mark) -> Self {
+        let LastRun { fire, by, .. } = LastRun::from(mark);
+        Self { at_ms: mark.at, fire, by }
+    }
+}
+
+/// What was completed under the name of the session; none where no quorum can say.
+pub(crate) async fn last(session: &Session) -> Option<Done> {
+    let last = session.redlock.last_run(&session.key).await.ok().flatten()?;
+    Some(Done { at_ms: moment::millis(last.at), fire: last.fire, by: last.by })
+}
+
+/// Removes a mark from all masters: the work is done again when it is asked for.
+pub(crate) async fn remove(global: &Global, args: &Release) -> Result<u8, Failure> {
+    force::may_delete(args)?;
+    let session = Session::new(global, &args.key)?;
+    session.key.check().map_err(Failure::usage)?;
+    let outcome = remove_from_all(global, &session, args).await;
+    session.close().await;
+    outcome
+}
+
+async fn remove_from_all(
+    global: &Global,
+    session: &Session,
+    args: &Release,
+) -> Result<u8, Failure> {
+    let (name, key) = (session.key.to_string(), Mark::key(masters::prefix(global), &session.key));
+    let status = session.status().await;
+    let (targets, silent) = targets(session, &key, &status).await;
+    if targets.is_empty() {
+        if args.json {
+            output::json(&Forced { key: name.clone(), deleted: Vec::new() })?;
+        }
+        let masters = status.nodes.len();
+        let is_known = masters - silent >= quorum(masters);
+        let code = if is_known { NOT_OURS } else { UNAVAILABLE };
+        return Err(Failure::new(code, anyhow!("no master that answers has a mark of {name}")));
+    }
+    for Target { node, held, .. } in &targets {
+        output::note(&format!("deletes the mark of {name} on {node}: {held}"));
+    }
+    if !args.yes {
+        force::agree(&format!("{name} is done again when it is asked for."))?;
+    }
+    let deleted = force::delete_all(session, &key, targets).await;
+    if args.json {
+        output::json(&Forced { key: name.clone(), deleted })?;
+    }
+    match session.redlock.last_run(&session.key).await {
+        Ok(None) => Ok(0),
+        Ok(Some(_)) => {
+            let cause = anyhow!("a master still has a mark of {name}: run this again");
+            Err(Failure::new(UNAVAILABLE, cause))
+        }
+        Err(error) => Err(session.unread(error)),
+    }
+}
+
+/// What each master has under the key of the mark, and how many masters did not say. What is no
+/// mark is removed, too: it is in the place of one.
+async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>, usize) {
+    let (mut targets, mut silent) = (Vec::new(), 0);
+    for (url, node) in session.masters.urls().zip(&status.nodes) {
+        let (node, wanted) = (node.node.to_string(), key.to_vec());
+        let look = move |master: &mut Direct| master.look(&[wanted]);
+        match direct::ask(url, session.masters.pem(), PATIENCE * 3, look).await {
+            Ok(found) => match found.into_iter().next() {
+                Some(Found::Text { value, .. }) => {
+                    let held = Mark::parse(&value).as_ref().map(Done::from);
+                    let held = held.map_or_else(|| "no mark".to_owned(), |done| done.text());
+                    targets.push(Target { url: url.to_owned(), node, value, held });
+                }
+                Some(Found::Foreign) => {
+                    output::note(&format!("{node} has a key of another type: left alone"));
+                }
+                _ => {}
+            },
+            Err(why) => {
+                silent += 1;
+                force::may_keep(&node, &why);
+            }
+        }
+    }
+    (targets, silent)
+}

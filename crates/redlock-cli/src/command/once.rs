@@ -1,0 +1,141 @@
+//! `redlock run --once-in` and `--fire`: what is made of a lock whose work is to be done once.
+
+use std::ops::Deref;
+use std::time::{Duration, SystemTime};
+
+use anyhow::anyhow;
+use redlock_quorum::{Begun, Guard, MarkError, OnceGuard, ReleaseError, RunError};
+
+use crate::answers;
+use crate::args::Run;
+use crate::exit::{Failure, LOST, UNAVAILABLE};
+use crate::moment;
+use crate::output;
+use crate::session::Session;
+use crate::signals::Signals;
+
+/// A lock, and what becomes of it when its command has ended.
+pub(super) enum Lock {
+    /// It is released, or left to expire.
+    Plain(Guard),
+    /// The work is marked as done before.
+    Once(OnceGuard),
+}
+
+impl Lock {
+    /// As it is where nothing is marked.
+    pub(super) async fn release(self) -> Result<(), ReleaseError> {
+        match self {
+            Self::Plain(guard) => guard.release().await,
+            Self::Once(turn) => turn.release().await,
+        }
+    }
+}
+
+impl Deref for Lock {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        match self {
+            Self::Plain(guard) => guard,
+            Self::Once(turn) => turn,
+        }
+    }
+}
+
+/// Whether the command is to run under the lock that is held: none where its work was done before,
+/// which is said.
+pub(super) async fn begin(
+    session: &Session,
+    args: &Run,
+    guard: Guard,
+    signals: &mut Signals,
+) -> Result<Option<Lock>, Failure> {
+    let Some(request) = args.once(&session.redlock, &session.key) else {
+        return Ok(Some(Lock::Plain(guard)));
+    };
+    // Dropping it releases the lock.
+    let begun = tokio::select! {
+        biased;
+        signal = signals.next() => return Err(session.stopped_by(signal, signals).await),
+        begun = request.under(guard) => begun,
+    };
+    match begun {
+        Ok(Begun::Run(turn)) => Ok(Some(Lock::Once(turn))),
+        Ok(Begun::Done { at, by }) => {
+            if !session.is_quiet {
+                let done = done(&session.key.to_string(), at, by.as_deref(), SystemTime::now());
+                output::complain(&format!("redlock: {done}"));
+            }
+            Ok(None)
+        }
+        Err(RunError::Acquire(error)) => Err(session.unread(error)),
+        Err(RunError::Lost { lost, .. }) => {
+            let answers = session.answers().await;
+            let cause = anyhow!(
+                "the lock on {} is lost: {}, the command was not begun: {answers}",
+                session.key,
+                lost.reason
+            );
+            Err(Failure::new(UNAVAILABLE, cause))
+        }
+        Err(error) => Err(Failure::new(UNAVAILABLE, error)),
+    }
+}
+
+/// The command has ended, and its work is done.
+pub(super) async fn complete(session: &Session, turn: OnceGuard) -> Result<(), Failure> {
+    match turn.complete().await {
+        Ok(()) => Ok(()),
+        Err(MarkError::Lost(lost)) => {
+            let answers = session.answers().await;
+            let why = lost.reason;
+            let cause = anyhow!(
+                "the lock on {} is lost: {why}, the command had just ended and is not marked as \
+                 done: {answers}",
+                session.key
+            );
+            Err(Failure::new(LOST, cause))
+        }
+        // The code is the command's; that it may run again is worth a line.
+        Err(MarkError::NoQuorum { resource, votes }) => {
+            let said = answers::said(&votes);
+            output::note(&format!(
+                "{resource} was done, and too few masters have acknowledged that, so it may be \
+                 done again: {said}"
+            ));
+            Ok(())
+        }
+        Err(error) => {
+            output::note(&format!("{} was done, and is not marked as done: {error}", session.key));
+            Ok(())
+        }
+    }
+}
+
+/// Who has done the work, and when.
+fn done(key: &str, at: SystemTime, by: Option<&str>, now: SystemTime) -> String {
+    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
+    let ago = Duration::from_secs(now.duration_since(at).unwrap_or_default().as_secs());
+    format!("{key} was done{by} at {}, {ago:?} ago: nothing to do", moment::date_and_time(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn what_was_done_says_by_whom_and_when() {
+        let at = UNIX_EPOCH + Duration::from_secs(1_795_402_800);
+        let now = at + Duration::from_millis(61_700);
+        assert_eq!(
+            done("report", at, Some("me@web-1:7"), now),
+            "report was done by me@web-1:7 at 2026-11-23 03:00:00 UTC, 61s ago: nothing to do"
+        );
+        // By another clock it may lie ahead.
+        let done = done("report", at, None, UNIX_EPOCH);
+        assert_eq!(done, "report was done at 2026-11-23 03:00:00 UTC, 0ns ago: nothing to do");
+    }
+}

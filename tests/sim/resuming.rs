@@ -131,6 +131,36 @@ async fn a_resumption_that_is_noticed_too_late_takes_nothing_from_the_holder() {
     shared.assert_held("too late").await;
 }
 
+/// One that wins by masters 0 and 1, and whose request to master 2 comes when another has had the
+/// lock and given it back: then its key is on 1 and 2, of which 2 knows a larger token than its own.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_has_lapsed_is_resumed_with_a_larger_token_than_all_before() {
+    let (masters, redlock) = masters(3);
+    let late = masters.another_client();
+    late[2].delay(TTL * 13 / 10..=TTL * 13 / 10, ms(0)..=ms(0));
+    let first = handle(&late).build().unwrap();
+    let guard = first.lock(RESOURCE).auto_extend(false).await.unwrap();
+    let before = guard.fencing_token();
+    sleep(TTL / 2).await;
+    partition(&late[..1]);
+    let error = guard.extend(TTL).await.unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
+    let lease = guard.into_lease();
+
+    sleep(TTL * 65 / 100).await;
+    let between = redlock.try_lock(RESOURCE).await.unwrap();
+    let theirs = between.fencing_token();
+    between.release().await.unwrap();
+    sleep(TTL / 4).await;
+    let holders: Vec<_> = masters.iter().map(|master| master.holder(RESOURCE)).collect();
+    let ours = Some(lease.token.to_string());
+    assert_eq!(holders, [None, ours.clone(), ours], "its last request has arrived");
+
+    let resumed = redlock.resume(lease).await.unwrap();
+    assert!(before.is_some() && before < theirs);
+    assert!(theirs < resumed.fencing_token(), "{theirs:?} {:?}", resumed.fencing_token());
+}
+
 /// The new holder has it: from then on it is his to release.
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_was_resumed_and_dropped_releases() {

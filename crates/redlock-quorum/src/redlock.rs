@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock_core::Resource;
 
 use crate::builder::RedlockBuilder;
-use crate::driver::command::{Command, LeaseRelease, Takeover};
+use crate::driver::command::{Command, LeaseRelease};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Guard;
 use crate::handle::Handle;
@@ -198,8 +198,7 @@ impl Redlock {
     /// released.
     pub async fn resume(&self, lease: Lease) -> Result<Guard, ExtendError> {
         let request = self.try_lock(lease.resource).ttl(lease.ttl);
-        let takeover = Takeover { token: lease.token, fencing_token: lease.fencing_token };
-        request.resume(takeover).await.map_err(ExtendError::of_resume)
+        request.resume(lease.token).await.map_err(ExtendError::of_resume)
     }
 
     /// Releases a lease without taking it over, by its token alone.

@@ -161,8 +161,11 @@ Exit codes: 0 acquired, 64 usage, 69 no quorum, 74 cannot print, 75 held by anot
 
 pub(crate) const EXTEND: &str = "\
 The lock then lasts at least the TTL from now; it is never shortened. A lock that has ended is
-not revived. An extension does not know the fencing token, so `-` stands for it; it stays what it
-was.
+not revived. FENCING_TOKEN is a new one, larger than all before; `-` stands there with --plain.
+The smaller token of the same lock is good until a store has seen the new one: hand the new one
+to whoever writes from then on. A holder that is still there shares the lock with the caller of
+this command, and a release by either ends it for both: extend a lock of your own, never one
+whose TOKEN was read from `redlock status`.
 
 Example:
   redlock extend build \"$token\" --ttl 60s

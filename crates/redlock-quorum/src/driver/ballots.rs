@@ -162,13 +162,10 @@ impl Driver {
     /// The score in an answer to what was asked for a lock. Masters whose score is not followed get
     /// no further ballot: they would refuse one after the other.
     pub(super) fn learn_score(&mut self, vote: &Vote) {
+        use Ticket::{Attempt, Ballot, Readd, Score};
         let Some(Balloted::Score(score)) = vote.answer.balloted else { return };
-        let id = match Ticket::unpack(vote.ticket) {
-            Ticket::Attempt(id) | Ticket::Ballot(id, _) | Ticket::Score(id) | Ticket::Readd(id) => {
-                id
-            }
-            _ => return,
-        };
+        let ticket = Ticket::unpack(vote.ticket);
+        let (Attempt(id) | Ballot(id, _) | Score(id) | Readd(id)) = ticket else { return };
         let now = vote.read_at.unwrap_or_else(|| self.now());
         let Some(lock) = self.locks.get_mut(id) else { return };
         let member = lock.member();

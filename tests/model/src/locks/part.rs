@@ -143,6 +143,7 @@ pub fn small() -> Vec<Part> {
 pub fn large() -> Vec<Part> {
     let again = Part { attempts: &[2, 1], releases: true, ..TWO };
     let restart = Part { losses: 1, restarts: true, admits: true, releases: false, ..FENCED };
+    let resume_loss = Part { losses: 1, lossy: &[0], admits: true, ..RESUME };
     vec![
         Part { name: "late", late: 2, horizon: 2, ..TWO },
         Part { name: "late-released", late: 2, releases: true, horizon: 1, ..TWO },
@@ -164,18 +165,8 @@ pub fn large() -> Vec<Part> {
         Part { name: "loss", late: 1, losses: 1, lossy: &[0], ..FENCED },
         Part { name: "resume", ..RESUME },
         Part { name: "resume-late", late: 1, numbers: &[2, 3], ..RESUME },
-        Part { name: "resume-second", second: 1, ..RESUME },
-        Part { name: "resume-twice", resumes: 2, numbers: &[], ballots: 3, ..RESUME },
-        Part { name: "resume-vanish", vanish: 1, clocks_hold: false, order: true, ..RESUME },
-        Part {
-            name: "resume-restart",
-            losses: 1,
-            lossy: &[0],
-            restarts: true,
-            admits: true,
-            numbers: &[2, 3],
-            ..RESUME
-        },
+        Part { name: "resume-second", second: 1, numbers: &[2, 3], ..RESUME },
+        Part { name: "resume-restart", numbers: &[2, 3], restarts: true, ..resume_loss },
         Part { name: "keys-kept", keeps_keys: true, horizon: 2, lossy: &[0], ..restart },
     ]
 }

@@ -298,7 +298,7 @@ impl Wire {
             self.in_flight.push_back(Pending::Request(op, slot, Form::Text));
             return Settled::More;
         }
-        match self.read(&op, reply) {
+        match self.answer_of(&op, reply) {
             Ok(answer) => Settled::vote(slot, answer),
             Err(Garbage) => Settled::Garbage(slot),
         }

@@ -48,7 +48,7 @@ impl Wire {
     }
 
     /// What one reply means as the answer to a request.
-    pub(super) fn read(&self, op: &Op, reply: Value) -> Result<Answer, Garbage> {
+    pub(super) fn answer_of(&self, op: &Op, reply: Value) -> Result<Answer, Garbage> {
         match op.verb() {
             Verb::Resume { .. } => ballots::resumed(op, self.missing(), reply),
             verb => reply::answer(verb, reply),

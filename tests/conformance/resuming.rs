@@ -90,7 +90,8 @@ async fn a_master_that_was_not_admitted_extends_and_has_no_say() {
         assert!(unfit(WhyNot::AskedTooEarly, None, &answer), "{answer:?}");
         assert!(node.left().await > Duration::from_millis(LONG));
         assert!(held_by(&ours, &node.resume(&theirs, LONG, 6).await));
-        node.init(&Record::default(), FLOOR, 0).await;
+        let admitted = node.init(&Record::default(), FLOOR, 0).await.record;
+        node.node.set_admitted(admitted.run);
         assert_eq!(node.resume(&ours, LONG, 5).await, accepted());
     }
 }
@@ -112,6 +113,7 @@ async fn a_resume_that_may_not_propose_is_unknown_and_extends() {
         drop(Asker::admitted(&backend).await);
         backend.refuse_ballots().await;
         let mut node = Asker::new(&backend).await;
+        node.node.set_admitted(node.facts.identity);
         let (ours, _) = tokens();
         node.acquire(&ours, LONG).await;
         let answer = node.resume(&ours, 2 * LONG, 5).await;

@@ -241,6 +241,16 @@ masters that report no changes of keys or evict keys, rights that are missing; w
 masters that take no ballots, and ballots that another program has written; and marks of the future,
 which keep work from being done once.
 
+A problem of several masters is named once, with all of them, and what it follows from stands before
+it; --json has a finding for each master.
+
+States:
+  admitted     it votes
+  quarantine   it may have forgotten a lock, so it does not vote until none of before can be alive
+  none         it is not admitted, and no quarantine has begun: it is brand-new, it restarted, or
+               it can't be admitted; its finding says which
+  unreachable  it was not reached, or did not let this user in
+
 Exit codes: 0 nothing was found, 1 findings, 64 usage, 74 cannot print.";
 
 pub(crate) const DEV: &str = "\

@@ -58,8 +58,54 @@ fn masters_on_one_host_and_without_a_quorum_are_found() {
     let dbsize: usize = text(&servers[0], &["DBSIZE"]);
     assert_eq!(dbsize, 0, "nothing is written");
     let people = ask(&servers, ["doctor"]);
-    assert!(people.cause().starts_with("redlock: 4 findings: no quorum"), "{people:?}");
+    let cause = people.cause();
+    assert!(cause.starts_with("redlock: 2 findings: not admitted: new or emptied"), "{people:?}");
+    assert!(cause.contains(" at 3 masters, no quorum: 0 of 3 masters vote"), "{people:?}");
     assert!(people.out.contains("brand new? run redlock init"), "{people:?}");
+}
+
+/// The places of these words in what was printed, each of which is there once.
+fn places(out: &str, words: &[&str]) -> Vec<usize> {
+    let place = |words: &&str| {
+        assert_eq!(out.matches(*words).count(), 1, "{words}: {out}");
+        out.find(*words).unwrap()
+    };
+    words.iter().map(place).collect()
+}
+
+#[test]
+fn one_problem_of_five_masters_is_one_block_with_five_names_and_its_cause_comes_first() {
+    let servers = RedisServers::start(5).unwrap();
+    let names = servers.iter().map(RedisServer::name).collect::<Vec<_>>().join(", ");
+    let urls = servers.urls().join(",").replace("redis://", "redis://nobody:wrong@");
+    let people = answer_of(bare(["doctor"]).env("REDLOCK_NODES", &urls));
+    let at = format!("\n  at:   {names}\n");
+    let order = ["error: error reply: WRONGPASS", &at, "error: no quorum", "info: 5 masters"];
+    assert!(places(&people.out, &order).is_sorted(), "{people:?}");
+    assert!(people.cause().starts_with("redlock: 2 findings: error reply: WRONG"), "{people:?}");
+    assert!(people.cause().contains(" at 5 masters, no quorum"), "{people:?}");
+    let json = answer_of(bare(["doctor", "--json"]).env("REDLOCK_NODES", &urls)).json();
+    let of_nodes = json["findings"].as_array().unwrap().iter();
+    assert_eq!(of_nodes.filter(|found| found["node"].is_string()).count(), 5, "{json}");
+}
+
+#[test]
+fn what_hinders_an_admission_stands_before_what_follows_from_it() {
+    let servers = brand_new(1);
+    let (_, url) = few_rights(&servers[0]);
+    servers[0].command(&["ACL", "SETUSER", "few", "-hset", "-client|kill"]).unwrap();
+    let people = answer_of(bare(["doctor"]).env("REDLOCK_NODES", &url));
+    let order = ["warning: its user lacks", "error: not admitted: new", "error: no quorum"];
+    assert!(places(&people.out, &order).is_sorted(), "{people:?}");
+}
+
+#[test]
+fn the_help_explains_each_state_of_a_master() {
+    let help = answer_of(&mut bare(["doctor", "--help"])).out;
+    for state in ["admitted", "quarantine", "none", "unreachable"] {
+        let explains = |line: &str| line.starts_with(&format!("  {state} "));
+        assert!(help.lines().any(explains), "{state}: {help}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use redlock_quorum::{NodeReport, ServerReport, Standing};
+use redlock_quorum::{Cause, NodeReport, ServerReport, Standing};
 use serde::Serialize;
 
 use super::look::Look;
@@ -20,10 +20,16 @@ pub(super) struct Finding {
     pub(super) what: String,
     pub(super) why: Cow<'static, str>,
     pub(super) cure: Cow<'static, str>,
+    /// The same as `what`, without what differs between masters that have one and the same problem:
+    /// for how long they have it.
+    #[serde(skip)]
+    pub(super) problem: String,
+    #[serde(skip)]
+    pub(super) rank: Rank,
 }
 
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// How bad it is, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Severity {
     /// Locks are not granted, or one may have two holders.
@@ -35,22 +41,29 @@ pub(super) enum Severity {
     Info,
 }
 
-impl Finding {
-    /// The problem in one part of a line.
-    pub(super) fn line(&self) -> String {
-        match &self.node {
-            Some(node) => format!("{node} {}", self.what),
-            None => self.what.clone(),
-        }
-    }
+/// What a finding is to others. What follows from another one comes behind it, because it is cured
+/// with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// It keeps a master from voting: the master cannot be asked, or a right or a key is wrong.
+    Hindrance,
+    /// A master was asked, and does not vote.
+    NoVote,
+    /// Too few masters vote.
+    NoQuorum,
+    /// It keeps no master from voting.
+    Rest,
+}
 
-    pub(super) fn people(&self) -> String {
-        let severity = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Info => "info",
-        };
-        format!("{severity}: {}\n  why:  {}\n  cure: {}", self.line(), self.why, self.cure)
+impl Finding {
+    fn new(
+        severity: Severity,
+        what: String,
+        why: impl Into<Cow<'static, str>>,
+        cure: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        let (problem, why, cure) = (what.clone(), why.into(), cure.into());
+        Self { severity, node: None, what, why, cure, problem, rank: Rank::Rest }
     }
 
     fn error(
@@ -58,7 +71,7 @@ impl Finding {
         why: impl Into<Cow<'static, str>>,
         cure: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { severity: Severity::Error, node: None, what, why: why.into(), cure: cure.into() }
+        Self::new(Severity::Error, what, why, cure)
     }
 
     fn warning(
@@ -66,8 +79,7 @@ impl Finding {
         why: impl Into<Cow<'static, str>>,
         cure: impl Into<Cow<'static, str>>,
     ) -> Self {
-        let (what, why, cure) = (what.into(), why.into(), cure.into());
-        Self { severity: Severity::Warning, node: None, what, why, cure }
+        Self::new(Severity::Warning, what.into(), why, cure)
     }
 
     fn info(
@@ -75,7 +87,7 @@ impl Finding {
         why: impl Into<Cow<'static, str>>,
         cure: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { severity: Severity::Info, node: None, what, why: why.into(), cure: cure.into() }
+        Self::new(Severity::Info, what, why, cure)
     }
 
     /// Whether something has to be done about it.
@@ -83,8 +95,14 @@ impl Finding {
         self.severity != Severity::Info
     }
 
-    fn of(self, node: &NodeReport) -> Self {
-        Self { node: Some(node.node.to_string()), ..self }
+    fn ranked(self, rank: Rank) -> Self {
+        Self { rank, ..self }
+    }
+
+    /// The finding about this master. One that votes is hindered by nothing.
+    pub(super) fn of(self, node: &str, votes: bool) -> Self {
+        let rank = if votes { Rank::Rest } else { self.rank };
+        Self { node: Some(node.to_owned()), rank, ..self }
     }
 }
 
@@ -93,9 +111,11 @@ pub(super) fn find(nodes: &[NodeReport], looks: &[Look], has_quarantine: bool) -
     let of_all = [no_quorum(nodes), even(nodes.len()), one_host(nodes), limits_differ(nodes)];
     let mut found: Vec<Finding> = of_all.into_iter().flatten().collect();
     for (node, look) in nodes.iter().zip(looks) {
-        let of_node = no_vote(node, look).into_iter().chain(node.server.iter().flat_map(of_server));
+        let cause = node.cause.as_ref();
+        let of_node = cause.map(|cause| no_vote(cause, look.hinders_admission())).into_iter();
+        let of_node = of_node.chain(node.server.iter().flat_map(of_server));
         let of_node = of_node.chain(of_look(look, has_quarantine));
-        found.extend(of_node.map(|finding| finding.of(node)));
+        found.extend(of_node.map(|finding| finding.of(&node.node, cause.is_none())));
     }
     found
 }
@@ -106,7 +126,8 @@ fn no_quorum(nodes: &[NodeReport]) -> Option<Finding> {
     (votes < needed).then(|| {
         let what =
             format!("no quorum: {votes} of {} masters vote, {needed} are needed", nodes.len());
-        Finding::error(what, "no lock is granted or extended", "cure the masters that do not vote")
+        let cure = "cure the masters that do not vote";
+        Finding::error(what, "no lock is granted or extended", cure).ranked(Rank::NoQuorum)
     })
 }
 
@@ -151,10 +172,23 @@ fn limits_differ(nodes: &[NodeReport]) -> Option<Finding> {
 }
 
 /// A master that cannot be reached is missed, one that forgot is waited for.
-fn no_vote(node: &NodeReport, look: &Look) -> Option<Finding> {
-    let cause = node.cause.as_ref()?;
-    let (why, cure) = no_vote::of(cause, look.hinders_admission());
-    Some(Finding::error(cause.to_string(), why, cure))
+pub(super) fn no_vote(cause: &Cause, is_hindered: bool) -> Finding {
+    let (why, cure) = no_vote::of(cause, is_hindered);
+    let rank = match cause {
+        Cause::NotAdmitted(_) => Rank::NoVote,
+        _ => Rank::Hindrance,
+    };
+    let problem = without_time(cause).to_string();
+    Finding { problem, rank, ..Finding::error(cause.to_string(), why, cure) }
+}
+
+/// The quarantines of two masters hardly ever end at the same moment.
+fn without_time(cause: &Cause) -> Cause {
+    let mut cause = cause.clone();
+    if let Cause::NotAdmitted(not) = &mut cause {
+        not.votes_again = None;
+    }
+    cause
 }
 
 fn of_server(server: &ServerReport) -> Vec<Finding> {
@@ -181,7 +215,7 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
     found
 }
 
-fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
+pub(super) fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(policy) = look.eviction.as_ref().filter(|policy| *policy != "noeviction") {
         let what = format!("evicts keys when its memory is full: {policy}");
@@ -201,7 +235,7 @@ fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
     if let Some(one) = look.foreign_scores.first() {
         let what =
             format!("{} of its ballots are foreign, such as {one}", look.foreign_scores.len());
-        found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE));
+        found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE).ranked(Rank::Hindrance));
     }
     found.extend(look.future_marks.iter().map(|mark| future_mark(mark)));
     found.extend(look.foreign_keys.iter().map(|key| foreign_key(key, has_quarantine)));
@@ -220,6 +254,7 @@ fn future_mark(mark: &str) -> Finding {
 fn write_refusal(error: &String) -> Finding {
     let why = "no lock is granted there, and no quarantine begun or ended";
     Finding::error(format!("refuses writes: {error}"), why, "see to its memory and its disk")
+        .ranked(Rank::Hindrance)
 }
 
 fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
@@ -227,11 +262,12 @@ fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
     if has_quarantine && key.ends_with(":ballots") {
         let why =
             "clients with a quarantine do not use it, but none begins or ends while it is there";
-        return Finding::warning(what, why, format!("delete the key {key}"));
+        let cure = format!("delete the key {key}");
+        return Finding::warning(what, why, cure).ranked(Rank::Hindrance);
     }
     let why = "what it keeps under this name has no other place: it is not admitted again";
     let then = if has_quarantine { "; its master is then in quarantine for D" } else { "" };
-    Finding::error(what, why, format!("delete the key {key}{then}"))
+    Finding::error(what, why, format!("delete the key {key}{then}")).ranked(Rank::Hindrance)
 }
 
 /// What only people need is no problem where it is missing.
@@ -247,7 +283,8 @@ fn missing_rights(look: &Look) -> Vec<Finding> {
     };
     if !needed.is_empty() {
         let (what, cure) = said(&needed);
-        found.push(Finding::warning(what, rights::costs(&needed), cure));
+        let found_here = Finding::warning(what, rights::costs(&needed), cure);
+        found.push(found_here.ranked(Rank::Hindrance));
     }
     if !for_people.is_empty() {
         let (what, cure) = said(&for_people);

@@ -1,5 +1,6 @@
 //! `redlock doctor`: what is wrong with the masters, why that matters, and what cures it.
 
+mod blocks;
 mod findings;
 mod keys;
 mod look;
@@ -18,6 +19,7 @@ use crate::exit::{FINDINGS, Failure};
 use crate::global::Global;
 use crate::output::{self, millis, millis_up};
 use crate::session::Session;
+use blocks::{Block, blocks};
 use findings::{Finding, find};
 use look::Look;
 
@@ -63,8 +65,8 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     let looks = look::at_all(global, &session, &nodes).await;
     let findings = find(&nodes, &looks, global.quarantine() == Quarantine::On);
     session.close().await;
-    let problems = findings.iter().filter(|finding| finding.is_problem());
-    let problems = problems.map(Finding::line).collect::<Vec<_>>();
+    let problems = blocks(&findings).into_iter().filter(Block::is_problem);
+    let problems = problems.map(|block| block.line()).collect::<Vec<_>>();
     if args.json {
         let nodes = nodes.iter().zip(&looks).map(|(node, look)| Node::new(node, look)).collect();
         output::json(&Report { nodes, findings })?;
@@ -104,9 +106,7 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
         let (cause, uptime) = (cause.unwrap_or_default(), uptime.unwrap_or_default());
         lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, in_words(node.standing)));
     }
-    for finding in findings {
-        lines.push(finding.people());
-    }
+    lines.extend(blocks(findings).iter().map(Block::people));
     if !findings.iter().any(Finding::is_problem) {
         lines.push("nothing is wrong that can be seen from here".into());
     }

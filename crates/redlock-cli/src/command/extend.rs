@@ -47,6 +47,10 @@ fn not_extended(session: &Session, error: ExtendError) -> Failure {
         ExtendError::NotOurs { resource, .. } => {
             Failure::new(NOT_OURS, anyhow!("{resource} is not ours: {said}"))
         }
+        ExtendError::NoQuorum { resource, votes } if votes.is_outbid() => {
+            let why = "others got larger ballots for their fencing tokens meanwhile, try again";
+            Failure::new(UNAVAILABLE, anyhow!("no quorum to resume {resource}, {why}: {said}"))
+        }
         ExtendError::NoQuorum { resource, .. } => {
             let why = "too few masters answered or count";
             Failure::new(UNAVAILABLE, anyhow!("no quorum to extend {resource}, {why}: {said}"))

@@ -6,38 +6,38 @@ use redlock_core::{Ballot, Balloted, Bid, Member, WhyNot};
 use super::*;
 
 /// The score of every member after [`Asker::admitted`].
-pub(super) const FLOOR: u64 = 31;
+const FLOOR: u64 = 31;
 
-pub(super) fn member() -> Member {
+fn member() -> Member {
     Member::of(KEY)
 }
 
-pub(super) fn bid(n: u64) -> Bid {
+fn bid(n: u64) -> Bid {
     Bid { ballot: Ballot::new(n).unwrap(), member: member() }
 }
 
-pub(super) fn score(n: u64) -> u64 {
+fn score(n: u64) -> u64 {
     bid(n).ballot.score()
 }
 
-pub(super) fn accepted() -> Answer {
+fn accepted() -> Answer {
     Answer::granted().with_ballot(Balloted::Accepted)
 }
 
-pub(super) fn refused() -> Answer {
+fn refused() -> Answer {
     Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused)
 }
 
-pub(super) fn at(score: u64) -> Answer {
+fn at(score: u64) -> Answer {
     Answer::granted().with_ballot(Balloted::Score(score))
 }
 
 /// An answer that is unknown because of the master's ballots, while the key is there.
-pub(super) fn unfit(why: WhyNot, balloted: Option<Balloted>, answer: &Answer) -> bool {
+fn unfit(why: WhyNot, balloted: Option<Balloted>, answer: &Answer) -> bool {
     why_not(answer) == Some(why) && answer.key_set && answer.sent && answer.balloted == balloted
 }
 
-pub(super) fn why_not(answer: &Answer) -> Option<WhyNot> {
+fn why_not(answer: &Answer) -> Option<WhyNot> {
     match &answer.verdict {
         Verdict::Unknown(Cause::NotAdmitted(not_admitted)) => Some(not_admitted.why),
         _ => None,
@@ -46,7 +46,7 @@ pub(super) fn why_not(answer: &Answer) -> Option<WhyNot> {
 
 impl Asker {
     /// Asks a master that was admitted over this connection.
-    pub(super) async fn admitted(backend: &Backend) -> Self {
+    async fn admitted(backend: &Backend) -> Self {
         let mut node = Self::new(backend).await;
         let reply = node.init(&Record::default(), FLOOR, 0).await;
         assert!(reply.record.admits(node.facts.identity.unwrap()));
@@ -54,15 +54,15 @@ impl Asker {
         node
     }
 
-    pub(super) async fn fenced(&mut self, token: &Token, n: u64) -> Answer {
+    async fn fenced(&mut self, token: &Token, n: u64) -> Answer {
         self.ask(Op::acquire_fenced(KEY, token.clone(), LONG, bid(n))).await
     }
 
-    pub(super) async fn ballot(&mut self, token: &Token, n: u64) -> Answer {
+    async fn ballot(&mut self, token: &Token, n: u64) -> Answer {
         self.ask(Op::ballot(KEY, token.clone(), bid(n))).await
     }
 
-    pub(super) async fn score(&mut self, token: &Token) -> Answer {
+    async fn score(&mut self, token: &Token) -> Answer {
         self.ask(Op::score(KEY, token.clone(), member())).await
     }
 

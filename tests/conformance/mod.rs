@@ -4,7 +4,6 @@
 mod ballots;
 mod marks;
 mod orders;
-mod resuming;
 
 use std::sync::Arc;
 use std::time::Duration;

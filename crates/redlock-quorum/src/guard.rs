@@ -64,7 +64,8 @@ impl Guard {
     /// this one began. A store that refuses smaller tokens than it has seen never takes a late
     /// write.
     ///
-    /// None where the handle was built without ([`RedlockBuilder::fencing`]).
+    /// None where the handle was built without ([`RedlockBuilder::fencing`]), and for a lease that
+    /// was resumed without its token.
     ///
     /// [`RedlockBuilder::fencing`]: crate::RedlockBuilder::fencing
     pub fn fencing_token(&self) -> Option<FencingToken> {

@@ -13,9 +13,6 @@ impl World {
     /// Since when an answer counts: since its request was sent.
     pub(crate) fn counted_from(&self, part: &Part, own: usize, request: &Request) -> u8 {
         match part.broken {
-            Some(Broken::ResumedUnheld) if matches!(request.kind, Kind::Resume(_)) => {
-                self.contenders[own].tick(self.now)
-            }
             Some(Broken::FromReply | Broken::HandedOutLate) => self.contenders[own].tick(self.now),
             _ => request.sent,
         }
@@ -48,23 +45,12 @@ impl World {
             {
                 Reply::Accepted
             }
-            (Some(Broken::ResumedByTooFew), Reply::RefusedAt(_)) if !accepted.is_empty() => {
-                Reply::Accepted
-            }
             (Some(Broken::RefusedCounts), Reply::Refused) => Reply::Score(0),
             _ => reply,
         };
         let remembers = matches!(
             part.broken,
-            Some(
-                Broken::TooFewBallots
-                    | Broken::CarriedOver
-                    | Broken::BallotsAddUp
-                    | Broken::ResumedAddsUp
-                    | Broken::ResumedByTooFew
-                    | Broken::ResumedFromExtension
-                    | Broken::HoldsMerged
-            )
+            Some(Broken::TooFewBallots | Broken::CarriedOver | Broken::BallotsAddUp)
         );
         if remembers && reply == Reply::Accepted && !accepted.contains(&said) {
             accepted.push(said);
@@ -74,7 +60,7 @@ impl World {
 
     /// Another ballot was proposed: what was accepted before counts no more.
     pub(crate) fn proposed(&mut self, part: &Part, own: usize, id: u8, round: u32) {
-        if !matches!(part.broken, Some(Broken::BallotsAddUp | Broken::ResumedAddsUp)) {
+        if part.broken != Some(Broken::BallotsAddUp) {
             return;
         }
         let clock = self.contenders[own].clock(part, self.now);

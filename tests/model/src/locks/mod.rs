@@ -21,7 +21,6 @@ mod lies;
 mod loss;
 mod master;
 mod part;
-mod resume;
 mod story;
 mod wire;
 mod world;

@@ -1,13 +1,11 @@
-//! Requests with a ballot or a score: several commands, which are answered one by one and lead to
-//! one vote, or one script.
+//! Requests of several commands, which are answered one by one and lead to one vote.
 
 use redis::Value;
 
 use super::super::ballots;
-use super::super::encode;
-use super::super::reply::{self, Garbage};
+use super::super::reply::Garbage;
 use super::{Form, Pending, Settled, Wire};
-use crate::{Answer, Balloted, Cause, Op, Verb};
+use crate::{Balloted, Cause, Op, Verb};
 
 impl Wire {
     /// Whether this request can be sent now.
@@ -21,10 +19,7 @@ impl Wire {
         self.obstacle().unwrap_or_else(ballots::too_early)
     }
 
-    pub(super) fn write_balloted(&mut self, op: &Op) -> Form {
-        if matches!(op.verb(), Verb::Resume { .. }) {
-            return self.write_script(op);
-        }
+    pub(super) fn write_parts(&mut self, op: &Op) -> Form {
         match &self.set {
             Some(set) => {
                 set.write(op, &mut self.out);
@@ -37,25 +32,7 @@ impl Wire {
         }
     }
 
-    fn write_script(&mut self, op: &Op) -> Form {
-        let set = self.set.as_ref();
-        let (packed, form) = match self.loaded.load(op, set) {
-            Some(text) => (text, Form::Text),
-            None => (encode::by_digest(op, set), Form::Short),
-        };
-        self.out.extend_from_slice(&packed);
-        form
-    }
-
-    /// What one reply means as the answer to a request.
-    pub(super) fn answer_of(&self, op: &Op, reply: Value) -> Result<Answer, Garbage> {
-        match op.verb() {
-            Verb::Resume { .. } => ballots::resumed(op, self.missing(), reply),
-            verb => reply::answer(verb, reply),
-        }
-    }
-
-    /// Whether the oldest request is one of several commands.
+    /// Whether the oldest request is one of these.
     pub(super) fn is_in_parts(&self) -> bool {
         let oldest = self.in_flight.front();
         matches!(oldest, Some(Pending::Request(_, _, Form::Parts | Form::Alone)))
@@ -66,22 +43,19 @@ impl Wire {
             return Settled::Unasked(reply);
         };
         let is_alone = form == Form::Alone;
-        match self.heard.take(&op, is_alone, self.missing(), reply) {
+        // Without quarantine nothing gives all members a score: one that is not there has accepted
+        // nothing so far.
+        let missing = match &self.namespace {
+            Some(namespace) if !namespace.quarantine => Balloted::Score(0),
+            _ => Balloted::NoMember,
+        };
+        match self.heard.take(&op, is_alone, missing, reply) {
             Ok(Some(answer)) => Settled::vote(slot, answer),
             Ok(None) => {
                 self.in_flight.push_front(Pending::Request(op, slot, form));
                 Settled::More
             }
             Err(Garbage) => Settled::Garbage(slot),
-        }
-    }
-
-    /// What a member that is not there means. Without quarantine nothing gives all members a score:
-    /// one that is not there has accepted nothing so far.
-    pub(super) fn missing(&self) -> Balloted {
-        match &self.namespace {
-            Some(namespace) if !namespace.quarantine => Balloted::Score(0),
-            _ => Balloted::NoMember,
         }
     }
 }

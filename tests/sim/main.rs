@@ -29,6 +29,7 @@ mod mixing;
 mod mutual_exclusion;
 mod once;
 mod pace;
+mod quarantine_ends;
 mod reentrant;
 mod release;
 mod resuming;

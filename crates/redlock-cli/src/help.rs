@@ -83,7 +83,8 @@ What masters answer:
   not admitted: ...     a replica or a cluster node, which may not vote; a master that takes no
                         ballots: --plain; with --plain, one that cannot report a loss of data:
                         --quarantine off; or one that may have forgotten a lock, and when it
-                        votes again at the earliest: --quarantine
+                        votes again where a client stays, and where clients come and go:
+                        --quarantine
   twin of ...           the same server as another one
 
 Durations:

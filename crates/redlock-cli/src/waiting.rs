@@ -115,7 +115,7 @@ impl Session {
 
     /// The lock was not acquired.
     async fn failure(&self, error: AcquireError, wait: Wait, waited: Duration) -> Failure {
-        let again = error.retry_after();
+        let (again, visits) = (error.retry_after(), error.retry_after_visits());
         let votes = error.votes().cloned();
         let begins = votes.as_ref().map_or(Duration::ZERO, begins_within);
         let key = &self.of(&error);
@@ -145,7 +145,10 @@ impl Session {
         };
         let failure = self.explained(failure, &answers::causes(votes.iter().flatten()));
         match again {
-            Some(again) => failure.with_hint(&staying(waited + begins + again)),
+            Some(again) => {
+                let visits = visits.map(|visits| begins + visits);
+                failure.with_hint(&votes_again(waited + begins + again, visits))
+            }
             None => failure,
         }
     }
@@ -212,14 +215,28 @@ fn no_quorum(key: &Resource, votes: &Votes) -> Failure {
     }
 }
 
-/// A client that stays ends a quarantine by itself. One that comes and goes needs a master that
-/// votes beside those that do not. The next client begins anew: it needs the time that this one has
-/// waited, and what was left then.
-fn staying(needed: Duration) -> String {
+/// When a quorum votes again: by a command that stays, and by those that live a moment.
+///
+/// The next command that stays begins anew: it needs the time that this one has waited, and what
+/// was left then. Those that live a moment need a master that votes beside those that do not.
+fn votes_again(staying: Duration, visits: Option<Duration>) -> String {
     /// To connect, and to end the quarantine.
     const SPARE: Duration = Duration::from_secs(4);
-    let wait = (needed + SPARE).as_millis().div_ceil(1_000);
-    format!("a command that stays for so long ends the quarantine: --wait {wait}s")
+    let wait = (staying + SPARE).as_millis().div_ceil(1_000);
+    let stays = format!("with --wait {wait}s or longer in {}", tenths(staying));
+    match visits {
+        Some(visits) => format!(
+            "a quorum votes again {stays}, by commands that do not wait in {} at the latest",
+            tenths(visits)
+        ),
+        None => format!("a quorum votes again {stays}, and never by commands that do not wait"),
+    }
+}
+
+/// Rounded up: it is never said too early.
+fn tenths(time: Duration) -> String {
+    let tenths = time.as_millis().div_ceil(100);
+    format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
 /// How long it may take until the quarantines begin that have not begun. A master that reads its

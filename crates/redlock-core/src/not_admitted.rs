@@ -16,6 +16,10 @@ pub struct NotAdmitted {
     /// How long it takes at least until it may vote again. Where no quarantine has begun, how long
     /// that takes from its begin. None where no time decides it.
     pub votes_again: Option<Duration>,
+    /// How long it takes at the latest where no client stays, and clients that ask for a lock come
+    /// and go: the clocks of two masters end a quarantine then. None where only a client that stays
+    /// ends it, because no other master votes, and where no time decides it.
+    pub by_visits: Option<Duration>,
     /// What the server answered to the last step towards its admission, where that was an error.
     pub hindrance: Option<String>,
 }
@@ -65,7 +69,7 @@ pub enum WhyNot {
 impl NotAdmitted {
     /// For a reason that no quarantine ends.
     pub fn new(why: WhyNot) -> Self {
-        Self { why, in_quarantine: false, votes_again: None, hindrance: None }
+        Self { why, in_quarantine: false, votes_again: None, by_visits: None, hindrance: None }
     }
 
     /// Whether waiting may cure it: a quarantine ends, a server has loaded its data at some time.
@@ -108,14 +112,32 @@ impl fmt::Display for NotAdmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.why, self.state())?;
         if let Some(wait) = self.votes_again {
-            // Rounded up: it is never said too early.
-            let tenths = wait.as_millis().div_ceil(100);
-            write!(f, "; votes again in {}.{} s at the earliest", tenths / 10, tenths % 10)?;
+            write!(f, "; votes again in {}", Seconds(wait))?;
+            match self.by_visits {
+                Some(visits) if visits == wait => {}
+                Some(visits) => write!(
+                    f,
+                    " at the earliest where a client stays, in {} at the latest where clients come \
+                     and go",
+                    Seconds(visits)
+                )?,
+                None => f.write_str(" at the earliest, and only where a client stays")?,
+            }
         }
         match &self.hindrance {
             Some(error) => write!(f, "; {error}"),
             None => Ok(()),
         }
+    }
+}
+
+/// Rounded up: it is never said too early.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = self.0.as_millis().div_ceil(100);
+        write!(f, "{}.{} s", tenths / 10, tenths % 10)
     }
 }
 
@@ -164,15 +186,24 @@ mod tests {
 
     #[test]
     fn it_says_why_and_when_and_never_too_early() {
+        let by_visits = |millis| Some(Duration::from_millis(millis));
         let restarted = quarantine(WhyNot::Restarted, 63_810);
+        let begun = NotAdmitted { by_visits: by_visits(129_810), ..restarted.clone() };
         assert_eq!(
-            restarted.to_string(),
-            "restarted or lost its ballots, in quarantine; votes again in 63.9 s at the earliest"
+            begun.to_string(),
+            "restarted or lost its ballots, in quarantine; votes again in 63.9 s at the earliest \
+             where a client stays, in 129.9 s at the latest where clients come and go"
+        );
+        let almost_over = NotAdmitted { by_visits: by_visits(63_810), ..restarted };
+        assert_eq!(
+            almost_over.to_string(),
+            "restarted or lost its ballots, in quarantine; votes again in 63.9 s"
         );
         let new = NotAdmitted { in_quarantine: false, ..quarantine(WhyNot::New, 66_000) };
         assert_eq!(
             new.to_string(),
-            "new or emptied, its quarantine has not begun; votes again in 66.0 s at the earliest"
+            "new or emptied, its quarantine has not begun; votes again in 66.0 s at the earliest, \
+             and only where a client stays"
         );
         let loading = NotAdmitted::new(WhyNot::Loading);
         assert_eq!(loading.to_string(), "it is loading its data");

@@ -81,6 +81,17 @@ impl AcquireError {
         }
     }
 
+    /// For [`NoQuorum`](Self::NoQuorum): how long that takes at the latest where no client stays, and
+    /// some that ask for a lock come and go. None also where only a client that stays ends those
+    /// quarantines: one that waits for as long as [`retry_after`](Self::retry_after) says, and a
+    /// second or two more.
+    pub fn retry_after_visits(&self) -> Option<Duration> {
+        match self {
+            Self::NoQuorum { votes, .. } => votes.retry_after_visits(),
+            _ => None,
+        }
+    }
+
     /// What each master said, where masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {

@@ -87,8 +87,17 @@ impl Votes {
     /// How long it takes at least until a quorum can vote: none where time does not decide that,
     /// because enough of them may vote, or too few ever will.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
+        self.quorum_after(NodeVote::votes_again)
+    }
+
+    /// How long it takes at the latest where no client stays: none also where one has to.
+    pub(crate) fn retry_after_visits(&self) -> Option<Duration> {
+        self.quorum_after(NodeVote::by_visits)
+    }
+
+    fn quorum_after(&self, wait: impl Fn(&NodeVote) -> Option<Duration>) -> Option<Duration> {
         let may_vote = self.iter().filter(|vote| vote.is_admitted() && !vote.is_loading()).count();
-        let mut waits: Vec<Duration> = self.iter().filter_map(NodeVote::votes_again).collect();
+        let mut waits: Vec<Duration> = self.iter().filter_map(wait).collect();
         waits.sort_unstable();
         let missing = quorum(self.len()).checked_sub(may_vote)?;
         waits.get(missing.checked_sub(1)?).copied()
@@ -161,7 +170,17 @@ impl NodeVote {
     /// How long it takes at least until it votes again; none where it votes, and where no time
     /// decides it: such as where its quarantine cannot be begun before a person changes something.
     pub fn votes_again(&self) -> Option<Duration> {
-        self.not_admitted.as_ref().filter(|not| not.is_curable())?.votes_again
+        self.curable()?.votes_again
+    }
+
+    /// How long it takes at the latest where no client stays, and clients that ask for a lock come
+    /// and go; none also where only a client that stays ends its quarantine.
+    pub fn by_visits(&self) -> Option<Duration> {
+        self.curable()?.by_visits
+    }
+
+    fn curable(&self) -> Option<&NotAdmitted> {
+        self.not_admitted.as_ref().filter(|not| not.is_curable())
     }
 }
 
@@ -210,6 +229,16 @@ mod tests {
         let replica = NotAdmitted::new(WhyNot::Replica);
         let replica = || vote(Verdict::Unknown(Cause::NotAdmitted(replica.clone().into())));
         assert_eq!(after(vec![replica(), replica(), in_quarantine(2_000)]), None);
+        let visited = |millis| {
+            let mut vote = in_quarantine(1_000);
+            let why = vote.not_admitted.as_mut().unwrap();
+            why.by_visits = Some(Duration::from_millis(millis));
+            vote
+        };
+        let by_visits = |votes: Vec<NodeVote>| Votes::new(votes).retry_after_visits();
+        assert_eq!(by_visits(vec![granted(), visited(5_000), visited(4_000)]), secs(4));
+        assert_eq!(by_visits(vec![in_quarantine(1_000), visited(4_000), visited(6_000)]), secs(6));
+        assert_eq!(by_visits(vec![in_quarantine(1_000), in_quarantine(1_000), visited(4)]), None);
         let denied = || {
             let mut why = NotAdmitted::new(WhyNot::New);
             why.votes_again = Some(Duration::from_secs(5));

@@ -1,7 +1,7 @@
 //! Which masters vote: `init`, and what other commands say while masters do not.
 
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redlock_testkit::lab::text;
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
@@ -284,10 +284,12 @@ fn a_command_on_brand_new_masters_says_what_cures_them() {
     assert!(cause.contains(cure), "{cause}");
     let of_programs = ["redlock.init()", "Quarantine::"];
     assert!(!of_programs.iter().any(|words| cause.contains(words)), "{cause}");
-    assert!(
-        cause.contains("not admitted: new or emptied") && cause.contains("--wait 7"),
-        "{cause}"
-    );
+    assert!(cause.contains("not admitted: new or emptied"), "{cause}");
+    let (_, hint) =
+        cause.rsplit_once("; a quorum votes again with --wait 7").expect("for how long");
+    let only = " s, and never by commands that do not wait";
+    assert!(hint.ends_with(only), "no master votes whose clock could end it: {cause}");
+    assert_eq!(cause.matches("s at the earliest, and only where a client stays").count(), 3);
 }
 
 /// `init` would be refused: the record of the third one shows that the namespace is in use.
@@ -303,6 +305,37 @@ fn masters_that_restart_empty_beside_one_with_a_record_are_not_called_brand_new(
     }
     assert!(!cause.contains("new?") && !cause.contains("redlock init"), "{cause}");
     assert_eq!(ask(&servers, ["init", "--yes"]).code, 64);
+}
+
+/// The number before `words`, which stand behind it.
+fn seconds_before(words: &str, cause: &str) -> f64 {
+    let (before, _) = cause.split_once(words).unwrap_or_else(|| panic!("{words} in {cause}"));
+    before.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// One master votes, so its clock and that of the one in quarantine end it without a client that
+/// stays. Both times are said, and the longer one falls from command to command.
+#[test]
+fn a_majority_in_quarantine_says_when_it_votes_for_who_waits_and_for_who_does_not() {
+    let options = ServerOptions::new().max_ttl(Duration::from_secs(6));
+    let servers = RedisServers::with(3, &options).unwrap();
+    servers.iter().take(2).for_each(|server| server.restart_empty().unwrap());
+    // A master that is not connected in time may vote, so nothing is said then.
+    let said = || {
+        let answer = ask(&servers, ["acquire", "k", "--ttl", "5s"]);
+        assert_eq!(answer.code, 69, "{answer:?}");
+        let cause = answer.cause();
+        let (answers, hint) = cause.rsplit_once("; a quorum votes again with --wait ")?;
+        assert_eq!(answers.matches("s at the latest where clients come and go").count(), 2);
+        let wait = seconds_before("s or longer in ", hint);
+        let stays = seconds_before(" s, by commands that do not wait", hint);
+        let visits = seconds_before(" s at the latest", hint);
+        assert!(wait >= stays + 3.9 && stays <= visits, "{cause}");
+        Some(visits)
+    };
+    let first = poll("both times are said", said);
+    assert!(first > 6.0 && first <= 13.3, "{first}");
+    poll("it falls", || said().filter(|later| *later < first - 1.0));
 }
 
 #[test]
@@ -352,7 +385,10 @@ fn a_status_shows_what_a_master_has_that_does_not_vote_and_when_it_votes_again()
         "{cause}"
     );
     let people = ask(&servers, ["status", "k"]);
-    assert!(people.success().contains("at the earliest (it has: free)"), "{people:?}");
+    assert!(
+        people.success().contains("at the latest where clients come and go (it has: free)"),
+        "{people:?}"
+    );
     servers[0].restart_empty().unwrap();
     assert_eq!(ask(&servers, ["status", "k"]).code, 69, "one master alone decides nothing");
 }

@@ -46,10 +46,12 @@ pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis
     Some(known_until(peer, length)?.max(by_master))
 }
 
-/// When the clocks of others will show that it is over, to any client that asks them then.
+/// When the clocks of others will show that it is over, to any client that asks them then. A
+/// process whose note is missing or counts for nothing is noted by the client that comes next.
 ///
 /// `times` are the processes that vote, each with its TIME or a little less, so that what follows
-/// is not too early. Nobody needs to have asked them for a note.
+/// is not too early. Nobody needs to have asked them for a note. None where there are none: then
+/// only a client that stays ends it.
 pub(super) fn noted_at(
     peer: &Peer,
     length: Millis,
@@ -58,10 +60,11 @@ pub(super) fn noted_at(
 ) -> Option<Millis> {
     let quarantine = present(peer)?;
     let left = |(process, time): (RunId, Millis)| {
-        let note = quarantine.note(process)?;
-        Some((note + 2 * length).saturating_sub(time))
+        let counts = !quarantine.wants(process, time);
+        let since = quarantine.note(process).filter(|_| counts).unwrap_or(time);
+        (since + 2 * length).saturating_sub(time)
     };
-    let by_other = times.filter_map(left).min()?;
+    let by_other = times.map(left).min()?;
     let by_master = (quarantine.until + length).saturating_sub(peer.time(now));
     Some(now + by_other.max(by_master))
 }

@@ -15,10 +15,24 @@ pub(crate) enum Why {
     Away,
     /// It is the same server as this one.
     TwinOf(usize),
-    /// It can be reached and does not count. The time is how long it takes at least until this
-    /// client can admit it, or one that comes then. A client that has the nonce for longer may do
-    /// so sooner.
+    /// It can be reached and does not count. The times are how long it takes at least until this
+    /// client can admit it, or one that comes then, and how long at the latest where only such
+    /// clients come. A client that has the nonce for longer may do so sooner.
     NotAdmitted(NotAdmitted),
+}
+
+/// How long a quarantine takes until it is over: by this client, should it stay; and by any that
+/// comes when the notes of masters that vote are old enough.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    by_staying: Option<Millis>,
+    by_visits: Option<Millis>,
+}
+
+impl Left {
+    fn earliest(self) -> Option<Millis> {
+        self.by_staying.into_iter().chain(self.by_visits).min()
+    }
 }
 
 impl Admission {
@@ -33,14 +47,15 @@ impl Admission {
         }
         let why = self.why_not(master, facts);
         let in_quarantine = facts.record.quarantine_of(facts.identity).is_some();
-        let millis = match why {
-            why if !why.is_ended_by_quarantine() => None,
-            _ if in_quarantine => self.left(master, now),
-            _ => Some(self.length()),
+        let left = match why.is_ended_by_quarantine() {
+            true if in_quarantine => self.left(master, now),
+            true => self.left_from_begin(),
+            false => Left::default(),
         };
         let mut said = NotAdmitted::new(why);
         said.in_quarantine = in_quarantine;
-        said.votes_again = millis.map(Duration::from_millis);
+        said.votes_again = left.earliest().map(Duration::from_millis);
+        said.by_visits = left.by_visits.map(Duration::from_millis);
         Some(Why::NotAdmitted(said))
     }
 
@@ -62,18 +77,26 @@ impl Admission {
         }
     }
 
-    /// By this client, should it stay; or by any that comes when the notes of those that vote are
-    /// old enough. So it falls from one client that lives a moment to the next.
-    fn left(&self, master: usize, now: Millis) -> Option<Millis> {
+    /// By the clocks of two masters it falls from one client that lives a moment to the next.
+    fn left(&self, master: usize, now: Millis) -> Left {
         let peer = &self.peers[master];
         let times = self.voting().filter_map(|other| {
             let process = self.peers[other].master()?.identity.run;
             Some((process, self.time(other, now)))
         });
         let length = self.length();
-        let ways = [over::over_at(peer, length, now), over::noted_at(peer, length, now, times)];
-        let earliest = ways.into_iter().flatten().min()?;
-        Some(earliest.saturating_sub(now))
+        let left = |at: Millis| at.saturating_sub(now);
+        Left {
+            by_staying: over::over_at(peer, length, now).map(left),
+            by_visits: over::noted_at(peer, length, now, times).map(left),
+        }
+    }
+
+    /// How long a quarantine takes that begins now.
+    fn left_from_begin(&self) -> Left {
+        let length = self.length();
+        let by_visits = self.voting().next().map(|_| 2 * length);
+        Left { by_staying: Some(length), by_visits }
     }
 
     /// Every admission leaves a floor behind, and a quarantine keeps it. The floor of another

@@ -102,6 +102,68 @@ fn is_admitted_at(later: Millis, masters: &[Master], stays: &Admission) -> bool 
     masters[0].data.record.admits(masters[0].identity)
 }
 
+/// How long it takes at the latest where clients come and go.
+fn by_visits(client: &Admission, now: Millis) -> Option<Duration> {
+    not_admitted(client, 0, now).by_visits
+}
+
+/// The first one comes late: nothing is known of the time before it.
+#[test]
+fn clients_that_come_and_go_end_a_quarantine_by_the_time_that_was_said_and_no_sooner() {
+    for first in [0, 700] {
+        let mut masters = three();
+        (masters[1].ahead, masters[2].ahead) = (5 * LENGTH, 300);
+        masters[0].restart(11);
+        let said = by_visits(&client(&masters, first), first).unwrap();
+        let over = first + u64::try_from(said.as_millis()).unwrap();
+        for now in (first..over).step_by(50).chain([over - 1]) {
+            let mut visitor = client(&masters, now);
+            let left = by_visits(&visitor, now);
+            assert_eq!(left, Some(Duration::from_millis(over - now)), "at {now}");
+            settle(&mut visitor, &mut masters, now);
+            assert!(!masters[0].data.record.admits(masters[0].identity), "at {now}");
+        }
+        settle(&mut client(&masters, over), &mut masters, over);
+        assert!(masters[0].data.record.admits(masters[0].identity));
+    }
+}
+
+/// Clients that came a while after the quarantine had begun found no master that votes, and noted
+/// nothing. A note ahead of its clock counts for nothing, and is written again.
+#[test]
+fn without_a_note_that_counts_the_clocks_of_two_masters_take_twice_the_length_from_now() {
+    let mut masters = three();
+    (masters[1].up, masters[2].up) = (false, false);
+    masters[0].restart(11);
+    let mut stays = client(&[masters[0].clone(), Master::admitted(20), Master::admitted(30)], 0);
+    stays.on(1, Event::Down, 0);
+    stays.on(2, Event::Down, 0);
+    assert_eq!(by_visits(&stays, 0), None, "only a client that stays ends it");
+    masters[1].up = true;
+    assert_eq!(by_visits(&client(&masters, 50), 50), Some(2 * Duration::from_millis(LENGTH)));
+    masters[1].ahead = LENGTH;
+    settle(&mut client(&masters, 100), &mut masters, 100);
+    assert_eq!(
+        by_visits(&client(&masters, 200), 200),
+        Some(Duration::from_millis(2 * LENGTH - 100))
+    );
+    masters[1].ahead = 0;
+    assert_eq!(by_visits(&client(&masters, 300), 300), Some(2 * Duration::from_millis(LENGTH)));
+}
+
+#[test]
+fn of_brand_new_masters_only_a_client_that_stays_ends_the_quarantines() {
+    let mut masters: Vec<_> = [10, 20, 30].map(Master::fresh).to_vec();
+    let mut admission = client(&masters, 0);
+    let said = |admission: &Admission| {
+        let said = not_admitted(admission, 0, 0);
+        (said.votes_again, said.by_visits)
+    };
+    assert_eq!(said(&admission), (Some(Duration::from_millis(LENGTH)), None));
+    settle(&mut admission, &mut masters, 0);
+    assert_eq!(said(&admission), (Some(Duration::from_millis(LENGTH)), None));
+}
+
 /// Each client lives a moment. One that only reads, and has asked nobody for TIME, says the same.
 #[test]
 fn the_time_that_is_said_falls_from_visit_to_visit_and_is_never_too_early() {
@@ -111,9 +173,10 @@ fn the_time_that_is_said_falls_from_visit_to_visit_and_is_never_too_early() {
     for now in (0..2 * LENGTH).step_by(100) {
         let mut visitor = client(&masters, now);
         let left = |visitor: &Admission| not_admitted(visitor, 0, now).votes_again.unwrap();
-        let read_only = left(&visitor);
+        let (read_only, visits) = (left(&visitor), by_visits(&visitor, now));
+        assert_eq!(visits, Some(Duration::from_millis(2 * LENGTH - now)), "at {now}");
         settle(&mut visitor, &mut masters, now);
-        assert_eq!(left(&visitor), read_only, "at {now}");
+        assert_eq!((left(&visitor), by_visits(&visitor, now)), (read_only, visits), "at {now}");
         assert_eq!(read_only, Duration::from_millis(LENGTH.min(2 * LENGTH - now)), "at {now}");
         let later = not_admitted(&visitor, 0, now + 30).votes_again.unwrap();
         assert_eq!(later, read_only - Duration::from_millis(30), "at {now}");

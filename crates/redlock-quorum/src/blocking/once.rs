@@ -11,7 +11,8 @@ use super::{Redlock, Worker};
 use crate::error::{AcquireError, MarkError, ReleaseError};
 use crate::guard::Hold;
 use crate::marks::LastRun;
-use crate::recipes::once::{Once, ended};
+use crate::recipes::once::Once;
+use crate::recipes::turn::ended;
 use crate::run_error::RunError;
 
 impl Redlock {

@@ -8,3 +8,4 @@ pub(crate) mod lock_all;
 pub(crate) mod once;
 pub(crate) mod reentrant;
 pub(crate) mod set;
+pub(crate) mod turn;

@@ -1,0 +1,198 @@
+//! `OnceGuard`: the lock of work that is to be done once, and the mark that says that it was done.
+//!
+//! The module doc of `once` has states and failures.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::time::SystemTime;
+
+use redlock_core::{Label, Mark};
+use tokio::time::sleep;
+
+use crate::error::{AcquireError, MarkError, ReleaseError};
+use crate::guard::{Guard, Hold};
+use crate::handle::Handle;
+use crate::marks::LastRun;
+use crate::protocol::marks::{Reading, When};
+use crate::protocol::master_set::MasterSet;
+use crate::run_error::RunError;
+use crate::votes::Votes;
+
+/// Whether work is to be done; see [`OnceRequest::begin`](crate::OnceRequest::begin).
+#[derive(Debug)]
+pub enum Begun {
+    /// It is: this is its lock.
+    Run(OnceGuard),
+    /// It was done before.
+    Done {
+        /// As [`Once::Done`](crate::Once::Done).
+        at: SystemTime,
+        /// As [`Once::Done`](crate::Once::Done).
+        by: Option<String>,
+    },
+}
+
+/// The lock of work that is to be done once, while it goes on. It derefs to its [`Guard`] for all
+/// that looks, listens and extends.
+///
+/// Dropping it, and [`release`](Self::release), say that the work was not done: the lock is
+/// released, and another does it.
+#[must_use = "the work is not marked as done when its guard is dropped"]
+#[derive(Debug)]
+pub struct OnceGuard {
+    guard: Guard,
+    mark: Mark,
+    /// For how many milliseconds masters keep it.
+    kept: u64,
+}
+
+impl OnceGuard {
+    /// The work is done: masters are told, and the lock is released.
+    ///
+    /// # Errors
+    /// [`MarkError::Lost`] when the lock was lost before this was called: there is no mark, and
+    /// another may have begun to do the work. [`MarkError::NoQuorum`] when too few masters have
+    /// acknowledged the mark, though they were asked again for one TTL: the lock is left to expire,
+    /// and the work may be done again then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the lock to expire: masters may have been told or not.
+    pub async fn complete(self) -> Result<(), MarkError> {
+        let Self { guard, mark, kept } = self;
+        guard.check()?;
+        let marking = Marking(Some(guard));
+        marking.raise(&mark, kept).await?;
+        marking.release().await;
+        Ok(())
+    }
+
+    /// As [`Guard::release`]: the work was not done, and leaves no mark.
+    ///
+    /// # Errors
+    /// As [`Guard::release`].
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        self.guard.release().await
+    }
+
+    /// Does the work, as long as the lock is held.
+    pub(super) async fn work<W, F>(&self, work: W) -> Result<F::Output, RunError<F::Output>>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future,
+    {
+        tokio::select! {
+            // The loss is looked at first: once it is known, nothing more of the work is done.
+            biased;
+            ended = self.guard.lost() => Err(self.guard.run_error(ended, None)),
+            output = work(self.guard.hold()) => Ok(output),
+        }
+    }
+
+    /// The work has failed, and its error is what counts.
+    pub(super) async fn leave(self) {
+        self.guard.leave().await;
+    }
+
+    /// The work is done, with this output.
+    pub(super) async fn end<T>(self, output: T) -> Result<T, RunError<T>> {
+        let handle = self.guard.handle().clone();
+        ended(&handle, self.complete().await, output)
+    }
+}
+
+/// What becomes of the output of work that was done.
+pub(crate) fn ended<T>(
+    handle: &Handle,
+    completed: Result<(), MarkError>,
+    output: T,
+) -> Result<T, RunError<T>> {
+    match completed {
+        Ok(()) => Ok(output),
+        Err(MarkError::Lost(lost)) => Err(RunError::Lost { lost, output: Some(output) }),
+        Err(error) => {
+            handle.warn_of_mark(&error);
+            Ok(output)
+        }
+    }
+}
+
+impl Deref for OnceGuard {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+/// A lock while masters are told that its work is done. Where it is not released, it is left to
+/// expire: until then nobody does the work again that may have left no mark.
+struct Marking(Option<Guard>);
+
+impl Marking {
+    async fn raise(&self, mark: &Mark, kept: u64) -> Result<(), MarkError> {
+        let Some(guard) = &self.0 else { return Ok(()) };
+        let all = MasterSet::all(guard.handle().names.len());
+        let (handle, name) = (guard.handle(), guard.resource());
+        let raised = insist(guard, || handle.raise_mark(name, (mark, kept), all)).await?;
+        raised.map_err(|votes| MarkError::NoQuorum { resource: name.clone(), votes })
+    }
+
+    async fn release(mut self) {
+        if let Some(guard) = self.0.take() {
+            guard.leave().await;
+        }
+    }
+}
+
+impl Drop for Marking {
+    fn drop(&mut self) {
+        if let Some(guard) = self.0.take() {
+            guard.forget();
+        }
+    }
+}
+
+/// What was completed under the name of the lock.
+pub(super) async fn reading(guard: &Guard) -> Result<Reading, RunError> {
+    let (handle, name) = (guard.handle(), guard.resource());
+    let reading = insist(guard, || handle.read_mark(name)).await?;
+    guard.check().map_err(|lost| RunError::Lost { lost, output: None })?;
+    let no_quorum = |votes| AcquireError::NoQuorum { resource: name.clone(), votes };
+    Ok(reading.map_err(no_quorum)?)
+}
+
+pub(super) async fn begun(guard: Guard, reading: &Reading, when: When, by: Option<Label>) -> Begun {
+    if let Some(mark) = reading.mark.as_ref().filter(|_| !reading.behind.is_empty()) {
+        // Those that do not take it are told the next time.
+        let (name, kept) = (guard.resource(), when.kept());
+        let _ = guard.handle().raise_mark(name, (mark, kept), reading.behind).await;
+    }
+    match reading.done(when).map(LastRun::from) {
+        Some(LastRun { at, by, .. }) => {
+            guard.leave().await;
+            Begun::Done { at, by }
+        }
+        None => {
+            let mark = Mark { at: reading.now, fire: when.fire(), by };
+            Begun::Run(OnceGuard { guard, mark, kept: when.kept() })
+        }
+    }
+}
+
+/// Asks masters about a mark until a quorum has answered; no longer than the lock is held, and than
+/// its TTL.
+async fn insist<T, F>(guard: &Guard, ask: impl Fn() -> F) -> Result<Result<T, Votes>, AcquireError>
+where
+    F: Future<Output = Result<Result<T, Votes>, AcquireError>>,
+{
+    let handle = guard.handle();
+    let until = handle.clock.now().saturating_add(guard.ttl());
+    loop {
+        match ask().await? {
+            Err(_) if guard.is_held() && handle.clock.now() < until => {
+                sleep(handle.settings.node_timeout()).await;
+            }
+            answer => return Ok(answer),
+        }
+    }
+}

@@ -6,38 +6,38 @@ use redlock_core::{Ballot, Balloted, Bid, Member, WhyNot};
 use super::*;
 
 /// The score of every member after [`Asker::admitted`].
-const FLOOR: u64 = 31;
+pub(super) const FLOOR: u64 = 31;
 
-fn member() -> Member {
+pub(super) fn member() -> Member {
     Member::of(KEY)
 }
 
-fn bid(n: u64) -> Bid {
+pub(super) fn bid(n: u64) -> Bid {
     Bid { ballot: Ballot::new(n).unwrap(), member: member() }
 }
 
-fn score(n: u64) -> u64 {
+pub(super) fn score(n: u64) -> u64 {
     bid(n).ballot.score()
 }
 
-fn accepted() -> Answer {
+pub(super) fn accepted() -> Answer {
     Answer::granted().with_ballot(Balloted::Accepted)
 }
 
-fn refused() -> Answer {
+pub(super) fn refused() -> Answer {
     Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused)
 }
 
-fn at(score: u64) -> Answer {
+pub(super) fn at(score: u64) -> Answer {
     Answer::granted().with_ballot(Balloted::Score(score))
 }
 
 /// An answer that is unknown because of the master's ballots, while the key is there.
-fn unfit(why: WhyNot, balloted: Option<Balloted>, answer: &Answer) -> bool {
+pub(super) fn unfit(why: WhyNot, balloted: Option<Balloted>, answer: &Answer) -> bool {
     why_not(answer) == Some(why) && answer.key_set && answer.sent && answer.balloted == balloted
 }
 
-fn why_not(answer: &Answer) -> Option<WhyNot> {
+pub(super) fn why_not(answer: &Answer) -> Option<WhyNot> {
     match &answer.verdict {
         Verdict::Unknown(Cause::NotAdmitted(not_admitted)) => Some(not_admitted.why),
         _ => None,
@@ -46,7 +46,7 @@ fn why_not(answer: &Answer) -> Option<WhyNot> {
 
 impl Asker {
     /// Asks a master that was admitted over this connection.
-    async fn admitted(backend: &Backend) -> Self {
+    pub(super) async fn admitted(backend: &Backend) -> Self {
         let mut node = Self::new(backend).await;
         let reply = node.init(&Record::default(), FLOOR, 0).await;
         assert!(reply.record.admits(node.facts.identity.unwrap()));
@@ -54,15 +54,15 @@ impl Asker {
         node
     }
 
-    async fn fenced(&mut self, token: &Token, n: u64) -> Answer {
+    pub(super) async fn fenced(&mut self, token: &Token, n: u64) -> Answer {
         self.ask(Op::acquire_fenced(KEY, token.clone(), LONG, bid(n))).await
     }
 
-    async fn ballot(&mut self, token: &Token, n: u64) -> Answer {
+    pub(super) async fn ballot(&mut self, token: &Token, n: u64) -> Answer {
         self.ask(Op::ballot(KEY, token.clone(), bid(n))).await
     }
 
-    async fn score(&mut self, token: &Token) -> Answer {
+    pub(super) async fn score(&mut self, token: &Token) -> Answer {
         self.ask(Op::score(KEY, token.clone(), member())).await
     }
 

@@ -4,6 +4,7 @@
 mod ballots;
 mod marks;
 mod orders;
+mod resuming;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,15 +1,17 @@
 //! Leases that are taken over, and those that take them over and go away: a lease that was only
 //! to be taken over is never released for them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use redlock_core::Member;
 use redlock_quorum::{ExtendError, Guard, Lease, Redlock, ReleaseError};
-use redlock_testkit::SimNodes;
+use redlock_testkit::{SimNode, SimNodes};
 use tokio::time::{sleep, timeout};
 
 use crate::arena::{
-    NODE_TIMEOUT, RESOURCE, TTL, copies, full, handle, heal, hold, let_go, masters, ms, partition,
-    settle,
+    NODE_TIMEOUT, RESOURCE, TTL, again, copies, count, full, handle, heal, hold, is_extend, let_go,
+    masters, ms, partition, settle,
 };
 
 const LONG: Duration = Duration::from_secs(60);
@@ -42,9 +44,7 @@ impl Shared {
         assert_eq!(self.guard.check(), Ok(()), "{what}");
         assert_eq!(copies(&self.masters), 5, "{what}: its keys are gone");
         let token = self.guard.token().as_str();
-        let is_ours = |master: &std::sync::Arc<redlock_testkit::SimNode>| {
-            master.holder(RESOURCE).as_deref() == Some(token)
-        };
+        let is_ours = |master: &Arc<SimNode>| master.holder(RESOURCE).as_deref() == Some(token);
         assert!(self.masters.iter().all(is_ours), "{what}");
     }
 }
@@ -89,27 +89,21 @@ async fn a_resumption_that_fails_takes_nothing_from_the_holder() {
 
 /// A resume takes the lease; its parts make another.
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_resumed_with_its_fencing_token_after_a_short_outage() {
+async fn a_lease_is_resumed_after_a_short_outage() {
     let (masters, redlock) = masters(5);
     let guard = full(&redlock, &masters).await;
     let (fence, token) = (guard.fencing_token(), guard.token().clone());
     let lease = guard.into_lease();
-    let again = || {
-        let mut again =
-            Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl).unwrap();
-        again.fencing_token = lease.fencing_token;
-        again
-    };
     let links = masters.another_client();
     let other = handle(&links).node_timeout(NODE_TIMEOUT).build().unwrap();
     partition(&links[..3]);
-    let error = other.resume(again()).await.unwrap_err();
+    let error = other.resume(again(&lease)).await.unwrap_err();
     assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
     heal(&links[..3]);
     settle().await;
-    let resumed = other.resume(again()).await.unwrap();
-    assert!(resumed.is_held() && fence.is_some());
-    assert_eq!((resumed.fencing_token(), resumed.token()), (fence, &token));
+    let resumed = other.resume(again(&lease)).await.unwrap();
+    assert!(resumed.is_held() && fence.is_some() && fence < resumed.fencing_token());
+    assert_eq!(resumed.token(), &token);
     resumed.release().await.unwrap();
     assert_eq!(copies(&masters), 0);
 }
@@ -131,6 +125,87 @@ async fn a_resumption_that_is_noticed_too_late_takes_nothing_from_the_holder() {
     shared.assert_held("too late").await;
 }
 
+/// One that wins by masters 0 and 1, and whose request to master 2 comes when another has had the
+/// lock and given it back: then its key is on 1 and 2, of which 2 knows a larger token than its own.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_has_lapsed_is_resumed_with_a_larger_token_than_all_before() {
+    let (masters, redlock) = masters(3);
+    let late = masters.another_client();
+    late[2].delay(TTL * 13 / 10..=TTL * 13 / 10, ms(0)..=ms(0));
+    let first = handle(&late).build().unwrap();
+    let guard = first.lock(RESOURCE).auto_extend(false).await.unwrap();
+    let before = guard.fencing_token();
+    sleep(TTL / 2).await;
+    partition(&late[..1]);
+    let error = guard.extend(TTL).await.unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
+    let lease = guard.into_lease();
+
+    sleep(TTL * 65 / 100).await;
+    let between = redlock.try_lock(RESOURCE).await.unwrap();
+    let theirs = between.fencing_token();
+    between.release().await.unwrap();
+    sleep(TTL / 4).await;
+    let holders: Vec<_> = masters.iter().map(|master| master.holder(RESOURCE)).collect();
+    let ours = Some(lease.token.to_string());
+    assert_eq!(holders, [None, ours.clone(), ours], "its last request has arrived");
+
+    let resumed = redlock.resume(lease).await.unwrap();
+    assert!(before.is_some() && before < theirs);
+    assert!(theirs < resumed.fencing_token(), "{theirs:?} {:?}", resumed.fencing_token());
+}
+
+/// What others have raised the scores of these masters to, above every ballot that is due.
+fn raise(masters: &[Arc<SimNode>], score: u64) {
+    let member = Member::of(RESOURCE.as_bytes());
+    for master in masters {
+        master.edit_data(|data| {
+            let run = data.record.run.unwrap();
+            assert!(data.accept(run, member, score));
+        });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resume_whose_ballot_is_refused_proposes_another_in_the_same_attempt() {
+    let (masters, redlock) = masters(5);
+    let lease = full(&redlock, &masters).await.into_lease();
+    let largest = 2_000_000_000_000_000 + 31;
+    raise(&masters[..3], largest);
+    let other = handle(&masters.another_client()).build().unwrap();
+    let guard = other.resume(lease).await.unwrap();
+    assert!(guard.fencing_token().is_some_and(|token| token.get() > largest));
+    assert_eq!((other.stats().attempts, other.stats().second_ballots), (1, 1));
+    assert_eq!(guard.copies(), 5);
+}
+
+/// It is extended and gets no token: it is left to its holder, and is no other's.
+#[tokio::test(start_paused = true)]
+async fn a_resume_without_a_ballot_left_fails_and_takes_nothing_from_the_holder() {
+    let shared = Shared::new().await;
+    raise(&shared.masters[..3], (1 << 53) - 1);
+    let error = shared.other.resume(shared.lease()).await.unwrap_err();
+    let ExtendError::NoQuorum { votes, .. } = &error else { panic!("{error}") };
+    assert!(votes.is_outbid() && error.to_string().contains("larger ballots"), "{error}");
+    shared.assert_held("no ballot").await;
+}
+
+/// A master that has not been admitted is extended, and has no say in the token.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_does_not_vote_is_extended_by_a_resume() {
+    let (masters, redlock) = masters(3);
+    let lease = full(&redlock, &masters).await.into_lease();
+    masters[2].crash_and_restart(true);
+    let other = handle(&masters.another_client()).build().unwrap();
+    let guard = other.resume(again(&lease)).await.unwrap();
+    assert!(lease.fencing_token < guard.fencing_token());
+    assert_eq!(guard.copies(), 2);
+    assert_eq!(count(&masters[2], is_extend), 1);
+    masters[1].crash_and_restart(true);
+    let error = handle(&masters.another_client()).build().unwrap().resume(lease).await.unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum { .. }), "two of three do not vote: {error}");
+}
+
 /// The new holder has it: from then on it is his to release.
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_was_resumed_and_dropped_releases() {
@@ -148,7 +223,7 @@ async fn a_lease_that_a_dropped_resumption_left_can_be_released() {
         let redlock = handle(&masters).ttl(LONG).node_timeout(NODE_TIMEOUT).build().unwrap();
         let lease = full(&redlock, &masters).await.into_lease();
         hold(&masters[..1]);
-        match timeout(ms(millis), redlock.resume(crate::arena::again(&lease))).await {
+        match timeout(ms(millis), redlock.resume(again(&lease))).await {
             Ok(resumed) => resumed.unwrap().forget(),
             Err(_) => settle().await,
         }

@@ -15,7 +15,7 @@ use redlock_quorum::{AcquireError, Lease, Quarantine, Redlock, Verdict};
 use redlock_testkit::{Fault, Nemesis};
 use tokio::time::sleep;
 
-use crate::arena::{GUARD, NODE_TIMEOUT, RESOURCE, TTL, admitted, handle, masters, ms};
+use crate::arena::{GUARD, NODE_TIMEOUT, RESOURCE, TTL, admitted, count, handle, masters, ms};
 use crate::contenders::Campaign;
 use crate::seeds;
 
@@ -56,17 +56,32 @@ async fn without_fencing_there_is_no_token_and_no_ballot() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_keeps_its_token_where_it_is_written_down() {
+async fn a_lease_that_is_taken_over_gets_a_larger_token() {
     let (_masters, redlock) = masters(3);
     let guard = redlock.lock(RESOURCE).await.unwrap();
-    let token = guard.fencing_token();
-    assert_eq!(guard.hold().fencing_token(), token);
+    let first = guard.fencing_token();
+    assert_eq!(guard.hold().fencing_token(), first);
     let guard = redlock.resume(guard.into_lease()).await.unwrap();
-    assert_eq!(guard.fencing_token(), token);
+    let second = guard.fencing_token();
+    assert!(first.is_some() && first < second, "{first:?} {second:?}");
     let lease = guard.into_lease();
+    assert_eq!(lease.fencing_token, second);
     let known = Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl).unwrap();
     let guard = redlock.resume(known).await.unwrap();
-    assert_eq!(guard.fencing_token(), None, "masters do not know it");
+    assert!(second < guard.fencing_token(), "it needs to know none: {:?}", guard.fencing_token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_fencing_what_is_taken_over_has_no_token() {
+    let masters = admitted(3, 0);
+    let redlock = handle(&masters).build().unwrap();
+    let lease = redlock.lock(RESOURCE).await.unwrap().into_lease();
+    assert!(lease.fencing_token.is_some());
+    let plain = handle(&masters.another_client()).fencing(false).build().unwrap();
+    let guard = plain.resume(lease).await.unwrap();
+    assert_eq!((guard.fencing_token(), plain.stats().ballots), (None, 0));
+    let is_resume = |verb: &Verb| matches!(verb, Verb::Resume { .. });
+    assert_eq!(masters.iter().map(|master| count(master, is_resume)).sum::<usize>(), 0);
 }
 
 #[tokio::test(start_paused = true)]

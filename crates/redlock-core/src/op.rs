@@ -21,6 +21,13 @@ pub enum Verb {
         /// Milliseconds until the key expires.
         px: u64,
     },
+    /// If the key's value is the token, do what [`Extend`](Self::Extend) does, and then raise the
+    /// score of the bid's member to its ballot, if that is larger, and read the score. Elsewhere
+    /// nothing is written.
+    Resume {
+        /// Milliseconds until the key expires.
+        px: u64,
+    },
     /// Raise the score of the bid's member to its ballot, if that is larger, and read the score and
     /// the key's value behind it: a second ballot for a key that was granted, or the first one for
     /// a master that was asked for the key alone.
@@ -102,6 +109,12 @@ impl Op {
         Self::new(Verb::Extend { px }, key.into(), Some(token))
     }
 
+    /// Extend `key` to at least `px` milliseconds if `token` signed it, and propose a ballot where
+    /// it has.
+    pub fn resume(key: impl Into<Arc<[u8]>>, token: Token, px: u64, bid: Bid) -> Self {
+        Self::balloted(Verb::Resume { px }, key.into(), token, Some(bid), bid.member)
+    }
+
     /// Release `key` if `token` signed it.
     pub fn release(key: impl Into<Arc<[u8]>>, token: Token) -> Self {
         Self::new(Verb::Release, key.into(), Some(token))
@@ -145,7 +158,8 @@ impl Op {
         self.0.token.as_ref().map_or(&[], |token| token.as_str().as_bytes())
     }
 
-    /// The ballot that goes with it; only [`Verb::Acquire`] and [`Verb::Ballot`] have one.
+    /// The ballot that goes with it; only [`Verb::Acquire`], [`Verb::Resume`] and [`Verb::Ballot`]
+    /// have one.
     pub fn bid(&self) -> Option<Bid> {
         self.0.bid
     }

@@ -67,6 +67,9 @@ fn refusal(votes: &Votes) -> String {
     format!("is held by another{label}")
 }
 
+/// Why a lease that masters have extended is not resumed.
+const UNFENCED: &str = "others got larger ballots for their fencing tokens meanwhile, try again";
+
 /// What cures masters that never were admitted.
 const BRAND_NEW: &str =
     "; brand new? run `redlock init`, call `redlock.init()`, or build with `Quarantine::Off`";
@@ -119,8 +122,14 @@ pub enum ExtendError {
         /// What each master said.
         votes: Votes,
     },
-    /// Too few masters answered. The lease may still be extended; try again while it is valid.
-    #[error("no quorum to extend {resource}, too few masters answered or count: {votes}")]
+    /// Too few masters answered, or count, or too few of those that extended a lease that was to be
+    /// resumed accepted one ballot for its fencing token ([`Votes::is_outbid`]). The lease may
+    /// still be extended; try again while it is valid.
+    #[error(
+        "no quorum to {} {resource}, {}: {votes}",
+        if votes.is_outbid() { "resume" } else { "extend" },
+        if votes.is_outbid() { UNFENCED } else { "too few masters answered or count" }
+    )]
     NoQuorum {
         /// What the lock was for.
         resource: Resource,
@@ -158,6 +167,10 @@ impl ExtendError {
     /// The outcome of an attempt that was to take a lease over, in the words of an extension.
     pub(crate) fn of_resume(error: AcquireError) -> Self {
         match error {
+            // A quorum holds our key: it is ours.
+            AcquireError::Held { resource, votes } if votes.is_outbid() => {
+                Self::NoQuorum { resource, votes }
+            }
             AcquireError::Held { resource, votes } => Self::NotOurs { resource, votes },
             AcquireError::NoQuorum { resource, votes } => Self::NoQuorum { resource, votes },
             AcquireError::TooLate { resource, votes } => Self::TooLate { resource, votes },

@@ -64,8 +64,7 @@ impl Guard {
     /// this one began. A store that refuses smaller tokens than it has seen never takes a late
     /// write.
     ///
-    /// None where the handle was built without ([`RedlockBuilder::fencing`]), and for a lease that
-    /// was resumed without its token.
+    /// None where the handle was built without ([`RedlockBuilder::fencing`]).
     ///
     /// [`RedlockBuilder::fencing`]: crate::RedlockBuilder::fencing
     pub fn fencing_token(&self) -> Option<FencingToken> {

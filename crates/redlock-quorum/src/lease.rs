@@ -7,16 +7,18 @@ use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 /// A held lock as plain data, to be kept in a file or handed to another process.
 ///
 /// It proves nothing by itself: [`Redlock::resume`](crate::Redlock::resume) proves it, by
-/// extending it on a quorum of masters. What it says of its validity was true when it was made and
-/// is for information only.
+/// extending it on a quorum of masters, and gets a new, larger fencing token. What it says of its
+/// validity and of its fencing token was true when it was made and is for information only.
 ///
 /// It stands for *one* hold, and so it is no `Clone`. A lease that is written down can be read
-/// back twice all the same: two guards of one lease release under each other, and the one that is
-/// left learns of it only when its keeper extends. Resume what was written down once.
+/// back twice all the same, and a first holder may still be there. The guards of one lease share
+/// it: the extensions of each succeed, nothing excludes one from the other, and a store that checks
+/// tokens refuses all but the one with the largest. A release by any of them ends it for all, and
+/// the others learn of it only when they extend. So resume what is over or gave its lease away,
+/// once, and never a token that was read from [`Redlock::status`](crate::Redlock::status).
 ///
 /// A resume takes the lease, and one that fails does not give it back. A caller that wants
-/// to try again, after an outage that was shorter than the lease, makes it anew from its parts. The
-/// fencing token is one of them: masters do not know it.
+/// to try again, after an outage that was shorter than the lease, makes it anew from its parts.
 ///
 /// ```no_run
 /// # use std::time::{Duration, Instant};
@@ -25,8 +27,7 @@ use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 /// # async fn example(redlock: Redlock, lease: Lease) -> anyhow::Result<Guard> {
 /// let until = Instant::now() + lease.ttl; // nothing is left of it then
 /// loop {
-///     let mut again = Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl)?;
-///     again.fencing_token = lease.fencing_token;
+///     let again = Lease::new(lease.resource.clone(), lease.token.as_str(), lease.ttl)?;
 ///     match redlock.resume(again).await {
 ///         Err(ExtendError::NoQuorum { .. }) if Instant::now() < until => {
 ///             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -45,7 +46,7 @@ pub struct Lease {
     pub token: Token,
     /// How long it lasts from its last extension.
     pub ttl: Duration,
-    /// Its fencing token, where it has one.
+    /// Its fencing token when this was written, where it had one.
     pub fencing_token: Option<FencingToken>,
     /// How long its holder could count on it when this was written.
     pub validity: Duration,

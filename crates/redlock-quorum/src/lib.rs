@@ -68,11 +68,9 @@
 //! holder installed before that holder reads. The guide has it for SQLite, PostgreSQL and object
 //! stores.
 //!
-//! These locks carry none:
-//!
-//! * those of a handle with [`fencing(false)`](RedlockBuilder::fencing), which masters before Redis
-//!   6.2 need;
-//! * those that are resumed from a [`Lease`] that has none: its token is not on the masters.
+//! A [`Lease`] that is resumed gets a new one, larger than all before; its smaller one is good
+//! until the store has seen that. The locks of a handle with
+//! [`fencing(false)`](RedlockBuilder::fencing), which masters before Redis 6.2 need, carry none.
 //!
 //! Tokens compare for one resource, on one set of masters with one prefix. Ballots that are lost
 //! without a quarantine, or written by others, break the order.

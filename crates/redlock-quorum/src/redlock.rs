@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock_core::Resource;
 
 use crate::builder::RedlockBuilder;
-use crate::driver::command::{Command, LeaseRelease, Takeover};
+use crate::driver::command::{Command, LeaseRelease};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Guard;
 use crate::handle::Handle;
@@ -182,10 +182,15 @@ impl Redlock {
     }
 
     /// Takes over a lease, and proves it by an extension on a quorum of masters. What the lease
-    /// says of its validity is not looked at, nor is any other clock. The guard has the fencing
-    /// token that the lease brought: masters do not know it.
+    /// says of its validity is not looked at, nor is any other clock.
     ///
-    /// Two guards of one lease release under each other: resume each lease once.
+    /// With the extension goes a new ballot, and the guard has the fencing token of that: larger
+    /// than those of the lease before, and than that of any lock that another had in between. The
+    /// smaller token of the same lease is good until a store has seen the new one. A handle that
+    /// was built without ([`RedlockBuilder::fencing`]) extends, and gets no token.
+    ///
+    /// A first holder that is still there shares the lease with the new one: [`Lease`] says what
+    /// that means, and whom to resume.
     ///
     /// # Errors
     /// [`ExtendError`] when it is not ours any more or no quorum confirms it in one attempt.
@@ -198,8 +203,7 @@ impl Redlock {
     /// released.
     pub async fn resume(&self, lease: Lease) -> Result<Guard, ExtendError> {
         let request = self.try_lock(lease.resource).ttl(lease.ttl);
-        let takeover = Takeover { token: lease.token, fencing_token: lease.fencing_token };
-        request.resume(takeover).await.map_err(ExtendError::of_resume)
+        request.resume(lease.token).await.map_err(ExtendError::of_resume)
     }
 
     /// Releases a lease without taking it over, by its token alone.

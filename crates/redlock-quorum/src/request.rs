@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::{Instant, Label, Resource};
+use redlock_core::{Instant, Label, Resource, Token};
 use tracing::field::{Empty, display};
 
-use crate::driver::command::{Command, Entry, Request, Takeover};
+use crate::driver::command::{Command, Entry, Request};
 use crate::driver::grant::Grant;
 use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
@@ -222,12 +222,12 @@ impl LockRequest {
         Ok(())
     }
 
-    /// Takes over a lease, instead of acquiring anew.
-    pub(crate) async fn resume(self, lease: Takeover) -> Result<Guard, AcquireError> {
-        self.acquire(Some(lease)).await
+    /// Takes over the lease that this token signs, instead of acquiring anew.
+    pub(crate) async fn resume(self, token: Token) -> Result<Guard, AcquireError> {
+        self.acquire(Some(token)).await
     }
 
-    async fn acquire(self, resume: Option<Takeover>) -> Result<Guard, AcquireError> {
+    async fn acquire(self, resume: Option<Token>) -> Result<Guard, AcquireError> {
         let key = self.handle.key(&self.resource)?;
         let (timing, label) = (self.check()?, self.checked_label()?);
         let asked_at = self.handle.clock.now();

@@ -66,7 +66,7 @@ impl Votes {
 
     /// Whether a majority granted a lock, which was given up because too few of them accepted a
     /// ballot for its fencing token: contenders of the same moment had larger ones. Nobody holds it
-    /// then.
+    /// then. A lease that was to be resumed, and was extended, is left to its holder.
     pub fn is_outbid(&self) -> bool {
         let refused = self.iter().filter(|vote| vote.verdict == Verdict::BallotRefused).count();
         refused > 0 && refused + self.granted() >= quorum(self.len())

@@ -36,8 +36,13 @@ fn each_lock_has_a_larger_fencing_token_than_those_before() {
         last = fence(&line);
         let token = line.success().split(' ').next().unwrap();
         let extended = ask(&servers, ["extend", "k", token]);
-        assert_eq!(extended.success().split(' ').nth(1), Some("-"), "it stays what it was");
-        assert!(ask(&servers, ["extend", "k", token, "--json"]).json()["fencing_token"].is_null());
+        assert!(fence(&extended) > last, "{extended:?} after {last}");
+        assert_eq!(extended.success().split(' ').next(), Some(token));
+        last = fence(&extended);
+        let object = ask(&servers, ["extend", "k", token, "--json"]).json();
+        let number = object["fencing_token"].as_u64().unwrap();
+        assert!(number > last.get() && object["token"] == token, "{object} after {last}");
+        last = FencingToken::new(number).unwrap();
         release(&servers, &line);
     }
     let object = ask(&servers, ["acquire", "k", "--json"]).json();
@@ -64,6 +69,14 @@ fn a_plain_lock_has_no_fencing_token() {
     assert_eq!(line.success().split(' ').nth(1), Some("-"));
     let object = ask(&servers, ["acquire", "other", "--json", "--plain"]).json();
     assert!(object["fencing_token"].is_null(), "{object}");
+    let token = object["token"].as_str().unwrap();
+    let extended = ask(&servers, ["extend", "other", token, "--plain"]);
+    assert_eq!(extended.success().split(' ').nth(1), Some("-"));
+    let object = ask(&servers, ["extend", "other", token, "--plain", "--json"]).json();
+    assert!(object["fencing_token"].is_null() && object["key"] == "other", "{object}");
+    // One that was acquired without a token gets one, too.
+    let extended = ask(&servers, ["extend", "other", token]);
+    assert!(fence(&extended).get() > 0, "{extended:?}");
     for (value, is_plain) in [("1", true), ("0", false), ("", false)] {
         let mut command = redlock(&servers, ["run", "third", "--", "sh", "-c", SAY]);
         let said = answer_of(command.env("REDLOCK_PLAIN", value));

@@ -22,7 +22,6 @@ mod periodic;
 mod quarantine;
 mod run;
 mod secrets;
-mod sets;
 mod signals;
 mod support;
 mod terminal;

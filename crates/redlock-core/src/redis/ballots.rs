@@ -10,6 +10,8 @@
 //! | score | `ZSCORE set member` |
 //! | give back | `SET key token NX PX px`, `ZSCORE set member` |
 //!
+//! A resume is one script instead: where the key is not ours its ballot raises nothing.
+//!
 //! All masters get the same bytes but for the name of the set.
 
 use redis::Value;
@@ -22,24 +24,40 @@ use crate::{Answer, Balloted, Bid, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot
 
 /// The ballot set of one master, in the words that begin each command to it.
 pub(super) struct Set {
+    name: Vec<u8>,
+    options: &'static [&'static [u8]],
     raise: Vec<u8>,
     score: Vec<u8>,
 }
+
+/// Members that are not there are not made: only admission makes them.
+const ADMITTED: &[&[u8]] = &[b"XX", b"GT", b"CH"];
+/// They are made, because nothing admits the master.
+const OFF: &[&[u8]] = &[b"GT", b"CH"];
 
 impl Set {
     /// The set of a master that was admitted as `run`. Clients without quarantine have another one.
     pub(super) fn of(namespace: &Namespace, run: Option<Identity>) -> Option<Self> {
         if !namespace.quarantine {
-            let raise = encode::head(6, &[b"ZADD", &namespace.off, b"GT", b"CH"]);
-            return Some(Self::new(raise, &namespace.off));
+            return Some(Self::new(namespace.off.to_vec(), OFF));
         }
-        let set = namespace.ballots(run?);
-        let raise = encode::head(7, &[b"ZADD", &set, b"XX", b"GT", b"CH"]);
-        Some(Self::new(raise, &set))
+        Some(Self::new(namespace.ballots(run?), ADMITTED))
     }
 
-    fn new(raise: Vec<u8>, set: &[u8]) -> Self {
-        Self { raise, score: encode::head(3, &[b"ZSCORE", set]) }
+    fn new(name: Vec<u8>, options: &'static [&'static [u8]]) -> Self {
+        let words = [&[b"ZADD", &name[..]], options].concat();
+        // The ballot and the member follow.
+        let raise = encode::head(words.len() + 2, &words);
+        Self { score: encode::head(3, &[b"ZSCORE", &name]), raise, name, options }
+    }
+
+    pub(super) fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// What stands between the name and the ballot.
+    pub(super) fn options(&self) -> &'static [&'static [u8]] {
+        self.options
     }
 
     /// Adds the commands of `op` to what is to be sent.
@@ -142,8 +160,25 @@ impl Heard {
         reply: Value,
     ) -> Result<Option<Answer>, Garbage> {
         let parts = parts(op.verb());
+        let part = *parts.get(self.replies).ok_or(Garbage)?;
+        self.hear(part, op, missing, reply)?;
+        self.replies += 1;
+        if self.replies < parts.len() && !is_alone {
+            return Ok(None);
+        }
+        let heard = std::mem::take(self);
+        Ok(Some(if is_alone { heard.alone() } else { heard.answer() }))
+    }
+
+    fn hear(
+        &mut self,
+        part: Part,
+        op: &Op,
+        missing: Balloted,
+        reply: Value,
+    ) -> Result<(), Garbage> {
         let is_no_set = missing == Balloted::NoMember && reply::is_of_another_type(&reply);
-        match parts.get(self.replies).ok_or(Garbage)? {
+        match part {
             // What is no set has no members.
             Part::Raise | Part::Score if is_no_set => self.score = Some(Ok(missing)),
             Part::Set => self.set = Some(said(reply, is_set)?),
@@ -151,12 +186,7 @@ impl Heard {
             Part::Score => self.score = Some(said(reply, |reply| score(reply, missing))?),
             Part::Key => self.is_ours = Some(is_ours(reply, op.token())?),
         }
-        self.replies += 1;
-        if self.replies < parts.len() && !is_alone {
-            return Ok(None);
-        }
-        let heard = std::mem::take(self);
-        Ok(Some(if is_alone { heard.alone() } else { heard.answer() }))
+        Ok(())
     }
 
     /// What all replies say.
@@ -222,6 +252,24 @@ impl Heard {
             }
         };
         Some((answer, bytes.len() - rest.len()))
+    }
+}
+
+/// The answer to a resume. A member that is not there means `missing`.
+pub(super) fn resumed(op: &Op, missing: Balloted, reply: Value) -> Result<Answer, Garbage> {
+    match reply {
+        // It was extended without a ballot.
+        Value::Int(1) => Ok(Answer::unknown(too_early()).with_key_set()),
+        Value::Array(replies) if replies.first() == Some(&Value::Int(1)) => {
+            let Ok([_, raised, score]) = <[Value; 3]>::try_from(replies) else {
+                return Err(Garbage);
+            };
+            let mut heard = Heard::default();
+            heard.hear(Part::Raise, op, missing, raised)?;
+            heard.hear(Part::Score, op, missing, score)?;
+            Ok(heard.answer())
+        }
+        reply => reply::answer(op.verb(), reply),
     }
 }
 

@@ -4,33 +4,42 @@ use std::sync::LazyLock;
 
 use redis::Script;
 
+use super::ballots::Set;
 use super::marks;
-use crate::{Op, Verb};
+use crate::{Bid, Op, Verb};
 
-static EXTEND: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/extend.lua")));
-static RELEASE: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/release.lua")));
-static INSPECT: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/inspect.lua")));
+static EXTEND: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/extend.lua"), 1));
+static RESUME: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/resume.lua"), 2));
+static RELEASE: LazyLock<Text> =
+    LazyLock::new(|| Text::new(include_str!("scripts/release.lua"), 1));
+static INSPECT: LazyLock<Text> =
+    LazyLock::new(|| Text::new(include_str!("scripts/inspect.lua"), 1));
 
 /// A script, and the request that runs it on a server that remembers it.
 struct Text {
     code: &'static str,
-    /// `EVALSHA digest 1`, packed: the same in each call.
+    /// How many keys it has.
+    keys: u8,
+    /// `EVALSHA digest keys`, packed: the same in each call.
     by_digest: Vec<u8>,
 }
 
 impl Text {
-    fn new(code: &'static str) -> Self {
-        let mut by_digest = Vec::new();
-        add(&mut by_digest, &[b"EVALSHA", Script::new(code).get_hash().as_bytes(), b"1"]);
-        Self { code, by_digest }
+    fn new(code: &'static str, keys: u8) -> Self {
+        let by_digest = begin_call(b"EVALSHA", Script::new(code).get_hash().as_bytes(), keys);
+        Self { code, keys, by_digest }
     }
 
-    /// `EVAL code 1`, packed.
+    /// `EVAL code keys`, packed.
     fn by_text(&self) -> Vec<u8> {
-        let mut by_text = Vec::new();
-        add(&mut by_text, &[b"EVAL", self.code.as_bytes(), b"1"]);
-        by_text
+        begin_call(b"EVAL", self.code.as_bytes(), self.keys)
     }
+}
+
+fn begin_call(command: &[u8], script: &[u8], keys: u8) -> Vec<u8> {
+    let mut packed = Vec::new();
+    add(&mut packed, &[command, script, itoa::Buffer::new().format(keys).as_bytes()]);
+    packed
 }
 
 /// Which scripts one connection has loaded.
@@ -40,41 +49,45 @@ impl Text {
 #[derive(Default)]
 pub(super) struct Loaded {
     extend: bool,
+    resume: bool,
     release: bool,
     inspect: bool,
 }
 
 impl Loaded {
     /// The request with the script's text, if that has not been sent yet.
-    pub(super) fn load(&mut self, op: &Op) -> Option<Vec<u8>> {
+    pub(super) fn load(&mut self, op: &Op, set: Option<&Set>) -> Option<Vec<u8>> {
         let loaded = match op.verb() {
-            Verb::Extend { .. } => &mut self.extend,
+            Verb::Resume { .. } if set.is_some() => &mut self.resume,
+            Verb::Extend { .. } | Verb::Resume { .. } => &mut self.extend,
             Verb::Release => &mut self.release,
             Verb::Inspect | Verb::Watch => &mut self.inspect,
             _ => return None,
         };
-        if std::mem::replace(loaded, true) { None } else { by_text(op) }
+        if std::mem::replace(loaded, true) { None } else { by_text(op, set) }
     }
 }
 
 /// The request, with scripts named by their digest: a master that has loaded them knows them.
-fn by_digest(op: &Op) -> Vec<u8> {
-    match script(op) {
+/// `set` is the ballot set, as far as its name is known: without it, a resume is an extension.
+pub(super) fn by_digest(op: &Op, set: Option<&Set>) -> Vec<u8> {
+    match script(op, set) {
         None if matches!(op.verb(), Verb::ReadMark | Verb::RaiseMark { .. }) => marks::request(op),
         None => acquire(op),
-        Some(script) => call(op, &script.by_digest),
+        Some(script) => call(op, set, &script.by_digest),
     }
 }
 
 /// The request with the script's text, for a master that does not know it or has forgotten it
 /// (`SCRIPT FLUSH`); none for a request that is no script.
-pub(super) fn by_text(op: &Op) -> Option<Vec<u8>> {
-    script(op).map(|script| call(op, &script.by_text()))
+pub(super) fn by_text(op: &Op, set: Option<&Set>) -> Option<Vec<u8>> {
+    script(op, set).map(|script| call(op, set, &script.by_text()))
 }
 
-fn script(op: &Op) -> Option<&'static Text> {
+fn script(op: &Op, set: Option<&Set>) -> Option<&'static Text> {
     match op.verb() {
-        Verb::Extend { .. } => Some(&EXTEND),
+        Verb::Resume { .. } if set.is_some() => Some(&RESUME),
+        Verb::Extend { .. } | Verb::Resume { .. } => Some(&EXTEND),
         Verb::Release => Some(&RELEASE),
         Verb::Inspect | Verb::Watch => Some(&INSPECT),
         _ => None,
@@ -97,7 +110,7 @@ pub(super) fn packed(op: &Op, native: Option<Native>) -> &[u8] {
         Some(native) if op.verb() == Verb::Release => {
             op.packed(native as usize, |op| natively(op, native))
         }
-        _ => op.packed(0, by_digest),
+        _ => op.packed(0, |op| by_digest(op, None)),
     }
 }
 
@@ -127,18 +140,29 @@ pub(super) fn acquire(op: &Op) -> Vec<u8> {
     packed
 }
 
-/// The call of a script that begins so, with its key and arguments.
-fn call(op: &Op, script: &[u8]) -> Vec<u8> {
+/// The call of a script that begins so, with its keys and arguments.
+fn call(op: &Op, set: Option<&Set>, script: &[u8]) -> Vec<u8> {
     match op.verb() {
-        Verb::Extend { px } => {
+        Verb::Extend { px } | Verb::Resume { px } => {
             let mut digits = itoa::Buffer::new();
             let px = digits.format(px).as_bytes();
-            begun(script, &[op.key(), op.token(), px])
+            match (op.bid(), set) {
+                (Some(bid), Some(set)) => call_with(op, px, bid, set, script),
+                _ => begun(script, &[op.key(), op.token(), px]),
+            }
         }
         Verb::Release => begun(script, &[op.key(), op.token()]),
         // The others have no script but the look.
         _ => begun(script, &[op.key()]),
     }
+}
+
+/// The same of one that proposes a ballot to this set, too.
+fn call_with(op: &Op, px: &[u8], Bid { ballot, member }: Bid, set: &Set, script: &[u8]) -> Vec<u8> {
+    let (mut score, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let bid = [score.format(ballot.score()), number.format(member.number())].map(str::as_bytes);
+    let keys = [op.key(), set.name()];
+    begun(script, &[&keys[..], &[op.token(), px], set.options(), &bid].concat())
 }
 
 /// A command whose first three parts are packed.
@@ -212,11 +236,11 @@ mod tests {
     fn acquire_is_the_published_command() {
         let op = Op::acquire(*b"orders:42", Token::parse("t").unwrap(), 11_000);
         assert_eq!(
-            text(&by_digest(&op)),
+            text(&by_digest(&op, None)),
             "*6\\r\\n$3\\r\\nSET\\r\\n$9\\r\\norders:42\\r\\n$1\\r\\nt\\r\\n$2\\r\\nNX\\r\\n\
              $2\\r\\nPX\\r\\n$5\\r\\n11000\\r\\n"
         );
-        assert_eq!(by_text(&op), None);
+        assert_eq!(by_text(&op, None), None);
     }
 
     #[test]
@@ -247,10 +271,10 @@ mod tests {
     fn each_script_is_loaded_once() {
         let (token, mut loaded) = (Token::parse("t").unwrap(), Loaded::default());
         let release = Op::release(*b"k", token.clone());
-        assert_eq!(loaded.load(&Op::acquire(*b"k", token, 1)), None);
-        assert_eq!(loaded.load(&release), by_text(&release));
-        assert_eq!(loaded.load(&release), None);
-        assert!(loaded.load(&Op::inspect(*b"k")).is_some());
+        assert_eq!(loaded.load(&Op::acquire(*b"k", token, 1), None), None);
+        assert_eq!(loaded.load(&release, None), by_text(&release, None));
+        assert_eq!(loaded.load(&release, None), None);
+        assert!(loaded.load(&Op::inspect(*b"k"), None).is_some());
     }
 
     #[test]
@@ -259,7 +283,8 @@ mod tests {
         for op in
             [Op::extend(*b"k", token.clone(), 1_000), Op::release(*b"k", token), Op::inspect(*b"k")]
         {
-            let (digest, script) = (text(&by_digest(&op)), text(&by_text(&op).unwrap()));
+            let (digest, script) =
+                (text(&by_digest(&op, None)), text(&by_text(&op, None).unwrap()));
             assert!(digest.contains("EVALSHA\\r\\n$40\\r\\n"), "{digest}");
             let arguments = digest.split_at(digest.find("$1\\r\\n1").unwrap()).1;
             assert!(script.contains("EVAL\\r\\n") && script.ends_with(arguments), "{script}");

@@ -158,9 +158,14 @@ pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
             Ok(Answer::granted())
         }
         (Verb::ReadMark, Value::Array(read)) => marks::read(read),
-        (Verb::Extend { .. } | Verb::Release, Value::Int(0)) => Ok(Answer::new(Verdict::NotOurs)),
+        (Verb::Extend { .. } | Verb::Resume { .. } | Verb::Release, Value::Int(0)) => {
+            Ok(Answer::new(Verdict::NotOurs))
+        }
         (Verb::Inspect | Verb::Watch, Value::Int(0)) => Ok(Answer::new(Verdict::Free)),
-        (Verb::Extend { .. } | Verb::Inspect | Verb::Watch, Value::Array(pair)) => held(pair),
+        (
+            Verb::Extend { .. } | Verb::Resume { .. } | Verb::Inspect | Verb::Watch,
+            Value::Array(pair),
+        ) => held(pair),
         _ => Err(Garbage),
     }
 }

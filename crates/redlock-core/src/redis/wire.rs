@@ -185,11 +185,11 @@ impl Wire {
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
         self.track_next(&op, slot.sent_at());
         let form = if op.member().is_some() {
-            self.write_parts(&op)
+            self.write_balloted(&op)
         } else if self.native.is_some() && op.verb() == Verb::Release {
             self.out.extend_from_slice(encode::packed(&op, self.native));
             Form::Native
-        } else if let Some(text) = self.loaded.load(&op) {
+        } else if let Some(text) = self.loaded.load(&op, self.set.as_ref()) {
             self.out.extend_from_slice(&text);
             Form::Text
         } else {
@@ -291,14 +291,14 @@ impl Wire {
         // is called by its digest sets a key, and rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
         if (is_noscript(&reply) || is_denied)
             && form != Form::Text
-            && let Some(text) = encode::by_text(&op)
+            && let Some(text) = encode::by_text(&op, self.set.as_ref())
         {
             self.track_next(&op, slot.sent_at());
             self.out.extend_from_slice(&text);
             self.in_flight.push_back(Pending::Request(op, slot, Form::Text));
             return Settled::More;
         }
-        match reply::answer(op.verb(), reply) {
+        match self.answer_of(&op, reply) {
             Ok(answer) => Settled::vote(slot, answer),
             Err(Garbage) => Settled::Garbage(slot),
         }

@@ -39,6 +39,10 @@ fn give_back() -> Op {
     Op::give_back(*b"k", token(), 1_000, bid().member)
 }
 
+fn resume() -> Op {
+    Op::resume(*b"k", token(), 1_000, bid())
+}
+
 /// What there is to know of a server before it is connected to.
 struct Server {
     record: String,
@@ -115,6 +119,38 @@ async fn each_request_is_plain_commands_that_name_the_set_of_run() {
         client.submit(0, op);
         assert_eq!(sent(&mut peer, commands.len()).await.iter().collect::<Vec<_>>(), commands);
     }
+}
+
+#[tokio::test]
+async fn a_resume_is_one_script_whose_text_is_sent_once() {
+    let (_server, mut peer, mut client) = admitted().await;
+    let arguments = format!("2 k {SET} t 1000 XX GT CH {BALLOT} 7");
+    for evaluates in ["EVAL ", "EVALSHA ", "EVALSHA "] {
+        client.submit(0, resume());
+        let sent = sent(&mut peer, 1).await.remove(0);
+        assert!(sent.starts_with(evaluates) && sent.ends_with(&arguments), "{sent}");
+        peer.say(written("*3 :1 :1 63")).await;
+        assert_eq!(client.answer().await, accepted());
+    }
+    client.submit(0, resume());
+    peer.expect("EVALSHA").await;
+    peer.say("-NOSCRIPT No matching script.\r\n").await;
+    let text = sent(&mut peer, 1).await.remove(0);
+    assert!(text.starts_with("EVAL ") && text.ends_with(&arguments), "{text}");
+    peer.say(written("*3 :1 :1 63")).await;
+    assert_eq!(client.answer().await, accepted());
+}
+
+#[tokio::test]
+async fn a_resume_extends_alone_where_no_set_is_known() {
+    let server = Server { record: "*0\r\n".into(), ..Server::default() };
+    let (_server, mut peer, mut client) = server.connect().await;
+    peer.expect("ZCARD").await;
+    client.submit(0, resume());
+    let sent = sent(&mut peer, 1).await.remove(0);
+    assert!(sent.ends_with("1 k t 1000"), "{sent}");
+    peer.say(":0\r\n:1\r\n").await;
+    assert_eq!(client.answer().await, not_admitted(WhyNot::AskedTooEarly));
 }
 
 #[tokio::test]
@@ -226,6 +262,13 @@ async fn what_answers_none_of_the_commands_ends_the_connection() {
         (score(), ":31"),
         (score(), "+OK"),
         (give_back(), "+OK :31"),
+        (resume(), "+OK"),
+        (resume(), ":2"),
+        (resume(), "*3 :2 :1 63"),
+        (resume(), "*3 :1 :2 63"),
+        (resume(), "*3 :1 :1 :63"),
+        (resume(), "*3 :1 $-1 63"),
+        (resume(), "*4 :1 :1 63 :1"),
     ] {
         let (_server, mut peer, mut client) = admitted().await;
         client.submit(0, op);

@@ -24,7 +24,7 @@ impl Driver {
         let (resource, key) = (request.resource.clone(), request.key.clone());
         let (timing, node_timeout) = (request.timing, request.timing.node_timeout);
         let (token, origin) = match &request.resume {
-            Some(takeover) => (takeover.token.clone(), Origin::Resumed),
+            Some(token) => (token.clone(), Origin::Resumed),
             None => (Token::random(request.label.as_ref()), Origin::Acquired),
         };
         let mut attempt = Attempt::new(self.masters.len(), origin, timing, request.options, now);
@@ -37,7 +37,7 @@ impl Driver {
             attempt = attempt.asking_first(first);
             time = time.min(self.answer_time());
         }
-        let is_fenced = self.settings.fencing && origin == Origin::Acquired;
+        let is_fenced = self.settings.fencing;
         let ballot = match first {
             None if is_fenced => {
                 let member = Member::of(resource.as_bytes());
@@ -287,16 +287,31 @@ impl Lock {
         ballot: Option<Ballot>,
     ) -> [Option<(Op, MasterSet)>; 2] {
         let Stage::Attempt { attempt, .. } = &self.stage else { return [None, None] };
-        let (key, token, px) = (self.key.clone(), self.token.clone(), attempt.timing().px);
-        match (attempt.origin(), ballot) {
-            (Origin::Resumed, _) => [Some((Op::extend(key, token, px), asked)), None],
-            (Origin::Acquired, None) => [Some((Op::acquire(key, token, px), asked)), None],
-            (Origin::Acquired, Some(ballot)) => {
-                let bid = Bid { ballot, member: self.member() };
-                let fenced = Op::acquire_fenced(key.clone(), token.clone(), px, bid);
-                let plain = || (Op::acquire(key, token, px), copies);
-                [Some((fenced, asked.without(copies))), (!copies.is_empty()).then(plain)]
+        let op = |bid: Option<Bid>| {
+            let (key, token, px) = (self.key.clone(), self.token.clone(), attempt.timing().px);
+            match (attempt.origin(), bid) {
+                (Origin::Acquired, Some(bid)) => Op::acquire_fenced(key, token, px, bid),
+                (Origin::Acquired, None) => Op::acquire(key, token, px),
+                (Origin::Resumed, Some(bid)) => Op::resume(key, token, px, bid),
+                (Origin::Resumed, None) => Op::extend(key, token, px),
             }
+        };
+        let Some(ballot) = ballot else { return [Some((op(None), asked)), None] };
+        let bid = Bid { ballot, member: self.member() };
+        let copy = (!copies.is_empty()).then(|| (op(None), copies));
+        [Some((op(Some(bid)), asked.without(copies))), copy]
+    }
+
+    /// What proposes a further ballot of an attempt. A resume extends the key each time, so that an
+    /// acceptance counts from the write that it came with.
+    pub(super) fn ballot_op(&self, ballot: Ballot) -> Op {
+        let bid = Bid { ballot, member: self.member() };
+        let (key, token) = (self.key.clone(), self.token.clone());
+        match &self.stage {
+            Stage::Attempt { attempt, .. } if attempt.origin() == Origin::Resumed => {
+                Op::resume(key, token, attempt.timing().px, bid)
+            }
+            _ => Op::ballot(key, token, bid),
         }
     }
 }

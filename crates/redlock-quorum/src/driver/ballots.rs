@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Ballot, Balloted, Bid, Cause, Instant, Member, Op, Vote};
+use redlock_core::{Ballot, Balloted, Cause, Instant, Member, Op, Vote};
 
 use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
@@ -69,8 +69,7 @@ impl Driver {
         now: Instant,
     ) {
         let Some(lock) = self.locks.get(id) else { return };
-        let bid = Bid { ballot, member: lock.member() };
-        let op = Op::ballot(lock.key.clone(), lock.token.clone(), bid);
+        let op = lock.ballot_op(ballot);
         for vote in self.masters.send(&op, masters, Ticket::Ballot(id, number), now) {
             self.vote(&vote);
         }
@@ -163,12 +162,10 @@ impl Driver {
     /// The score in an answer to what was asked for a lock. Masters whose score is not followed get
     /// no further ballot: they would refuse one after the other.
     pub(super) fn learn_score(&mut self, vote: &Vote) {
+        use Ticket::{Attempt, Ballot, Readd, Score};
         let Some(Balloted::Score(score)) = vote.answer.balloted else { return };
-        let (Ticket::Ballot(id, _) | Ticket::Score(id) | Ticket::Readd(id)) =
-            Ticket::unpack(vote.ticket)
-        else {
-            return;
-        };
+        let ticket = Ticket::unpack(vote.ticket);
+        let (Attempt(id) | Ballot(id, _) | Score(id) | Readd(id)) = ticket else { return };
         let now = vote.read_at.unwrap_or_else(|| self.now());
         let Some(lock) = self.locks.get_mut(id) else { return };
         let member = lock.member();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redlock_core::{FencingToken, Instant, Label, Mark, Resource, Token};
+use redlock_core::{Instant, Label, Mark, Resource, Token};
 use slotmap::{Key, KeyData};
 use tokio::sync::oneshot;
 
@@ -93,7 +93,7 @@ pub(crate) struct Request {
     /// When to stop trying; none for never.
     pub(crate) until: Option<Instant>,
     /// Not to acquire anew, but to take over what this signs.
-    pub(crate) resume: Option<Takeover>,
+    pub(crate) resume: Option<Token>,
     pub(crate) reply: AcquireReply,
     pub(crate) entry: Arc<Entry>,
     /// The driver's entry of its key; the null id before the driver has looked for one.
@@ -110,14 +110,6 @@ impl Request {
     pub(super) fn is_try(&self) -> bool {
         self.until.is_some_and(|until| until <= self.asked_at)
     }
-}
-
-/// A lease to be taken over.
-#[derive(Clone)]
-pub(crate) struct Takeover {
-    pub(crate) token: Token,
-    /// What its holder had before, as far as that is known.
-    pub(crate) fencing_token: Option<FencingToken>,
 }
 
 /// Under which name the driver has entered a request. Its caller hands it back when it goes away,

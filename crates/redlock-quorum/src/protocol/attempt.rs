@@ -135,11 +135,11 @@ impl Attempt {
         }
         let verdict = heard.verdict();
         self.tally.count(&verdict);
-        self.note_ballot(master, heard);
         if is_grant(&verdict) {
             self.granted.insert(master);
         }
         self.confirm(master, heard, sent_at);
+        self.note_ballot(FIRST, master, heard, sent_at);
         if self.others().is_empty() {
             return self.judge(now);
         }
@@ -350,7 +350,7 @@ impl Attempt {
     }
 }
 
-/// Whether the key was set for us.
+/// Whether the key was set for us, or extended.
 fn is_grant(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Granted | Verdict::BallotRefused)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Verdict};
 
+use super::attempt::Shown;
 use super::extension::{Extended, Extension};
 use super::heard::Heard;
 use super::ledger::Ledger;
@@ -216,12 +217,14 @@ impl HeldLease {
         }
         self.ledger.write_first(master, heard, now.saturating_since(sent_at));
         self.ledger.acquired(master, heard.answer);
+        // What is taken over shows its score with the refusal.
+        let is_shown = Shown::by(heard.answer) == Shown::Ballots;
         match (&heard.answer.verdict, heard.counts()) {
-            (Verdict::Granted, true) => {
-                self.ledger.confirm(master, sent_at, self.acquired_validity);
-            }
-            (Verdict::BallotRefused, counts) => {
+            (Verdict::BallotRefused, counts) if !(counts && is_shown) => {
                 self.ledger.granted_unscored(master, counts.then_some(sent_at));
+            }
+            (Verdict::Granted | Verdict::BallotRefused, true) => {
+                self.ledger.confirm(master, sent_at, self.acquired_validity);
             }
             _ => {}
         }

@@ -245,7 +245,7 @@ impl Ledger {
     /// What `master` has answered to a ballot, or when it was asked for its score.
     pub(crate) fn write_balloted(&mut self, master: usize, heard: Heard<'_>, latency: Duration) {
         self.heard(master, heard.answer);
-        if matches!(heard.answer.verdict, Verdict::NotOurs) {
+        if heard.answer.verdict.is_refusal() {
             self.may_hold.remove(master);
         }
         self.answers[master] = LastAnswer::of(heard, latency);
@@ -280,11 +280,6 @@ impl Ledger {
 
     pub(crate) fn valid_until(&self) -> Instant {
         self.holds.valid_until()
-    }
-
-    /// Until when a quorum of `counted` is known to hold the key.
-    pub(crate) fn quorum_until(&self, counted: MasterSet) -> Instant {
-        self.holds.quorum_until(counted)
     }
 
     pub(crate) fn hold_until(&self, master: usize) -> Instant {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-use super::master_set::MasterSet;
 use crate::quorum::{MASTERS_MAX, quorum};
 
 /// For each master, the instant on our clock until which it is known to hold our key.
@@ -31,6 +30,11 @@ impl HoldUntil {
         *until = (*until).max(sent_at.saturating_add(validity));
     }
 
+    /// The same, where the instant itself is known.
+    pub(crate) fn set(&mut self, master: usize, until: Instant) {
+        self.until[master] = until;
+    }
+
     /// There is evidence that `master` does not hold our key any more.
     pub(crate) fn clear(&mut self, master: usize) {
         self.until[master] = Instant::ORIGIN;
@@ -38,13 +42,7 @@ impl HoldUntil {
 
     /// The q-th largest instant: until then at least a quorum holds our key.
     pub(crate) fn valid_until(&self) -> Instant {
-        self.quorum_until(MasterSet::all(self.masters))
-    }
-
-    /// The same, where the masters of `counted` alone may make up the quorum.
-    pub(crate) fn quorum_until(&self, counted: MasterSet) -> Instant {
-        let mut sorted = [Instant::ORIGIN; MASTERS_MAX];
-        counted.iter().for_each(|master| sorted[master] = self.until[master]);
+        let mut sorted = self.until;
         sorted[..self.masters].sort_unstable_by(|a, b| b.cmp(a));
         sorted[quorum(self.masters) - 1]
     }

@@ -147,10 +147,10 @@ impl Masters {
         self.nodes.iter().map(|node| node.open.load(Ordering::SeqCst)).sum()
     }
 
-    /// How many extensions one master has carried out.
+    /// How many extensions one master has carried out, for those that hold and those that resume.
     pub(crate) fn extensions(&self, master: usize) -> usize {
-        let log = self.nodes[master].sim.log();
-        log.iter().filter(|executed| matches!(executed.verb, Verb::Extend { .. })).count()
+        let is_extension = |verb| matches!(verb, Verb::Extend { .. } | Verb::Resume { .. });
+        self.nodes[master].sim.log().iter().filter(|executed| is_extension(executed.verb)).count()
     }
 
     pub(crate) fn hold(&self, masters: usize) {

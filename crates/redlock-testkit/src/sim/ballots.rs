@@ -41,8 +41,8 @@ impl Link {
 }
 
 impl Master {
-    /// Carries out what stands behind the part of `op` that was answered with `key`. A ballot
-    /// raises the score whether or not the key was granted.
+    /// Carries out what stands behind the part of `op` that was answered with `key`. The ballot of
+    /// an acquire raises the score whether or not the key was granted.
     pub(super) fn propose(&mut self, op: &Op, set: Set, key: Answer) -> Answer {
         let Some(member) = op.member() else { return key };
         // A question for a score does not ask for the key.

@@ -99,6 +99,10 @@ impl Master {
             }
             Verb::Ballot | Verb::Score => self.propose(op, set, Answer::granted()),
             Verb::Extend { px } => self.extend(now, op, px),
+            Verb::Resume { px } => match self.extend(now, op, px) {
+                key if key.verdict == Verdict::Granted => self.propose(op, set, key),
+                key => key,
+            },
             Verb::Release => self.release(op),
             Verb::ReadMark => self.read_mark(now, op),
             Verb::RaiseMark { px } => self.raise_mark(now, op, px),

@@ -23,6 +23,10 @@ pub(crate) enum Action {
     Release(usize),
     ReleaseAgain(usize, u8, usize),
     Extend(usize),
+    /// A contender takes over the lease that was given away.
+    Resume(usize, Number),
+    /// A request of its first holder sets the key.
+    Plant(usize),
     Propose(usize, Number),
     /// A mutant renews a key.
     Renew(usize, usize),
@@ -53,6 +57,7 @@ impl World {
         if self.left.slips > 0 && self.now > 0 {
             self.clock_actions(part, actions);
         }
+        self.resume_actions(part, actions);
         self.loss_actions(part, actions);
     }
 
@@ -102,8 +107,11 @@ impl World {
         }
         let Some(before) = own.checked_sub(1) else { return true };
         let open = self.contenders[before].open();
-        let is_asking = open.is_some_and(|lock| matches!(lock.stage, Stage::Attempt(_)));
-        let is_turn = !part.by_turns || self.contenders[before].begun > 0 && !is_asking;
+        let is_asking = open.is_some_and(|lock| {
+            matches!(lock.stage, Stage::Attempt(_)) && !(lock.proposes && part.revives())
+        });
+        let has_begun = self.contenders[before].begun > 0 || self.left.resumes < part.resumes;
+        let is_turn = !part.by_turns || has_begun && !is_asking;
         let is_alike = part.attempts[own] == part.attempts[before];
         is_turn && (!is_alike || self.contenders[before].begun > begun)
     }
@@ -195,6 +203,14 @@ impl World {
             Action::Extend(own) => {
                 self.left.extensions -= 1;
                 self.extend(own);
+            }
+            Action::Resume(own, number) => {
+                self.left.resumes -= 1;
+                self.resume(part, own, number);
+            }
+            Action::Plant(master) => {
+                self.left.plants -= 1;
+                self.plant(part, master);
             }
             Action::Propose(own, number) => {
                 self.left.second -= 1;

@@ -39,6 +39,20 @@ pub enum Broken {
     RefusedCounts,
     /// An attempt counts what was accepted in the attempt before.
     CarriedOver,
+    /// A lease that is taken over keeps its former token.
+    FormerToken,
+    /// Its token is handed out whether or not the keys may have expired.
+    ResumedUnheld,
+    /// What accepted its ballot counts from a later extension.
+    ResumedFromExtension,
+    /// What accepted its ballot counts from the write that carried the next one.
+    HoldsMerged,
+    /// Acceptances of two of its ballots add up.
+    ResumedAddsUp,
+    /// Its ballot is carried out ahead of the extension, and apart from it.
+    BallotAhead,
+    /// One acceptance less than a quorum is enough for it.
+    ResumedByTooFew,
     /// One other master is enough for the floor.
     FloorFromTooFew,
     /// The floor is read before the quarantine is over.
@@ -47,7 +61,7 @@ pub enum Broken {
 
 impl Broken {
     /// Those that are found within seconds.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 22] = [
         Self::Drift,
         Self::OneValue,
         Self::FromReply,
@@ -63,10 +77,21 @@ impl Broken {
         Self::SetBehindBallot,
         Self::HandedOutLate,
         Self::CarriedOver,
+        Self::FormerToken,
+        Self::ResumedUnheld,
+        Self::ResumedAddsUp,
+        Self::BallotAhead,
+        Self::ResumedByTooFew,
         Self::FloorFromTooFew,
         Self::FloorEarly,
     ];
 
     /// Those that take longer.
-    pub const LONG: [Self; 3] = [Self::ReaddedCounts, Self::RefusedCounts, Self::FromExtension];
+    pub const LONG: [Self; 5] = [
+        Self::ReaddedCounts,
+        Self::RefusedCounts,
+        Self::FromExtension,
+        Self::ResumedFromExtension,
+        Self::HoldsMerged,
+    ];
 }

@@ -30,7 +30,8 @@ pub(crate) struct Contender {
     pub(crate) links: Vec<Vec<Request>>,
     /// By master: the life in which it votes, as far as this contender knows.
     pub(crate) votes: Vec<Option<u8>>,
-    /// For mutants that carry them over: which master has accepted which ballot.
+    /// For mutants that carry them over: which master has accepted which ballot; with ballot 0,
+    /// which has extended the key since.
     pub(crate) accepted: Vec<(usize, Number)>,
 }
 

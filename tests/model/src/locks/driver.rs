@@ -6,11 +6,12 @@ use redlock_core::{Ballot, Cause, Instant, NotAdmitted, WhyNot};
 
 use super::broken::Broken;
 use super::contender::{Lock, Stage, at, options, timing};
+use super::master::FORMER_VALUE;
 use super::part::Part;
 use super::wire::{Kind, Number, Reply, Request, Value};
-use super::world::{Handed, World, Wrong};
+use super::world::{FORMER, Handed, World, Wrong};
 use crate::lost::LostReason;
-use crate::protocol::attempt::{Attempt, Origin, Step};
+use crate::protocol::attempt::{Attempt, Defeat, Origin, Step};
 use crate::protocol::heard::{Heard, Standing};
 use crate::protocol::lease::HeldLease;
 use crate::protocol::ledger::Ledger;
@@ -23,7 +24,7 @@ pub(crate) const FIRST: u8 = 1;
 impl World {
     /// An attempt begins, with this ballot where there is one.
     pub(crate) fn begin(&mut self, part: &Part, own: usize, number: Number) {
-        let (masters, after) = (self.asked(part, own), self.largest(part.resource(own)));
+        let (masters, after) = (self.asked(part, own), self.largest(part, part.resource(own)));
         let clock = self.contenders[own].clock(part, self.now);
         let contender = &mut self.contenders[own];
         let id = FIRST + contender.begun + 8 * own as u8;
@@ -34,6 +35,12 @@ impl World {
         let stage = Stage::Attempt(attempt);
         contender.locks.push(Lock { id, value, after, proposes: false, stage });
         contender.send(id, Kind::Acquire, number, masters, self.now);
+        self.only_copies(part, own, id);
+    }
+
+    /// Masters that do not vote are asked for a copy.
+    pub(crate) fn only_copies(&mut self, part: &Part, own: usize, id: u8) {
+        let clock = self.contenders[own].clock(part, self.now);
         for master in 0..part.masters {
             if self.contenders[own].votes[master].is_none() {
                 self.attempt(part, own, id, |attempt| {
@@ -101,6 +108,7 @@ impl World {
             Stage::Release(release) => vote.release(release),
         }
         self.ask_scores(own);
+        self.revive(part, own, master, request);
         self.sweep(part, own);
     }
 
@@ -127,17 +135,24 @@ impl World {
                 let after = lock.after;
                 lock.stage = Stage::Lease(attempt.clone().into_lease(clock));
                 if let Some(proof) = proof {
-                    let number = proof.ballot.number() as Number;
+                    let number = match part.broken {
+                        Some(Broken::FormerToken) if lock.value == FORMER_VALUE => FORMER.number,
+                        _ => proof.ballot.number() as Number,
+                    };
                     let handed = Handed { number, resource: part.resource(own), lock: id };
                     self.hand_out(part, handed, after);
                 }
+            }
+            Step::Lost(Defeat::TooLate) if lock.value == FORMER_VALUE && part.revives() => {
+                lock.proposes = true;
             }
             Step::Lost(_) => self.give_up(part, own),
             Step::Propose => lock.proposes = true,
             Step::Join(masters) => {
                 if let Some((round, ballot)) = attempt.join(masters) {
                     let number = ballot.number() as Number;
-                    self.contenders[own].send(id, Kind::Ballot(round), number, masters, now);
+                    let kind = further(attempt, round);
+                    self.contenders[own].send(id, kind, number, masters, now);
                 }
             }
             Step::Wait | Step::AskOthers | Step::AwaitCopies => {}
@@ -155,7 +170,11 @@ impl World {
         else {
             return;
         };
-        self.contenders[own].send(id, Kind::Ballot(round), number, masters, now);
+        let (kind, number) = match part.broken {
+            Some(Broken::ResumedFromExtension) => (Kind::Extend(0), 0),
+            _ => (further(attempt, round), number),
+        };
+        self.contenders[own].send(id, kind, number, masters, now);
         self.proposed(part, own, id, round);
     }
 
@@ -173,6 +192,10 @@ impl World {
         let Some(lock) = self.contenders[own].open_mut() else { return };
         let id = lock.id;
         let mut release = match &lock.stage {
+            // It is left to its holder.
+            Stage::Attempt(attempt) if attempt.origin() == Origin::Resumed => {
+                return self.contenders[own].locks.retain(|lock| lock.id != id);
+            }
             Stage::Attempt(attempt) => {
                 let ledger = attempt.clone().into_ledger();
                 released(ledger.pending(), ledger, false, clock)
@@ -254,6 +277,8 @@ impl World {
             self.contenders[own].locks.retain(|lock| lock.id != id);
             let is_used = self.contenders[own].locks.iter().any(|lock| lock.value == value);
             let mut masters = 0..part.masters;
+            // Requests of a first holder may set its key later.
+            let is_used = is_used || value == FORMER_VALUE;
             if !is_used && masters.any(|master| self.is_left(part, own, master, id, value)) {
                 self.wrong = Some(Wrong::KeyLeft);
             }
@@ -284,8 +309,10 @@ impl Vote<'_> {
     fn attempt(&self, attempt: &mut Attempt) -> Step {
         let Self { request, place, heard, sent, now } = *self;
         match request.kind {
-            Kind::Acquire => attempt.vote(place, heard, sent, now),
-            Kind::Ballot(round) => attempt.ballot_vote(round, place, heard, sent, now),
+            Kind::Acquire | Kind::Resume(1) => attempt.vote(place, heard, sent, now),
+            Kind::Ballot(round) | Kind::Resume(round) => {
+                attempt.ballot_vote(round, place, heard, sent, now)
+            }
             Kind::Score => attempt.score_vote(place, heard, now),
             _ => Step::Wait,
         }
@@ -295,10 +322,12 @@ impl Vote<'_> {
     fn lease(&self, lease: &mut HeldLease) -> MasterSet {
         let Self { request, place, heard, sent, now } = *self;
         match request.kind {
-            Kind::Acquire => lease.acquired(place, heard, sent, now),
+            Kind::Acquire | Kind::Resume(1) => lease.acquired(place, heard, sent, now),
             Kind::Extend(number) => return lease.extended(number, place, heard, sent, now).readd,
             Kind::Readd => lease.readded(place, heard, sent, now),
-            Kind::Ballot(_) | Kind::Score => lease.balloted(place, heard, sent, now),
+            Kind::Ballot(_) | Kind::Resume(_) | Kind::Score => {
+                lease.balloted(place, heard, sent, now)
+            }
             Kind::Release => {}
         }
         MasterSet::EMPTY
@@ -306,7 +335,7 @@ impl Vote<'_> {
 
     fn release(&self, release: &mut Release) {
         let _ = match self.request.kind {
-            Kind::Acquire => release.acquired(self.place, self.heard.answer),
+            Kind::Acquire | Kind::Resume(1) => release.acquired(self.place, self.heard.answer),
             Kind::Release => release.vote(self.place, self.heard.answer, Duration::ZERO, self.now),
             _ => None,
         };
@@ -318,7 +347,15 @@ fn released(unanswered: MasterSet, ledger: Ledger, was_lost: bool, now: Instant)
     Release::new(ledger, unanswered, life, was_lost, now)
 }
 
-fn ballot(number: Number) -> Option<Ballot> {
+/// What carries a further ballot of an attempt.
+fn further(attempt: &Attempt, round: u32) -> Kind {
+    match attempt.origin() {
+        Origin::Acquired => Kind::Ballot(round),
+        Origin::Resumed => Kind::Resume(round),
+    }
+}
+
+pub(crate) fn ballot(number: Number) -> Option<Ballot> {
     Ballot::new(u64::from(number))
 }
 

@@ -13,6 +13,9 @@ impl World {
     /// Since when an answer counts: since its request was sent.
     pub(crate) fn counted_from(&self, part: &Part, own: usize, request: &Request) -> u8 {
         match part.broken {
+            Some(Broken::ResumedUnheld) if matches!(request.kind, Kind::Resume(_)) => {
+                self.contenders[own].tick(self.now)
+            }
             Some(Broken::FromReply | Broken::HandedOutLate) => self.contenders[own].tick(self.now),
             _ => request.sent,
         }
@@ -45,12 +48,23 @@ impl World {
             {
                 Reply::Accepted
             }
+            (Some(Broken::ResumedByTooFew), Reply::RefusedAt(_)) if !accepted.is_empty() => {
+                Reply::Accepted
+            }
             (Some(Broken::RefusedCounts), Reply::Refused) => Reply::Score(0),
             _ => reply,
         };
         let remembers = matches!(
             part.broken,
-            Some(Broken::TooFewBallots | Broken::CarriedOver | Broken::BallotsAddUp)
+            Some(
+                Broken::TooFewBallots
+                    | Broken::CarriedOver
+                    | Broken::BallotsAddUp
+                    | Broken::ResumedAddsUp
+                    | Broken::ResumedByTooFew
+                    | Broken::ResumedFromExtension
+                    | Broken::HoldsMerged
+            )
         );
         if remembers && reply == Reply::Accepted && !accepted.contains(&said) {
             accepted.push(said);
@@ -60,7 +74,7 @@ impl World {
 
     /// Another ballot was proposed: what was accepted before counts no more.
     pub(crate) fn proposed(&mut self, part: &Part, own: usize, id: u8, round: u32) {
-        if part.broken != Some(Broken::BallotsAddUp) {
+        if !matches!(part.broken, Some(Broken::BallotsAddUp | Broken::ResumedAddsUp)) {
             return;
         }
         let clock = self.contenders[own].clock(part, self.now);

@@ -4,6 +4,9 @@ use super::broken::Broken;
 use super::part::Part;
 use super::wire::{Done, Kind, Number, Reply, Request, Value};
 
+/// The value of a lease that is taken over.
+pub(crate) const FORMER_VALUE: Value = u8::MAX;
+
 /// How many resources there are at most. All have the same member.
 pub(crate) const RESOURCES: usize = 2;
 
@@ -34,11 +37,13 @@ pub(crate) struct Quarantine {
 }
 
 impl Master {
-    pub(crate) fn new(score: Number) -> Self {
+    pub(crate) fn new(part: &Part, own: usize) -> Self {
+        let mut keys = [None; RESOURCES];
+        keys[0] = Some((FORMER_VALUE, part.planted[own])).filter(|(_, until)| *until > 0);
         Self {
-            keys: [None; RESOURCES],
+            keys,
             gained: 0,
-            score: Some(score),
+            score: Some(part.scores[own]),
             life: 0,
             quarantine: None,
             past: Vec::new(),
@@ -72,6 +77,10 @@ impl Master {
         request: &mut Request,
         now: u8,
     ) -> Option<Reply> {
+        if self.is_ahead(part, request) {
+            request.done.ballot = Some(self.accept(part, request));
+            return None;
+        }
         if request.kind != Kind::Acquire || request.ballot == 0 {
             return Some(self.execute_one(part, resource, request, now));
         }
@@ -98,16 +107,16 @@ impl Master {
                 self.score_of(part, request).map_or(Reply::NoMember, Reply::Score)
             }
             (Kind::Acquire | Kind::Readd, Some(_)) => Reply::Held,
-            (Kind::Extend(_), Some((_, before))) if is_ours => {
+            (Kind::Extend(_) | Kind::Resume(_), Some((_, before))) if is_ours => {
                 *key = Some((request.value, until.max(before)));
-                Reply::Granted
+                if request.ballot > 0 { self.resumed(part, request) } else { Reply::Granted }
             }
             (Kind::Release, Some(_)) if is_ours || !compares => {
                 *key = None;
                 Reply::Granted
             }
-            (Kind::Extend(_), Some(_)) => Reply::Held,
-            (Kind::Extend(_) | Kind::Release, _) => Reply::NotOurs,
+            (Kind::Extend(_) | Kind::Resume(_), Some(_)) => Reply::Held,
+            (Kind::Extend(_) | Kind::Resume(_) | Kind::Release, _) => Reply::NotOurs,
             (Kind::Ballot(_), _) => self.second(part, resource, request),
             (Kind::Score, _) => self.score_of(part, request).map_or(Reply::NoMember, Reply::Score),
         }
@@ -157,7 +166,7 @@ impl Master {
     }
 
     /// `ZADD XX GT CH`.
-    fn accept(&mut self, part: &Part, request: &Request) -> bool {
+    pub(crate) fn accept(&mut self, part: &Part, request: &Request) -> bool {
         let lacks = self.score_of(part, request).is_none();
         if lacks && part.broken != Some(Broken::MembersAreMade) {
             return false;
@@ -181,7 +190,7 @@ impl Master {
     }
 
     /// The score in the set that a request names.
-    fn score_of(&self, part: &Part, request: &Request) -> Option<Number> {
+    pub(crate) fn score_of(&self, part: &Part, request: &Request) -> Option<Number> {
         let is_named = request.life == self.life || part.broken == Some(Broken::MembersAreMade);
         self.score.filter(|_| is_named)
     }

@@ -21,6 +21,7 @@ mod lies;
 mod loss;
 mod master;
 mod part;
+mod resume;
 mod story;
 mod wire;
 mod world;

@@ -47,6 +47,12 @@ pub struct Part {
     pub slips: u8,
     /// How many slips any two clocks may be apart, as far as the assumption goes.
     pub drift: u8,
+    /// How often the first contender takes over a lease that another has given away.
+    pub resumes: u8,
+    /// By master, until when its key is there at the start; 0 where it is not.
+    pub planted: [u8; 3],
+    /// How many requests of its first holder to set the key are still on their way.
+    pub plants: u8,
     /// How many keys vanish, as where a master's clock jumps.
     pub vanish: u8,
     /// Whether clocks hold to their assumption: then one holder at most is valid, and tokens have
@@ -91,6 +97,9 @@ const TWO: Part = Part {
     cancels: 0,
     slips: 0,
     drift: 1,
+    resumes: 0,
+    planted: [0; 3],
+    plants: 0,
     vanish: 0,
     clocks_hold: true,
     order: false,
@@ -105,6 +114,19 @@ const TWO: Part = Part {
 /// The same with ballots.
 const FENCED: Part = Part { ballots: 2, releases: true, ..TWO };
 
+/// A lease that one contender takes over while another wants the lock. Its first holder has got it
+/// from the masters 0 and 1, with token 1, and has extended it on 1.
+const RESUME: Part = Part {
+    attempts: &[0, 1],
+    ballots: 3,
+    scores: [1, 1, 0],
+    resumes: 1,
+    planted: [2, 3, 0],
+    plants: 1,
+    horizon: 2,
+    ..FENCED
+};
+
 /// The bounds that the ordinary tests exhaust in seconds.
 pub fn small() -> Vec<Part> {
     vec![
@@ -113,6 +135,7 @@ pub fn small() -> Vec<Part> {
         Part { name: "drift", ttl: 5, horizon: 4, slips: 1, ..TWO },
         Part { name: "extend", extensions: 1, horizon: 2, ..TWO },
         Part { name: "first", ..FENCED },
+        Part { name: "resume", numbers: &[2, 3], ..RESUME },
     ]
 }
 
@@ -120,6 +143,7 @@ pub fn small() -> Vec<Part> {
 pub fn large() -> Vec<Part> {
     let again = Part { attempts: &[2, 1], releases: true, ..TWO };
     let restart = Part { losses: 1, restarts: true, admits: true, releases: false, ..FENCED };
+    let resume_loss = Part { losses: 1, lossy: &[0], admits: true, ..RESUME };
     vec![
         Part { name: "late", late: 2, horizon: 2, ..TWO },
         Part { name: "late-released", late: 2, releases: true, horizon: 1, ..TWO },
@@ -139,6 +163,10 @@ pub fn large() -> Vec<Part> {
         Part { name: "shared", apart_resources: true, apart: true, second: 1, ..FENCED },
         Part { name: "restart", horizon: 2, lossy: &[0], ..restart },
         Part { name: "loss", late: 1, losses: 1, lossy: &[0], ..FENCED },
+        Part { name: "resume", ..RESUME },
+        Part { name: "resume-late", late: 1, numbers: &[2, 3], ..RESUME },
+        Part { name: "resume-second", second: 1, numbers: &[2, 3], ..RESUME },
+        Part { name: "resume-restart", numbers: &[2, 3], restarts: true, ..resume_loss },
         Part { name: "keys-kept", keeps_keys: true, horizon: 2, lossy: &[0], ..restart },
     ]
 }
@@ -177,6 +205,22 @@ pub fn named(broken: Broken) -> Part {
             ..turns
         },
         B::CarriedOver => Part { attempts: &[2], ..FENCED },
+        B::FormerToken => Part { numbers: &[4, 3], ballots: 4, ..RESUME },
+        B::ResumedUnheld => Part { numbers: &[2, 3], late: 1, planted: [2, 2, 0], ..RESUME },
+        B::ResumedFromExtension | B::HoldsMerged => {
+            let planted = [2, 2, 0];
+            Part { numbers: &[2, 3], late: 1, planted, by_turns: true, second: 1, ..RESUME }
+        }
+        B::ResumedAddsUp => Part {
+            numbers: &[2, 3],
+            scores: [1, 1, 3],
+            planted: [0, 2, 2],
+            ballots: 4,
+            second: 1,
+            ..RESUME
+        },
+        B::BallotAhead => Part { numbers: &[2, 3], ..RESUME },
+        B::ResumedByTooFew => Part { numbers: &[2, 3], ..RESUME },
         B::FloorFromTooFew => Part { restarts: true, releases: false, ..lost },
         B::FloorEarly => Part { releases: false, ..lost },
     };
@@ -187,7 +231,9 @@ impl Part {
     /// Whether it makes no difference how masters are numbered. A mutant may be looked for in a
     /// part of the states.
     pub(crate) fn are_masters_alike(&self) -> bool {
-        self.losses == 0 || self.lossy.len() == self.masters || self.broken.is_some()
+        let is_loss_alike =
+            self.losses == 0 || self.lossy.len() == self.masters || self.broken.is_some();
+        is_loss_alike && self.resumes == 0
     }
 
     /// Which lock a contender wants.

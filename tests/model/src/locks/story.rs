@@ -52,6 +52,12 @@ fn line(part: &Part, before: &World, action: Action, after: &World) -> String {
             format!("{} sends its release to master {master} again", name(own))
         }
         Action::Extend(own) => format!("{} extends", name(own)),
+        Action::Resume(own, number) => {
+            format!("{} takes the lease over, with ballot {number}", name(own))
+        }
+        Action::Plant(master) => {
+            format!("master {master} carries out a late SET of the first holder")
+        }
         Action::Gain(master) => format!("the clock of master {master} gains a tick"),
         Action::Lose(own) => format!("the clock of {} loses a tick", name(own)),
         Action::Propose(own, number) => format!("{} proposes ballot {number}", name(own)),
@@ -95,6 +101,8 @@ fn command(before: &Request, after: &Request) -> String {
         format!("SET: {}", said(after.done.set))
     } else if before.done.ballot != after.done.ballot {
         format!("ballot {}: {}", after.ballot, said(after.done.ballot))
+    } else if matches!(before.kind, Kind::Resume(_)) {
+        "extension".to_owned()
     } else {
         "GET".to_owned()
     }
@@ -108,6 +116,7 @@ fn what(request: &Request) -> String {
         Kind::Release => "release".to_owned(),
         Kind::Ballot(_) => format!("ballot {}", request.ballot),
         Kind::Score => "look at the score".to_owned(),
+        Kind::Resume(_) => format!("extension with ballot {}", request.ballot),
     };
     let reply = match request.reply {
         Some(Reply::Granted) => "granted".to_owned(),

@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     /// A ballot under this number, for a key that was granted: `ZADD`, `ZSCORE`, `GET`.
     Ballot(u32),
     Score,
+    /// An extension with the ballot of this number, for a lease that is taken over.
+    Resume(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! The state of the model.
 
+use super::broken::Broken;
 use super::contender::Contender;
 use super::master::{Master, RESOURCES};
 use super::part::Part;
@@ -25,6 +26,9 @@ pub(crate) struct Handed {
     pub(crate) lock: u8,
 }
 
+/// What the first holder of a lease that is taken over has got.
+pub(crate) const FORMER: Handed = Handed { number: 1, resource: 0, lock: 0 };
+
 /// What may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Left {
@@ -35,6 +39,8 @@ pub(crate) struct Left {
     pub(crate) second: u8,
     pub(crate) vanish: u8,
     pub(crate) losses: u8,
+    pub(crate) resumes: u8,
+    pub(crate) plants: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,9 +59,9 @@ impl World {
     pub(crate) fn new(part: &Part) -> Self {
         Self {
             now: 0,
-            masters: (0..part.masters).map(|one| Master::new(part.scores[one]).into()).collect(),
+            masters: (0..part.masters).map(|one| Master::new(part, one).into()).collect(),
             contenders: part.attempts.iter().map(|_| Contender::new(part).into()).collect(),
-            handed: Vec::new(),
+            handed: if part.resumes > 0 { vec![FORMER] } else { Vec::new() },
             wrong: None,
             left: Left {
                 extensions: part.extensions,
@@ -65,6 +71,8 @@ impl World {
                 second: part.second,
                 vanish: part.vanish,
                 losses: part.losses,
+                resumes: part.resumes,
+                plants: part.plants,
             },
         }
     }
@@ -80,19 +88,25 @@ impl World {
     }
 
     /// The largest token that was handed out for a resource.
-    pub(crate) fn largest(&self, resource: usize) -> Number {
-        let own = self.handed.iter().filter(|handed| handed.resource == resource);
+    pub(crate) fn largest(&self, part: &Part, resource: usize) -> Number {
+        let own = self.handed(part).filter(|handed| handed.resource == resource);
         own.map(|handed| handed.number).max().unwrap_or(0)
+    }
+
+    /// What was handed out before. Where a lease keeps its former token that is its own.
+    fn handed(&self, part: &Part) -> impl Iterator<Item = &Handed> {
+        let keeps = part.broken == Some(Broken::FormerToken);
+        self.handed.iter().filter(move |handed| !keeps || handed.lock != FORMER.lock)
     }
 
     /// A token is handed out.
     pub(crate) fn hand_out(&mut self, part: &Part, handed: Handed, after: Number) {
         let Handed { number, resource, .. } = handed;
-        let wrong = if self.handed.iter().any(|before| before.number == number) {
+        let wrong = if self.handed(part).any(|before| before.number == number) {
             Some(Wrong::Twice)
         } else if number <= after {
             Some(Wrong::OutOfTime)
-        } else if part.clocks_hold && number <= self.largest(resource) {
+        } else if part.clocks_hold && number <= self.largest(part, resource) {
             Some(Wrong::OutOfOrder)
         } else {
             None

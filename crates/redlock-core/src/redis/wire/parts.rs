@@ -1,11 +1,13 @@
-//! Requests of several commands, which are answered one by one and lead to one vote.
+//! Requests with a ballot or a score: several commands, which are answered one by one and lead to
+//! one vote, or one script.
 
 use redis::Value;
 
 use super::super::ballots;
-use super::super::reply::Garbage;
+use super::super::encode;
+use super::super::reply::{self, Garbage};
 use super::{Form, Pending, Settled, Wire};
-use crate::{Balloted, Cause, Op, Verb};
+use crate::{Answer, Balloted, Cause, Op, Verb};
 
 impl Wire {
     /// Whether this request can be sent now.
@@ -19,7 +21,10 @@ impl Wire {
         self.obstacle().unwrap_or_else(ballots::too_early)
     }
 
-    pub(super) fn write_parts(&mut self, op: &Op) -> Form {
+    pub(super) fn write_balloted(&mut self, op: &Op) -> Form {
+        if matches!(op.verb(), Verb::Resume { .. }) {
+            return self.write_script(op);
+        }
         match &self.set {
             Some(set) => {
                 set.write(op, &mut self.out);
@@ -32,7 +37,25 @@ impl Wire {
         }
     }
 
-    /// Whether the oldest request is one of these.
+    fn write_script(&mut self, op: &Op) -> Form {
+        let set = self.set.as_ref();
+        let (packed, form) = match self.loaded.load(op, set) {
+            Some(text) => (text, Form::Text),
+            None => (encode::by_digest(op, set), Form::Short),
+        };
+        self.out.extend_from_slice(&packed);
+        form
+    }
+
+    /// What one reply means as the answer to a request.
+    pub(super) fn answer_of(&self, op: &Op, reply: Value) -> Result<Answer, Garbage> {
+        match op.verb() {
+            Verb::Resume { .. } => ballots::resumed(op, self.missing(), reply),
+            verb => reply::answer(verb, reply),
+        }
+    }
+
+    /// Whether the oldest request is one of several commands.
     pub(super) fn is_in_parts(&self) -> bool {
         let oldest = self.in_flight.front();
         matches!(oldest, Some(Pending::Request(_, _, Form::Parts | Form::Alone)))
@@ -43,19 +66,22 @@ impl Wire {
             return Settled::Unasked(reply);
         };
         let is_alone = form == Form::Alone;
-        // Without quarantine nothing gives all members a score: one that is not there has accepted
-        // nothing so far.
-        let missing = match &self.namespace {
-            Some(namespace) if !namespace.quarantine => Balloted::Score(0),
-            _ => Balloted::NoMember,
-        };
-        match self.heard.take(&op, is_alone, missing, reply) {
+        match self.heard.take(&op, is_alone, self.missing(), reply) {
             Ok(Some(answer)) => Settled::vote(slot, answer),
             Ok(None) => {
                 self.in_flight.push_front(Pending::Request(op, slot, form));
                 Settled::More
             }
             Err(Garbage) => Settled::Garbage(slot),
+        }
+    }
+
+    /// What a member that is not there means. Without quarantine nothing gives all members a score:
+    /// one that is not there has accepted nothing so far.
+    pub(super) fn missing(&self) -> Balloted {
+        match &self.namespace {
+            Some(namespace) if !namespace.quarantine => Balloted::Score(0),
+            _ => Balloted::NoMember,
         }
     }
 }

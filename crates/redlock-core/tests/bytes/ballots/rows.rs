@@ -1,9 +1,11 @@
 //! Every way in which the requests with a ballot or a score are answered.
 
+use std::time::Duration;
+
 use redlock_core::{Answer, Balloted, Cause, NotAdmitted, Op, Verdict, WhyNot};
 use redlock_testkit::lab::bulk;
 
-use super::{ballot, fenced, give_back, score};
+use super::{ballot, fenced, give_back, resume, score};
 
 pub(super) fn accepted() -> Answer {
     Answer::granted().with_ballot(Balloted::Accepted)
@@ -147,12 +149,37 @@ pub(super) fn replies_to_give_back() -> Vec<(String, Answer)> {
     rows.iter().map(|(replies, answer)| (written(replies), answer.clone())).collect()
 }
 
+/// Replies to a resume: one each.
+fn replies_to_resume() -> Vec<(String, Answer)> {
+    let holder = Answer::held(Some(b"x"), Some(Duration::from_millis(5)));
+    let rows: &[(&str, Answer)] = &[
+        ("*3 :1 :1 1763755000000031", accepted()),
+        ("*3 :1 :0 63", refused(Balloted::Score(63))),
+        ("*3 :1 :0 ,63", refused(Balloted::Score(63))),
+        ("*3 :1 :0 $-1", gone()),
+        ("*3 :1 :0 _", gone()),
+        ("*3 :1 -W -W", gone()),
+        ("*3 :1 :1 inf", foreign()),
+        ("*3 :1 :0 9007199254740992", foreign()),
+        ("*3 :1 -OOM 63", kept("OOM")),
+        ("*3 :1 -NOPERM -NOPERM", kept("NOPERM")),
+        ("*3 :1 :0 -NOPERM", kept("NOPERM")),
+        ("*3 :1 :1 -NOPERM", accepted()),
+        (":0", not_ours()),
+        ("*2 x :5", holder),
+        ("*2 $-1 :5", Answer::held(None, Some(Duration::from_millis(5)))),
+        (":1", not_admitted(WhyNot::AskedTooEarly)),
+        ("-NOPERM", error("NOPERM")),
+    ];
+    rows.iter().map(|(replies, answer)| (written(replies), answer.clone())).collect()
+}
+
 /// Replies as a server writes them. A word without a sign is a bulk string.
 pub(super) fn written(replies: &str) -> String {
     let write = |reply: &str| match reply {
         "-W" => format!("-{WRONGTYPE}\r\n"),
         "$-1" => "$-1\r\n".into(),
-        simple if simple.starts_with(['+', ':', '_', ',', '-']) => format!("{simple}\r\n"),
+        simple if simple.starts_with(['+', ':', '_', ',', '-', '*']) => format!("{simple}\r\n"),
         text => bulk(text),
     };
     replies.split(' ').map(write).collect()
@@ -164,5 +191,6 @@ pub(super) fn rows() -> Vec<(Op, Vec<(String, Answer)>)> {
         (ballot(), replies_to_ballot()),
         (score(), replies_to_score()),
         (give_back(), replies_to_give_back()),
+        (resume(), replies_to_resume()),
     ]
 }

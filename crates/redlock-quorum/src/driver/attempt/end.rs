@@ -27,10 +27,7 @@ impl Driver {
         };
         self.key_won(id, wish, &request, now);
         let is_resumed = attempt.origin() == Origin::Resumed;
-        let fence = match &request.resume {
-            Some(takeover) => Fence { token: takeover.fencing_token, until: None },
-            None => Fence::of(attempt.proof()),
-        };
+        let fence = Fence::of(attempt.proof());
         let lease = attempt.into_lease(now);
         let Some(lock) = self.locks.get_mut(id) else { return };
         let cell = HoldCell::new(

@@ -7,7 +7,7 @@ use super::super::ballot::rounds::Rounds;
 use super::super::heard::Heard;
 use super::super::master_set::MasterSet;
 use super::super::tally::Decision;
-use super::{Attempt, Defeat, Step};
+use super::{Attempt, Defeat, Origin, Step};
 use crate::quorum::quorum;
 
 /// The ballots of an attempt.
@@ -48,7 +48,7 @@ impl Attempt {
 
     /// The ballot that may be handed out.
     pub(crate) fn proof(&self) -> Option<Proof> {
-        proof(&self.fenced.as_ref()?.rounds, &self.ledger)
+        proof(&self.fenced.as_ref()?.rounds)
     }
 
     #[cfg(test)]
@@ -93,20 +93,23 @@ impl Attempt {
         sent_at: Instant,
         now: Instant,
     ) -> Step {
-        let heard = heard.into();
+        let heard = self.taken_over(heard.into());
         if !heard.counts() {
             return self.ballot_uncounted(master, now);
         }
         let answer = heard.answer;
         self.ledger.write_balloted(master, heard, now.saturating_since(sent_at));
-        if let Some(Fenced { rounds, .. }) = &mut self.fenced {
-            match (&answer.verdict, answer.balloted) {
-                (Verdict::Granted, Some(Balloted::Accepted)) => rounds.accept(number, master),
-                (Verdict::Unknown(_), _) => rounds.leave(number, master),
-                _ => rounds.refuse(number, master),
-            }
-        }
         self.note_score(master, answer);
+        // A resume extends the key each time.
+        if self.origin == Origin::Resumed && self.granted.contains(master) {
+            self.confirm(master, heard, sent_at);
+        }
+        self.note_ballot(number, master, heard, sent_at);
+        if let (Verdict::Unknown(_), Some(Fenced { rounds, .. })) =
+            (&answer.verdict, &mut self.fenced)
+        {
+            rounds.leave(number, master);
+        }
         self.judge_ballots(now)
     }
 
@@ -155,16 +158,33 @@ impl Attempt {
         self.fenced.is_none() || self.proof().is_some_and(|proof| proof.until > now)
     }
 
-    /// Counts what the first answer of `master` says about the ballot that went with the key.
-    pub(super) fn note_ballot(&mut self, master: usize, heard: Heard<'_>) {
+    /// Counts what an answer of `master` says about the ballot with this number, which went with
+    /// the key, behind it, or with an extension.
+    pub(super) fn note_ballot(
+        &mut self,
+        number: u32,
+        master: usize,
+        heard: Heard<'_>,
+        sent_at: Instant,
+    ) {
+        let until = self.accepted_until(master, sent_at);
         let Some(Fenced { rounds, .. }) = &mut self.fenced else { return };
         match (heard.verdict(), heard.answer.balloted) {
-            (Verdict::Granted, Some(Balloted::Accepted)) => rounds.accept(FIRST, master),
-            _ => rounds.refuse(FIRST, master),
+            (Verdict::Granted, Some(Balloted::Accepted)) => rounds.accept(number, master, until),
+            _ => rounds.refuse(number, master),
         }
     }
 
-    /// What the first answer of `master` confirms. A ballot that it refused may mean that it has
+    /// Until when `master` is known to hold the key, for a ballot that it has accepted: by the
+    /// `SET` before, or by the extension that the ballot came with.
+    fn accepted_until(&self, master: usize, sent_at: Instant) -> Instant {
+        match self.origin {
+            Origin::Acquired => self.ledger.hold_until(master),
+            Origin::Resumed => sent_at.saturating_add(self.timing.ttl.validity()),
+        }
+    }
+
+    /// What an answer of `master` confirms that grants the key or extends it. A ballot that it refused may mean that it has
     /// none: it must show its score before its grant counts, or any extension there.
     pub(super) fn confirm(&mut self, master: usize, heard: Heard<'_>, sent_at: Instant) {
         let is_shown = self.fenced.is_none() || Shown::by(heard.answer) == Shown::Ballots;
@@ -253,7 +273,7 @@ impl Shown {
     pub(in crate::protocol) fn by(answer: &Answer) -> Self {
         match (&answer.verdict, answer.balloted) {
             (_, Some(Balloted::Accepted | Balloted::Score(_))) => Self::Ballots,
-            (Verdict::NotOurs, _) => Self::NoKey,
+            (verdict, _) if verdict.is_refusal() => Self::NoKey,
             (Verdict::Unknown(_), Some(_)) => Self::NoBallots,
             _ => Self::Nothing,
         }

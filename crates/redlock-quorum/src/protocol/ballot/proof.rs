@@ -2,7 +2,6 @@
 
 use redlock_core::{Ballot, Instant};
 
-use super::super::ledger::Ledger;
 use super::rounds::Rounds;
 
 /// A ballot that may be handed out, and until when.
@@ -16,10 +15,7 @@ pub(crate) struct Proof {
 
 /// The ballot whose token may be handed out the longest: a quorum of masters has accepted this one,
 /// and is known to hold the key until then. None where no ballot has a quorum.
-///
-/// `ledger` must know of no extension: a key that was extended may have outlived what its master
-/// accepted.
-pub(crate) fn proof(rounds: &Rounds, ledger: &Ledger) -> Option<Proof> {
-    let proof = |(ballot, accepted)| Proof { ballot, until: ledger.quorum_until(accepted) };
+pub(crate) fn proof(rounds: &Rounds) -> Option<Proof> {
+    let proof = |(ballot, until)| Proof { ballot, until };
     rounds.accepted().map(proof).max_by_key(|proof| proof.until)
 }

@@ -1,8 +1,9 @@
 //! `Rounds`: the ballots of one attempt, and which masters accepted which.
 
-use redlock_core::Ballot;
+use redlock_core::{Ballot, Instant};
 
 use super::super::master_set::MasterSet;
+use super::super::validity::HoldUntil;
 use crate::quorum::quorum;
 
 /// The ballots that one attempt has proposed. Acceptances of different ballots never add up.
@@ -27,6 +28,10 @@ struct Round {
     /// The masters that it was sent to and that have not answered.
     pending: MasterSet,
     accepted: MasterSet,
+    /// Until when those that accepted it are known to hold the key, by the write that it came with
+    /// or behind. A later extension gives an acceptance no more time: the key may have been gone
+    /// and another's in between.
+    holds: HoldUntil,
     asked: MasterSet,
 }
 
@@ -42,7 +47,8 @@ impl Rounds {
         self.open.retain(|round| round.accepted.union(round.pending).len() >= quorum);
         self.count += 1;
         let (number, accepted) = (self.count, MasterSet::EMPTY);
-        self.open.push(Round { number, ballot, pending: asked, accepted, asked });
+        let holds = HoldUntil::new(self.masters);
+        self.open.push(Round { number, ballot, pending: asked, accepted, holds, asked });
         number
     }
 
@@ -54,13 +60,14 @@ impl Rounds {
         Some((latest.number, latest.ballot))
     }
 
-    /// `master` has accepted the ballot with this number.
-    pub(crate) fn accept(&mut self, number: u32, master: usize) {
+    /// `master` has accepted the ballot with this number, and holds the key until then.
+    pub(crate) fn accept(&mut self, number: u32, master: usize, until: Instant) {
         if let Some(round) = self.find(number)
             && round.pending.contains(master)
         {
             round.pending.remove(master);
             round.accepted.insert(master);
+            round.holds.set(master, until);
         }
     }
 
@@ -87,15 +94,17 @@ impl Rounds {
     pub(crate) fn disown(&mut self, master: usize) {
         for round in &mut self.open {
             round.accepted.remove(master);
+            round.holds.clear(master);
             round.pending.remove(master);
         }
     }
 
-    /// Each ballot that a quorum has accepted, with those masters.
-    pub(crate) fn accepted(&self) -> impl Iterator<Item = (Ballot, MasterSet)> {
+    /// Each ballot that a quorum has accepted, and until when a quorum of those masters is known to
+    /// hold the key.
+    pub(crate) fn accepted(&self) -> impl Iterator<Item = (Ballot, Instant)> {
         let quorum = quorum(self.masters);
-        let accepted = self.open.iter().map(|round| (round.ballot, round.accepted));
-        accepted.filter(move |(_, masters)| masters.len() >= quorum)
+        let accepted = self.open.iter().filter(move |round| round.accepted.len() >= quorum);
+        accepted.map(|round| (round.ballot, round.holds.valid_until()))
     }
 
     /// Whether a quorum of `granted` has accepted the latest ballot, or may yet do so. A master

@@ -1,0 +1,108 @@
+//! A lease that was given away, and is taken over: its first holder is not modelled, but what it
+//! has left on the masters and on the way to them.
+
+use super::action::Action;
+use super::broken::Broken;
+use super::contender::{Lock, Stage, options, timing};
+use super::driver::ballot;
+use super::master::{FORMER_VALUE, Master};
+use super::part::Part;
+use super::wire::{Kind, Number, Reply, Request};
+use super::world::{Handed, World};
+use crate::protocol::attempt::{Attempt, Origin};
+
+/// The first lock of one that takes a lease over.
+const FIRST: u8 = 4;
+
+impl World {
+    pub(crate) fn resume_actions(&self, part: &Part, actions: &mut Vec<Action>) {
+        if self.left.resumes > 0 {
+            let open = self.contenders[0].open();
+            // One that has it may have given it away.
+            if open.is_none_or(|lock| matches!(lock.stage, Stage::Lease(_))) {
+                let numbers = 1..=part.ballots;
+                let is_allowed =
+                    |number: &Number| part.numbers.first().is_none_or(|one| one == number);
+                actions.extend(numbers.filter(is_allowed).map(|one| Action::Resume(0, one)));
+            }
+        }
+        if self.left.plants > 0 {
+            let free = (0..part.masters).filter(|master| self.masters[*master].keys[0].is_none());
+            actions.extend(free.map(Action::Plant));
+        }
+    }
+
+    pub(crate) fn resume(&mut self, part: &Part, own: usize, number: Number) {
+        let (masters, after) = (self.asked(part, own), self.largest(part, 0));
+        let clock = self.contenders[own].clock(part, self.now);
+        let contender = &mut self.contenders[own];
+        contender.locks.retain(|lock| !matches!(lock.stage, Stage::Lease(_)));
+        let id = FIRST + self.left.resumes;
+        let attempt = Attempt::new(masters.len(), Origin::Resumed, timing(), options(), clock);
+        let stage = Stage::Attempt(attempt.fenced(ballot(number)));
+        contender.locks.push(Lock { id, value: FORMER_VALUE, after, proposes: false, stage });
+        contender.send(id, Kind::Resume(1), number, masters, self.now);
+        self.only_copies(part, own, id);
+    }
+
+    pub(crate) fn plant(&mut self, part: &Part, master: usize) {
+        let until = self.now + self.masters[master].gained + part.ttl;
+        self.masters[master].keys[0] = Some((FORMER_VALUE, until));
+    }
+
+    /// A mutant hands out what was accepted too long ago, once a quorum of those has extended the
+    /// key.
+    pub(crate) fn revive(&mut self, part: &Part, own: usize, master: usize, request: &Request) {
+        let is_later = matches!(request.kind, Kind::Resume(2..) | Kind::Extend(_));
+        let granted =
+            matches!(request.reply, Some(Reply::Granted | Reply::Accepted | Reply::RefusedAt(_)));
+        if !(part.revives() && request.value == FORMER_VALUE && is_later && granted) {
+            return;
+        }
+        let resource = part.resource(own);
+        let contender = &mut self.contenders[own];
+        contender.accepted.push((master, 0));
+        let extended = |master| contender.accepted.contains(&(master, 0));
+        let accepted =
+            contender.accepted.iter().filter(|(master, number)| *number > 0 && extended(*master));
+        let numbers: Vec<Number> = accepted.map(|(_, number)| *number).collect();
+        let Some(lock) = contender.open_mut() else { return };
+        if let ([number, other, ..], Stage::Attempt(_)) = (&numbers[..], &lock.stage)
+            && number == other
+        {
+            let (handed, after) = (Handed { number: *number, resource, lock: lock.id }, lock.after);
+            contender.locks.retain(|lock| lock.id != handed.lock);
+            self.hand_out(part, handed, after);
+        }
+    }
+}
+
+impl Part {
+    /// Whether a mutant gives acceptances that are too old more time.
+    pub(crate) fn revives(&self) -> bool {
+        matches!(self.broken, Some(Broken::ResumedFromExtension | Broken::HoldsMerged))
+    }
+}
+
+impl Master {
+    /// The key was extended: the ballot is proposed behind that.
+    pub(crate) fn resumed(&mut self, part: &Part, request: &Request) -> Reply {
+        let accepted = request.done.ballot.unwrap_or_else(|| self.accept(part, request));
+        match self.score_of(part, request) {
+            None => Reply::NoMember,
+            Some(_) if accepted => {
+                if part.order {
+                    self.past.push((request.lock, request.ballot));
+                }
+                Reply::Accepted
+            }
+            Some(score) => Reply::RefusedAt(score),
+        }
+    }
+
+    /// Whether the ballot of this request is carried out now, before the key was looked at.
+    pub(crate) fn is_ahead(&self, part: &Part, request: &Request) -> bool {
+        let is_resume = matches!(request.kind, Kind::Resume(_)) && request.ballot > 0;
+        part.broken == Some(Broken::BallotAhead) && is_resume && request.done.ballot.is_none()
+    }
+}

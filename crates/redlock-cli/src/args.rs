@@ -78,8 +78,9 @@ pub(crate) struct Patience {
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// What the lock is for
-    pub(crate) key: OsString,
+    /// What the lock is for; several are locked together, all or none
+    #[arg(required = true, value_name = "KEY")]
+    pub(crate) keys: Vec<OsString>,
     /// How long the lock lasts without extension [default: 30s]
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
     pub(crate) ttl: Option<Duration>,
@@ -295,6 +296,11 @@ fn period(text: &str) -> Result<Duration, String> {
 }
 
 impl Run {
+    /// Whether something is to be done once.
+    pub(crate) fn is_once(&self) -> bool {
+        self.once_in.is_some() || self.fire.is_some()
+    }
+
     /// What is to be done once, if it is.
     pub(crate) fn once(&self, redlock: &Redlock, key: &Resource) -> Option<OnceRequest> {
         let once = || redlock.once(key);

@@ -1,7 +1,6 @@
 //! `Environment`: the variables that a command gets from `redlock run`.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,14 +20,20 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// The lock, and no way to the masters unless that was asked for.
-    pub(crate) fn new(global: &Global, args: &Run, held: &Held, guard: &Guard) -> Self {
-        let token = guard.token().as_str();
-        let held = held.clone().and(args.key.as_bytes(), token);
-        let mut set = vec![(KEY, args.key.clone()), (TOKEN, token.into())];
+    /// Of several locks there is one on each line, in the order in which they were asked for.
+    pub(crate) fn new(global: &Global, args: &Run, held: &Held, guards: &[Guard]) -> Self {
+        let tokens: Vec<&str> = guards.iter().map(|guard| guard.token().as_str()).collect();
+        let add = |held: Held, guard: &Guard| {
+            held.and(guard.resource().as_bytes(), guard.token().as_str())
+        };
+        let held = guards.iter().fold(held.clone(), add);
+        let mut set = vec![(KEY, args.keys.join(OsStr::new("\n")))];
+        set.push((TOKEN, tokens.join("\n").into()));
         set.push((Held::NAME, held.variable()));
         let mut removed = Vec::new();
-        match guard.fencing_token() {
-            Some(fence) => set.push((FENCING_TOKEN, fence.to_string().into())),
+        let fences = guards.iter().map(|guard| Some(guard.fencing_token()?.to_string()));
+        match fences.collect::<Option<Vec<_>>>() {
+            Some(fences) => set.push((FENCING_TOKEN, fences.join("\n").into())),
             // A lock around this one may have left its own, which is for another resource.
             None => removed.push(FENCING_TOKEN),
         }

@@ -133,10 +133,17 @@ Work that many hosts start, and that is to be done once:
   data, or when a host dies between the work and its mark. Where no majority takes the mark a note
   says so, and the lock is left to expire. Marks are kept for 32 days, or twice the period.
 
+Several keys:
+  are locked together, all or none, in one round trip where all are free: 64 at most. Commands
+  whose sets overlap never block each other for ever, whatever the order of the keys. The variables
+  have one line for each key then, in the order of the arguments. One lock that is lost ends the
+  command.
+
 Examples:
   redlock run migrate --wait forever --max-hold 1h -- ./migrate
   redlock run deploy --ttl 10s --kill-after 2s -- make deploy
   redlock run report --ttl 60s --once-in 12h --wait 2h -E 0 -- report
+  redlock run account:1 account:2 -- ./transfer
   redlock run counter -c 'n=$(cat n); echo $((n + 1)) > n'
 
 Exit codes: the command's, or 128 + signal; 64 usage, 69 no quorum, 75 held by another,

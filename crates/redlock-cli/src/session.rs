@@ -1,7 +1,7 @@
 //! `Session`: the handle of one command, from its options to its last word.
 
 use std::cell::Cell;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +23,9 @@ use crate::output;
 pub(crate) struct Session {
     pub(crate) redlock: Redlock,
     pub(crate) masters: Masters,
+    /// What the command is about; the first of several that are locked together.
     pub(crate) key: Resource,
+    pub(crate) keys: Vec<Resource>,
     /// The TTL of its locks. One that nobody gave shrinks to what the masters allow.
     pub(crate) ttl: Cell<Duration>,
     is_ttl_given: bool,
@@ -43,7 +45,7 @@ impl Session {
     /// widest range, and "until when" is said with the latest bound.
     pub(crate) fn new(global: &Global, key: &OsStr) -> Result<Self, Failure> {
         let ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
-        Self::build(global, key, Some(ttl), None)
+        Self::build(global, &[key], Some(ttl), None)
     }
 
     /// For commands that take a TTL and a token.
@@ -52,29 +54,31 @@ impl Session {
         key: &OsStr,
         ttl: Option<Duration>,
     ) -> Result<Self, Failure> {
-        Self::build(global, key, ttl, None)
+        Self::build(global, &[key], ttl, None)
     }
 
     /// For commands that acquire. They alone need a label: a bad `REDLOCK_LABEL` must not keep
     /// anyone from releasing a lock, or from seeing who holds it.
     pub(crate) fn acquiring(
         global: &Global,
-        key: &OsStr,
+        keys: &[OsString],
         ttl: Option<Duration>,
     ) -> Result<Self, Failure> {
-        Self::build(global, key, ttl, Some(label(global)?))
+        let keys: Vec<&OsStr> = keys.iter().map(OsString::as_os_str).collect();
+        Self::build(global, &keys, ttl, Some(label(global)?))
     }
 
     /// Builds the handle; connects nothing yet.
     fn build(
         global: &Global,
-        key: &OsStr,
+        keys: &[&OsStr],
         given: Option<Duration>,
         label: Option<String>,
     ) -> Result<Self, Failure> {
         let max_ttl = global.max_ttl.unwrap_or(RedlockBuilder::MAX_TTL);
         let ttl = given.unwrap_or_else(|| DEFAULT_TTL.min(max_ttl));
         let masters = Masters::new(global)?;
+        let keys: Vec<Resource> = keys.iter().map(|key| Resource::from(key.as_bytes())).collect();
         // Masters may allow more than the default: requests are checked when that is known.
         let known = if global.max_ttl.is_some() { ttl } else { ttl.min(RedlockBuilder::MAX_TTL) };
         let mut builder =
@@ -92,7 +96,8 @@ impl Session {
         Ok(Self {
             redlock: masters::traced(builder, global).build()?,
             masters,
-            key: Resource::from(key.as_bytes()),
+            key: keys.first().cloned().unwrap_or_else(|| "".into()),
+            keys,
             ttl: Cell::new(ttl),
             is_ttl_given: given.is_some(),
             is_verbose: global.verbose,
@@ -121,29 +126,38 @@ impl Session {
         self.redlock.status(&self.key).await
     }
 
-    /// The same in one line, with what its words mean.
+    /// What each master has under each of the keys in one line, with what its words mean.
     pub(crate) async fn answers(&self) -> String {
-        self.in_words(&self.status().await)
+        let mut answers = Vec::new();
+        for key in &self.keys {
+            answers.push(self.in_words(key, &self.redlock.status(key).await));
+        }
+        answers.join("; ")
     }
 
-    /// The same after a loss: a key of this lock that did not count is shown as such, though its
-    /// master may vote by now.
+    /// What each master has under the key of a lock that was lost: a key of this lock that did not
+    /// count is shown as such, though its master may vote by now.
     pub(crate) async fn answers_after(&self, lost: &Lost, token: &Token) -> String {
-        let mut status = self.status().await;
+        let mut status = self.redlock.status(&lost.resource).await;
         for (node, vote) in status.nodes.iter_mut().zip(&lost.votes) {
             if node.is_admitted() && answers::token(node) == Some(token.as_str()) {
                 node.not_admitted = answers::did_not_count(&vote.verdict);
             }
         }
-        self.in_words(&status)
+        self.in_words(&lost.resource, &status)
     }
 
-    fn in_words(&self, status: &Status) -> String {
-        let answers = answers::standing(&self.key.to_string(), status);
+    fn in_words(&self, key: &Resource, status: &Status) -> String {
+        let answers = answers::standing(&key.to_string(), status);
         match self.hint(&answers::causes(&status.nodes)) {
             Some(hint) => format!("{answers}; {hint}"),
             None => answers,
         }
+    }
+
+    /// The keys, in the order in which they were given, as one name.
+    pub(crate) fn names(&self) -> String {
+        self.keys.iter().map(Resource::to_string).collect::<Vec<_>>().join(" and ")
     }
 
     /// Waits until every master has answered or its node timeout has passed: a quorum is enough to
@@ -154,11 +168,13 @@ impl Session {
     }
 
     /// Does `work` while the lock is held, and warns meanwhile when masters can't vote.
+    /// Locks that are held together have the same masters: the first of them shows it.
     pub(crate) async fn with_margin_watched<T>(
         &self,
-        guard: &Guard,
+        guards: &[Guard],
         work: impl Future<Output = T>,
     ) -> T {
+        let Some(guard) = guards.first() else { return work.await };
         tokio::pin!(work);
         tokio::select! {
             biased;
@@ -189,10 +205,10 @@ impl Session {
     }
 
     /// Says, to those who asked for it, what each master answered.
-    pub(crate) fn say(&self, what: &str, votes: &Votes) {
+    pub(crate) fn say(&self, guard: &Guard, what: &str, votes: &Votes) {
         if self.is_verbose {
             let votes: Vec<_> = votes.iter().map(answers::timed).collect();
-            output::note(&format!("{} {what}: {}", self.key, votes.join(", ")));
+            output::note(&format!("{} {what}: {}", guard.resource(), votes.join(", ")));
         }
     }
 

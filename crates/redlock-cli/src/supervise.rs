@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use redlock_quorum::Guard;
+use redlock_quorum::HoldSet;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -83,7 +83,7 @@ pub(crate) struct Outcome {
 /// Watches over one command until it has ended.
 pub(crate) struct Supervisor<'a> {
     child: &'a mut Child,
-    guard: &'a Guard,
+    hold: HoldSet,
     deadlines: Deadlines,
     stage: Stage,
     pause: Pause,
@@ -91,9 +91,9 @@ pub(crate) struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    pub(crate) fn new(child: &'a mut Child, guard: &'a Guard, deadlines: Deadlines) -> Self {
+    pub(crate) fn new(child: &'a mut Child, hold: HoldSet, deadlines: Deadlines) -> Self {
         let (stage, pause) = (Stage::Running, Pause::None);
-        Self { child, guard, deadlines, stage, pause, last_term: None }
+        Self { child, hold, deadlines, stage, pause, last_term: None }
     }
 
     /// Waits until the command has ended, and its group where that is asked for, and makes sure that
@@ -108,7 +108,7 @@ impl<'a> Supervisor<'a> {
             self.outlast_the_group(signals).await;
         }
         let left = self.left().await;
-        if self.stage != Stage::Running || !self.guard.is_held() {
+        if self.stage != Stage::Running || !self.hold.is_held() {
             // It has ended as it was asked to; what it has started may not have.
             self.child.kill();
         }
@@ -173,7 +173,7 @@ impl<'a> Supervisor<'a> {
 
     /// Does what is due, by the clock and at this moment.
     fn advance(&mut self) {
-        let left = self.guard.remaining();
+        let left = self.hold.remaining();
         self.child.kill_within(left.saturating_sub(self.deadlines.watchdog));
         if !self.is_due(left) {
             return;
@@ -204,7 +204,7 @@ impl<'a> Supervisor<'a> {
 
     /// Resolves when the next deadline may have come, or when masters say that the lock is gone.
     async fn next_look(&mut self) {
-        let left = self.guard.remaining();
+        let left = self.hold.remaining();
         let wait = match self.stage {
             Stage::Running => left.saturating_sub(self.deadlines.term),
             Stage::Asked(at) => {
@@ -215,18 +215,18 @@ impl<'a> Supervisor<'a> {
         };
         let wait = wait.min(self.deadlines.look_again);
         let began = watchdog::now();
-        let mut lost = pin!(self.guard.lost());
+        let mut lost = pin!(self.hold.lost());
         let mut timer = pin!(sleep(wait));
         // What wakes this may also be an end that has moved and is earlier than before.
         poll_fn(|cx| {
-            let is_time = self.is_due(self.guard.remaining())
+            let is_time = self.is_due(self.hold.remaining())
                 || lost.as_mut().poll(cx).is_ready()
                 || timer.as_mut().poll(cx).is_ready();
             if is_time { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
         let took = Duration::from_nanos(watchdog::now().saturating_sub(began));
-        if !self.guard.is_held() && took > wait + FROZEN {
+        if !self.hold.is_held() && took > wait + FROZEN {
             self.pause = Pause::Frozen;
         }
     }
@@ -253,12 +253,12 @@ impl<'a> Supervisor<'a> {
         if !self.child.has_terminal() {
             return;
         }
-        let is_held_before = self.guard.is_held();
+        let is_held_before = self.hold.is_held();
         if !self.child.asks_for_terminal(signal) {
             self.child.stop_job();
         }
         sleep(BREATH).await;
-        if self.guard.is_held() {
+        if self.hold.is_held() {
             self.child.go_on();
         } else {
             self.child.kill();

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, Guard, NodeVote, Resource, Status, Votes};
+use redlock_quorum::{AcquireError, GuardSet, NodeVote, Resource, Status, Votes};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -20,14 +20,15 @@ use crate::session::Session;
 use crate::signals::Signals;
 
 impl Session {
-    /// Acquires the lock, unless a signal comes first or waiting turns out to be of no use.
+    /// Acquires the locks, all or none, unless a signal comes first or waiting turns out to be of no
+    /// use.
     pub(crate) async fn acquire(
         &self,
         patience: Patience,
         wait: Wait,
         max_hold: Option<Duration>,
         signals: &mut Signals,
-    ) -> Result<Guard, Failure> {
+    ) -> Result<GuardSet, Failure> {
         let outcome = tokio::select! {
             biased;
             signal = signals.next() => Err(self.stopped_by(signal, signals).await),
@@ -40,24 +41,30 @@ impl Session {
         })
     }
 
-    async fn wait_for(&self, wait: Wait, max_hold: Option<Duration>) -> Result<Guard, Failure> {
+    async fn wait_for(&self, wait: Wait, max_hold: Option<Duration>) -> Result<GuardSet, Failure> {
         let begun = Instant::now();
         // Dropping the request gives it up: what it has set is released.
         let outcome = tokio::select! {
             biased;
             outcome = self.request(wait, max_hold) => outcome,
-            status = self.is_held_around_us() => return Err(self.waits_for_itself(&answers::list(&status))),
+            (key, status) = self.is_held_around_us() => {
+                return Err(waits_for_itself(key, &answers::list(&status)));
+            }
             never = self.say_what_is_waited_for(wait) => match never {},
         };
         match outcome {
-            Ok(guard) => Ok(guard),
+            Ok(locks) => Ok(locks),
             Err(error) => Err(self.failure(error, wait, begun.elapsed()).await),
         }
     }
 
-    async fn request(&self, wait: Wait, max_hold: Option<Duration>) -> Result<Guard, AcquireError> {
+    async fn request(
+        &self,
+        wait: Wait,
+        max_hold: Option<Duration>,
+    ) -> Result<GuardSet, AcquireError> {
         loop {
-            let mut request = self.redlock.lock(&self.key).ttl(self.ttl.get());
+            let mut request = self.redlock.lock_all(&self.keys).ttl(self.ttl.get());
             request = match wait {
                 Wait::For(wait) => request.wait(wait),
                 Wait::Forever => request.wait_forever(),
@@ -72,31 +79,23 @@ impl Session {
         }
     }
 
-    /// Resolves when the lock is that of a `redlock run` around this command. That one waits for us,
-    /// so to wait for it would have no end.
-    async fn is_held_around_us(&self) -> Status {
+    /// Resolves when one of the locks is that of a `redlock run` around this command. That one waits
+    /// for us, so to wait for it would have no end.
+    async fn is_held_around_us(&self) -> (&Resource, Status) {
         /// Masters that have not answered, or have not been admitted, may do so later.
         const LOOK_AGAIN: Duration = Duration::from_secs(1);
         if self.held.is_empty() {
             return pending().await;
         }
         loop {
-            let status = self.status().await;
-            if self.held.holds(&status) {
-                return status;
+            for key in &self.keys {
+                let status = self.redlock.status(key).await;
+                if self.held.holds(&status) {
+                    return (key, status);
+                }
             }
             sleep(LOOK_AGAIN).await;
         }
-    }
-
-    fn waits_for_itself(&self, answers: &impl Display) -> Failure {
-        Failure::new(
-            HELD,
-            anyhow!(
-                "{}: this lock is held by the `redlock run` around this command: {answers}",
-                self.key
-            ),
-        )
     }
 
     /// Says once what is waited for.
@@ -109,7 +108,7 @@ impl Session {
                 Wait::For(wait) => format!("up to {wait:?} "),
                 Wait::Forever => String::new(),
             };
-            output::note(&format!("waiting {limit}for {}: {}", self.key, self.answers().await));
+            output::note(&format!("waiting {limit}for {}: {}", self.names(), self.answers().await));
         }
         pending().await
     }
@@ -119,7 +118,7 @@ impl Session {
         let (again, visits) = (error.retry_after(), error.retry_after_visits());
         let votes = error.votes().cloned();
         let begins = votes.as_ref().map_or(Duration::ZERO, begins_within);
-        let key = &self.key;
+        let key = &self.of(&error);
         let failure = match error {
             // The wait has ended early, or would have.
             AcquireError::NoQuorum { votes, .. }
@@ -130,10 +129,10 @@ impl Session {
                 Failure::new(UNAVAILABLE, cause)
             }
             AcquireError::Held { votes, .. } if self.held.refuses(&votes) => {
-                self.waits_for_itself(&answers::refused(&votes))
+                waits_for_itself(key, &answers::refused(&votes))
             }
             AcquireError::Held { votes, .. } => {
-                Failure::new(HELD, anyhow!(self.refusal(&votes).await))
+                Failure::new(HELD, anyhow!(self.refusal(key, &votes).await))
             }
             AcquireError::Invalid(why) => why.into(),
             AcquireError::NoQuorum { votes, .. } => no_quorum(key, &votes),
@@ -167,16 +166,25 @@ impl Session {
 
     /// Who holds the lock. Where no token does, it may be a key of another type, which only a
     /// status shows: a refusal that names nobody may also be one whose holder has gone since.
-    async fn refusal(&self, votes: &Votes) -> String {
-        let key = self.key.to_string();
+    async fn refusal(&self, key: &Resource, votes: &Votes) -> String {
         if answers::holder(votes).is_none() {
-            let status = self.status().await;
+            let status = self.redlock.status(key).await;
             if answers::is_foreign(&status) {
                 let list = answers::list(&status);
                 return format!("{key} is held by another: {}: {list}", answers::FOREIGN);
             }
         }
-        answers::refusal(&key, votes)
+        answers::refusal(&key.to_string(), votes)
+    }
+
+    /// Of several keys, the one that was refused.
+    fn of(&self, error: &AcquireError) -> Resource {
+        match error {
+            AcquireError::Held { resource, .. }
+            | AcquireError::NoQuorum { resource, .. }
+            | AcquireError::TooLate { resource, .. } => resource.clone(),
+            _ => self.key.clone(),
+        }
     }
 
     /// A second signal does not wait for what the masters answer.
@@ -186,8 +194,13 @@ impl Session {
             _ = signals.next() => "no answers were waited for".into(),
             answers = self.answers() => answers,
         };
-        Failure::cancelled(signal, &self.key, &answers)
+        Failure::cancelled(signal, &self.names(), &answers)
     }
+}
+
+fn waits_for_itself(key: &Resource, answers: &impl Display) -> Failure {
+    let cause = "this lock is held by the `redlock run` around this command";
+    Failure::new(HELD, anyhow!("{key}: {cause}: {answers}"))
 }
 
 fn no_quorum(key: &Resource, votes: &Votes) -> Failure {

@@ -1,7 +1,7 @@
 //! `redlock acquire`: take the lock and leave it to expire.
 
 use anyhow::anyhow;
-use redlock_quorum::Guard;
+use redlock_quorum::{Guard, GuardSet};
 
 use crate::args::Acquire;
 use crate::exit::{CANNOT_PRINT, Failure};
@@ -11,14 +11,27 @@ use crate::session::Session;
 use crate::signals::Signals;
 
 pub(crate) async fn acquire(global: &Global, args: &Acquire) -> Result<u8, Failure> {
-    let session = Session::acquiring(global, &args.key, args.ttl)?;
+    let session = Session::acquiring(global, std::slice::from_ref(&args.key), args.ttl)?;
     let mut signals = Signals::new()?;
     let outcome = match session.acquire(args.patience, args.wait, None, &mut signals).await {
-        Ok(guard) => hand_over(&session, guard, args.json, &mut signals).await,
+        Ok(locks) => hand_over_all(&session, locks, args.json, &mut signals).await,
         Err(failure) => Err(failure),
     };
     session.close().await;
     outcome
+}
+
+/// There is one: a command that acquires by hand has one key.
+async fn hand_over_all(
+    session: &Session,
+    locks: GuardSet,
+    as_json: bool,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    for guard in locks {
+        hand_over(session, guard, as_json, signals).await?;
+    }
+    Ok(0)
 }
 
 /// Prints the token and gives the lock to the reader of it. Nobody could use or release a lock
@@ -35,7 +48,7 @@ async fn hand_over(
         votes = session.hear_all(&guard) => Ok(votes),
     };
     let printed = heard.and_then(|votes| {
-        session.say("acquired", &votes);
+        session.say(&guard, "acquired", &votes);
         print(session, &guard, as_json)?;
         session.warn_of_margin(&votes);
         Ok(())

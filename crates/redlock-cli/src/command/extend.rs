@@ -15,7 +15,7 @@ pub(crate) async fn extend(global: &Global, args: &Extend) -> Result<u8, Failure
     let outcome = match resume(&session, &args.token).await {
         Ok(guard) => {
             let votes = session.hear_all(&guard).await;
-            session.say("extended", &votes);
+            session.say(&guard, "extended", &votes);
             let printed = Held::new(&guard, session.ttl.get()).print(args.json);
             session.warn_of_margin(&votes);
             // Printed or not, it is extended, and its holder has the token.

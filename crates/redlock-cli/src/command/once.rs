@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
-use redlock_quorum::{Begun, Guard, MarkError, OnceGuard, ReleaseError, RunError};
+use redlock_quorum::{Begun, Guard, GuardSet, MarkError, OnceGuard, ReleaseError, RunError};
 
 use crate::answers;
 use crate::args::Run;
@@ -16,8 +16,8 @@ use crate::signals::Signals;
 
 /// A lock, and what becomes of it when its command has ended.
 pub(super) enum Lock {
-    /// It is released, or left to expire.
-    Plain(Guard),
+    /// They are released, or left to expire.
+    Plain(GuardSet),
     /// The work is marked as done before.
     Once(OnceGuard),
 }
@@ -26,19 +26,19 @@ impl Lock {
     /// As it is where nothing is marked.
     pub(super) async fn release(self) -> Result<(), ReleaseError> {
         match self {
-            Self::Plain(guard) => guard.release().await,
+            Self::Plain(locks) => locks.release().await,
             Self::Once(turn) => turn.release().await,
         }
     }
 }
 
 impl Deref for Lock {
-    type Target = Guard;
+    type Target = [Guard];
 
-    fn deref(&self) -> &Guard {
+    fn deref(&self) -> &[Guard] {
         match self {
-            Self::Plain(guard) => guard,
-            Self::Once(turn) => turn,
+            Self::Plain(locks) => locks.iter().as_slice(),
+            Self::Once(turn) => std::slice::from_ref(turn),
         }
     }
 }
@@ -48,12 +48,14 @@ impl Deref for Lock {
 pub(super) async fn begin(
     session: &Session,
     args: &Run,
-    guard: Guard,
+    locks: GuardSet,
     signals: &mut Signals,
 ) -> Result<Option<Lock>, Failure> {
     let Some(request) = args.once(&session.redlock, &session.key) else {
-        return Ok(Some(Lock::Plain(guard)));
+        return Ok(Some(Lock::Plain(locks)));
     };
+    // What is done once has one key, which `args` sees to.
+    let Some(guard) = locks.into_iter().next() else { return Ok(None) };
     // Dropping it releases the lock.
     let begun = tokio::select! {
         biased;

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{Guard, LostReason, ReleaseError};
+use redlock_quorum::{Guard, GuardSet, HoldSet, LostReason, ReleaseError, Resource};
 use rustix::process::Signal;
 
 use crate::args::Run;
@@ -24,20 +24,14 @@ use crate::supervise::{Deadlines, Outcome, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
 
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
-    if args.wait_group && !group::is_countable() {
-        let cause = anyhow!(
-            "--wait-group needs /proc, which this system does not have: wait for \
-                             what runs in the background in the command itself"
-        );
-        return Err(Failure::usage(cause));
-    }
-    let session = Session::acquiring(global, &args.key, args.ttl)?;
+    check(args)?;
+    let session = Session::acquiring(global, &args.keys, args.ttl)?;
     let mut signals = Signals::new()?;
     let acquired = session.acquire(args.patience, args.wait, args.max_hold, &mut signals).await;
     let outcome = match acquired {
-        Ok(guard) => {
-            session.say("acquired", &guard.votes());
-            match once::begin(&session, args, guard, &mut signals).await {
+        Ok(locks) => {
+            locks.iter().for_each(|guard| session.say(guard, "acquired", &guard.votes()));
+            match once::begin(&session, args, locks, &mut signals).await {
                 Ok(Some(lock)) => under_lock(&session, global, args, lock, &mut signals).await,
                 Ok(None) => Ok(0),
                 Err(failure) => Err(failure),
@@ -49,33 +43,50 @@ pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     outcome
 }
 
+/// What the command line can't say by its form.
+fn check(args: &Run) -> Result<(), Failure> {
+    if args.wait_group && !group::is_countable() {
+        let cause = anyhow!(
+            "--wait-group needs /proc, which this system does not have: wait for what runs in the \
+             background in the command itself"
+        );
+        return Err(Failure::usage(cause));
+    }
+    if args.keys.len() > 1 && args.is_once() {
+        let cause = anyhow!("--once-in and --fire take one KEY: it names what is done once");
+        return Err(Failure::usage(cause));
+    }
+    Ok(())
+}
+
 async fn under_lock(
     session: &Session,
     global: &Global,
     args: &Run,
-    guard: Lock,
+    lock: Lock,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
-    let mut child = match start(session, global, args, &guard, signals) {
+    let mut child = match start(session, global, args, &lock, signals) {
         Ok(child) => child,
         Err(failure) => {
-            release(guard).await?;
+            release(lock).await?;
             return Err(failure);
         }
     };
-    let supervisor =
-        Supervisor::new(&mut child, &guard, Deadlines::new(session.ttl.get(), args.kill_after));
+    let hold: HoldSet = lock.iter().map(Guard::hold).collect();
+    let deadlines = Deadlines::new(session.ttl.get(), args.kill_after);
+    let supervisor = Supervisor::new(&mut child, hold.clone(), deadlines);
     let work = supervisor.supervise(signals, args.wait_group);
-    let Outcome { stage, pause, left } = session.with_margin_watched(&guard, work).await;
+    let Outcome { stage, pause, left } = session.with_margin_watched(&lock, work).await;
     let status = child.reap();
-    if stage == Stage::Running && guard.is_held() {
+    if stage == Stage::Running && hold.is_held() {
         note_what_goes_on(left);
-        return held_to_the_end(session, args, guard, status).await;
+        return held_to_the_end(session, args, lock, status).await;
     }
-    let why = why(&guard, pause, args.max_hold, began.elapsed());
-    Err(lost(session, guard, &format!("{why}, {}", what(stage, status.ok(), args.wait_group)))
-        .await)
+    let why = why(session, &hold, pause, args.max_hold, began.elapsed());
+    let why = format!("{why}, {}", what(stage, status.ok(), args.wait_group));
+    Err(lost(session, lock, &why).await)
 }
 
 /// What a command leaves in the background outlives its lock.
@@ -94,15 +105,15 @@ fn note_what_goes_on(left: usize) {
 async fn held_to_the_end(
     session: &Session,
     args: &Run,
-    guard: Lock,
+    lock: Lock,
     status: io::Result<ExitStatus>,
 ) -> Result<u8, Failure> {
     let status = status.map_err(|error| Failure::new(CANNOT_RUN, error));
     let is_success = status.as_ref().is_ok_and(ExitStatus::success);
     let is_done = is_success || args.mark_failures && status.as_ref().is_ok_and(has_begun);
-    match guard {
+    match lock {
         Lock::Once(turn) if is_done => once::complete(session, turn).await?,
-        Lock::Plain(guard) if args.keep && is_success => keep(session, guard).await,
+        Lock::Plain(locks) if args.keep && is_success => keep(session, locks).await,
         lock => release(lock).await?,
     }
     status.map(exit::code)
@@ -116,13 +127,14 @@ fn has_begun(status: &ExitStatus) -> bool {
 
 /// The lock was lost. What the masters said when it was acquired says nothing of that: they are
 /// asked again.
-async fn lost(session: &Session, guard: Lock, why: &str) -> Failure {
-    let answers = match guard.check() {
-        Err(lost) => session.answers_after(&lost, guard.token()).await,
-        Ok(()) => session.answers().await,
+async fn lost(session: &Session, lock: Lock, why: &str) -> Failure {
+    let gone = |guard: &Guard| guard.check().err().map(|lost| (lost, guard.token().clone()));
+    let answers = match lock.iter().find_map(gone) {
+        Some((lost, token)) => session.answers_after(&lost, &token).await,
+        None => session.answers().await,
     };
     // Only where our own key still is: no lock of another is touched, and no lease revived.
-    let _ = guard.release().await;
+    let _ = lock.release().await;
     Failure::new(LOST, anyhow!("{why}: {answers}"))
 }
 
@@ -130,7 +142,7 @@ fn start(
     session: &Session,
     global: &Global,
     args: &Run,
-    guard: &Guard,
+    guards: &[Guard],
     signals: &mut Signals,
 ) -> Result<Child, Failure> {
     let cannot = |error: io::Error| {
@@ -143,20 +155,22 @@ fn start(
         // Until now Ctrl-Z has stopped this process; from here on the command stops first.
         signals.listen_unless_ignored(Signal::TSTP).map_err(cannot)?;
     }
-    let environment = Environment::new(global, args, &session.held, guard);
+    let environment = Environment::new(global, args, &session.held, guards);
     Child::start(&args.words(), &environment, signals.blocked(), terminal).map_err(cannot)
 }
 
 /// The work of this period is done: the lock is left to expire, and no other host begins before.
-async fn keep(session: &Session, guard: Guard) {
-    let votes = session.hear_all(&guard).await;
-    session.say("kept until it expires", &votes);
-    guard.forget();
+async fn keep(session: &Session, locks: GuardSet) {
+    for guard in locks {
+        let votes = session.hear_all(&guard).await;
+        session.say(&guard, "kept until it expires", &votes);
+        guard.forget();
+    }
 }
 
 /// Releases a lock that was held by this process's clock. Masters may still say that it was not.
-async fn release(guard: Lock) -> Result<(), Failure> {
-    match guard.release().await {
+async fn release(lock: Lock) -> Result<(), Failure> {
+    match lock.release().await {
         Err(error @ ReleaseError::NotOurs { .. }) => {
             let cause = anyhow!(release::words(&error));
             let cause = cause.context("the lock was lost while the command ran");
@@ -171,13 +185,19 @@ async fn release(guard: Lock) -> Result<(), Failure> {
     }
 }
 
-/// Why the lock was lost, or is about to be: the command is ended before.
-fn why(guard: &Guard, pause: Pause, max_hold: Option<Duration>, held: Duration) -> String {
+/// Which lock was lost, or is about to be, and why: the command is ended before.
+fn why(
+    session: &Session,
+    hold: &HoldSet,
+    pause: Pause,
+    max_hold: Option<Duration>,
+    held: Duration,
+) -> String {
     let max_hold = max_hold.filter(|max_hold| held >= *max_hold);
-    let reason = match (guard.check(), max_hold) {
-        (Err(lost), _) => lost.reason,
-        (Ok(()), Some(_)) => LostReason::MaxHold,
-        (Ok(()), None) => LostReason::NotExtended,
+    let (key, reason) = match (hold.check(), max_hold) {
+        (Err(lost), _) => (lost.resource, lost.reason),
+        (Ok(()), Some(_)) => (next_to_end(session, hold), LostReason::MaxHold),
+        (Ok(()), None) => (next_to_end(session, hold), LostReason::NotExtended),
     };
     let why = match (pause, reason, max_hold) {
         (Pause::Job, ..) => "it was not extended in time because the job was stopped".into(),
@@ -186,14 +206,18 @@ fn why(guard: &Guard, pause: Pause, max_hold: Option<Duration>, held: Duration) 
         }
         // Nothing went wrong, and nobody took it away.
         (_, LostReason::MaxHold, Some(max_hold)) => {
-            let key = guard.resource();
             return format!(
                 "the lock on {key} was not extended beyond its --max-hold of {max_hold:?}"
             );
         }
         _ => reason.to_string(),
     };
-    format!("the lock on {} is lost: {why}", guard.resource())
+    format!("the lock on {key} is lost: {why}")
+}
+
+fn next_to_end(session: &Session, hold: &HoldSet) -> Resource {
+    let next = hold.iter().min_by_key(|hold| hold.remaining());
+    next.map_or_else(|| session.key.clone(), |hold| hold.resource().clone())
 }
 
 /// How the command ended, of which this process, its watchdog or the command itself may have been

@@ -46,7 +46,8 @@ fn blocks<'a>(section: &'a str, language: &str) -> Vec<&'a str> {
 fn host(name: &str) -> Scratch {
     let host = Scratch::new(name);
     symlink(env!("CARGO_BIN_EXE_redlock"), host.file("redlock")).unwrap();
-    for program in ["report.sh", "report", "migrate", "deploy", "step-1", "step-2"] {
+    let programs = ["report.sh", "report", "migrate", "deploy", "step-1", "step-2", "transfer"];
+    for program in programs {
         let file = host.file(program);
         fs::write(&file, format!("#!/bin/sh\necho {program} ran\n")).unwrap();
         fs::set_permissions(&file, Permissions::from_mode(0o755)).unwrap();

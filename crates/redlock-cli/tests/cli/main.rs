@@ -22,6 +22,7 @@ mod periodic;
 mod quarantine;
 mod run;
 mod secrets;
+mod sets;
 mod signals;
 mod support;
 mod terminal;

@@ -191,6 +191,13 @@ impl fmt::Debug for HoldSet {
     }
 }
 
+/// Any views may be looked at as one.
+impl FromIterator<Hold> for HoldSet {
+    fn from_iter<I: IntoIterator<Item = Hold>>(holds: I) -> Self {
+        Self { holds: holds.into_iter().collect() }
+    }
+}
+
 /// A future that resolves when one lock of a set is over; see [`GuardSet::lost`]. The [`Lost`]
 /// inside names the lock and the reason. Dropping it does nothing.
 #[must_use = "futures do nothing unless polled"]

@@ -114,6 +114,6 @@ fn processes_with_overlapping_sets_are_all_served_and_exclude_each_other() {
 
 /// One to four of six keys, in another order each time.
 fn some_keys(number: usize) -> Vec<String> {
-    let step = if number % 2 == 0 { 1 } else { 5 };
+    let step = if number.is_multiple_of(2) { 1 } else { 5 };
     (0..=number % 4).map(|place| ((number / 3 + place * step) % 6).to_string()).collect()
 }

@@ -12,7 +12,7 @@ fn wrong_usage_ends_with_64_and_one_line_with_the_cause() {
         (ask([]), "no command"),
         (ask(["nonsense"]), "nonsense"),
         (ask(["run", "k"]), "COMMAND"),
-        (ask(["run", "k", "true"]), "<KEY>... -- <COMMAND>"),
+        (ask(["run", "k", "true"]), "<COMMAND>"),
         (ask(["run", "--", "true"]), "KEY"),
         (ask(["run", "k", "--ttl", "soon", "--", "true"]), "500ms"),
         (ask(["acquire", "k", "--ttl", "-5"]), "500ms"),

@@ -193,6 +193,9 @@ fn use_as_the_user(server: &RedisServer) {
     assert!(!status.success().contains("reports no changes"), "waiters are woken: {status:?}");
     assert!(ask(&["status"]).success().starts_with("k  held by "));
     ask(&["extend", "k", token]).success();
+    ask(&["run", "once", "--fire", "7", "--", "true"]).success();
+    assert!(ask(&["status", "once"]).out.contains("fire 7"), "a mark is kept");
+    ask(&["release", "--force", "--mark", "once", "--yes"]).success();
     ask(&["release", "k", token]).success();
     assert_eq!(ask(&["run", "k", "--", "sh", "-c", "exit 5"]).code, 5);
     ask(&["acquire", "k"]).success();

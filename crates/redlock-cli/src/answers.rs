@@ -250,8 +250,8 @@ pub(crate) struct Barred<'a> {
 }
 
 /// The masters that can't vote in a way that waiting does not cure, by their votes on a lock.
-pub(crate) fn barred(votes: &Votes) -> Vec<Barred<'_>> {
-    votes.iter().filter_map(Barred::of).collect()
+pub(crate) fn barred<'a>(votes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<Barred<'a>> {
+    votes.into_iter().filter_map(Barred::of).collect()
 }
 
 impl<'a> Barred<'a> {

@@ -142,6 +142,10 @@ pub(crate) struct Run {
     /// process group of the command
     #[arg(long)]
     pub(crate) wait_group: bool,
+    /// Where a `redlock run` around this command has the lock, run the command under that one
+    /// instead of refusing to wait for it; everywhere else, take the lock
+    #[arg(long, conflicts_with = "once")]
+    pub(crate) reentrant: bool,
     #[command(flatten)]
     pub(crate) patience: Patience,
     /// Let a shell run this text, `sh -c`, in place of a COMMAND
@@ -390,6 +394,8 @@ mod tests {
             &["--once-in", "12h", "--fire", "7"][..],
             &["--once-in", "12h", "--keep"],
             &["--fire", "7", "--keep"],
+            &["--once-in", "12h", "--reentrant"],
+            &["--fire", "7", "--reentrant"],
             &["--mark-failures"],
             &["--once-in", "0"],
             &["--once-in", "3651d"],

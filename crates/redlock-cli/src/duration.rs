@@ -11,6 +11,16 @@ pub(crate) enum Wait {
     Forever,
 }
 
+impl Wait {
+    /// What is left of it when so much time has passed.
+    pub(crate) fn after(self, passed: Duration) -> Self {
+        match self {
+            Self::For(wait) => Self::For(wait.saturating_sub(passed)),
+            Self::Forever => Self::Forever,
+        }
+    }
+}
+
 /// A duration, or `forever`.
 ///
 /// # Errors
@@ -32,6 +42,10 @@ mod tests {
     fn a_wait_may_be_forever() {
         assert_eq!(parse_wait("forever"), Ok(Wait::Forever));
         assert_eq!(parse_wait("0"), Ok(Wait::For(Duration::ZERO)));
+        let after = |wait: Wait, seconds| wait.after(Duration::from_secs(seconds));
+        assert_eq!(after(Wait::Forever, 9), Wait::Forever);
+        let wait = Wait::For(Duration::from_secs(2));
+        assert_eq!((after(wait, 2), after(wait, 3)), (Wait::For(Duration::ZERO), after(wait, 2)));
         assert!(parse_wait("never").unwrap_err().contains("`forever` has no end"));
     }
 }

@@ -9,7 +9,7 @@ use redlock_quorum::{Guard, Quarantine};
 
 use crate::args::Run;
 use crate::global::Global;
-use crate::held::Held;
+use crate::held::{Entry, Held};
 
 /// What is different from the environment of `redlock run` itself.
 #[derive(Debug)]
@@ -22,17 +22,29 @@ impl Environment {
     /// The lock, and no way to the masters unless that was asked for.
     /// Of several locks there is one on each line, in the order in which they were asked for.
     pub(crate) fn new(global: &Global, args: &Run, held: &Held, guards: &[Guard]) -> Self {
+        let fence = |guard: &Guard| guard.fencing_token().map(|fence| fence.get());
         let tokens: Vec<&str> = guards.iter().map(|guard| guard.token().as_str()).collect();
+        let fences = guards.iter().map(|guard| Some(fence(guard)?.to_string()));
+        let fences = fences.collect::<Option<Vec<_>>>();
+        let mut this = Self::of_locks(global, args, &tokens, fences);
         let add = |held: Held, guard: &Guard| {
-            held.and(guard.resource().as_bytes(), guard.token().as_str())
+            held.and(guard.resource().as_bytes(), guard.token().as_str(), fence(guard))
         };
-        let held = guards.iter().fold(held.clone(), add);
+        this.set.extend(guards.iter().fold(held.clone(), add).variables());
+        this
+    }
+
+    /// The same for a command that enters a lock around it: those around it stay as they are.
+    pub(crate) fn entered(global: &Global, args: &Run, entry: &Entry) -> Self {
+        let fences = entry.fencing_token.map(|fence| vec![fence.to_string()]);
+        Self::of_locks(global, args, &[&entry.token], fences)
+    }
+
+    fn of_locks(global: &Global, args: &Run, tokens: &[&str], fences: Option<Vec<String>>) -> Self {
         let mut set = vec![(KEY, args.keys.join(OsStr::new("\n")))];
         set.push((TOKEN, tokens.join("\n").into()));
-        set.push((Held::NAME, held.variable()));
         let mut removed = Vec::new();
-        let fences = guards.iter().map(|guard| Some(guard.fencing_token()?.to_string()));
-        match fences.collect::<Option<Vec<_>>>() {
+        match fences {
             Some(fences) => set.push((FENCING_TOKEN, fences.join("\n").into())),
             // A lock around this one may have left its own, which is for another resource.
             None => removed.push(FENCING_TOKEN),

@@ -4,6 +4,8 @@ use std::fs;
 
 use rustix::process::Pid;
 
+use crate::process::Process;
+
 /// How many processes of the group are left, without those that have ended and wait to be reaped.
 /// None where the system does not list its processes in `/proc`.
 pub(crate) fn members(group: Pid) -> Option<usize> {
@@ -17,17 +19,13 @@ pub(crate) fn members(group: Pid) -> Option<usize> {
     Some(stats.filter(|stat| is_member(stat, group)).count())
 }
 
-/// Whether members can be counted on this system.
+/// Whether this system says which processes a group has, and which process is below which.
 pub(crate) fn is_countable() -> bool {
-    fs::metadata("/proc/self/stat").is_ok()
+    Process::this().is_some()
 }
 
-/// By the line of a process in `/proc`: `PID (NAME) STATE PARENT GROUP ...`. A name has any bytes.
 fn is_member(stat: &str, group: i32) -> bool {
-    let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
-    let mut fields = rest.split(' ');
-    let has_ended = matches!(fields.next(), Some("Z" | "X" | "x") | None);
-    !has_ended && fields.nth(1).and_then(|field| field.parse().ok()) == Some(group)
+    Process::parse(stat).is_some_and(|process| !process.has_ended() && process.group == group)
 }
 
 #[cfg(test)]
@@ -35,12 +33,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_is_one_that_runs_whatever_its_name_is() {
-        assert!(is_member("12 (a) S 5 (b)) S 1 77 77 0 -1", 77));
-        assert!(!is_member("12 (a) S 1 77 77 0 -1", 1), "that is its parent");
-        assert!(!is_member("12 (a) Z 1 77 77 0 -1", 77));
-        assert!(!is_member("12 (a) X 1 77 77 0 -1", 77));
-        assert!(!is_member("12", 77));
+    fn a_member_is_one_that_runs() {
+        let rest = "0 -1 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20";
+        let is_member = |start: &str, group| is_member(&format!("{start} {rest}"), group);
+        assert!(is_member("12 (a) S 1 77 77", 77));
+        assert!(!is_member("12 (a) S 1 77 77", 1), "that is its parent");
+        assert!(!is_member("12 (a) Z 1 77 77", 77));
+        assert!(!is_member("12 (a) X 1 77 77", 77));
     }
 
     #[test]

@@ -3,44 +3,124 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 
-use redlock_quorum::{State, Status, Votes};
+use redlock_quorum::{NodeVote, State, Status, Votes};
 
 use crate::answers;
 use crate::global::variable;
+use crate::output;
+use crate::place::Place;
 
 /// The locks that `REDLOCK_HELD` names: for each a KEY, percent-encoded, `=`, and its TOKEN;
-/// separated by spaces, the outermost first.
+/// separated by spaces, the outermost first. Two more variables have a word for each in the same
+/// order: its fencing token, and where its `redlock run` is.
 ///
 /// A key says little, because it may be one of another prefix or of other masters. A token is
 /// nobody else's: where a master has one of these under a key, the lock is one of those around us.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held(Vec<String>);
+pub(crate) struct Held(Vec<Lock>);
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Lock {
+    /// `KEY=TOKEN`.
+    text: String,
+    /// None with `--plain`.
+    fencing_token: Option<u64>,
+    /// Where its `redlock run` is, in a word; another word where the system does not say it.
+    place: String,
+}
+
+/// The place of a lock where nobody knows it.
+const UNKNOWN: &str = "-";
+/// The place of locks whose command does not run yet: it finds out where it is itself.
+const HERE: &str = ".";
+
+/// A lock around this command that it may enter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) token: String,
+    pub(crate) fencing_token: Option<u64>,
+    /// Where its `redlock run` is, and where those are that are between that and this command.
+    pub(crate) places: Vec<Option<Place>>,
+}
 
 impl Held {
     /// The variable.
     pub(crate) const NAME: &str = "REDLOCK_HELD";
+    /// The one with their fencing tokens, `-` where there is none.
+    pub(crate) const FENCING_TOKENS: &str = "REDLOCK_HELD_FENCING_TOKENS";
+    /// The one that says where each is, for the use of `redlock` alone.
+    pub(crate) const PLACES: &str = "REDLOCK_HELD_PLACES";
 
     /// Those around this command.
     pub(crate) fn around() -> Self {
-        let list = variable(Self::NAME).unwrap_or_default();
-        Self(
-            list.to_string_lossy()
-                .split(' ')
-                .filter(|lock| is_lock(lock))
-                .map(Into::into)
-                .collect(),
-        )
+        let of = |name| variable(name).unwrap_or_default().to_string_lossy().into_owned();
+        Self::parse(&of(Self::NAME), &of(Self::FENCING_TOKENS), &of(Self::PLACES))
     }
 
-    /// The same with one more, the innermost.
-    pub(crate) fn and(mut self, key: &[u8], token: &str) -> Self {
-        self.0.push(format!("{}={token}", encoded(key)));
+    /// A list that has not a word for each lock says nothing: which is whose is not known.
+    fn parse(locks: &str, fencing_tokens: &str, places: &str) -> Self {
+        let locks: Vec<_> = locks.split(' ').collect();
+        let words = |list| words(list, locks.len());
+        let others = words(fencing_tokens).into_iter().zip(words(places));
+        let lock = |(text, (fencing_token, place)): (&str, (Option<&str>, Option<&str>))| Lock {
+            text: text.into(),
+            fencing_token: fencing_token.and_then(|word| word.parse().ok()),
+            place: place.unwrap_or(UNKNOWN).into(),
+        };
+        let all = locks.iter().copied().zip(others);
+        Self(all.filter(|(text, _)| is_lock(text)).map(lock).collect())
+    }
+
+    /// The same with one more, the innermost, whose command does not run yet.
+    pub(crate) fn and(mut self, key: &[u8], token: &str, fencing_token: Option<u64>) -> Self {
+        let text = format!("{}={token}", encoded(key));
+        self.0.push(Lock { text, fencing_token, place: HERE.into() });
         self
     }
 
-    /// What a command inherits.
-    pub(crate) fn variable(&self) -> OsString {
-        self.0.join(" ").into()
+    /// What a command inherits. Where it is, it finds out itself.
+    pub(crate) fn variables(&self) -> [(&'static str, OsString); 3] {
+        let list =
+            |word: fn(&Lock) -> String| self.0.iter().map(word).collect::<Vec<_>>().join(" ");
+        [
+            (Self::NAME, list(|lock| lock.text.clone()).into()),
+            (Self::FENCING_TOKENS, list(|lock| output::fence(lock.fencing_token)).into()),
+            (Self::PLACES, list(|lock| lock.place.clone()).into()),
+        ]
+    }
+
+    /// The places that a command inherits, once it says where it is.
+    pub(crate) fn places_with_this_command() -> OsString {
+        let here = Place::of_this_command().map_or_else(|| UNKNOWN.into(), |here| here.to_string());
+        let mut held = Self::around();
+        let new = held.0.iter_mut().filter(|lock| lock.place == HERE);
+        new.for_each(|lock| lock.place.clone_from(&here));
+        let [.., (_, places)] = held.variables();
+        places
+    }
+
+    /// The lock around this command that has the key, by what masters have there.
+    pub(crate) fn entry(&self, status: &Status) -> Option<Entry> {
+        let State::Held { token, .. } = &status.state else { return None };
+        let from = self.0.iter().position(|lock| lock.token() == Some(token))?;
+        let mut places: Vec<_> =
+            self.0[from..].iter().map(|lock| Place::parse(&lock.place)).collect();
+        // Locks that one `redlock run` has taken together have the same.
+        places.dedup();
+        let fencing_token = self.0[from].fencing_token;
+        Some(Entry { token: token.clone(), fencing_token, places })
+    }
+
+    /// Whether a lock around this command may have the key, when masters were asked that did not all
+    /// answer, or may not all vote.
+    pub(crate) fn may_hold(&self, status: &Status) -> bool {
+        let is_others = |node: &&NodeVote| {
+            let has_ours = answers::token(node).is_some_and(|token| self.has(token));
+            node.verdict.is_clear() && node.is_admitted() && !has_ours
+        };
+        let (masters, others) = (&status.nodes, status.nodes.iter().filter(is_others).count());
+        !self.is_empty() && masters.len() - others >= answers::quorum(masters.len())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -58,8 +138,20 @@ impl Held {
     }
 
     fn has(&self, token: &str) -> bool {
-        self.0.iter().filter_map(|lock| lock.split_once('=')).any(|(_, held)| held == token)
+        self.0.iter().any(|lock| lock.token() == Some(token))
     }
+}
+
+impl Lock {
+    fn token(&self) -> Option<&str> {
+        self.text.split_once('=').map(|(_, token)| token)
+    }
+}
+
+/// So many words of a list; none where the list has more or fewer.
+fn words(list: &str, count: usize) -> Vec<Option<&str>> {
+    let words: Vec<_> = list.split(' ').map(Some).collect();
+    if words.len() == count { words } else { vec![None; count] }
 }
 
 /// What is something else is not passed on.
@@ -91,11 +183,28 @@ mod tests {
         assert_eq!(encoded(b"orders:42 =%\n\xff"), "orders%3A42%20%3D%25%0A%FF");
     }
 
+    fn said(held: &Held) -> [String; 3] {
+        held.variables().map(|(_, list)| list.into_string().unwrap())
+    }
+
     #[test]
     fn a_lock_is_known_by_its_token() {
-        let held = Held::default().and(b"a", "f00/x=y").and(b"b", "bar");
-        assert_eq!(held.variable(), "a=f00/x=y b=bar");
+        let held = Held::default().and(b"a", "f00/x=y", Some(7)).and(b"b", "bar", None);
+        assert_eq!(said(&held), ["a=f00/x=y b=bar", "7 -", ". ."]);
         assert!(held.has("f00/x=y") && held.has("bar"));
         assert!(!held.has("a") && !held.has("f00/x") && !held.has(""));
+    }
+
+    #[test]
+    fn each_lock_keeps_its_fencing_token_and_its_place() {
+        let lists = ["a=x b=y", "- 7", "1:2:3 4:5:6"];
+        let held = Held::parse(lists[0], lists[1], lists[2]);
+        assert_eq!(said(&held), lists);
+        assert_eq!(said(&held.and(b"c", "z", Some(8))), ["a=x b=y c=z", "- 7 8", "1:2:3 4:5:6 ."]);
+        let broken = Held::parse("junk a=x b=y", "7 8", "1:2:3 4:5:6");
+        assert_eq!(said(&broken), ["a=x b=y", "- -", "- -"], "nobody knows which is whose");
+        let junk = Held::parse("junk a=x b=y", "1 2 3", "1:1:1 2:2:2 -");
+        assert_eq!(said(&junk), ["a=x b=y", "2 3", "2:2:2 -"]);
+        assert!(Held::parse("", "", "").is_empty());
     }
 }

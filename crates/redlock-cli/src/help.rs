@@ -99,8 +99,10 @@ pub(crate) const RUN: &str = "\
 The command:
   gets REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN (which is not set with --plain), and no
   URL of a master, unless --pass-nodes is given. REDLOCK_HELD names the locks of all `redlock run`s
-  around it, and its own: KEY, percent-encoded, `=`, TOKEN, separated by spaces. A command that asks
-  for one of these locks would wait for itself: it is told so at once, with 75.
+  around it, and its own: KEY, percent-encoded, `=`, TOKEN, separated by spaces;
+  REDLOCK_HELD_FENCING_TOKENS their fencing tokens in the same order, `-` where there is none. A
+  command that asks for one of these locks would wait for itself: it is told so at once, with 75,
+  unless it is `redlock run --reentrant`.
   It runs in a process group of its own, which is in the foreground where there is a terminal. INT,
   TERM, HUP, QUIT, USR1 and USR2 are passed on to the group, a second TERM within half a second is
   not. Ctrl-Z stops the whole job, and the lock is then
@@ -138,6 +140,15 @@ Several keys:
   whose sets overlap never block each other for ever, whatever the order of the keys. The variables
   have one line for each key then, in the order of the arguments. One lock that is lost ends the
   command.
+
+With --reentrant, below a `redlock run` that has the lock:
+  the masters are asked whether they still have its token, and nothing is written. The command gets
+  the same REDLOCK_KEY, REDLOCK_TOKEN and REDLOCK_FENCING_TOKEN, and runs in the process group that
+  the `redlock run` around it ends when the lock is lost; that one extends the lock and releases it.
+  --ttl, --max-hold, --kill-after, --keep and --wait-group are those of the one around it. In
+  another process group (setsid, a shell with job control), as a user whom that one may not end, or
+  when that one or its command has ended, it is refused with 75. Where no lock around it is on KEY,
+  the lock is taken as ever. It needs /proc, as --wait-group does.
 
 Examples:
   redlock run migrate --wait forever --max-hold 1h -- ./migrate

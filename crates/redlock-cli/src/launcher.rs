@@ -5,6 +5,10 @@
 //! taken where it is for the command, the signals that `redlock run` found blocked are blocked
 //! again, and then the command is executed in the same process. To do this between fork and exec
 //! would need `unsafe`.
+//!
+//! A `redlock run --reentrant` that enters a lock becomes `redlock __enter KEPT COMMAND...` and then
+//! the command. Before that it keeps back the signals that it listens to: one that comes in between
+//! waits until nobody listens any more, and does then what it does to the command.
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -17,10 +21,13 @@ use nix::sys::signal::{SigSet, Signal as Blockable};
 use rustix::process::{getpid, getppid};
 
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
+use crate::held::Held;
 use crate::terminal::Terminal;
 
 /// The first word of a command line that is meant for the launcher.
 const WORD: &str = "__child";
+/// The first word of one that is meant for a command that enters a lock.
+const ENTER: &str = "__enter";
 /// The command gets the terminal at once.
 const FOREGROUND: &str = "foreground";
 const BACKGROUND: &str = "background";
@@ -31,6 +38,13 @@ pub(crate) fn command(command: &[OsString], in_foreground: bool, blocked: SigSet
     launcher.arg(WORD).arg(getpid().to_string());
     launcher.arg(if in_foreground { FOREGROUND } else { BACKGROUND });
     launcher.arg(numbers(blocked)).args(command).process_group(0);
+    launcher
+}
+
+/// A launcher for `command`, to be executed in this process's place, that lets these signals come.
+pub(crate) fn entering(command: &[OsString], kept: SigSet) -> Command {
+    let mut launcher = Command::new(this_program());
+    launcher.arg(ENTER).arg(numbers(kept)).args(command);
     launcher
 }
 
@@ -47,7 +61,7 @@ pub(crate) fn this_program() -> std::path::PathBuf {
 
 /// Whether these words are for the launcher; then it does not return unless it fails.
 pub(crate) fn is_meant(words: &[OsString]) -> bool {
-    words.get(1).is_some_and(|word| word == WORD)
+    words.get(1).is_some_and(|word| word == WORD || word == ENTER)
 }
 
 /// Becomes the command.
@@ -57,19 +71,39 @@ pub(crate) fn launch(words: &[OsString]) -> ExitCode {
 }
 
 fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {
-    let [_, _, parent, terminal, blocked, program, arguments @ ..] = words else {
-        return Err(Failure::usage(anyhow!("{WORD} is for the use of `redlock run` alone")));
+    let mut command = match words {
+        [_, word, parent, terminal, blocked, program, arguments @ ..] if word == WORD => {
+            prepare(parent, terminal)?;
+            // Setting a mask fails for an unknown operation alone.
+            let _ = signals(blocked).thread_block();
+            let mut command = Command::new(program);
+            command.env(Held::PLACES, Held::places_with_this_command()).args(arguments);
+            command
+        }
+        [_, word, kept, program, arguments @ ..] if word == ENTER => {
+            let _ = signals(kept).thread_unblock();
+            let mut command = Command::new(program);
+            command.args(arguments);
+            command
+        }
+        _ => {
+            let cause = anyhow!("{WORD} and {ENTER} are for the use of `redlock run` alone");
+            return Err(Failure::usage(cause));
+        }
     };
+    let error = command.exec();
+    Err(failed(command.get_program(), error))
+}
+
+/// What the kernel and the terminal are told before there is the command.
+fn prepare(parent: &OsStr, terminal: &OsStr) -> Result<(), Failure> {
     die_with(parent).map_err(|error| Failure::new(CANNOT_RUN, error))?;
     if terminal == FOREGROUND
         && let Some(terminal) = Terminal::open()
     {
         terminal.give_to(getpid());
     }
-    // Setting a mask fails for an unknown operation alone.
-    let _ = signals(blocked).thread_block();
-    let error = Command::new(program).args(arguments).exec();
-    Err(failed(program, error))
+    Ok(())
 }
 
 /// Signals as a word of the command line: `15,17`.

@@ -3,7 +3,7 @@
 //! In reading order: `args` and `global` (what may be asked), `command` (one file for each
 //! command), `masters`, `session` and `waiting` (the handle on the masters), `direct` (what the
 //! library does not offer), `supervise`, `child`, `group`, `launcher`, `watchdog`, `environment`,
-//! `held`, `terminal` and `signals` (what `run` is made of), `answers`, `moment`, `output` and
+//! `held`, `place`, `process`, `terminal` and `signals` (what `run` is made of), `answers`, `moment`, `output` and
 //! `exit` (what is answered).
 
 mod answers;
@@ -24,6 +24,8 @@ mod launcher;
 mod masters;
 mod moment;
 mod output;
+mod place;
+mod process;
 mod session;
 mod signals;
 mod supervise;

@@ -64,10 +64,21 @@ impl Signals {
         self.blocked
     }
 
-    /// Whether a signal has come.
-    pub(crate) async fn has_come(&mut self) -> bool {
+    /// Keeps back the signals that this process listens to. Returns those that the next program in
+    /// its place has to let come again: the others were blocked when this process began.
+    pub(crate) fn keep_back(&self) -> io::Result<SigSet> {
+        let mut kept = SigSet::empty();
+        for (signal, _) in &self.streams {
+            kept.add(Blockable::try_from(signal.as_raw())?);
+        }
+        kept.thread_block()?;
+        Ok(kept.iter().filter(|signal| !self.blocked.contains(*signal)).collect())
+    }
+
+    /// A signal that has come.
+    pub(crate) async fn come(&mut self) -> Option<Signal> {
         // The runtime gets to look for signals only while something is awaited.
-        tokio::time::timeout(Duration::from_millis(1), self.next()).await.is_ok()
+        tokio::time::timeout(Duration::from_millis(1), self.next()).await.ok()
     }
 
     /// The next signal. Dropping the future loses none.

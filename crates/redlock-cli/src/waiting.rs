@@ -15,9 +15,18 @@ use crate::answers::{self, quorum};
 use crate::args::Patience;
 use crate::duration::Wait;
 use crate::exit::{Failure, HELD, UNAVAILABLE};
+use crate::held::Entry;
 use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
+
+/// Whether a `redlock run` around this command has the key.
+pub(crate) enum Found {
+    /// One has, and this is what the masters say.
+    Entry(Entry, String),
+    /// None has; this is left of the wait.
+    None(Wait),
+}
 
 impl Session {
     /// Acquires the locks, all or none, unless a signal comes first or waiting turns out to be of no
@@ -79,6 +88,41 @@ impl Session {
         }
     }
 
+    /// The lock of a `redlock run` around this command, where one has the key, and how much of the
+    /// wait is left. Masters are asked until they say that none has, or until the wait ends: whoever
+    /// takes the lock then is told what they say.
+    pub(crate) async fn entry(
+        &self,
+        patience: Patience,
+        wait: Wait,
+        signals: &mut Signals,
+    ) -> Result<Found, Failure> {
+        tokio::select! {
+            biased;
+            signal = signals.next() => Err(self.stopped_by(signal, signals).await),
+            found = self.look_for_entry(patience.over(wait)) => Ok(found),
+            never = self.say_what_is_waited_for(wait) => match never {},
+        }
+    }
+
+    async fn look_for_entry(&self, wait: Wait) -> Found {
+        const LOOK_AGAIN: Duration = Duration::from_millis(200);
+        let began = Instant::now();
+        while !self.held.is_empty() {
+            let status = self.status().await;
+            if let Some(entry) = self.held.entry(&status) {
+                return Found::Entry(entry, answers::list(&status));
+            }
+            let left = wait.after(began.elapsed());
+            let is_open = self.held.may_hold(&status) && !is_hopeless(&status.nodes);
+            if !is_open || left == Wait::For(Duration::ZERO) {
+                return Found::None(left);
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        Found::None(wait)
+    }
+
     /// Resolves when one of the locks is that of a `redlock run` around this command. That one waits
     /// for us, so to wait for it would have no end.
     async fn is_held_around_us(&self) -> (&Resource, Status) {
@@ -122,7 +166,7 @@ impl Session {
         let failure = match error {
             // The wait has ended early, or would have.
             AcquireError::NoQuorum { votes, .. }
-                if wait != Wait::For(Duration::ZERO) && is_hopeless(&votes) =>
+                if wait != Wait::For(Duration::ZERO) && is_hopeless(votes.iter().as_slice()) =>
             {
                 let said = answers::said(&votes);
                 let cause = anyhow!("no quorum for {key}, and waiting does not cure it: {said}");
@@ -200,7 +244,8 @@ impl Session {
 
 fn waits_for_itself(key: &Resource, answers: &impl Display) -> Failure {
     let cause = "this lock is held by the `redlock run` around this command";
-    Failure::new(HELD, anyhow!("{key}: {cause}: {answers}"))
+    let cure = "`redlock run --reentrant` runs a command under it";
+    Failure::new(HELD, anyhow!("{key}: {cause}: {answers}; {cure}"))
 }
 
 fn no_quorum(key: &Resource, votes: &Votes) -> Failure {
@@ -249,6 +294,6 @@ fn begins_within(votes: &Votes) -> Duration {
 }
 
 /// Whether so many masters can't vote that no quorum is left, however long one waits.
-fn is_hopeless(votes: &Votes) -> bool {
+fn is_hopeless(votes: &[NodeVote]) -> bool {
     votes.len() - answers::barred(votes).len() < quorum(votes.len())
 }

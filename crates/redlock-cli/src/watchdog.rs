@@ -7,7 +7,6 @@
 //! ends, `redlock run` was killed, and it ends the group at once.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -20,6 +19,7 @@ use rustix::process::{Pid, Signal, getpgid, getppid, kill_process_group, setsid}
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::launcher;
+use crate::process::Process;
 
 /// The first word of a command line that is meant for the watchdog.
 const WORD: &str = "__watchdog";
@@ -204,8 +204,7 @@ fn signal_group(group: i32, signal: Signal) {
 
 /// The letter of a process's state; none where the system has no such file.
 fn state(pid: i32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next())
+    Process::of(pid).map(|process| process.state)
 }
 
 /// The time in nanoseconds, on a clock that all processes share, and which goes on while the machine

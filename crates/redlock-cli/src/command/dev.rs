@@ -32,7 +32,7 @@ pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
     let servers = match start(global, args) {
         Ok(servers) => servers,
         // The terminal signals the servers, too, and one that ends while it starts is an error.
-        Err(_) if signals.has_come().await => return Ok(0),
+        Err(_) if signals.come().await.is_some() => return Ok(0),
         Err(error) => return Err(Failure::new(UNAVAILABLE, error)),
     };
     output::line(&format!("REDLOCK_NODES={}", servers.urls().join(",")))?;

@@ -3,6 +3,7 @@
 pub(crate) mod acquire;
 pub(crate) mod dev;
 pub(crate) mod doctor;
+pub(crate) mod enter;
 pub(crate) mod extend;
 pub(crate) mod force;
 pub(crate) mod generate;

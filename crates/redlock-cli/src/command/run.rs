@@ -12,7 +12,8 @@ use rustix::process::Signal;
 use crate::args::Run;
 use crate::child::Child;
 use crate::command::once::{self, Lock};
-use crate::command::release;
+use crate::command::{enter, release};
+use crate::duration::Wait;
 use crate::environment::Environment;
 use crate::exit::{self, CANNOT_RUN, Failure, LOST, NOT_FOUND};
 use crate::global::Global;
@@ -22,41 +23,72 @@ use crate::session::Session;
 use crate::signals::Signals;
 use crate::supervise::{Deadlines, Outcome, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
+use crate::waiting::Found;
 
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
     check(args)?;
     let session = Session::acquiring(global, &args.keys, args.ttl)?;
     let mut signals = Signals::new()?;
-    let acquired = session.acquire(args.patience, args.wait, args.max_hold, &mut signals).await;
-    let outcome = match acquired {
-        Ok(locks) => {
-            locks.iter().for_each(|guard| session.say(guard, "acquired", &guard.votes()));
-            match once::begin(&session, args, locks, &mut signals).await {
-                Ok(Some(lock)) => under_lock(&session, global, args, lock, &mut signals).await,
-                Ok(None) => Ok(0),
-                Err(failure) => Err(failure),
-            }
+    let found = match args.reentrant {
+        true => session.entry(args.patience, args.wait, &mut signals).await,
+        false => Ok(Found::None(args.wait)),
+    };
+    let outcome = match found {
+        Ok(Found::Entry(entry, said)) => {
+            return Err(enter::enter(session, global, args, &entry, &said, signals).await);
         }
+        Ok(Found::None(wait)) => acquire_and_run(&session, global, args, wait, &mut signals).await,
         Err(failure) => Err(failure),
     };
     session.close().await;
     outcome
 }
 
+async fn acquire_and_run(
+    session: &Session,
+    global: &Global,
+    args: &Run,
+    wait: Wait,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let locks = session.acquire(args.patience, wait, args.max_hold, signals).await?;
+    locks.iter().for_each(|guard| session.say(guard, "acquired", &guard.votes()));
+    match once::begin(session, args, locks, signals).await? {
+        Some(lock) => under_lock(session, global, args, lock, signals).await,
+        None => Ok(0),
+    }
+}
+
 /// What the command line can't say by its form.
 fn check(args: &Run) -> Result<(), Failure> {
-    if args.wait_group && !group::is_countable() {
-        let cause = anyhow!(
-            "--wait-group needs /proc, which this system does not have: wait for what runs in the \
-             background in the command itself"
-        );
-        return Err(Failure::usage(cause));
-    }
+    needs_proc(args)?;
     if args.keys.len() > 1 && args.is_once() {
         let cause = anyhow!("--once-in and --fire take one KEY: it names what is done once");
         return Err(Failure::usage(cause));
     }
+    if args.keys.len() > 1 && args.reentrant {
+        let cause = anyhow!(
+            "--reentrant takes one KEY: start one `redlock run --reentrant` inside of another"
+        );
+        return Err(Failure::usage(cause));
+    }
     Ok(())
+}
+
+/// What goes by the processes of this system, and what to do where it does not list them.
+fn needs_proc(args: &Run) -> Result<(), Failure> {
+    let (option, instead) = match () {
+        () if group::is_countable() => return Ok(()),
+        () if args.wait_group => {
+            ("--wait-group", "wait for what runs in the background in the command itself")
+        }
+        () if args.reentrant => {
+            ("--reentrant", "start what already has the lock without a `redlock run` of its own")
+        }
+        () => return Ok(()),
+    };
+    let why = "needs /proc, which this system does not have";
+    Err(Failure::usage(anyhow!("{option} {why}: {instead}")))
 }
 
 async fn under_lock(

@@ -20,6 +20,7 @@ mod once;
 mod origins;
 mod periodic;
 mod quarantine;
+mod reentrant;
 mod run;
 mod secrets;
 mod sets;

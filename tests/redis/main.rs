@@ -42,6 +42,7 @@ mod silence;
 mod storm;
 mod strangers;
 mod tls;
+mod two_inits;
 mod two_modes;
 mod upgrade;
 mod urls;

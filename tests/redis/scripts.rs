@@ -227,7 +227,10 @@ impl Chance {
     fn order(&mut self, data: &Data, time: Millis) -> Order {
         let record = &data.record;
         let fitting = self.0.random_bool(0.8);
-        let expect = if fitting { record.seen() } else { self.data(time).record.seen() };
+        let mut expect = if fitting { record.seen() } else { self.data(time).record.seen() };
+        if self.0.random_bool(0.1) {
+            expect.max_ttl = self.maybe(Self::max_ttl);
+        }
         let present = [record.run, record.quarantine.as_ref().map(|found| found.id)];
         let identity = present.into_iter().flatten().next_back().filter(|_| fitting);
         let identity = identity.unwrap_or_else(|| self.identity());

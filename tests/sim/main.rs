@@ -40,6 +40,7 @@ mod suspension;
 mod tokens;
 mod try_run;
 mod turns;
+mod two_inits;
 mod unaccepted;
 mod uptime;
 mod voteless;

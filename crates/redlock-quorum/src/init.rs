@@ -98,6 +98,28 @@ pub enum InitError {
         /// What each master said.
         nodes: Vec<InitNode>,
     },
+    /// Not every master that was written holds the `max_ttl` that this call has written there, as
+    /// far as it could be read behind that: another call of `init` sets another one at the same
+    /// time, and this call gave up, or a master did not take it. Call it again when the other one
+    /// has ended, where this one's value is still wanted.
+    #[error("{}", max_ttl_differs(*.wanted, .nodes))]
+    MaxTtl {
+        /// What all masters were to have.
+        wanted: Duration,
+        /// What each master has.
+        nodes: Vec<InitNode>,
+    },
+    /// Whenever scripts came to the masters, some record was another than the one that was read, or
+    /// the script was too late. It is not known what was written.
+    #[error(
+        "records changed while init was at work, whenever it tried: another init may be at work, \
+         so call it again when that has ended: {}",
+        list(.nodes)
+    )]
+    Moved {
+        /// What each master said.
+        nodes: Vec<InitNode>,
+    },
     /// The floor that was given, or a score that was found, is 2^53 or more. Nothing was written.
     #[error("a fencing token that was given or found is 2^53 or more, nothing was written")]
     TooLarge,
@@ -150,9 +172,11 @@ impl InitError {
     /// What each master said, where masters were asked.
     pub fn nodes(&self) -> Option<&[InitNode]> {
         match self {
-            Self::NoQuorum { nodes } | Self::Unread { nodes, .. } | Self::Refused { nodes } => {
-                Some(nodes)
-            }
+            Self::NoQuorum { nodes }
+            | Self::Unread { nodes, .. }
+            | Self::Refused { nodes }
+            | Self::MaxTtl { nodes, .. }
+            | Self::Moved { nodes } => Some(nodes),
             _ => None,
         }
     }
@@ -188,6 +212,19 @@ fn refusal(nodes: &[InitNode]) -> &'static str {
     "this namespace was in use, and a master may have forgotten a lock that is alive, or clients \
      without a quarantine use it: wait for the end of a quarantine, or say again that no lock is \
      alive"
+}
+
+fn max_ttl_differs(wanted: Duration, nodes: &[InitNode]) -> String {
+    let node = |node: &InitNode| match node.max_ttl {
+        Some(max_ttl) => format!("{} has {max_ttl:?}", node.node),
+        None => format!("{} shows none", node.node),
+    };
+    let nodes = nodes.iter().map(node).collect::<Vec<_>>().join(", ");
+    format!(
+        "max_ttl is not known to be {wanted:?} on every master ({nodes}): another init may be \
+         setting another one; call this one again when that has ended, if {wanted:?} is still \
+         wanted"
+    )
 }
 
 fn list(nodes: &[InitNode]) -> String {

@@ -169,6 +169,9 @@ impl Redlock {
     /// is at work, and for 3 s more while a master is being looked at. So a program that calls
     /// `init` at each start ends no quarantine, unless the records of all masters are gone, which
     /// cannot be told from new masters.
+    /// [`InitError::MaxTtl`] when masters do not all hold the `max_ttl` that was written: another
+    /// call sets another one at the same time. [`InitError::Moved`] when records changed whenever
+    /// it tried.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the call going on.

@@ -268,6 +268,8 @@ fn refused(error: InitError) -> Failure {
             unread.join(", "),
             said(&nodes)
         )),
+        // Nothing is wrong with what was asked: it may be asked again.
+        InitError::MaxTtl { .. } | InitError::Moved { .. } => Failure::new(UNAVAILABLE, error),
         InitError::Off => Failure::usage(anyhow!(
             "--quarantine off admits no masters: give --quarantine on, or --again to remove the \
              records of a quarantine"

@@ -82,9 +82,12 @@ pub struct Quarantine {
     pub notes: Vec<(RunId, Millis)>,
 }
 
-/// What *begin* and `init` compare: all that tells two states of a record apart.
+/// What *begin*, `init` and *remove* compare: all that tells two states of a record apart, and what
+/// they would write over. A `max_ttl` that another client has set meanwhile is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
+    /// `max_ttl`.
+    pub max_ttl: Option<Millis>,
     /// `run`.
     pub run: Option<Identity>,
     /// `q:id`.
@@ -97,7 +100,7 @@ impl Record {
     /// What a script must find unchanged.
     pub fn seen(&self) -> Seen {
         let id = self.quarantine.as_ref().map(|quarantine| quarantine.id);
-        Seen { run: self.run, id, nonce: self.nonce }
+        Seen { max_ttl: self.max_ttl, run: self.run, id, nonce: self.nonce }
     }
 
     /// Whether `run` equals the identity. No other test makes a master vote.

@@ -194,6 +194,7 @@ fn expect(call: &mut Cmd, seen: &Seen) {
     let identity = |id: Option<Identity>| id.map_or(String::new(), |id| id.to_string());
     call.arg(identity(seen.run)).arg(identity(seen.id));
     call.arg(seen.nonce.map_or(String::new(), |nonce| nonce.to_string()));
+    call.arg(seen.max_ttl.map_or(String::new(), |max_ttl| max_ttl.to_string()));
 }
 
 fn said(order: &Order, replies: &[Value]) -> Result<Said, Cause> {

@@ -6,13 +6,14 @@
 //! 3. Where a record was not read that is needed, it is read again: for some seconds, and as long as
 //!    a master reads its data from disk. Where the plan is refused, another `init` may be at work: it is read again for some seconds,
 //!    and for some more while a master is being looked at, because its record has just changed.
-//! 4. The scripts compare what was read. Where something else is there by now, it is read again,
-//!    three times at most.
+//! 4. The scripts compare what was read. All masters are read again behind their answers: only what
+//!    they hold then is claimed. Where something else is there it is written again, or given up
+//!    (`protocol/admission/settled.rs`), a few times at most.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redlock_core::admission::{Millis, Nonce, Order, Ordered, Outcome, Said, Score};
+use redlock_core::admission::{Millis, Nonce, Order, Ordered, Said, Score};
 use redlock_core::{FencingToken, Instant};
 
 use super::Driver;
@@ -21,7 +22,9 @@ use super::ticket::OrderTicket;
 use super::timers::Due;
 use super::told::{facts_of, floor_millis, from_millis, to_millis};
 use crate::init::{Init, InitError, InitNode, InitReport, is_checked};
-use crate::protocol::admission::{Event, InitOptions, InitPlan, Life, NoPlan, Scored};
+use crate::protocol::admission::{
+    Event, InitOptions, InitPlan, Life, NoPlan, Round, Scored, Settled,
+};
 use crate::protocol::master_set::MasterSet;
 use crate::quorum::quorum;
 use crate::report::Standing;
@@ -30,7 +33,8 @@ use crate::report::Standing;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the pause is before everything is read again.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How often scripts may find something else than was read.
+/// How often scripts may find something else than was read; and once more for each master, because
+/// the scripts of another `init` may come to one after the other.
 const TRIES_MAX: u32 = 3;
 
 /// The calls of `init`. One is carried out after the other.
@@ -55,6 +59,11 @@ struct Call {
     was: Option<Vec<(Standing, Option<Millis>)>>,
     /// The largest floor that was written.
     floor: Option<Score>,
+    /// The latest scripts, until it is known whether all masters hold what they wrote.
+    round: Option<Round>,
+    /// The `max_ttl` that was asked for, where the larger one of another call stays: masters that
+    /// were given this one get that one, and the call fails.
+    gave_up: Option<Millis>,
 }
 
 enum Phase {
@@ -63,7 +72,7 @@ enum Phase {
     /// Scores and facts are being read.
     Reading(Vec<(usize, Life)>, Vec<Scored>),
     /// Scripts are under way.
-    Writing { pending: MasterSet, refused: bool, has_moved: bool },
+    Writing(MasterSet),
     /// Everything is read again after a pause.
     Pausing,
 }
@@ -99,6 +108,8 @@ impl Driver {
             tries: 0,
             was: None,
             floor: None,
+            round: None,
+            gave_up: None,
         };
         self.inits.current = Some(call);
         self.timers.enter(patience, Due::Init);
@@ -115,8 +126,8 @@ impl Driver {
                 self.read_scores(now);
             }
             Phase::Connecting if is_due => self.end_init(Failure::NoQuorum, now),
-            Phase::Reading(..) if is_due => self.plan_init(now),
-            Phase::Writing { .. } if is_due => self.written(now),
+            Phase::Reading(..) if is_due => self.init_read(now),
+            Phase::Writing(_) if is_due => self.written(now),
             Phase::Pausing if is_due => self.read_scores(now),
             _ => {}
         }
@@ -131,7 +142,7 @@ impl Driver {
         }
         self.timers.enter(due, Due::Init);
         if reachable.is_empty() {
-            self.plan_init(now);
+            self.init_read(now);
         }
     }
 
@@ -140,7 +151,7 @@ impl Driver {
         let pause = match phase {
             Phase::Pausing => AGAIN,
             // None of them acts later.
-            Phase::Writing { .. } => self.settings.act_within(),
+            Phase::Writing(_) => self.settings.act_within(),
             Phase::Connecting | Phase::Reading(..) => self.settings.connect_timeout,
         };
         let due = now.saturating_add(pause);
@@ -171,14 +182,14 @@ impl Driver {
                     _ => {}
                 }
                 if pending.is_empty() {
-                    self.plan_init(now);
+                    self.init_read(now);
                 }
             }
-            (Phase::Writing { pending, has_moved, .. }, said) => {
+            (Phase::Writing(pending), said) => {
                 pending.remove(master);
                 let is_last = pending.is_empty();
-                if let Ok(Said::Script(reply)) = &said {
-                    *has_moved |= matches!(reply.outcome, Outcome::Moved | Outcome::Late);
+                if let (Ok(Said::Script(reply)), Some(round)) = (&said, &mut call.round) {
+                    round.answered(master, reply.outcome);
                 }
                 match said {
                     Ok(Said::Script(reply)) => {
@@ -197,6 +208,35 @@ impl Driver {
         }
     }
 
+    /// All that can be read was read: before the first scripts, or behind the latest.
+    fn init_read(&mut self, now: Instant) {
+        let Some(call) = &mut self.inits.current else { return };
+        let Phase::Reading(_, answers) = &call.phase else { return };
+        let Some(round) = call.round.as_ref().filter(|round| !round.is_refused()) else {
+            return self.plan_init(now);
+        };
+        let masters = self.masters.len();
+        if call.patience > now && answers.len() < masters {
+            return self.pause_init(now);
+        }
+        let has_tries = call.tries as usize <= TRIES_MAX as usize + masters;
+        let failure = |max_ttl| Failure::MaxTtl(from_millis(max_ttl));
+        match (round.settled(answers), call.gave_up) {
+            (Settled::GivesUp, _) => {
+                (call.gave_up, call.tries) = (Some(round.max_ttl()), 0);
+                self.plan_init(now);
+            }
+            (Settled::Moved | Settled::Differs, _) if has_tries => self.plan_init(now),
+            (_, Some(max_ttl)) => self.end_init(failure(max_ttl), now),
+            (Settled::Yes, None) => self.end_init(Failure::None, now),
+            (Settled::Moved, None) => self.end_init(Failure::Moved, now),
+            (Settled::Differs, None) => {
+                let max_ttl = round.max_ttl();
+                self.end_init(failure(max_ttl), now);
+            }
+        }
+    }
+
     /// What is to be written follows from all that was read.
     fn plan_init(&mut self, now: Instant) {
         let (masters, own) = (self.masters.len(), self.settings.max_ttl);
@@ -210,6 +250,10 @@ impl Driver {
         let is_checked = (0..masters).any(|one| is_checked(self.standing(one, now).1.as_ref()));
         let Some(call) = &mut self.inits.current else { return };
         let Phase::Reading(_, answers) = &call.phase else { return };
+        let (max_ttl, own) = match call.gave_up {
+            Some(_) => (0, None),
+            None => (max_ttl, own),
+        };
         let lower = call.options.again && own.is_some() && answers.len() == masters;
         let floor = call.options.floor.map_or(0, FencingToken::get);
         let (again, far_floor) = (call.options.again, call.options.far_floor);
@@ -240,14 +284,15 @@ impl Driver {
     }
 
     fn write_init(&mut self, plan: InitPlan, now: Instant) {
-        let InitPlan { orders, refused, floor } = plan;
+        let round = Some(Round::new(&plan));
+        let InitPlan { orders, floor, .. } = plan;
         let pending = orders.iter().map(|(master, _)| *master).collect();
-        let phase = Phase::Writing { pending, refused, has_moved: false };
-        let (number, due) = self.init_phase(phase, now);
+        let (number, due) = self.init_phase(Phase::Writing(pending), now);
         self.timers.enter(due, Due::Init);
         let ticket = OrderTicket::Init(number).pack();
         if let Some(call) = &mut self.inits.current {
             call.floor = call.floor.max(floor);
+            call.round = round;
         }
         for (master, order) in orders {
             self.masters.order(master, order, ticket, now);
@@ -259,12 +304,16 @@ impl Driver {
 
     fn written(&mut self, now: Instant) {
         let Some(call) = &mut self.inits.current else { return };
-        let Phase::Writing { refused, has_moved, .. } = call.phase else { return };
+        let Some(round) = &call.round else { return };
         call.tries += 1;
-        if has_moved && call.tries < TRIES_MAX {
-            return self.pause_init(now);
+        match (round.is_refused(), round.has_moved()) {
+            (true, has_moved) if !has_moved || call.tries >= TRIES_MAX => {
+                self.end_init(Failure::Refused, now);
+            }
+            // Another `init` may be at work, which needs some time.
+            (_, true) => self.pause_init(now),
+            (_, false) => self.read_scores(now),
         }
-        self.end_init(if refused { Failure::Refused } else { Failure::None }, now);
     }
 
     fn end_init(&mut self, failure: Failure, now: Instant) {
@@ -282,6 +331,8 @@ impl Driver {
                 Err(InitError::Unread { unread, nodes })
             }
             Failure::TooLarge => Err(InitError::TooLarge),
+            Failure::MaxTtl(wanted) => Err(InitError::MaxTtl { wanted, nodes }),
+            Failure::Moved => Err(InitError::Moved { nodes }),
             Failure::FarAhead(limit) => Err(InitError::FarFloor { limit: token(limit) }),
             Failure::TooFar(limit) => Err(InitError::FloorTooFar { limit: token(limit) }),
         };
@@ -316,6 +367,9 @@ enum Failure {
     /// The records of these masters were not read.
     Unread(Vec<usize>),
     TooLarge,
+    /// Not all masters hold this `max_ttl`.
+    MaxTtl(Duration),
+    Moved,
     FarAhead(Score),
     TooFar(Score),
 }

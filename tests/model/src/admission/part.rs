@@ -184,7 +184,7 @@ pub fn large() -> Vec<Part> {
         Part { name: "floor-2", losses: 1, lossy: 2, ballots: 2, ..stays },
         Part { name: "locks", losses: 1, locks: true, kinds: &[RestartEmpty], horizon: 3, ..NONE },
         Part { name: "init", losses: 1, ballots: 1, inits: 1, kinds: empty, horizon: 4, ..stays },
-        Part { name: "late-init", ..late_init(alone) },
+        Part { name: "late-init", losses: 1, ..late_init(alone) },
         Part { name: "script", ..script(three) },
         Part { name: "lengths", clients: 1, visits: 0, lossy: 2, horizon: 4, ..length },
         Part { name: "visitor", lossy: 2, drops: 0, horizon: 2, ..length },

@@ -1,6 +1,6 @@
--- ARGV 1 to 3: `run`, `q:id` and `q:nonce` as they were read, empty where missing. 4: the identity,
--- 5: the new nonce, 6: `max_ttl`.
-local identity, nonce = ARGV[4], ARGV[5]
+-- ARGV 1 to 4: the record as it was read, see `is_as_read`. 5: the identity, 6: the new nonce,
+-- 7: `max_ttl`.
+local identity, nonce = ARGV[5], ARGV[6]
 
 local function write()
   local names = {identity, fields['run']}
@@ -11,7 +11,7 @@ local function write()
     sets[at] = set_of(name)
   end
   test_rights(identity)
-  local longest = math.max(max_ttl or 0, tonumber(ARGV[6]))
+  local longest = math.max(max_ttl or 0, tonumber(ARGV[7]))
   call('HSET', RECORD, 'max_ttl', text(longest), 'q:nonce', nonce, 'q:id', identity,
     'q:until', text(time + length_of(longest)), 'q:ballot', text(found))
   remove_fields('run')
@@ -20,7 +20,7 @@ end
 
 -- Once: the record says it then.
 local function lengthen()
-  local longest = tonumber(ARGV[6])
+  local longest = tonumber(ARGV[7])
   local more = length_of(longest) - length_of(max_ttl)
   if more > 0 then
     call('HSET', RECORD, 'max_ttl', text(longest), 'q:until', text(ends_at + more))
@@ -30,7 +30,7 @@ end
 local function decide()
   if is_mixed then return answer(MIXED) end
   if is_admitted(identity) then return answer(DONE) end
-  if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end
+  if not is_as_read() then return answer(MOVED) end
   local is_waiting = is_quarantined(identity) and ends_at <= time + length_of(max_ttl)
   if is_waiting then lengthen() else write() end
   return answer(DONE)

@@ -85,9 +85,11 @@ end
 
 local function length_of(max_ttl) return max_ttl + math.floor(max_ttl / 10) end
 
-local function is_as_read(run, id, nonce)
-  return (fields['run'] or '') == run and (fields['q:id'] or '') == id
-    and (fields['q:nonce'] or '') == nonce
+-- Whether the record is the one that was read: ARGV 1 to 4 are `run`, `q:id`, `q:nonce` and
+-- `max_ttl`, empty where missing.
+local function is_as_read()
+  return (fields['run'] or '') == ARGV[1] and (fields['q:id'] or '') == ARGV[2]
+    and (fields['q:nonce'] or '') == ARGV[3] and max_ttl == tonumber(ARGV[4])
 end
 
 local function every_member(score)

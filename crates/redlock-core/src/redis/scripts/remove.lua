@@ -1,7 +1,6 @@
--- ARGV 1 to 3: `run`, `q:id` and `q:nonce` as they were read, empty where missing. 4: the score
--- below which no member without quarantine is; empty where only a record goes that was never
--- admitted.
-local start = tonumber(ARGV[4])
+-- ARGV 1 to 4: the record as it was read, see `is_as_read`. 5: the score below which no member
+-- without quarantine is; empty where only a record goes that was never admitted.
+local start = tonumber(ARGV[5])
 
 local function decide()
   local names, keys, highest = {}, {RECORD}, math.max(ballot or 0, number('floor') or 0)
@@ -10,7 +9,7 @@ local function decide()
     highest = math.max(highest, highest_of(name))
     keys[#keys + 1] = set_of(name)
   end
-  if not is_as_read(ARGV[1], ARGV[2], ARGV[3]) then return answer(MOVED) end
+  if not is_as_read() then return answer(MOVED) end
   if not start and (fields['run'] or fields['floor']) then return answer(MOVED) end
   if start and start >= SCORE_END then return answer(TOO_LARGE) end
   -- DEL comes last: what it would stop at is found before the first write.

@@ -49,6 +49,10 @@ pub(crate) struct InitPlan {
     pub(crate) refused: bool,
     /// The score that masters get which are not admitted; none where all are.
     pub(crate) floor: Option<Score>,
+    /// The `max_ttl` that all masters get.
+    pub(crate) max_ttl: Millis,
+    /// A person asked for just that one.
+    pub(crate) lower: bool,
 }
 
 /// Why nothing is written.
@@ -98,6 +102,7 @@ impl Admission {
         self.notice_no_quarantine(answers);
         let refused = !options.again && (is_mixed || self.has_forgotten(&masters));
         let level = if refused { 0 } else { self.level(answers) };
+        let (max_ttl, lower) = (self.max_ttl_for_all(options), options.lower);
         let due = answers.iter().zip(nonces).filter(|(Scored { master, .. }, _)| {
             self.twins.twin_of(*master).is_none() && (!refused || self.votes(*master))
         });
@@ -106,7 +111,8 @@ impl Admission {
             let facts = self.peers[master].master()?;
             // The statement was made of what was read.
             let until = answer.facts.time.saturating_add(self.act_within);
-            let init = || Init { floor, level, until, ..self.init_order(facts, options, nonce) };
+            let init =
+                || Init { floor, level, until, ..init_order(facts, options, max_ttl, nonce) };
             let remove = || Remove { expect: facts.record.seen(), start: Some(floor), until };
             Some((
                 master,
@@ -119,7 +125,7 @@ impl Admission {
         let orders: Vec<_> = orders.collect();
         let writes = |(master, _): &(usize, Order)| !self.has_quarantine || !self.votes(*master);
         let floor = orders.iter().any(writes).then_some(floor);
-        Ok(InitPlan { orders, refused, floor })
+        Ok(InitPlan { orders, refused, floor, max_ttl, lower })
     }
 
     /// Two that restarted empty look new beside a third one that is away.
@@ -156,14 +162,17 @@ impl Admission {
         proven.filter_map(|answer| answer.highest).max().unwrap_or(0)
     }
 
-    fn init_order(&self, facts: &Facts, options: InitOptions, nonce: Nonce) -> Init {
+    fn max_ttl_for_all(&self, options: InitOptions) -> Millis {
         let held = self.records().filter_map(|record| record.max_ttl).max().unwrap_or(0);
-        let max_ttl = if options.lower { options.max_ttl } else { held.max(options.max_ttl) };
-        let (expect, identity) = (facts.record.seen(), facts.identity);
-        let (lower, converts) = (options.lower, options.again);
-        let (floor, level, until) = (0, 0, 0);
-        Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until }
+        if options.lower { options.max_ttl } else { held.max(options.max_ttl) }
     }
+}
+
+fn init_order(facts: &Facts, options: InitOptions, max_ttl: Millis, nonce: Nonce) -> Init {
+    let (expect, identity) = (facts.record.seen(), facts.identity);
+    let (lower, converts) = (options.lower, options.again);
+    let (floor, level, until) = (0, 0, 0);
+    Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until }
 }
 
 /// The largest floor that a person may give: as far ahead of the masters' clocks as ballots follow,

@@ -37,6 +37,7 @@ mod floor;
 mod init;
 mod over;
 mod peer;
+mod settled;
 mod twins;
 mod why;
 
@@ -46,6 +47,7 @@ mod tests;
 pub(crate) use self::facts::{Facts, Life, Role, Told};
 pub(crate) use self::floor::{Floor, Scored};
 pub(crate) use self::init::{InitOptions, InitPlan, NoPlan};
+pub(crate) use self::settled::{Round, Settled};
 pub(crate) use self::why::Why;
 
 use redlock_core::admission::{

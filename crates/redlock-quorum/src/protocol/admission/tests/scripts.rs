@@ -55,6 +55,8 @@ fn begin_compares_run_identity_and_nonce() {
         Seen { run: None, ..seen },
         Seen { id: Some(identity(11)), ..seen },
         Seen { nonce: None, ..seen },
+        Seen { max_ttl: None, ..seen },
+        Seen { max_ttl: Some(MAX_TTL + 1), ..seen },
         Seen { nonce: Some(Nonce(99)), ..seen },
     ] {
         let mut master = restarted.clone();

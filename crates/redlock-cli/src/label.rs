@@ -1,6 +1,7 @@
 //! The label: who holds a lock, for people.
 
 use anyhow::anyhow;
+use redlock_quorum::Label;
 use redlock_quorum::environment::LABEL;
 use rustix::process::getuid;
 use rustix::system::uname;
@@ -16,14 +17,10 @@ use crate::global::{Global, variable};
 pub(crate) fn label(global: &Global) -> Result<String, Failure> {
     let given = global.label.as_deref().filter(|given| !given.is_empty());
     let Some(given) = given.map(|given| given.to_string_lossy()) else { return Ok(by_default()) };
-    let fits = clean(&given, "");
-    if fits == given {
-        return Ok(fits);
-    }
-    let origin = global.origin(&LABEL);
-    Err(Failure::usage(anyhow!(
-        "{origin}: {given:?} is not 1 to {LEN_MAX} of A-Z a-z 0-9 . _ @ : -; for example: {fits}"
-    )))
+    Label::parse(&given).map(|label| label.to_string()).map_err(|invalid| {
+        let origin = global.origin(&LABEL);
+        Failure::usage(anyhow!("{origin}: {invalid}; for example: {}", clean(&given, "")))
+    })
 }
 
 fn by_default() -> String {
@@ -55,15 +52,12 @@ fn pid() -> String {
     format!(":{}", std::process::id())
 }
 
-/// What a label can't have becomes `-`. What is too long is cut, and `end` is kept.
+/// The label that is nearest to this text, which has a character at least. What is too long is cut,
+/// and `end` is kept.
 fn clean(text: &str, end: &str) -> String {
-    let one = |c: char| if c.is_ascii_alphanumeric() || "._@:-".contains(c) { c } else { '-' };
-    let start: String = text.chars().map(one).take(LEN_MAX - end.len()).collect();
-    start + end
+    let label = Label::nearest(text).map(|label| label.to_string()).unwrap_or_default();
+    label.chars().take(Label::LEN_MAX - end.len()).chain(end.chars()).collect()
 }
-
-/// The library's limit.
-const LEN_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -77,11 +71,11 @@ mod tests {
 
     #[test]
     fn a_label_that_no_token_can_have_is_refused_with_one_that_fits() {
-        let longest = "x".repeat(LEN_MAX);
+        let longest = "x".repeat(Label::LEN_MAX);
         assert_eq!(given(&longest), Ok(longest.clone()));
         assert_eq!(given("ann@web-1:4711_a.B"), Ok("ann@web-1:4711_a.B".into()));
         let refused = given("deploy by J\u{fc}rgen/1").unwrap_err();
-        assert!(refused.starts_with("--label: \"deploy by J"), "{refused}");
+        assert!(refused.starts_with("--label: the label \"deploy by J"), "{refused}");
         let fix = "1 to 64 of A-Z a-z 0-9 . _ @ : -; for example: deploy-by-J-rgen-1";
         assert!(refused.ends_with(fix), "{refused}");
         let refused = given(&format!("{longest}x")).unwrap_err();
@@ -103,6 +97,6 @@ mod tests {
         assert_eq!(given(""), Ok(label.clone()));
         assert!(label.contains('@') && label.ends_with(&pid()), "{label}");
         let long = clean(&"h".repeat(99), ":4711");
-        assert!(long.len() == LEN_MAX && long.ends_with("h:4711"), "{long}");
+        assert!(long.len() == Label::LEN_MAX && long.ends_with("h:4711"), "{long}");
     }
 }

@@ -122,9 +122,22 @@ impl Label {
         if Self::is_one(text) { Ok(Self(text.into())) } else { Err(InvalidLabel(text.into())) }
     }
 
+    /// The label that is nearest to a text: what no label can have becomes `-`, and what is too long
+    /// is cut off.
+    ///
+    /// # Errors
+    /// [`InvalidLabel`] when the text is empty.
+    pub fn nearest(text: &str) -> Result<Self, InvalidLabel> {
+        let one = |c: char| if Self::may_have(c) { c } else { '-' };
+        Self::parse(&text.chars().map(one).take(Self::LEN_MAX).collect::<String>())
+    }
+
     fn is_one(text: &str) -> bool {
-        let fits = (1..=Self::LEN_MAX).contains(&text.len());
-        fits && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._@:-".contains(&b))
+        (1..=Self::LEN_MAX).contains(&text.len()) && text.chars().all(Self::may_have)
+    }
+
+    fn may_have(c: char) -> bool {
+        c.is_ascii_alphanumeric() || "._@:-".contains(c)
     }
 
     /// The label as text.
@@ -205,6 +218,15 @@ mod tests {
         assert!(token.as_str().ends_with("/web-1:4711"));
         assert_eq!(token.label(), Some("web-1:4711"));
         assert_eq!(Token::parse(token.as_str()), Ok(token));
+    }
+
+    #[test]
+    fn a_text_is_made_a_label_by_what_no_label_can_have() {
+        let nearest = |text: &str| Label::nearest(text).map(|label| label.as_str().to_owned());
+        assert_eq!(nearest("web-1:4711_a.B@c").unwrap(), "web-1:4711_a.B@c");
+        assert_eq!(nearest("by J\u{fc}rgen/1").unwrap(), "by-J-rgen-1");
+        assert_eq!(nearest(&"\u{fc}".repeat(65)).unwrap(), "-".repeat(64));
+        assert!(nearest("").is_err());
     }
 
     #[test]

@@ -145,8 +145,8 @@ pub use recipes::turn::{Begun, OnceGuard};
 pub use redlock::Redlock;
 pub use redlock_core::{
     Cause, Clock, FencingToken, Instant, InvalidFencingToken, InvalidLabel, InvalidNode,
-    InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Mark, Node, NotAdmitted,
-    Resource, Tls, Token, Verdict, WhyNot,
+    InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Label, Mark, Node,
+    NotAdmitted, Resource, Tls, Token, Verdict, WhyNot,
 };
 pub use report::{NodeReport, ServerReport, Standing};
 pub use request::LockRequest;

@@ -250,9 +250,8 @@ Examples:
   redlock init --yes          # in a script that has just started the masters
   redlock init --again --max-ttl 10m
 
-Exit codes: 0 a majority votes, 1 not agreed to, 64 usage or refused, 69 no quorum, or
-another init was at work,
-  74 cannot print.";
+Exit codes: 0 a majority votes, 1 not agreed to, 64 usage or refused, 69 no quorum
+  or another init was at work, 74 cannot print.";
 
 pub(crate) const DOCTOR: &str = "\
 Each finding says what is wrong, why that matters and what cures it. Nothing is written. It sees

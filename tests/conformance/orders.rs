@@ -234,6 +234,25 @@ async fn a_record_that_was_never_admitted_is_removed_and_another_only_by_a_perso
     assert_eq!(node.highest(None).await, None);
 }
 
+/// It keeps quarantines away, and lowers nothing that is there.
+#[tokio::test]
+async fn a_client_without_ballots_shows_its_use_by_one_member() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    for _ in 0..2 {
+        assert_eq!(node.order(Order::ShowUse).await, Ok(Said::Shown));
+        assert_eq!(node.highest(None).await, Some(0));
+        assert_eq!(node.look().await, (Record::default(), Some(1)));
+    }
+    assert_eq!(node.begin(&Record::default(), 7).await.outcome, Outcome::Mixed);
+    let converted = node.init(&Record::default(), 63, 0).await;
+    assert_eq!((converted.outcome, converted.record.floor), (Outcome::Done, Some(63)));
+    let removed = node.remove(&converted.record, Some(31)).await;
+    assert_eq!(removed.outcome, Outcome::Done);
+    assert_eq!(node.order(Order::ShowUse).await, Ok(Said::Shown));
+    assert_eq!(node.highest(None).await, Some(63));
+}
+
 #[tokio::test]
 async fn a_connection_to_an_admitted_master_tells_the_record_and_then_the_members() {
     let backend = Backend::start().await;

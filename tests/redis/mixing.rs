@@ -43,7 +43,7 @@ fn set(server: &RedisServer, key: &str) -> (u64, u32) {
 }
 
 #[tokio::test]
-async fn a_quarantine_that_another_client_has_begun_is_removed_and_nothing_is_left() {
+async fn a_quarantine_that_another_client_has_begun_is_removed_and_the_use_is_shown() {
     let servers = brand_new();
     let other = handle(&servers).build().unwrap();
     assert!(refused(&other).await.contains("in quarantine"));
@@ -55,8 +55,26 @@ async fn a_quarantine_that_another_client_has_begun_is_removed_and_nothing_is_le
     serves(&redlock).await;
     redlock.shutdown(ms(1_000)).await.unwrap();
     for server in servers.iter() {
-        assert!(keys(server).is_empty(), "{:?}", keys(server));
+        assert_eq!((keys(server), set(server, OFF)), (vec![OFF.to_owned()], (0, 1)));
     }
+    let other = handle(&servers).build().unwrap();
+    assert!(refused(&other).await.contains("clients with Quarantine::Off use this namespace"));
+}
+
+/// It works all the same, and others do not see it.
+#[tokio::test]
+async fn without_the_right_to_ballots_a_plain_handle_without_quarantine_serves() {
+    let servers = brand_new();
+    for server in servers.iter() {
+        run(server, &["ACL", "SETUSER", "few", "on", ">secret", "~*", "&*", "+@all", "-zadd"]);
+    }
+    let urls = servers.iter().map(|server| format!("redis://few:secret@{}", server.name()));
+    let plain = Redlock::builder().nodes(urls).quarantine(Quarantine::Off).fencing(false);
+    let redlock = plain.build().unwrap();
+    serves(&redlock).await;
+    serves(&redlock).await;
+    redlock.shutdown(ms(1_000)).await.unwrap();
+    assert!(servers.iter().all(|server| keys(server).is_empty()));
 }
 
 #[tokio::test]

@@ -61,7 +61,11 @@ async fn what_only_reads_says_that_clients_without_quarantine_use_a_namespace() 
     assert!(!error.contains("brand new?"), "{error}");
 }
 
-/// It is removed while the first attempt is under way, and costs that one nothing.
+fn shows_its_use(data: &Data) -> bool {
+    data.record == Record::default() && data.sets.is_empty() && data.off.is_some()
+}
+
+/// It is removed beside the first attempt, and costs that one nothing.
 #[tokio::test(start_paused = true)]
 async fn a_handle_without_quarantine_removes_a_record_that_was_never_admitted() {
     let masters = SimNodes::new(3, 0);
@@ -69,10 +73,37 @@ async fn a_handle_without_quarantine_removes_a_record_that_was_never_admitted() 
     assert!(masters.iter().all(|master| master.data().record.nonce.is_some()));
     let off = trusting_handle(&slow(&masters)).fencing(false).build().unwrap();
     let guard = off.try_lock(RESOURCE).min_copies(3).await.unwrap();
-    settle().await;
+    sleep(ms(50)).await;
     assert_eq!((guard.copies(), guard.check()), (3, Ok(())));
-    assert!(masters.iter().all(|master| master.data() == Data::default()));
+    assert!(masters.iter().all(|master| shows_its_use(&master.data())));
     guard.release().await.unwrap();
+}
+
+/// It sends no ballots, so nothing else would show that it is there.
+#[tokio::test(start_paused = true)]
+async fn a_plain_handle_without_quarantine_is_seen_by_those_that_have_one() {
+    let masters = SimNodes::new(3, 0);
+    let off = trusting_handle(&masters).fencing(false).build().unwrap();
+    off.status(RESOURCE).await;
+    off.inspect().await;
+    assert!(masters.iter().all(|master| master.data() == Data::default()), "it only reads");
+    off.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    assert!(masters.iter().all(|master| shows_its_use(&master.data())));
+    let error = other(&masters).try_lock(RESOURCE).await.unwrap_err().to_string();
+    assert!(error.contains("clients with Quarantine::Off use this namespace"), "{error}");
+    off.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+}
+
+/// A master that restarted empty, of a namespace with a quarantine, is no place for it.
+#[tokio::test(start_paused = true)]
+async fn a_plain_handle_that_refuses_a_namespace_leaves_nothing_on_any_master() {
+    let (masters, on) = masters(3);
+    drop(on);
+    masters[0].crash_and_restart(false);
+    let off = trusting_handle(&masters.another_client()).fencing(false).build().unwrap();
+    off.try_lock(RESOURCE).await.unwrap_err();
+    settle().await;
+    assert!(masters.iter().all(|master| master.data().off.is_none()));
 }
 
 /// A push came; each master has what it had, or not.

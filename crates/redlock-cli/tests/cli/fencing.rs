@@ -121,19 +121,27 @@ fn no_fencing_token_is_smaller_than_the_floor_of_init() {
     }
 }
 
+/// It sends no ballots, and makes their set all the same: clients with a quarantine see it.
 #[test]
-fn a_command_without_quarantine_and_tokens_leaves_no_trace() {
-    let servers = brand_new(3);
-    let keys = |server: &RedisServer| text(server, &["KEYS", "*"]);
-    let off = ["--quarantine", "off", "--plain", "run", "k", "--", "true"];
-    ask(&servers, off).success();
-    for server in servers.iter() {
-        let keys: Vec<String> = keys(server);
-        assert!(keys.is_empty(), "{keys:?}");
+fn a_command_without_quarantine_shows_that_it_was_there_with_tokens_and_without() {
+    for plain in [true, false] {
+        let servers = brand_new(3);
+        let mut command = redlock(&servers, ["--quarantine", "off"]);
+        command.args(plain.then_some("--plain")).args(["run", "k", "--", "true"]);
+        answer_of(&mut command).success();
+        for server in servers.iter() {
+            let keys: Vec<String> = text(server, &["KEYS", "*"]);
+            assert_eq!(keys, ["redlock-quorum:1:ballots"], "{plain}");
+            assert_eq!(text::<u32>(server, &["ZCARD", &keys[0]]), 1);
+        }
+        let refused = ask(&servers, ["run", "k", "--", "true"]);
+        assert_eq!(refused.code, 69, "{refused:?}");
+        let words = "clients with Quarantine::Off use this namespace";
+        let said = refused.cause();
+        assert!(said.contains(words), "{said}");
+        let doctor = ask(&servers, ["doctor"]);
+        assert!(doctor.out.contains("use this namespace"), "{doctor:?}");
     }
-    ask(&servers, ["--quarantine", "off", "run", "k", "--", "true"]).success();
-    let keys: Vec<String> = keys(&servers[0]);
-    assert_eq!(keys, ["redlock-quorum:1:ballots"], "ballots without a record");
 }
 
 /// Masters whose user lacks some rights, as URLs.

@@ -312,6 +312,11 @@ impl Data {
         ours(self.ballots(id))
     }
 
+    /// What [`Order::ShowUse`](super::Order::ShowUse) does. The score says nothing of any ballot.
+    pub fn show_use(&mut self) {
+        self.off.get_or_insert_with(|| Ballots::new(1, 0));
+    }
+
     fn remove_set(&mut self, id: Identity) {
         self.sets.retain(|(name, _)| *name != id);
     }

@@ -22,6 +22,10 @@ pub enum Order {
     /// Count the members of the set with this identity in its name. Answered with
     /// [`Said::Members`].
     Members(Identity),
+    /// Make the ballot set of clients without quarantine, with one member, unless it has that one:
+    /// a client that sends no ballots shows by it that it uses the namespace. Answered with
+    /// [`Said::Shown`].
+    ShowUse,
     /// Answered with [`Said::Script`], as the four that follow.
     Begin(Begin),
     /// See [`Note`].
@@ -181,6 +185,8 @@ pub enum Said {
     },
     /// To [`Order::Members`].
     Members(u32),
+    /// To [`Order::ShowUse`].
+    Shown,
     /// To [`Order::Begin`], [`Order::Note`], [`Order::Admit`], [`Order::Init`] and
     /// [`Order::Remove`].
     Script(Reply),

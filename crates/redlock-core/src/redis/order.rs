@@ -112,6 +112,7 @@ fn requests(order: &Order, namespace: Option<&Namespace>) -> Result<Vec<Cmd>, Ca
             requests
         }
         Order::Members(set) => vec![count(namespace.ballots(*set))],
+        Order::ShowUse => vec![show_use(namespace)],
         Order::Begin(order) => vec![begin(namespace, order)],
         Order::Note(order) => vec![note(namespace, order)],
         Order::Admit(order) => vec![admit(namespace, order)],
@@ -125,6 +126,11 @@ fn highest(namespace: &Namespace, set: Option<Identity>) -> Cmd {
     let set = set.map_or_else(|| namespace.off.clone(), |run| namespace.ballots(run));
     highest.arg(set).arg(format!("({SCORE_END}")).arg("-inf");
     highest.arg("WITHSCORES").arg("LIMIT").arg(0).arg(1).clone()
+}
+
+/// It changes no member that is there, and servers before ballots know it, too.
+fn show_use(namespace: &Namespace) -> Cmd {
+    cmd("ZADD").arg(&namespace.off).arg("NX").arg(0).arg(0).clone()
 }
 
 /// What all scripts have in common stands around each of them.
@@ -215,6 +221,8 @@ fn said(order: &Order, replies: &[Value]) -> Result<Said, Cause> {
             Ok(Said::Scores { highest: self::score(score), facts })
         }
         (Order::Members(_), [count]) => members(count).map(Said::Members).ok_or_else(strange),
+        (Order::ShowUse, [Value::Int(_)]) => Ok(Said::Shown),
+        (Order::ShowUse, _) => Err(strange()),
         (_, [reply]) => Ok(Said::Script(script_reply(reply)?)),
         _ => Err(strange()),
     }

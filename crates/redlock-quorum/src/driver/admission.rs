@@ -67,6 +67,8 @@ struct Master {
 enum Task {
     /// One order, to the master itself.
     Single,
+    /// The same, and nothing depends on what comes of it.
+    Show,
     Records(MasterSet, Vec<(usize, Facts)>),
     Times(Nonce, MasterSet, Vec<Told>),
     Floors(Nonce, Vec<(usize, Life)>, Vec<Scored>),
@@ -127,6 +129,7 @@ impl Driver {
             Step::Begin(begin) => self.single(master, Order::Begin(begin), now),
             Step::Note(note) => self.single(master, Order::Note(note), now),
             Step::Remove(remove) => self.single(master, Order::Remove(remove), now),
+            Step::ShowUse => self.take_step(master, Task::Show, [(master, Order::ShowUse)], now),
             Step::Admit(admit) => {
                 if self.masters.admission.is_floor_by_clock(master) {
                     self.observer.floor_by_clock(master, now);
@@ -239,6 +242,7 @@ impl Driver {
         let is_whole = match &mut self.steps.masters[master].task {
             None => return,
             Some(Task::Single) => return self.single_answered(master, said, now),
+            Some(Task::Show) => true,
             Some(Task::Records(pending, answers)) => {
                 pending.remove(from);
                 if let Ok(Said::Looked { facts, members }) = said {
@@ -313,6 +317,7 @@ impl Driver {
         let event = match self.steps.masters[master].task.take() {
             None => return,
             Some(Task::Single) => Event::Failed,
+            Some(Task::Show) => Event::Shown,
             Some(Task::Records(_, answers)) => Event::Records(answers),
             Some(Task::Times(nonce, _, told)) => Event::Times(nonce, told),
             Some(Task::Floors(nonce, _, answers)) => Event::Floors(nonce, answers),

@@ -388,7 +388,8 @@ fn admission(masters: usize, settings: &Settings) -> Admission {
     }
     match settings.quarantine {
         Quarantine::On => admission,
-        Quarantine::Off => admission.without_quarantine(),
+        Quarantine::Off if settings.fencing => admission.without_quarantine(),
+        Quarantine::Off => admission.without_quarantine().without_ballots(),
     }
 }
 

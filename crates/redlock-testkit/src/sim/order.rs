@@ -63,6 +63,10 @@ impl World {
                 return Ok(Said::Members(members));
             }
             _ if !is_master => return Err(Cause::Demoted(READONLY.into())),
+            Order::ShowUse => {
+                data.show_use();
+                return Ok(Said::Shown);
+            }
             Order::Begin(order) => data.begin(time, order),
             Order::Note(order) => data.note(time, order),
             Order::Admit(order) => data.admit(time, order),

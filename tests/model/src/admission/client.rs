@@ -141,7 +141,9 @@ impl World {
                 }
                 Step::Begin(begin) => Request::Begin(begin),
                 Step::Note(note) => Request::Note(note),
-                Step::Remove(_) => unreachable!("all clients here have a quarantine"),
+                Step::Remove(_) | Step::ShowUse => {
+                    unreachable!("all clients here have a quarantine")
+                }
                 Step::Admit(admit) => Request::Admit(admit),
                 Step::ReadFloor(nonce, todo) => {
                     let early = self.clients[client].links[master].early.take();

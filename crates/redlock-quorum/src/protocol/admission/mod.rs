@@ -56,6 +56,7 @@ use redlock_core::admission::{
 
 use self::peer::{Doubt, Peer, Stuck};
 use self::twins::Twins;
+use crate::quorum::quorum;
 
 /// What one client knows of all masters, and what it does about those that do not vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +74,8 @@ pub(crate) struct Admission {
     asked: bool,
     /// Without it a master that may have forgotten votes all the same, and no record is kept.
     has_quarantine: bool,
+    /// Whether it shows masters that it has no quarantine. One that sends ballots shows it by those.
+    shows_use: bool,
     /// Whether the first connection to some master is being made: what its record holds as
     /// `max_ttl` may be known in a moment.
     is_connecting: bool,
@@ -104,6 +107,9 @@ pub(crate) enum Event {
     Times(Nonce, Vec<Told>),
     /// The answers to [`Step::ReadFloor`], once all have answered or their time is up.
     Floors(Nonce, Vec<Scored>),
+    /// What became of [`Step::ShowUse`], whatever it was. Without the right to it such a client works
+    /// all the same.
+    Shown,
     /// What was under way failed: an error, or no answer in time.
     Failed,
 }
@@ -127,6 +133,9 @@ pub(crate) enum Step {
     Admit(Admit),
     /// Remove a record that was never admitted, for a client without quarantine.
     Remove(Remove),
+    /// Make the ballot set of clients without quarantine, for one that sends no ballots: those that
+    /// have a quarantine would not see it otherwise.
+    ShowUse,
     /// Nothing before this instant of our own clock, unless an event comes.
     Wait(Millis),
 }
@@ -141,7 +150,7 @@ impl Admission {
     ) -> Self {
         let (peers, twins) = (vec![Peer::default(); masters], Twins::new(masters));
         let (asked, has_quarantine, is_connecting) = (false, true, false);
-        let is_given = false;
+        let (is_given, shows_use) = (false, false);
         Self {
             max_ttl,
             is_given,
@@ -149,6 +158,7 @@ impl Admission {
             act_within,
             asked,
             has_quarantine,
+            shows_use,
             is_connecting,
             peers,
             twins,
@@ -163,6 +173,11 @@ impl Admission {
     /// The same for a client without quarantine.
     pub(crate) fn without_quarantine(self) -> Self {
         Self { has_quarantine: false, ..self }
+    }
+
+    /// The same for one that sends no ballots, either.
+    pub(crate) fn without_ballots(self) -> Self {
+        Self { shows_use: !self.has_quarantine, ..self }
     }
 
     /// The handle was asked for a lock: from now on it begins, notes and admits.
@@ -278,6 +293,7 @@ impl Admission {
             Event::Records(answers) => self.on_records(master, &answers, now),
             Event::Times(nonce, told) => peer.told(nonce, told),
             Event::Floors(nonce, answers) => self.on_floors(master, nonce, &answers, now),
+            Event::Shown => peer.under_way = false,
             Event::Failed => peer.fail(now),
         }
         if !self.has_quarantine {
@@ -293,6 +309,7 @@ impl Admission {
         if step == Step::Look {
             peer.doubt = if peer.doubt == Doubt::None { Doubt::None } else { Doubt::Asked };
         }
+        peer.shows_use |= step == Step::ShowUse;
         peer.under_way |= !matches!(step, Step::Nothing | Step::Wait(_));
         step
     }
@@ -301,7 +318,9 @@ impl Admission {
         let peer = &self.peers[master];
         let Some(facts) = &peer.facts else { return Step::Nothing };
         let look_at = peer.paced + self.look_every;
-        if peer.under_way || (self.votes(master) && !self.removes(master)) {
+        if !peer.under_way && self.is_to_be_shown(master) {
+            Step::ShowUse
+        } else if peer.under_way || (self.votes(master) && !self.removes(master)) {
             Step::Nothing
         } else if now >= look_at || (peer.doubt != Doubt::None && peer.stuck.is_none()) {
             Step::Look
@@ -325,6 +344,16 @@ impl Admission {
         let record = self.peers[master].master().map(|facts| &facts.record);
         let has_record = record.is_some_and(|record| *record != Record::default());
         self.asked && !self.has_quarantine && has_record && !self.is_in_use()
+    }
+
+    /// Whether this connection is to show that a client without quarantine uses the namespace. Not
+    /// before a quorum votes: of those that were admitted one at least would have refused it.
+    fn is_to_be_shown(&self, master: usize) -> bool {
+        self.asked
+            && self.shows_use
+            && !self.peers[master].shows_use
+            && self.votes(master)
+            && self.voting().count() >= quorum(self.peers.len())
     }
 
     /// Whether the record of some master shows a client without quarantine that others have one.

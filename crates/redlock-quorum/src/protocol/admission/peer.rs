@@ -33,6 +33,8 @@ pub(super) struct Peer {
     pub(super) floor: Option<super::Floor>,
     /// What the latest script did not do, until the next look.
     pub(super) stuck: Option<Stuck>,
+    /// This connection was told to show that a client without quarantine uses the namespace.
+    pub(super) shows_use: bool,
     /// For a client without quarantine: the record showed last that clients with one use the
     /// namespace. It outlives connections, because it is about all masters.
     pub(super) in_use: bool,

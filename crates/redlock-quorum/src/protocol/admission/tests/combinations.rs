@@ -107,6 +107,7 @@ fn name(step: &Step) -> &'static str {
         Step::ReadFloor(..) => "read",
         Step::Admit(_) => "admit",
         Step::Remove(_) => "remove",
+        Step::ShowUse => "show",
         Step::Wait(_) => "wait",
     }
 }

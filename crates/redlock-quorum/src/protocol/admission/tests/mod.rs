@@ -185,6 +185,10 @@ fn carry_out(
         Step::Begin(order) => ("begin", Event::Script(masters[index].data.begin(time, &order))),
         Step::Note(order) => ("note", Event::Script(masters[index].data.note(time, &order))),
         Step::Admit(order) => ("admit", Event::Script(masters[index].data.admit(time, &order))),
+        Step::ShowUse => {
+            masters[index].data.show_use();
+            ("show", Event::Shown)
+        }
         Step::Remove(order) => ("remove", Event::Script(masters[index].data.remove(time, &order))),
     })
 }

@@ -250,6 +250,79 @@ fn without_quarantine_a_master_that_forgot_votes_and_nothing_is_written() {
     assert!(admission.votes(0));
 }
 
+fn plain_without_quarantine(masters: &[Master]) -> Admission {
+    let admission = Admission::new(masters.len(), MAX_TTL, 1000, ACT_WITHIN);
+    let mut admission = admission.without_quarantine().without_ballots();
+    for (index, master) in masters.iter().enumerate().filter(|(_, master)| master.up) {
+        admission.on(index, Event::Up(master.facts(0)), 0);
+    }
+    admission
+}
+
+/// Clients with a quarantine see its ballots otherwise.
+#[test]
+fn without_quarantine_and_ballots_each_connection_shows_its_use_once_and_for_a_lock() {
+    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
+    let mut admission = plain_without_quarantine(&masters);
+    assert!(settle(&mut admission, &mut masters, 0).is_empty(), "it was asked for no lock");
+    admission.ask();
+    assert_eq!(settle(&mut admission, &mut masters, 0), ["show"; 3]);
+    assert!((0..3).all(|index| admission.votes(index)));
+    admission.on(0, Event::Pushed, 1);
+    assert_eq!(settle(&mut admission, &mut masters, 1), ["look"]);
+    admission.on(0, Event::Down, 2);
+    admission.on(0, Event::Up(masters[0].facts(2)), 2);
+    assert_eq!(settle(&mut admission, &mut masters, 2), ["show"]);
+
+    let mut on = client(&masters, 3);
+    assert_eq!(not_admitted(&on, 0, 3).why, WhyNot::UsedWithoutQuarantine);
+    assert!(!settle(&mut on, &mut masters, 3).contains(&"admit"));
+    assert!(masters.iter().all(|master| master.data.record == Record::default()));
+}
+
+/// A master that restarted empty, of a namespace with a quarantine, is reached first.
+#[test]
+fn nothing_is_shown_where_clients_with_quarantine_use_the_namespace() {
+    let mut masters = three();
+    masters[0].restart(11);
+    (masters[1].up, masters[2].up) = (false, false);
+    let mut admission = plain_without_quarantine(&masters);
+    admission.ask();
+    assert!(admission.votes(0) && settle(&mut admission, &mut masters, 0).is_empty());
+    admission.on(1, Event::Up(masters[1].facts(1)), 1);
+    assert!(settle(&mut admission, &mut masters, 1).is_empty());
+    assert_eq!(masters[0].data.off, None);
+}
+
+/// The record goes that another client had begun, and what this one shows stays.
+#[test]
+fn a_record_that_was_never_admitted_is_removed_and_the_use_is_shown() {
+    let mut masters = [1, 2, 3].map(Master::fresh).to_vec();
+    settle(&mut client(&masters, 0), &mut masters, 0);
+    let mut admission = plain_without_quarantine(&masters);
+    admission.ask();
+    let mut steps = settle(&mut admission, &mut masters, 0);
+    steps.sort_unstable();
+    assert_eq!(steps, ["remove", "remove", "remove", "show", "show", "show"]);
+    for master in &masters {
+        assert_eq!((&master.data.record, master.data.off.is_some()), (&Record::default(), true));
+    }
+}
+
+/// Its user may not write there, say. A null push behind it is looked at, at once.
+#[test]
+fn a_use_that_cannot_be_shown_costs_nothing() {
+    let masters = [1, 2, 3].map(Master::fresh).to_vec();
+    let mut admission = plain_without_quarantine(&masters);
+    admission.ask();
+    assert_eq!(admission.step(0, 0, Nonce(1)), Step::ShowUse);
+    admission.on(0, Event::Shown, 1);
+    assert!(admission.votes(0));
+    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Nothing, "and it is not tried again");
+    admission.on(0, Event::Pushed, 2);
+    assert_eq!(admission.step(0, 2, Nonce(1)), Step::Look);
+}
+
 /// It may have been sent before the push.
 #[test]
 fn a_look_that_nobody_doubted_does_not_end_a_doubt_and_a_later_one_is_believed() {

@@ -1,13 +1,16 @@
 //! Admission on real servers, end to end: what the driver, the wire and the scripts do together.
 
 use redlock_quorum::{
-    AcquireError, Ended, Guard, NodeReport, Quarantine, Redlock, RedlockBuilder, Standing,
+    AcquireError, Ended, Guard, Init, NodeReport, Quarantine, Redlock, RedlockBuilder, Standing,
 };
 use redlock_testkit::lab::{ScriptedServer, bulk};
 use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers, ServerOptions};
 use tokio::time::{Instant, sleep};
 
 use crate::lab::{eventually, in_time, ms, secs, text};
+
+/// A person's word that no lock is alive on any of the masters.
+pub(crate) const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
 
 const RECORD: &str = "redlock-quorum:1";
 

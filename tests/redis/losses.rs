@@ -8,7 +8,7 @@ use redlock_quorum::{Redlock, Standing};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use tokio::time::{Instant, sleep};
 
-use crate::admission::{admitted, field, full, handle, handle_on, run, until};
+use crate::admission::{AGAIN, admitted, field, full, handle, handle_on, run, until};
 use crate::identity::back_up;
 use crate::lab::{eventually, in_time, ms, secs, text};
 
@@ -153,7 +153,7 @@ async fn a_max_ttl_that_was_raised_while_a_master_was_away_is_the_length_of_its_
     let (servers, _) = admitted(3).await;
     servers[0].kill();
     let person = handle(&servers).max_ttl(secs(4)).build().unwrap();
-    assert_eq!(person.init().await.unwrap().admitted(), 2);
+    assert_eq!(person.init_with(AGAIN).await.unwrap().admitted(), 2);
     assert_eq!(field(&servers[1], "max_ttl").as_deref(), Some("4000"));
     let begun = Instant::now();
     servers[0].restart_empty().unwrap();
@@ -191,7 +191,7 @@ async fn the_smallest_max_ttl_that_can_be_read_is_the_limit() {
     let (servers, _) = admitted(3).await;
     servers[0].pause().unwrap();
     let person = handle(&servers).max_ttl(secs(4)).build().unwrap();
-    assert_eq!(person.init().await.unwrap().admitted(), 2);
+    assert_eq!(person.init_with(AGAIN).await.unwrap().admitted(), 2);
     servers[0].resume().unwrap();
     let redlock = handle(&servers).build().unwrap();
     until(&redlock, 0, Standing::Admitted).await;

@@ -1,15 +1,13 @@
 //! Clients with and without quarantine on one namespace, on real servers.
 
-use redlock_quorum::{AcquireError, Init, InitError, Quarantine, Redlock, RedlockBuilder};
+use redlock_quorum::{AcquireError, InitError, Quarantine, Redlock, RedlockBuilder};
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
-use crate::admission::{admitted, handle, run};
+use crate::admission::{AGAIN, admitted, handle, run};
 use crate::lab::{in_time, ms, text};
 
 const RECORD: &str = "redlock-quorum:1";
 const OFF: &str = "redlock-quorum:1:ballots";
-const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
-
 fn off(servers: &RedisServers) -> RedlockBuilder {
     handle(servers).quarantine(Quarantine::Off)
 }

@@ -1,12 +1,11 @@
 //! Two calls of `init` at once, on real masters.
 
-use redlock_quorum::{Init, InitError};
+use redlock_quorum::InitError;
 use redlock_testkit::{RedisServer, RedisServers};
 
-use crate::admission::{admitted, handle};
+use crate::admission::{AGAIN, admitted, handle};
 use crate::lab::{in_time, secs, text};
 
-const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
 const ROUNDS: usize = 10;
 
 fn max_ttls(servers: &RedisServers) -> Vec<u64> {

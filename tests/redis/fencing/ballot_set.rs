@@ -3,15 +3,13 @@
 use std::time::Instant;
 
 use redlock_core::{Cause, Member, Verdict, WhyNot};
-use redlock_quorum::{Init, Redlock, Standing};
+use redlock_quorum::{Redlock, Standing};
 use redlock_testkit::{RedisServer, RedisServers};
 use tokio::time::sleep;
 
 use super::{KEY, LENGTH, Tape, complete, newcomer, sets, until};
-use crate::admission::{admitted, run};
+use crate::admission::{AGAIN, admitted, run};
 use crate::lab::{eventually, in_time, ms, said, secs, text};
-
-const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
 
 /// What the first master says to a lock that it does not count for. It grants the key, and is asked
 /// then why it has not accepted the ballot.

@@ -17,7 +17,6 @@ mod fenced;
 
 pub(crate) use self::fenced::FIRST;
 use self::fenced::Fenced;
-pub(super) use self::fenced::Shown;
 
 /// How the token came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,6 @@
 //! `Heard`: what a master has answered, and whether that counts.
 
-use redlock_core::{Answer, Cause, Verdict};
+use redlock_core::{Answer, Balloted, Cause, Verdict};
 
 /// Whether what a master has answered counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +47,30 @@ impl Heard<'_> {
         let is_denial = self.answer.verdict.is_refusal();
         let standing = if is_denial { &Standing::Counts } else { self.standing };
         Self { standing, ..self }
+    }
+}
+
+/// What an answer to a ballot, or to the question for a score, shows of its master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// It has ballots: what it granted counts.
+    Ballots,
+    /// The key is not there any more.
+    NoKey,
+    /// It has no ballots of ours: it is not admitted.
+    NoBallots,
+    /// Nothing: it is asked again.
+    Nothing,
+}
+
+impl Shown {
+    pub(super) fn by(answer: &Answer) -> Self {
+        match (&answer.verdict, answer.balloted) {
+            (_, Some(Balloted::Accepted | Balloted::Score(_))) => Self::Ballots,
+            (verdict, _) if verdict.is_refusal() => Self::NoKey,
+            (Verdict::Unknown(_), Some(_)) => Self::NoBallots,
+            _ => Self::Nothing,
+        }
     }
 }
 

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Verdict};
 
-use super::attempt::Shown;
 use super::extension::{Extended, Extension};
-use super::heard::Heard;
+use super::heard::{Heard, Shown};
 use super::ledger::Ledger;
 use super::master_set::MasterSet;
 use super::retry;

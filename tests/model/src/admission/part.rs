@@ -305,7 +305,11 @@ pub fn named(broken: Broken) -> Part {
         B::LengthForgotten => {
             Part { losses: 2, lossy: 2, drops: 1, clients: 1, visits: 0, ..lengths }
         }
-        B::LengthFromBefore => Part { held: 1, raises: 1, clients: 1, visits: 0, ..lengths },
+        // A connection that breaks keeps what was learned later from being known in time.
+        B::LengthFromBefore => {
+            let forgets = Part { losses: 2, lossy: 2, drops: 1, held: 1, raises: 1, ..lengths };
+            Part { clients: 1, visits: 0, horizon: 4, ..forgets }
+        }
         B::GivenIgnored => older(Part { clients: 1, visits: 0, ..alone }),
         B::NotedWithoutMore => {
             Part { kinds: &[Flush], steps: 1, clients: 1, visits: 0, look_every: 1, ..three }

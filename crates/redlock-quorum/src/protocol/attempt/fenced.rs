@@ -4,7 +4,7 @@ use redlock_core::{Answer, Ballot, Balloted, Instant, Verdict};
 
 use super::super::ballot::proof::{Proof, proof};
 use super::super::ballot::rounds::Rounds;
-use super::super::heard::Heard;
+use super::super::heard::{Heard, Shown};
 use super::super::master_set::MasterSet;
 use super::super::tally::Decision;
 use super::{Attempt, Defeat, Origin, Step};
@@ -253,30 +253,6 @@ impl Attempt {
             if is_denied { self.tally.deny() } else { self.tally.revoke() }
         }
         self.take_back(master);
-    }
-}
-
-/// What an answer to a ballot, or to the question for a score, shows of its master.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::protocol) enum Shown {
-    /// It has ballots: what it granted counts.
-    Ballots,
-    /// The key is not there any more.
-    NoKey,
-    /// It has no ballots of ours: it is not admitted.
-    NoBallots,
-    /// Nothing: it is asked again.
-    Nothing,
-}
-
-impl Shown {
-    pub(in crate::protocol) fn by(answer: &Answer) -> Self {
-        match (&answer.verdict, answer.balloted) {
-            (_, Some(Balloted::Accepted | Balloted::Score(_))) => Self::Ballots,
-            (verdict, _) if verdict.is_refusal() => Self::NoKey,
-            (Verdict::Unknown(_), Some(_)) => Self::NoBallots,
-            _ => Self::Nothing,
-        }
     }
 }
 

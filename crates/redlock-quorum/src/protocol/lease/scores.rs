@@ -2,8 +2,7 @@
 
 use redlock_core::{Cause, Instant, NotAdmitted, Verdict, WhyNot};
 
-use super::super::attempt::Shown;
-use super::super::heard::Heard;
+use super::super::heard::{Heard, Shown};
 use super::super::master_set::MasterSet;
 use super::HeldLease;
 use crate::lost::LostReason;

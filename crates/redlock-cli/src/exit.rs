@@ -126,7 +126,7 @@ impl From<InvalidRequest> for Failure {
             InvalidRequest::Ttl(InvalidTtl::TooLong { ttl, max }) => Self::usage(anyhow!(
                 "a TTL of {ttl:?} is too long; max_ttl is {max:?}: give a shorter --ttl (`run` \
                  goes on extending the lock), or raise max_ttl: by --max-ttl while masters have no \
-                 record of it, by `redlock init --again --max-ttl` once they have"
+                 record of it, by `redlock init --max-ttl D` once they have"
             )),
             error => Self::usage(error),
         }

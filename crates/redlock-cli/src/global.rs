@@ -38,8 +38,8 @@ pub(crate) struct Global {
     /// What every key on the masters begins with [default: nothing] [env: REDLOCK_PREFIX]
     #[arg(long, value_name = "TEXT", global = true)]
     pub(crate) prefix: Option<OsString>,
-    /// The largest TTL, where no master has a record of it yet; `redlock init --again --max-ttl`
-    /// sets another one [default: 60s] [env: REDLOCK_MAX_TTL]
+    /// The largest TTL, where no master has a record of it yet; `redlock init --max-ttl D` raises
+    /// what they have [default: 60s] [env: REDLOCK_MAX_TTL]
     #[arg(
         long,
         value_name = "D",

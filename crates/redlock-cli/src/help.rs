@@ -105,8 +105,8 @@ The command:
   unless it is `redlock run --reentrant`.
   It runs in a process group of its own, which is in the foreground where there is a terminal. INT,
   TERM, HUP, QUIT, USR1 and USR2 are passed on to the group, a second TERM within half a second is
-  not. Ctrl-Z stops the whole job, and the lock is then
-  not extended: the command is killed before the lock ends.
+  not. Ctrl-Z stops the whole job, and the lock is then not extended: the command is killed before
+  the lock ends.
 
 What ends the lock:
   the end of the command. What it leaves in the background goes on without the lock, and a note
@@ -124,11 +124,11 @@ When the lock is lost:
 
 Work that many hosts start, and that is to be done once:
   --once-in D does nothing where a run that was completed began less than D ago, by the masters'
-  clocks: choose it shorter than the time between two runs. --fire TIME does nothing where this
-  fire, or a later one, was completed: the time for which the run is planned, or a number that
-  grows, the same on all hosts. The code is then 0, and one line says who did it and when; -q
-  leaves it out. A command that fails, or whose lock was lost, leaves no mark; --mark-failures
-  counts a failure.
+  clocks: choose it shorter than the time between two runs. A fire is one planned run of the job:
+  the time for which it is planned, or a number that grows, the same on all hosts. --fire TIME does
+  nothing where this fire, or a later one, was completed. The code is then 0, and one line says who
+  did it and when; -q leaves it out. A command that fails, or whose lock was lost, leaves no mark;
+  --mark-failures counts a failure.
   --wait should be longer than the TTL and the work: a host that waits does the work when the one
   that did it dies. Without it all others have gone after 10s.
   It never runs twice at a time. It may run twice, one after the other: when masters lose their
@@ -221,8 +221,11 @@ With a key, the last run that was completed under it (`run --once-in`, `--fire`)
 
 Without a key, the locks under the prefix are listed that one token holds on a majority of the
 masters: strings that expire and whose value is a token (a UUID with a label, or 16 to 128 letters
-and digits of another client). The masters are searched with SCAN, and 10000 keys are looked at;
-give --prefix where they hold other data, too. What was completed is listed behind them.
+and digits of another client). A key that never expires is not listed, although it keeps everybody
+from its lock: `redlock status KEY` shows it.
+
+The masters are searched with SCAN, and 10000 keys are looked at; give --prefix where they
+hold other data, too. What was completed is listed behind the locks.
 
 Exit codes: 0 one token holds a majority, or the list is complete or cut; 1 a majority is free;
   64 usage; 69 undecided, or no quorum answers; 74 cannot print.";
@@ -248,7 +251,7 @@ the largest TTL; --again --max-ttl D sets a smaller one, too, where all masters 
 Examples:
   redlock init
   redlock init --yes          # in a script that has just started the masters
-  redlock init --again --max-ttl 10m
+  redlock init --max-ttl 10m  # TTLs of up to ten minutes
 
 Exit codes: 0 a majority votes, 1 not agreed to, 64 usage or refused, 69 no quorum
   or another init was at work, 74 cannot print.";

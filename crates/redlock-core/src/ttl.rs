@@ -26,7 +26,7 @@ pub enum InvalidTtl {
     #[error(
         "a TTL of {ttl:?} is too long; max_ttl is {max:?}: take a shorter one and let the keeper \
          extend it, or raise max_ttl: `.max_ttl(..)` of the builder (`--max-ttl`) while masters \
-         have no record of it, `redlock init --again --max-ttl` once they have"
+         have no record of it, `redlock init --max-ttl D` once they have"
     )]
     TooLong {
         /// What was asked for.

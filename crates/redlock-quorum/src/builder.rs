@@ -124,7 +124,8 @@ impl RedlockBuilder {
     ///
     /// It counts only while no master has a record: from then on the smallest that masters have is
     /// the limit, whatever is given here. The default TTL shrinks to it; a longer one that was
-    /// given is refused. `redlock init --again --max-ttl` sets another one.
+    /// given is refused. `redlock init --max-ttl D` raises what the masters have; with `--again`,
+    /// which states that no lock is alive, it lowers that, too.
     ///
     /// Give it where the masters have more than 60 s, and change both together. Where all masters
     /// have come back with old records, the quarantine that this handle begins is as long as the

@@ -239,7 +239,7 @@ impl Listing {
         };
         let mut lines: Vec<String> = self.locks.iter().map(line).collect();
         if lines.is_empty() {
-            lines.push("nothing is held".into());
+            lines.push("no lock that expires is held".into());
         }
         let completed = |Completed { key, done }: &Completed| format!("{key}  {}", done.text());
         lines.extend(self.done.iter().map(completed));

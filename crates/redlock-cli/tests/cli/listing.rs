@@ -15,7 +15,7 @@ use crate::terminal::Terminal;
 fn what_is_held_is_listed_and_what_is_no_lock_is_not() {
     let servers = RedisServers::start(3).unwrap();
     let none = ask(&servers, ["status"]);
-    assert_eq!(none.success(), "nothing is held");
+    assert_eq!(none.success(), "no lock that expires is held");
     assert_eq!(
         ask(&servers, ["status", "--json"]).json(),
         json!({"locks": [], "done": [], "truncated": false})
@@ -127,7 +127,7 @@ fn a_search_that_takes_a_while_shows_on_a_terminal_how_far_it_is() {
     let url = slow((Ipv4Addr::LOCALHOST, servers[0].port()).into());
     let terminal = Terminal::start(&bare(["status", "--node", &url, "--node-timeout", "3s"]));
     terminal.shows(" keys searched ...");
-    terminal.shows("nothing is held");
+    terminal.shows("no lock that expires is held");
     assert_eq!(terminal.code(), 0);
 }
 

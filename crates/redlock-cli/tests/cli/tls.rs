@@ -102,7 +102,7 @@ fn locks_are_listed_and_deleted_over_tls_with_our_certificate() {
     ask(&["acquire", "k"]).success();
     assert!(ask(&["status"]).success().starts_with("k  held by "));
     ask(&["release", "--force", "k", "--yes"]).success();
-    assert_eq!(ask(&["status"]).success(), "nothing is held");
+    assert_eq!(ask(&["status"]).success(), "no lock that expires is held");
 }
 
 #[test]

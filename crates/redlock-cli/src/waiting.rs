@@ -255,7 +255,7 @@ fn no_quorum(key: &Resource, votes: &Votes) -> Failure {
         anyhow!("no quorum for {key}, too few masters answered or count: {said}"),
     );
     match votes.may_be_new() {
-        true => failure.with_hint("brand new? run `redlock init`, or give --quarantine off"),
+        true => failure.with_hint("brand new? run `redlock init`"),
         false => failure,
     }
 }

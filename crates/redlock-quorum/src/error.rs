@@ -71,8 +71,7 @@ fn refusal(votes: &Votes) -> String {
 const UNFENCED: &str = "others got larger ballots for their fencing tokens meanwhile, try again";
 
 /// What cures masters that never were admitted.
-const BRAND_NEW: &str =
-    "; brand new? run `redlock init`, call `redlock.init()`, or build with `Quarantine::Off`";
+const BRAND_NEW: &str = "; brand new? run `redlock init`, or call `redlock.init()`";
 
 impl AcquireError {
     /// For [`NoQuorum`](Self::NoQuorum): how long it takes at least until so many quarantines are

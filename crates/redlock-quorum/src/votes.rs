@@ -103,16 +103,13 @@ impl Votes {
         waits.get(missing.checked_sub(1)?).copied()
     }
 
-    /// Whether the masters may be brand-new, so that a person can admit them at once: some may be,
-    /// and none shows that the namespace is in use. One that votes was admitted.
+    /// Whether the masters may be brand-new, so that a person can admit them at once: every one was
+    /// read, and none shows that the namespace is in use. One that was not read may have a record,
+    /// and the key of a holder; one that votes was admitted.
     pub fn may_be_new(&self) -> bool {
         let is_new =
             |vote: &NodeVote| vote.not_admitted.as_ref().is_some_and(NotAdmitted::may_be_new);
-        let shows_use = |vote: &NodeVote| match &vote.not_admitted {
-            Some(not) => not.why.shows_use(),
-            None => vote.verdict.is_clear(),
-        };
-        self.iter().any(is_new) && !self.iter().any(shows_use)
+        self.iter().all(is_new)
     }
 }
 
@@ -257,7 +254,8 @@ mod tests {
             Votes::new(verdicts.iter().map(vote).collect()).may_be_new()
         };
         let (new, silent) = (why(WhyNot::New), Verdict::Unknown(Cause::TimedOut));
-        assert!(may_be_new(&[new.clone(), new.clone(), silent.clone()]));
+        assert!(may_be_new(&[new.clone(), new.clone(), new.clone()]));
+        assert!(!may_be_new(&[new.clone(), new.clone(), silent.clone()]), "one was not read");
         for used in [
             why(WhyNot::Emptied),
             why(WhyNot::Restarted),
@@ -265,7 +263,7 @@ mod tests {
             Verdict::Granted,
             Verdict::HELD,
         ] {
-            assert!(!may_be_new(&[new.clone(), used.clone(), silent.clone()]), "{used}");
+            assert!(!may_be_new(&[new.clone(), used.clone(), new.clone()]), "{used}");
         }
         assert!(!may_be_new(&[silent.clone(), silent.clone(), silent]));
     }

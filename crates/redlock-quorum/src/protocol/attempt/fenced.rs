@@ -238,11 +238,15 @@ impl Attempt {
     }
 
     fn note_score(&mut self, master: usize, answer: &Answer) {
+        // Where it has shown none, the lease asks again: the master may be admitted by then.
         match Shown::by(answer) {
             Shown::Ballots => self.ledger.scored(master, self.timing.ttl.validity()),
+            Shown::NoKey | Shown::NoBallots | Shown::Nothing => self.ledger.score_missing(master),
+        }
+        match Shown::by(answer) {
             Shown::NoKey => self.lose(master, answer, true),
             Shown::NoBallots => self.lose(master, answer, false),
-            Shown::Nothing => self.ledger.score_missing(master),
+            Shown::Ballots | Shown::Nothing => {}
         }
     }
 

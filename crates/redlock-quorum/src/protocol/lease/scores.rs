@@ -24,12 +24,14 @@ impl HeldLease {
     ) {
         let heard = self.hear(heard, now);
         let latency = now.saturating_since(sent_at);
+        // Where it has shown none, it is asked again with the next extension.
         match Shown::by(heard.answer) {
             _ if !heard.counts() => self.ledger.score_missing(master),
             Shown::Ballots => self.ledger.scored(master, self.acquired_validity),
             Shown::NoKey => {
                 self.ledger.write_balloted(master, heard, latency);
                 self.lose(master, LostReason::NotOurs);
+                self.ledger.score_missing(master);
             }
             Shown::NoBallots => {
                 self.ledger.write_balloted(master, heard, latency);

@@ -268,6 +268,22 @@ fn resumed(masters: usize) -> Attempt {
 }
 
 #[test]
+fn a_master_that_showed_no_score_to_the_attempt_is_asked_again_by_the_lease() {
+    for answer in [no_member(), not_ours()] {
+        let options = HoldOptions::default();
+        let attempt = Attempt::new(3, Origin::Acquired, timing(TTL), options, at(0));
+        let mut attempt = attempt.fenced(Some(ballot(1)));
+        assert_eq!(vote(&mut attempt, 0, &refused()), Step::Wait);
+        assert_eq!(attempt.ask_scores(), set(&[0]));
+        assert_eq!(attempt.score_vote(0, &answer, at(1)), Step::Wait);
+        assert_eq!(vote(&mut attempt, 1, &accepted()), Step::Wait);
+        assert_eq!(vote(&mut attempt, 2, &accepted()), Step::Won);
+        let mut lease = attempt.into_lease(at(2));
+        assert_eq!(lease.ask_scores(), set(&[0]), "{answer:?}");
+    }
+}
+
+#[test]
 fn without_fencing_what_is_taken_over_has_no_ballots() {
     let options = HoldOptions::default();
     let mut attempt = Attempt::new(1, Origin::Resumed, timing(TTL), options, at(0));

@@ -59,6 +59,8 @@ struct Call {
     was: Option<Vec<(Standing, Option<Millis>)>>,
     /// The largest floor that was written.
     floor: Option<Score>,
+    /// The nonces of all scripts that were sent: a record with one of these is of this very call.
+    ours: Vec<Nonce>,
     /// The latest scripts, until it is known whether all masters hold what they wrote.
     round: Option<Round>,
     /// The `max_ttl` that was asked for, where the larger one of another call stays: masters that
@@ -108,6 +110,7 @@ impl Driver {
             tries: 0,
             was: None,
             floor: None,
+            ours: Vec::new(),
             round: None,
             gave_up: None,
         };
@@ -260,7 +263,7 @@ impl Driver {
         let options = InitOptions { again, floor, far_floor, max_ttl, lower };
         let is_whole = answers.len() == masters;
         let millis = floor_millis(now);
-        let plan = self.masters.admission.plan_init(options, answers, &nonces, millis);
+        let plan = self.masters.admission.plan_init(options, answers, &nonces, &call.ours, millis);
         call.was.get_or_insert(was);
         let waits = call.patience > now;
         let checks = is_checked && call.patience.saturating_add(PATIENCE) > now;
@@ -293,6 +296,11 @@ impl Driver {
         if let Some(call) = &mut self.inits.current {
             call.floor = call.floor.max(floor);
             call.round = round;
+            // Whether a script that was sent has acted may never be known.
+            call.ours.extend(orders.iter().filter_map(|(_, order)| match order {
+                Order::Init(init) => Some(init.nonce),
+                _ => None,
+            }));
         }
         for (master, order) in orders {
             self.masters.order(master, order, ticket, now);

@@ -38,7 +38,8 @@ impl World {
         }
         let nonces = vec![Nonce(0); part.masters];
         let options = options(!part.plain);
-        if let Ok(plan) = person.clients[0].machine.plan_init(options, &answers, &nonces, self.now)
+        if let Ok(plan) =
+            person.clients[0].machine.plan_init(options, &answers, &nonces, &[], self.now)
         {
             // The clocks say nothing: they may be far behind the ballots.
             let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
@@ -110,8 +111,10 @@ impl World {
             (0..self.servers.len()).map(|master| self.scored(part, master)).collect();
         let options = options(false);
         let nonces = vec![Nonce(0); answers.len()];
-        let plan =
-            self.clients[client].machine.plan_init(options, &answers, &nonces, self.now).ok()?;
+        let plan = self.clients[client]
+            .machine
+            .plan_init(options, &answers, &nonces, &[], self.now)
+            .ok()?;
         plan.orders.into_iter().find_map(|(ordered, order)| match order {
             Order::Init(init) if ordered == master => Some(Request::Init(init)),
             _ => None,

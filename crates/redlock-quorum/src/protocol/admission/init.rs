@@ -12,7 +12,7 @@
 //! under way is outside of it. No script acts when the call is over: what it does not find done by
 //! then is never done.
 
-use redlock_core::admission::{Init, Millis, Nonce, Order, Remove, Score};
+use redlock_core::admission::{Init, Millis, Nonce, Order, Record, Remove, Score};
 
 use super::begin::Reading;
 use super::facts::Role;
@@ -81,12 +81,14 @@ pub(crate) enum NoPlan {
 const NEAR_US: Score = 60_000_000;
 
 impl Admission {
-    /// The plan, from the facts of the masters and their answers to *read the floor*.
+    /// The plan, from the facts of the masters and their answers to *read the floor*. `ours` are the
+    /// nonces of scripts that this call has sent before.
     pub(crate) fn plan_init(
         &mut self,
         options: InitOptions,
         answers: &[Scored],
         nonces: &[Nonce],
+        ours: &[Nonce],
         now: Millis,
     ) -> Result<InitPlan, NoPlan> {
         if !options.again {
@@ -100,7 +102,7 @@ impl Admission {
         let floor = rounded(by_clock(answers).max(options.floor)).ok_or(NoPlan::TooLarge)?;
         let is_mixed = answers.iter().any(Scored::shows_no_quarantine);
         self.notice_no_quarantine(answers);
-        let refused = !options.again && (is_mixed || self.has_forgotten(&masters));
+        let refused = !options.again && (is_mixed || self.has_forgotten(&masters, ours));
         let level = if refused { 0 } else { self.level(answers) };
         let (max_ttl, lower) = (self.max_ttl_for_all(options), options.lower);
         let due = answers.iter().zip(nonces).filter(|(Scored { master, .. }, _)| {
@@ -148,8 +150,12 @@ impl Admission {
     }
 
     /// Whether there is a master to admit although some record has a floor: it may have forgotten.
-    fn has_forgotten(&self, masters: &[usize]) -> bool {
-        self.has_floor() && !masters.iter().all(|&master| self.votes(master))
+    /// A floor that this very call has written shows no use from before.
+    fn has_forgotten(&self, masters: &[usize], ours: &[Nonce]) -> bool {
+        let is_former = |record: &Record| {
+            record.floor.is_some() && !record.nonce.is_some_and(|nonce| ours.contains(&nonce))
+        };
+        self.records().any(is_former) && !masters.iter().all(|&master| self.votes(master))
     }
 
     /// The largest score of the admitted masters. Members are lifted to it only where all masters

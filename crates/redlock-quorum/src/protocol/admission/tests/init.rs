@@ -23,7 +23,7 @@ fn plan_by(
     masters: &[Master],
     options: InitOptions,
 ) -> Result<InitPlan, NoPlan> {
-    client.plan_init(options, &answers(masters), &nonces(masters), 0)
+    client.plan_init(options, &answers(masters), &nonces(masters), &[], 0)
 }
 
 fn answers(masters: &[Master]) -> Vec<Scored> {
@@ -89,7 +89,7 @@ fn init_is_refused_while_it_cannot_read_a_record_unless_again_is_said() {
     // It was read some time ago, and is stopped now.
     (masters[2].role, masters[2].up) = (Role::Master, true);
     let (mut client, answers) = (client(&masters, 0), answers(&masters));
-    let planned = client.plan_init(PLAIN, &answers[..2], &nonces(&masters), 0);
+    let planned = client.plan_init(PLAIN, &answers[..2], &nonces(&masters), &[], 0);
     assert_eq!(planned, Err(NoPlan::Unread { masters: vec![2], may_come: false }));
     assert!(plan(&masters, PLAIN).unwrap().refused);
 }
@@ -103,7 +103,7 @@ fn init_waits_for_a_connection_that_is_being_made_as_begin_does() {
         client.set_connecting(is_connecting);
         let waits = Err(NoPlan::Unread { masters: vec![0], may_come: true });
         let expected = if is_connecting { waits } else { Err(NoPlan::NoQuorum) };
-        assert_eq!(client.plan_init(PLAIN, &[], &nonces(&masters), 0), expected);
+        assert_eq!(client.plan_init(PLAIN, &[], &nonces(&masters), &[], 0), expected);
     }
 }
 
@@ -276,10 +276,27 @@ fn members_are_not_levelled_by_a_score_that_another_life_may_have_left() {
         if !is_proven {
             answers[0].facts.record.nonce = Some(Nonce(99));
         }
-        let plan = client(&masters, 0).plan_init(PLAIN, &answers, &nonces(&masters), 0).unwrap();
+        let plan =
+            client(&masters, 0).plan_init(PLAIN, &answers, &nonces(&masters), &[], 0).unwrap();
         let (_, Order::Init(order)) = &plan.orders[1] else { panic!("{plan:?}") };
         assert_eq!(order.level, if is_proven { 4095 } else { 31 });
     }
+}
+
+/// A client has begun a quarantine of one master between the reading and the scripts.
+#[test]
+fn the_floor_that_a_call_has_written_itself_refuses_nothing_and_that_of_another_does() {
+    let mut masters = [10, 20, 30].map(Master::fresh).to_vec();
+    let first = plan(&masters, PLAIN).unwrap();
+    let two = InitPlan { orders: first.orders[..2].to_vec(), ..first };
+    assert_eq!(carry(&mut masters, &two), [Outcome::Done; 2]);
+    let again = |ours: &[Nonce]| {
+        let fresh: Vec<Nonce> = [600, 601, 602].map(Nonce).to_vec();
+        client(&masters, 0).plan_init(PLAIN, &answers(&masters), &fresh, ours, 0).unwrap()
+    };
+    assert!(!again(&nonces(&masters)).refused, "it goes on with the third");
+    assert!(again(&[]).refused, "another call was here");
+    assert!(again(&nonces(&masters)[..1]).refused, "so it was at the second");
 }
 
 #[test]
@@ -287,7 +304,9 @@ fn a_refused_init_says_where_clients_without_quarantine_were() {
     let mut masters = [10, 20, 30].map(Master::fresh).to_vec();
     masters[1].data.off = off_set();
     let mut client = client(&masters, 0);
-    assert!(client.plan_init(PLAIN, &answers(&masters), &nonces(&masters), 0).unwrap().refused);
+    assert!(
+        client.plan_init(PLAIN, &answers(&masters), &nonces(&masters), &[], 0).unwrap().refused
+    );
     let is_said = |master| {
         let Some(Why::NotAdmitted(said)) = client.why(master, 0) else { panic!("it votes") };
         said.why == redlock_core::WhyNot::UsedWithoutQuarantine

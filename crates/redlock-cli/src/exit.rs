@@ -5,7 +5,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use anyhow::anyhow;
-use redlock_quorum::{BuildError, InvalidRequest, InvalidToken, InvalidTtl};
+use redlock_quorum::{
+    BuildError, InvalidRequest, InvalidResource, InvalidToken, InvalidTtl, Resource,
+};
 use rustix::process::Signal;
 
 use crate::output;
@@ -128,6 +130,26 @@ impl From<InvalidRequest> for Failure {
                  goes on extending the lock), or raise max_ttl: by --max-ttl while masters have no \
                  record of it, by `redlock init --max-ttl D` once they have"
             )),
+            InvalidRequest::Ttl(InvalidTtl::TooShort { ttl }) => {
+                Self::usage(anyhow!("a TTL of {ttl:?} is too short; the least --ttl is 10ms"))
+            }
+            InvalidRequest::MaxHold { max_hold } => Self::usage(anyhow!(
+                "a --max-hold of {max_hold:?} lets nothing be held; give at least 1ms, or leave it \
+                 out for a lock without a limit"
+            )),
+            InvalidRequest::NodeTimeout { node_timeout, ttl } => {
+                let max = ttl / 4;
+                Self::usage(anyhow!(
+                    "a --node-timeout of {node_timeout:?} is too long for a --ttl of {ttl:?}; the \
+                     limit is a quarter of it, {max:?}"
+                ))
+            }
+            InvalidRequest::Resource(InvalidResource::Empty) => {
+                Self::usage(anyhow!("KEY is empty; give it 1 to {} bytes", Resource::LEN_MAX))
+            }
+            InvalidRequest::Resources { count, max } => {
+                Self::usage(anyhow!("{count} KEYs cannot be locked together; name 1 to {max}"))
+            }
             error => Self::usage(error),
         }
     }

@@ -132,8 +132,9 @@ Work that many hosts start, and that is to be done once:
   --wait should be longer than the TTL and the work: a host that waits does the work when the one
   that did it dies. Without it all others have gone after 10s.
   It never runs twice at a time. It may run twice, one after the other: when masters lose their
-  data, or when a host dies between the work and its mark. Where no majority takes the mark a note
-  says so, and the lock is left to expire. Marks are kept for 32 days, or twice the period.
+  data and the others are out of reach or slow, or when a host dies between the work and its mark.
+  Where no majority takes the mark a note says so, and the lock is left to expire. Marks are kept
+  for 32 days, or twice the period.
 
 Several keys:
   are locked together, all or none, in one round trip where all are free: 64 at most. Commands
@@ -147,8 +148,10 @@ With --reentrant, below a `redlock run` that has the lock:
   the `redlock run` around it ends when the lock is lost; that one extends the lock and releases it.
   --ttl, --max-hold, --kill-after, --keep and --wait-group are those of the one around it. In
   another process group (setsid, a shell with job control), as a user whom that one may not end, or
-  when that one or its command has ended, it is refused with 75. Where no lock around it is on KEY,
-  the lock is taken as ever. It needs /proc, as --wait-group does.
+  when that one or its command has ended, it is refused with 75. That is looked at when it begins:
+  what goes on in the background when the command around it has ended goes on without the lock,
+  unless that one has --wait-group. Where no lock around it is on KEY, the lock is taken as ever. It
+  needs /proc, as --wait-group does.
 
 Examples:
   redlock run migrate --wait forever --max-hold 1h -- ./migrate

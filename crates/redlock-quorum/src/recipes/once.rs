@@ -118,8 +118,9 @@ pub enum Once<T> {
 ///
 /// It never runs twice *at a time*: that is the lock. It may run twice, *one after the other*:
 ///
-/// * when masters that kept its mark have lost their data, and the others are out of reach. A mark
-///   is written back to masters that lost it whenever the name is asked for;
+/// * when masters that kept its mark have lost their data, and the others are out of reach, or
+///   slower than the node timeout. A mark is written back to masters that lost it whenever the name
+///   is asked for;
 /// * when its work ends well, and its host dies before a quorum has the mark;
 /// * after 32 days, or twice the period where that is longer: marks expire then.
 ///

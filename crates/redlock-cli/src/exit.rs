@@ -131,7 +131,7 @@ impl From<InvalidRequest> for Failure {
                  record of it, by `redlock init --max-ttl D` once they have"
             )),
             InvalidRequest::Ttl(InvalidTtl::TooShort { ttl }) => {
-                Self::usage(anyhow!("a TTL of {ttl:?} is too short; the least --ttl is 10ms"))
+                Self::usage(anyhow!("a --ttl of {ttl:?} is too short; the least is 10ms"))
             }
             InvalidRequest::MaxHold { max_hold } => Self::usage(anyhow!(
                 "a --max-hold of {max_hold:?} lets nothing be held; give at least 1ms, or leave it \

@@ -83,7 +83,7 @@ fn durations_and_options_may_stand_anywhere_before_the_command() {
     ] {
         let answer = ask(words);
         assert!(
-            answer.cause().contains("a node timeout of 20s is too long for a TTL of 30s"),
+            answer.cause().contains("a --node-timeout of 20s is too long for a --ttl of 30s"),
             "{answer:?}"
         );
     }

@@ -48,7 +48,7 @@ pub(crate) fn not_admitted(node: &NodeVote) -> Option<String> {
     Some(Cause::NotAdmitted(why.into()).to_string())
 }
 
-/// Why a key of ours did not count when its lock was lost, by what its master said last; none where
+/// Why a key of ours did not count when its lock was lost, by what its master said last; `None` if
 /// it did.
 pub(crate) fn did_not_count(said: &Verdict) -> Option<NotAdmitted> {
     let is_uncounted =
@@ -115,7 +115,7 @@ pub(crate) fn verdict(key: &str, status: &Status) -> String {
     }
 }
 
-/// Since when a lock with this token is held, by the clock of the host that took it; none where the
+/// Since when a lock with this token is held, by the clock of the host that took it; `None` if the
 /// token has no time.
 pub(crate) fn since(token: &str) -> Option<SystemTime> {
     Token::parse(token).ok()?.made_at()

@@ -7,7 +7,7 @@ use rustix::process::Pid;
 use crate::process::Process;
 
 /// How many processes of the group are left, without those that have ended and wait to be reaped.
-/// None where the system does not list its processes in `/proc`.
+/// `None` if the system does not list its processes in `/proc`.
 pub(crate) fn members(group: Pid) -> Option<usize> {
     let group = group.as_raw_nonzero().get();
     let processes = fs::read_dir("/proc").ok()?.filter_map(Result::ok);

@@ -148,7 +148,7 @@ impl Lock {
     }
 }
 
-/// So many words of a list; none where the list has more or fewer.
+/// So many words of a list; `None` if the list has more or fewer.
 fn words(list: &str, count: usize) -> Vec<Option<&str>> {
     let words: Vec<_> = list.split(' ').map(Some).collect();
     if words.len() == count { words } else { vec![None; count] }

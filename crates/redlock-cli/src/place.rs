@@ -21,7 +21,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// That of the command that this process is. None where the system does not say it.
+    /// That of the command that this process is. `None` if the system does not say it.
     pub(crate) fn of_this_command() -> Option<Self> {
         let Process { id, parent, began, .. } = Process::this()?;
         Some(Self { redlock: parent, command: id, began })

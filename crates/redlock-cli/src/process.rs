@@ -17,7 +17,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// This one. None where the system has no such file.
+    /// This one. `None` if the system has no such file.
     pub(crate) fn this() -> Option<Self> {
         Self::at("self")
     }

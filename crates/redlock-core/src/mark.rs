@@ -38,7 +38,7 @@ impl Mark {
         [prefix, Self::PREFIX.as_bytes(), name.as_bytes()].concat().into()
     }
 
-    /// Reads the value of a key; none where it is no mark.
+    /// Reads the value of a key; `None` if it is no mark.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let mut parts = str::from_utf8(value).ok()?.split(' ');
         let (at, fire, by) = (number(parts.next()?)?, number(parts.next()?)?, parts.next()?);
@@ -77,7 +77,7 @@ fn number(digits: &str) -> Option<u64> {
 /// What a master said when it was asked for a mark.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Marked {
-    /// The mark; none where it has none.
+    /// The mark; `None` if it has none.
     pub mark: Option<Mark>,
     /// Its clock, in milliseconds since 1970.
     pub time: Millis,

@@ -42,7 +42,7 @@ pub trait Node: Send + Sync {
         slot.answer(Err(Cause::NotSent("this node takes no orders".into())));
     }
 
-    /// Says what this master is admitted as, on the connection that is up; none where it is not.
+    /// Says what this master is admitted as, on the connection that is up; `None` if it is not.
     /// Ballots and scores go to the set with this in its name, and to none before it was said. A
     /// node that has read as much itself does not go by it: only the one who compares what was read
     /// before with what is read now knows whether data was lost in between. Default: without

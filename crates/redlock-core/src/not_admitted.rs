@@ -17,7 +17,7 @@ pub struct NotAdmitted {
     /// that takes from its begin. None where no time decides it.
     pub votes_again: Option<Duration>,
     /// How long it takes at the latest where no client stays, and clients that ask for a lock come
-    /// and go: the clocks of two masters end a quarantine then. None where only a client that stays
+    /// and go: the clocks of two masters end a quarantine then. `None` if only a client that stays
     /// ends it, because no other master votes, and where no time decides it.
     pub by_visits: Option<Duration>,
     /// What the server answered to the last step towards its admission, where that was an error.

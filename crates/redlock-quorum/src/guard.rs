@@ -44,7 +44,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// None where the grant comes too late.
+    /// `None` if the grant comes too late.
     pub(crate) fn accept(mut grant: Grant, handle: Arc<Handle>) -> Result<Self, Grant> {
         if grant.accept() { Ok(Self { grant, handle }) } else { Err(grant) }
     }
@@ -64,7 +64,7 @@ impl Guard {
     /// this one began. A store that refuses smaller tokens than it has seen never takes a late
     /// write.
     ///
-    /// None where the handle was built without ([`RedlockBuilder::fencing`]).
+    /// `None` if the handle was built without ([`RedlockBuilder::fencing`]).
     ///
     /// [`RedlockBuilder::fencing`]: crate::RedlockBuilder::fencing
     pub fn fencing_token(&self) -> Option<FencingToken> {
@@ -98,8 +98,8 @@ impl Guard {
 
     /// Resolves when the lock is over: as soon as this process's clock says so, or when masters
     /// have answered that it is gone. A timer on top of [`check`](Self::check), as prompt as the
-    /// scheduler, and within a second after the machine was suspended. Must be polled inside a tokio runtime; polling it keeps the lease extended when
-    /// the runtime that did so goes away.
+    /// scheduler, and within a second after the machine was suspended. Must be polled inside a tokio
+    /// runtime; polling it keeps the lease extended when the runtime that did so goes away.
     pub fn lost(&self) -> Loss {
         Loss::new(self.grant.cell.clone(), self.handle.inbox.slot().clone())
     }

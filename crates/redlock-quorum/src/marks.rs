@@ -18,7 +18,7 @@ use crate::votes::Votes;
 pub struct LastRun {
     /// When it began, by the masters' clocks.
     pub at: SystemTime,
-    /// The largest fire that was completed, by this run or by another one; none where there was
+    /// The largest fire that was completed, by this run or by another one; `None` if there was
     /// none.
     pub fire: Option<u64>,
     /// The label of the run, where it had one.

@@ -35,7 +35,7 @@ struct Lock {
     key: String,
     token: String,
     ttl_ms: u64,
-    /// Since 1970, by the clock of the host that took the lock; none where the token says none.
+    /// Since 1970, by the clock of the host that took the lock; `None` if the token says none.
     since_ms: Option<u64>,
 }
 

@@ -41,7 +41,7 @@ impl From<&Mark> for Done {
     }
 }
 
-/// What was completed under the name of the session; none where no quorum can say.
+/// What was completed under the name of the session; `None` if no quorum can say.
 pub(crate) async fn last(session: &Session) -> Option<Done> {
     let last = session.redlock.last_run(&session.key).await.ok().flatten()?;
     Some(Done { at_ms: moment::millis(last.at), fire: last.fire, by: last.by })

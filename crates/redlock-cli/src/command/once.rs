@@ -43,7 +43,7 @@ impl Deref for Lock {
     }
 }
 
-/// Whether the command is to run under the lock that is held: none where its work was done before,
+/// Whether the command is to run under the lock that is held: `None` if its work was done before,
 /// which is said.
 pub(super) async fn begin(
     session: &Session,

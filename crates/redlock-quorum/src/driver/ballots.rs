@@ -92,7 +92,7 @@ impl Driver {
         }
     }
 
-    /// The answer of a master to the ballot of this round; none where it was asked for its score.
+    /// The answer of a master to the ballot of this round; `None` if it was asked for its score.
     pub(super) fn ballot_vote(
         &mut self,
         id: LockId,

@@ -64,7 +64,7 @@ pub(crate) enum Command {
 pub(crate) struct MarkRequest {
     pub(crate) key: Arc<[u8]>,
     pub(crate) node_timeout: Duration,
-    /// What it is to be raised to, and for how many milliseconds masters keep it; none where they
+    /// What it is to be raised to, and for how many milliseconds masters keep it; `None` if they
     /// are asked for it.
     pub(crate) raise: Option<(Mark, u64)>,
     /// Which of them.

@@ -188,7 +188,7 @@ impl Ledger {
     }
 
     /// `master` has granted the key, and has not shown that it has ballots. Once it does, the grant
-    /// counts from `sent_at`, before which it was not asked for; none where it counts for nothing.
+    /// counts from `sent_at`, before which it was not asked for; `None` if it counts for nothing.
     pub(crate) fn granted_unscored(&mut self, master: usize, sent_at: Option<Instant>) {
         self.unscored.retain(|one| one.master != master);
         self.unscored.push(Unscored { master, sent_at, is_asked: false });

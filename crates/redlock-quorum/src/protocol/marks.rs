@@ -48,7 +48,7 @@ impl When {
 /// What one master said that was asked for a mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct MarkAnswer {
-    /// None where it has not answered.
+    /// `None` if it has not answered.
     pub(crate) marked: Option<Marked>,
     /// It votes, and did when it was asked.
     pub(crate) counts: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// None where fewer than a quorum of masters that vote have answered.
+    /// `None` if fewer than a quorum of masters that vote have answered.
     pub(crate) fn of(heard: &[MarkAnswer]) -> Option<Self> {
         let now = now(heard)?;
         let answered: Vec<(usize, Option<&Mark>)> = heard

@@ -54,7 +54,7 @@ impl Redlock {
         OnceRequest { request: self.lock(name), when: None }
     }
 
-    /// The last run that was completed under `name`; none where there is no mark of one. Asks all
+    /// The last run that was completed under `name`; `None` if there is no mark of one. Asks all
     /// masters, and needs no lock.
     ///
     /// # Errors

@@ -59,12 +59,12 @@ impl GuardSet {
     }
 
     /// The fencing token of the lock on `resource`: each store gets the token of the lock that
-    /// protects it. None where the set has no such lock, or the handle gives no tokens.
+    /// protects it. `None` if the set has no such lock, or the handle gives no tokens.
     pub fn fencing_token(&self, resource: impl Into<Resource>) -> Option<FencingToken> {
         self.get(resource)?.fencing_token()
     }
 
-    /// The guard of the lock on `resource`; none where the set has no such lock.
+    /// The guard of the lock on `resource`; `None` if the set has no such lock.
     pub fn get(&self, resource: impl Into<Resource>) -> Option<&Guard> {
         let resource = resource.into();
         self.iter().find(|guard| *guard.resource() == resource)

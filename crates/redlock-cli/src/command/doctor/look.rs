@@ -29,7 +29,7 @@ pub(super) struct Look {
     pub(super) user: String,
     /// What it does when its memory is full; none where it has no limit.
     pub(super) eviction: Option<String>,
-    /// What it would do if its memory had a limit; none where it has one.
+    /// What it would do if its memory had a limit; `None` if it has one.
     pub(super) idle_eviction: Option<String>,
     /// Whether each write is on disk before it is answered; none where it does not tell.
     pub(super) keeps_writes: Option<bool>,

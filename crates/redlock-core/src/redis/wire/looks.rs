@@ -70,7 +70,7 @@ impl Wire {
     }
 
     /// The last part of a look. Where something was told meanwhile that was read later, the look
-    /// is repeated: nobody is told of a master as it was before.
+    /// is repeated: the machine gets no older state of a master behind a newer one.
     pub(super) fn settle_count(&mut self, counting: Counting, reply: &Value) -> Settled {
         let Counting { slot, facts, read } = counting;
         if read >= self.told {

@@ -50,7 +50,7 @@ pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis
 /// process whose note is missing or counts for nothing is noted by the client that comes next.
 ///
 /// `times` are the processes that vote, each with its TIME or a little less, so that what follows
-/// is not too early. Nobody needs to have asked them for a note. None where there are none: then
+/// is not too early. Nobody needs to have asked them for a note. `None` if there are none: then
 /// only a client that stays ends it.
 pub(super) fn noted_at(
     peer: &Peer,

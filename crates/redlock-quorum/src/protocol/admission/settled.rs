@@ -37,7 +37,7 @@ struct Written {
     is_removed: bool,
     /// The `max_ttl` that was read, or what this round has written: any other is of another call.
     known: Option<Millis>,
-    /// What the script has said; none where it did not answer, or was refused.
+    /// What the script has said; `None` if it did not answer, or was refused.
     outcome: Option<Outcome>,
 }
 

@@ -1,6 +1,6 @@
 # The commands to remember. All of them honour CARGO_TARGET_DIR.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check model bench doc up down image test-compose clean need-cargo need-redis
+.PHONY: help demo test check model bench profile doc up down image test-compose clean need-cargo need-redis
 
 # A cargo installed a minute ago is not yet on the PATH of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -14,13 +14,15 @@ demo: need-cargo need-redis ## five real masters, eight hosts, one file; one kil
 	cargo run --release --locked --quiet -p redlock-cli --example demo
 
 test: need-cargo need-redis ## all tests but compose; installs redis-server where there is none
-	cargo test --workspace --locked
+	scripts/test.sh
 
 check: need-cargo ## format, lints, each crate on its own, documentation; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
-	cargo clippy -p tests --test compose --locked -- -D warnings
+	cargo clippy --workspace --test compose --all-features --locked -- -D warnings
 	set -e; for crate in $(CRATES); do cargo check --locked -p $$crate; done
+	cargo clippy --locked -p redlock-core --no-default-features -- -D warnings
+	cargo clippy --locked -p redlock-cli --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
 
 model: need-cargo ## every state of the models within their bounds, and a counterexample for each mutant
@@ -28,6 +30,10 @@ model: need-cargo ## every state of the models within their bounds, and a counte
 
 bench: need-cargo need-redis ## latency and throughput, beside the floor and beside peers
 	cargo bench -p benches --locked
+
+profile: need-cargo need-redis ## instructions, allocations and system calls a lock, by file, beside the floor
+	@scripts/need-profilers.sh
+	cargo run --release --locked --quiet -p benches --example profile
 
 doc: need-cargo ## the documentation of the crates, as HTML
 	cargo doc --workspace --all-features --no-deps --locked

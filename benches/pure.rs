@@ -1,25 +1,11 @@
 //! The two pure questions by themselves: is the vote decided, and until when do we hold?
-//!
-//! Both are private to the quorum crate. Their files are compiled into this bench, because opening
-//! the API for a bench is not worth it.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use redlock_core::{Instant, Verdict};
-
-#[path = "../crates/redlock-quorum/src/protocol/master_set.rs"]
-#[allow(dead_code, unused, unreachable_pub, reason = "a bench asks less of it than the crate does")]
-mod master_set;
-#[path = "../crates/redlock-quorum/src/quorum.rs"]
-mod quorum;
-#[path = "../crates/redlock-quorum/src/protocol/tally.rs"]
-#[allow(dead_code, unused, unreachable_pub, reason = "a bench asks less of it than the crate does")]
-mod tally;
-#[path = "../crates/redlock-quorum/src/protocol/validity.rs"]
-#[allow(dead_code, unused, unreachable_pub, reason = "a bench asks less of it than the crate does")]
-mod validity;
+use redlock_protocol::votes::{tally, validity};
 
 fn tally(criterion: &mut Criterion) {
     for masters in [1, 3, 5, 7, 15] {

@@ -48,7 +48,8 @@ pub type Figures = [f64; FIGURES];
 /// What the masters were asked, by all contenders of a round.
 #[derive(Clone, Copy)]
 pub struct Asked {
-    /// Requests of clients. Calls inside of scripts are none.
+    /// Requests of clients. The scripts of a queue set keys, too, and enter sorted sets: those calls
+    /// are counted beside their scripts, about ten a lock.
     pub requests: u64,
     /// SETs at the master that got most of them. An attempt that asks one master first asks it.
     pub most: u64,

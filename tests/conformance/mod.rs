@@ -1,15 +1,16 @@
 //! What every node does, simulated or real: one body of tests, run by each suite on its own
 //! `backend`. They keep the simulation honest.
 
+mod admission;
 mod ballots;
 mod marks;
-mod orders;
+mod queues;
 mod resuming;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::admission::{Order, OrderSlot, Ordered, Said};
+use redlock_core::admission::{AdmissionOp, AdmissionReply};
 use redlock_core::{
     Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Token, Verdict, Vote, VoteSlot,
 };
@@ -31,7 +32,6 @@ struct Asker {
     sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
     events: UnboundedReceiver<NodeEvent>,
-    answers: UnboundedReceiver<Ordered>,
     /// What the server said about itself when the connection was made.
     facts: Facts,
     driving: Option<JoinHandle<()>>,
@@ -40,20 +40,25 @@ struct Asker {
 impl Asker {
     /// Drives the node, and waits until it is connected.
     async fn new(backend: &Backend) -> Self {
-        let (sink, (votes, mut events, answers)) = Report::with_answers();
-        let node = backend.node();
+        Self::of(backend.node()).await
+    }
+
+    /// The same over a connection of its own.
+    async fn another(backend: &Backend) -> Self {
+        Self::of(backend.another_node()).await
+    }
+
+    async fn of(node: Arc<dyn Node>) -> Self {
+        let (sink, votes, mut events) = Report::new();
         let driving = node.clone().drive(Events::new(sink.clone(), 0)).map(tokio::spawn);
         match timeout(PATIENCE, events.recv()).await.expect("an event in time") {
-            Some(NodeEvent::Up(facts)) => {
-                Self { node, sink, votes, events, answers, facts, driving }
-            }
+            Some(NodeEvent::Up(facts)) => Self { node, sink, votes, events, facts, driving },
             event => panic!("{event:?}"),
         }
     }
 
-    async fn order(&mut self, order: Order) -> Result<Said, Cause> {
-        self.node.order(order, OrderSlot::new(self.sink.clone(), 0, 0, Instant::ORIGIN));
-        timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time").unwrap().said
+    async fn admission(&mut self, op: AdmissionOp) -> Result<AdmissionReply, Cause> {
+        self.ask(Op::admission(op)).await.into_admission()
     }
 
     async fn event(&mut self) -> NodeEvent {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const README: &str = include_str!("../../README.md");
+const WORKSPACE: &str = include_str!("../../Cargo.toml");
 const GUIDE: &str = include_str!("../../docs/GUIDE.md");
 
 /// The blocks of a language. What follows it behind a comma is for rustdoc.
@@ -27,7 +28,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The manifest of the README, with the clone in its place.
+/// The manifest of the README, with the clone in its place. What a crate of the registry is compiled
+/// with is the same as in this workspace, so that what was compiled for it is used here.
 fn manifest() -> String {
     let manifests = blocks(README, "toml");
     assert_eq!(manifests.len(), 1, "{manifests:#?}");
@@ -35,8 +37,10 @@ fn manifest() -> String {
     assert!(manifests[0].contains(clone), "{manifests:#?}");
     let dependencies = manifests[0].replace(clone, &format!("path = \"{}/", root().display()));
     let package = "[package]\nname = \"newcomer\"\nversion = \"0.1.0\"\nedition = \"2024\"\n";
+    let lints = "[lints.rust]\nwarnings = \"deny\"\n";
+    let profile = WORKSPACE.split_once("\n[profile.dev]\n").unwrap().1;
     // It is below the target directory of the workspace, and no member of it.
-    format!("{package}[workspace]\n{dependencies}\n")
+    format!("{package}[workspace]\n{dependencies}\n{lints}[profile.dev]\n{profile}")
 }
 
 /// A package with these programs and tests; returns how many of each.
@@ -62,14 +66,13 @@ fn package(folder: &Path) -> (usize, usize) {
 
 #[test]
 fn the_programs_of_readme_and_guide_build_with_the_manifest_of_the_readme() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("newcomer");
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = scratch.join("newcomer");
     let (programs, tests) = package(&folder);
     assert!(programs > 0 && tests > 0, "{programs} programs, {tests} tests");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["check", "--offline", "--quiet", "--all-targets"]).current_dir(&folder);
-    // What this build was told is not meant for that one.
-    cargo.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", "-D warnings");
-    cargo.env("CARGO_TARGET_DIR", folder.join("target"));
+    cargo.env("CARGO_TARGET_DIR", scratch.parent().unwrap());
     let built = cargo.output().unwrap();
     let said = String::from_utf8_lossy(&built.stderr);
     assert!(built.status.success(), "{said}");

@@ -54,6 +54,11 @@ impl Backend {
         self.node.clone()
     }
 
+    /// The same master over another connection.
+    pub(crate) fn another_node(&self) -> Arc<dyn Node> {
+        node(&self.master.url(), true)
+    }
+
     /// Lets so much of the master's time pass.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::sleep(time).await;

@@ -1,6 +1,6 @@
 //! Ballots on a real server that cannot do all that is asked.
 
-use redlock_core::admission::{Init, Nonce, Order, Record, Said};
+use redlock_core::admission::{AdmissionOp, AdmissionReply, Init, Nonce, Record};
 use redlock_core::{Answer, Ballot, Balloted, Bid, Cause, Member, Op, Token, Verdict};
 use redlock_testkit::lab::{text, value};
 use redlock_testkit::{RedisServer, ServerOptions};
@@ -25,8 +25,8 @@ impl Lab {
         let (max_ttl, lower, floor, level) = (60_000, false, 31, 0);
         let (converts, until) = (false, u64::MAX);
         let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until };
-        let said = node.order(Order::Init(init)).await;
-        assert!(matches!(said, Ok(Said::Script(_))), "{said:?}");
+        let said = node.admission(AdmissionOp::Init(init)).await;
+        assert!(matches!(said, Ok(AdmissionReply::Script(_))), "{said:?}");
         node.admitted_as(Some(identity));
         Self { node, server }
     }

@@ -50,7 +50,7 @@ async fn a_flush_that_a_report_has_read_makes_no_second_holder() {
     }
     let error = second.try_lock("k").await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-    assert!(error.to_string().contains("new or emptied"), "{error}");
+    assert!(error.to_string().contains("restarted empty, flushed or added later"), "{error}");
     eventually("the quarantine begins", || servers.iter().all(is_in_quarantine)).await;
     assert!(Instant::now() < valid_until, "it took too long: nothing is shown");
 }

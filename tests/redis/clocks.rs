@@ -1,17 +1,13 @@
 //! Real masters whose wall clock is stepped, or boots wrong, during a quarantine. Needs `cc`.
 
-use std::time::Duration;
-
 use redlock_quorum::{Redlock, Standing};
 use redlock_testkit::lab::{WallClocks, ahead, poll};
 use redlock_testkit::{RedisServer, ServerOptions};
 use tokio::time::{Instant, sleep};
 
-use crate::admission::handle_on;
+use crate::admission::{LENGTH, handle_on};
 use crate::lab::{eventually, ms, secs};
 
-/// How long a quarantine takes.
-const LENGTH: Duration = ms(2_200);
 /// In milliseconds.
 pub(crate) const HOUR: i64 = 3_600_000;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redlock_core::admission::{Identity, Order, OrderSlot, Ordered, Said};
+use redlock_core::admission::{AdmissionOp, AdmissionReply, Identity};
 use redlock_core::{
     Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Vote, VoteSlot,
 };
@@ -17,7 +17,6 @@ pub(crate) struct Driven {
     sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
     pub(crate) events: UnboundedReceiver<NodeEvent>,
-    answers: UnboundedReceiver<Ordered>,
     driving: JoinHandle<()>,
 }
 
@@ -36,10 +35,10 @@ impl Driven {
 
     fn with(url: &str, setup: &RedisSetup) -> Self {
         let node = Arc::new(RedisNode::new(url, setup).unwrap());
-        let (sink, (votes, events, answers)) = Report::with_answers();
+        let (sink, votes, events) = Report::new();
         let drive = node.clone().drive(Events::new(sink.clone(), 0)).unwrap();
         let clock = setup.clock.clone();
-        Self { node, clock, sink, votes, events, answers, driving: tokio::spawn(drive) }
+        Self { node, clock, sink, votes, events, driving: tokio::spawn(drive) }
     }
 
     pub(crate) async fn event(&mut self) -> NodeEvent {
@@ -69,9 +68,8 @@ impl Driven {
         self.node.set_admitted(run);
     }
 
-    pub(crate) async fn order(&mut self, order: Order) -> Result<Said, Cause> {
-        self.node.order(order, OrderSlot::new(self.sink.clone(), 0, 0, self.clock.now()));
-        in_time(self.answers.recv()).await.unwrap().said
+    pub(crate) async fn admission(&mut self, op: AdmissionOp) -> Result<AdmissionReply, Cause> {
+        self.ask(Op::admission(op)).await.into_admission()
     }
 }
 

@@ -4,17 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::Clock;
-use redlock_quorum::{Guard, Quarantine, Redlock, RedlockBuilder, Standing};
+use redlock_quorum::{Guard, InitError, Quarantine, Redlock, RedlockBuilder, Standing};
 use redlock_testkit::{
     Direction, FaultProxy, History, Overlap, RedisServers, ServerOptions, check,
 };
 use tokio::time::Instant;
 
-use crate::admission::{admitted, full, handle, run};
+use crate::admission::{LENGTH, admitted, full, handle, handle_on, outlived, run};
 use crate::lab::{eventually, in_time, ms, on_all, secs, text, urls_of};
 
-/// How long a quarantine takes.
-const LENGTH: Duration = ms(2_200);
 const MASTERS: usize = 5;
 
 /// One holder, cut off from all masters, and one that comes while the lock of the first is valid.
@@ -22,35 +20,35 @@ struct Contest {
     servers: RedisServers,
     proxies: Vec<FaultProxy>,
     quarantine: Quarantine,
+    ttl: Duration,
     clock: Clock,
     history: Arc<History>,
 }
 
 impl Contest {
-    async fn new(quarantine: Quarantine) -> Self {
-        let servers = match quarantine {
-            Quarantine::Off => {
-                RedisServers::with(MASTERS, &ServerOptions::new().brand_new()).unwrap()
-            }
-            _ => admitted(MASTERS).await.0,
-        };
+    async fn new(quarantine: Quarantine, ttl: Duration) -> Self {
+        let servers = RedisServers::with(MASTERS, &ServerOptions::new().brand_new()).unwrap();
         let proxies = servers.proxied().await.unwrap();
         let clock = Clock::system();
         let history = Arc::new(History::new(clock.clone()));
-        Self { servers, proxies, quarantine, clock, history }
+        let contest = Self { servers, proxies, quarantine, ttl, clock, history };
+        if quarantine == Quarantine::On {
+            let person = contest.handle(contest.servers.urls()).build().unwrap();
+            assert_eq!(person.init().await.unwrap().admitted(), MASTERS);
+        }
+        contest
     }
 
-    fn handle(&self) -> RedlockBuilder {
-        handle(&self.servers).quarantine(self.quarantine).clock(self.clock.clone())
+    fn handle(&self, urls: Vec<String>) -> RedlockBuilder {
+        let builder = handle_on(urls).quarantine(self.quarantine).clock(self.clock.clone());
+        builder.max_ttl(self.ttl).ttl(self.ttl)
     }
 
     /// The guard believes in its lock until the deadline that it has now.
     async fn cut_off(&self) -> Guard {
-        let redlock = Redlock::builder().nodes(urls_of(&self.proxies));
-        let redlock = redlock.quarantine(self.quarantine).clock(self.clock.clone());
-        let redlock = redlock.max_ttl(secs(2)).ttl(secs(2)).node_timeout(ms(400)).build().unwrap();
+        let redlock = self.handle(urls_of(&self.proxies)).build().unwrap();
         let guard = full(&redlock, &self.servers).await;
-        guard.extend(secs(2)).await.unwrap();
+        guard.extend(self.ttl).await.unwrap();
         for proxy in &self.proxies {
             proxy.drop(Direction::ToServer);
             proxy.drop(Direction::ToClient);
@@ -65,27 +63,36 @@ impl Contest {
     }
 
     /// So many masters die and come back with nothing. What the checker says of the two holders.
-    async fn judge(&self, forgetful: usize) -> Result<Guard, Box<Overlap>> {
+    /// `None` if the first would have been gone in any case.
+    async fn judge(&self, forgetful: usize) -> Option<Result<Guard, Box<Overlap>>> {
         let first = self.cut_off().await;
         self.servers[..forgetful].iter().for_each(|server| server.kill());
         self.servers[..forgetful].iter().for_each(|server| server.restart_empty().unwrap());
-        assert!(first.is_held(), "it took too long: nothing is shown");
-        let second = self.handle().build().unwrap();
-        let second = in_time(second.lock("a").wait(secs(20)).into_future()).await.unwrap();
+        let second = self.handle(self.servers.urls()).build().unwrap();
+        if !first.is_held() {
+            return None;
+        }
+        let second = second.lock("a").wait(self.ttl * 3).await.unwrap();
         self.granted(1, &second);
-        let claims = check(&self.history.records())?;
-        assert_eq!(claims, 2);
-        Ok(second)
+        Some(check(&self.history.records()).map(|claims| {
+            assert_eq!(claims, 2);
+            second
+        }))
     }
 }
 
 async fn are_forgiven(forgetful: usize) {
-    let contest = Contest::new(Quarantine::On).await;
-    let begun = Instant::now();
-    let second = contest.judge(forgetful).await.unwrap_or_else(|overlap| panic!("{overlap}"));
-    eventually("all masters vote again", || second.copies() == MASTERS).await;
-    assert!(begun.elapsed() >= LENGTH, "{:?}", begun.elapsed());
-    second.release().await.unwrap();
+    outlived(async |ttl| {
+        let contest = Contest::new(Quarantine::On, ttl).await;
+        let begun = Instant::now();
+        let judged = contest.judge(forgetful).await?;
+        let second = judged.unwrap_or_else(|overlap| panic!("{overlap}"));
+        eventually("all masters vote again", || second.copies() == MASTERS).await;
+        assert!(begun.elapsed() >= ttl * 11 / 10, "{:?}", begun.elapsed());
+        second.release().await.unwrap();
+        Some(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -106,8 +113,7 @@ async fn masters_that_all_come_back_empty_make_no_second_holder() {
 /// What the tests above show can be seen.
 #[tokio::test]
 async fn without_a_quarantine_a_majority_that_comes_back_empty_makes_a_second_holder() {
-    let contest = Contest::new(Quarantine::Off).await;
-    assert!(contest.judge(3).await.is_err());
+    outlived(async |ttl| Contest::new(Quarantine::Off, ttl).await.judge(3).await?.err()).await;
 }
 
 /// One of the guards is never extended: only the push tells what became of its copy.
@@ -118,7 +124,8 @@ async fn a_flush_of_one_master_ends_no_lock_and_its_copy_comes_back() {
     let other = on_all(|| redlock.lock("b").auto_extend(false)).await;
     let begun = Instant::now();
     run(&servers[0], &["FLUSHALL"]);
-    eventually("its copies are disowned", || (guard.copies(), other.copies()) == (2, 2)).await;
+    let disowned = || guard.copies() <= 2 && other.copies() <= 2;
+    eventually("its copies are disowned", disowned).await;
     eventually("it has a copy that counts", || guard.copies() == 3).await;
     assert!(begun.elapsed() >= LENGTH, "{:?}", begun.elapsed());
     guard.check().unwrap();
@@ -151,15 +158,28 @@ async fn clients_that_live_a_moment_end_a_quarantine() {
     let run = || text::<Option<String>>(&servers[0], &["HGET", "redlock-quorum:1", "run"]);
     let (begun, mut visits) = (Instant::now(), 0);
     while run().is_none() {
-        assert!(begun.elapsed() < secs(20), "{visits} visits");
+        assert!(begun.elapsed() < LENGTH * 8, "{visits} visits");
         let visitor = handle(&servers).build().unwrap();
-        visitor.try_lock("a").await.unwrap().release().await.unwrap();
-        visitor.shutdown(ms(500)).await.unwrap();
-        visits += 1;
+        // One that does not reach two masters in time was there as well.
+        if let Ok(guard) = visitor.try_lock("a").await {
+            let _ = guard.release().await;
+            visits += 1;
+        }
+        let _ = visitor.shutdown(ms(500)).await;
         // Nobody is there between two visits.
         tokio::time::sleep(ms(300)).await;
     }
     assert!(visits > 3 && begun.elapsed() >= LENGTH, "{visits} visits, {:?}", begun.elapsed());
+}
+
+/// Who could not read all masters in time calls again, as a person would.
+async fn called(caller: &Redlock) -> usize {
+    loop {
+        match caller.init().await {
+            Err(InitError::Unread { .. }) => {}
+            ended => return ended.unwrap().admitted(),
+        }
+    }
 }
 
 #[tokio::test]
@@ -170,10 +190,8 @@ async fn ten_that_call_init_at_once_agree_and_write_nothing_the_second_time() {
     let records = || servers.iter().map(record).collect::<Vec<_>>();
     let mut before = None;
     for _ in 0..2 {
-        let calls = callers.iter().map(|caller| caller.init());
-        for outcome in in_time(futures::future::join_all(calls)).await {
-            assert_eq!(outcome.unwrap().admitted(), MASTERS);
-        }
+        let calls = callers.iter().map(called);
+        assert_eq!(in_time(futures::future::join_all(calls)).await, [MASTERS; 10]);
         assert!(before.is_none_or(|before| before == records()), "the second call has written");
         before = Some(records());
     }

@@ -74,7 +74,7 @@ fn a_holder_that_only_waits_for_the_loss_keeps_the_lease() {
     });
 }
 
-/// How many calls it takes until brand-new masters vote, whose quarantine takes 2.2 s. Each call
+/// How many calls it takes until brand-new masters vote, whose quarantine takes 4.4 s. Each call
 /// runs on `runtime`, or on a new one.
 fn calls_until_masters_vote(runtime: Option<&Runtime>, pause: Duration) -> usize {
     let servers = RedisServers::with(3, &ServerOptions::new().brand_new()).unwrap();

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use redlock_quorum::{Ended, LostReason};
+use redlock_quorum::{Ended, LostReason, Redlock};
 use redlock_testkit::Direction;
 use tokio::time::{Instant, sleep};
 
 use crate::lab::{
-    calls, eventually, everywhere, in_time, masters, ms, never, no_key_is_left, on_all, patient,
-    pttl, secs, urls_of, value, warm_up,
+    PATIENCE, calls, eventually, everywhere, in_time, masters, ms, never, no_key_is_left, on_all,
+    patient, pttl, secs, urls_of, value, warm_up,
 };
 
 #[tokio::test]
@@ -122,6 +122,14 @@ async fn a_stop_margin_ends_the_lock_before_its_keys() {
     no_key_is_left(&servers).await;
 }
 
+/// How many copies a lock has at once that is asked for on all masters.
+async fn with_all(redlock: &Redlock) -> usize {
+    let guard = redlock.lock("all").min_copies(5).await.unwrap();
+    let copies = guard.copies();
+    guard.release().await.unwrap();
+    copies
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn min_copies_waits_a_little_for_a_slow_master_and_no_longer() {
     const NODE_TIMEOUT: Duration = secs(5);
@@ -132,9 +140,11 @@ async fn min_copies_waits_a_little_for_a_slow_master_and_no_longer() {
     // All are slow, so the grace is long; one is slower.
     proxies.iter().for_each(|proxy| proxy.delay(Direction::ToClient, ms(600)));
     proxies[4].delay(Direction::ToClient, ms(700));
-    let guard = redlock.lock("all").min_copies(5).await.unwrap();
-    assert_eq!(guard.copies(), 5, "{}", guard.votes());
-    guard.release().await.unwrap();
+    // A busy machine may use the grace up.
+    let deadline = Instant::now() + PATIENCE;
+    while with_all(&redlock).await < 5 {
+        assert!(Instant::now() < deadline, "it does not wait for the slowest");
+    }
     // One that does not answer at all costs the grace, and the lock is acquired without it.
     proxies[4].hold(Direction::ToClient);
     let start = Instant::now();
@@ -161,7 +171,7 @@ async fn an_extension_makes_the_lock_longer_and_never_shorter() {
     assert!(guard.remaining() > secs(40), "it was shortened");
     assert!(servers.iter().all(|server| pttl(server, "longer") > 40_000), "it was shortened");
     let refused = guard.extend(secs(61)).await.unwrap_err();
-    assert!(refused.to_string().contains("60"), "the limit is named: {refused}");
+    assert!(refused.to_string().contains("1m"), "the limit is named: {refused}");
     guard.release().await.unwrap();
     no_key_is_left(&servers).await;
 }

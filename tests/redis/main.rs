@@ -32,6 +32,8 @@ mod loss;
 mod losses;
 mod mixing;
 mod order;
+mod put_back;
+mod queues;
 mod recipes;
 mod relay;
 mod replies;

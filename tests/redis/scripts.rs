@@ -7,10 +7,10 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use redlock_core::Member;
 use redlock_core::admission::{
-    Admit, Ballots, Begin, Data, Identity, Init, MEMBERS, Millis, Nonce, Note, Order, Quarantine,
-    Record, Remove, Reply, SCORE_END, Said, Score, Way, quarantine_length,
+    AdmissionOp, AdmissionReply, Admit, Begin, Identity, Init, MEMBERS, Millis, Nonce, Note,
+    Quarantine, Record, Remove, Reply, SCORE_END, Score, Way, quarantine_length,
 };
-use redlock_testkit::{RedisServer, ServerOptions};
+use redlock_testkit::{Ballots, Data, RedisServer, ServerOptions};
 
 use crate::driven::Driven;
 
@@ -45,9 +45,9 @@ impl Lab {
         command.query(&mut self.outsider).unwrap()
     }
 
-    async fn script(&mut self, order: Order) -> Reply {
-        match self.node.order(order).await {
-            Ok(Said::Script(reply)) => reply,
+    async fn script(&mut self, order: AdmissionOp) -> Reply {
+        match self.node.admission(order).await {
+            Ok(AdmissionReply::Script(reply)) => reply,
             said => panic!("{said:?}"),
         }
     }
@@ -79,15 +79,17 @@ impl Lab {
 
     /// What the server holds.
     async fn data(&mut self) -> Data {
-        let Ok(Said::Looked { facts, .. }) = self.node.order(Order::Look).await else {
+        let Ok(AdmissionReply::Facts { facts, .. }) =
+            self.node.admission(AdmissionOp::ReadFacts).await
+        else {
             panic!("a look");
         };
         let mut sets = Vec::new();
         for id in identities() {
-            let counted = self.node.order(Order::Members(id)).await;
-            let Ok(Said::Members(members)) = counted else { panic!("{counted:?}") };
-            let scores = self.node.order(Order::Scores(Some(id))).await;
-            let Ok(Said::Scores { highest, .. }) = scores else { panic!("{scores:?}") };
+            let counted = self.node.admission(AdmissionOp::CountMembers(id)).await;
+            let Ok(AdmissionReply::Members(members)) = counted else { panic!("{counted:?}") };
+            let scores = self.node.admission(AdmissionOp::ReadScores(Some(id))).await;
+            let Ok(AdmissionReply::Scores { highest, .. }) = scores else { panic!("{scores:?}") };
             assert_eq!(members > 0, highest.is_some());
             if let Some(highest) = highest {
                 let [floor, raised] = self.run(&["ZMSCORE", &set_key(id), "0", "3"]);
@@ -98,8 +100,8 @@ impl Lab {
         }
         sets.sort_unstable_by_key(|(id, _)| *id);
         let members: u32 = self.run(&["ZCARD", OFF]);
-        let scores = self.node.order(Order::Scores(None)).await;
-        let Ok(Said::Scores { highest, .. }) = scores else { panic!("{scores:?}") };
+        let scores = self.node.admission(AdmissionOp::ReadScores(None)).await;
+        let Ok(AdmissionReply::Scores { highest, .. }) = scores else { panic!("{scores:?}") };
         let off = highest.map(|highest| Ballots::new(members, highest));
         Data { record: *facts.record.unwrap(), sets, off }
     }
@@ -224,7 +226,7 @@ impl Chance {
     }
 
     /// An order that mostly expects what is there.
-    fn order(&mut self, data: &Data, time: Millis) -> Order {
+    fn order(&mut self, data: &Data, time: Millis) -> AdmissionOp {
         let record = &data.record;
         let fitting = self.0.random_bool(0.8);
         let mut expect = if fitting { record.seen() } else { self.data(time).record.seen() };
@@ -243,13 +245,16 @@ impl Chance {
         let start = self.maybe(|_| floor);
         let until = if self.0.random_bool(0.1) { time - 1 } else { time + 600_000 };
         match self.0.random_range(0..6) {
-            0 => Order::Begin(Begin { expect, identity, nonce: fresh, max_ttl, until }),
-            1 => Order::Note(Note { nonce: named, times: self.notes(time), until }),
-            2 | 3 => Order::Admit(Admit { nonce: named, identity, way, floor, until }),
-            4 => Order::Remove(Remove { expect, start, until }),
+            0 => {
+                let (nonce, is_outdated) = (fresh, self.0.random_bool(0.3));
+                AdmissionOp::Begin(Begin { expect, identity, nonce, max_ttl, is_outdated, until })
+            }
+            1 => AdmissionOp::Note(Note { nonce: named, times: self.notes(time), until }),
+            2 | 3 => AdmissionOp::Admit(Admit { nonce: named, identity, way, floor, until }),
+            4 => AdmissionOp::Remove(Remove { expect, start, until }),
             _ => {
                 let (nonce, converts) = (fresh, self.0.random_bool(0.5));
-                Order::Init(Init {
+                AdmissionOp::Init(Init {
                     expect,
                     identity,
                     nonce,
@@ -265,13 +270,13 @@ impl Chance {
     }
 }
 
-fn on_value(data: &mut Data, order: &Order, time: Millis) -> Reply {
+fn on_value(data: &mut Data, order: &AdmissionOp, time: Millis) -> Reply {
     match order {
-        Order::Begin(order) => data.begin(time, order),
-        Order::Note(order) => data.note(time, order),
-        Order::Admit(order) => data.admit(time, order),
-        Order::Init(order) => data.init(time, order),
-        Order::Remove(order) => data.remove(time, order),
+        AdmissionOp::Begin(order) => data.begin(time, order),
+        AdmissionOp::Note(order) => data.note(time, order),
+        AdmissionOp::Admit(order) => data.admit(time, order),
+        AdmissionOp::Init(order) => data.init(time, order),
+        AdmissionOp::Remove(order) => data.remove(time, order),
         order => panic!("no script: {order:?}"),
     }
 }

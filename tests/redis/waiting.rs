@@ -140,21 +140,23 @@ fn delete(server: &RedisServer, key: &str, token: &str) {
 }
 
 #[tokio::test]
-async fn a_lock_that_stays_held_is_looked_at_and_not_tried() {
+async fn a_lock_that_stays_held_is_asked_for_less_and_less_often() {
     let servers = masters();
     let (holder, waiter) = two(&servers).await;
     let guard = everywhere(&holder, "held").await;
     let waiting = watch(&waiter, &servers, "held").await;
     let (tried, looked) = (attempts(&servers), looks(&servers));
     eventually("it looks again and again", || looks(&servers) >= looked + 3).await;
-    assert_eq!(attempts(&servers), tried, "no attempt while it is held");
+    // With each look the other masters are asked, too: an orphan at the meeting point stops nobody.
+    let tried = attempts(&servers) - tried;
+    assert!(tried <= 4 * 5, "{tried} attempts");
     assert_eq!(meeting_points(&servers).len(), 1, "one master is looked at");
     guard.release().await.unwrap();
     in_time(waiting).await.unwrap();
 }
 
 #[tokio::test]
-async fn with_every_push_lost_a_waiter_is_served_when_it_looks_again() {
+async fn with_every_push_lost_a_waiter_is_served_when_it_asks_again() {
     let servers = masters();
     let proxies = servers.proxied().await.unwrap();
     let holder = patient(servers.urls()).build().unwrap();
@@ -169,8 +171,8 @@ async fn with_every_push_lost_a_waiter_is_served_when_it_looks_again() {
         let release = async { guard.release().await.unwrap() };
         needed.push(looks_needed(&servers, waiting, release).await);
     }
-    // A second one may have been under way at the release.
-    assert_mostly(&needed, 1..=2);
+    // One may have been under way at the release.
+    assert_mostly(&needed, 0..=1);
 }
 
 #[tokio::test]
@@ -191,30 +193,33 @@ async fn scripts_that_are_forgotten_and_connections_that_are_killed_cost_time_on
     no_key_is_left(&servers).await;
 }
 
+/// Many keys are waited for on a server that remembers so many of them.
+async fn wait_in_a_crowd(room: &str) {
+    const KEYS: u64 = 20;
+    let options = ServerOptions::new().arguments(["--tracking-table-max-keys", room]);
+    let servers = RedisServers::with(1, &options).unwrap();
+    let (holder, waiter) = two(&servers).await;
+    let mut held = Vec::new();
+    for number in 0..KEYS {
+        let key = format!("crowded-{number}");
+        held.push((everywhere(&holder, &key).await, wait(&waiter, &key)));
+    }
+    eventually("all look", || looks(&servers) >= KEYS).await;
+    // Each finds out first that pushes are of no use.
+    eventually("they look again", || looks(&servers) >= 6 * KEYS).await;
+    let (begun, before) = (Instant::now(), looks(&servers));
+    eventually("and again", || looks(&servers) >= before + 5 * KEYS).await;
+    let rate = 5.0 / begun.elapsed().as_secs_f64();
+    assert!(rate < 4.0, "each key is looked at {rate} times a second");
+    for (guard, waiting) in held {
+        guard.release().await.unwrap();
+        in_time(waiting).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_tracking_table_that_overflows_costs_about_a_look_a_second_and_starves_nobody() {
-    const KEYS: u64 = 20;
-    for room in ["1", "10"] {
-        let options = ServerOptions::new().arguments(["--tracking-table-max-keys", room]);
-        let servers = RedisServers::with(1, &options).unwrap();
-        let (holder, waiter) = two(&servers).await;
-        let mut held = Vec::new();
-        for number in 0..KEYS {
-            let key = format!("crowded-{number}");
-            held.push((everywhere(&holder, &key).await, wait(&waiter, &key)));
-        }
-        eventually("all look", || looks(&servers) >= KEYS).await;
-        // Each finds out first that pushes are of no use.
-        eventually("they look again", || looks(&servers) >= 6 * KEYS).await;
-        let (begun, before) = (Instant::now(), looks(&servers));
-        eventually("and again", || looks(&servers) >= before + 5 * KEYS).await;
-        let rate = 5.0 / begun.elapsed().as_secs_f64();
-        assert!(rate < 4.0, "each key is looked at {rate} times a second");
-        for (guard, waiting) in held {
-            guard.release().await.unwrap();
-            in_time(waiting).await.unwrap();
-        }
-    }
+    tokio::join!(wait_in_a_crowd("1"), wait_in_a_crowd("10"));
 }
 
 /// Servers on which clients cannot have RESP3, and servers whose user has no right to track.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use redlock_core::admission::Identity;
-use redlock_core::{Answer, Events, Facts, Instant, Node, NodeEvent, Op, Verb, VoteSlot};
+use redlock_core::{Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verb, VoteSlot};
 use redlock_quorum::{ExtendError, Quarantine, Redlock};
 use redlock_testkit::SimNode;
 use tokio::sync::Notify;
@@ -159,6 +159,9 @@ impl Node for Delayed {
     fn submit(&self, op: Op, slot: VoteSlot) {
         match op.verb() {
             Verb::Acquire { .. } | Verb::Release => slot.cast(Answer::granted()),
+            Verb::Admission => {
+                slot.cast(Answer::unsent(Cause::NotSent("this node knows no admission".into())))
+            }
             verb => self.asked.lock().unwrap().push((verb, slot)),
         }
     }

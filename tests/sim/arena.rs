@@ -96,9 +96,14 @@ pub(crate) async fn until_free(masters: &SimNodes, within: Duration) -> Duration
 /// key back to it are among them.
 pub(crate) fn acquires(master: &SimNode) -> Vec<(Instant, String, Verdict)> {
     let log = master.log().into_iter();
-    let acquires = log
-        .filter(|executed| matches!(executed.verb, Verb::Acquire { .. } | Verb::GiveBack { .. }));
+    let acquires = log.filter(|executed| is_asking(executed.verb));
     acquires.map(|executed| (executed.at, executed.token, executed.verdict)).collect()
+}
+
+/// Whether it asks for the key.
+pub(crate) fn is_asking(verb: Verb) -> bool {
+    use Verb::{Acquire, Enter, GiveBack, Take};
+    matches!(verb, Acquire { .. } | GiveBack { .. } | Enter { .. } | Take { .. })
 }
 
 /// How many requests of one kind a master has carried out.

@@ -43,6 +43,11 @@ impl Backend {
         self.master.clone()
     }
 
+    /// The same master over another connection.
+    pub(crate) fn another_node(&self) -> Arc<dyn Node> {
+        self.master.another_client()
+    }
+
     /// Lets so much of the master's time pass.
     pub(crate) async fn pass(&self, time: Duration) {
         tokio::time::advance(time).await;

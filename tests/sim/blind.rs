@@ -22,7 +22,7 @@ async fn begins_quarantines(masters: &SimNodes, redlock: &Redlock) {
     let error = redlock.try_lock(RESOURCE).await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     settle().await;
-    let quarantined = |data: redlock_core::admission::Data| data.record.quarantine.is_some();
+    let quarantined = |data: redlock_testkit::Data| data.record.quarantine.is_some();
     assert!(masters.iter().all(|master| quarantined(master.data())), "at once");
 }
 

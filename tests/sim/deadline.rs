@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use redlock_core::{
-    Answer, Clock, Events, Facts, Instant, Node, NodeEvent, Op, Verb, Verdict, VoteSlot,
+    Answer, Cause, Clock, Events, Facts, Instant, Node, NodeEvent, Op, Verb, Verdict, VoteSlot,
 };
 use redlock_quorum::{Guard, Quarantine, Redlock};
 use tokio::time::{advance, sleep};
@@ -24,6 +24,10 @@ impl Node for Manual {
     }
 
     fn submit(&self, op: Op, slot: VoteSlot) {
+        if op.verb() == Verb::Admission {
+            return slot
+                .cast(Answer::unsent(Cause::NotSent("this node knows no admission".into())));
+        }
         self.asked.lock().unwrap().push((op.verb(), slot));
     }
 

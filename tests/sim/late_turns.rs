@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use redlock_core::{Answer, Clock, Events, Facts, Node, NodeEvent, Op, Verb, VoteSlot};
+use redlock_core::{Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, Verb, VoteSlot};
 use redlock_quorum::{AcquireError, Guard, Quarantine, Redlock};
 use redlock_testkit::SimNodes;
 use tokio::task::yield_now;
@@ -34,7 +34,11 @@ impl Node for Remote {
         &self.name
     }
 
-    fn submit(&self, _: Op, slot: VoteSlot) {
+    fn submit(&self, op: Op, slot: VoteSlot) {
+        if op.verb() == Verb::Admission {
+            return slot
+                .cast(Answer::unsent(Cause::NotSent("this node knows no admission".into())));
+        }
         let waker = {
             let mut state = self.state.lock().unwrap();
             state.0.push(slot);

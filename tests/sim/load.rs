@@ -32,6 +32,9 @@ impl Node for Prompt {
             Verb::Release if self.denies => {
                 Answer::unknown(Cause::ErrorReply("NOPERM no scripts".into()))
             }
+            Verb::Admission => {
+                Answer::unsent(Cause::NotSent("this node knows no admission".into()))
+            }
             _ => Answer::granted(),
         });
     }

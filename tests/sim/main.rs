@@ -30,6 +30,7 @@ mod mutual_exclusion;
 mod once;
 mod pace;
 mod quarantine_ends;
+mod queue;
 mod reentrant;
 mod release;
 mod resuming;

@@ -1,9 +1,9 @@
 //! Clients without quarantine: beside those that have one, and what a push means to them.
 
 use redlock_core::WhyNot;
-use redlock_core::admission::{Data, Record};
+use redlock_core::admission::Record;
 use redlock_quorum::{Init, InitError};
-use redlock_testkit::SimNodes;
+use redlock_testkit::{Data, SimNodes};
 use tokio::time::sleep;
 
 use crate::arena::{RESOURCE, TTL, copies, full, ms, settle, trusting, trusting_handle};

@@ -140,12 +140,14 @@ async fn a_wait_is_counted_with_its_length_and_with_what_ended_it() {
     let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
     sleep(ms(250)).await;
     let before = redlock.stats();
-    assert_eq!((before.waiting, before.looks, before.pushes, before.polls), (1, 1, 0, 0));
+    // It asks again after 100 ms, and after 200 more.
+    assert_eq!((before.waiting, before.pushes), (1, 0));
+    assert!(before.polls <= 2 && before.looks == before.polls + 1, "{before:?}");
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     let after = redlock.stats();
     assert!(after.pushes > 0 && after.waiting == 0, "{after:?}");
-    assert_eq!(after.polls, 0, "a push led to the attempt");
+    assert_eq!(after.polls, before.polls, "a push led to the attempt");
     assert_eq!((after.waits.count, after.attempts - before.attempts), (1, 1));
     assert_eq!(after.rounds - before.rounds, 2, "the meeting point first, and then the others");
     assert!((ms(250)..ms(300)).contains(&after.waits.sum), "{after:?}");
@@ -170,8 +172,8 @@ async fn what_only_time_leads_to_is_a_poll() {
     let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
     sleep(ms(10_000)).await;
     let looks = redlock.stats();
-    assert!((9..=14).contains(&looks.polls), "a look a second: {looks:?}");
-    assert_eq!((looks.looks - looks.polls, looks.attempts), (1, 1));
+    assert!((9..=18).contains(&looks.polls), "a question a second: {looks:?}");
+    assert_eq!((looks.looks - looks.polls, looks.attempts - looks.polls), (1, 2));
     client.iter().for_each(|master| master.set_tracking(false));
     sleep(ms(10_000)).await;
     let blind = redlock.stats();

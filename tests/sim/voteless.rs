@@ -3,13 +3,12 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use redlock_core::Verb;
 use redlock_quorum::AcquireError;
 use redlock_testkit::{SimNode, SimNodes};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::arena::{RESOURCE, ms, settle};
+use crate::arena::{RESOURCE, is_asking, ms, settle};
 use crate::forgetting::{LENGTH, handle, masters, other};
 
 const SEEDS: u64 = 10;
@@ -17,8 +16,7 @@ const SEEDS: u64 = 10;
 const WOKEN: Duration = ms(60);
 
 fn acquires(master: &SimNode) -> usize {
-    let is_acquire = |verb| matches!(verb, Verb::Acquire { .. });
-    master.log().iter().filter(|entry| is_acquire(entry.verb)).count()
+    master.log().iter().filter(|entry| is_asking(entry.verb)).count()
 }
 
 /// At the rhythm of contention it would be ten times as many.
@@ -151,7 +149,7 @@ async fn what_was_refused_in_a_former_life_ends_no_wait() {
     masters.iter().for_each(|master| master.flush());
     settle().await;
     let cause = redlock.inspect().await[0].cause.clone().unwrap().to_string();
-    assert!(cause.contains("looked at") && !cause.contains("NOPERM"), "{cause}");
+    assert!(cause.contains("being checked") && !cause.contains("NOPERM"), "{cause}");
     masters[0].lose_requests(false);
     let asked = redlock.lock(RESOURCE).wait_forever().into_future();
     timeout(LENGTH * 2, asked).await.unwrap().unwrap().release().await.unwrap();

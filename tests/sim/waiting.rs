@@ -8,7 +8,9 @@ use redlock_quorum::{AcquireError, Redlock};
 use redlock_testkit::{SimNode, SimNodes};
 use tokio::time::sleep;
 
-use crate::arena::{NODE_TIMEOUT, RESOURCE, acquires, handle, hold, masters, ms, settle};
+use crate::arena::{
+    NODE_TIMEOUT, RESOURCE, acquires, handle, hold, is_asking, masters, ms, settle,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_kept_to_whether_the_lock_is_held_or_the_masters_are_silent() {
@@ -102,7 +104,7 @@ async fn a_waiter_is_woken_by_the_release_and_not_by_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_stays_held_costs_a_waiting_process_one_look_a_second_and_each_extension() {
+async fn a_lock_that_stays_held_costs_a_waiting_process_one_question_a_second() {
     let (masters, _) = masters(5);
     masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 100_000));
     let (_client, waiter) = another(&masters, 1);
@@ -114,7 +116,8 @@ async fn a_lock_that_stays_held_costs_a_waiting_process_one_look_a_second_and_ea
     let last = tokio::spawn(waiter.lock(RESOURCE).wait_forever().into_future());
     sleep(ms(20_000)).await;
     last.abort();
-    assert_eq!(counted(&masters, is_acquire), acquires, "nobody tries while it is held");
+    let acquires = counted(&masters, is_acquire) - acquires;
+    assert!(acquires <= 28 * 4, "the others are asked with each look: {acquires}");
     let looks = counted(&masters, |verb| verb == Verb::Watch) - looks;
     assert!((19..=28).contains(&looks), "{looks} looks in twenty seconds");
     waiters.iter().for_each(tokio::task::JoinHandle::abort);
@@ -253,7 +256,9 @@ async fn waits_of_a_queue_end_each_in_its_time_with_what_the_masters_say() {
         let AcquireError::Held { votes, .. } = error else { panic!("{error}") };
         assert!(votes.to_string().contains("held ("), "{votes}");
     }
-    assert_eq!(counted(&masters, is_acquire), 2 * 5, "the first attempt and the last of the head");
+    let asked = counted(&masters, is_acquire);
+    // The head asks the other four after 100, 200, 400 and 800 ms, too, or a quarter less.
+    assert!((2 * 5..=2 * 5 + 5 * 4).contains(&asked), "{asked}: the first and last of the head");
 }
 
 /// Callers that began together give up together.
@@ -293,7 +298,8 @@ async fn a_waiter_that_never_won_learns_from_its_refusals_how_long_masters_take(
     sleep(ms(2_000)).await;
     let before = counted(&masters, is_acquire);
     sleep(ms(20_000)).await;
-    assert_eq!(counted(&masters, is_acquire), before, "nobody tries while it is held");
+    let asked = counted(&masters, is_acquire) - before;
+    assert!(asked <= 28 * 4, "{asked} requests in twenty seconds: its answers came too late");
     waiting.abort();
 }
 
@@ -369,10 +375,10 @@ async fn a_meeting_point_that_stands_still_is_asked_again_after_a_while() {
     let at = masters.iter().position(is_watched).unwrap();
     masters[at].hold();
     sleep(ms(2_000)).await;
-    let before = acquires(&masters[(at + 1) % 5]).len();
+    let before = counted(&masters, is_asking);
     sleep(ms(20_000)).await;
-    let tried = acquires(&masters[(at + 1) % 5]).len() - before;
-    assert!((5..=25).contains(&tried), "{tried} attempts at the others in twenty seconds");
+    let tried = counted(&masters, is_asking) - before;
+    assert!((20..=28 * 4).contains(&tried), "{tried} requests to the others in twenty seconds");
     waiting.abort();
 }
 

@@ -2,15 +2,20 @@
 
 use std::time::{Duration, SystemTime};
 
-use redlock_quorum::{Cause, NodeVote, NotAdmitted, State, Status, Token, Verdict, Votes, WhyNot};
+use redlock_quorum::{
+    Cause, NodeVote, NotAdmitted, State, Status, Token, Verdict, Votes, WhyNot, quorum,
+};
 
+use crate::duration::about;
 use crate::moment;
 
 /// Whether a majority of masters has a key of another type. In a status a master that does not
 /// name a holder has one.
 pub(crate) fn is_foreign(status: &Status) -> bool {
-    let is_foreign =
-        |node: &&NodeVote| node.is_admitted() && is_held(node) && token(node).is_none();
+    let is_foreign = |node: &&NodeVote| {
+        let is_kept = node.verdict.reservation().is_some();
+        node.is_admitted() && is_held(node) && !is_kept && token(node).is_none()
+    };
     let foreign = status.nodes.iter().filter(is_foreign);
     foreign.count() >= quorum(status.nodes.len())
 }
@@ -22,6 +27,7 @@ fn is_held(vote: &NodeVote) -> bool {
 /// The token of the key on one master, where the master named it.
 pub(crate) fn token(vote: &NodeVote) -> Option<&str> {
     match &vote.verdict {
+        verdict if verdict.reservation().is_some() => None,
         Verdict::Held { token, .. } => token.as_deref(),
         _ => None,
     }
@@ -31,11 +37,16 @@ pub(crate) fn token(vote: &NodeVote) -> Option<&str> {
 /// and does not count.
 pub(crate) fn held(node: &NodeVote) -> String {
     let has = match &node.verdict {
+        verdict if verdict.reservation().is_some() => verdict.to_string(),
         Verdict::Held { token, ttl } => {
             format!("held by {}, {}", token.as_deref().unwrap_or(FOREIGN), left(*ttl))
         }
         verdict => verdict.to_string(),
     };
+    but_not_admitted(node, has)
+}
+
+fn but_not_admitted(node: &NodeVote, has: String) -> String {
     match not_admitted(node) {
         Some(why) => format!("{why} (it has: {has})"),
         None => has,
@@ -64,20 +75,24 @@ pub(crate) fn is_admitted(node: &NodeVote) -> Option<bool> {
 
 /// What each master has, by a status, on one line for all.
 pub(crate) fn list(status: &Status) -> String {
+    let one = |node| (node, held_beside(status, node));
+    in_one_line(status.nodes.iter().map(one).collect())
+}
+
+/// What one master has, on a line that names the holder of a majority already.
+fn held_beside(status: &Status, node: &NodeVote) -> String {
     let holder = match &status.state {
         State::Held { token, .. } => Some(token.as_str()),
         _ => None,
     };
-    let one = |node: &NodeVote| match &node.verdict {
-        // The line names the holder already.
+    match &node.verdict {
         Verdict::Held { ttl, .. }
             if node.is_admitted() && holder.is_some() && token(node) == holder =>
         {
             format!("held{}", brief(*ttl))
         }
         _ => held(node),
-    };
-    in_one_line(status.nodes.iter().map(|node| (node, one(node))).collect())
+    }
 }
 
 /// What each master said, in these words.
@@ -110,8 +125,21 @@ pub(crate) fn verdict(key: &str, status: &Status) -> String {
             format!("{key} is held by {token}, {}{}", left(*ttl), since_in_words(token))
         }
         State::Free => format!("{key} is free"),
+        State::Reserved => format!("{key} is reserved for the next waiter"),
         _ if is_foreign(status) => format!("{key} is no lock: it is {FOREIGN}"),
-        _ => format!("{key} is undecided: no majority is free, and no token holds one"),
+        _ => format!(
+            "{key} is undecided: no token is on a majority of the masters, and no majority is free"
+        ),
+    }
+}
+
+/// The same, and how many wait.
+pub(crate) fn verdict_and_waiters(key: &str, status: &Status) -> String {
+    let verdict = verdict(key, status);
+    match status.waiters {
+        0 => verdict,
+        1 => format!("{verdict}; 1 process waits for it"),
+        waiters => format!("{verdict}; {waiters} processes wait for it"),
     }
 }
 
@@ -127,10 +155,21 @@ pub(crate) fn since_in_words(token: &str) -> String {
     since(token).map(words).unwrap_or_default()
 }
 
-/// Who holds a lock and what each master has, on one line.
-pub(crate) fn standing(key: &str, status: &Status) -> String {
-    let list = list(status);
-    match status.state {
+/// Who holds a lock and what each master has, on one line. `ours` are tokens of this process: their
+/// keys are nobody else's lock.
+pub(crate) fn standing(key: &str, status: &Status, ours: &[String]) -> String {
+    let is_ours = |token: &str| ours.iter().any(|our| our == token);
+    let one = |node: &NodeVote| match &node.verdict {
+        Verdict::Held { token: Some(token), ttl } if is_ours(token) => {
+            but_not_admitted(node, format!("our key{}", brief(*ttl)))
+        }
+        _ => held_beside(status, node),
+    };
+    let list = in_one_line(status.nodes.iter().map(|node| (node, one(node))).collect());
+    match &status.state {
+        State::Held { token, .. } if is_ours(token) => {
+            format!("our key is still on a majority of the masters: {list}")
+        }
         State::Held { .. } => format!("{}: {list}", verdict(key, status)),
         _ => list,
     }
@@ -164,6 +203,7 @@ pub(crate) fn causes<'a>(nodes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<&
 pub(crate) fn refused(votes: &Votes) -> String {
     let holder = holder(votes);
     let one = |vote: &NodeVote| match (&vote.verdict, token(vote)) {
+        (verdict, _) if verdict.reservation().is_some() => verdict.to_string(),
         // The line names the holder already.
         (Verdict::Held { ttl, .. }, Some(token)) if holder.is_none_or(|(of, _)| of != token) => {
             format!("held by {token}{}", brief(*ttl))
@@ -180,6 +220,10 @@ pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
     if votes.is_outbid() {
         return format!("{key} was given up, others got larger ballots meanwhile: {list}");
     }
+    let is_reserved = |vote: &&NodeVote| vote.verdict.reservation().is_some();
+    if votes.iter().filter(is_reserved).count() >= quorum(votes.len()) {
+        return format!("{key} is reserved for the next waiter: {list}");
+    }
     match holder(votes) {
         Some((token, ttl)) => format!("{key} is held by another: {token}, {}; {list}", left(ttl)),
         // It was released in between, or contenders share the masters.
@@ -190,7 +234,7 @@ pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
 /// Whose key most masters have, where they named it, and until when they do.
 pub(crate) fn holder(votes: &Votes) -> Option<(&str, Option<Duration>)> {
     let keys = votes.iter().filter_map(|vote| match &vote.verdict {
-        Verdict::Held { token: Some(token), ttl } => Some((token.as_str(), *ttl)),
+        Verdict::Held { ttl, .. } => Some((token(vote)?, *ttl)),
         _ => None,
     });
     on_majority(keys.collect(), votes.len())
@@ -210,19 +254,18 @@ pub(crate) fn on_majority(
 }
 
 fn brief(ttl: Option<Duration>) -> String {
-    ttl.map_or_else(String::new, |ttl| format!(" ({ttl:.1?})"))
+    ttl.map_or_else(String::new, |ttl| format!(" ({})", about(ttl)))
 }
 
-fn left(ttl: Option<Duration>) -> String {
+/// What is to be known of a key without an end, and what to do with it.
+pub(crate) const NEVER_EXPIRES: &str = "redlock makes no key that never expires, and who made \
+                                        this one is unknown; once nobody works under it, delete it";
+
+pub(crate) fn left(ttl: Option<Duration>) -> String {
     match ttl {
-        Some(ttl) => format!("expires in {ttl:.1?}"),
+        Some(ttl) => format!("expires in {}", about(ttl)),
         None => "never expires".into(),
     }
-}
-
-/// How many masters are a majority.
-pub(crate) fn quorum(masters: usize) -> usize {
-    masters / 2 + 1
 }
 
 /// How many masters have answered a status, whatever they have.
@@ -233,7 +276,7 @@ pub(crate) fn answered(status: &Status) -> usize {
 /// One vote with the time it took, where the master itself said so.
 pub(crate) fn timed(vote: &NodeVote) -> String {
     match latency(vote) {
-        Some(latency) => format!("{vote} in {latency:.1?}"),
+        Some(latency) => format!("{vote} in {}", about(latency)),
         None => vote.to_string(),
     }
 }

@@ -38,21 +38,25 @@ pub(crate) enum News {
 }
 
 impl Child {
-    /// Starts the command, with these signals blocked. Must be called on the main thread: to the
-    /// kernel the parent is the thread, and the command dies with it.
+    /// Starts the command, with these signals blocked, to be killed after `within` at the latest
+    /// unless [`kill_within`](Self::kill_within) gives it more time. Must be called on the main
+    /// thread: to the kernel the parent is the thread, and the command dies with it.
     pub(crate) fn start(
         command: &[OsString],
         environment: &Environment,
         blocked: SigSet,
         terminal: Option<Terminal>,
+        within: Duration,
     ) -> io::Result<Self> {
-        // First, so that the command is never without it.
-        let watchdog = Watchdog::start()?;
+        let (watchdog, word) = Watchdog::start()?;
         let in_foreground = terminal.as_ref().is_some_and(Terminal::is_for_the_command);
-        let mut launcher = launcher::command(command, in_foreground, blocked);
+        let mut launcher = launcher::command(command, in_foreground, blocked, &word)?;
         environment.apply_to(&mut launcher);
         let process = launcher.spawn()?;
-        Ok(Self { process, terminal, watchdog })
+        let mut this = Self { process, terminal, watchdog };
+        // The command begins when the watchdog has heard of it.
+        this.kill_within(within);
+        Ok(this)
     }
 
     /// Whether the command is part of a job that a shell can stop and continue.

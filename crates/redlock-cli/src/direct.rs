@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::{
-    Client, ClientTlsConfig, Cmd, Connection, ConnectionAddr, IntoConnectionInfo, Pipeline,
-    RedisError, RedisResult, TlsCertificates, Value, cmd,
+    Client, Cmd, Connection, ConnectionInfo, InfoDict, IntoConnectionInfo, Pipeline, RedisError,
+    RedisResult, Value, cmd,
 };
 use redlock_quorum::environment::Pem;
 use redlock_quorum::{Mark, Resource};
@@ -37,11 +37,7 @@ impl Direct {
         // Naming itself to a silent server would cost a patience of its own.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_redis_settings(settings);
-        let client = match info.addr() {
-            ConnectionAddr::TcpTls { .. } => Client::build_with_tls(info, certificates(pem))?,
-            _ => Client::open(info)?,
-        };
-        let connection = client.get_connection_with_timeout(PATIENCE)?;
+        let connection = client(info, pem)?.get_connection_with_timeout(PATIENCE)?;
         connection.set_read_timeout(Some(PATIENCE))?;
         connection.set_write_timeout(Some(PATIENCE))?;
         Ok(Self(connection))
@@ -125,7 +121,7 @@ impl Direct {
     }
 
     /// One section of what the master says about itself.
-    pub(crate) fn info(&mut self, section: &str) -> RedisResult<String> {
+    pub(crate) fn info(&mut self, section: &str) -> RedisResult<InfoDict> {
         cmd("INFO").arg(section).query(&mut self.0)
     }
 
@@ -228,13 +224,23 @@ fn words(error: &RedisError) -> String {
     }
 }
 
-fn certificates(pem: &Pem) -> TlsCertificates {
-    let client_tls = pem.identity.clone();
-    TlsCertificates {
-        client_tls: client_tls
-            .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key }),
-        root_cert: pem.ca.clone(),
+#[cfg(feature = "tls")]
+fn client(info: ConnectionInfo, pem: &Pem) -> RedisResult<Client> {
+    use redis::{ClientTlsConfig, ConnectionAddr, TlsCertificates};
+
+    if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        return Client::open(info);
     }
+    let client_tls = pem.identity.clone();
+    let client_tls =
+        client_tls.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+    Client::build_with_tls(info, TlsCertificates { client_tls, root_cert: pem.ca.clone() })
+}
+
+/// The library has refused URLs and certificates that need TLS.
+#[cfg(not(feature = "tls"))]
+fn client(info: ConnectionInfo, _: &Pem) -> RedisResult<Client> {
+    Client::open(info)
 }
 
 /// A prefix that stands for itself in a pattern.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub(crate) use redlock_quorum::environment::duration::parse;
+pub(crate) use redlock_quorum::environment::duration::{about, at_least, at_most, parse, spelled};
 
 /// How long to keep trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

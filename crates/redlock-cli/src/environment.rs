@@ -79,6 +79,7 @@ fn masters(global: &Global) -> impl Iterator<Item = (&'static str, OsString)> {
         (variables::MAX_TTL.name(), duration(global.max_ttl)),
         (variables::QUARANTINE.name(), global.quarantine.map(|given| word(given).into())),
         (variables::PLAIN.name(), global.plain.then(|| "1".into())),
+        (variables::QUEUE.name(), global.no_queue.then(|| "off".into())),
         (variables::LABEL.name(), global.label.clone()),
         (variables::TLS_CA.name(), path(&global.tls_ca)),
         (variables::TLS_CERT.name(), path(&global.tls_cert)),

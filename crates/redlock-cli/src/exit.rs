@@ -10,6 +10,7 @@ use redlock_quorum::{
 };
 use rustix::process::Signal;
 
+use crate::duration::spelled;
 use crate::output;
 use crate::signals;
 
@@ -126,22 +127,26 @@ impl From<InvalidRequest> for Failure {
     fn from(error: InvalidRequest) -> Self {
         match error {
             InvalidRequest::Ttl(InvalidTtl::TooLong { ttl, max }) => Self::usage(anyhow!(
-                "a TTL of {ttl:?} is too long; max_ttl is {max:?}: give a shorter --ttl (`run` \
+                "a TTL of {} is too long; max_ttl is {}: give a shorter --ttl (`run` \
                  goes on extending the lock), or raise max_ttl: by --max-ttl while masters have no \
-                 record of it, by `redlock init --max-ttl D` once they have"
+                 record of it, by `redlock init --max-ttl D` once they have",
+                spelled(ttl),
+                spelled(max)
             )),
             InvalidRequest::Ttl(InvalidTtl::TooShort { ttl }) => {
-                Self::usage(anyhow!("a --ttl of {ttl:?} is too short; the least is 10ms"))
+                Self::usage(anyhow!("a --ttl of {} is too short; the least is 10ms", spelled(ttl)))
             }
             InvalidRequest::MaxHold { max_hold } => Self::usage(anyhow!(
-                "a --max-hold of {max_hold:?} lets nothing be held; give at least 1ms, or leave it \
-                 out for a lock without a limit"
+                "a --max-hold of {} is too short to hold a lock; give at least 1ms, or leave it \
+                 out for a lock without a limit",
+                spelled(max_hold)
             )),
             InvalidRequest::NodeTimeout { node_timeout, ttl } => {
-                let max = ttl / 4;
+                let (max, ttl) = (spelled(ttl / 4), spelled(ttl));
                 Self::usage(anyhow!(
-                    "a --node-timeout of {node_timeout:?} is too long for a --ttl of {ttl:?}; the \
-                     limit is a quarter of it, {max:?}"
+                    "a --node-timeout of {} is too long for a --ttl of {ttl}; the limit is a quarter \
+                     of it, {max}",
+                    spelled(node_timeout)
                 ))
             }
             InvalidRequest::Resource(InvalidResource::Empty) => {

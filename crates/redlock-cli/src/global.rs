@@ -48,7 +48,7 @@ pub(crate) struct Global {
         value_parser = duration::parse
     )]
     pub(crate) max_ttl: Option<Duration>,
-    /// Whether a master that may have forgotten its locks is kept from voting for 1.1 times the
+    /// Whether a master that may have lost its locks is kept from voting for 1.1 times the
     /// largest TTL; the same for all clients [default: on] [env: REDLOCK_QUARANTINE]
     #[arg(
         long,
@@ -57,11 +57,15 @@ pub(crate) struct Global {
         value_parser = PossibleValuesParser::new(["on", "off"]).try_map(quarantine)
     )]
     pub(crate) quarantine: Option<Quarantine>,
-    /// No fencing tokens: the published algorithm and no command more. Needed for masters before
-    /// Redis 6.2; before 6.0, or without CLIENT TRACKING, --quarantine off is needed, too
-    /// [env: REDLOCK_PLAIN]
+    /// No fencing tokens: the published algorithm, and with --no-queue no command more. Needed for
+    /// masters before Redis 6.2; before 6.0, or without CLIENT TRACKING, --quarantine off is needed,
+    /// too [env: REDLOCK_PLAIN]
     #[arg(long, global = true)]
     pub(crate) plain: bool,
+    /// Wait without a queue: the process that asks at the right moment gets the lock. For locks shared with
+    /// clients that know no queue [env: REDLOCK_QUEUE=off]
+    #[arg(long, global = true)]
+    pub(crate) no_queue: bool,
     /// A name in the lock, for people who ask who holds it: 1 to 64 of A-Z a-z 0-9 . _ @ : -
     /// [default: user@host:pid]
     /// [env: REDLOCK_LABEL]
@@ -116,6 +120,9 @@ impl Global {
         let mut plain = self.plain.then_some(true);
         fill(variables, &environment::PLAIN, &mut plain)?;
         self.plain = plain.unwrap_or(false);
+        let mut queue = self.no_queue.then_some(false);
+        fill(variables, &environment::QUEUE, &mut queue)?;
+        self.no_queue = queue == Some(false);
         fill(variables, &environment::LABEL, &mut self.label)?;
         fill(variables, &environment::TLS_CA, &mut self.tls_ca)?;
         fill(variables, &environment::TLS_CERT, &mut self.tls_cert)?;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 
-use redlock_quorum::{NodeVote, State, Status, Votes};
+use redlock_quorum::{NodeVote, State, Status, Votes, quorum};
 
 use crate::answers;
 use crate::global::variable;
@@ -120,7 +120,7 @@ impl Held {
             node.verdict.is_clear() && node.is_admitted() && !has_ours
         };
         let (masters, others) = (&status.nodes, status.nodes.iter().filter(is_others).count());
-        !self.is_empty() && masters.len() - others >= answers::quorum(masters.len())
+        !self.is_empty() && masters.len() - others >= quorum(masters.len())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -67,10 +67,11 @@ Environment:
   REDLOCK_LABEL, REDLOCK_TLS_CA, REDLOCK_TLS_CERT, REDLOCK_TLS_KEY
                         as the options; --node wins over REDLOCK_NODES, and that over the file
   REDLOCK_PLAIN         1 for --plain, 0 for none
+  REDLOCK_QUEUE         off for --no-queue, on for none
   A variable that is empty counts as unset.
 
 What masters answer:
-  granted, held (for so long), free, not ours, pending (it was not waited for),
+  granted, held (and its TTL), free, not ours, pending (it was not waited for),
   granted but ballot refused, because contenders of the same moment got larger ones; the lock is
   given up and nobody has it, so try again. And why it is not known:
   timed out             it was not connected within 1s, or did not answer within the node
@@ -82,8 +83,8 @@ What masters answer:
   error reply: ...      such as a wrong password, or a user without rights
   not admitted: ...     a replica or a cluster node, which may not vote; a master that takes no
                         ballots: --plain; with --plain, one that cannot report a loss of data:
-                        --quarantine off; or one that may have forgotten a lock, and when it
-                        votes again where a client stays, and where clients come and go:
+                        --quarantine off; or one that may have lost a lock, and when it
+                        votes again if a client stays, and if clients come and go:
                         --quarantine
   twin of ...           the same server as another one
 
@@ -101,7 +102,7 @@ The command:
   URL of a master, unless --pass-nodes is given. REDLOCK_HELD names the locks of all `redlock run`s
   around it, and its own: KEY, percent-encoded, `=`, TOKEN, separated by spaces;
   REDLOCK_HELD_FENCING_TOKENS their fencing tokens in the same order, `-` where there is none. A
-  command that asks for one of these locks would wait for itself: it is told so at once, with 75,
+  command that asks for one of these locks would wait for itself: it ends at once with 75,
   unless it is `redlock run --reentrant`.
   It runs in a process group of its own, which is in the foreground where there is a terminal. INT,
   TERM, HUP, QUIT, USR1 and USR2 are passed on to the group, a second TERM within half a second is
@@ -114,7 +115,7 @@ What ends the lock:
   the exit code stays that of the command. With --keep a success leaves the lock to expire.
 
 When the lock is lost:
-  it is extended at a third of the TTL. When that fails for so long that no more than
+  it is extended at a third of the TTL. When that fails until no more than
   --kill-after is left (or a third of the TTL), the group gets SIGTERM, and SIGKILL before the
   lock ends. When masters say that the lock is gone, it gets SIGKILL at once. Then redlock
   waits for the command and ends with 79. A second process, `redlock __watchdog`, kills the
@@ -185,7 +186,7 @@ pub(crate) const EXTEND: &str = "\
 The lock then lasts at least the TTL from now; it is never shortened. A lock that has ended is
 not revived. FENCING_TOKEN is a new one, larger than all before; `-` stands there with --plain.
 The smaller token of the same lock is good until a store has seen the new one: hand the new one
-to whoever writes from then on. A holder that is still there shares the lock with the caller of
+to the process that writes then. A holder that is still there shares the lock with the caller of
 this command, and a release by either ends it for both: extend a lock of your own, never one
 whose TOKEN was read from `redlock status`.
 
@@ -224,8 +225,9 @@ With a key, the last run that was completed under it (`run --once-in`, `--fire`)
 
 Without a key, the locks under the prefix are listed that one token holds on a majority of the
 masters: strings that expire and whose value is a token (a UUID with a label, or 16 to 128 letters
-and digits of another client). A key that never expires is not listed, although it keeps everybody
-from its lock: `redlock status KEY` shows it.
+and digits of another client). A text that never expires is listed, too, where a majority of the
+masters has the same one: it keeps everybody from its lock. redlock leaves no such key, and nothing
+says who made it; `redlock release --force KEY` deletes it.
 
 The masters are searched with SCAN, and 10000 keys are looked at; give --prefix where they
 hold other data, too. What was completed is listed behind the locks.
@@ -234,8 +236,8 @@ Exit codes: 0 one token holds a majority, or the list is complete or cut; 1 a ma
   64 usage; 69 undecided, or no quorum answers; 74 cannot print.";
 
 pub(crate) const INIT: &str = "\
-A master that restarts, is flushed or was a replica for a while may have forgotten a lock. Its votes
-do not count for 1.1 times --max-ttl. A brand-new master cannot be told from it, and waits as
+A master that restarts, is flushed or was a replica for a while may have lost a lock. Its votes
+do not count for 1.1 times --max-ttl. A brand-new master looks the same, and waits as
 well, unless a person says that it is new.
 
 By init you state that none of these masters has restarted, been flushed or replaced within the
@@ -245,7 +247,7 @@ terminal; elsewhere --yes is needed.
 
 It waits 3s for all masters, and for one that loads its data no longer than 1.1 times --max-ttl. A
 second call changes nothing. Where it cannot read the record of every master, and where the
-namespace was in use and a master may have forgotten, it is refused unless --again is given: so a
+namespace was in use and a master may have lost data, it is refused unless --again is given: so a
 start script ends no quarantine, unless the records of all masters are gone. With --again a
 majority must answer. A --floor more than a minute ahead of the masters' clocks needs --far-floor:
 where all masters come back empty, give one again, larger than every token seen. --max-ttl D raises
@@ -271,7 +273,7 @@ it; --json has a finding for each master.
 
 States:
   admitted     it votes
-  quarantine   it may have forgotten a lock, so it does not vote until none of before can be alive
+  quarantine   it may have lost a lock, so it does not vote until all locks from before have ended
   none         it is not admitted, and no quarantine has begun: it is brand-new, it restarted, or
                it can't be admitted; its finding says which
   unreachable  it was not reached, or did not let this user in

@@ -1,10 +1,10 @@
 //! The launcher: this program once more, for an instant, in the place of the command.
 //!
-//! `redlock run` starts `redlock __child PARENT TERMINAL BLOCKED COMMAND...` in a process group of
-//! its own. There the kernel is asked to kill the process when its parent dies, the terminal is
-//! taken where it is for the command, the signals that `redlock run` found blocked are blocked
-//! again, and then the command is executed in the same process. To do this between fork and exec
-//! would need `unsafe`.
+//! `redlock run` starts `redlock __child PARENT TERMINAL BLOCKED WORD COMMAND...` in a process group
+//! of its own. There the kernel is asked to kill the process when its parent dies, the word of the
+//! watchdog is waited for, the terminal is taken where it is for the command, the signals that
+//! `redlock run` found blocked are blocked again, and then the command is executed in the same
+//! process. To do this between fork and exec would need `unsafe`.
 //!
 //! A `redlock run --reentrant` that enters a lock becomes `redlock __enter KEPT COMMAND...` and then
 //! the command. Before that it keeps back the signals that it listens to: one that comes in between
@@ -12,12 +12,15 @@
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{self, ErrorKind, PipeReader, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow};
 use nix::sys::signal::{SigSet, Signal as Blockable};
+use rustix::io::FdFlags;
 use rustix::process::{getpid, getppid};
 
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
@@ -32,13 +35,21 @@ const ENTER: &str = "__enter";
 const FOREGROUND: &str = "foreground";
 const BACKGROUND: &str = "background";
 
-/// A command that starts the launcher for `command`.
-pub(crate) fn command(command: &[OsString], in_foreground: bool, blocked: SigSet) -> Command {
+/// A command that starts the launcher for `command`, which begins when there is a byte in `word`.
+/// Until `word` is dropped every process that is started inherits it.
+pub(crate) fn command(
+    command: &[OsString],
+    in_foreground: bool,
+    blocked: SigSet,
+    word: &PipeReader,
+) -> io::Result<Command> {
+    rustix::io::fcntl_setfd(word, FdFlags::empty())?;
     let mut launcher = Command::new(this_program());
     launcher.arg(WORD).arg(getpid().to_string());
     launcher.arg(if in_foreground { FOREGROUND } else { BACKGROUND });
-    launcher.arg(numbers(blocked)).args(command).process_group(0);
-    launcher
+    launcher.arg(numbers(blocked)).arg(word.as_raw_fd().to_string());
+    launcher.args(command).process_group(0);
+    Ok(launcher)
 }
 
 /// A launcher for `command`, to be executed in this process's place, that lets these signals come.
@@ -72,8 +83,8 @@ pub(crate) fn launch(words: &[OsString]) -> ExitCode {
 
 fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {
     let mut command = match words {
-        [_, word, parent, terminal, blocked, program, arguments @ ..] if word == WORD => {
-            prepare(parent, terminal)?;
+        [_, word, parent, terminal, blocked, go, program, arguments @ ..] if word == WORD => {
+            prepare(parent, terminal, go).map_err(|error| Failure::new(CANNOT_RUN, error))?;
             // Setting a mask fails for an unknown operation alone.
             let _ = signals(blocked).thread_block();
             let mut command = Command::new(program);
@@ -95,15 +106,26 @@ fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {
     Err(failed(command.get_program(), error))
 }
 
-/// What the kernel and the terminal are told before there is the command.
-fn prepare(parent: &OsStr, terminal: &OsStr) -> Result<(), Failure> {
-    die_with(parent).map_err(|error| Failure::new(CANNOT_RUN, error))?;
+/// What has to be true before the command begins.
+fn prepare(parent: &OsStr, terminal: &OsStr, go: &OsStr) -> anyhow::Result<()> {
+    die_with(parent)?;
+    wait_for(go).context("waiting for the watchdog")?;
     if terminal == FOREGROUND
         && let Some(terminal) = Terminal::open()
     {
         terminal.give_to(getpid());
     }
     Ok(())
+}
+
+/// Waits until the watchdog knows our group. Before that the death of `redlock run` would be that of
+/// this process alone, and not of what it starts.
+fn wait_for(go: &OsStr) -> anyhow::Result<()> {
+    let number: i32 = go.to_string_lossy().parse()?;
+    let mut word = File::open(format!("/dev/fd/{number}"))?;
+    // The command inherits it otherwise.
+    nix::unistd::close(number)?;
+    word.read_exact(&mut [0]).context("it has ended before the command began")
 }
 
 /// Signals as a word of the command line: `15,17`.
@@ -129,7 +151,7 @@ fn die_with(parent: &OsStr) -> anyhow::Result<()> {
     is_alive.then_some(()).context("redlock has ended before its command began")
 }
 
-fn failed(program: &OsStr, error: std::io::Error) -> Failure {
+fn failed(program: &OsStr, error: io::Error) -> Failure {
     let program = program.to_string_lossy();
     if error.kind() == ErrorKind::NotFound {
         let failure = Failure::new(NOT_FOUND, anyhow!("{program}: command not found"));

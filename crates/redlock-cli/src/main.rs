@@ -10,6 +10,7 @@ mod answers;
 mod args;
 mod child;
 mod command;
+mod dashes;
 mod direct;
 mod duration;
 mod environment;

@@ -63,8 +63,9 @@ fn pem_files(global: &Global) -> PemFiles {
 
 /// Whom we trust, in words: the option with its file, or the system.
 pub(crate) fn ca(global: &Global) -> String {
-    let system = || "the system's CA certificates, as no --tls-ca was given".into();
-    pem_files(global).ca.as_ref().map_or_else(system, PemFile::named)
+    let system = || "the CA certificates of this system (--tls-ca FILE names others)".into();
+    let file = |file: &PemFile| format!("the CA certificates of {}", file.named());
+    pem_files(global).ca.as_ref().map_or_else(system, file)
 }
 
 /// The masters: of the command line, else of the environment.

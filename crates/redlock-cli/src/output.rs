@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::answers;
 use crate::command::marks::Done;
+use crate::duration::about;
 use crate::exit::{CANNOT_PRINT, Failure};
 use crate::moment;
 
@@ -34,12 +35,14 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// A caller that cannot read this output does not learn the token, so the error is always reported.
     pub(crate) fn print(&self, as_json: bool) -> Result<(), Failure> {
-        if as_json {
-            return json(self);
-        }
         let fence = fence(self.fencing_token);
-        line(&format!("{} {fence} {}", self.token, self.validity_ms))
+        let printed = match as_json {
+            true => json(self),
+            false => line(&format!("{} {fence} {}", self.token, self.validity_ms)),
+        };
+        printed.map_err(|failure| Failure { is_quiet: false, ..failure })
     }
 }
 
@@ -69,6 +72,7 @@ pub(crate) struct Report<'a> {
     state: &'static str,
     token: Option<&'a str>,
     ttl_ms: Option<u64>,
+    waiters: u32,
     /// Since 1970, by the clock of the host that took the lock.
     since_ms: Option<u64>,
     done: Option<&'a Done>,
@@ -93,11 +97,13 @@ impl<'a> Report<'a> {
         let (state, token, ttl) = match &status.state {
             State::Held { token, ttl } => ("held", Some(token.as_str()), *ttl),
             State::Free => ("free", None, None),
+            State::Reserved => ("reserved", None, None),
             _ => ("undecided", None, None),
         };
         let nodes = status.nodes.iter().map(NodeReport::new).collect();
         let since_ms = token.and_then(answers::since).map(moment::millis);
-        Self { key, state, token, ttl_ms: ttl.map(millis), since_ms, done, nodes }
+        let (ttl_ms, waiters) = (ttl.map(millis), status.waiters);
+        Self { key, state, token, ttl_ms, waiters, since_ms, done, nodes }
     }
 }
 
@@ -105,6 +111,9 @@ impl<'a> NodeReport<'a> {
     fn new(node: &'a NodeVote) -> Self {
         let token = answers::token(node);
         let (state, ttl, cause) = match &node.verdict {
+            verdict @ Verdict::Held { ttl, .. } if verdict.reservation().is_some() => {
+                ("reserved", *ttl, None)
+            }
             Verdict::Held { token: Some(_), ttl } => ("held", *ttl, None),
             Verdict::Held { token: None, ttl } => ("held", *ttl, Some(answers::FOREIGN.to_owned())),
             Verdict::Free => ("free", None, None),
@@ -121,7 +130,7 @@ impl<'a> NodeReport<'a> {
 
 /// The same for people: one line a master, then what a majority agrees on.
 pub(crate) fn people(key: &str, status: &Status) -> String {
-    format!("{}\n{}", table(status), answers::verdict(key, status))
+    format!("{}\n{}", table(status), answers::verdict_and_waiters(key, status))
 }
 
 /// One line a master.
@@ -130,7 +139,7 @@ pub(crate) fn table(status: &Status) -> String {
     let line = |node: &NodeVote| {
         let mut text = format!("{:widest$}  {}", node.node, answers::held(node));
         if let Some(latency) = answers::latency(node) {
-            text.push_str(&format!("  {latency:.1?}"));
+            text.push_str(&format!("  {}", about(latency)));
         }
         if node.tracks == Some(false) {
             text.push_str("  (reports no changes: waiters are not woken by it)");
@@ -140,17 +149,21 @@ pub(crate) fn table(status: &Status) -> String {
     status.nodes.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Why nothing can be printed.
+pub(crate) const STDOUT_CLOSED: &str = "the result cannot be printed: stdout is closed";
+
 /// Prints an object, for a program. A closed stdout is an error then. For lines for people it is
 /// none: the exit code has the answer.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     if !has_reader() {
-        return Err(Failure::new(CANNOT_PRINT, anyhow!("printing the result: stdout is closed")));
+        return Err(Failure::new(CANNOT_PRINT, anyhow!(STDOUT_CLOSED)));
     }
     let text = serde_json::to_string(value).map_err(|error| Failure::new(CANNOT_PRINT, error))?;
     line(&text)
 }
 
-/// Prints the result. It counts as printed when the operating system has taken it.
+/// Prints the result. It counts as printed when the operating system has taken it. A reader that
+/// has gone, as `head` does, wants no line about it.
 pub(crate) fn line(text: &str) -> Result<(), Failure> {
     printed(&format!("{text}\n")).map_err(unprinted)
 }
@@ -169,7 +182,9 @@ fn printed(text: &str) -> io::Result<()> {
 }
 
 fn unprinted(error: io::Error) -> Failure {
-    Failure::new(CANNOT_PRINT, anyhow::Error::new(error).context("printing the result"))
+    let is_quiet = error.kind() == io::ErrorKind::BrokenPipe;
+    let cause = anyhow::Error::new(error).context("the result cannot be printed");
+    Failure { is_quiet, ..Failure::new(CANNOT_PRINT, cause) }
 }
 
 /// Whether what is printed has a reader. Where stdout was closed, Rust's runtime has put

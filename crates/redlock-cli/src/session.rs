@@ -1,16 +1,17 @@
 //! `Session`: the handle of one command, from its options to its last word.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
 use redlock_quorum::{
     Cause, Guard, InvalidRequest, InvalidTtl, Lost, Redlock, RedlockBuilder, Resource, Status,
-    Token, UnreleasedKey, Votes,
+    Token, UnreleasedKey, Votes, quorum,
 };
 
 use crate::answers;
+use crate::duration::{at_most, spelled};
 use crate::exit::Failure;
 use crate::global::Global;
 use crate::held::Held;
@@ -33,6 +34,8 @@ pub(crate) struct Session {
     pub(crate) is_quiet: bool,
     /// Nobody wants to read about the end of this command.
     pub(crate) leaves_quietly: Cell<bool>,
+    /// The tokens of the locks that this command has acquired.
+    pub(crate) tokens: RefCell<Vec<String>>,
     /// The locks of the `redlock run`s around this command.
     pub(crate) held: Held,
     node_timeout: Duration,
@@ -83,7 +86,7 @@ impl Session {
         let known = if global.max_ttl.is_some() { ttl } else { ttl.min(RedlockBuilder::MAX_TTL) };
         let mut builder =
             masters.builder().ttl(known).quarantine(global.quarantine()).fencing(!global.plain);
-        builder = builder.prefix(masters::prefix(global));
+        builder = builder.prefix(masters::prefix(global)).queue(!global.no_queue);
         if let Some(label) = label {
             builder = builder.label(label);
         }
@@ -103,6 +106,7 @@ impl Session {
             is_verbose: global.verbose,
             is_quiet: global.quiet,
             leaves_quietly: Cell::new(false),
+            tokens: RefCell::default(),
             held: Held::around(),
             node_timeout: global
                 .node_timeout
@@ -148,7 +152,7 @@ impl Session {
     }
 
     fn in_words(&self, key: &Resource, status: &Status) -> String {
-        let answers = answers::standing(&key.to_string(), status);
+        let answers = answers::standing(&key.to_string(), status, &self.tokens.borrow());
         match self.hint(&answers::causes(&status.nodes)) {
             Some(hint) => format!("{answers}; {hint}"),
             None => answers,
@@ -200,7 +204,7 @@ impl Session {
         let one =
             |barred: &answers::Barred<'_>| format!("{} can't vote: {}", barred.node, barred.cause);
         let why = barred.iter().map(one).collect::<Vec<_>>().join(", ");
-        let spare = left.saturating_sub(answers::quorum(masters));
+        let spare = left.saturating_sub(quorum(masters));
         output::note(&format!("{why}; of {masters} masters {left} are left, {spare} may fail"));
     }
 
@@ -224,12 +228,13 @@ impl Session {
         let late = causes.contains(&&Cause::TimedOut).then(|| {
             let (timeout, connect) = (self.node_timeout, RedlockBuilder::CONNECT_TIMEOUT);
             format!(
-                "timed out: not connected within {connect:?}, or no answer within {timeout:?} \
-                 (--node-timeout)"
+                "timed out: not connected within {}, or no answer within {} (--node-timeout)",
+                spelled(connect),
+                spelled(timeout)
             )
         });
         let tls = causes.iter().any(|cause| cause.is_of_tls());
-        let tls = tls.then(|| format!("TLS: trusted is {}", self.ca));
+        let tls = tls.then(|| format!("redlock trusts {}", self.ca));
         let hints: Vec<_> = late.into_iter().chain(tls).collect();
         (!hints.is_empty()).then(|| hints.join("; "))
     }
@@ -273,10 +278,10 @@ fn kept(key: &UnreleasedKey, now: SystemTime) -> String {
     let UnreleasedKey { node, resource, within, from_wake_up, .. } = key;
     let kept = format!("{node} may keep the key of {resource}");
     if *from_wake_up {
-        return format!("{kept} for up to {within:.1?} from its wake-up");
+        return format!("{kept} for up to {} from its wake-up", at_most(*within));
     }
     let until = moment::time_of_day(now + *within);
-    format!("{kept} until {until}, {within:.1?} at most")
+    format!("{kept} until {until}, {} at most", at_most(*within))
 }
 
 /// The TTL of a command that nobody gave one: longer than the library's, because a command may be

@@ -48,6 +48,13 @@ impl Deadlines {
     }
 }
 
+impl Deadlines {
+    /// After how long the watchdog kills, when this is left of the lease.
+    pub(crate) fn watchdog_within(&self, left: Duration) -> Duration {
+        left.saturating_sub(self.watchdog)
+    }
+}
+
 /// What was done to end a command because of its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -174,7 +181,7 @@ impl<'a> Supervisor<'a> {
     /// Does what is due, by the clock and at this moment.
     fn advance(&mut self) {
         let left = self.hold.remaining();
-        self.child.kill_within(left.saturating_sub(self.deadlines.watchdog));
+        self.child.kill_within(self.deadlines.watchdog_within(left));
         if !self.is_due(left) {
             return;
         }

@@ -6,6 +6,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 
 use crate::args::Cli;
+use crate::dashes;
 use crate::exit::USAGE;
 use crate::output::{self, redact};
 
@@ -29,8 +30,11 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
             Err(USAGE)
         }
         Err(error) => {
-            let text = error.render().to_string();
-            complain(&redact(&in_our_words(&text)));
+            let text = match dashes::missing(words, error.kind()) {
+                Some(text) => text,
+                None => in_our_words(&error.render().to_string()),
+            };
+            complain(&redact(&text));
             Err(USAGE)
         }
     }

@@ -7,13 +7,13 @@ use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{AcquireError, GuardSet, NodeVote, Resource, Status, Votes};
+use redlock_quorum::{AcquireError, GuardSet, NodeVote, Resource, Status, Votes, quorum};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::answers::{self, quorum};
+use crate::answers;
 use crate::args::Patience;
-use crate::duration::Wait;
+use crate::duration::{Wait, at_least, spelled};
 use crate::exit::{Failure, HELD, UNAVAILABLE};
 use crate::held::Entry;
 use crate::output;
@@ -43,11 +43,14 @@ impl Session {
             signal = signals.next() => Err(self.stopped_by(signal, signals).await),
             outcome = self.wait_for(patience.over(wait), max_hold) => outcome,
         };
-        outcome.map_err(|failure| {
+        let locks = outcome.map_err(|failure| {
             let failure = failure.held_as(patience.held_code, self.is_quiet);
             self.leaves_quietly.set(failure.is_quiet);
             failure
-        })
+        })?;
+        let tokens = locks.iter().map(|guard| guard.token().to_string());
+        self.tokens.borrow_mut().extend(tokens);
+        Ok(locks)
     }
 
     async fn wait_for(&self, wait: Wait, max_hold: Option<Duration>) -> Result<GuardSet, Failure> {
@@ -149,7 +152,7 @@ impl Session {
         sleep(SAY_AFTER).await;
         if self.is_verbose || io::stderr().is_terminal() {
             let limit = match wait {
-                Wait::For(wait) => format!("up to {wait:?} "),
+                Wait::For(wait) => format!("up to {} ", spelled(wait)),
                 Wait::Forever => String::new(),
             };
             output::note(&format!("waiting {limit}for {}: {}", self.names(), self.answers().await));
@@ -268,20 +271,17 @@ fn votes_again(staying: Duration, visits: Option<Duration>) -> String {
     /// To connect, and to end the quarantine.
     const SPARE: Duration = Duration::from_secs(4);
     let wait = (staying + SPARE).as_millis().div_ceil(1_000);
-    let stays = format!("with --wait {wait}s or longer in {}", tenths(staying));
+    let staying = at_least(staying);
+    let stays = format!(
+        "run with --wait {wait}s or longer to wait out the quarantine, which ends in {staying}"
+    );
     match visits {
-        Some(visits) => format!(
-            "a quorum votes again {stays}, by commands that do not wait in {} at the latest",
-            tenths(visits)
-        ),
-        None => format!("a quorum votes again {stays}, and never by commands that do not wait"),
+        Some(visits) => {
+            let visits = at_least(visits);
+            format!("{stays}; commands that do not wait end it in {visits} at the latest")
+        }
+        None => format!("{stays}; commands that do not wait never end it"),
     }
-}
-
-/// Rounded up: it is never said too early.
-fn tenths(time: Duration) -> String {
-    let tenths = time.as_millis().div_ceil(100);
-    format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
 /// How long it may take until the quarantines begin that have not begun. A master that reads its

@@ -5,9 +5,13 @@
 //! of the command must have ended. The watchdog has a session of its own and blocks every signal:
 //! what reaches a job, a terminal's session or a whole service does not reach it. When its stdin
 //! ends, `redlock run` was killed, and it ends the group at once.
+//!
+//! The command begins when the watchdog knows its group: the launcher waits for a byte that the
+//! watchdog writes to its stdout with the first order. So there is no moment at which `redlock run`
+//! can be killed and leave something of the command behind.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, PipeReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
@@ -32,11 +36,14 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts it. It does nothing before the first call of [`watch`](Self::watch).
-    pub(crate) fn start() -> io::Result<Self> {
+    /// Starts it. It does nothing before the first call of [`watch`](Self::watch); then it writes
+    /// its word into the pipe that is returned beside it. The pipe ends without a word when the
+    /// watchdog does.
+    pub(crate) fn start() -> io::Result<(Self, PipeReader)> {
+        let (word, stdout) = io::pipe()?;
         let mut command = Command::new(launcher::this_program());
         command.arg0("redlock").arg(WORD).current_dir("/").env_clear();
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::null());
         // It inherits this, and so no Ctrl-Z stops it before it has its own session.
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let spawned = command.spawn();
@@ -45,7 +52,7 @@ impl Watchdog {
         let stdin = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         // A watchdog that was stopped itself must not stop us.
         rustix::io::ioctl_fionbio(&stdin, true)?;
-        Ok(Self { process, stdin, last: None })
+        Ok((Self { process, stdin, last: None }, word))
     }
 
     /// The group is ended in `within` from now, unless this is called again before.
@@ -136,7 +143,13 @@ pub(crate) fn watch() -> ExitCode {
     loop {
         match hear(order.filter(|_| !is_due)) {
             Heard::Nothing => {}
-            Heard::Order(next) => (order, is_due) = (Some(next), false),
+            Heard::Order(next) => {
+                if order.is_none() {
+                    // It fails when the launcher has ended: there is no command to begin.
+                    let _ = rustix::io::write(io::stdout(), b".");
+                }
+                (order, is_due) = (Some(next), false);
+            }
             Heard::End => break,
         }
         if let Some(order) = order.filter(|_| !is_due) {

@@ -63,10 +63,12 @@ pub struct Clock(Source);
 #[derive(Clone)]
 enum Source {
     System(Arc<System>),
+    #[cfg(feature = "redis")]
     Tokio(Arc<Tokio>),
 }
 
 /// Tokio's clock, and what was added to it.
+#[cfg(feature = "redis")]
 struct Tokio {
     origin: tokio::time::Instant,
     suspended: AtomicU64,
@@ -82,6 +84,7 @@ impl Clock {
     /// `tokio::time::pause` and `advance`. For tests only: it does not count suspended time.
     ///
     /// Make and read it inside the runtime whose time it follows.
+    #[cfg(feature = "redis")]
     pub fn paused() -> Self {
         let (origin, suspended) = (tokio::time::Instant::now(), AtomicU64::new(0));
         Self(Source::Tokio(Arc::new(Tokio { origin, suspended })))
@@ -93,6 +96,7 @@ impl Clock {
     pub fn suspend(&self, time: Duration) {
         let gained = match &self.0 {
             Source::System(system) => &system.ratchet.gained,
+            #[cfg(feature = "redis")]
             Source::Tokio(tokio) => &tokio.suspended,
         };
         gained.fetch_add(nanos(time), Ordering::AcqRel);
@@ -102,6 +106,7 @@ impl Clock {
     pub fn now(&self) -> Instant {
         match &self.0 {
             Source::System(system) => Instant(system.now()),
+            #[cfg(feature = "redis")]
             Source::Tokio(tokio) => {
                 Instant(nanos(tokio.origin.elapsed()) + tokio.suspended.load(Ordering::Acquire))
             }
@@ -113,6 +118,7 @@ impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.0 {
             Source::System(_) => "system",
+            #[cfg(feature = "redis")]
             Source::Tokio(_) => "paused",
         };
         write!(f, "Clock({kind})")

@@ -13,15 +13,27 @@
 //! What it does not give: mutual exclusion. One master that fails takes its locks with it; a
 //! majority of them, and the order of tokens, are the business of `redlock-quorum`.
 
+//! # Features
+//!
+//! * `redis` (default): [`RedisNode`], and with it sockets, the client crate and tokio. Without it
+//!   only the values and the seam are here.
+//! * `tls` (default): `rediss://` URLs and certificates. Without it they are refused.
+//! * `serde`: [`FencingToken`] can be written down and read back, as a number. Off by default.
+
 pub mod admission;
 mod ballot;
 mod clock;
+pub mod duration;
 mod mark;
 mod node;
 mod not_admitted;
 mod op;
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
+mod packed;
+#[cfg(feature = "redis")]
 mod redis;
 mod resource;
+pub mod shared_queue;
 mod slot;
 mod token;
 mod ttl;
@@ -33,8 +45,12 @@ pub use mark::{Mark, Marked};
 pub use node::{Facts, Node, NodeEvent, Role, Sink, Unread};
 pub use not_admitted::{NotAdmitted, WhyNot};
 pub use op::{Op, Verb};
+#[cfg(feature = "redis")]
 pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls};
 pub use resource::{InvalidResource, Resource};
+pub use shared_queue::{
+    Call, Entry, Exit, InvalidQueueTicket, Leaving, QueueTicket, Queued, Reservation, SharedQueue,
+};
 pub use slot::{Events, VoteSlot};
 pub use token::{InvalidLabel, InvalidToken, Label, Token};
 pub use ttl::{InvalidTtl, Ttl};

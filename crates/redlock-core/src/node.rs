@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::admission::{Identity, Order, OrderSlot, Ordered, Record};
-use crate::{Cause, Events, Op, Vote, VoteSlot};
+use crate::admission::{Identity, Record};
+use crate::{Call, Cause, Events, Op, Vote, VoteSlot};
 
 /// One of the N independent masters, real or simulated.
 ///
@@ -23,7 +23,8 @@ pub trait Node: Send + Sync {
     /// Hands over one request. Returns at once; the answer is cast through `slot`, now or later.
     ///
     /// A node that knows it cannot reach the master answers [`Answer::unsent`] at once. An
-    /// acquire is never sent twice: after a lost connection its outcome is *unknown*.
+    /// acquire is never sent twice: after a lost connection its outcome is *unknown*. A node that
+    /// keeps nothing of its [admission](crate::admission) answers questions about that so, too.
     ///
     /// [`Answer::unsent`]: crate::Answer::unsent
     fn submit(&self, op: Op, slot: VoteSlot);
@@ -32,14 +33,6 @@ pub trait Node: Send + Sync {
     /// Default: one by one.
     fn submit_all(&self, requests: &mut Vec<(Op, VoteSlot)>) {
         requests.drain(..).for_each(|(op, slot)| self.submit(op, slot));
-    }
-
-    /// Hands over an order about what the master keeps beside its locks. It is carried out in the
-    /// order of submission with the requests: a look sees what every SET before it has left.
-    /// Default: answered that this node takes none.
-    fn order(&self, order: Order, slot: OrderSlot) {
-        let _ = order;
-        slot.answer(Err(Cause::NotSent("this node takes no orders".into())));
     }
 
     /// Says what this master is admitted as, on the connection that is up; `None` if it is not.
@@ -80,12 +73,6 @@ pub trait Sink: Send + Sync {
 
     /// Takes what happened to the connection of `master`.
     fn event(&self, master: usize, event: NodeEvent);
-
-    /// Takes the outcome of an order. Called once for every [`OrderSlot`]. Default: without effect,
-    /// for one who gives none.
-    fn ordered(&self, ordered: Ordered) {
-        let _ = ordered;
-    }
 }
 
 /// What happens to the connection of a node.
@@ -107,6 +94,12 @@ pub enum NodeEvent {
     },
     /// The server pushed that a watched key has changed.
     KeyChanged(Arc<[u8]>),
+    /// The handle was called from the [shared queue](crate::SharedQueue) of this key. It may be a call
+    /// for an earlier wait.
+    Called(Call, Arc<[u8]>),
+    /// Over this connection the shared queue cannot be used any more, as the server said: a right was
+    /// taken away, or `SUBSCRIBE` was refused. See [`Facts::no_queue`].
+    NoQueue(String),
     /// The data of the server may be gone: it pushed so (`invalidate` without a key), or a ballot
     /// found no member.
     DataLost,
@@ -119,7 +112,7 @@ pub enum NodeEvent {
 /// What a server said about itself when the connection was made, or when it was asked again.
 ///
 /// All of it is read in one batch, `INFO` before the record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Facts {
     /// The identity of the server process: new with every start.
@@ -147,9 +140,16 @@ pub struct Facts {
     /// What it answered to a ballot that changes nothing, where it cannot take any: an error that
     /// stays until a person changes something. None where it can, and where it was not asked.
     pub no_ballots: Option<String>,
+    /// Why [shared queues](crate::SharedQueue) cannot be used over this connection, in words for
+    /// people: the server pushes nothing, or the user lacks a right. `None` if they can, as far as
+    /// can be told without subscribing: see [`NodeEvent::NoQueue`].
+    pub no_queue: Option<String>,
 }
 
 impl Facts {
+    /// Why no shared queue can be used at a server that pushes nothing.
+    pub const PUSHES_NOTHING: &'static str = "the server pushes nothing: it does not speak RESP3";
+
     /// A standalone master with this identity, which pushes nothing.
     pub fn master(run_id: impl Into<String>) -> Self {
         let run_id = run_id.into();
@@ -164,6 +164,7 @@ impl Facts {
             is_barred: true,
             tracks: false,
             no_ballots: None,
+            no_queue: Some(Self::PUSHES_NOTHING.into()),
         }
     }
 
@@ -195,7 +196,7 @@ pub enum Unread {
 }
 
 /// The role of a server in replication.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
     /// It takes writes.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::duration::at_least;
 use crate::vote::is_lasting_error;
 
 /// Why the votes of a master that can be reached do not count, and when they may again.
@@ -40,17 +41,20 @@ pub enum WhyNot {
     Denied,
     /// Its data may have been lost a moment ago: it is being looked at.
     Checked,
-    /// It has no record of an admission, and no master that was read has: it is brand-new, or all
-    /// of them were emptied.
+    /// It has no record of an admission, and this client has read none of any master: it is
+    /// brand-new, or all of them were emptied before.
     New,
-    /// It has no record of an admission, and another master has: the namespace is in use. It
-    /// restarted empty or was flushed; or it was added since, and cannot be told from such a one.
+    /// It has no record of an admission, and this client has read one of some master, be it gone by
+    /// now: the namespace is in use. It restarted empty or was flushed; or it was added since, and cannot be told from such a one.
     Emptied,
     /// It was admitted with another identity: it restarted, or was a replica for a while. Or it
     /// lost its ballots, and its quarantine has begun since: the record does not tell the two apart.
     Restarted,
     /// Its ballots are gone or incomplete.
     Incomplete,
+    /// Its record is older than one that this client has read of the same process: a copy of its
+    /// data was put back, and what was locked since is gone.
+    Outdated,
     /// Clients without quarantine use this namespace, and this client has one.
     UsedWithoutQuarantine,
     /// Clients with quarantine use this namespace, and this client has none.
@@ -80,10 +84,12 @@ impl NotAdmitted {
         matches!(self.why, WhyNot::Loading | WhyNot::Checked | WhyNot::AskedTooEarly)
     }
 
-    /// Whether it may be a brand-new master, which a person can admit at once. Other masters may
-    /// show that the namespace is in use: then it is not.
-    pub fn may_be_new(&self) -> bool {
-        self.why == WhyNot::New
+    /// Whether all masters may be brand-new, so that a person can admit them at once. For each
+    /// master, why it does not vote; `None` where it votes, which takes an admission, or was not
+    /// read: that one may have a record, and the key of a holder.
+    pub fn may_be_new<'a>(masters: impl IntoIterator<Item = Option<&'a Self>>) -> bool {
+        let is_new = |master: Option<&Self>| master.is_some_and(|not| not.why == WhyNot::New);
+        masters.into_iter().all(is_new)
     }
 
     fn state(&self) -> &'static str {
@@ -98,13 +104,8 @@ impl NotAdmitted {
 impl WhyNot {
     /// Whether the master may have forgotten a lock, and votes again when its quarantine is over.
     pub fn is_ended_by_quarantine(self) -> bool {
-        matches!(self, Self::New | Self::Emptied | Self::Restarted | Self::Incomplete)
-    }
-
-    /// Whether it shows that masters of this namespace were admitted before. It is not brand-new
-    /// then, and to admit a master at once would take the statement that no lock is alive.
-    pub fn shows_use(self) -> bool {
-        matches!(self, Self::Emptied | Self::Restarted | Self::Incomplete)
+        let restarted = matches!(self, Self::New | Self::Emptied | Self::Restarted);
+        restarted || matches!(self, Self::Incomplete | Self::Outdated)
     }
 }
 
@@ -112,32 +113,22 @@ impl fmt::Display for NotAdmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.why, self.state())?;
         if let Some(wait) = self.votes_again {
-            write!(f, "; votes again in {}", Seconds(wait))?;
+            write!(f, "; votes again in {}", at_least(wait))?;
             match self.by_visits {
                 Some(visits) if visits == wait => {}
                 Some(visits) => write!(
                     f,
-                    " at the earliest where a client stays, in {} at the latest where clients come \
-                     and go",
-                    Seconds(visits)
+                    " at the earliest if a client stays connected, in {} at the latest if \
+                     clients come and go",
+                    at_least(visits)
                 )?,
-                None => f.write_str(" at the earliest, and only where a client stays")?,
+                None => f.write_str(" at the earliest, and only if a client stays connected")?,
             }
         }
         match &self.hindrance {
             Some(error) => write!(f, "; {error}"),
             None => Ok(()),
         }
-    }
-}
-
-/// Rounded up: it is never said too early.
-struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tenths = self.0.as_millis().div_ceil(100);
-        write!(f, "{}.{} s", tenths / 10, tenths % 10)
     }
 }
 
@@ -149,11 +140,12 @@ impl fmt::Display for WhyNot {
             Self::Cluster => "it is in cluster mode, give independent masters",
             Self::Loading => "it is loading its data",
             Self::Denied => "INFO or its record cannot be read",
-            Self::Checked => "its data may be gone, it is being looked at",
+            Self::Checked => "its data may be lost, it is being checked",
             Self::New => "new or emptied",
             Self::Emptied => "restarted empty, flushed or added later",
             Self::Restarted => "restarted or lost its ballots",
             Self::Incomplete => "its ballots are gone",
+            Self::Outdated => "an old copy of its data was put back",
             Self::UsedWithoutQuarantine => {
                 "clients with Quarantine::Off use this namespace: use Quarantine::Off \
                  (--quarantine off, REDLOCK_QUARANTINE=off), or redlock init --again converts it"
@@ -191,8 +183,8 @@ mod tests {
         let begun = NotAdmitted { by_visits: by_visits(129_810), ..restarted.clone() };
         assert_eq!(
             begun.to_string(),
-            "restarted or lost its ballots, in quarantine; votes again in 63.9 s at the earliest \
-             where a client stays, in 129.9 s at the latest where clients come and go"
+            "restarted or lost its ballots, in quarantine; votes again in 63.9 s at the \
+             earliest if a client stays connected, in 2m10s at the latest if clients come and go"
         );
         let almost_over = NotAdmitted { by_visits: by_visits(63_810), ..restarted };
         assert_eq!(
@@ -202,8 +194,8 @@ mod tests {
         let new = NotAdmitted { in_quarantine: false, ..quarantine(WhyNot::New, 66_000) };
         assert_eq!(
             new.to_string(),
-            "new or emptied, its quarantine has not begun; votes again in 66.0 s at the earliest, \
-             and only where a client stays"
+            "new or emptied, its quarantine has not begun; votes again in 66.0 s at the \
+             earliest, and only if a client stays connected"
         );
         let loading = NotAdmitted::new(WhyNot::Loading);
         assert_eq!(loading.to_string(), "it is loading its data");

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::{Bid, Mark, Member, Token};
+use crate::admission::AdmissionOp;
+use crate::packed::Packed;
+use crate::{Bid, Entry, Exit, Leaving, Mark, Member, Token};
 
 /// What a master is asked to do with one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +59,38 @@ pub enum Verb {
         /// Milliseconds until the key expires.
         px: u64,
     },
+    /// Set the key to the token where it is reserved for the ticket of the [entry](Op::entry), and
+    /// where there is no such key and nobody stands before it in the queue. Else take a place in the
+    /// queue, or renew the one there is; where there is no such key, reserve it for the first in
+    /// the queue, and call that. Ballots as with [`Acquire`](Self::Acquire).
+    Enter {
+        /// Milliseconds until the key expires; 0 where it is not asked for.
+        px: u64,
+    },
+    /// Delete the key if its value is the token, and give up a place in the queue where the
+    /// [exit](Op::exit) says so. Where the key is free then, or reserved for nobody or for this
+    /// handle, reserve it for the first in the queue, and call that.
+    Leave {
+        /// What is left behind.
+        leaving: Leaving,
+    },
+    /// Set the key to the token, for `px` milliseconds, if there is no such key, or a reservation of
+    /// anybody. A token is never replaced, not even the same one. Ballots as with
+    /// [`Acquire`](Self::Acquire).
+    Take {
+        /// Milliseconds until the key expires.
+        px: u64,
+    },
+    /// If the key's value is the token, put a reservation in its place, which names no ticket.
+    Reserve {
+        /// Milliseconds until the reservation expires.
+        px: u64,
+    },
+    /// Count the tickets in the queue that the key is.
+    CountWaiters,
+    /// Read or write what the master keeps for its [admission](crate::admission), as the request
+    /// [says](Op::admission_op). It has no key of its own.
+    Admission,
 }
 
 /// One request, the same for every master it is sent to: cloning is cheap, and what a node has
@@ -71,7 +105,11 @@ struct Inner {
     bid: Option<Bid>,
     member: Option<Member>,
     mark: Option<Mark>,
-    packed: [OnceLock<Vec<u8>>; FORMS],
+    entry: Option<Box<Entry>>,
+    exit: Option<Box<Exit>>,
+    admission: Option<Box<AdmissionOp>>,
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
+    packed: [OnceLock<Packed>; FORMS],
 }
 
 /// In how many forms a request may have to be encoded: masters differ in what they understand, and
@@ -142,6 +180,52 @@ impl Op {
         Self::of(Inner { mark: Some(mark), ..Inner::new(Verb::RaiseMark { px }, key.into(), None) })
     }
 
+    /// Enter the queue of `key`, and take the key where it is this handle's turn, with a ballot
+    /// behind it in the same write where one is given. For the master where contenders of the key
+    /// meet; a node that is given it subscribes to the channel of the ticket first, on each
+    /// connection once.
+    pub fn enter(key: impl Into<Arc<[u8]>>, entry: Entry, bid: Option<Bid>) -> Self {
+        let (token, px) = entry.ask.clone().map_or((None, 0), |(token, px)| (Some(token), px));
+        let (bid, member) = (bid.filter(|_| token.is_some()), bid.map(|bid| bid.member));
+        let member = member.filter(|_| token.is_some());
+        let entry = Some(Box::new(entry));
+        let inner = Inner::new(Verb::Enter { px }, key.into(), token);
+        Self::of(Inner { bid, member, entry, ..inner })
+    }
+
+    /// Leave `key`, or a place in its queue, to the next one. For the master where contenders of the
+    /// key meet. What is sent again, later or by another process, is [`release`](Self::release).
+    pub fn leave(key: impl Into<Arc<[u8]>>, exit: Exit) -> Self {
+        let verb = Verb::Leave { leaving: exit.leaving };
+        let inner = Inner::new(verb, key.into(), exit.token.clone());
+        Self::of(Inner { exit: Some(Box::new(exit)), ..inner })
+    }
+
+    /// Take `key` for `px` milliseconds, signed with `token`, from nobody or from a reservation: for
+    /// one that was granted it by the master where contenders of the key meet.
+    pub fn take(key: impl Into<Arc<[u8]>>, token: Token, px: u64, bid: Option<Bid>) -> Self {
+        let member = bid.map(|bid| bid.member);
+        Self::of(Inner { bid, member, ..Inner::new(Verb::Take { px }, key.into(), Some(token)) })
+    }
+
+    /// Release `key` if `token` signed it, and keep it for the next one for `px` milliseconds: for
+    /// the masters that keep no queue for it.
+    pub fn reserve(key: impl Into<Arc<[u8]>>, token: Token, px: u64) -> Self {
+        Self::new(Verb::Reserve { px }, key.into(), Some(token))
+    }
+
+    /// Count the tickets in a queue: see [`SharedQueue::key_of`](crate::SharedQueue::key_of).
+    pub fn count_waiters(queue: impl Into<Arc<[u8]>>) -> Self {
+        Self::new(Verb::CountWaiters, queue.into(), None)
+    }
+
+    /// Read or write what the master keeps for its [admission](crate::admission), in line with the
+    /// requests: it sees what every SET before it has left.
+    pub fn admission(op: AdmissionOp) -> Self {
+        let inner = Inner::new(Verb::Admission, [].into(), None);
+        Self::of(Inner { admission: Some(Box::new(op)), ..inner })
+    }
+
     /// What is asked.
     pub fn verb(&self) -> Verb {
         self.0.verb
@@ -155,11 +239,11 @@ impl Op {
     /// The token as bytes; empty for requests that have none: those that look at a key, and those
     /// about a mark.
     pub fn token(&self) -> &[u8] {
-        self.0.token.as_ref().map_or(&[], |token| token.as_str().as_bytes())
+        self.0.token.as_ref().map_or(&[], |token| token.as_bytes())
     }
 
-    /// The ballot that goes with it; only [`Verb::Acquire`], [`Verb::Resume`] and [`Verb::Ballot`]
-    /// have one.
+    /// The ballot that goes with it; only [`Verb::Acquire`], [`Verb::Resume`], [`Verb::Ballot`],
+    /// [`Verb::Enter`] and [`Verb::Take`] have one.
     pub fn bid(&self) -> Option<Bid> {
         self.0.bid
     }
@@ -174,8 +258,24 @@ impl Op {
         self.0.mark.as_ref()
     }
 
+    /// What one says of itself who enters a queue; only [`Verb::Enter`] has it.
+    pub fn entry(&self) -> Option<&Entry> {
+        self.0.entry.as_deref()
+    }
+
+    /// What one says of itself who leaves; only [`Verb::Leave`] has it.
+    pub fn exit(&self) -> Option<&Exit> {
+        self.0.exit.as_deref()
+    }
+
+    /// What is asked about admission; only [`Verb::Admission`] has it.
+    pub fn admission_op(&self) -> Option<&AdmissionOp> {
+        self.0.admission.as_deref()
+    }
+
     /// The request in one of the wire's forms, made by `encode` the first time it is needed.
-    pub(crate) fn packed(&self, form: usize, encode: impl FnOnce(&Self) -> Vec<u8>) -> &[u8] {
+    #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
+    pub(crate) fn packed(&self, form: usize, encode: impl FnOnce(&Self) -> Packed) -> &[u8] {
         self.0.packed[form].get_or_init(|| encode(self))
     }
 
@@ -202,7 +302,19 @@ impl Op {
 impl Inner {
     fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
         let (bid, member, mark) = (None, None, None);
-        Self { verb, key, token, bid, member, mark, packed: Default::default() }
+        let (entry, exit, admission) = (None, None, None);
+        Self {
+            verb,
+            key,
+            token,
+            bid,
+            member,
+            mark,
+            entry,
+            exit,
+            admission,
+            packed: Default::default(),
+        }
     }
 }
 

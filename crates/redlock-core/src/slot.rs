@@ -60,6 +60,7 @@ impl Drop for VoteSlot {
 /// Votes that are cast together, because their replies were read together: the sink takes all of
 /// them at a time. Those that are left when it is dropped are cast, too.
 #[derive(Default)]
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
 pub(crate) struct Batch {
     /// That of nearly all votes.
     sink: Option<Arc<dyn Sink>>,
@@ -67,9 +68,11 @@ pub(crate) struct Batch {
     others: Vec<(Arc<dyn Sink>, Vote)>,
 }
 
+#[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
 impl Batch {
     /// Adds the vote of `slot`, whose answer was read at `read_at`, a moment ago. Casts nothing: it
     /// may be called under a lock.
+    #[inline]
     pub(crate) fn add(&mut self, mut slot: VoteSlot, answer: Answer, read_at: Instant) {
         let Some(sink) = slot.sink.take() else { return };
         let VoteSlot { master, ticket, sent_at, .. } = slot;

@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use uuid::fmt::Hyphenated;
 use uuid::{Builder, Uuid};
 
+use crate::Reservation;
+
 /// The random value that signs one attempt to acquire: the value of the key on every master.
 ///
 /// A UUID v7 as text, then `/label` where a [`Label`] was set. Its 74 random bits are fresh from the
@@ -14,11 +16,32 @@ use uuid::{Builder, Uuid};
 /// when a lock is held, and nothing relies on them. Every attempt has a token of its own: with a
 /// reused one, a late release of one attempt would delete the key of the next.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Token(Arc<str>);
+pub struct Token(Text);
+
+/// A token without a label, which nearly all are, needs no memory of its own.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Text {
+    /// Every text of this length.
+    Short([u8; Hyphenated::LENGTH]),
+    Long(Arc<str>),
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        match text.as_bytes().try_into() {
+            Ok(short) => Self::Short(short),
+            Err(_) => Self::Long(text.into()),
+        }
+    }
+}
 
 /// Why a text cannot be a [`Token`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a token is 1 to {max} printable characters without spaces", max = Token::LEN_MAX)]
+#[error(
+    "a token is 1 to {max} printable characters without spaces, and does not begin with \"{next}\"",
+    max = Token::LEN_MAX,
+    next = Reservation::PREFIX
+)]
 pub struct InvalidToken;
 
 impl Token {
@@ -31,23 +54,37 @@ impl Token {
         let uuid: &str = unique().hyphenated().encode_lower(&mut buffer);
         match label {
             None => Self(uuid.into()),
-            Some(label) => Self(format!("{uuid}/{label}").into()),
+            Some(label) => Self(format!("{uuid}/{label}").as_str().into()),
         }
     }
 
     /// The token that a text stands for, such as one that another process printed.
     ///
     /// # Errors
-    /// [`InvalidToken`] when the text is empty, too long or has spaces or control characters.
+    /// [`InvalidToken`] when the text is empty, too long, has spaces or control characters, or begins
+    /// as a [`Reservation`] does: that is nobody's, and nobody extends or releases it as a token.
     pub fn parse(text: &str) -> Result<Self, InvalidToken> {
         let fits = (1..=Self::LEN_MAX).contains(&text.len());
         let clean = text.chars().all(|c| !c.is_control() && !c.is_whitespace());
-        if fits && clean { Ok(Self(text.into())) } else { Err(InvalidToken) }
+        let is_nobodys = Reservation::is_one(text.as_bytes());
+        if fits && clean && !is_nobodys { Ok(Self(text.into())) } else { Err(InvalidToken) }
     }
 
     /// The whole token as text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            // It was made of a text.
+            Text::Short(bytes) => str::from_utf8(bytes).unwrap_or_default(),
+            Text::Long(text) => text,
+        }
+    }
+
+    /// The same as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        match &self.0 {
+            Text::Short(bytes) => bytes,
+            Text::Long(text) => text.as_bytes(),
+        }
     }
 
     /// The label of whoever made it, where it has the form of this library and one was set.
@@ -68,10 +105,10 @@ impl Token {
 
     /// The UUID, and the label behind it; none for the token of another client.
     fn parts(&self) -> Option<(Uuid, Option<&str>)> {
-        let (uuid, label) = match self.0.split_once('/') {
+        let (uuid, label) = match self.as_str().split_once('/') {
             Some((uuid, label)) if Label::is_one(label) => (uuid, Some(label)),
             Some(_) => return None,
-            None => (&*self.0, None),
+            None => (self.as_str(), None),
         };
         // Other forms of a UUID, without dashes or in braces, are values of other clients.
         let is_ours = uuid.len() == Hyphenated::LENGTH;
@@ -91,7 +128,7 @@ fn unique() -> Uuid {
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -234,7 +271,8 @@ mod tests {
         for bad in ["", "a b", "caf\u{e9}", "a/b", &"x".repeat(65)] {
             assert!(Label::parse(bad).is_err(), "{bad:?}");
         }
-        for bad in ["", "a b", "a\n", &"x".repeat(257)] {
+        let (reserved, long) = ("redlock-quorum:next:0123456789abcdef", "x".repeat(257));
+        for bad in ["", "a b", "a\n", &long, reserved, Reservation::PREFIX] {
             assert_eq!(Token::parse(bad), Err(InvalidToken), "{bad:?}");
         }
     }

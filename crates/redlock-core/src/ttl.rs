@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::duration::spelled;
+
 /// How long a lease lasts without extension, in whole milliseconds.
 ///
 /// Two durations follow from it and must not be confused: [`Ttl::px`] is what is sent to Redis,
@@ -17,16 +19,17 @@ pub struct Ttl {
 #[non_exhaustive]
 pub enum InvalidTtl {
     /// Shorter than [`Ttl::MIN`].
-    #[error("a TTL of {ttl:?} is too short; the least is {min:?}", min = Ttl::MIN)]
+    #[error("a TTL of {} is too short; the least is {}", spelled(*.ttl), spelled(Ttl::MIN))]
     TooShort {
         /// What was asked for.
         ttl: Duration,
     },
     /// Longer than the namespace allows.
     #[error(
-        "a TTL of {ttl:?} is too long; max_ttl is {max:?}: take a shorter one and let the keeper \
+        "a TTL of {} is too long; max_ttl is {}: take a shorter one and let the keeper \
          extend it, or raise max_ttl: `.max_ttl(..)` of the builder (`--max-ttl`) while masters \
-         have no record of it, `redlock init --max-ttl D` once they have"
+         have no record of it, `redlock init --max-ttl D` once they have",
+        spelled(*.ttl), spelled(*.max)
     )]
     TooLong {
         /// What was asked for.
@@ -79,7 +82,8 @@ impl Ttl {
     /// Redis expires by wall clock, and a time daemon may step or slew that clock by more than
     /// the 1 % of [`Ttl::validity`]; the guard covers a correction of up to its own length.
     pub fn px(self, guard: Duration) -> u64 {
-        let guard = u64::try_from(guard.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let part = u64::from(guard.subsec_nanos().div_ceil(1_000_000));
+        let guard = guard.as_secs().saturating_mul(1_000).saturating_add(part);
         self.millis.saturating_add(guard)
     }
 }
@@ -121,7 +125,7 @@ mod tests {
         }
         for long in [ms(60_001), Duration::from_nanos(60_000_000_001), Duration::MAX] {
             let refused = Ttl::new(long, ms(60_000)).unwrap_err().to_string();
-            assert!(refused.contains("max_ttl is 60s"), "{refused}");
+            assert!(refused.contains("max_ttl is 1m"), "{refused}");
         }
     }
 

@@ -4,19 +4,22 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Balloted, Instant, Marked, NotAdmitted};
+use crate::admission::AdmissionReply;
+use crate::duration::spelled;
+use crate::{Balloted, Instant, Marked, NotAdmitted, Queued, Reservation};
 
 /// What a master said about one key. Everything that is not a clear answer is *unknown*.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Acquire: the key was free and is ours now. Extend: it is ours and lives longer.
-    /// Release: it was ours and is gone. A mark: it was read or raised.
+    /// Acquire, enter, take: the key was free, or reserved for us, and is ours now. Extend: it is ours
+    /// and lives longer. Release, leave, reserve: it was ours, and is not any more. A mark: it was
+    /// read or raised. Waiters: they were counted. Admission: it was answered.
     Granted,
     /// Acquire and ballot: the key is ours, and the ballot was refused, because the master has
     /// accepted one that is not smaller.
     BallotRefused,
-    /// Another holds the key.
+    /// Another holds the key, or nobody does and it is [reserved](Self::reservation).
     Held {
         /// The value of the key as text, its first 512 bytes at most; none where the master was
         /// not asked for it, and where the key is of another type and so cannot be a lock.
@@ -24,9 +27,9 @@ pub enum Verdict {
         /// How long the key still lives; none where that was not asked, or has no end.
         ttl: Option<Duration>,
     },
-    /// Extend: there is no such key. Release: the key is not ours.
+    /// Extend: there is no such key. Release, leave, reserve: the key is not ours.
     NotOurs,
-    /// Inspect: there is no such key.
+    /// Inspect, enter: there is no such key, and it was not set.
     Free,
     /// The master may have done it or not, for the reason given.
     Unknown(Cause),
@@ -37,6 +40,15 @@ pub enum Verdict {
 impl Verdict {
     /// A refusal that does not say who holds the key: the answer to `SET NX`.
     pub const HELD: Self = Self::Held { token: None, ttl: None };
+
+    /// The reservation that the key's value is, where nobody holds it and it is kept for the next
+    /// one in its [queue](crate::SharedQueue).
+    pub fn reservation(&self) -> Option<Reservation> {
+        match self {
+            Self::Held { token: Some(value), .. } => Reservation::parse(value),
+            _ => None,
+        }
+    }
 
     /// Whether the master said that it did not do what it was asked.
     pub fn is_refusal(&self) -> bool {
@@ -54,7 +66,10 @@ impl fmt::Display for Verdict {
         match self {
             Self::Granted => f.write_str("granted"),
             Self::BallotRefused => f.write_str("granted but ballot refused"),
-            Self::Held { ttl: Some(ttl), .. } => write!(f, "held ({ttl:?})"),
+            Self::Held { .. } if self.reservation().is_some() => {
+                f.write_str("reserved for the next waiter")
+            }
+            Self::Held { ttl: Some(ttl), .. } => write!(f, "held ({})", spelled(*ttl)),
             Self::Held { ttl: None, .. } => f.write_str("held"),
             Self::NotOurs => f.write_str("not ours"),
             Self::Free => f.write_str("free"),
@@ -203,15 +218,28 @@ pub struct Answer {
     pub balloted: Option<Balloted>,
     /// What it has of a mark, where it was asked for one.
     pub marked: Option<Box<Marked>>,
+    /// What it said of the shared queue, where it was asked about one and did not answer with an
+    /// error.
+    pub queued: Option<Queued>,
     /// The key was set, or is there, though the verdict is *unknown*: the rest of what was asked
     /// went wrong. It must be released.
     pub key_set: bool,
+    /// What it said about its admission, where it was asked about that.
+    pub admission: Option<Box<AdmissionReply>>,
 }
 
 impl Answer {
     /// The answer of a master that was asked.
     pub fn new(verdict: Verdict) -> Self {
-        Self { verdict, sent: true, balloted: None, marked: None, key_set: false }
+        Self {
+            verdict,
+            sent: true,
+            balloted: None,
+            marked: None,
+            queued: None,
+            key_set: false,
+            admission: None,
+        }
     }
 
     /// The same with what the master said about the ballot or the score.
@@ -224,9 +252,33 @@ impl Answer {
         Self { marked: Some(marked.into()), ..self }
     }
 
+    /// The same with what the master said of the shared queue.
+    pub fn with_queued(self, queued: Queued) -> Self {
+        Self { queued: Some(queued), ..self }
+    }
+
     /// The same of a key that is there all the same.
     pub fn with_key_set(self) -> Self {
         Self { key_set: true, ..self }
+    }
+
+    /// The answer to [`Op::admission`](crate::Op::admission).
+    pub fn of_admission(reply: Result<AdmissionReply, Cause>) -> Self {
+        match reply {
+            Ok(reply) => Self { admission: Some(Box::new(reply)), ..Self::granted() },
+            Err(cause) => Self::unknown(cause),
+        }
+    }
+
+    /// What the master said to [`Op::admission`](crate::Op::admission). An error: it is not known
+    /// whether that was carried out, unless [`Cause::is_error_reply`], and then nothing was written
+    /// that matters.
+    pub fn into_admission(self) -> Result<AdmissionReply, Cause> {
+        match (self.admission, self.verdict) {
+            (Some(reply), _) => Ok(*reply),
+            (None, Verdict::Unknown(cause)) => Err(cause),
+            (None, _) => Err(Cause::Unusable("it is no answer about its admission".into())),
+        }
     }
 
     /// The master did what it was asked.

@@ -1,5 +1,7 @@
 //! `RedlockBuilder`: every tunable, its default, and the reason for the default.
 
+mod from_env;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{
     Clock, InvalidLabel, InvalidNode, Label, Node, RedisNode, RedisSetup, Resource, Tls, Ttl,
 };
+use redlock_protocol::quorum::MASTERS_MAX;
 
 use crate::counters::Counters;
 use crate::driver::Setup;
@@ -19,7 +22,6 @@ use crate::environment::variables::{
     self, LABEL, NODE_TIMEOUT, PREFIX, TLS_CA, TLS_CERT, Variable,
 };
 use crate::handle::Handle;
-use crate::quorum::MASTERS_MAX;
 use crate::settings::{BuildError, InvalidRequest, MAX_TTL, Quarantine, Settings, node_timeout};
 
 /// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build),
@@ -35,6 +37,7 @@ pub struct RedlockBuilder {
     max_ttl: Option<Duration>,
     quarantine: Quarantine,
     is_plain: bool,
+    is_unqueued: bool,
     wait: Option<Duration>,
     node_timeout: Option<Duration>,
     connect_timeout: Option<Duration>,
@@ -155,6 +158,20 @@ impl RedlockBuilder {
         self
     }
 
+    /// Whether processes that wait for a lock stand in one queue and get it in the order in which they
+    /// asked. Default: yes. The queue is at one master, and says only *when* a process asks, never
+    /// who holds: losing it costs time. It needs Redis 6.0 with RESP3 and scripts there, and the
+    /// right to publish and subscribe; without them, and with `false`, waiters are woken by changes
+    /// of the key and take their chance.
+    ///
+    /// Give `false` where this library shares keys with clients that have no queue, such as other
+    /// Redlock clients and versions of this one before 0.2, if those must not wait long: beside a
+    /// queue that is never empty they get next to nothing.
+    pub fn queue(mut self, queue: bool) -> Self {
+        self.is_unqueued = !queue;
+        self
+    }
+
     /// How long [`Redlock::lock`](crate::Redlock::lock) keeps trying. Default: 10 s. Zero is one
     /// attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
@@ -259,6 +276,7 @@ impl RedlockBuilder {
             max_ttl: self.max_ttl,
             quarantine: self.quarantine,
             fencing: !self.is_plain,
+            queue: !self.is_unqueued,
             wait: self.wait.unwrap_or(Duration::from_secs(10)),
             node_timeout: self.node_timeout,
             clock_guard: self.clock_guard,

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use redlock_core::{Cause, Verdict};
+use redlock_protocol::waiting::Refusal;
 
 use crate::lost::LostReason;
-use crate::protocol::waiting::Refusal;
 use crate::stats::{Histogram, Losses, NodeStats, Outcomes, Stats, VoteStats};
 
 /// The numbers behind [`Stats`]. Only the driver writes them, so that counting is a load and a
@@ -52,7 +52,7 @@ impl From<Refusal> for Outcome {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Held => Self::Held,
-            Refusal::Split => Self::Split,
+            Refusal::Split | Refusal::Alone => Self::Split,
             Refusal::Silent => Self::Unanswered,
         }
     }
@@ -108,16 +108,10 @@ impl Counters {
 
     /// A lock is lost. One that was released is not.
     pub(crate) fn loss(&self, reason: LostReason) {
-        let place = match reason {
-            LostReason::NotExtended => 0,
-            LostReason::NotOurs => 1,
-            LostReason::DataLost => 2,
-            LostReason::MaxHold => 3,
-            LostReason::Shutdown => 4,
-            LostReason::Panicked => 5,
-            LostReason::Released => return,
-        };
-        self.losses[place].add(1);
+        // The counters stand in the order of the reasons; the last reason, a release, has none.
+        if let Some(losses) = self.losses.get(reason as usize) {
+            losses.add(1);
+        }
     }
 
     /// There is a connection to `master`, a new one.

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use redlock_core::duration::at_most;
 use redlock_core::{Resource, Verdict};
+use redlock_protocol::quorum::quorum;
 
 use crate::lost::Lost;
-use crate::quorum::quorum;
 use crate::settings::InvalidRequest;
 use crate::votes::{NodeVote, Votes};
 
@@ -262,7 +263,7 @@ pub enum MarkError {
     /// Too few masters have acknowledged that the work was done. Its lock is left to expire; the
     /// work may be done again then.
     #[error(
-        "{resource} was done, and too few masters have acknowledged that, so it may be done again: \
+        "{resource} was done, but too few masters acknowledged its mark, so it may be done again: \
          {votes}"
     )]
     NoQuorum {
@@ -385,7 +386,7 @@ fn list(unreleased: &Unreleased) -> String {
 
 /// How long something may stay.
 fn stay(f: &mut fmt::Formatter<'_>, within: Duration, from_wake_up: bool) -> fmt::Result {
-    write!(f, "for up to {within:.1?}")?;
+    write!(f, "for up to {}", at_most(within))?;
     if from_wake_up { f.write_str(" from its wake-up") } else { Ok(()) }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redlock_core::{FencingToken, Resource, Token};
 
 use crate::driver::command::Command;
-use crate::driver::grant::Grant;
+use crate::driver::hold::held_lock::HeldLock;
 use crate::driver::slot::Slot;
 use crate::error::{ExtendError, ReleaseError};
 use crate::handle::Handle;
@@ -17,6 +17,7 @@ use crate::lease::Lease;
 use crate::loss::{Loss, settled};
 use crate::lost::{Ended, Lost, LostReason};
 use crate::run_error::RunError;
+use crate::settings::check_margin;
 use crate::votes::Votes;
 
 /// A lock that is held.
@@ -39,24 +40,24 @@ use crate::votes::Votes;
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
     // In this order: the release is asked for before the handle can be closed.
-    grant: Grant,
+    held: HeldLock,
     handle: Arc<Handle>,
 }
 
 impl Guard {
-    /// `None` if the grant comes too late.
-    pub(crate) fn accept(mut grant: Grant, handle: Arc<Handle>) -> Result<Self, Grant> {
-        if grant.accept() { Ok(Self { grant, handle }) } else { Err(grant) }
+    /// `Err` where the lock comes too late.
+    pub(crate) fn accept(mut held: HeldLock, handle: Arc<Handle>) -> Result<Self, HeldLock> {
+        if held.accept() { Ok(Self { held, handle }) } else { Err(held) }
     }
 
     /// What the lock is for.
     pub fn resource(&self) -> &Resource {
-        &self.grant.cell.resource
+        &self.held.cell.resource
     }
 
     /// The token that signs this lock: the value of its key on the masters.
     pub fn token(&self) -> &Token {
-        &self.grant.cell.token
+        &self.held.cell.token
     }
 
     /// The fencing token of this lock: larger than that of every lock of this resource that was
@@ -68,24 +69,24 @@ impl Guard {
     ///
     /// [`RedlockBuilder::fencing`]: crate::RedlockBuilder::fencing
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.grant.cell.fencing_token()
+        self.held.cell.fencing_token()
     }
 
     /// How long an extension makes the lock last: the TTL that was asked for, or the longest one
     /// that [`extend`](Self::extend) was given since.
     pub fn ttl(&self) -> Duration {
-        self.grant.cell.ttl()
+        self.held.cell.ttl()
     }
 
     /// How long the holder may still count on the lock, if it is not extended; zero once it is
     /// lost. The stop margin is taken off already.
     pub fn remaining(&self) -> Duration {
-        self.grant.cell.remaining()
+        self.held.cell.remaining()
     }
 
     /// Whether the lock is still held, exactly and at this moment. Once lost it stays lost.
     pub fn is_held(&self) -> bool {
-        self.grant.cell.is_held()
+        self.held.cell.is_held()
     }
 
     /// The same, to be used with `?` between two steps of the work.
@@ -93,7 +94,7 @@ impl Guard {
     /// # Errors
     /// [`Lost`] once the lock is not held any more, with the reason.
     pub fn check(&self) -> Result<(), Lost> {
-        self.grant.cell.check()
+        self.held.cell.check()
     }
 
     /// Resolves when the lock is over: as soon as this process's clock says so, or when masters
@@ -101,7 +102,7 @@ impl Guard {
     /// scheduler, and within a second after the machine was suspended. Must be polled inside a tokio
     /// runtime; polling it keeps the lease extended when the runtime that did so goes away.
     pub fn lost(&self) -> Loss {
-        Loss::new(self.grant.cell.clone(), self.handle.inbox.slot().clone())
+        Loss::new(self.held.cell.clone(), self.handle.inbox.slot().clone())
     }
 
     /// Resolves when every master has answered the request for this lock, or its time is up (one
@@ -112,24 +113,24 @@ impl Guard {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
-        settled(self.grant.cell.clone(), self.handle.inbox.slot().clone())
+        settled(self.held.cell.clone(), self.handle.inbox.slot().clone())
     }
 
     /// How many masters are known to hold the key at this moment. A quorum of them is enough;
     /// with `m` copies of `N` the lock survives `m + q - N - 1` masters that lose it against the
     /// rules. The keeper works to bring them to `N`.
     pub fn copies(&self) -> usize {
-        self.grant.cell.copies()
+        self.held.cell.copies()
     }
 
     /// What each master said last: a snapshot.
     pub fn votes(&self) -> Votes {
-        self.grant.cell.votes()
+        self.held.cell.votes()
     }
 
     /// A view of this lock for the code that does the work.
     pub fn hold(&self) -> Hold {
-        Hold { cell: self.grant.cell.clone(), slot: self.handle.inbox.slot().clone() }
+        Hold { cell: self.held.cell.clone(), slot: self.handle.inbox.slot().clone() }
     }
 
     /// Extends the lock now, so that it lasts at least `ttl` from here, and lets the keeper extend
@@ -148,13 +149,13 @@ impl Guard {
         &self,
         ttl: Duration,
     ) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
-        let (handle, cell) = (self.handle.clone(), self.grant.cell.clone());
-        let lock = self.grant.lock;
+        let (handle, cell) = (self.handle.clone(), self.held.cell.clone());
+        let lock = self.held.lock;
         let HoldCell { resource, token, .. } = &*cell;
         let span = tracing::debug_span!("extend", %resource, %token, ?ttl);
         async move {
             let timing = handle.settings.timing_unlimited(Some(ttl))?;
-            timing.check_margin(cell.stop_margin)?;
+            check_margin(&timing, cell.stop_margin)?;
             cell.check()?;
             let command = |reply| Command::Extend { lock, ttl, reply };
             let outcome = handle.inbox.ask(command).await;
@@ -173,11 +174,11 @@ impl Guard {
     /// # Cancel safety
     /// Dropping the future, polled or not, leaves the release going on.
     pub async fn release(self) -> Result<(), ReleaseError> {
-        let Self { grant, handle } = self;
-        let lock = grant.lock;
-        let HoldCell { resource, token, .. } = &*grant.cell;
+        let Self { held, handle } = self;
+        let lock = held.lock;
+        let HoldCell { resource, token, .. } = &*held.cell;
         let span = tracing::debug_span!("release", %resource, %token);
-        grant.end();
+        held.end();
         let command = |reply| Command::Release { lock, reply };
         let answer = handle.inbox.ask(|reply| command(Some(reply))).await;
         drop(span);
@@ -199,17 +200,17 @@ impl Guard {
         let lease = Lease {
             resource: self.resource().clone(),
             token: self.token().clone(),
-            ttl: self.grant.cell.ttl(),
+            ttl: self.held.cell.ttl(),
             fencing_token: self.fencing_token(),
             validity: self.remaining(),
         };
-        self.grant.forget();
+        self.held.forget();
         lease
     }
 
     /// Drops the guard without releasing the lock: the key stays until it expires.
     pub fn forget(self) {
-        self.grant.forget();
+        self.held.forget();
     }
 
     /// The work that ran under this lock has ended.
@@ -239,13 +240,13 @@ impl Guard {
         match ended {
             Ended::Lost(lost) => lost,
             // Only this guard could have released it, and it has not.
-            Ended::Released => self.grant.cell.lost(LostReason::Released),
+            Ended::Released => self.held.cell.lost(LostReason::Released),
         }
     }
 
     /// From here on a keeper extends the lease, where the request had switched it off.
     pub(crate) fn keep(&self) {
-        self.handle.inbox.post(Command::Keep { lock: self.grant.lock });
+        self.handle.inbox.post(Command::Keep { lock: self.held.lock });
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
@@ -253,7 +254,7 @@ impl Guard {
     }
 
     pub(crate) fn cell(&self) -> &Arc<HoldCell> {
-        &self.grant.cell
+        &self.held.cell
     }
 }
 

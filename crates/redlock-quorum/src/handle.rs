@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redlock_core::{Clock, InvalidResource, Resource};
+use redlock_protocol::throttle::Throttle;
 
 use crate::counters::Counters;
 use crate::driver::command::Command;
 use crate::driver::slot::Slot;
 use crate::error::{AcquireError, MarkError, ReleaseError, Unreleased};
 use crate::inbox::Inbox;
-use crate::protocol::throttle::Throttle;
 use crate::settings::{InvalidRequest, Settings};
 
 /// One handle, shared by callers and guards.

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redlock_core::{Clock, FencingToken, Instant, Resource, Token};
+use redlock_protocol::ballot::proof::Proof;
+use redlock_protocol::token::lease::HeldLease;
+use redlock_protocol::votes::ledger::{LastAnswer, Ledger};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
 use crate::lost::{Ended, Lost, LostReason};
-use crate::protocol::ballot::proof::Proof;
-use crate::protocol::lease::HeldLease;
-use crate::protocol::ledger::{LastAnswer, Ledger};
 use crate::votes::{NodeVote, Votes};
 
 /// While something is held no sleep is longer: the timers of a runtime stand still while the machine

@@ -82,7 +82,8 @@ impl Inbox {
             tokio::select! {
                 biased;
                 answer = &mut answer => return Ok(answer.ok()),
-                () = pause(patience) => {}
+                // It is rare, and the future of each caller has room for what it may await.
+                () = Box::pin(pause(patience)) => {}
             }
             silent = if self.slot.has_turned(turns) { Duration::ZERO } else { silent + patience };
             if let Err(invalid) = self.slot.take_over(turns)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redlock_core::duration::spelled;
 use redlock_core::{Cause, FencingToken, WhyNot};
 
 use crate::error::AcquireError;
@@ -80,8 +81,9 @@ pub enum InitError {
     /// show that the namespace was in use, and that masters which look new have forgotten a lock
     /// that is alive. Nothing was written.
     #[error(
-        "the record of {} was not read, and it may show that this namespace was in use: call init \
-         again when every master answers, or say again that no lock is alive; nothing was written: \
+        "the record of {} was not read, and it may show that this namespace was in use: call \
+         init again when every master answers, or set `again` to state that no lock is held; \
+         nothing was written: \
          {}",
         .unread.join(", "), list(.nodes)
     )]
@@ -112,8 +114,8 @@ pub enum InitError {
     /// Whenever scripts came to the masters, some record was another than the one that was read, or
     /// the script was too late. It is not known what was written.
     #[error(
-        "records changed while init was at work, whenever it tried: another init may be at work, \
-         so call it again when that has ended: {}",
+        "the records changed during each try of init: another init may be running; call init \
+         again when it has ended: {}",
         list(.nodes)
     )]
     Moved {
@@ -137,9 +139,9 @@ pub enum InitError {
     /// The floor that was given is more than a minute ahead of the masters' clocks, and
     /// [`Init::far_floor`] was not said. Nothing was written.
     #[error(
-        "the floor that was given is more than a minute ahead of the masters' clocks: where all \
-         masters come back empty they know nothing of it, and tokens go back unless a person gives \
-         it again, larger than every token seen; give {limit} at most, or say far_floor; nothing \
+        "the floor that was given is more than a minute ahead of the masters' clocks: if all \
+         masters restart empty, no master knows this floor, and tokens become smaller unless a \
+         person gives a floor above every token seen; give {limit} at most, or set `far_floor`; nothing \
          was written"
     )]
     FarFloor {
@@ -149,8 +151,8 @@ pub enum InitError {
     /// The handle has [`Quarantine::Off`](crate::Quarantine::Off): there is nothing to admit.
     /// [`Init::again`] removes what clients with quarantine have left.
     #[error(
-        "the handle has Quarantine::Off: build one with Quarantine::On, or say again to remove \
-         the records of a quarantine"
+        "the handle has Quarantine::Off: build one with Quarantine::On, or set `again` to \
+         remove the records of a quarantine"
     )]
     Off,
     /// The request itself is wrong. Nothing was sent.
@@ -207,22 +209,23 @@ pub(crate) fn is_checked(cause: Option<&Cause>) -> bool {
 /// What to do where no master was admitted.
 fn refusal(nodes: &[InitNode]) -> &'static str {
     if nodes.iter().any(InitNode::is_checked) {
-        return "masters are being looked at, another init may be at work: call it again in a moment";
+        return "masters are being checked, another init may be running: call it again in a moment";
     }
-    "this namespace was in use, and a master may have forgotten a lock that is alive, or clients \
-     without a quarantine use it: wait for the end of a quarantine, or say again that no lock is \
-     alive"
+    "this namespace was in use: a master may have lost a lock that is still held, or clients \
+     without a quarantine use it; wait for the end of the quarantine, or set `again` to state \
+     that no lock is held"
 }
 
 fn max_ttl_differs(wanted: Duration, nodes: &[InitNode]) -> String {
     let node = |node: &InitNode| match node.max_ttl {
-        Some(max_ttl) => format!("{} has {max_ttl:?}", node.node),
+        Some(max_ttl) => format!("{} has {}", node.node, spelled(max_ttl)),
         None => format!("{} shows none", node.node),
     };
     let nodes = nodes.iter().map(node).collect::<Vec<_>>().join(", ");
+    let wanted = spelled(wanted);
     format!(
-        "max_ttl is not known to be {wanted:?} on every master ({nodes}): another init may be \
-         setting another one; call this one again when that has ended, if {wanted:?} is still \
+        "max_ttl is not known to be {wanted} on every master ({nodes}): another init may be \
+         setting another one; call this one again when that has ended, if {wanted} is still \
          wanted"
     )
 }

@@ -88,6 +88,7 @@
 //!
 //! # Features
 //!
+//! * `tls` (default): `rediss://` URLs and certificates. Without it they are refused.
 //! * `serde`: [`Lease`] and [`FencingToken`] can be written down and read back, and [`Stats`] can
 //!   be written down. Off by default.
 
@@ -115,8 +116,6 @@ mod lease;
 mod loss;
 mod lost;
 mod marks;
-mod protocol;
-mod quorum;
 mod recipes;
 mod redlock;
 mod report;
@@ -148,6 +147,10 @@ pub use redlock_core::{
     InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Label, Mark, Node,
     NotAdmitted, Resource, Tls, Token, Verdict, WhyNot,
 };
+#[doc(hidden)]
+pub use redlock_protocol::ballot::clock::LEAD_MAX_US;
+#[doc(hidden)]
+pub use redlock_protocol::quorum::quorum;
 pub use report::{NodeReport, ServerReport, Standing};
 pub use request::LockRequest;
 pub use run_error::RunError;

@@ -3,13 +3,13 @@
 use std::time::{Duration, SystemTime};
 
 use redlock_core::{Mark, Resource};
+use redlock_protocol::marks::Reading;
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::quorum::quorum;
 
 use crate::driver::command::{Command, MarkRequest, MarkVotes};
 use crate::error::AcquireError;
 use crate::handle::Handle;
-use crate::protocol::marks::Reading;
-use crate::protocol::master_set::MasterSet;
-use crate::quorum::quorum;
 use crate::votes::Votes;
 
 /// The last run that was completed under a name by [`Redlock::once`](crate::Redlock::once).

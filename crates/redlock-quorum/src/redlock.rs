@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::Resource;
+use redlock_core::{Resource, SharedQueue};
 
 use crate::builder::RedlockBuilder;
 use crate::driver::command::{Command, LeaseRelease};
@@ -114,7 +114,14 @@ impl Redlock {
         let node_timeout = self.handle.settings.node_timeout();
         self.handle.open()?;
         let command = |reply| Command::Status { key: key.clone(), node_timeout, reply };
-        Ok(self.handle.inbox.ask(command).await?)
+        if !self.handle.settings.queue {
+            return Ok(self.handle.inbox.ask(command).await?);
+        }
+        let queue = SharedQueue::key_of(&self.handle.settings.prefix, resource);
+        let count = |reply| Command::Waiters { queue: queue.clone(), node_timeout, reply };
+        let inbox = &self.handle.inbox;
+        let (status, waiters) = futures::future::join(inbox.ask(command), inbox.ask(count)).await;
+        Ok(Status { waiters: waiters.unwrap_or_default(), ..status? })
     }
 
     /// What each master is: who answers, whether it votes and why not, what it keeps for this
@@ -167,8 +174,8 @@ impl Redlock {
     /// [`InitError::Refused`] when some record shows that the namespace was in use and some master
     /// does not vote: it may have forgotten a lock. Such a call looks for 3 s whether another one
     /// is at work, and for 3 s more while a master is being looked at. So a program that calls
-    /// `init` at each start ends no quarantine, unless the records of all masters are gone, which
-    /// cannot be told from new masters.
+    /// `init` at each start ends no quarantine, unless the records of all masters are gone and this
+    /// handle has read none of them before: that cannot be told from new masters.
     /// [`InitError::MaxTtl`] when masters do not all hold the `max_ttl` that was written: another
     /// call sets another one at the same time. [`InitError::Moved`] when records changed whenever
     /// it tried.

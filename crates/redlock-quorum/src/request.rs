@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use redlock_core::{Instant, Label, Resource, Token};
+use redlock_protocol::terms::{HoldOptions, Timing};
+use redlock_protocol::waiting::Ask;
 use tracing::field::{Empty, display};
 
 use crate::driver::command::{Command, Entry, Request};
-use crate::driver::grant::Grant;
+use crate::driver::hold::held_lock::HeldLock;
 use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
-use crate::protocol::waiting::Ask;
 use crate::run_error::RunError;
-use crate::settings::{HoldOptions, InvalidRequest, MAX_HOLD_MIN, Timing};
+use crate::settings::{InvalidRequest, MAX_HOLD_MIN, check_margin};
 
 /// A lock that is asked for: set what is not default, then `.await` it, or [`run`](Self::run)
 /// work under it. Nothing happens before that.
@@ -25,8 +26,9 @@ use crate::settings::{HoldOptions, InvalidRequest, MAX_HOLD_MIN, Timing};
 /// and its clean-up belong to the handle. A lock that was already won is released.
 ///
 /// A future that is kept and not polled any more, beside a `select!` for instance, may win the lock
-/// all the same. Until it is polled the lock is not extended, and at the end of its TTL it is
-/// released: then the future returns `TooLate`.
+/// all the same. Until it is polled the lock is not extended, and keeps all others out: for its TTL
+/// at most, at the end of which it is released. Then the future returns `TooLate`. Drop such a
+/// future as soon as it is not wanted any more.
 ///
 /// # Errors
 /// Awaiting it returns [`AcquireError`]: `Held` when another holds the lock until the wait is
@@ -257,16 +259,16 @@ impl LockRequest {
         // It is open while the answer is waited for, and never entered: nothing is logged in there.
         let outcome = self.handle.inbox.ask(command).await;
         std::mem::forget(withdrawal);
-        let grant = outcome??;
-        span.record("token", display(&grant.cell.token));
-        self.on_time(grant)
+        let held = outcome??;
+        span.record("token", display(&held.cell.token));
+        self.on_time(held)
     }
 
-    /// A grant may have waited for its caller to get to run: what counts is what is left now. One
+    /// A lock may have waited for its caller to get to run: what counts is what is left now. One
     /// that comes too late is dropped before it was accepted: what was only to be taken over is
     /// not released then.
-    fn on_time(&self, grant: Grant) -> Result<Guard, AcquireError> {
-        Guard::accept(grant, self.handle.clone()).map_err(|late| {
+    fn on_time(&self, held: HeldLock) -> Result<Guard, AcquireError> {
+        Guard::accept(held, self.handle.clone()).map_err(|late| {
             let (resource, votes) = (self.resource.clone(), late.cell.votes());
             AcquireError::TooLate { resource, votes }
         })
@@ -282,7 +284,7 @@ impl LockRequest {
         if let Some(max_hold) = self.options.max_hold.filter(|hold| *hold < MAX_HOLD_MIN) {
             return Err(InvalidRequest::MaxHold { max_hold });
         }
-        timing.check_margin(self.options.stop_margin)?;
+        check_margin(&timing, self.options.stop_margin)?;
         Ok(timing)
     }
 

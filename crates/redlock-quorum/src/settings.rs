@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::admission::MAX_TTL_MAX;
+use redlock_core::duration::spelled;
 use redlock_core::{InvalidLabel, InvalidResource, InvalidTtl, Label, Resource, Ttl};
-
-use crate::quorum::MASTERS_MAX;
+use redlock_protocol::quorum::MASTERS_MAX;
+use redlock_protocol::terms::Timing;
 
 /// The largest TTL where nobody gave one.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
@@ -50,35 +51,13 @@ pub(crate) struct Settings {
     pub(crate) quarantine: Quarantine,
     /// Locks have fencing tokens.
     pub(crate) fencing: bool,
+    /// Processes that wait for a key stand in one queue.
+    pub(crate) queue: bool,
     pub(crate) wait: Duration,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) clock_guard: Option<Duration>,
     pub(crate) label: Option<Label>,
     pub(crate) connect_timeout: Duration,
-}
-
-/// The durations of one request, which all follow from its TTL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Timing {
-    pub(crate) ttl: Ttl,
-    pub(crate) node_timeout: Duration,
-    /// The expiry that Redis gets, in milliseconds.
-    pub(crate) px: u64,
-}
-
-/// What the holder asked for beside the TTL.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct HoldOptions {
-    pub(crate) auto_extend: bool,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) min_copies: Option<usize>,
-    pub(crate) stop_margin: Duration,
-}
-
-impl Default for HoldOptions {
-    fn default() -> Self {
-        Self { auto_extend: true, max_hold: None, min_copies: None, stop_margin: Duration::ZERO }
-    }
 }
 
 /// Why a request cannot be made. Nothing was sent to any master.
@@ -96,8 +75,9 @@ pub enum InvalidRequest {
     Label(#[from] InvalidLabel),
     /// The node timeout is too long for this TTL.
     #[error(
-        "a node timeout of {node_timeout:?} is too long for a TTL of {ttl:?}; the limit is a \
-         quarter of it, {max:?}: shorten the timeout or lengthen the TTL", max = *ttl / 4
+        "a node timeout of {} is too long for a TTL of {}; the limit is a quarter of it, {}: \
+         shorten the timeout or lengthen the TTL",
+        spelled(*.node_timeout), spelled(*.ttl), spelled(*.ttl / 4)
     )]
     NodeTimeout {
         /// The node timeout of the handle.
@@ -107,8 +87,9 @@ pub enum InvalidRequest {
     },
     /// More time is asked for to stop than the lease has.
     #[error(
-        "a stop margin of {margin:?} leaves nothing of the {validity:?} that a TTL of {ttl:?} is \
-         good for; take a smaller margin or a longer TTL"
+        "a stop margin of {} leaves nothing of the {} that a TTL of {} is good for; take a smaller \
+         margin or a longer TTL",
+        spelled(*.margin), spelled(*.validity), spelled(*.ttl)
     )]
     StopMargin {
         /// The margin asked for.
@@ -120,8 +101,9 @@ pub enum InvalidRequest {
     },
     /// The lock would be over before it could be held.
     #[error(
-        "a max_hold of {max_hold:?} is too short to hold a lock; the limit is {min:?}: give at \
-         least that, or no max_hold for a lock without one", min = MAX_HOLD_MIN
+        "a max_hold of {} is too short to hold a lock; the limit is {}: give at least that, or no \
+         max_hold for a lock without one",
+        spelled(*.max_hold), spelled(MAX_HOLD_MIN)
     )]
     MaxHold {
         /// What was asked for.
@@ -168,7 +150,7 @@ pub enum InvalidRequest {
     )]
     Fire,
     /// Work that is to be done once has no period and no fire.
-    #[error("say once in which time, or for which fire: `.within(period)` or `.fire(number)`")]
+    #[error("give a period or a fire: `.within(period)` or `.fire(number)`")]
     NeitherPeriodNorFire,
     /// There is no tokio runtime to work on, or it is shutting down.
     #[error(
@@ -236,14 +218,17 @@ pub enum BuildError {
     #[error(transparent)]
     Default(#[from] InvalidRequest),
     /// The largest TTL is out of range.
-    #[error("a max_ttl of {max_ttl:?} is out of range; take {min:?} to {max:?}",
-        min = Ttl::MIN, max = MAX_TTL_MAX)]
+    #[error(
+        "a max_ttl of {} is out of range; take {} to {}",
+        spelled(*.max_ttl), spelled(Ttl::MIN), spelled(MAX_TTL_MAX)
+    )]
     MaxTtl {
         /// What was given.
         max_ttl: Duration,
     },
     /// The clock guard is longer than any lock may live.
-    #[error("a clock guard of {guard:?} is too long; the limit is max_ttl, {max_ttl:?}")]
+    #[error("a clock guard of {} is too long; the limit is max_ttl, {}",
+        spelled(*.guard), spelled(*.max_ttl))]
     ClockGuard {
         /// What was given.
         guard: Duration,
@@ -359,15 +344,13 @@ impl Settings {
     }
 }
 
-impl Timing {
-    /// Whether something of the lease is left before the margin begins.
-    pub(crate) fn check_margin(&self, margin: Duration) -> Result<(), InvalidRequest> {
-        let (ttl, validity) = (self.ttl.get(), self.ttl.validity());
-        if margin >= validity {
-            return Err(InvalidRequest::StopMargin { margin, validity, ttl });
-        }
-        Ok(())
+/// Whether something of the lease is left before the margin begins.
+pub(crate) fn check_margin(timing: &Timing, margin: Duration) -> Result<(), InvalidRequest> {
+    let (ttl, validity) = (timing.ttl.get(), timing.ttl.validity());
+    if margin >= validity {
+        return Err(InvalidRequest::StopMargin { margin, validity, ttl });
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -385,6 +368,7 @@ mod tests {
             max_ttl: None,
             quarantine: Quarantine::On,
             fencing: true,
+            queue: true,
             wait: ms(10_000),
             node_timeout: None,
             clock_guard: None,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Cause, Verdict};
+use redlock_protocol::quorum::quorum;
 
-use crate::quorum::quorum;
 use crate::votes::{NodeVote, holder};
 
 /// Who holds a resource, by what each master says.
@@ -21,6 +21,10 @@ pub struct Status {
     /// [`Verdict::Free`] or [`Verdict::Unknown`]. What a master says that is not admitted is shown,
     /// and counts for nothing.
     pub nodes: Vec<NodeVote>,
+    /// How many processes wait in the [queue](crate::RedlockBuilder::queue) of the resource: the
+    /// largest number that a master says. Those that have died count for up to 3 s. 0 where this
+    /// handle does not queue, or no master tells.
+    pub waiters: u32,
 }
 
 /// What a quorum of masters agrees on.
@@ -36,13 +40,16 @@ pub enum State {
     },
     /// A quorum of masters is free.
     Free,
+    /// A quorum of masters is free or keeps the key for the next waiter: nobody holds it, and it is
+    /// taken within about 50 ms.
+    Reserved,
     /// Neither: too few masters answered, or several tokens share them.
     Undecided,
 }
 
 impl Status {
     pub(crate) fn new(nodes: Vec<NodeVote>) -> Self {
-        Self { state: State::of(&nodes), nodes }
+        Self { state: State::of(&nodes), nodes, waiters: 0 }
     }
 
     /// No master could be asked, for the reason given.
@@ -59,6 +66,12 @@ impl State {
         let is_free = |node: &&NodeVote| node.verdict == Verdict::Free && node.is_admitted();
         if nodes.iter().filter(is_free).count() >= quorum {
             return Self::Free;
+        }
+        let is_left = |node: &&NodeVote| {
+            is_free(node) || node.verdict.reservation().is_some() && node.is_admitted()
+        };
+        if nodes.iter().filter(is_left).count() >= quorum {
+            return Self::Reserved;
         }
         match holder(nodes) {
             None => Self::Undecided,
@@ -134,6 +147,21 @@ mod tests {
         ] {
             assert_eq!(Status::new(nodes).state, State::Undecided);
         }
+    }
+
+    #[test]
+    fn what_is_kept_for_the_next_waiter_is_held_by_nobody_and_not_free() {
+        let kept = || held(&redlock_core::Reservation { ticket: None }.to_string(), Some(50));
+        for (nodes, state) in [
+            (vec![kept(), kept(), free()], State::Reserved),
+            (vec![kept(), kept(), kept()], State::Reserved),
+            (vec![kept(), free(), free()], State::Free),
+            (vec![kept(), held("a", None), silent()], State::Undecided),
+        ] {
+            assert_eq!(Status::new(nodes).state, state);
+        }
+        let nodes = vec![kept(), held("a", None), held("a", None)];
+        assert_eq!(Status::new(nodes).state, State::Held { token: "a".into(), ttl: None });
     }
 
     #[test]

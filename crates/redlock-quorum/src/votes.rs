@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Cause, NotAdmitted, Token, Verdict, WhyNot};
-
-use crate::quorum::quorum;
+use redlock_core::{Cause, NotAdmitted, Reservation, Token, Verdict, WhyNot};
+use redlock_protocol::quorum::quorum;
 
 /// What each master said, in the order in which the masters were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,21 +103,19 @@ impl Votes {
     }
 
     /// Whether the masters may be brand-new, so that a person can admit them at once: every one was
-    /// read, and none shows that the namespace is in use. One that was not read may have a record,
-    /// and the key of a holder; one that votes was admitted.
+    /// read, and none shows that the namespace is in use, see [`NotAdmitted::may_be_new`].
     pub fn may_be_new(&self) -> bool {
-        let is_new =
-            |vote: &NodeVote| vote.not_admitted.as_ref().is_some_and(NotAdmitted::may_be_new);
-        self.iter().all(is_new)
+        NotAdmitted::may_be_new(self.iter().map(|vote| vote.not_admitted.as_ref()))
     }
 }
 
-/// The token that is on a quorum of masters that vote.
+/// The token that is on a quorum of masters that vote. A reservation is nobody's.
 pub(crate) fn holder(votes: &[NodeVote]) -> Option<&str> {
     let holds = |holder: &&str| {
         votes.iter().filter(|vote| vote.token() == Some(*holder)).count() >= quorum(votes.len())
     };
-    votes.iter().filter_map(NodeVote::token).find(holds)
+    let is_token = |value: &&str| !Reservation::is_one(value.as_bytes());
+    votes.iter().filter_map(NodeVote::token).filter(is_token).find(holds)
 }
 
 impl<'a> IntoIterator for &'a Votes {

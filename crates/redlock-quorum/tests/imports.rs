@@ -16,13 +16,12 @@ const LAYERS: [&[&str]; 8] = [
     &["builder", "environment", "guard", "handle", "lease", "loss", "marks", "redlock", "request"],
     &["inbox"],
     &["driver"],
-    &["counters", "hold", "protocol"],
+    &["counters", "hold"],
     &[
         "error",
         "fencing",
         "init",
         "lost",
-        "quorum",
         "report",
         "run_error",
         "settings",
@@ -30,31 +29,6 @@ const LAYERS: [&[&str]; 8] = [
         "status",
         "votes",
     ],
-];
-
-/// What no machine of the protocol may name. It gets the time and random numbers as arguments, and
-/// shares nothing.
-const IMPURE: [&str; 20] = [
-    "Arc",
-    "Rc",
-    "Weak",
-    "Mutex",
-    "RwLock",
-    "Condvar",
-    "Cell",
-    "RefCell",
-    "OnceLock",
-    "LazyLock",
-    "mpsc",
-    "thread",
-    "async",
-    "await",
-    "Future",
-    "Clock",
-    "SystemTime",
-    "rand",
-    "tokio",
-    "futures",
 ];
 
 /// The code of each file, without comments, literals and tests, by the path of its module.
@@ -301,37 +275,6 @@ fn imports_run_from_the_faces_down_to_the_values() {
     assert!(up.is_empty(), "{up:#?}");
 }
 
-#[test]
-fn the_protocol_is_pure() {
-    let sources = sources();
-    let protocol =
-        sources.iter().filter(|(path, _)| path.first().is_some_and(|top| top == "protocol"));
-    let protocol: Vec<_> = protocol.collect();
-    assert!(protocol.len() > 8, "{}", protocol.len());
-    for (path, tokens) in protocol {
-        for (at, token) in tokens.iter().enumerate() {
-            let is_impure = IMPURE.contains(&token.as_str()) || token.starts_with("Atomic");
-            assert!(!is_impure, "{path:?} names {token}");
-            let is_call = at > 0 && tokens[at - 1] == "::" && token == "now";
-            assert!(!is_call, "{path:?} reads a clock");
-        }
-    }
-}
-
-#[test]
-fn the_protocol_takes_nothing_from_other_crates_but_the_core() {
-    for (path, tokens) in sources() {
-        if path.first().is_none_or(|top| top != "protocol") {
-            continue;
-        }
-        for taken in tokens.windows(2).filter(|two| two[0] == "use") {
-            let is_known =
-                ["crate", "self", "super", "std", "redlock_core"].contains(&taken[1].as_str());
-            assert!(is_known, "{path:?} uses {}", taken[1]);
-        }
-    }
-}
-
 // The reader itself.
 
 fn names(imports: BTreeSet<Vec<String>>) -> Vec<String> {
@@ -381,4 +324,36 @@ fn a_circle_is_found_and_what_hangs_on_it_is_not_named() {
         graph.entry(from.to_owned()).or_default().insert(to.to_owned());
     }
     assert_eq!(circles(&graph).into_keys().collect::<Vec<_>>(), ["b", "c", "d"]);
+}
+
+// The papers.
+
+/// Every file and folder below `folder`, but for what is built.
+fn files_below(folder: &Path, into: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            into.push(format!("{}/", path.display()));
+            files_below(&path, into);
+        } else {
+            into.push(path.display().to_string());
+        }
+    }
+}
+
+#[test]
+fn every_file_that_architecture_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let mut files = Vec::new();
+    for top in ["crates", "tests", "benches"] {
+        files.push(format!("/{top}/"));
+        files_below(&root.join(top), &mut files);
+    }
+    let is_path = |name: &&str| name.ends_with(".rs") || name.ends_with('/');
+    let names: BTreeSet<&str> = text.split('`').skip(1).step_by(2).filter(is_path).collect();
+    assert!(names.len() > 50, "{names:?}");
+    let is_missing = |name: &&&str| !files.iter().any(|file| file.ends_with(&format!("/{name}")));
+    let missing: Vec<_> = names.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }

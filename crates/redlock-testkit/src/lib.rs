@@ -38,4 +38,4 @@ pub use checker::{
 pub use history::{Contender, Event, History, Record};
 pub use proxy::{Direction, FaultProxy};
 pub use server::{RedisServer, RedisServers, ServerOptions};
-pub use sim::{Action, Executed, Fault, Nemesis, SimNode, SimNodes, Step};
+pub use sim::{Action, Ballots, Data, Executed, Fault, Nemesis, SimNode, SimNodes, Step};

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redlock_core::admission::{MEMBERS, Order, OrderSlot, Ordered, Said};
+use redlock_core::admission::{AdmissionOp, AdmissionReply, MEMBERS};
 use redlock_core::{
     Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Role, Sink, Token, Vote, VoteSlot,
 };
@@ -13,12 +13,11 @@ use redlock_testkit::{SimNode, SimNodes};
 
 const MAX_TTL: Duration = Duration::from_secs(60);
 
-/// What was cast, reported and answered, each kind in its order.
+/// What was cast and reported, each kind in its order.
 #[derive(Default)]
 struct Seen {
     votes: Mutex<Vec<Answer>>,
     events: Mutex<Vec<NodeEvent>>,
-    answers: Mutex<Vec<Result<Said, Cause>>>,
 }
 
 impl Sink for Seen {
@@ -28,10 +27,6 @@ impl Sink for Seen {
 
     fn event(&self, _: usize, event: NodeEvent) {
         self.events.lock().unwrap().push(event);
-    }
-
-    fn ordered(&self, ordered: Ordered) {
-        self.answers.lock().unwrap().push(ordered.said);
     }
 }
 
@@ -71,15 +66,17 @@ impl Lab {
         self.seen.events.lock().unwrap().contains(event)
     }
 
-    fn acquire(&self) -> Answer {
-        let slot = VoteSlot::new(self.seen.clone(), 0, 0, Instant::ORIGIN);
-        self.node.submit(Op::acquire(*b"k", Token::random(None), 1_000), slot);
+    fn ask(&self, op: Op) -> Answer {
+        self.node.submit(op, VoteSlot::new(self.seen.clone(), 0, 0, Instant::ORIGIN));
         self.seen.votes.lock().unwrap().pop().expect("an answer")
     }
 
-    fn order(&self, order: Order) -> Result<Said, Cause> {
-        self.node.order(order, OrderSlot::new(self.seen.clone(), 0, 0, Instant::ORIGIN));
-        self.seen.answers.lock().unwrap().pop().expect("an answer")
+    fn acquire(&self) -> Answer {
+        self.ask(Op::acquire(*b"k", Token::random(None), 1_000))
+    }
+
+    fn admission(&self, op: AdmissionOp) -> Result<AdmissionReply, Cause> {
+        self.ask(Op::admission(op)).into_admission()
     }
 }
 
@@ -106,7 +103,9 @@ fn a_flush_takes_the_record_and_keeps_the_identity() {
     let before = lab.facts().identity;
     lab.node.flush();
     assert!(lab.was_reported(&NodeEvent::DataLost));
-    let Ok(Said::Looked { facts, members }) = lab.order(Order::Look) else { panic!("a look") };
+    let Ok(AdmissionReply::Facts { facts, members }) = lab.admission(AdmissionOp::ReadFacts) else {
+        panic!("a look")
+    };
     assert_eq!((facts.identity, members), (before, Some(0)));
     assert_eq!(facts.record.unwrap().run, None);
 }
@@ -128,15 +127,15 @@ fn without_tracking_nobody_says_that_a_master_forgot() {
     assert_eq!(lab.acquire(), Answer::granted());
     lab.node.flush();
     assert_eq!(lab.acquire(), Answer::granted());
-    assert!(lab.order(Order::Look).is_ok());
+    assert!(lab.admission(AdmissionOp::ReadFacts).is_ok());
     assert!(!lab.was_reported(&NodeEvent::DataLost), "it pushes nothing");
 }
 
 #[test]
 fn a_clock_that_is_stepped_tells_another_time() {
     let lab = Lab::new();
-    let time = || match lab.order(Order::Time) {
-        Ok(Said::Time { time, .. }) => time,
+    let time = || match lab.admission(AdmissionOp::ReadTime) {
+        Ok(AdmissionReply::Time { time, .. }) => time,
         said => panic!("{said:?}"),
     };
     let before = time();
@@ -146,11 +145,11 @@ fn a_clock_that_is_stepped_tells_another_time() {
 }
 
 #[test]
-fn an_order_to_a_master_out_of_reach_fails_at_once() {
+fn a_question_to_a_master_out_of_reach_fails_at_once() {
     let lab = Lab::new();
     lab.node.down();
-    assert_eq!(lab.order(Order::Look), Err(Cause::ConnectionRefused));
+    assert_eq!(lab.admission(AdmissionOp::ReadFacts), Err(Cause::ConnectionRefused));
     lab.node.up();
     lab.node.error_replies(Some("NOPERM no"));
-    assert_eq!(lab.order(Order::Look), Err(Cause::ErrorReply("NOPERM no".into())));
+    assert_eq!(lab.admission(AdmissionOp::ReadFacts), Err(Cause::ErrorReply("NOPERM no".into())));
 }

@@ -18,7 +18,6 @@ async fn vote(redlock: &Redlock, servers: &RedisServers, tape: &Tape) -> Verdict
     in_time(guard.settled()).await;
     let vote = || said(&guard.votes(), &servers[0].name()).clone();
     eventually("it says why", || matches!(vote(), Verdict::Unknown(_))).await;
-    assert_eq!(guard.copies(), 2, "{}", guard.votes());
     let vote = vote();
     in_time(guard.release()).await.unwrap();
     vote
@@ -82,8 +81,8 @@ async fn a_master_whose_ballots_are_no_set_does_not_vote_until_a_person_removes_
 async fn names_the_key(redlock: &Redlock, set: &str) {
     let deadline = Instant::now() + secs(10);
     let expected = format!(
-        "its ballots are gone, its quarantine has not begun; votes again in 2.2 s at the earliest \
-         where a client stays, in 4.4 s at the latest where clients come and go; WRONGTYPE the key {set} is of another type"
+        "its ballots are gone, its quarantine has not begun; votes again in 4.4 s at the earliest \
+         if a client stays connected, in 8.8 s at the latest if clients come and go; WRONGTYPE the key {set} is of another type"
     );
     loop {
         let cause = redlock.inspect().await.remove(0).cause.map(|cause| cause.to_string());

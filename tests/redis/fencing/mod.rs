@@ -10,18 +10,15 @@ mod steps;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::time::Duration;
 
 use redlock_core::Clock;
 use redlock_quorum::{AcquireError, Guard, Redlock};
 use redlock_testkit::{Contender, Disorder, History, RedisServer, check_tokens};
 
-use crate::admission::{handle_on, until};
-use crate::lab::{in_time, ms, secs, text};
+use crate::admission::{LENGTH, handle_on, until};
+use crate::lab::{in_time, secs, text};
 
 const KEY: &str = "orders:42";
-/// How long a quarantine takes.
-const LENGTH: Duration = ms(2_200);
 
 /// The tokens of one resource that were handed out, and when each was asked for.
 struct Tape {
@@ -43,7 +40,7 @@ impl Tape {
     /// A lock of [`KEY`], which waits as long as a quarantine takes and some more.
     async fn lock(&self, redlock: &Redlock) -> Result<Guard, AcquireError> {
         let contender = self.begin();
-        let guard = in_time(redlock.lock(KEY).wait(secs(10)).into_future()).await?;
+        let guard = in_time(redlock.lock(KEY).wait(secs(15)).into_future()).await?;
         self.note(&contender, &guard);
         Ok(guard)
     }

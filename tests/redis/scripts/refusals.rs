@@ -9,16 +9,27 @@ use super::*;
 const UNTIL: Millis = Millis::MAX;
 
 /// The order that admits a master without a record.
-fn init(identity: Identity) -> Order {
+fn init(identity: Identity) -> AdmissionOp {
     let (expect, nonce) = (Record::default().seen(), Nonce(1));
     let (max_ttl, lower, floor, level) = (1_000, false, 31, 0);
     let (converts, until) = (false, UNTIL);
-    Order::Init(Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until })
+    AdmissionOp::Init(Init {
+        expect,
+        identity,
+        nonce,
+        max_ttl,
+        lower,
+        floor,
+        level,
+        converts,
+        until,
+    })
 }
 
-fn begin(record: &Record, identity: Identity) -> Order {
+fn begin(record: &Record, identity: Identity) -> AdmissionOp {
     let (expect, nonce, max_ttl) = (record.seen(), Nonce(2), 1_000);
-    Order::Begin(Begin { expect, identity, nonce, max_ttl, until: UNTIL })
+    let (is_outdated, until) = (false, UNTIL);
+    AdmissionOp::Begin(Begin { expect, identity, nonce, max_ttl, is_outdated, until })
 }
 
 /// All keys with their contents, in an order that does not change.
@@ -40,8 +51,8 @@ async fn a_key_of_another_type_is_named_and_nothing_is_written() {
         ..Record::default()
     };
     let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31, until: UNTIL };
-    let Order::Init(first) = init(identities()[3]) else { panic!("an init") };
-    let over = Order::Init(Init { expect: waiting.seen(), ..first });
+    let AdmissionOp::Init(first) = init(identities()[3]) else { panic!("an init") };
+    let over = AdmissionOp::Init(Init { expect: waiting.seen(), ..first });
     let mut lab = Lab::new().await;
     let set = set_key(identity);
     for (record, foreign, order) in [
@@ -51,18 +62,22 @@ async fn a_key_of_another_type_is_named_and_nothing_is_written() {
         (Record::default(), set.as_str(), init(identity)),
         (Record::default(), set.as_str(), begin(&Record::default(), identity)),
         (admitted.clone(), set.as_str(), begin(&admitted, identities()[3])),
-        (waiting.clone(), set.as_str(), Order::Admit(end)),
+        (waiting.clone(), set.as_str(), AdmissionOp::Admit(end)),
         (waiting.clone(), set.as_str(), over),
         (
             waiting,
             OFF,
-            Order::Note(Note { nonce: Nonce(1), times: vec![(identity.run, 1)], until: UNTIL }),
+            AdmissionOp::Note(Note {
+                nonce: Nonce(1),
+                times: vec![(identity.run, 1)],
+                until: UNTIL,
+            }),
         ),
     ] {
         lab.set(&Data { record, ..Data::default() });
         let _: () = lab.run(&["SET", foreign, "a stranger's"]);
         let before = dump(&mut lab);
-        let said = lab.node.order(order.clone()).await.expect_err("it is refused").to_string();
+        let said = lab.node.admission(order.clone()).await.expect_err("it is refused").to_string();
         assert!(said.contains("WRONGTYPE") && said.contains(foreign), "{said}");
         assert_eq!(dump(&mut lab), before, "{order:?}");
     }
@@ -75,8 +90,8 @@ async fn members_and_scores_of_strangers_do_no_harm() {
     let set = set_key(identity);
     let _: () =
         lab.run(&["ZADD", &set, "9007199254740992", "7", "1.5", "x", "63", "8", "-inf", "9"]);
-    let scores = lab.node.order(Order::Scores(Some(identity))).await;
-    assert!(matches!(scores, Ok(Said::Scores { highest: Some(63), .. })), "{scores:?}");
+    let scores = lab.node.admission(AdmissionOp::ReadScores(Some(identity))).await;
+    assert!(matches!(scores, Ok(AdmissionReply::Scores { highest: Some(63), .. })), "{scores:?}");
     // *Begin* keeps the largest that is ours, and *init* writes exactly its own members.
     let record = Record { run: Some(identity), ..Record::default() };
     let _: () = lab.run(&["HSET", RECORD, "run", &identity.to_string()]);
@@ -114,9 +129,9 @@ async fn the_level_lifts_every_member_that_lies_below_it() {
     let admitted = lab.script(init(identity)).await.record;
     let set = set_key(identity);
     let _: () = lab.run(&["ZADD", &set, "127", "5"]);
-    let Order::Init(first) = init(identity) else { panic!("an init") };
+    let AdmissionOp::Init(first) = init(identity) else { panic!("an init") };
     let lift = Init { expect: admitted.seen(), level: 95, ..first };
-    assert_eq!(lab.script(Order::Init(lift)).await.record, admitted);
+    assert_eq!(lab.script(AdmissionOp::Init(lift)).await.record, admitted);
     let lifted: u32 = lab.run(&["ZCOUNT", &set, "95", "95"]);
     assert_eq!(lifted, MEMBERS - 1);
     assert_eq!(lab.run::<f64>(&["ZSCORE", &set, "5"]), 127.0);
@@ -128,15 +143,15 @@ async fn a_conversion_lifts_every_member_to_the_largest_ballot_of_the_other_kind
     let mut lab = Lab::new().await;
     let identity = identities()[0];
     let admitted = lab.script(init(identity)).await.record;
-    let Order::Init(first) = init(identity) else { panic!("an init") };
+    let AdmissionOp::Init(first) = init(identity) else { panic!("an init") };
     let _: () = lab.run(&["ZADD", OFF, "63", "5", "4095", "6"]);
     let converts = Init { expect: admitted.seen(), converts: true, ..first };
-    assert_eq!(lab.script(Order::Init(converts)).await.record, admitted);
+    assert_eq!(lab.script(AdmissionOp::Init(converts)).await.record, admitted);
     assert_eq!(lab.run::<u32>(&["ZCOUNT", &set_key(identity), "4095", "4095"]), MEMBERS);
 
     let _: () = lab.run(&["ZADD", OFF, "63", "5", "8191", "6"]);
     let remove = Remove { expect: admitted.seen(), start: Some(63), until: UNTIL };
-    assert_eq!(lab.script(Order::Remove(remove)).await.record, Record::default());
+    assert_eq!(lab.script(AdmissionOp::Remove(remove)).await.record, Record::default());
     assert_eq!(lab.run::<u32>(&["ZCOUNT", OFF, "8191", "8191"]), MEMBERS);
 }
 
@@ -146,12 +161,13 @@ async fn a_malformed_record_is_named_and_no_script_writes_to_it() {
     let identity = identities()[0];
     let _: () = lab.run(&["HSET", RECORD, "max_ttl", "many"]);
     let before = dump(&mut lab);
-    let Ok(Said::Looked { facts, .. }) = lab.node.order(Order::Look).await else {
+    let Ok(AdmissionReply::Facts { facts, .. }) = lab.node.admission(AdmissionOp::ReadFacts).await
+    else {
         panic!("a look")
     };
     assert_eq!(facts.record, Err(Unread::Malformed("max_ttl".into())));
     for order in [init(identity), begin(&Record::default(), identity)] {
-        let said = lab.node.order(order).await.expect_err("it is refused").to_string();
+        let said = lab.node.admission(order).await.expect_err("it is refused").to_string();
         assert!(said.contains("max_ttl"), "{said}");
     }
     assert_eq!(dump(&mut lab), before);
@@ -164,15 +180,15 @@ async fn half_of_a_quarantine_is_named_and_no_script_writes_to_it() {
     let (identity, other) = (identities()[0], identities()[3]);
     let quarantine = Quarantine { id: identity, until: 1, ballot: 1, notes: Vec::new() };
     let record = Record { quarantine: Some(quarantine), ..Record::default() };
-    let Order::Init(first) = init(other) else { panic!("an init") };
-    let again = Order::Init(Init { expect: record.seen(), ..first });
+    let AdmissionOp::Init(first) = init(other) else { panic!("an init") };
+    let again = AdmissionOp::Init(Init { expect: record.seen(), ..first });
     for (missing, present) in [("q:until", "q:ballot"), ("q:ballot", "q:until")] {
         let _: () = lab.run(&["DEL", RECORD]);
         let id = identity.to_string();
         let _: () = lab.run(&["HSET", RECORD, "q:id", &id, present, "1", "max_ttl", "1000"]);
         let before = dump(&mut lab);
         for order in [again.clone(), begin(&record, other)] {
-            let said = lab.node.order(order).await.expect_err("it is refused").to_string();
+            let said = lab.node.admission(order).await.expect_err("it is refused").to_string();
             assert!(said.contains("malformed") && said.contains(missing), "{said}");
         }
         assert_eq!(dump(&mut lab), before);
@@ -185,7 +201,7 @@ async fn with_memory_full_a_script_writes_nothing() {
     let _: () = lab.run(&["CONFIG", "SET", "maxmemory", "1"]);
     let identity = identities()[0];
     for order in [init(identity), begin(&Record::default(), identity)] {
-        let said = lab.node.order(order).await.expect_err("it is refused").to_string();
+        let said = lab.node.admission(order).await.expect_err("it is refused").to_string();
         assert!(said.contains("OOM"), "{said}");
     }
     assert_eq!(dump(&mut lab), []);
@@ -213,12 +229,12 @@ async fn keys_that_are_out_of_bounds_are_named_as_a_missing_right() {
     // The record may be read, its ballot sets may not.
     let (_server, mut node) = with(&["~locks:redlock-quorum:1", "+@all"]).await;
     let identity = node.up().await.identity.unwrap();
-    let refused = node.order(init(identity)).await.unwrap_err();
+    let refused = node.admission(init(identity)).await.unwrap_err();
     assert!(refused.to_string().contains("NOPERM") && !refused.is_curable(), "{refused}");
 }
 
 /// Orders of every kind, each on data to which it writes.
-fn writing_orders() -> Vec<(Data, Order)> {
+fn writing_orders() -> Vec<(Data, AdmissionOp)> {
     let (identity, other) = (identities()[0], identities()[3]);
     let set = |id| vec![(id, Ballots::new(MEMBERS, 31))];
     let admitted = Record { run: Some(identity), max_ttl: Some(1_000), ..Record::default() };
@@ -229,9 +245,15 @@ fn writing_orders() -> Vec<(Data, Order)> {
         max_ttl: Some(1_000),
         ..Record::default()
     };
-    let Order::Init(first) = init(identity) else { panic!("an init") };
+    let AdmissionOp::Init(first) = init(identity) else { panic!("an init") };
     let again = |record: &Record, identity| {
-        Order::Init(Init { expect: record.seen(), identity, max_ttl: 2_000, level: 63, ..first })
+        AdmissionOp::Init(Init {
+            expect: record.seen(),
+            identity,
+            max_ttl: 2_000,
+            level: 63,
+            ..first
+        })
     };
     let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31, until: UNTIL };
     let data = |record: &Record, sets| Data { record: record.clone(), sets, ..Data::default() };
@@ -241,7 +263,7 @@ fn writing_orders() -> Vec<(Data, Order)> {
         (data(&admitted, set(identity)), again(&admitted, identity)),
         (data(&admitted, set(identity)), again(&admitted, other)),
         (data(&waiting, Vec::new()), again(&waiting, identity)),
-        (data(&waiting, set(other)), Order::Admit(end)),
+        (data(&waiting, set(other)), AdmissionOp::Admit(end)),
     ]
 }
 
@@ -253,7 +275,7 @@ async fn a_right_that_is_missing_leaves_nothing_half_written() {
             lab.set(&data);
             let before = dump(&mut lab);
             let _: () = lab.run(&["ACL", "SETUSER", "default", &format!("-{right}")]);
-            let said = lab.node.order(order.clone()).await;
+            let said = lab.node.admission(order.clone()).await;
             let _: () = lab.run(&["ACL", "SETUSER", "default", &format!("+{right}")]);
             assert!(said.is_err(), "without {right}: {order:?}");
             assert_eq!(dump(&mut lab), before, "without {right}: {order:?}");
@@ -269,7 +291,8 @@ async fn a_right_that_is_missing_leaves_nothing_half_written() {
 async fn a_conversion_without_a_right_leaves_nothing_half_written() {
     let identity = identities()[0];
     let record = Record { run: Some(identity), max_ttl: Some(1_000), ..Record::default() };
-    let order = Order::Remove(Remove { expect: record.seen(), start: Some(63), until: UNTIL });
+    let order =
+        AdmissionOp::Remove(Remove { expect: record.seen(), start: Some(63), until: UNTIL });
     let sets = vec![(identity, Ballots::new(MEMBERS, 31))];
     let data = Data { record, sets, ..Data::default() };
     let mut lab = Lab::new().await;
@@ -277,7 +300,7 @@ async fn a_conversion_without_a_right_leaves_nothing_half_written() {
         lab.set(&data);
         let before = dump(&mut lab);
         let _: () = lab.run(&["ACL", "SETUSER", "default", &format!("-{right}")]);
-        let said = lab.node.order(order.clone()).await;
+        let said = lab.node.admission(order.clone()).await;
         let _: () = lab.run(&["ACL", "SETUSER", "default", &format!("+{right}")]);
         assert!(said.is_err(), "without {right}");
         assert_eq!(dump(&mut lab), before, "without {right}");
@@ -293,17 +316,17 @@ async fn the_rights_that_are_documented_are_enough() {
     let rights: Vec<_> = ["~locks:*"].into_iter().chain(listed.split_whitespace()).collect();
     let (_server, mut node) = with(&rights).await;
     let identity = node.up().await.identity.unwrap();
-    let begun = node.order(begin(&Record::default(), identity)).await.unwrap();
-    let Said::Script(Reply { record, .. }) = begun else { panic!("{begun:?}") };
+    let begun = node.admission(begin(&Record::default(), identity)).await.unwrap();
+    let AdmissionReply::Script(Reply { record, .. }) = begun else { panic!("{begun:?}") };
     let note = Note { nonce: record.nonce.unwrap(), times: vec![(identity.run, 1)], until: UNTIL };
-    node.order(Order::Note(note)).await.unwrap();
-    let Order::Init(first) = init(identity) else { panic!("an init") };
-    node.order(Order::Init(Init { expect: record.seen(), ..first })).await.unwrap();
+    node.admission(AdmissionOp::Note(note)).await.unwrap();
+    let AdmissionOp::Init(first) = init(identity) else { panic!("an init") };
+    node.admission(AdmissionOp::Init(Init { expect: record.seen(), ..first })).await.unwrap();
     let acquire = Op::acquire(*b"locks:k", Token::random(None), 1_000);
     assert_eq!(node.ask(acquire).await, Answer::granted());
     node.admitted_as(Some(identity));
-    node.order(Order::Look).await.unwrap();
-    node.order(Order::Scores(Some(identity))).await.unwrap();
+    node.admission(AdmissionOp::ReadFacts).await.unwrap();
+    node.admission(AdmissionOp::ReadScores(Some(identity))).await.unwrap();
     let (ours, member) = (Token::random(None), Member::of(b"j"));
     let bid = Bid { ballot: Ballot::new(9).unwrap(), member };
     let accepted = Answer::granted().with_ballot(Balloted::Accepted);
@@ -327,7 +350,7 @@ async fn a_right_that_is_missing_is_named_at_once() {
         let mut refused = String::new();
         for order in [begin(&Record::default(), identity), init(identity)] {
             server.command(&["FLUSHALL"]).unwrap();
-            if let Err(cause) = node.order(order).await {
+            if let Err(cause) = node.admission(order).await {
                 assert!(!cause.is_curable(), "{cause}");
                 refused += &cause.to_string().to_lowercase();
             }

@@ -4,9 +4,10 @@ use anyhow::anyhow;
 use redlock_quorum::{Guard, GuardSet};
 
 use crate::args::Acquire;
+use crate::command::release;
 use crate::exit::{CANNOT_PRINT, Failure};
 use crate::global::Global;
-use crate::output::{self, Held};
+use crate::output::{self, Held, STDOUT_CLOSED};
 use crate::session::Session;
 use crate::signals::Signals;
 
@@ -53,19 +54,23 @@ async fn hand_over(
         session.warn_of_margin(&votes);
         Ok(())
     });
-    match printed {
-        Ok(()) => guard.forget(),
-        // What is reported is the failure itself; that of the release shows as masters that may
-        // keep the key.
-        Err(_) => drop(guard.release().await),
-    }
-    printed.map(|()| 0)
+    let Err(failure) = printed else {
+        guard.forget();
+        return Ok(0);
+    };
+    let key = &session.key;
+    Err(match guard.release().await {
+        Ok(()) => failure.with_hint("the lock was released"),
+        Err(error) => {
+            let why = release::words(&error);
+            failure.with_hint(&format!("{key} may stay locked until its TTL has passed: {why}"))
+        }
+    })
 }
 
 fn print(session: &Session, guard: &Guard, as_json: bool) -> Result<(), Failure> {
     if !output::has_reader() {
-        let cause = anyhow!("printing the result: stdout is closed, the lock was released again");
-        return Err(Failure::new(CANNOT_PRINT, cause));
+        return Err(Failure::new(CANNOT_PRINT, anyhow!(STDOUT_CLOSED)));
     }
     Held::new(guard, session.ttl.get()).print(as_json)
 }

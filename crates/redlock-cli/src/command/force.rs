@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::anyhow;
-use redlock_quorum::{NodeVote, State, Status, Verdict};
+use redlock_quorum::{NodeVote, State, Status, Verdict, quorum};
 
-use crate::answers::{self, quorum};
+use crate::answers;
 use crate::args::Release;
 use crate::command::marks;
 use crate::direct::{self, Direct, Found, PATIENCE};

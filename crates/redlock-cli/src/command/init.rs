@@ -8,11 +8,14 @@ use std::time::Duration;
 use anyhow::anyhow;
 use redlock_quorum::{
     Cause, FencingToken, Init, InitError, InitNode, InitReport, NodeReport, Standing, WhyNot,
+    quorum,
 };
 use serde::Serialize;
 
-use crate::answers::{self, quorum};
+use crate::answers;
 use crate::args;
+use crate::command::prior;
+use crate::duration::spelled;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
 use crate::output;
@@ -44,7 +47,7 @@ pub(crate) async fn init(global: &Global, args: &args::Init) -> Result<u8, Failu
 async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<u8, Failure> {
     let floor = args.floor;
     if !args.yes && !args.again {
-        agree(session).await?;
+        agree(session, global).await?;
     }
     let options = Init { again: args.again, floor, far_floor: args.far_floor };
     match session.redlock.init_with(options).await {
@@ -77,13 +80,13 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
 
 /// Shows what the statement is about, and asks on a terminal. Elsewhere the answer must have been
 /// given before.
-async fn agree(session: &Session) -> Result<(), Failure> {
+async fn agree(session: &Session, global: &Global) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         let cause =
             anyhow!("nothing was written: where there is no terminal to ask on, give --yes");
         return Err(Failure::usage(cause));
     }
-    for node in session.redlock.inspect().await {
+    for node in prior::check(session, global).await? {
         output::note(&shown(&node));
     }
     // No answer is a no.
@@ -98,8 +101,8 @@ async fn agree(session: &Session) -> Result<(), Failure> {
 
 const QUESTION: &str = "\
      None of these masters has restarted, been flushed or replaced within the last 1.1 times \
-     max_ttl, or no lock is alive on them. Where that is not so, two may hold one lock.\n\
-     Is it so? [y/N] ";
+     max_ttl, or no lock on them is held. If this is wrong, two clients may hold one lock.\n\
+     Is this true? [y/N] ";
 
 fn shown(node: &NodeReport) -> String {
     let process = match &node.server {
@@ -113,7 +116,7 @@ fn shown(node: &NodeReport) -> String {
 fn process(run_id: Option<&str>, uptime: Option<Duration>) -> String {
     let run = run_id.map_or("?", |run_id| run_id.get(..8).unwrap_or(run_id));
     match uptime {
-        Some(uptime) => format!("run {run}, up for {}s", uptime.as_secs()),
+        Some(uptime) => format!("run {run}, up for {}", spelled(uptime)),
         None => format!("run {run}"),
     }
 }
@@ -129,7 +132,7 @@ fn print(nodes: &[InitNode], floor: Option<FencingToken>, as_json: bool) -> Resu
             (None, Some(cause)) => cause.to_string(),
             (run_id, _) => process(run_id.as_deref(), node.uptime),
         };
-        let limit = node.max_ttl.map(|max_ttl| format!(", max_ttl {max_ttl:?}"));
+        let limit = node.max_ttl.map(|max_ttl| format!(", max_ttl {}", spelled(max_ttl)));
         let limit = limit.unwrap_or_default();
         format!("{:widest$}  {} -> {}  {process}{limit}", node.node, node.was, node.now)
     };
@@ -155,10 +158,13 @@ fn note_a_larger_max_ttl(nodes: &[InitNode], given: Duration, again: bool) {
     let cure = match again {
         true => "to lower it, all of them must answer".to_owned(),
         false => {
-            format!("redlock init --again --max-ttl {given:?} lowers it, where all of them answer")
+            format!(
+                "redlock init --again --max-ttl {} lowers it, where all of them answer",
+                spelled(given)
+            )
         }
     };
-    output::note(&format!("max_ttl stays {held:?}, which masters have: {cure}"));
+    output::note(&format!("max_ttl stays {}, which masters have: {cure}", spelled(held)));
 }
 
 /// Clients look at the records from time to time, and until then go on with what they have read.
@@ -170,9 +176,11 @@ fn note_a_former_max_ttl(nodes: &[InitNode]) {
     let Some(former) = former else { return };
     let rest = former + former / 10 + READ_AGAIN;
     output::note(&format!(
-        "max_ttl was {former:?}: clients that are connected may give locks with the old TTL until \
+        "max_ttl was {}: clients that are connected may give locks with the old TTL until \
          they have read the records again, about a minute while they run; so restart no master \
-         for {rest:?} (1.1 times the former max_ttl, and a minute)"
+         for {} (1.1 times the former max_ttl, and a minute)",
+        spelled(former),
+        spelled(rest)
     ));
 }
 
@@ -185,7 +193,7 @@ fn limits(nodes: &[InitNode]) -> Option<String> {
         return None;
     }
     let shown = |max_ttl: Option<Duration>| match max_ttl {
-        Some(max_ttl) => format!("{max_ttl:?}"),
+        Some(max_ttl) => spelled(max_ttl),
         None => "none".to_owned(),
     };
     let limit = |node: &InitNode| {
@@ -215,15 +223,15 @@ fn judge(report: &InitReport) -> Result<u8, Failure> {
 fn later(node: &InitNode) -> &'static str {
     match &node.cause {
         Some(Cause::NotAdmitted(not)) if !not.is_curable() => {
-            "nothing admits it before that is cured"
+            "it cannot be admitted until that is cured"
         }
         _ => LATER,
     }
 }
 
-/// A plain `init` is refused from now on: it cannot be told from a master that forgot.
-const LATER: &str = "when it is there, it votes after a quarantine at the latest, or at once where \
-                     redlock init --again states that no lock is alive";
+/// A plain `init` is refused from now on: the master looks the same as one that lost its data.
+const LATER: &str = "once it answers, it votes after a quarantine at the latest, or at once \
+                     after redlock init --again, which states that no lock is held";
 
 fn why(node: &InitNode) -> String {
     format!("{} {}", node.node, standing(node))
@@ -235,7 +243,7 @@ fn standing(node: &InitNode) -> String {
 }
 
 /// Why nothing was done, or not all.
-fn refused(error: InitError) -> Failure {
+pub(super) fn refused(error: InitError) -> Failure {
     let said = |nodes: &[InitNode]| {
         answers::said_once(nodes.iter().map(|node| (&*node.node, standing(node))).collect())
     };
@@ -249,22 +257,25 @@ fn refused(error: InitError) -> Failure {
         // The statement would be made of something that nobody has looked at.
         InitError::Refused { nodes } if nodes.iter().any(InitNode::is_checked) => {
             Failure::usage(anyhow!(
-                "masters are being looked at, another init may be at work: type redlock init \
+                "masters are being checked, another init may be running: type redlock init \
                  again in a moment: {}",
                 said(&nodes)
             ))
         }
-        InitError::Refused { nodes } => in_use(&nodes, &said(&nodes)),
+        InitError::Refused { nodes } => {
+            in_use(nodes.iter().any(is_without_quarantine), &said(&nodes))
+        }
         InitError::FarFloor { limit } => Failure::usage(anyhow!(
-            "the floor that was given is more than a minute ahead of the masters' clocks: where all \
-             masters come back empty they know nothing of it, and tokens go back unless a person \
-             gives it again, larger than every token seen; give {limit} at most, or --far-floor; \
+            "the floor that was given is more than a minute ahead of the masters' clocks: if \
+             all masters restart empty, no master knows this floor, and tokens become smaller \
+             unless a person gives a floor above every token seen; give {limit} at most, or \
+             --far-floor; \
              nothing was written"
         )),
         InitError::Unread { unread, nodes } => Failure::usage(anyhow!(
             "the record of {} was not read, and it may show that this namespace was in use: type \
-             redlock init again when every master answers, or state by --again that no lock is \
-             alive; nothing was written: {}",
+             redlock init again when every master answers, or state by --again that no lock \
+             is held; nothing was written: {}",
             unread.join(", "),
             said(&nodes)
         )),
@@ -279,14 +290,15 @@ fn refused(error: InitError) -> Failure {
     }
 }
 
-fn in_use(nodes: &[InitNode], said: &str) -> Failure {
+/// The namespace was in use. `is_mixed`: by clients without a quarantine.
+pub(super) fn in_use(is_mixed: bool, said: &str) -> Failure {
     let failure = Failure::usage(anyhow!(
-        "this namespace was in use, and a master may have forgotten a lock that is alive, or \
-         clients without a quarantine use it: wait for the end of a quarantine, or state by \
-         --again that no lock is alive: {said}"
+        "this namespace was in use: a master may have lost a lock that is still held, or \
+         clients without a quarantine use it; wait for the end of the quarantine, or state by \
+         --again that no lock is held: {said}"
     ));
     // Where clients without a quarantine are, its masters say what cures it.
-    if nodes.iter().any(is_without_quarantine) {
+    if is_mixed {
         return failure;
     }
     failure.with_hint("redlock init --again states it; without it a quarantine ends by itself")
@@ -353,7 +365,7 @@ mod tests {
         nodes[0].max_ttl = second(120);
         (nodes[2].max_ttl, nodes[2].former_max_ttl) = (None, None);
         let [a, b, c] = names;
-        let said = format!("max_ttl is now: {a} 120s (was 60s), {b} 60s, {c} none");
+        let said = format!("max_ttl is now: {a} 2m (was 1m), {b} 1m, {c} none");
         assert_eq!(limits(&nodes), Some(said));
     }
 }

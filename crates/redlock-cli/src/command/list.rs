@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use redlock_quorum::{Mark, Resource};
+use redlock_quorum::{Mark, Resource, quorum};
 use serde::Serialize;
 
-use crate::answers::{self, quorum};
+use crate::answers;
 use crate::command::marks::Done;
 use crate::direct::{self, Direct, Found};
 use crate::exit::{Failure, UNAVAILABLE};
@@ -34,7 +34,8 @@ struct Listing {
 struct Lock {
     key: String,
     token: String,
-    ttl_ms: u64,
+    /// `None` for a key that never expires.
+    ttl_ms: Option<u64>,
     /// Since 1970, by the clock of the host that took the lock; `None` if the token says none.
     since_ms: Option<u64>,
 }
@@ -57,7 +58,12 @@ pub(crate) async fn list(global: &Global, as_json: bool) -> Result<u8, Failure> 
     session.close().await;
     let listing = listing?;
     if listing.truncated {
-        output::note(&format!("only {KEYS_MAX} keys were looked at: --prefix narrows it down"));
+        output::note(&format!(
+            "only {KEYS_MAX} keys were read: give --prefix to narrow the search"
+        ));
+    }
+    if listing.locks.iter().any(|lock| lock.ttl_ms.is_none()) {
+        output::note(&format!("{}: redlock release --force KEY", answers::NEVER_EXPIRES));
     }
     if as_json {
         output::json(&listing)?
@@ -76,9 +82,10 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
     let locks = (0..names.len()).filter_map(|row| {
         let keys = columns.iter().filter_map(|column| token(&column[row])).collect();
         let (token, ttl) = answers::on_majority(keys, masters)?;
-        let key = Resource::from(&names[row][prefix.len()..]).to_string();
-        let since_ms = answers::since(token).map(moment::millis);
-        Some(Lock { key, token: token.to_owned(), ttl_ms: output::millis(ttl?), since_ms })
+        let key = Resource::from(&names[row][prefix.len()..]);
+        key.check().ok()?;
+        let (key, since_ms) = (key.to_string(), answers::since(token).map(moment::millis));
+        Some(Lock { key, token: token.to_owned(), ttl_ms: ttl.map(output::millis), since_ms })
     });
     let begin = [prefix, Mark::PREFIX.as_bytes()].concat();
     let done = (0..names.len()).filter_map(|row| {
@@ -98,7 +105,7 @@ async fn voters(session: &Session) -> Result<Vec<String>, Failure> {
     let urls: Vec<_> = urls.map(|(url, _)| url.to_owned()).collect();
     if urls.len() < quorum(status.nodes.len()) {
         let list = answers::list(&status);
-        let cause = anyhow!("no quorum can say what is held: {list}");
+        let cause = anyhow!("too few masters answered to list the locks: {list}");
         let causes = answers::causes(&status.nodes);
         return Err(session.explained(Failure::new(UNAVAILABLE, cause), &causes));
     }
@@ -186,7 +193,7 @@ fn answered<T>(answers: Vec<Result<T, String>>, session: &Session) -> Result<Vec
         answers.iter().filter_map(|answer| answer.as_ref().err().cloned()).collect();
     let answered: Vec<_> = answers.into_iter().flatten().collect();
     if answered.len() < quorum(masters) {
-        let cause = anyhow!("no quorum can say what is held: {}", failed.join(", "));
+        let cause = anyhow!("too few masters answered to list the locks: {}", failed.join(", "));
         return Err(Failure::new(UNAVAILABLE, cause));
     }
     Ok(answered)
@@ -199,16 +206,21 @@ fn mark(found: &Found) -> Option<Mark> {
     }
 }
 
-/// A lock has a token and an end; all else under the prefix is something else.
+/// A lock has a token and an end; all else under the prefix is something else. A text without an end
+/// keeps everybody from a lock of its name, whatever it is: where a majority of independent masters
+/// has the very same one, somebody has put it there for that.
 fn token(found: &Found) -> Option<(&str, Option<Duration>)> {
-    match found {
-        Found::Text { value, ttl: ttl @ Some(_) } => {
-            let text = str::from_utf8(value).ok()?;
-            is_token(text).then_some((text, *ttl))
-        }
-        _ => None,
-    }
+    let Found::Text { value, ttl } = found else { return None };
+    let text = str::from_utf8(value).ok()?;
+    let is_lock = match ttl {
+        Some(_) => is_token(text),
+        None => text.len() <= TOKEN_LEN_MAX && !text.chars().any(char::is_control),
+    };
+    is_lock.then_some((text, *ttl))
 }
+
+/// What is longer is data, and not the name of a holder.
+const TOKEN_LEN_MAX: usize = 128;
 
 /// A token of this library (a UUID, then `/label` where there is one) or of another Redlock
 /// client: 16 to 128 letters and digits, as base64 and hexadecimal have them. Counters and cached
@@ -222,7 +234,7 @@ fn is_token(text: &str) -> bool {
         });
     let is_label =
         |label: &str| label.bytes().all(|b| b.is_ascii_alphanumeric() || b"._@:-".contains(&b));
-    let is_random = (16..=128).contains(&text.len())
+    let is_random = (16..=TOKEN_LEN_MAX).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=_-".contains(&b));
     (is_uuid && label.is_none_or(is_label)) || is_random
 }
@@ -234,12 +246,13 @@ impl Listing {
         let widest = widest.unwrap_or_default();
         let line = |lock: &Lock| {
             let Lock { key, token, ttl_ms, .. } = lock;
-            let (left, since) = (Duration::from_millis(*ttl_ms), answers::since_in_words(token));
-            format!("{key:widest$}  held by {token}, expires in {left:.1?}{since}")
+            let left = answers::left(ttl_ms.map(Duration::from_millis));
+            let since = answers::since_in_words(token);
+            format!("{key:widest$}  held by {token}, {left}{since}")
         };
         let mut lines: Vec<String> = self.locks.iter().map(line).collect();
         if lines.is_empty() {
-            lines.push("no lock that expires is held".into());
+            lines.push("no lock is held".into());
         }
         let completed = |Completed { key, done }: &Completed| format!("{key}  {}", done.text());
         lines.extend(self.done.iter().map(completed));
@@ -261,9 +274,18 @@ mod tests {
     const TOKEN: &str = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6/me@host:7";
 
     #[test]
-    fn what_has_no_end_or_no_token_is_no_lock() {
-        for found in [text(TOKEN, None), text("42", Some(9)), text("two words, cached", Some(9))] {
+    fn what_has_no_token_is_no_lock_unless_it_never_expires() {
+        let long = "x".repeat(TOKEN_LEN_MAX + 1);
+        for found in [
+            text("42", Some(9)),
+            text("two words, cached", Some(9)),
+            text(&long, None),
+            text("two\nlines", None),
+        ] {
             assert_eq!(token(&found), None, "{found:?}");
+        }
+        for held in [TOKEN, "by hand, Ann"] {
+            assert_eq!(token(&text(held, None)), Some((held, None)));
         }
         for other in ["0123456789abcdef", "mB1sCTnqYCnB4Ay1JVU9zA==", TOKEN] {
             assert!(is_token(other), "{other}");

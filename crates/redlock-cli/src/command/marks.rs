@@ -1,10 +1,9 @@
 //! Marks: what was completed, for `status`, and `release --force --mark`, which removes one.
 
 use anyhow::anyhow;
-use redlock_quorum::{LastRun, Mark, Status};
+use redlock_quorum::{LastRun, Mark, Status, quorum};
 use serde::Serialize;
 
-use crate::answers::quorum;
 use crate::args::Release;
 use crate::command::force::{self, Target};
 use crate::direct::{self, Direct, Found, PATIENCE};

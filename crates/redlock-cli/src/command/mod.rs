@@ -11,6 +11,7 @@ pub(crate) mod init;
 pub(crate) mod list;
 pub(crate) mod marks;
 mod once;
+mod prior;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod status;

@@ -8,6 +8,7 @@ use redlock_quorum::{Begun, Guard, GuardSet, MarkError, OnceGuard, ReleaseError,
 
 use crate::answers;
 use crate::args::Run;
+use crate::duration::spelled;
 use crate::exit::{Failure, LOST, UNAVAILABLE};
 use crate::moment;
 use crate::output;
@@ -103,7 +104,7 @@ pub(super) async fn complete(session: &Session, turn: OnceGuard) -> Result<(), F
         Err(MarkError::NoQuorum { resource, votes }) => {
             let said = answers::said(&votes);
             output::note(&format!(
-                "{resource} was done, and too few masters have acknowledged that, so it may be \
+                "{resource} was done, but too few masters acknowledged its mark, so it may be \
                  done again: {said}"
             ));
             Ok(())
@@ -119,7 +120,11 @@ pub(super) async fn complete(session: &Session, turn: OnceGuard) -> Result<(), F
 fn done(key: &str, at: SystemTime, by: Option<&str>, now: SystemTime) -> String {
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
     let ago = Duration::from_secs(now.duration_since(at).unwrap_or_default().as_secs());
-    format!("{key} was done{by} at {}, {ago:?} ago: nothing to do", moment::date_and_time(at))
+    format!(
+        "{key} was done{by} at {}, {} ago: nothing to do",
+        moment::date_and_time(at),
+        spelled(ago)
+    )
 }
 
 #[cfg(test)]
@@ -134,10 +139,10 @@ mod tests {
         let now = at + Duration::from_millis(61_700);
         assert_eq!(
             done("report", at, Some("me@web-1:7"), now),
-            "report was done by me@web-1:7 at 2026-11-23 03:00:00 UTC, 61s ago: nothing to do"
+            "report was done by me@web-1:7 at 2026-11-23 03:00:00 UTC, 1m1s ago: nothing to do"
         );
         // By another clock it may lie ahead.
         let done = done("report", at, None, UNIX_EPOCH);
-        assert_eq!(done, "report was done at 2026-11-23 03:00:00 UTC, 0ns ago: nothing to do");
+        assert_eq!(done, "report was done at 2026-11-23 03:00:00 UTC, 0s ago: nothing to do");
     }
 }

@@ -13,7 +13,7 @@ use crate::args::Run;
 use crate::child::Child;
 use crate::command::once::{self, Lock};
 use crate::command::{enter, release};
-use crate::duration::Wait;
+use crate::duration::{Wait, spelled};
 use crate::environment::Environment;
 use crate::exit::{self, CANNOT_RUN, Failure, LOST, NOT_FOUND};
 use crate::global::Global;
@@ -99,15 +99,16 @@ async fn under_lock(
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
     let began = Instant::now();
-    let mut child = match start(session, global, args, &lock, signals) {
+    let hold: HoldSet = lock.iter().map(Guard::hold).collect();
+    let deadlines = Deadlines::new(session.ttl.get(), args.kill_after);
+    let within = deadlines.watchdog_within(hold.remaining());
+    let mut child = match start(session, global, args, &lock, signals, within) {
         Ok(child) => child,
         Err(failure) => {
             release(lock).await?;
             return Err(failure);
         }
     };
-    let hold: HoldSet = lock.iter().map(Guard::hold).collect();
-    let deadlines = Deadlines::new(session.ttl.get(), args.kill_after);
     let supervisor = Supervisor::new(&mut child, hold.clone(), deadlines);
     let work = supervisor.supervise(signals, args.wait_group);
     let Outcome { stage, pause, left } = session.with_margin_watched(&lock, work).await;
@@ -176,6 +177,7 @@ fn start(
     args: &Run,
     guards: &[Guard],
     signals: &mut Signals,
+    within: Duration,
 ) -> Result<Child, Failure> {
     let cannot = |error: io::Error| {
         let cause = anyhow::Error::new(error).context("the command cannot be started");
@@ -188,7 +190,8 @@ fn start(
         signals.listen_unless_ignored(Signal::TSTP).map_err(cannot)?;
     }
     let environment = Environment::new(global, args, &session.held, guards);
-    Child::start(&args.words(), &environment, signals.blocked(), terminal).map_err(cannot)
+    let words = args.words();
+    Child::start(&words, &environment, signals.blocked(), terminal, within).map_err(cannot)
 }
 
 /// The work of this period is done: the lock is left to expire, and no other host begins before.
@@ -239,7 +242,8 @@ fn why(
         // Nothing went wrong, and nobody took it away.
         (_, LostReason::MaxHold, Some(max_hold)) => {
             return format!(
-                "the lock on {key} was not extended beyond its --max-hold of {max_hold:?}"
+                "the lock on {key} was not extended beyond its --max-hold of {}",
+                spelled(max_hold)
             );
         }
         _ => reason.to_string(),

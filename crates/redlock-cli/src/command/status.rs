@@ -27,6 +27,9 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
     session.key.check().map_err(|error| Failure::new(USAGE, error))?;
     let (status, done) = tokio::join!(session.status(), marks::last(&session));
     let key = session.key.to_string();
+    if let State::Held { ttl: None, .. } = &status.state {
+        output::note(&format!("{}: redlock release --force {key}", answers::NEVER_EXPIRES));
+    }
     let judged = judge(&key, &status, !as_json && is_one_screen());
     let printed = match &judged {
         _ if as_json => output::json(&Report::new(key.clone(), &status, done.as_ref())),
@@ -58,7 +61,7 @@ fn judge(key: &str, status: &redlock_quorum::Status, is_listed: bool) -> Result<
     let verdict = answers::verdict(key, status);
     match status.state {
         State::Held { .. } => Ok(0),
-        State::Free => Err(Failure::new(NOT_OURS, anyhow!("{verdict}{list}"))),
+        State::Free | State::Reserved => Err(Failure::new(NOT_OURS, anyhow!("{verdict}{list}"))),
         _ if answers::is_foreign(status) => {
             Err(Failure::new(UNAVAILABLE, anyhow!("{verdict}{list}")))
         }

@@ -170,7 +170,7 @@ fn status_prints_an_object_on_demand() {
     let status = ask(&servers, ["status", "k", "--json"]);
     assert_eq!(status.code, 69);
     let object = status.json();
-    assert_eq!(object.as_object().unwrap().len(), 7);
+    assert_eq!((object.as_object().unwrap().len(), &object["waiters"]), (8, &0.into()));
     assert!(object["done"].is_null());
     assert_eq!((&object["key"], &object["state"]), (&"k".into(), &"undecided".into()));
     assert!(object["token"].is_null() && object["ttl_ms"].is_null());
@@ -225,7 +225,7 @@ fn a_lock_whose_token_has_no_reader_is_released() {
     };
     let answer = acquire(">&-");
     assert_eq!(answer.code, 74, "{answer:?}");
-    assert!(answer.cause().contains("stdout is closed, the lock was released"), "{answer:?}");
+    assert!(answer.cause().contains("stdout is closed; the lock was released"), "{answer:?}");
     assert_eq!(copies(&servers, "k"), 0);
     // A person who throws the token away has said so.
     acquire(">/dev/null").success();
@@ -269,7 +269,10 @@ fn a_result_that_cannot_be_written_is_an_error() {
     for words in ["status k", "status", "init --yes", "doctor"] {
         let closed = redirected(&format!("{words} --json"), ">&-");
         assert_eq!(closed.code, 74, "{words}: {closed:?}");
-        assert!(closed.cause().contains("printing the result: stdout is closed"), "{closed:?}");
+        assert!(
+            closed.cause().contains("the result cannot be printed: stdout is closed"),
+            "{closed:?}"
+        );
         assert_ne!(redirected(&format!("{words} --json"), ">/dev/null").code, 74, "{words}");
     }
     let head = redirected("--help", "| true");

@@ -1,17 +1,23 @@
 //! Throw-away masters.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Mutex;
 
 use redlock_testkit::RedisServer;
 use rustix::process::Signal;
 
 use crate::support::{Running, Scratch, answer_of, bare, is_alive, poll, send};
 
-/// The first of three ports that are free, away from those that the test kit gives to servers.
+/// The first of three ports that are free, away from those that the test kit gives to servers. Each
+/// call has others: tests of one process run side by side, and a port is free until it is taken.
 fn free_ports() -> u16 {
+    static NEXT: Mutex<Option<u16>> = Mutex::new(None);
     let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-    let first = 15_000 + u16::try_from(std::process::id() % 4_000).unwrap();
-    (first..19_990).find(|port| (*port..port + 3).all(is_free)).unwrap()
+    let mut next = NEXT.lock().unwrap();
+    let from = next.unwrap_or_else(|| 15_000 + u16::try_from(std::process::id() % 4_000).unwrap());
+    let first = (from..19_990).find(|port| (*port..port + 3).all(is_free)).unwrap();
+    *next = Some(first + 3);
+    first
 }
 
 #[test]

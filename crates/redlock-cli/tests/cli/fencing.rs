@@ -129,11 +129,13 @@ fn a_command_without_quarantine_shows_that_it_was_there_with_tokens_and_without(
         let mut command = redlock(&servers, ["--quarantine", "off"]);
         command.args(plain.then_some("--plain")).args(["run", "k", "--", "true"]);
         answer_of(&mut command).success();
-        for server in servers.iter() {
+        // A command that has its quorum waits for no third master.
+        let shows_it = |server: &&RedisServer| {
             let keys: Vec<String> = text(server, &["KEYS", "*"]);
-            assert_eq!(keys, ["redlock-quorum:1:ballots"], "{plain}");
-            assert_eq!(text::<u32>(server, &["ZCARD", &keys[0]]), 1);
-        }
+            let members = || text::<u32>(server, &["ZCARD", &keys[0]]);
+            keys == ["redlock-quorum:1:ballots"] && members() == 1
+        };
+        assert!(servers.iter().filter(shows_it).count() >= 2, "{plain}");
         let refused = ask(&servers, ["run", "k", "--", "true"]);
         assert_eq!(refused.code, 69, "{refused:?}");
         let words = "clients with Quarantine::Off use this namespace";

@@ -9,6 +9,7 @@ use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 use crate::admission::brand_new;
 use crate::quarantine::{is_loading, slow_to_load};
 use crate::support::{answer_of, ask, poll, redlock};
+use crate::terminal::Terminal;
 
 /// The `max_ttl` of the masters that vote is raised apart from any admission.
 #[test]
@@ -18,7 +19,7 @@ fn an_init_that_is_refused_says_which_masters_have_which_max_ttl() {
     let refused = ask(&servers, ["init", "--yes", "--max-ttl", "2m"]);
     assert_eq!(refused.code, 64, "{refused:?}");
     let [a, b, c] = [0, 1, 2].map(|place: usize| servers[place].name());
-    let said = format!("; max_ttl is now: {a} 120s (was 60s), {b} 120s (was 60s), {c} none");
+    let said = format!("; max_ttl is now: {a} 2m (was 1m), {b} 2m (was 1m), {c} none");
     assert!(refused.cause().contains(&said), "{refused:?}");
     let refused = ask(&servers, ["init", "--yes"]);
     assert_eq!(refused.code, 64, "{refused:?}");
@@ -30,8 +31,8 @@ fn an_init_that_lowers_max_ttl_says_how_long_no_master_may_be_restarted() {
     let servers = RedisServers::start(3).unwrap();
     let lowered = ask(&servers, ["init", "--again", "--max-ttl", "10s", "--json"]);
     lowered.success();
-    assert!(lowered.err.starts_with("note: max_ttl was 60s: clients"), "{lowered:?}");
-    assert!(lowered.err.contains("restart no master for 126s"), "{lowered:?}");
+    assert!(lowered.err.starts_with("note: max_ttl was 1m: clients"), "{lowered:?}");
+    assert!(lowered.err.contains("restart no master for 2m6s"), "{lowered:?}");
     let same = ask(&servers, ["init", "--again", "--max-ttl", "10s"]);
     assert!(same.success().contains("max_ttl 10s") && same.err.is_empty(), "{same:?}");
     let raised = ask(&servers, ["init", "--again", "--max-ttl", "20s"]);
@@ -131,4 +132,18 @@ fn a_floor_far_ahead_of_the_clocks_needs_a_word_of_its_own() {
     assert!(servers.iter().all(|server| text::<usize>(server, &["DBSIZE"]) == 0));
     answer_of(redlock(&servers, floor).arg("--far-floor")).success();
     assert_eq!(ask(&servers, ["init", "--yes", "--far-floor"]).code, 64, "of no floor");
+}
+
+/// A person who has said *yes* to a statement does not want to read then that it was in vain.
+#[test]
+fn an_init_that_will_be_refused_is_refused_before_it_asks() {
+    let servers = RedisServers::start(3).unwrap();
+    servers[0].restart_empty().unwrap();
+    let refused = [redlock(&servers, ["init"]), redlock(&servers, ["init", "--quarantine", "off"])];
+    for (command, why) in refused.iter().zip(["this namespace was in use", "admits no masters"]) {
+        let terminal = Terminal::start(command);
+        let shown = terminal.shows(why);
+        assert!(!shown.contains("[y/N]"), "{shown}");
+        assert_eq!(terminal.code(), 64);
+    }
 }

@@ -30,3 +30,4 @@ mod terminal;
 mod tls;
 mod usage;
 mod waiting;
+mod words;

@@ -122,7 +122,7 @@ fn a_mark_that_no_quorum_takes_is_a_note_and_the_lock_is_left_to_expire() {
     let answer = answer_of(&mut counting(&servers, &options, &scratch, &work));
     assert_eq!(answer.code, 0, "the code is that of the command: {answer:?}");
     let note =
-        answer.err.lines().find(|line| line.starts_with("note: report was done, and too few"));
+        answer.err.lines().find(|line| line.starts_with("note: report was done, but too few"));
     assert!(note.is_some_and(|note| note.contains("the mark is malformed")), "{answer:?}");
     // Nothing is run where no quorum says what was done.
     let refused = answer_of(&mut counting(&servers, &options, &scratch, ""));

@@ -73,10 +73,7 @@ fn the_command_line_wins_and_is_named_as_itself() {
     let mut command = bare(["acquire", "k", "--max-ttl", "2d"]);
     command.env("REDLOCK_NODES", "redis://127.0.0.1:1").env("REDLOCK_MAX_TTL", "never");
     let answer = refused(command);
-    assert!(
-        answer.cause().starts_with("redlock: a max_ttl of 172800s is out of range"),
-        "{answer:?}"
-    );
+    assert!(answer.cause().starts_with("redlock: a max_ttl of 2d is out of range"), "{answer:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What one master keeps so that it does not vote after it forgot: values, and what each script
-//! does to them. Which masters vote is decided above this crate, from the facts of all of them.
+//! What one master keeps so that it does not vote after it lost its data. Which masters vote is
+//! decided above this crate, from the facts of all of them.
 //!
 //! # On the server
 //!
@@ -13,16 +13,12 @@
 //! mix: where it is, nothing is begun and nothing is admitted, but by a person's [`Init`] or
 //! [`Remove`].
 
-mod data;
 mod identity;
-mod order;
+mod op;
 mod record;
 
-pub use data::{Ballots, Data};
 pub use identity::{Identity, InvalidIdentity, ReplId, RunId};
-pub use order::{
-    Admit, Begin, Init, Note, Order, OrderSlot, Ordered, Outcome, Remove, Reply, Said, Way,
-};
+pub use op::{AdmissionOp, AdmissionReply, Admit, Begin, Init, Note, Outcome, Remove, Reply, Way};
 pub use record::{
     InvalidNonce, MAX_TTL_MAX, MEMBERS, Millis, Nonce, Quarantine, Record, SCORE_END, Score, Seen,
     quarantine_length,

@@ -75,12 +75,16 @@ fn flaw(url: &str) -> Option<&'static str> {
         let is_comment = rest.trim_start().starts_with('#');
         return Some(if is_comment { COMMENT } else { "there is a space in it" });
     }
+    if names_several(url) {
+        return Some(SEVERAL);
+    }
     let (head, fragment) = cut(url, '#');
     let (head, query) = cut(head, '?');
     let Some((scheme, rest)) = head.split_once("://") else {
         return (!head.starts_with("unix:/")).then_some("it has no scheme, such as redis://");
     };
     let is_unix = match scheme {
+        "rediss" | "valkeys" if cfg!(not(feature = "tls")) => return Some(NO_TLS),
         "redis" | "rediss" | "valkey" | "valkeys" => false,
         "unix" | "redis+unix" | "valkey+unix" => true,
         _ => return Some("its scheme is not redis, rediss, valkey, valkeys or unix"),
@@ -88,6 +92,19 @@ fn flaw(url: &str) -> Option<&'static str> {
     let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
     let place = if is_unix { None } else { network_flaw(url, authority, path) };
     place.or_else(|| query_flaw(query, is_unix)).or_else(|| fragment_flaw(fragment))
+}
+
+/// Whether these are several masters with commas between them. In a password a comma is a comma,
+/// and so it is in the path of a socket.
+fn names_several(url: &str) -> bool {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return !url.starts_with("unix:") && url.contains(',');
+    };
+    let place = match rest.split_once(',') {
+        Some((_, next)) if next.contains("://") => return true,
+        _ => rest.rsplit_once('@').map_or(rest, |(_, place)| place),
+    };
+    !scheme.contains("unix") && place.split(['?', '#']).next().is_some_and(|at| at.contains(','))
 }
 
 /// What stands before and behind the first `mark`.
@@ -141,6 +158,10 @@ fn fragment_flaw(fragment: Option<&str>) -> Option<&'static str> {
     }
 }
 
+const NO_TLS: &str =
+    "this program was built without TLS: build it with the feature `tls`, or write redis://";
+const SEVERAL: &str = "a comma does not separate masters here, give each a URL of its own: \
+                       --node URL --node URL, or REDLOCK_NODES=URL,URL";
 const COMMENT: &str = "a comment behind it is not supported, give it a line of its own";
 const PUNCTUATION: &str = "in a user or password, write / as %2F, ? as %3F, # as %23 and @ as %40";
 /// What is left for the parser to find.
@@ -247,6 +268,10 @@ mod tests {
             ("redis://:p@s/s@h:1", "/ as %2F"),
             ("redis://:p?ss@h:1", "? as %3F"),
             ("redis://:p#ss@h:1", "# as %23"),
+            ("a,b", "give each a URL of its own"),
+            ("redis://h:1,redis://i:1", "give each a URL of its own"),
+            ("redis://:p@h,i", "give each a URL of its own"),
+            ("unix:///s,unix:///t", "give each a URL of its own"),
             ("redis://h:1 redis://i:1", "a space in it"),
             ("redis://h:1 # the first", "a comment behind it"),
             ("redis://h:1\t#first", "a comment behind it"),
@@ -274,6 +299,9 @@ mod tests {
             "redis://h?protocol=resp3",
             "redis://me:p%40s%2Fs@[::1]:7001/0",
             "redis://me:p@ss@h:7001/0",
+            "redis://me:p,ss@h:7001/0",
+            "unix:///run/a,b",
+            "unix:/run/a,b",
             "unix:/run/redis.sock",
             "valkey+unix:///s?db=1&user=me&pass=p&protocol=2",
             "valkeys://h",

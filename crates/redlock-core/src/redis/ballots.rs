@@ -9,6 +9,7 @@
 //! | ballot | `ZADD set XX GT CH ballot member`, `ZSCORE set member`, `GET key` |
 //! | score | `ZSCORE set member` |
 //! | give back | `SET key token NX PX px`, `ZSCORE set member` |
+//! | enter, take | the script of [`queues`](super::queues), `ZADD set XX GT CH ballot member`, `GET key` |
 //!
 //! A resume is one script instead: where the key is not ours its ballot raises nothing.
 //!
@@ -20,6 +21,7 @@ use super::encode;
 use super::namespace::Namespace;
 use super::reply::{self, Garbage};
 use crate::admission::{Identity, SCORE_END};
+use crate::packed::Packed;
 use crate::{Answer, Balloted, Bid, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
 /// The ballot set of one master, in the words that begin each command to it.
@@ -47,8 +49,8 @@ impl Set {
     fn new(name: Vec<u8>, options: &'static [&'static [u8]]) -> Self {
         let words = [&[b"ZADD", &name[..]], options].concat();
         // The ballot and the member follow.
-        let raise = encode::head(words.len() + 2, &words);
-        Self { score: encode::head(3, &[b"ZSCORE", &name]), raise, name, options }
+        let raise = encode::head(words.len() + 2, &words).to_vec();
+        Self { score: encode::head(3, &[b"ZSCORE", &name]).to_vec(), raise, name, options }
     }
 
     pub(super) fn name(&self) -> &[u8] {
@@ -61,15 +63,18 @@ impl Set {
     }
 
     /// Adds the commands of `op` to what is to be sent.
-    pub(super) fn write(&self, op: &Op, out: &mut Vec<u8>) {
+    ///
+    /// Where the first of them is a script that the connection has not loaded, `text` is its call
+    /// with the text.
+    pub(super) fn write(&self, op: &Op, text: Option<&[u8]>, out: &mut Vec<u8>) {
         let (first, second): (&[u8], &[u8]) = match op.verb() {
-            Verb::Acquire { .. } => (b"", &self.raise),
+            Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. } => (b"", &self.raise),
             Verb::Ballot => (&self.raise, &self.score),
             Verb::Score => (&self.score, b""),
             _ => (b"", &self.score),
         };
         out.extend_from_slice(first);
-        out.extend_from_slice(op.packed(FIRST, self::first));
+        out.extend_from_slice(text.unwrap_or_else(|| op.packed(FIRST, self::first)));
         out.extend_from_slice(second);
         out.extend_from_slice(op.packed(SECOND, self::second));
     }
@@ -85,34 +90,35 @@ pub(super) fn alone(op: &Op) -> &[u8] {
 }
 
 /// What comes before the second place for the name of the set.
-fn first(op: &Op) -> Vec<u8> {
+fn first(op: &Op) -> Packed {
     match op.verb() {
         Verb::Ballot | Verb::Score => arguments(op, &[]),
+        Verb::Enter { .. } | Verb::Take { .. } => encode::by_digest(op, None),
         _ => encode::acquire(op),
     }
 }
 
 /// What comes behind it.
-fn second(op: &Op) -> Vec<u8> {
+fn second(op: &Op) -> Packed {
     let get: [&[u8]; 2] = [b"GET", op.key()];
     match op.verb() {
-        Verb::Acquire { .. } => arguments(op, &get),
+        Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. } => arguments(op, &get),
         Verb::Ballot => member(op, &get),
-        Verb::Score => Vec::new(),
+        Verb::Score => Packed::new(),
         _ => member(op, &[]),
     }
 }
 
 /// The ballot, where there is one, and its member, in decimal digits, and a command behind them.
-fn arguments(op: &Op, next: &[&[u8]]) -> Vec<u8> {
+fn arguments(op: &Op, next: &[&[u8]]) -> Packed {
     let Some(Bid { ballot, member }) = op.bid() else { return member(op, next) };
     let (mut score, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
     let words = [score.format(ballot.score()), number.format(member.number())];
     encode::tail(&words.map(str::as_bytes), next)
 }
 
-fn member(op: &Op, next: &[&[u8]]) -> Vec<u8> {
-    let Some(member) = op.member() else { return Vec::new() };
+fn member(op: &Op, next: &[&[u8]]) -> Packed {
+    let Some(member) = op.member() else { return Packed::new() };
     encode::tail(&[itoa::Buffer::new().format(member.number()).as_bytes()], next)
 }
 
@@ -121,6 +127,8 @@ fn member(op: &Op, next: &[&[u8]]) -> Vec<u8> {
 enum Part {
     /// `SET`: whether the key is ours now.
     Set,
+    /// A script that sets the key: the same, and what it says beside it.
+    Script,
     /// `ZADD`: whether the ballot was accepted.
     Raise,
     /// `ZSCORE`.
@@ -132,6 +140,7 @@ enum Part {
 fn parts(verb: Verb) -> &'static [Part] {
     match verb {
         Verb::Acquire { .. } => &[Part::Set, Part::Raise, Part::Key],
+        Verb::Enter { .. } | Verb::Take { .. } => &[Part::Script, Part::Raise, Part::Key],
         Verb::Ballot => &[Part::Raise, Part::Score, Part::Key],
         Verb::Score => &[Part::Score],
         _ => &[Part::Set, Part::Score],
@@ -143,6 +152,8 @@ fn parts(verb: Verb) -> &'static [Part] {
 pub(super) struct Heard {
     replies: usize,
     set: Option<Result<bool, Cause>>,
+    /// All that a script has said that sets the key.
+    script: Option<Answer>,
     raised: Option<Result<bool, Cause>>,
     score: Option<Result<Balloted, Cause>>,
     is_ours: Option<Result<bool, Cause>>,
@@ -167,7 +178,9 @@ impl Heard {
             return Ok(None);
         }
         let heard = std::mem::take(self);
-        Ok(Some(if is_alone { heard.alone() } else { heard.answer() }))
+        let queued = heard.script.as_ref().and_then(|script| script.queued);
+        let answer = if is_alone { heard.alone() } else { heard.answer() };
+        Ok(Some(Answer { queued, ..answer }))
     }
 
     fn hear(
@@ -182,6 +195,11 @@ impl Heard {
             // What is no set has no members.
             Part::Raise | Part::Score if is_no_set => self.score = Some(Ok(missing)),
             Part::Set => self.set = Some(said(reply, is_set)?),
+            Part::Script => {
+                let answer = reply::answer(op.verb(), reply)?;
+                self.set = Some(key_of(&answer));
+                self.script = Some(answer);
+            }
             Part::Raise => self.raised = Some(said(reply, is_raised)?),
             Part::Score => self.score = Some(said(reply, |reply| score(reply, missing))?),
             Part::Key => self.is_ours = Some(is_ours(reply, op.token())?),
@@ -220,7 +238,10 @@ impl Heard {
     fn refused(&self) -> Option<Answer> {
         match (&self.set, &self.is_ours) {
             (Some(Err(cause)), _) => Some(Answer::unknown(cause.clone())),
-            (Some(Ok(false)), _) => Some(Answer::new(Verdict::HELD)),
+            (Some(Ok(false)), _) => {
+                let held = || Answer::new(Verdict::HELD);
+                Some(self.script.clone().unwrap_or_else(held))
+            }
             (_, Some(Err(cause))) => Some(Answer::unknown(cause.clone()).with_key_set()),
             (_, Some(Ok(false))) => Some(Answer::new(Verdict::NotOurs)),
             _ => None,
@@ -230,7 +251,8 @@ impl Heard {
     /// The answer to an acquire, and how long it is, if `bytes` begin with the three replies that
     /// nearly every one gets: granted, or refused because the key is held. It needs no parser.
     pub(super) fn at_once(&self, op: &Op, bytes: &[u8]) -> Option<(Answer, usize)> {
-        if self.replies > 0 || !matches!(op.verb(), Verb::Acquire { .. }) {
+        // A take is granted in the same words.
+        if self.replies > 0 || !matches!(op.verb(), Verb::Acquire { .. } | Verb::Take { .. }) {
             return None;
         }
         let (is_set, rest) = match bytes.strip_prefix(reply::OK) {
@@ -295,6 +317,15 @@ fn said<T>(
     }
 }
 
+/// Whether the key is ours, as a script says that sets it.
+fn key_of(answer: &Answer) -> Result<bool, Cause> {
+    match &answer.verdict {
+        Verdict::Granted => Ok(true),
+        Verdict::Unknown(cause) => Err(cause.clone()),
+        _ => Ok(false),
+    }
+}
+
 fn is_set(reply: &Value) -> Option<bool> {
     match reply {
         Value::Okay => Some(true),
@@ -337,9 +368,14 @@ fn score(reply: &Value, missing: Balloted) -> Option<Balloted> {
 
 /// What follows this value in `bytes`; none where they do not begin with it.
 fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
-    let mut digits = itoa::Buffer::new();
-    let len = digits.format(value.len()).as_bytes();
-    let rest = bytes.strip_prefix(b"$")?.strip_prefix(len)?.strip_prefix(b"\r\n")?;
+    let mut rest = bytes.strip_prefix(b"$")?;
+    let mut len = 0;
+    while let [digit @ b'0'..=b'9', behind @ ..] = rest
+        && len <= value.len()
+    {
+        (len, rest) = (len * 10 + usize::from(digit - b'0'), behind);
+    }
+    let rest = rest.strip_prefix(b"\r\n").filter(|_| len == value.len())?;
     rest.strip_prefix(value)?.strip_prefix(b"\r\n")
 }
 

@@ -5,39 +5,53 @@ use std::sync::LazyLock;
 use redis::Script;
 
 use super::ballots::Set;
-use super::marks;
+use super::{marks, queues};
+use crate::packed::Packed;
 use crate::{Bid, Op, Verb};
 
-static EXTEND: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/extend.lua"), 1));
-static RESUME: LazyLock<Text> = LazyLock::new(|| Text::new(include_str!("scripts/resume.lua"), 2));
-static RELEASE: LazyLock<Text> =
-    LazyLock::new(|| Text::new(include_str!("scripts/release.lua"), 1));
-static INSPECT: LazyLock<Text> =
-    LazyLock::new(|| Text::new(include_str!("scripts/inspect.lua"), 1));
+/// The scripts that are called by their digest; `Text::number` counts them.
+macro_rules! texts {
+    ($($name:ident: $number:literal, $keys:literal, $code:expr;)*) => {
+        $(static $name: LazyLock<Text> = LazyLock::new(|| Text::new($number, $code, $keys));)*
+    };
+}
+
+texts! {
+    EXTEND: 0, 1, include_str!("scripts/extend.lua");
+    RESUME: 1, 2, include_str!("scripts/resume.lua");
+    RELEASE: 2, 1, include_str!("scripts/release.lua");
+    INSPECT: 3, 1, include_str!("scripts/inspect.lua");
+    ENTER: 4, 2, queues::ENTER;
+    LEAVE: 5, 2, queues::LEAVE;
+    TAKE: 6, 1, queues::TAKE;
+    RESERVE: 7, 1, queues::RESERVE;
+}
 
 /// A script, and the request that runs it on a server that remembers it.
 struct Text {
+    /// Which of the scripts it is.
+    number: u8,
     code: &'static str,
     /// How many keys it has.
     keys: u8,
     /// `EVALSHA digest keys`, packed: the same in each call.
-    by_digest: Vec<u8>,
+    by_digest: Packed,
 }
 
 impl Text {
-    fn new(code: &'static str, keys: u8) -> Self {
+    fn new(number: u8, code: &'static str, keys: u8) -> Self {
         let by_digest = begin_call(b"EVALSHA", Script::new(code).get_hash().as_bytes(), keys);
-        Self { code, keys, by_digest }
+        Self { number, code, keys, by_digest }
     }
 
     /// `EVAL code keys`, packed.
-    fn by_text(&self) -> Vec<u8> {
+    fn by_text(&self) -> Packed {
         begin_call(b"EVAL", self.code.as_bytes(), self.keys)
     }
 }
 
-fn begin_call(command: &[u8], script: &[u8], keys: u8) -> Vec<u8> {
-    let mut packed = Vec::new();
+fn begin_call(command: &[u8], script: &[u8], keys: u8) -> Packed {
+    let mut packed = Packed::new();
     add(&mut packed, &[command, script, itoa::Buffer::new().format(keys).as_bytes()]);
     packed
 }
@@ -48,30 +62,25 @@ fn begin_call(command: &[u8], script: &[u8], keys: u8) -> Vec<u8> {
 /// `NOSCRIPT` instead, its second sending would come behind requests that were submitted later.
 #[derive(Default)]
 pub(super) struct Loaded {
-    extend: bool,
-    resume: bool,
-    release: bool,
-    inspect: bool,
+    /// One bit for each script.
+    scripts: u8,
 }
 
 impl Loaded {
     /// The request with the script's text, if that has not been sent yet.
-    pub(super) fn load(&mut self, op: &Op, set: Option<&Set>) -> Option<Vec<u8>> {
-        let loaded = match op.verb() {
-            Verb::Resume { .. } if set.is_some() => &mut self.resume,
-            Verb::Extend { .. } | Verb::Resume { .. } => &mut self.extend,
-            Verb::Release => &mut self.release,
-            Verb::Inspect | Verb::Watch => &mut self.inspect,
-            _ => return None,
-        };
-        if std::mem::replace(loaded, true) { None } else { by_text(op, set) }
+    pub(super) fn load(&mut self, op: &Op, set: Option<&Set>) -> Option<Packed> {
+        let bit = 1 << script(op, set)?.number;
+        let is_loaded = self.scripts & bit != 0;
+        self.scripts |= bit;
+        if is_loaded { None } else { by_text(op, set) }
     }
 }
 
 /// The request, with scripts named by their digest: a master that has loaded them knows them.
 /// `set` is the ballot set, as far as its name is known: without it, a resume is an extension.
-pub(super) fn by_digest(op: &Op, set: Option<&Set>) -> Vec<u8> {
+pub(super) fn by_digest(op: &Op, set: Option<&Set>) -> Packed {
     match script(op, set) {
+        None if op.verb() == Verb::CountWaiters => pack(&[b"ZCARD", op.key()]),
         None if matches!(op.verb(), Verb::ReadMark | Verb::RaiseMark { .. }) => marks::request(op),
         None => acquire(op),
         Some(script) => call(op, set, &script.by_digest),
@@ -80,7 +89,7 @@ pub(super) fn by_digest(op: &Op, set: Option<&Set>) -> Vec<u8> {
 
 /// The request with the script's text, for a master that does not know it or has forgotten it
 /// (`SCRIPT FLUSH`); none for a request that is no script.
-pub(super) fn by_text(op: &Op, set: Option<&Set>) -> Option<Vec<u8>> {
+pub(super) fn by_text(op: &Op, set: Option<&Set>) -> Option<Packed> {
     script(op, set).map(|script| call(op, set, &script.by_text()))
 }
 
@@ -90,6 +99,10 @@ fn script(op: &Op, set: Option<&Set>) -> Option<&'static Text> {
         Verb::Extend { .. } | Verb::Resume { .. } => Some(&EXTEND),
         Verb::Release => Some(&RELEASE),
         Verb::Inspect | Verb::Watch => Some(&INSPECT),
+        Verb::Enter { .. } => Some(&ENTER),
+        Verb::Leave { .. } => Some(&LEAVE),
+        Verb::Take { .. } => Some(&TAKE),
+        Verb::Reserve { .. } => Some(&RESERVE),
         _ => None,
     }
 }
@@ -114,7 +127,7 @@ pub(super) fn packed(op: &Op, native: Option<Native>) -> &[u8] {
     }
 }
 
-fn natively(op: &Op, native: Native) -> Vec<u8> {
+fn natively(op: &Op, native: Native) -> Packed {
     match native {
         Native::DelIfEq => pack(&[b"DELIFEQ", op.key(), op.token()]),
         Native::DelEx => pack(&[b"DELEX", op.key(), b"IFEQ", op.token()]),
@@ -125,23 +138,25 @@ fn natively(op: &Op, native: Native) -> Vec<u8> {
 pub(super) const TRACK_NEXT: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
 /// The published protocol, literally: `SET key token NX PX milliseconds`.
-pub(super) fn acquire(op: &Op) -> Vec<u8> {
+pub(super) fn acquire(op: &Op) -> Packed {
     const SET: &[u8] = b"*6\r\n$3\r\nSET\r\n";
     const NX_PX: &[u8] = b"$2\r\nNX\r\n$2\r\nPX\r\n";
-    let (Verb::Acquire { px } | Verb::GiveBack { px }) = op.verb() else { return Vec::new() };
+    let (Verb::Acquire { px } | Verb::GiveBack { px }) = op.verb() else {
+        return Packed::new();
+    };
     let mut digits = itoa::Buffer::new();
     let (named, px): (&[&[u8]], &[&[u8]]) =
         (&[op.key(), op.token()], &[digits.format(px).as_bytes()]);
-    let mut packed = Vec::with_capacity(SET.len() + room(named) + NX_PX.len() + room(px));
-    packed.extend_from_slice(SET);
+    let mut packed = Packed::new();
+    packed.extend(SET);
     add(&mut packed, named);
-    packed.extend_from_slice(NX_PX);
+    packed.extend(NX_PX);
     add(&mut packed, px);
     packed
 }
 
 /// The call of a script that begins so, with its keys and arguments.
-fn call(op: &Op, set: Option<&Set>, script: &[u8]) -> Vec<u8> {
+fn call(op: &Op, set: Option<&Set>, script: &[u8]) -> Packed {
     match op.verb() {
         Verb::Extend { px } | Verb::Resume { px } => {
             let mut digits = itoa::Buffer::new();
@@ -153,12 +168,12 @@ fn call(op: &Op, set: Option<&Set>, script: &[u8]) -> Vec<u8> {
         }
         Verb::Release => begun(script, &[op.key(), op.token()]),
         // The others have no script but the look.
-        _ => begun(script, &[op.key()]),
+        _ => queues::arguments(op, |parts| begun(script, parts)),
     }
 }
 
 /// The same of one that proposes a ballot to this set, too.
-fn call_with(op: &Op, px: &[u8], Bid { ballot, member }: Bid, set: &Set, script: &[u8]) -> Vec<u8> {
+fn call_with(op: &Op, px: &[u8], Bid { ballot, member }: Bid, set: &Set, script: &[u8]) -> Packed {
     let (mut score, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
     let bid = [score.format(ballot.score()), number.format(member.number())].map(str::as_bytes);
     let keys = [op.key(), set.name()];
@@ -166,31 +181,31 @@ fn call_with(op: &Op, px: &[u8], Bid { ballot, member }: Bid, set: &Set, script:
 }
 
 /// A command whose first three parts are packed.
-fn begun(first: &[u8], parts: &[&[u8]]) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(BETWEEN + first.len() + room(parts));
+fn begun(first: &[u8], parts: &[&[u8]]) -> Packed {
+    let mut packed = Packed::new();
     begin(&mut packed, 3 + parts.len());
-    packed.extend_from_slice(first);
+    packed.extend(first);
     add(&mut packed, parts);
     packed
 }
 
-/// Packs one command, in one allocation. The client crate gathers its parts first, which takes
-/// four times as long, and this is most of what sending a request costs.
-pub(super) fn pack(parts: &[&[u8]]) -> Vec<u8> {
+/// Packs one command. The client crate gathers its parts first, which takes four times as long, and
+/// this is most of what sending a request costs.
+pub(super) fn pack(parts: &[&[u8]]) -> Packed {
     head(parts.len(), parts)
 }
 
 /// The first parts of a command of `words` parts.
-pub(super) fn head(words: usize, parts: &[&[u8]]) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(BETWEEN + room(parts));
+pub(super) fn head(words: usize, parts: &[&[u8]]) -> Packed {
+    let mut packed = Packed::new();
     begin(&mut packed, words);
     add(&mut packed, parts);
     packed
 }
 
 /// The last parts of a command, and the whole command `next` behind it.
-pub(super) fn tail(parts: &[&[u8]], next: &[&[u8]]) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(room(parts) + BETWEEN + room(next));
+pub(super) fn tail(parts: &[&[u8]], next: &[&[u8]]) -> Packed {
+    let mut packed = Packed::new();
     add(&mut packed, parts);
     if !next.is_empty() {
         begin(&mut packed, next.len());
@@ -199,27 +214,42 @@ pub(super) fn tail(parts: &[&[u8]], next: &[&[u8]]) -> Vec<u8> {
     packed
 }
 
-/// Room for the line that says how long a part is, and for the end of the part.
-const BETWEEN: usize = 1 + 20 + 2 + 2;
-
-fn room(parts: &[&[u8]]) -> usize {
-    parts.iter().map(|part| BETWEEN + part.len()).sum()
+fn begin(packed: &mut Packed, words: usize) {
+    begin_line(packed, b'*', words);
 }
 
-fn begin(packed: &mut Vec<u8>, words: usize) {
-    packed.push(b'*');
-    packed.extend_from_slice(itoa::Buffer::new().format(words).as_bytes());
-    packed.extend_from_slice(b"\r\n");
-}
-
-fn add(packed: &mut Vec<u8>, parts: &[&[u8]]) {
-    let mut digits = itoa::Buffer::new();
+fn add(packed: &mut Packed, parts: &[&[u8]]) {
     for part in parts {
-        packed.push(b'$');
-        packed.extend_from_slice(digits.format(part.len()).as_bytes());
-        packed.extend_from_slice(b"\r\n");
-        packed.extend_from_slice(part);
-        packed.extend_from_slice(b"\r\n");
+        let digit = |number: usize| b'0' + (number % 10) as u8;
+        let line = [b'$', digit(part.len() / 10), digit(part.len()), b'\r', b'\n'];
+        match part.len() {
+            // Nearly every part: it is written in one piece.
+            10..100 => {
+                let (begin, rest) =
+                    packed.room(line.len() + part.len() + 2).split_at_mut(line.len());
+                let (middle, end) = rest.split_at_mut(part.len());
+                begin.copy_from_slice(&line);
+                middle.copy_from_slice(part);
+                end.copy_from_slice(b"\r\n");
+            }
+            _ => {
+                begin_line(packed, b'$', part.len());
+                packed.extend(part);
+                packed.extend(b"\r\n");
+            }
+        }
+    }
+}
+
+/// The line before a command or a part of one: how many words or bytes follow.
+fn begin_line(packed: &mut Packed, sign: u8, number: usize) {
+    match number {
+        0..10 => packed.extend(&[sign, b'0' + number as u8, b'\r', b'\n']),
+        _ => {
+            packed.extend(&[sign]);
+            packed.extend(itoa::Buffer::new().format(number).as_bytes());
+            packed.extend(b"\r\n");
+        }
     }
 }
 

@@ -5,11 +5,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::address::Login;
+use super::admission::read_record;
 use super::encode::Native;
 use super::facts;
 use super::namespace::Namespace;
-use super::order::read_record;
-use super::reply::{self, Garbage};
+use super::queues;
+use super::reply::{self, Aside, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, unusable};
 use crate::{Cause, Facts, NodeEvent};
 
@@ -51,16 +52,21 @@ impl<'a> Talk<'a> {
         batch.extend([cmd("CLIENT").arg("ID").clone(), info("server"), info("replication")]);
         batch.extend(namespace.map(read_record));
         batch.extend(namespace.filter(|it| it.fenced).map(Namespace::probe));
+        let asks_for_queues = namespace.filter(|it| it.queues);
+        batch.extend(asks_for_queues.map(queues::probe));
         let mut replies = self.ask(&batch).await?;
-        let said = replies.split_off(asked);
+        let mut said = replies.split_off(asked);
+        let queues = asks_for_queues.and_then(|_| said.pop());
         // Log-ins must succeed. The other requests may be refused.
         let native = replies.pop().as_ref().and_then(native);
         let tracks = replies.get(logins..).is_some_and(tracks);
+        let speaks_resp3 = matches!(replies.get(logins), Some(Value::Map(_)));
         for reply in replies.into_iter().take(logins) {
             succeeded(reply)?;
         }
         let mut identity = identify(&said, native)?;
         identity.facts.tracks = tracks;
+        identity.facts.no_queue = no_queue(speaks_resp3, queues.as_ref());
         Ok(identity)
     }
 
@@ -118,7 +124,9 @@ impl<'a> Talk<'a> {
         while let Some(len) = reply::len(&self.unread)? {
             let bytes = &self.unread[..len];
             if reply::is_aside(bytes) {
-                self.pushed.extend(reply::events(bytes)?);
+                if let Aside::Events(events) = reply::aside(bytes)? {
+                    self.pushed.extend(events);
+                }
                 self.unread.drain(..len);
             } else {
                 let reply = reply::parse(bytes)?;
@@ -156,7 +164,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-const SPEAKS_TLS: &str = "the server speaks TLS there, write rediss://";
+const SPEAKS_TLS: &str = "the server speaks TLS on this port: write rediss://";
 
 fn logins(login: &Login) -> Vec<Cmd> {
     let mut batch = Vec::new();
@@ -177,6 +185,15 @@ fn logins(login: &Login) -> Vec<Cmd> {
 /// it cannot push anything: a map is what only RESP3 has.
 fn tracks(introduced: &[Value]) -> bool {
     matches!(introduced, [Value::Map(_), Value::Okay, Value::Okay, ..])
+}
+
+/// Why no shared queue can be used, from what was answered to the probe, where it was asked.
+fn no_queue(speaks_resp3: bool, probed: Option<&Value>) -> Option<String> {
+    match probed {
+        _ if !speaks_resp3 => Some(Facts::PUSHES_NOTHING.into()),
+        None => Some("they are switched off".into()),
+        Some(reply) => queues::why_not(reply),
+    }
 }
 
 /// A server that does not know the first three goes on with RESP2, and tracks nothing. The third

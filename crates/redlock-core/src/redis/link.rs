@@ -23,7 +23,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const PAUSE_MAX_URGENT: Duration = Duration::from_millis(80);
 
 /// OpenSSL, and so a server with TLS, hangs up on what is not TLS, and says nothing.
-const MAY_SPEAK_TLS: &str = "hung up without a word, it may speak TLS there (rediss:// is with)";
+const MAY_SPEAK_TLS: &str = "the server closed the connection without an answer: it may speak TLS on this port (write \
+     rediss://)";
 
 /// Keeps a node connected until it is dropped.
 pub(super) struct Link {

@@ -4,6 +4,7 @@ use redis::Value;
 
 use super::encode::pack;
 use super::reply::Garbage;
+use crate::packed::Packed;
 use crate::{Answer, Cause, Mark, Marked, Op, Verb};
 
 const READ: &str = concat!(include_str!("scripts/mark.lua"), include_str!("scripts/read_mark.lua"));
@@ -12,7 +13,7 @@ const RAISE: &str =
 
 /// The request. It always carries the text of its script: these are rare, and a second sending
 /// after `NOSCRIPT` would come behind what was submitted later.
-pub(super) fn request(op: &Op) -> Vec<u8> {
+pub(super) fn request(op: &Op) -> Packed {
     match (op.verb(), op.mark()) {
         (Verb::RaiseMark { px }, Some(Mark { at, fire, by })) => {
             let [mut ats, mut fires, mut pxs] = [itoa::Buffer::new(); 3];

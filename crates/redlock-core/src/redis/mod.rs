@@ -2,11 +2,12 @@
 //!
 //! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a
 //! server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's form),
-//! `marks` (what was completed), `namespace` and `order` (what is asked of admission), `ballots`
-//! (requests with a ballot or a score), `wire` (what is on its way), `pump` (one connection in
+//! `marks` (what was completed), `namespace` and `admission` (its keys and requests), `ballots`
+//! (requests with a ballot or a score), `wire` (what is on its way), `queues` (where contenders wait), `pump` (one connection in
 //! use), `link` (the life of connections).
 
 mod address;
+mod admission;
 mod ballots;
 mod dial;
 mod encode;
@@ -15,31 +16,31 @@ mod handshake;
 mod link;
 mod marks;
 mod namespace;
-mod order;
 mod pump;
+mod queues;
 mod reply;
 mod stream;
+mod tls;
 mod wire;
 
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio_rustls::TlsConnector;
 
-use crate::admission::{Identity, Order, OrderSlot};
+use crate::admission::Identity;
 use crate::{Answer, Clock, Events, Node, Op, VoteSlot};
 use address::{Address, Place};
 use dial::Resolver;
 use link::Link;
 use namespace::Namespace;
-use wire::{Taken, Wire};
+use wire::Wire;
 
 pub use address::InvalidUrl;
-pub use stream::{InvalidTls, Tls};
+use tls::Connector;
+pub use tls::{InvalidTls, Tls};
 
 /// One real Redis (or Valkey) master, over one connection that is made again when it breaks.
 ///
@@ -53,7 +54,7 @@ pub use stream::{InvalidTls, Tls};
 /// whether that was possible.
 ///
 /// With a [`namespace`](RedisSetup::namespace) it reads the record in the same batch, and carries
-/// out [`Order`]s and ballots.
+/// out [`AdmissionOp`](crate::admission::AdmissionOp)s and ballots.
 ///
 /// A request with a ballot or a score is several plain commands in one write, and one vote, which
 /// is cast when all of them are answered.
@@ -61,14 +62,17 @@ pub use stream::{InvalidTls, Tls};
 /// A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire
 /// +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does not
 /// know. A namespace needs `+hgetall`, without which no record is seen; `+zcard +hset +hdel +zadd
-/// +zrevrangebyscore +time` for the scripts, without which each order fails with the right that is
+/// +zrevrangebyscore +time` for the scripts, without which each of them fails with the right that is
 /// missing; `+zadd +zscore` for ballots; and its keys, `~PREFIXredlock-quorum:1*`.
+/// A [shared queue](crate::SharedQueue) needs `+exists +zrange +zrank +zrem +publish +subscribe
+/// +pubsub`, besides `+zcard +zadd +zscore +time`, and the channels `&PREFIXredlock-quorum:1:go:*`;
+/// [`Facts::no_queue`](crate::Facts::no_queue) says what is missing.
 /// With `+client|tracking +client|caching` the server pushes changes of keys; with `+command|info`,
 /// and `+delifeq` (Valkey 9) or `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
     address: Address,
     resolver: Resolver,
-    tls: Option<TlsConnector>,
+    tls: Option<Connector>,
     clock: Clock,
     connect_timeout: Duration,
     stall_timeout: Duration,
@@ -100,6 +104,10 @@ pub struct RedisSetup {
     /// Whether ballots will be sent. Default: yes. Then each server is asked, where there is a
     /// namespace, whether it takes any: see [`Facts::no_ballots`](crate::Facts::no_ballots).
     pub fenced: bool,
+    /// Whether shared queues will be used. Default: yes. Then each server is asked, where there is a
+    /// namespace, whether it allows what they need: see
+    /// [`Facts::no_queue`](crate::Facts::no_queue).
+    pub queues: bool,
 }
 
 impl RedisSetup {
@@ -113,6 +121,7 @@ impl RedisSetup {
             namespace: None,
             quarantine: true,
             fenced: true,
+            queues: true,
         }
     }
 }
@@ -139,11 +148,13 @@ impl RedisNode {
         let address = Address::parse(url)?;
         let tls = match address.place {
             Place::Tcp { tls: true, .. } => Some(setup.tls.connector()?),
+            // A build without TLS ignores no certificate silently.
+            _ if cfg!(not(feature = "tls")) && setup.tls.is_set() => Some(setup.tls.connector()?),
             _ => None,
         };
         let namespace = setup.namespace.as_ref().map(|prefix| {
-            let RedisSetup { quarantine, fenced, .. } = *setup;
-            Arc::new(Namespace::new(prefix, quarantine, fenced))
+            let RedisSetup { quarantine, fenced, queues, .. } = *setup;
+            Arc::new(Namespace::new(prefix, quarantine, fenced, queues))
         });
         Ok(Self {
             address,
@@ -180,23 +191,13 @@ impl Node for RedisNode {
             if wire.can_take(&op) {
                 waker = wire.push(op, slot).or(waker);
             } else {
-                refused.push((slot, wire.why_refused()));
+                refused.push((slot, wire.why_refused(&op)));
             }
         }
         drop(wire);
         refused.into_iter().for_each(|(slot, cause)| slot.cast(Answer::unsent(cause)));
         if let Some(waker) = waker {
             waker.wake();
-        }
-    }
-
-    fn order(&self, order: Order, slot: OrderSlot) {
-        let mut wire = self.wire();
-        let taken = wire.order(order, slot);
-        drop(wire);
-        match taken {
-            Taken::Refused(slot, cause) => slot.answer(Err(cause)),
-            Taken::Sent(waker) => waker.into_iter().for_each(Waker::wake),
         }
     }
 

@@ -10,6 +10,8 @@ const BALLOTS: &[u8] = b":ballots";
 
 #[derive(Debug)]
 pub(super) struct Namespace {
+    /// What stands before the names of all keys.
+    pub(super) prefix: Vec<u8>,
     pub(super) record: Vec<u8>,
     /// The ballot set of clients without quarantine. The names of the others begin with it.
     pub(super) off: Vec<u8>,
@@ -18,13 +20,15 @@ pub(super) struct Namespace {
     pub(super) quarantine: bool,
     /// The client sends ballots.
     pub(super) fenced: bool,
+    /// The client uses shared queues.
+    pub(super) queues: bool,
 }
 
 impl Namespace {
-    pub(super) fn new(prefix: &[u8], quarantine: bool, fenced: bool) -> Self {
+    pub(super) fn new(prefix: &[u8], quarantine: bool, fenced: bool, queues: bool) -> Self {
         let record = [prefix, RECORD].concat();
         let off = [&record[..], BALLOTS].concat();
-        Self { record, off, quarantine, fenced }
+        Self { prefix: prefix.to_vec(), record, off, quarantine, fenced, queues }
     }
 
     /// The ballot set of a master that was admitted as `run`.

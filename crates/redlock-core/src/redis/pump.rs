@@ -12,24 +12,24 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 
 use super::RedisNode;
 use super::facts;
-use super::reply::{self, Garbage};
+use super::reply::{self, Aside, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, not_connected};
 use super::wire::Settled;
-use crate::admission::{OrderSlot, Said};
+use crate::admission::AdmissionReply;
 use crate::slot::Batch;
 use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 
 /// Bytes that were written, and are not worth to be forgotten before the rest is written, too.
 const COMPACT_MIN: usize = 1 << 16;
-/// Room for replies. It grows where one reply needs more.
-const READING_MIN: usize = 4096;
+/// Room for replies. It grows where one reply needs more. One that is cut off at the end takes the
+/// slow way, so few are.
+const READING_MIN: usize = 1 << 14;
 
 /// What is passed on once the wire is free again, behind the votes before it.
-enum Heard {
-    Events(Vec<NodeEvent>),
-    /// The data may be gone. The vote comes behind that.
-    Changed(VoteSlot, Answer),
-    Ordered(OrderSlot, Result<Said, Cause>),
+struct Heard {
+    events: Vec<NodeEvent>,
+    /// It comes behind the events: the data may be gone, or queues cannot be used.
+    vote: Option<(VoteSlot, Answer)>,
 }
 
 pub(super) struct Pump<'a> {
@@ -160,11 +160,7 @@ impl<'a> Pump<'a> {
             // The wire is free again.
             self.batch.cast();
             match settled {
-                Ok(Some(heard)) => {
-                    if let Err(cause) = self.pass_on(heard, now) {
-                        break Err(cause);
-                    }
-                }
+                Ok(Some(heard)) => self.pass_on(heard, now),
                 Ok(None) => break Ok(()),
                 Err(cause) => break Err(cause),
             }
@@ -174,21 +170,11 @@ impl<'a> Pump<'a> {
         outcome
     }
 
-    /// An error ends the connection.
-    fn pass_on(&mut self, heard: Heard, now: crate::Instant) -> Result<(), Cause> {
-        match heard {
-            Heard::Events(events) => events.into_iter().for_each(|event| self.events.report(event)),
-            Heard::Changed(slot, answer) => {
-                self.events.report(NodeEvent::DataLost);
-                self.batch.add(slot, answer, now);
-            }
-            Heard::Ordered(slot, said) => {
-                let moved = moved(&said, self.role());
-                slot.answer_at(said, now);
-                return moved.map_or(Ok(()), Err);
-            }
+    fn pass_on(&mut self, heard: Heard, now: crate::Instant) {
+        heard.events.into_iter().for_each(|event| self.events.report(event));
+        if let Some((slot, answer)) = heard.vote {
+            self.batch.add(slot, answer, now);
         }
-        Ok(())
     }
 
     /// The role of the server when the connection was made.
@@ -204,31 +190,34 @@ impl<'a> Pump<'a> {
         let role = self.role();
         loop {
             let rest = &self.reading[*at..self.filled];
-            if let Some((slot, answer, len)) = wire.at_once(rest) {
+            if let Some(len) = wire.at_once(rest, &mut self.batch, now) {
                 *at += len;
-                self.batch.add(slot, answer, now);
                 continue;
             }
             let Some(len) = reply::len(rest).map_err(|Garbage| garbage())? else { return Ok(None) };
             *at += len;
             if reply::is_aside(&rest[..len]) {
-                let events = reply::events(&rest[..len]).map_err(|Garbage| garbage())?;
-                return Ok(Some(Heard::Events(events)));
+                match reply::aside(&rest[..len]).map_err(|Garbage| garbage())? {
+                    Aside::Events(events) => return Ok(Some(Heard { events, vote: None })),
+                    Aside::Subscribed => wire.subscribed(),
+                }
+                continue;
             }
             let settled = wire.settle(reply::parse(&rest[..len]).map_err(|Garbage| garbage())?);
-            let settled = match settled {
-                Settled::Changed(slot, answer) => return Ok(Some(Heard::Changed(slot, answer))),
-                Settled::Ordered(slot, said) => return Ok(Some(Heard::Ordered(slot, said))),
-                Settled::Members(members) => {
-                    return Ok(Some(Heard::Events(vec![NodeEvent::Members(members)])));
+            let (event, vote_behind) = match settled {
+                Settled::Changed(slot, answer) => (NodeEvent::DataLost, Some((slot, answer))),
+                Settled::NoQueue(why, vote) => (NodeEvent::NoQueue(why), vote),
+                Settled::Members(members) => (NodeEvent::Members(members), None),
+                settled => {
+                    let (vote, outcome) = vote(settled, role);
+                    if let Some((slot, answer)) = vote {
+                        self.batch.add(slot, answer, now);
+                    }
+                    outcome?;
+                    continue;
                 }
-                settled => settled,
             };
-            let (vote, outcome) = vote(settled, role);
-            if let Some((slot, answer)) = vote {
-                self.batch.add(slot, answer, now);
-            }
-            outcome?;
+            return Ok(Some(Heard { events: vec![event], vote: vote_behind }));
         }
     }
 
@@ -281,12 +270,13 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
     match settled {
         Settled::Vote(slot, answer) => {
             // Only a new connection can find the right server, unless this one never was a master.
-            let demoted = demoted(&answer).filter(|_| role == Role::Master);
-            (Some((slot, answer)), demoted.map_or(Ok(()), Err))
+            let moved = moved(&answer, role);
+            (Some((slot, answer)), moved.map_or(Ok(()), Err))
         }
+        // What comes behind an event is passed on before it comes here.
         Settled::Changed(slot, answer) => (Some((slot, answer)), Ok(())),
-        // An answer to an order is passed on before it comes here.
-        Settled::More | Settled::Ordered(..) | Settled::Members(_) => (None, Ok(())),
+        Settled::NoQueue(_, vote) => (vote, Ok(())),
+        Settled::More | Settled::Members(_) => (None, Ok(())),
         Settled::Garbage(slot) => {
             (Some((slot, Answer::unknown(Cause::ConnectionClosed))), Err(garbage()))
         }
@@ -301,28 +291,24 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
 }
 
 fn garbage() -> Cause {
-    not_connected("it sent what is no reply of a Redis")
+    not_connected("it sent bytes that are no Redis reply")
 }
 
 fn role_changed() -> Cause {
     not_connected("the role of the server has changed")
 }
 
-/// Why the server is not what the connection was made to, if the answer to an order says so.
-fn moved(said: &Result<Said, Cause>, role: Role) -> Option<Cause> {
-    match said {
-        Ok(Said::Looked { facts, .. } | Said::Scores { facts, .. }) if facts.role != role => {
+/// Why the server is not what the connection was made to, if the answer says so.
+fn moved(answer: &Answer, role: Role) -> Option<Cause> {
+    match (&answer.verdict, answer.admission.as_deref()) {
+        (Verdict::Unknown(cause @ Cause::Demoted(_)), _) if role == Role::Master => {
+            Some(cause.clone())
+        }
+        (_, Some(AdmissionReply::Facts { facts, .. } | AdmissionReply::Scores { facts, .. }))
+            if facts.role != role =>
+        {
             Some(role_changed())
         }
-        Err(cause @ Cause::Demoted(_)) if role == Role::Master => Some(cause.clone()),
-        _ => None,
-    }
-}
-
-/// Why the server is no master, if it has said so.
-fn demoted(answer: &Answer) -> Option<Cause> {
-    match &answer.verdict {
-        Verdict::Unknown(cause @ Cause::Demoted(_)) => Some(cause.clone()),
         _ => None,
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redis::{PushKind, ServerError, Value};
 
-use super::marks;
-use crate::{Answer, Cause, NodeEvent, Verb, Verdict};
+use super::{marks, queues};
+use crate::{Answer, Call, Cause, NodeEvent, Verb, Verdict};
 
 /// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
 /// no use any more, because it is unknown where the next reply begins.
@@ -49,15 +49,32 @@ pub(super) fn is_aside(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'>' | b'|'))
 }
 
-/// What a push says; nothing for one that we have not asked for, and for an attribute.
-pub(super) fn events(aside: &[u8]) -> Result<Vec<NodeEvent>, Garbage> {
+/// What answers no request.
+pub(super) enum Aside {
+    /// A push says this; nothing for one that we have not asked for, and for an attribute.
+    Events(Vec<NodeEvent>),
+    /// `SUBSCRIBE` was granted: this stands where its reply would.
+    Subscribed,
+}
+
+/// What a push or an attribute says.
+pub(super) fn aside(aside: &[u8]) -> Result<Aside, Garbage> {
     if !aside.starts_with(b">") {
-        return Ok(Vec::new());
+        return Ok(Aside::Events(Vec::new()));
     }
-    match redis::parse_redis_value(aside).map(plain).map_err(|_| Garbage)? {
-        Value::Push { kind: PushKind::Invalidate, data } => Ok(invalidated(data)),
-        _ => Ok(Vec::new()),
-    }
+    Ok(match redis::parse_redis_value(aside).map(plain).map_err(|_| Garbage)? {
+        Value::Push { kind: PushKind::Invalidate, data } => Aside::Events(invalidated(data)),
+        Value::Push { kind: PushKind::Message, data } => Aside::Events(called(&data)),
+        Value::Push { kind: PushKind::Subscribe, .. } => Aside::Subscribed,
+        _ => Aside::Events(Vec::new()),
+    })
+}
+
+/// What a message on the channel of our ticket says: there is no other one that we subscribe to.
+fn called(message: &[Value]) -> Vec<NodeEvent> {
+    let [_, Value::BulkString(text)] = message else { return Vec::new() };
+    let call = Call::parse(text).map(|(call, key)| NodeEvent::Called(call, key.into()));
+    call.into_iter().collect()
 }
 
 /// The keys of an `invalidate`. Without keys all data may be gone.
@@ -114,8 +131,51 @@ pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
         OK => Ok(Value::Okay),
         nil if NILS.contains(&nil) => Ok(Value::Nil),
         ONE => Ok(Value::Int(1)),
-        _ => redis::parse_redis_value(reply).map(plain).map_err(|_| Garbage),
+        ZERO => Ok(Value::Int(0)),
+        // The value behind a SET whose reply came before it.
+        [b'$', .., b'\r', b'\n'] => Ok(Value::BulkString(text(reply).ok_or(Garbage)?.into())),
+        // The client's parser clears eight kilobytes for each reply, and each release of a key with
+        // a queue is answered with a short list.
+        _ => match flat(reply) {
+            Some(list) => Ok(list),
+            None => redis::parse_redis_value(reply).map(plain).map_err(|_| Garbage),
+        },
     }
+}
+
+/// A list of numbers and texts; `None` if the reply is anything else.
+fn flat(reply: &[u8]) -> Option<Value> {
+    let head = line(reply).ok()??;
+    let elements = count(head).ok()?.filter(|_| head[0] == b'*')?;
+    let mut rest = reply.get(head.len() + 2..)?;
+    let mut list = Vec::new();
+    for _ in 0..elements {
+        let (element, behind) = element(rest)?;
+        list.push(element);
+        rest = behind;
+    }
+    rest.is_empty().then_some(Value::Array(list))
+}
+
+/// The first of the elements in `bytes`, and what follows it.
+fn element(bytes: &[u8]) -> Option<(Value, &[u8])> {
+    let head = line(bytes).ok()??;
+    let rest = bytes.get(head.len() + 2..)?;
+    match head[0] {
+        b':' => Some((Value::Int(str::from_utf8(&head[1..]).ok()?.parse().ok()?), rest)),
+        b'$' => {
+            let Some(len) = count(head).ok()? else { return Some((Value::Nil, rest)) };
+            let (text, behind) = (rest.get(..len)?, rest.get(len..)?);
+            Some((Value::BulkString(text.into()), behind.strip_prefix(b"\r\n")?))
+        }
+        _ => None,
+    }
+}
+
+/// What stands between the first line of one whole reply and its end.
+fn text(reply: &[u8]) -> Option<&[u8]> {
+    let line = reply.iter().position(|byte| *byte == b'\n')?;
+    reply.get(line + 1..reply.len().checked_sub(2)?)
 }
 
 /// The value without the attributes of its elements.
@@ -132,12 +192,12 @@ fn plain(value: Value) -> Value {
 
 /// How many bytes the first reply in `bytes` has, if it grants the request.
 pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<usize> {
-    let is_granted = match verb {
-        Verb::Acquire { .. } => bytes.starts_with(OK),
-        Verb::Extend { .. } | Verb::Release | Verb::RaiseMark { .. } => bytes.starts_with(ONE),
-        _ => false,
+    let grant = match verb {
+        Verb::Acquire { .. } | Verb::Take { .. } => OK,
+        Verb::Extend { .. } | Verb::Release | Verb::RaiseMark { .. } | Verb::Reserve { .. } => ONE,
+        _ => return None,
     };
-    is_granted.then_some(if matches!(verb, Verb::Acquire { .. }) { OK.len() } else { ONE.len() })
+    bytes.starts_with(grant).then_some(grant.len())
 }
 
 /// Whether a command was refused because of what kind of key it found.
@@ -166,12 +226,12 @@ pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
             Verb::Extend { .. } | Verb::Resume { .. } | Verb::Inspect | Verb::Watch,
             Value::Array(pair),
         ) => held(pair),
-        _ => Err(Garbage),
+        (verb, reply) => queues::answer(verb, reply),
     }
 }
 
 /// `{value, PTTL}`: what the key holds and how long it lives. A key of another type has no value.
-fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
+pub(super) fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
     let Ok([value, Value::Int(left)]) = <[Value; 2]>::try_from(pair) else { return Err(Garbage) };
     // A key without expiry has a PTTL of -1: it is held, and no end of it is known.
     let ttl = match left {

@@ -1,8 +1,8 @@
 //! What is on its way to a master: bytes to send, and requests without an answer.
 //!
-//! `looks` has what looks have told of the master, `parts` requests of several commands.
+//! `admission` has requests about admission, `parts` those of several commands.
 
-mod looks;
+mod admission;
 mod parts;
 
 use std::collections::VecDeque;
@@ -11,16 +11,19 @@ use std::task::Waker;
 
 use redis::Value;
 
+use self::admission::Counting;
+use super::admission::InHand;
 use super::ballots::{Heard, Set};
 use super::encode::{self, Loaded, Native};
 use super::handshake;
 use super::namespace::Namespace;
-use super::order::{self, InHand};
+use super::queues;
 use super::reply::{self, Garbage};
 use super::stream::not_connected;
-use crate::admission::{Identity, OrderSlot, Said};
-use crate::{Answer, Balloted, Cause, Facts, Instant, Op, Verb, VoteSlot};
-use looks::Counting;
+use crate::admission::Identity;
+use crate::slot::Batch;
+use crate::vote::is_lasting_error;
+use crate::{Answer, Balloted, Cause, Facts, Instant, Op, QueueTicket, Verb, VoteSlot};
 
 /// The state that submitters and the connection share.
 pub(super) struct Wire {
@@ -41,6 +44,10 @@ pub(super) struct Wire {
     set: Option<Set>,
     /// What was answered so far to the oldest request, where it has several commands.
     heard: Heard,
+    /// Why no shared queue can be used, see [`Facts::no_queue`].
+    no_queue: Option<String>,
+    /// On whose channel this connection listens.
+    listens_for: Option<QueueTicket>,
     /// Why the server takes no ballots, as it said when the connection was made.
     no_ballots: Option<String>,
     /// How often something was read about the master, and which of that was told last.
@@ -68,12 +75,15 @@ pub(super) enum State {
 
 enum Pending {
     Request(Op, VoteSlot, Form),
+    /// `SUBSCRIBE`, and when it was sent. Granted it is a push and no reply; refused it is a reply.
+    Subscribe(Instant),
     /// The first half of a watch, and when it was sent.
     TrackNext(Instant),
     /// Our own question for the server's role, and when it was asked.
     Look(Instant),
-    Order(Box<InHand>),
-    /// The last part of a look.
+    /// A request about admission.
+    Admission(Box<InHand>),
+    /// Its last part, where it reads facts.
     Count(Box<Counting>),
     /// Our own question for the members of the set of `run`, or, where there is no `run`, of that
     /// of clients without quarantine; and when it was asked.
@@ -91,6 +101,8 @@ enum Form {
     Text,
     /// As several commands, each with a reply of its own: with a ballot, or with its score.
     Parts,
+    /// The same again, because the server had forgotten the script that is the first of them.
+    PartsAgain,
     /// As the first one of them, because the name of the ballot set is not known.
     Alone,
 }
@@ -106,8 +118,8 @@ pub(super) enum Settled {
     Garbage(VoteSlot),
     /// The same, and its ballots are gone.
     Changed(VoteSlot, Answer),
-    /// The answer to the oldest order.
-    Ordered(OrderSlot, Result<Said, Cause>),
+    /// Shared queues cannot be used any more, as the server said, perhaps in answer to a request.
+    NoQueue(String, Option<(VoteSlot, Answer)>),
     /// How many members there are, as [`NodeEvent::Members`](crate::NodeEvent::Members) tells.
     Members(u32),
     /// The answer to the question for the server's role.
@@ -132,14 +144,6 @@ const IN_FLIGHT_MAX: usize = 16_384;
 /// Server processes that are remembered: behind a proxy one may come back after another.
 const PROCESSES_MAX: usize = 8;
 
-/// What became of an order that was given.
-pub(super) enum Taken {
-    /// It was not sent, for this reason.
-    Refused(OrderSlot, Cause),
-    /// The waker, where there is one, must be woken once the lock is free.
-    Sent(Option<Waker>),
-}
-
 impl Wire {
     pub(super) fn new(namespace: Option<Arc<Namespace>>) -> Self {
         Self {
@@ -152,6 +156,8 @@ impl Wire {
             is_barred: true,
             set: None,
             heard: Heard::default(),
+            no_queue: None,
+            listens_for: None,
             no_ballots: None,
             reads: 0,
             told: 0,
@@ -183,7 +189,12 @@ impl Wire {
 
     /// Takes a request; the waker, where there is one, must be woken once the lock is free.
     pub(super) fn push(&mut self, op: Op, slot: VoteSlot) -> Option<Waker> {
+        if op.verb() == Verb::Admission {
+            self.send_admission(op, slot);
+            return self.waker.take();
+        }
         self.track_next(&op, slot.sent_at());
+        self.listen(&op, slot.sent_at());
         let form = if op.member().is_some() {
             self.write_balloted(&op)
         } else if self.native.is_some() && op.verb() == Verb::Release {
@@ -207,6 +218,47 @@ impl Wire {
         }
     }
 
+    /// Who enters a queue must hear when it is called. Nothing stands between this and the entry.
+    fn listen(&mut self, op: &Op, sent_at: Instant) {
+        let Some(queue) = op.entry().map(|entry| &entry.queue) else { return };
+        if self.listens_for.replace(queue.ticket()) != Some(queue.ticket()) {
+            self.out.extend_from_slice(&encode::pack(&[b"SUBSCRIBE", &queue.channel()]));
+            self.in_flight.push_back(Pending::Subscribe(sent_at));
+        }
+    }
+
+    /// The push that says that `SUBSCRIBE` was granted has come: there is no reply to it.
+    pub(super) fn subscribed(&mut self) {
+        let is_it = |pending: &Pending| matches!(pending, Pending::Subscribe(_));
+        if let Some(at) = self.in_flight.iter().position(is_it) {
+            self.in_flight.remove(at);
+        }
+    }
+
+    /// The reply that says that `SUBSCRIBE` was refused. Nothing else is a reply to it.
+    fn settle_subscribe(&mut self, reply: Value) -> Settled {
+        self.listens_for = None;
+        match &reply {
+            Value::ServerError(error) if is_lasting_error(&reply::message(error)) => {
+                let why = format!("SUBSCRIBE is refused: {}", reply::message(error));
+                self.no_queue = Some(why.clone());
+                Settled::NoQueue(why, None)
+            }
+            Value::ServerError(_) => Settled::More,
+            _ => Settled::Unasked(reply),
+        }
+    }
+
+    fn vote(&mut self, op: &Op, slot: VoteSlot, answer: Answer) -> Settled {
+        match queues::denial(op, &answer) {
+            Some(why) => {
+                self.no_queue = Some(why.clone());
+                Settled::NoQueue(why, Some((slot, answer)))
+            }
+            None => Settled::vote(slot, answer),
+        }
+    }
+
     /// Moves what is to be sent into `buffer`, and has `waker` woken when there is more.
     /// Returns when the oldest request without an answer was made.
     pub(super) fn take(&mut self, buffer: &mut Vec<u8>, waker: &Waker) -> Option<Instant> {
@@ -220,8 +272,11 @@ impl Wire {
         }
         self.in_flight.front().map(|oldest| match oldest {
             Pending::Request(_, slot, _) => slot.sent_at(),
-            Pending::TrackNext(at) | Pending::Look(at) | Pending::Members(at, _) => *at,
-            Pending::Order(in_hand) => in_hand.slot.sent_at(),
+            Pending::TrackNext(at)
+            | Pending::Subscribe(at)
+            | Pending::Look(at)
+            | Pending::Members(at, _) => *at,
+            Pending::Admission(in_hand) => in_hand.slot.sent_at(),
             Pending::Count(counting) => counting.slot.sent_at(),
         })
     }
@@ -248,19 +303,23 @@ impl Wire {
     }
 
     /// Takes the oldest request, if `bytes` begin with all that answers it, in one of the ways in
-    /// which nearly every request is answered: whose vote that is, and how long the answer is. This
-    /// needs no parser.
-    pub(super) fn at_once(&mut self, bytes: &[u8]) -> Option<(VoteSlot, Answer, usize)> {
+    /// which nearly every request is answered, and adds its vote to `batch`. Returns how long the
+    /// answer is. This needs no parser.
+    pub(super) fn at_once(
+        &mut self,
+        bytes: &[u8],
+        batch: &mut Batch,
+        now: Instant,
+    ) -> Option<usize> {
         let Some(Pending::Request(op, _, form)) = self.in_flight.front() else { return None };
         let (answer, len) = match form {
-            Form::Parts => self.heard.at_once(op, bytes)?,
+            Form::Parts | Form::PartsAgain => self.heard.at_once(op, bytes)?,
             Form::Alone => return None,
             _ => (Answer::granted(), reply::granted(op.verb(), bytes)?),
         };
-        match self.in_flight.pop_front() {
-            Some(Pending::Request(_, slot, _)) => Some((slot, answer, len)),
-            _ => None,
-        }
+        let Some(Pending::Request(_, slot, _)) = self.in_flight.pop_front() else { return None };
+        batch.add(slot, answer, now);
+        Some(len)
     }
 
     /// Counts a reply as the answer to the oldest request.
@@ -272,13 +331,14 @@ impl Wire {
             Some(Pending::Request(op, slot, form)) => (op, slot, form),
             // Without tracking a watch is still a look.
             Some(Pending::TrackNext(_)) => return Settled::More,
+            Some(Pending::Subscribe(_)) => return self.settle_subscribe(reply),
             Some(Pending::Look(_)) => return Settled::Look(reply),
-            Some(Pending::Order(in_hand)) => return self.settle_order(in_hand, reply),
+            Some(Pending::Admission(in_hand)) => return self.settle_admission(in_hand, reply),
             Some(Pending::Count(counting)) => return self.settle_count(*counting, &reply),
             Some(Pending::Members(_, run)) => {
                 // No ballots of clients without a quarantine: there is nothing to report.
                 let is_news = |members: &u32| run.is_some() || *members > 0;
-                let members = order::members(&reply).filter(is_news);
+                let members = super::admission::members(&reply).filter(is_news);
                 return members.map_or(Settled::More, Settled::Members);
             }
             None => return Settled::Unasked(reply),
@@ -287,10 +347,11 @@ impl Wire {
         if is_denied {
             self.native = None;
         }
-        // It comes behind what was submitted later: that is safe, because no script that
-        // is called by its digest sets a key, and rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
+        // It comes behind what was submitted later: that is safe where `may_repeat` says so, and
+        // rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
         if (is_noscript(&reply) || is_denied)
             && form != Form::Text
+            && self.may_repeat(&op)
             && let Some(text) = encode::by_text(&op, self.set.as_ref())
         {
             self.track_next(&op, slot.sent_at());
@@ -299,7 +360,7 @@ impl Wire {
             return Settled::More;
         }
         match self.answer_of(&op, reply) {
-            Ok(answer) => Settled::vote(slot, answer),
+            Ok(answer) => self.vote(&op, slot, answer),
             Err(Garbage) => Settled::Garbage(slot),
         }
     }
@@ -318,6 +379,7 @@ impl Wire {
         self.native = native;
         (self.tracks, self.is_barred) = (facts.tracks, facts.is_barred);
         self.no_ballots.clone_from(&facts.no_ballots);
+        self.no_queue.clone_from(&facts.no_queue);
         if self.count_members(&facts) {
             let run = facts.record.as_ref().ok().and_then(|record| record.run);
             self.in_flight.push_back(Pending::Members(now, run));
@@ -346,6 +408,7 @@ impl Wire {
         self.name_set(None);
         self.loaded = Loaded::default();
         self.heard = Heard::default();
+        self.listens_for = None;
         self.waker = None;
         std::mem::take(&mut self.in_flight)
     }

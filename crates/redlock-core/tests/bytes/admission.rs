@@ -1,7 +1,9 @@
 //! What is asked beside the locks: the record, and orders.
 
-use redlock_core::admission::{Begin, Identity, MEMBERS, Nonce, Order, Record, Said};
-use redlock_core::{Answer, Cause, Facts, NodeEvent, Role, Unread, Verdict};
+use redlock_core::admission::{
+    AdmissionOp, AdmissionReply, Begin, Identity, MEMBERS, Nonce, Record,
+};
+use redlock_core::{Answer, Cause, Facts, NodeEvent, Op, Role, Unread, Verdict};
 use redlock_testkit::lab::{NO_RESP3, NO_TRACKING, Peer, ScriptedServer, bulk};
 
 use crate::client::{Client, acquire, inspect};
@@ -71,14 +73,14 @@ async fn without_a_run_the_ballots_of_clients_without_quarantine_are_counted() {
     assert_eq!(peer.expect("ZCARD").await[1..], [OFF]);
     peer.say(":7\r\n").await;
     assert_eq!(client.event().await, NodeEvent::Members(7));
-    client.give(1, Order::Look);
+    client.submit(1, Op::admission(AdmissionOp::ReadFacts));
     for words in ["INFO", "INFO", "HGETALL"] {
         peer.expect(words).await;
     }
     peer.say([server(), replication("master"), "*0\r\n".into()].concat()).await;
     assert_eq!(peer.expect("ZCARD").await[1..], [OFF]);
     peer.say(":8\r\n").await;
-    let Ok(Said::Looked { members, .. }) = client.said().await else { panic!("a look") };
+    let Ok(AdmissionReply::Facts { members, .. }) = client.said().await else { panic!("a look") };
     assert_eq!(members, Some(8));
 }
 
@@ -139,13 +141,13 @@ async fn no_look_is_sent_behind_an_acquire_with_tracking_or_without() {
 #[tokio::test]
 async fn an_order_without_an_answer_fails_with_its_connection() {
     let (_server, mut peer, mut client) = admitted().await;
-    client.give(0, Order::Look);
+    client.submit(0, Op::admission(AdmissionOp::ReadFacts));
     peer.expect("INFO").await;
     peer.say(server()).await;
     drop(peer);
     assert_eq!(client.said().await, Err(Cause::ConnectionClosed));
     client.down().await;
-    client.give(1, Order::Time);
+    client.submit(1, Op::admission(AdmissionOp::ReadTime));
     assert!(client.said().await.is_err(), "known at once");
 }
 
@@ -153,7 +155,7 @@ async fn an_order_without_an_answer_fails_with_its_connection() {
 async fn a_look_is_read_behind_what_was_sent_before_and_then_its_set_is_counted() {
     let (_server, mut peer, mut client, _) = connected("*0\r\n").await;
     client.submit(0, inspect());
-    client.give(7, Order::Look);
+    client.submit(7, Op::admission(AdmissionOp::ReadFacts));
     client.submit(1, inspect());
     for words in ["ZCARD", "EVAL", "INFO", "INFO", "HGETALL", "EVALSHA"] {
         peer.expect(words).await;
@@ -162,7 +164,12 @@ async fn a_look_is_read_behind_what_was_sent_before_and_then_its_set_is_counted(
     peer.say(format!(":0\r\n:0\r\n{look}:0\r\n")).await;
     assert_eq!(peer.expect("ZCARD").await[1..], [SET]);
     peer.say(":5\r\n").await;
-    let Ok(Said::Looked { facts, members }) = client.said().await else { panic!("a look") };
+    for _ in 0..2 {
+        assert_eq!(client.answer().await, Answer::new(Verdict::Free));
+    }
+    let Ok(AdmissionReply::Facts { facts, members }) = client.said().await else {
+        panic!("a look")
+    };
     assert_eq!((facts.role, facts.time_us), (Role::Master, Some(1_700_000_000_000_999)));
     assert_eq!((facts.record.unwrap().run, members), (Some(identity(RUN)), Some(5)));
 }
@@ -172,8 +179,8 @@ async fn a_look_is_read_behind_what_was_sent_before_and_then_its_set_is_counted(
 async fn a_look_that_is_overtaken_by_what_was_read_later_is_repeated() {
     let (_server, mut peer, mut client) = admitted().await;
     let look = |record: &str| [&server(), &replication("master"), record].concat();
-    client.give(1, Order::Look);
-    client.give(2, Order::Scores(Some(identity(RUN))));
+    client.submit(1, Op::admission(AdmissionOp::ReadFacts));
+    client.submit(2, Op::admission(AdmissionOp::ReadScores(Some(identity(RUN)))));
     for words in ["INFO", "INFO", "HGETALL", "ZREVRANGEBYSCORE"] {
         peer.expect(words).await;
     }
@@ -182,7 +189,7 @@ async fn a_look_that_is_overtaken_by_what_was_read_later_is_repeated() {
         peer.expect(words).await;
     }
     peer.say(format!("*0\r\n{}:1024\r\n", look("*0\r\n"))).await;
-    let Ok(Said::Scores { facts, .. }) = client.said().await else { panic!("a score") };
+    let Ok(AdmissionReply::Scores { facts, .. }) = client.said().await else { panic!("a score") };
     assert_eq!(facts.record, Ok(Box::default()), "flushed");
     for words in ["INFO", "INFO", "HGETALL"] {
         peer.expect(words).await;
@@ -190,36 +197,38 @@ async fn a_look_that_is_overtaken_by_what_was_read_later_is_repeated() {
     peer.say(look("*0\r\n")).await;
     peer.expect("ZCARD").await;
     peer.say(":0\r\n").await;
-    let Ok(Said::Looked { facts, members }) = client.said().await else { panic!("a look") };
+    let Ok(AdmissionReply::Facts { facts, members }) = client.said().await else {
+        panic!("a look")
+    };
     assert_eq!((facts.record, members), (Ok(Box::default()), Some(0)));
 }
 
 #[tokio::test]
 async fn a_look_that_finds_a_replica_ends_the_connection() {
     let (_server, mut peer, mut client) = admitted().await;
-    client.give(0, Order::Look);
+    client.submit(0, Op::admission(AdmissionOp::ReadFacts));
     peer.expect("INFO").await;
     peer.say([server(), replication("slave"), "*0\r\n".into()].concat()).await;
-    let Ok(Said::Looked { facts, .. }) = client.said().await else { panic!("a look") };
+    let Ok(AdmissionReply::Facts { facts, .. }) = client.said().await else { panic!("a look") };
     assert_eq!(facts.role, Role::Replica);
     client.down().await;
-    assert_eq!(client.order()[2..], ["answer", "down"]);
+    assert_eq!(client.order()[2..], ["vote", "down"]);
 }
 
 #[tokio::test]
 async fn times_and_scores_name_who_has_told_them() {
     let (_server, mut peer, mut client) = admitted().await;
-    client.give(0, Order::Time);
+    client.submit(0, Op::admission(AdmissionOp::ReadTime));
     peer.expect("INFO").await;
     peer.say(server()).await;
-    let told = Said::Time { process: identity(RUN).run, time: 1_700_000_000_000 };
+    let told = AdmissionReply::Time { process: identity(RUN).run, time: 1_700_000_000_000 };
     assert_eq!(client.said().await, Ok(told));
     for (score, highest) in [
         ("*2\r\n$1\r\n7\r\n$2\r\n95\r\n", Some(95)),
         ("*1\r\n*2\r\n$1\r\n7\r\n,95\r\n", Some(95)),
         ("*0\r\n", None),
     ] {
-        client.give(0, Order::Scores(Some(identity(RUN))));
+        client.submit(0, Op::admission(AdmissionOp::ReadScores(Some(identity(RUN)))));
         let asked = peer.expect("ZREVRANGEBYSCORE").await;
         assert_eq!(asked[1..4], [SET, "(9007199254740992", "-inf"]);
         for words in ["INFO", "INFO", "HGETALL"] {
@@ -227,7 +236,7 @@ async fn times_and_scores_name_who_has_told_them() {
         }
         peer.say([score, &server(), &replication("master"), &record(RUN)].concat()).await;
         match client.said().await {
-            Ok(Said::Scores { highest: found, facts }) => {
+            Ok(AdmissionReply::Scores { highest: found, facts }) => {
                 assert_eq!((found, facts.identity), (highest, Some(identity(RUN))));
             }
             said => panic!("{said:?}"),
@@ -235,26 +244,27 @@ async fn times_and_scores_name_who_has_told_them() {
     }
 }
 
-fn begin() -> Order {
-    let (expect, identity) = (Record::default().seen(), identity(RUN));
-    Order::Begin(Begin { expect, identity, nonce: Nonce(1), max_ttl: 1, until: 7 })
+fn begin() -> AdmissionOp {
+    let (expect, identity, nonce) = (Record::default().seen(), identity(RUN), Nonce(1));
+    let (max_ttl, is_outdated, until) = (1, false, 7);
+    AdmissionOp::Begin(Begin { expect, identity, nonce, max_ttl, is_outdated, until })
 }
 
 #[tokio::test]
 async fn an_order_that_is_refused_fails_with_what_the_server_said() {
     let (_server, mut peer, mut client) = admitted().await;
     for error in ["NOPERM no EVAL", "WRONGTYPE the key p:redlock-quorum:1 is of another type"] {
-        client.give(0, begin());
+        client.submit(0, Op::admission(begin()));
         peer.expect("EVAL").await;
         peer.say(format!("-{error}\r\n")).await;
         assert_eq!(client.said().await, Err(Cause::ErrorReply(error.into())));
     }
     for strange in ["+OK\r\n", "*0\r\n", "*4\r\n:9\r\n$1\r\n1\r\n*0\r\n:0\r\n"] {
-        client.give(0, begin());
+        client.submit(0, Op::admission(begin()));
         peer.say(strange).await;
         assert!(matches!(client.said().await, Err(Cause::Unusable(_))), "{strange:?}");
     }
-    client.give(0, begin());
+    client.submit(0, Op::admission(begin()));
     peer.say("-READONLY You can't write against a read only replica.\r\n").await;
     assert!(matches!(client.said().await, Err(Cause::Demoted(_))));
     client.down().await;
@@ -263,14 +273,16 @@ async fn an_order_that_is_refused_fails_with_what_the_server_said() {
 #[tokio::test]
 async fn a_node_without_a_namespace_looks_and_does_no_more() {
     let (_server, mut peer, mut client) = Client::connected().await;
-    client.give(0, begin());
+    client.submit(0, Op::admission(begin()));
     assert!(matches!(client.said().await, Err(Cause::NotSent(_))));
-    client.give(0, Order::Look);
+    client.submit(0, Op::admission(AdmissionOp::ReadFacts));
     for section in ["server", "replication"] {
         assert_eq!(peer.expect("INFO").await[1..], [section]);
     }
     peer.say([server(), replication("master")].concat()).await;
-    let Ok(Said::Looked { facts, members }) = client.said().await else { panic!("a look") };
+    let Ok(AdmissionReply::Facts { facts, members }) = client.said().await else {
+        panic!("a look")
+    };
     assert_eq!((facts.record, members), (Err(Unread::NotAsked), Some(0)));
     client.submit(0, acquire());
     client.submit(1, inspect());

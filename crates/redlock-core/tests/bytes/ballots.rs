@@ -2,7 +2,7 @@
 
 mod rows;
 
-use redlock_core::admission::{Admit, Nonce, Order, Way};
+use redlock_core::admission::{AdmissionOp, Admit, Nonce, Way};
 use redlock_core::{Answer, Ballot, Balloted, Bid, Cause, Member, Node, NodeEvent, Op, WhyNot};
 use redlock_testkit::lab::{NO_RESP3, NO_TRACKING, PATIENCE, Peer, ScriptedServer, bulk};
 
@@ -66,6 +66,7 @@ impl Server {
         let mut setup = setup(PATIENCE);
         setup.namespace = Some((*b"p:").into());
         setup.quarantine = self.quarantine;
+        setup.queues = false;
         let mut client = Client::new(&server.url(), &setup);
         client.drive();
         let mut peer = server.accept().await;
@@ -278,7 +279,10 @@ async fn what_answers_none_of_the_commands_ends_the_connection() {
             let lost = Answer::unknown(Cause::ConnectionClosed);
             assert_eq!(client.answer().await, lost, "{replies}");
         }
-        assert!(client.down().await.to_string().contains("no reply of a Redis"), "{replies}");
+        assert!(
+            client.down().await.to_string().contains("it sent bytes that are no Redis reply"),
+            "{replies}"
+        );
     }
 }
 
@@ -310,7 +314,7 @@ async fn replies_to_one_connection_are_none_on_the_next() {
 #[tokio::test]
 async fn the_set_is_the_one_that_was_said_whatever_is_read() {
     let (_server, mut peer, mut client) = admitted().await;
-    client.give(0, Order::Look);
+    client.submit(0, Op::admission(AdmissionOp::ReadFacts));
     for words in ["INFO", "INFO", "HGETALL"] {
         peer.expect(words).await;
     }
@@ -327,7 +331,10 @@ async fn the_set_is_the_one_that_was_said_whatever_is_read() {
 
     client.node.set_admitted(None);
     let (nonce, identity, way) = (Nonce(1), RUN.parse().unwrap(), Way::Known);
-    client.give(1, Order::Admit(Admit { nonce, identity, way, floor: 31, until: 7 }));
+    client.submit(
+        1,
+        Op::admission(AdmissionOp::Admit(Admit { nonce, identity, way, floor: 31, until: 7 })),
+    );
     peer.expect("EVAL").await;
     let record = format!("*2\r\n{}{}", bulk("run"), bulk(RUN));
     peer.say(format!("*4\r\n:0\r\n{}{record}:1024\r\n", bulk("1"))).await;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use redlock_core::admission::{Order, OrderSlot, Ordered, Said};
+use redlock_core::admission::AdmissionReply;
 use redlock_core::{
     Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, RedisNode, RedisSetup, Sink, Token,
     Vote, VoteSlot,
@@ -18,7 +18,6 @@ use tokio::time::timeout;
 struct Report {
     votes: UnboundedSender<Vote>,
     events: UnboundedSender<NodeEvent>,
-    answers: UnboundedSender<Ordered>,
     /// Votes and events, in the order in which they came.
     order: Mutex<Vec<&'static str>>,
 }
@@ -37,11 +36,6 @@ impl Sink for Report {
         });
         let _ = self.events.send(event);
     }
-
-    fn ordered(&self, ordered: Ordered) {
-        self.order.lock().unwrap().push("answer");
-        let _ = self.answers.send(ordered);
-    }
 }
 
 pub(crate) struct Client {
@@ -51,7 +45,6 @@ pub(crate) struct Client {
     sink: Arc<Report>,
     votes: UnboundedReceiver<Vote>,
     events: UnboundedReceiver<NodeEvent>,
-    answers: UnboundedReceiver<Ordered>,
 }
 
 pub(crate) fn setup(connect_timeout: Duration) -> RedisSetup {
@@ -64,11 +57,9 @@ impl Client {
         let node = Arc::new(RedisNode::new(url, setup).unwrap());
         let (to_votes, votes) = unbounded_channel();
         let (to_events, events) = unbounded_channel();
-        let (to_answers, answers) = unbounded_channel();
         let order = Mutex::default();
-        let sink =
-            Arc::new(Report { votes: to_votes, events: to_events, answers: to_answers, order });
-        Self { node, clock: setup.clock.clone(), driving: None, sink, votes, events, answers }
+        let sink = Arc::new(Report { votes: to_votes, events: to_events, order });
+        Self { node, clock: setup.clock.clone(), driving: None, sink, votes, events }
     }
 
     /// Driven, with all the time in the world to connect.
@@ -76,10 +67,11 @@ impl Client {
         Self::impatient(url, PATIENCE)
     }
 
-    /// Driven, with a namespace.
+    /// Driven, with a namespace, and without queues.
     pub(crate) fn within(url: &str, prefix: &str) -> Self {
         let mut setup = setup(PATIENCE);
         setup.namespace = Some(prefix.as_bytes().into());
+        setup.queues = false;
         let mut client = Self::new(url, &setup);
         client.drive();
         client
@@ -156,16 +148,12 @@ impl Client {
         self.vote().await.answer
     }
 
-    pub(crate) fn give(&self, ticket: u64, order: Order) {
-        self.node.order(order, OrderSlot::new(self.sink.clone(), 0, ticket, self.clock.now()));
+    /// The next answer, to a question about admission.
+    pub(crate) async fn said(&mut self) -> Result<AdmissionReply, Cause> {
+        self.answer().await.into_admission()
     }
 
-    /// The answer to the next order.
-    pub(crate) async fn said(&mut self) -> Result<Said, Cause> {
-        timeout(PATIENCE, self.answers.recv()).await.expect("an answer in time").unwrap().said
-    }
-
-    /// All votes, events and answers so far, in the order in which they came.
+    /// All votes and events so far, in the order in which they came.
     pub(crate) fn order(&self) -> Vec<&'static str> {
         self.sink.order.lock().unwrap().clone()
     }

@@ -27,8 +27,11 @@ async fn a_server_that_is_no_redis_is_reported_with_what_it_said() {
 #[tokio::test]
 async fn a_server_that_speaks_tls_at_a_plain_address_is_named_as_such() {
     for (said, shown) in [
-        ("", "hung up without a word, it may speak TLS there (rediss:// is with)"),
-        ("\x15\x03\x01\x00\x02\x02\x46", "the server speaks TLS there, write rediss://"),
+        (
+            "",
+            "closed the connection without an answer: it may speak TLS on this port (write rediss://)",
+        ),
+        ("\x15\x03\x01\x00\x02\x02\x46", "the server speaks TLS on this port: write rediss://"),
     ] {
         let server = ScriptedServer::bind().await;
         let mut client = Client::start(&server.url());

@@ -9,4 +9,5 @@ mod client;
 mod handshake;
 mod life;
 mod pushes;
+mod queues;
 mod replies;

@@ -1,21 +1,25 @@
 //! Requests: from the caller to its turn, or to an error.
 
+mod attempt;
+mod ballots;
+mod end;
+
 use std::time::Duration;
 
 use redlock_core::{Cause, Instant};
+use redlock_protocol::inspection::is_contended;
+use redlock_protocol::token::attempt::Defeat;
+use redlock_protocol::votes::ledger::LastAnswer;
 
 use super::Driver;
 use super::command::Request;
-use super::grant::Grant;
+use super::hold::held_lock::HeldLock;
 use super::line::Turn;
 use super::masters::REVIVAL;
 use super::ticket::RequestId;
 use super::timers::Due;
 use crate::error::AcquireError;
 use crate::hold::votes;
-use crate::protocol::attempt::Defeat;
-use crate::protocol::inspection::is_contended;
-use crate::protocol::ledger::LastAnswer;
 use crate::settings::InvalidRequest;
 
 /// Whether requests go out yet.
@@ -150,7 +154,8 @@ impl Driver {
         while let Some(turn) = self.line.pop() {
             match turn {
                 Turn::Attempt(request) => self.attempt(request, now),
-                Turn::Release(lock) => self.send_release(lock, now),
+                Turn::Release(lock) => self.release_turn(lock, now),
+                Turn::Place(waiting) => self.ask_for_a_place(waiting, now),
                 Turn::Inspection(inspection) | Turn::Mark(inspection) => {
                     self.send_inspection(inspection, now);
                 }
@@ -209,6 +214,6 @@ impl Driver {
 }
 
 /// A caller that has stopped waiting does not need to know.
-pub(super) fn answer(request: Request, outcome: Result<Grant, AcquireError>) {
+pub(super) fn answer(request: Request, outcome: Result<HeldLock, AcquireError>) {
     let _ = request.reply.send(outcome);
 }

@@ -32,18 +32,18 @@
 
 mod gate;
 
-use redlock_core::admission::{Millis, Nonce, Order, Ordered, Said};
-use redlock_core::{Cause, Instant};
+use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis, Nonce};
+use redlock_core::{Cause, Instant, Vote};
+use redlock_protocol::admission::{Event, Facts, Life, Scored, Step, Told};
+use redlock_protocol::master_set::MasterSet;
 
 use self::gate::Gate;
 use super::Driver;
-use super::doubt::Doubt;
+use super::hold::Doubt;
 use super::masters::Changed;
-use super::ticket::OrderTicket;
+use super::ticket::Asker;
 use super::timers::Due;
 use super::told::{facts_of, floor_millis, instant};
-use crate::protocol::admission::{Event, Facts, Life, Scored, Step, Told};
-use crate::protocol::master_set::MasterSet;
 
 /// The steps that are under way, one for each master at most.
 pub(super) struct Steps {
@@ -125,30 +125,33 @@ impl Driver {
         match self.masters.admission.step(master, floor_millis(now), fresh) {
             Step::Nothing => {}
             Step::Wait(at) => self.schedule_step(master, at),
-            Step::Look => self.single(master, Order::Look, now),
-            Step::Begin(begin) => self.single(master, Order::Begin(begin), now),
-            Step::Note(note) => self.single(master, Order::Note(note), now),
-            Step::Remove(remove) => self.single(master, Order::Remove(remove), now),
-            Step::ShowUse => self.take_step(master, Task::Show, [(master, Order::ShowUse)], now),
+            Step::Look => self.single(master, AdmissionOp::ReadFacts, now),
+            Step::Begin(begin) => self.single(master, AdmissionOp::Begin(begin), now),
+            Step::Note(note) => self.single(master, AdmissionOp::Note(note), now),
+            Step::Remove(remove) => self.single(master, AdmissionOp::Remove(remove), now),
+            Step::ShowUse => {
+                self.take_step(master, Task::Show, [(master, AdmissionOp::ShowUse)], now)
+            }
             Step::Admit(admit) => {
                 if self.masters.admission.is_floor_by_clock(master) {
                     self.observer.floor_by_clock(master, now);
                 }
-                self.single(master, Order::Admit(admit), now);
+                self.single(master, AdmissionOp::Admit(admit), now);
             }
             Step::ReadRecords(asked) => {
                 let task = Task::Records(asked.iter().copied().collect(), vec![]);
-                let orders = asked.into_iter().map(|other| (other, Order::Look));
+                let orders = asked.into_iter().map(|other| (other, AdmissionOp::ReadFacts));
                 self.take_step(master, task, orders, now);
             }
             Step::AskTimes(nonce, asked) => {
                 let task = Task::Times(nonce, asked.iter().copied().collect(), vec![]);
-                let orders = asked.into_iter().map(|other| (other, Order::Time));
+                let orders = asked.into_iter().map(|other| (other, AdmissionOp::ReadTime));
                 self.take_step(master, task, orders, now);
             }
             Step::ReadFloor(nonce, asked) => {
                 let task = Task::Floors(nonce, asked.clone(), vec![]);
-                let scores = |(other, life): (usize, Life)| (other, Order::Scores(life.run));
+                let scores =
+                    |(other, life): (usize, Life)| (other, AdmissionOp::ReadScores(life.run));
                 self.take_step(master, task, asked.into_iter().map(scores), now);
             }
         }
@@ -170,7 +173,7 @@ impl Driver {
         }
     }
 
-    fn single(&mut self, master: usize, order: Order, now: Instant) {
+    fn single(&mut self, master: usize, order: AdmissionOp, now: Instant) {
         self.take_step(master, Task::Single, [(master, order)], now);
     }
 
@@ -179,7 +182,7 @@ impl Driver {
         &mut self,
         master: usize,
         task: Task,
-        orders: impl IntoIterator<Item = (usize, Order)>,
+        ops: impl IntoIterator<Item = (usize, AdmissionOp)>,
         now: Instant,
     ) {
         let entry = &mut self.steps.masters[master];
@@ -188,38 +191,36 @@ impl Driver {
         let number = entry.number;
         let until = now.saturating_add(self.settings.order_timeout());
         self.timers.enter(until, Due::Step(master, number));
-        let ticket = OrderTicket::Step(master, number).pack();
-        for (to, order) in orders {
-            self.masters.order(to, order, ticket, now);
+        for (to, op) in ops {
+            self.masters.ask(to, op, Asker::Step(master, number), now);
         }
     }
 
-    /// The answer to an order. What it tells of the master goes to the machine first, whoever asked
-    /// and whether or not the answer is late.
-    pub(super) fn ordered(&mut self, ordered: Ordered) {
-        let now = ordered.read_at.unwrap_or_else(|| self.now());
-        self.read(&ordered, now);
-        match OrderTicket::unpack(ordered.ticket) {
-            OrderTicket::Step(master, number) => {
-                if self.steps.masters[master].number == number {
-                    self.step_answered(master, ordered, now);
+    /// What an answer tells of a master goes to the machine first, whoever asked and whether or not
+    /// the answer is late.
+    pub(super) fn admission_vote(&mut self, asker: Asker, vote: &Vote, now: Instant) {
+        let (master, said) = (vote.master, vote.answer.clone().into_admission());
+        self.read(master, &said, now);
+        match asker {
+            Asker::Step(of, number) => {
+                if self.steps.masters[of].number == number {
+                    self.step_answered(of, master, said, now);
                 }
             }
-            OrderTicket::Init(number) => self.init_answered(number, ordered, now),
-            OrderTicket::Report(number) => self.report_answered(number, ordered, now),
-            OrderTicket::Fresh => {}
+            Asker::Init(number) => self.init_answered(number, master, said, now),
+            Asker::Report(number) => self.report_answered(number, master, said, now),
+            Asker::Fresh => {}
         }
         self.advance_admission(now);
     }
 
     /// Whatever follows for its vote, ballots go by the TIME and the floor of a master.
-    fn read(&mut self, ordered: &Ordered, now: Instant) {
-        let (facts, members) = match &ordered.said {
-            Ok(Said::Looked { facts, members }) => (facts, *members),
-            Ok(Said::Scores { facts, .. }) => (facts, None),
+    fn read(&mut self, master: usize, said: &Result<AdmissionReply, Cause>, now: Instant) {
+        let (facts, members) = match said {
+            Ok(AdmissionReply::Facts { facts, members }) => (facts, *members),
+            Ok(AdmissionReply::Scores { facts, .. }) => (facts, None),
             _ => return,
         };
-        let master = ordered.master;
         let read = self.facts_now(master, facts, members, now);
         self.masters.looked(master, facts.clone(), now);
         self.learn_facts(master, now);
@@ -237,22 +238,27 @@ impl Driver {
         facts_of(facts, members, self.masters.admission.time(master, floor_millis(now)))
     }
 
-    fn step_answered(&mut self, master: usize, ordered: Ordered, now: Instant) {
-        let Ordered { master: from, said, .. } = ordered;
+    fn step_answered(
+        &mut self,
+        master: usize,
+        from: usize,
+        said: Result<AdmissionReply, Cause>,
+        now: Instant,
+    ) {
         let is_whole = match &mut self.steps.masters[master].task {
             None => return,
             Some(Task::Single) => return self.single_answered(master, said, now),
             Some(Task::Show) => true,
             Some(Task::Records(pending, answers)) => {
                 pending.remove(from);
-                if let Ok(Said::Looked { facts, members }) = said {
+                if let Ok(AdmissionReply::Facts { facts, members }) = said {
                     answers.push((from, facts_of(&facts, members, 0)));
                 }
                 pending.is_empty()
             }
             Some(Task::Times(_, pending, told)) => {
                 pending.remove(from);
-                if let Ok(Said::Time { process, time }) = said {
+                if let Ok(AdmissionReply::Time { process, time }) = said {
                     told.push(Told { master: from, process, time });
                 }
                 pending.is_empty()
@@ -260,7 +266,8 @@ impl Driver {
             Some(Task::Floors(_, pending, answers)) => {
                 let place = pending.iter().position(|(other, _)| *other == from);
                 let asked = place.map(|place| pending.swap_remove(place).1);
-                if let (Some(asked), Ok(Said::Scores { highest, facts })) = (asked, said) {
+                if let (Some(asked), Ok(AdmissionReply::Scores { highest, facts })) = (asked, said)
+                {
                     let facts = facts_of(&facts, None, 0);
                     answers.push(Scored { master: from, asked, highest, facts });
                 }
@@ -272,13 +279,18 @@ impl Driver {
         }
     }
 
-    fn single_answered(&mut self, master: usize, said: Result<Said, Cause>, now: Instant) {
+    fn single_answered(
+        &mut self,
+        master: usize,
+        said: Result<AdmissionReply, Cause>,
+        now: Instant,
+    ) {
         self.steps.masters[master].task = None;
         let event = match said {
-            Ok(Said::Looked { facts, members }) => {
+            Ok(AdmissionReply::Facts { facts, members }) => {
                 Event::Looked(self.facts_now(master, &facts, members, now))
             }
-            Ok(Said::Script(reply)) => {
+            Ok(AdmissionReply::Script(reply)) => {
                 self.masters.clear_hindrance(master);
                 Event::Script(reply)
             }

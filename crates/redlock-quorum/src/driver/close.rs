@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use redlock_core::Instant;
+use redlock_protocol::forgotten::Left;
 
+use super::Driver;
 use super::acquire::Start;
 use super::command::CloseReply;
-use super::ticket::{LockId, RequestId};
+use super::lock::{Caller, Lock};
+use super::release::unacknowledged::Unacknowledged;
+use super::ticket::RequestId;
 use super::timers::Due;
-use super::unacknowledged::Unacknowledged;
-use super::{Driver, Lock, Stage};
-use crate::counters::Outcome;
 use crate::error::{AcquireError, ForgottenKeys, Unreleased, UnreleasedKey};
-use crate::lost::{Ended, LostReason};
-use crate::protocol::forgotten::Left;
+use crate::lost::LostReason;
 
 /// A handle that is being closed.
 pub(super) struct Closing {
@@ -128,33 +128,12 @@ impl Driver {
             within: left.unwrap_or(life),
             from_wake_up: left.is_none() || self.masters.is_unbarred(master),
         };
-        let is_left = |(_, left): &(usize, Option<Duration>)| *left != Some(Duration::ZERO);
-        match &lock.stage {
-            Stage::Attempt { attempt, .. } => {
-                let (ledger, life) = (attempt.ledger(), Duration::from_millis(attempt.timing().px));
-                let left = |master| (!ledger.pending().contains(master)).then_some(life);
-                ledger.may_hold().iter().map(|master| key(master, left(master), life)).collect()
-            }
-            Stage::Lease(tenure) => {
-                let (lease, life) = (&tenure.lease, tenure.lease.life_max());
-                let left = |master| (master, lease.left(master, now));
-                let keys = lease.ledger().may_hold().iter().map(left).filter(is_left);
-                keys.map(|(master, left)| key(master, left, life)).collect()
-            }
-            Stage::Release { release, .. } => {
-                let left = |master| (master, release.left(master, now));
-                let keys = release.unacknowledged().iter().map(left).filter(is_left);
-                keys.map(|(master, left)| key(master, left, release.life())).collect()
-            }
-            Stage::Changing => Vec::new(),
-        }
+        let (left, expiry) = (lock.machine.left(now), lock.machine.expiry());
+        left.into_iter().map(|(master, left)| key(master, left, expiry)).collect()
     }
 
     fn dismiss_requests(&mut self) {
-        let attempts: Vec<LockId> = self.attempt_ids();
-        for id in attempts {
-            self.abort_attempt(id);
-        }
+        self.abort_attempts();
         self.waiters.clear();
         self.keys.clear_askers();
         let (requests, now) = (self.requests.keys().collect::<Vec<RequestId>>(), self.now());
@@ -166,30 +145,19 @@ impl Driver {
         self.dismiss_explanations(now);
     }
 
-    /// Gives up an attempt that is still open; its request stays.
-    fn abort_attempt(&mut self, id: LockId) {
+    fn abort_attempts(&mut self) {
         let now = self.now();
-        if let Some((attempt, _)) = self.end_attempt(id, now) {
-            self.observer.counters.outcome(Outcome::Aborted);
-            self.release_attempt(id, attempt, now);
+        for id in self.lock_ids(Lock::is_attempt) {
+            self.abort_attempt(id, now);
         }
-    }
-
-    pub(super) fn attempt_ids(&self) -> Vec<LockId> {
-        let is_attempt = |lock: &Lock| matches!(lock.stage, Stage::Attempt { .. });
-        self.locks.iter().filter(|(_, lock)| is_attempt(lock)).map(|(id, _)| id).collect()
     }
 
     /// Ends every lease that is held. Their keys are left to expire: a holder may not have noticed
     /// yet, and another must not get the lock before.
     fn lose_leases(&mut self, reason: LostReason) {
         let now = self.now();
-        for id in self.lease_ids() {
-            if let Some(tenure) = self.tenure(id) {
-                let lost = tenure.cell.lost(reason);
-                tenure.lease.end(reason);
-                tenure.cell.end(Ended::Lost(lost));
-            }
+        for id in self.lock_ids(Lock::is_lease) {
+            self.end_lease(id, reason);
             self.note_loss(id, now);
         }
     }
@@ -207,9 +175,7 @@ impl Driver {
         self.start = Start::Parked;
         self.read_commands();
         self.read_signals();
-        for id in self.attempt_ids() {
-            self.abort_attempt(id);
-        }
+        self.abort_attempts();
         self.observer.counters.cancelled.add((self.requests.len() + self.explained) as u64);
         self.requests.clear();
         self.explained = 0;
@@ -236,16 +202,13 @@ impl Driver {
     fn release_callers(&mut self) {
         for lock in self.locks.values_mut() {
             lock.opened = None;
-            match &mut lock.stage {
-                Stage::Lease(tenure) => {
-                    tenure.extending.clear();
-                    tenure.cell.wake();
+            match &mut lock.caller {
+                Caller::Holds(holder) => {
+                    holder.extending.clear();
+                    holder.cell.wake();
                 }
-                Stage::Release { reply, explains, .. } => {
-                    *reply = None;
-                    *explains = None;
-                }
-                Stage::Attempt { .. } | Stage::Changing => {}
+                returned @ Caller::Returned { .. } => *returned = Caller::NOBODY,
+                Caller::Asks { .. } => {}
             }
         }
         if let Some(closing) = &mut self.closing {

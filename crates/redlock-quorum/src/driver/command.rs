@@ -5,24 +5,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redlock_core::{Instant, Label, Mark, Resource, Token};
+use redlock_protocol::marks::MarkAnswer;
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::terms::{HoldOptions, Timing};
+use redlock_protocol::waiting::Ask;
 use slotmap::{Key, KeyData};
 use tokio::sync::oneshot;
 
-use super::grant::Grant;
+use super::hold::held_lock::HeldLock;
 use super::ticket::{LockId, RequestId, UseId};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::init::{Init, InitError, InitReport};
-use crate::protocol::marks::MarkAnswer;
-use crate::protocol::master_set::MasterSet;
-use crate::protocol::waiting::Ask;
 use crate::report::NodeReport;
-use crate::settings::{HoldOptions, Timing};
 use crate::status::Status;
 use crate::votes::Votes;
 
-pub(crate) type AcquireReply = oneshot::Sender<Result<Grant, AcquireError>>;
+pub(crate) type AcquireReply = oneshot::Sender<Result<HeldLock, AcquireError>>;
 pub(crate) type ExtendReply = oneshot::Sender<Result<(), ExtendError>>;
 pub(crate) type ReleaseReply = oneshot::Sender<Result<(), ReleaseError>>;
+pub(crate) type WaitersReply = oneshot::Sender<u32>;
 pub(crate) type StatusReply = oneshot::Sender<Status>;
 pub(crate) type MarkReply = oneshot::Sender<MarkVotes>;
 pub(crate) type InitReply = oneshot::Sender<Result<InitReport, InitError>>;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Withdrawn { entry: Arc<Entry> },
     /// A caller asks who holds a resource.
     Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
+    /// A caller asks how many wait in this queue.
+    Waiters { queue: Arc<[u8]>, node_timeout: Duration, reply: WaitersReply },
     /// A caller asks what was completed under a name, or says it.
     Mark(MarkRequest, MarkReply),
     /// A person states that no lock of a former life is alive.

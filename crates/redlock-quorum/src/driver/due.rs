@@ -1,9 +1,10 @@
 //! What is done when its time has come.
 
 use redlock_core::Instant;
+use redlock_protocol::token::lifecycle::Event;
 
 use super::Driver;
-use super::lock::Stage;
+use super::lock::Lock;
 use super::timers::Due;
 
 impl Driver {
@@ -13,14 +14,15 @@ impl Driver {
             let now = *read.get_or_insert_with(|| self.clock.now());
             match due {
                 Due::Attempt(lock, at) => self.attempt_due(lock, at, now),
-                Due::Ballots(lock, at) => self.ballots_due(lock, at, now),
-                Due::Grace(lock) => self.grace_due(lock, now),
+                Due::Ballots(lock) => self.happens(lock, Event::BallotsEnded, now),
+                Due::Grace(lock) => self.happens(lock, Event::GraceEnded, now),
+                Due::TakeAgain(lock) => self.happens(lock, Event::TakeAgain, now),
                 Due::Wait(request) => self.wait_due(request, now),
                 Due::Waiting(waiting, at) => self.waiting_due(waiting, at, now),
                 Due::Look(waiting, number) => self.look_due(waiting, number, now),
                 Due::Turn(request) => self.turn_due(request),
                 Due::Keep(lock, at) => self.keep_due(lock, at, now),
-                Due::Extension(lock, number) => self.extension_due(lock, number),
+                Due::Extension(lock, number) => self.extension_due(lock, number, now),
                 Due::Release(lock) => self.release_due(lock, now),
                 Due::Inspection(inspection) => self.inspection_due(inspection, now),
                 Due::Unacknowledged(master) => self.unacknowledged_due(master, now),
@@ -42,17 +44,13 @@ impl Driver {
     /// When the driver has something to do, if nothing comes in before.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
         let Self { locks, requests, inspections, waiters, timers, .. } = self;
-        let awaits = |lock, is_so: fn(&Stage) -> bool| {
-            locks.get(lock).is_some_and(|lock| is_so(&lock.stage))
-        };
+        let awaits = |lock, is_so: fn(&Lock) -> bool| locks.get(lock).is_some_and(is_so);
         timers.prune(|due| match due {
-            Due::Attempt(lock, _) | Due::Release(lock) => !awaits(lock, Stage::awaits_votes),
-            Due::Grace(lock) | Due::Ballots(lock, _) => {
-                !awaits(lock, |stage| matches!(stage, Stage::Attempt { .. }))
+            Due::Attempt(lock, _) | Due::Release(lock) => !awaits(lock, Lock::awaits_votes),
+            Due::Grace(lock) | Due::Ballots(lock) | Due::TakeAgain(lock) => {
+                !awaits(lock, Lock::is_attempt)
             }
-            Due::Keep(lock, _) | Due::Extension(lock, _) => {
-                !awaits(lock, |stage| matches!(stage, Stage::Lease(_)))
-            }
+            Due::Keep(lock, _) | Due::Extension(lock, _) => !awaits(lock, Lock::is_lease),
             Due::Wait(request) | Due::Turn(request) => !requests.contains_key(request),
             Due::Waiting(waiting, _) | Due::Look(waiting, _) => !waiters.contains(waiting),
             Due::Inspection(inspection) => !inspections.contains_key(inspection),

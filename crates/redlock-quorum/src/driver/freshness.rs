@@ -11,10 +11,10 @@
 use std::time::Duration;
 
 use redlock_core::Instant;
-use redlock_core::admission::Order;
+use redlock_core::admission::AdmissionOp;
 
 use super::Driver;
-use super::ticket::OrderTicket;
+use super::ticket::Asker;
 use super::timers::Due;
 
 /// What was read so long ago is read again.
@@ -29,11 +29,10 @@ impl Driver {
     /// Masters that were looked at a moment ago, such as on a new connection, are left alone; so
     /// are those that do not vote, which their steps look at every second.
     pub(super) fn fresh_due(&mut self, now: Instant) {
-        let ticket = OrderTicket::Fresh.pack();
         for master in 0..self.masters.len() {
             let is_old = self.masters.read_at(master).saturating_add(FRESH_FOR / 2) <= now;
             if is_old {
-                self.masters.order(master, Order::Look, ticket, now);
+                self.masters.ask(master, AdmissionOp::ReadFacts, Asker::Fresh, now);
             }
         }
         // Handles that were made together do not stay together.

@@ -13,20 +13,20 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redlock_core::admission::{Millis, Nonce, Order, Ordered, Said, Score};
-use redlock_core::{FencingToken, Instant};
+use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis, Nonce, Score};
+use redlock_core::{Cause, FencingToken, Instant};
+use redlock_protocol::admission::{
+    Event, InitOptions, InitPlan, Life, NoPlan, Round, Scored, Settled,
+};
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::quorum::quorum;
 
 use super::Driver;
 use super::command::InitReply;
-use super::ticket::OrderTicket;
+use super::ticket::Asker;
 use super::timers::Due;
 use super::told::{facts_of, floor_millis, from_millis, to_millis};
 use crate::init::{Init, InitError, InitNode, InitReport, is_checked};
-use crate::protocol::admission::{
-    Event, InitOptions, InitPlan, Life, NoPlan, Round, Scored, Settled,
-};
-use crate::protocol::master_set::MasterSet;
-use crate::quorum::quorum;
 use crate::report::Standing;
 
 /// How long masters that do not answer are waited for, and another `init` that may be at work.
@@ -139,9 +139,8 @@ impl Driver {
     fn read_scores(&mut self, now: Instant) {
         let reachable = self.masters.admission.reachable();
         let (number, due) = self.init_phase(Phase::Reading(reachable.clone(), vec![]), now);
-        let ticket = OrderTicket::Init(number).pack();
         for (master, life) in &reachable {
-            self.masters.order(*master, Order::Scores(life.run), ticket, now);
+            self.masters.ask(*master, AdmissionOp::ReadScores(life.run), Asker::Init(number), now);
         }
         self.timers.enter(due, Due::Init);
         if reachable.is_empty() {
@@ -165,18 +164,23 @@ impl Driver {
         (self.inits.number, due)
     }
 
-    pub(super) fn init_answered(&mut self, number: u32, ordered: Ordered, now: Instant) {
+    pub(super) fn init_answered(
+        &mut self,
+        number: u32,
+        master: usize,
+        said: Result<AdmissionReply, Cause>,
+        now: Instant,
+    ) {
         if self.inits.number != number {
             return;
         }
         let Some(call) = &mut self.inits.current else { return };
-        let Ordered { master, said, .. } = ordered;
         match (&mut call.phase, said) {
             (Phase::Reading(pending, answers), said) => {
                 let place = pending.iter().position(|(other, _)| *other == master);
                 let asked = place.map(|place| pending.swap_remove(place).1);
                 match (asked, said) {
-                    (Some(asked), Ok(Said::Scores { highest, facts })) => {
+                    (Some(asked), Ok(AdmissionReply::Scores { highest, facts })) => {
                         let time = self.masters.admission.time(master, floor_millis(now));
                         let facts = facts_of(&facts, None, time);
                         answers.push(Scored { master, asked, highest, facts });
@@ -191,11 +195,11 @@ impl Driver {
             (Phase::Writing(pending), said) => {
                 pending.remove(master);
                 let is_last = pending.is_empty();
-                if let (Ok(Said::Script(reply)), Some(round)) = (&said, &mut call.round) {
+                if let (Ok(AdmissionReply::Script(reply)), Some(round)) = (&said, &mut call.round) {
                     round.answered(master, reply.outcome);
                 }
                 match said {
-                    Ok(Said::Script(reply)) => {
+                    Ok(AdmissionReply::Script(reply)) => {
                         self.forget_step(master);
                         self.masters.clear_hindrance(master);
                         self.learn(master, Event::Script(reply), now);
@@ -292,18 +296,17 @@ impl Driver {
         let pending = orders.iter().map(|(master, _)| *master).collect();
         let (number, due) = self.init_phase(Phase::Writing(pending), now);
         self.timers.enter(due, Due::Init);
-        let ticket = OrderTicket::Init(number).pack();
         if let Some(call) = &mut self.inits.current {
             call.floor = call.floor.max(floor);
             call.round = round;
             // Whether a script that was sent has acted may never be known.
             call.ours.extend(orders.iter().filter_map(|(_, order)| match order {
-                Order::Init(init) => Some(init.nonce),
+                AdmissionOp::Init(init) => Some(init.nonce),
                 _ => None,
             }));
         }
         for (master, order) in orders {
-            self.masters.order(master, order, ticket, now);
+            self.masters.ask(master, order, Asker::Init(number), now);
         }
         if pending.is_empty() {
             self.written(now);

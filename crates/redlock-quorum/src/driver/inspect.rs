@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Op, Verdict, Vote};
+use redlock_protocol::inspection::Inspection;
+use redlock_protocol::marks::MarkAnswer;
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::token::attempt::Defeat;
+use redlock_protocol::votes::answer::{Counts, Judged};
+use redlock_protocol::votes::ledger::LastAnswer;
 
 use super::Driver;
-use super::command::{MarkReply, MarkRequest, MarkVotes, Request, StatusReply};
+use super::command::{MarkReply, MarkRequest, MarkVotes, Request, StatusReply, WaitersReply};
 use super::line::Turn;
 use super::ticket::{InspectionId, Ticket};
 use super::timers::Due;
 use crate::error::AcquireError;
 use crate::hold::votes;
-use crate::protocol::attempt::Defeat;
-use crate::protocol::heard::{Heard, Standing};
-use crate::protocol::inspection::Inspection;
-use crate::protocol::ledger::LastAnswer;
-use crate::protocol::marks::MarkAnswer;
-use crate::protocol::master_set::MasterSet;
 use crate::status::Status;
 use crate::votes::NodeVote;
 
@@ -35,6 +35,8 @@ pub(super) struct Question {
 pub(super) enum Asker {
     /// A caller wants to know what each master has.
     Status(StatusReply),
+    /// A caller wants to know how many wait: the most that a master has said.
+    Waiters(WaitersReply, u32),
     /// A request has failed for good: its error reports who holds the resource.
     Failure(Box<Request>, Defeat),
     /// The waits of these requests for one key are over, without an attempt of their own.
@@ -47,6 +49,20 @@ impl Driver {
     pub(super) fn status(&mut self, key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply) {
         let inspection = Inspection::new(self.masters.len());
         self.inspect(inspection, key, node_timeout, Asker::Status(reply));
+    }
+
+    /// Asks how many wait in a queue. Where contenders meet may differ from one to the next.
+    pub(super) fn count_waiters(
+        &mut self,
+        queue: Arc<[u8]>,
+        node_timeout: Duration,
+        reply: WaitersReply,
+    ) {
+        let (inspection, asker) = (Inspection::new(self.masters.len()), Asker::Waiters(reply, 0));
+        let (op, asked) = (Op::count_waiters(queue), MasterSet::all(self.masters.len()));
+        let question = Question { inspection, op, asked, node_timeout, asker, opened: None };
+        let id = self.inspections.insert(question);
+        self.line.push(Turn::Inspection(id));
     }
 
     /// Asks who holds what `request` did not get; `answers` are the votes on its last attempt.
@@ -131,7 +147,7 @@ impl Driver {
         &mut self,
         id: InspectionId,
         vote: &Vote,
-        standing: &Standing,
+        counts: &Counts,
         now: Instant,
     ) {
         let Some(question) = self.inspections.get_mut(id) else { return };
@@ -141,18 +157,23 @@ impl Driver {
             self.observer.lives_too_long(vote.master, now);
         }
         let latency = now.saturating_since(vote.sent_at);
-        let standing = match &mut question.asker {
-            Asker::Status(_) => &Standing::Counts,
-            Asker::Failure(..) | Asker::Waits(_) => standing,
+        let counts = match &mut question.asker {
+            Asker::Status(_) => &Counts::Yes,
+            Asker::Waiters(_, most) => {
+                let waiters = vote.answer.queued.map_or(0, |queued| queued.waiters);
+                *most = waiters.max(*most);
+                &Counts::Yes
+            }
+            Asker::Failure(..) | Asker::Waits(_) => counts,
             Asker::Mark(_, answers) => {
-                let counts = standing.count(&vote.answer.verdict).is_clear();
+                let is_clear = counts.apply(&vote.answer.verdict).is_clear();
                 let marked = vote.answer.marked.as_deref().cloned();
-                answers[vote.master] = MarkAnswer { marked, counts };
-                standing
+                answers[vote.master] = MarkAnswer { marked, counts: is_clear };
+                counts
             }
         };
-        let heard = Heard { answer: &vote.answer, standing };
-        question.inspection.vote(vote.master, heard, latency);
+        let judged = Judged { answer: &vote.answer, counts };
+        question.inspection.vote(vote.master, judged, latency);
         if question.inspection.is_answered()
             && let Some(opened) = question.opened.take()
         {
@@ -166,11 +187,11 @@ impl Driver {
         &mut self,
         id: InspectionId,
         master: usize,
-        heard: Heard<'_>,
+        judged: Judged<'_>,
         latency: Duration,
     ) {
         if let Some(question) = self.inspections.get_mut(id) {
-            question.inspection.attempt_vote(master, heard, latency);
+            question.inspection.attempt_vote(master, judged, latency);
         }
     }
 
@@ -203,7 +224,7 @@ impl Driver {
                 self.line.close(opened, now, question.node_timeout);
             }
             let requests = match question.asker {
-                Asker::Status(_) | Asker::Mark(..) => Vec::new(),
+                Asker::Status(_) | Asker::Waiters(..) | Asker::Mark(..) => Vec::new(),
                 Asker::Failure(request, _) => vec![*request],
                 Asker::Waits(requests) => requests,
             };
@@ -233,6 +254,7 @@ impl Driver {
                 // A caller that has stopped waiting does not need to know.
                 let _ = reply.send(Status::new(nodes));
             }
+            Asker::Waiters(reply, most) => drop(reply.send(most)),
             Asker::Mark(reply, answers) => {
                 let votes = votes(self.masters.names(), &question.inspection.into_answers());
                 let _ = reply.send(MarkVotes { votes, answers });

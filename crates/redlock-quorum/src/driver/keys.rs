@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redlock_core::Instant;
 use slotmap::SlotMap;
 
 use super::ticket::{LockId, RequestId, UseId};
-use crate::protocol::run::Run;
 
 /// The keys that callers ask for or hold, and those that they have left a moment ago.
 ///
@@ -28,9 +28,12 @@ pub(super) struct Use {
     pub(super) asker: Option<RequestId>,
     /// The lease of this process.
     holder: Option<LockId>,
-    run: Option<Run>,
+    /// When a caller left it last.
+    left_at: Option<Instant>,
 }
 
+/// A caller that had a key so long ago may have kept it from others that never heard of one another.
+const MOMENT: Duration = Duration::from_secs(1);
 /// So many keys that are of no use any more are not worth a search.
 const LEFT_MIN: usize = 64;
 
@@ -70,21 +73,18 @@ impl Keys {
         }
     }
 
-    /// This caller, which asked at `asked_at`, has the key. `known` is the entry under which it
+    /// This caller has the key. `known` is the entry under which it
     /// asked for it, if it did; the one that has it now is returned, and stays while it is held.
     pub(super) fn won(
         &mut self,
         key: &Arc<[u8]>,
         known: UseId,
         (id, lock): (RequestId, LockId),
-        asked_at: Instant,
-        now: Instant,
     ) -> UseId {
         let known = if self.uses.contains_key(known) { known } else { self.enter(key) };
         if let Some(one) = self.uses.get_mut(known) {
             one.asker = one.asker.filter(|asker| *asker != id);
             one.holder = Some(lock);
-            one.run = Some(one.run.map_or_else(|| Run::begin(now), |run| run.won(asked_at, now)));
         }
         known
     }
@@ -95,9 +95,7 @@ impl Keys {
             return false;
         };
         one.holder = None;
-        if let Some(run) = &mut one.run {
-            run.left(now);
-        }
+        one.left_at = Some(now);
         self.left += 1;
         if self.left >= LEFT_MIN && self.left * 2 >= self.uses.len() {
             self.left = 0;
@@ -106,11 +104,10 @@ impl Keys {
         true
     }
 
-    /// Others have it, or get the chance to: another run begins with the next caller that wins.
-    pub(super) fn end_run(&mut self, key: &[u8]) {
-        if let Some(one) = self.by_key.get(key).and_then(|id| self.uses.get_mut(*id)) {
-            one.run = None;
-        }
+    /// Whether a caller of this process had the key of this entry a moment before the one that has
+    /// it.
+    pub(super) fn was_held_before(&self, id: UseId, now: Instant) -> bool {
+        self.get(id).is_some_and(|one| one.is_remembered(now))
     }
 
     /// Nothing asks for any key any more.
@@ -138,18 +135,16 @@ impl Use {
         self.holder.is_some()
     }
 
-    /// Whether this process has kept it for so long that it is the turn of others.
-    pub(super) fn is_run_over(&self, is_contended: bool, now: Instant) -> bool {
-        self.run.is_some_and(|run| run.is_over(is_contended, now))
+    fn is_remembered(&self, now: Instant) -> bool {
+        self.left_at.is_some_and(|left_at| now.saturating_since(left_at) < MOMENT)
     }
 
     fn is_empty(&self) -> bool {
-        self.asker.is_none() && self.holder.is_none() && self.run.is_none()
+        self.asker.is_none() && self.holder.is_none() && self.left_at.is_none()
     }
 
     fn is_useless(&self, now: Instant) -> bool {
-        let is_remembered = self.run.is_some_and(|run| !run.is_forgotten(now));
-        self.asker.is_none() && self.holder.is_none() && !is_remembered
+        self.asker.is_none() && self.holder.is_none() && !self.is_remembered(now)
     }
 }
 
@@ -167,7 +162,7 @@ mod tests {
         for second in 0..10_000 {
             let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second));
             let (key, lock) = (Arc::from(second.to_be_bytes()), locks.insert(()));
-            let id = keys.won(&key, UseId::default(), (RequestId::default(), lock), now, now);
+            let id = keys.won(&key, UseId::default(), (RequestId::default(), lock));
             assert!(keys.left(id, lock, now) && !keys.left(id, lock, now));
             assert_eq!(keys.uses.len(), keys.by_key.len());
         }
@@ -179,7 +174,7 @@ mod tests {
         let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
         let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
         let (holder, lost) = (locks.insert(()), locks.insert(()));
-        let id = keys.won(&key, UseId::default(), (RequestId::default(), holder), now, now);
+        let id = keys.won(&key, UseId::default(), (RequestId::default(), holder));
         assert!(!keys.left(id, lost, now) && keys.of(&key).is_held());
     }
 
@@ -188,12 +183,12 @@ mod tests {
         let mut keys = Keys::default();
         let mut requests = SlotMap::<RequestId, ()>::with_key();
         let (asker, other) = (requests.insert(()), requests.insert(()));
-        let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
+        let key: Arc<[u8]> = Arc::from(*b"key");
         let id = keys.enter(&key);
         keys.ask(id, asker);
-        assert_eq!(keys.won(&key, UseId::default(), (other, LockId::default()), now, now), id);
+        assert_eq!(keys.won(&key, UseId::default(), (other, LockId::default())), id);
         assert_eq!(keys.of(&key).asker, Some(asker));
-        assert_eq!(keys.won(&key, id, (asker, LockId::default()), now, now), id);
+        assert_eq!(keys.won(&key, id, (asker, LockId::default())), id);
         assert_eq!(keys.of(&key).asker, None);
     }
 
@@ -208,7 +203,7 @@ mod tests {
         keys.ask(gone, asker);
         keys.end_asking(&key, asker);
         assert_eq!((keys.uses.len(), keys.by_key.len()), (0, 0));
-        let id = keys.won(&key, gone, (asker, lock), now, now);
+        let id = keys.won(&key, gone, (asker, lock));
         assert!(keys.of(&key).is_held() && !keys.left(gone, lock, now));
         assert!(keys.left(id, lock, now) && !keys.of(&key).is_held());
     }

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::Driver;
 use super::command::Command;
-use super::grant::Giver;
+use super::hold::held_lock::Giver;
 use super::slot::{End, Home, Slot, State};
 use super::task::Task;
 use super::ticket::LockId;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-use super::ticket::{InspectionId, LockId, RequestId};
+use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 
 /// What may wait in line.
 pub(super) const WAITING_MAX: usize = 1_000_000;
@@ -32,6 +32,8 @@ pub(super) enum Turn {
     Attempt(RequestId),
     Release(LockId),
     Inspection(InspectionId),
+    /// A place in the queue of a key is asked for, behind what was released there.
+    Place(WaitingId),
     /// It is asked or told about a mark, under a lock that is held meanwhile.
     Mark(InspectionId),
 }
@@ -39,7 +41,7 @@ pub(super) enum Turn {
 impl Line {
     pub(super) fn push(&mut self, turn: Turn) {
         match turn {
-            Turn::Release(_) | Turn::Mark(_) => self.first.push_back(turn),
+            Turn::Release(_) | Turn::Mark(_) | Turn::Place(_) => self.first.push_back(turn),
             Turn::Inspection(_) if self.is_held => self.first.push_back(turn),
             Turn::Attempt(_) | Turn::Inspection(_) => self.waiting.push_back(turn),
         }

@@ -1,18 +1,19 @@
-//! A lock, in the stage of its life that it is in.
+//! A lock: its machine, the caller behind it, and what is done with each step.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Instant, Resource, Token};
+use redlock_core::{Instant, Member, Op, Resource, Token};
+use redlock_protocol::token::lease::HeldLease;
+use redlock_protocol::token::lifecycle::{Event, Lifecycle, Stage, Step};
 
+use super::Driver;
 use super::command::{ExtendReply, ReleaseReply};
-use super::ticket::{InspectionId, RequestId, UseId};
+use super::meeting::Meeting;
+use super::ticket::{InspectionId, LockId, RequestId, UseId};
 use crate::hold::{Acceptance, HoldCell};
-use crate::protocol::attempt::Attempt;
-use crate::protocol::lease::HeldLease;
-use crate::protocol::release::Release;
 
-/// One token, in exactly one stage of its life.
+/// One token: what the machine knows of it, and who waits for it.
 pub(super) struct Lock {
     pub(super) resource: Resource,
     pub(super) key: Arc<[u8]>,
@@ -21,30 +22,34 @@ pub(super) struct Lock {
     pub(super) token: Token,
     /// How long masters have to answer what is sent for it.
     pub(super) node_timeout: Duration,
-    pub(super) stage: Stage,
+    pub(super) machine: Lifecycle,
+    pub(super) caller: Caller,
     /// When that was sent which counts as open in the line.
     pub(super) opened: Option<Instant>,
     /// Until when answers to the attempt are waited for.
     pub(super) due: Instant,
+    /// How it uses the queue at the meeting point; `None` if it never asked to enter it.
+    pub(super) meeting: Option<Box<Meeting>>,
+    /// What its release leaves behind at the meeting point, once; elsewhere a reservation for so
+    /// many milliseconds, where it does.
+    pub(super) exit: Option<(usize, Op)>,
+    pub(super) reserve_ms: Option<u64>,
 }
 
-pub(super) enum Stage {
-    /// Masters are asked for it.
-    /// The alarm is set for when its ballots end.
-    Attempt { attempt: Attempt, request: RequestId, alarm: Option<Instant> },
-    /// It is held.
-    Lease(Tenure),
-    /// It is given back.
-    Release { release: Release, reply: Option<ReleaseReply>, explains: Option<InspectionId> },
-    /// Between two stages.
-    Changing,
+/// Who waits for what becomes of a token.
+pub(super) enum Caller {
+    /// Its request. The alarm is set for when the ballots of its attempt end.
+    Asks { request: RequestId, alarm: Option<Instant> },
+    /// Its holder.
+    Holds(Holder),
+    /// The caller that has returned it, and a failed request that its late answers explain.
+    Returned { reply: Option<ReleaseReply>, explains: Option<InspectionId> },
 }
 
-/// A lease and its holder.
-pub(super) struct Tenure {
-    pub(super) lease: HeldLease,
+/// The holder of a lease, from when the lock was won for it.
+pub(super) struct Holder {
     pub(super) cell: Arc<HoldCell>,
-    /// Holders that wait for an extension, by its number.
+    /// Those that wait for an extension, by its number.
     pub(super) extending: Vec<(u32, ExtendReply)>,
     /// When its keeper is scheduled next.
     pub(super) scheduled: Option<Instant>,
@@ -52,34 +57,136 @@ pub(super) struct Tenure {
     pub(super) measured: u32,
     /// Its loss was counted.
     pub(super) is_lost: bool,
-    /// It was taken over: where nobody takes it, it is left to its former holder.
-    pub(super) is_resumed: bool,
 }
 
-impl Tenure {
-    /// When there is something to do for it next. What nobody has taken is not extended: it waits
-    /// for that, until it can't be taken any more.
-    pub(super) fn due(&self) -> Option<Instant> {
+impl Caller {
+    /// Nobody waits for what becomes of it.
+    pub(super) const NOBODY: Self = Self::Returned { reply: None, explains: None };
+}
+
+impl Holder {
+    pub(super) fn new(cell: Arc<HoldCell>) -> Self {
+        Self { cell, extending: Vec::new(), scheduled: None, measured: 0, is_lost: false }
+    }
+
+    /// Whether it has taken the lock, and was not only told of it.
+    pub(super) fn is_taken(&self) -> bool {
+        self.cell.acceptance() == Acceptance::Accepted
+    }
+
+    /// The machine has learned something, of this master or in general.
+    fn learn(&self, lease: &HeldLease, master: Option<usize>) {
+        match master {
+            Some(master) => self.cell.write(lease.ledger(), master),
+            None => {
+                self.cell.write_terms(lease);
+                self.cell.write_all(lease.ledger());
+            }
+        }
+        if !self.cell.is_settled() && lease.ledger().pending().is_empty() {
+            self.cell.settle();
+        }
+    }
+
+    /// When there is something to do for it next, where the keeper has something to do at `due`.
+    /// What nobody has taken is not extended: it waits for that, until it can't be taken any more.
+    pub(super) fn due(&self, due: Option<Instant>) -> Option<Instant> {
         let until = || self.cell.acceptable_until();
         match self.cell.acceptance() {
-            Acceptance::Offered => {
-                Some(self.lease.due().map_or_else(until, |due| due.min(until())))
-            }
+            Acceptance::Offered => Some(due.map_or_else(until, |due| due.min(until()))),
             Acceptance::Awaited => Some(until()),
-            Acceptance::Accepted => self.lease.due(),
+            Acceptance::Accepted => due,
             Acceptance::Withdrawn => None,
         }
     }
 }
 
-impl Stage {
+impl Lock {
+    /// The member of the ballot sets that its resource uses.
+    pub(super) fn member(&self) -> Member {
+        Member::of(self.resource.as_bytes())
+    }
+
+    pub(super) fn is_attempt(&self) -> bool {
+        self.machine.attempt().is_some()
+    }
+
+    pub(super) fn is_lease(&self) -> bool {
+        self.machine.lease().is_some()
+    }
+
+    /// Whether its holder counts on it at this moment.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(&self.caller, Caller::Holds(holder) if holder.cell.is_held())
+    }
+
     /// Whether the node timeout of what was sent still means something.
     pub(super) fn awaits_votes(&self) -> bool {
-        match self {
-            Self::Attempt { .. } => true,
-            Self::Lease(tenure) => !tenure.cell.is_settled(),
-            Self::Release { release, .. } => release.outcome().is_none(),
-            Self::Changing => false,
+        match (self.machine.stage(), &self.caller) {
+            (Stage::Attempt(_), _) => true,
+            (Stage::Lease(_), Caller::Holds(holder)) => !holder.cell.is_settled(),
+            (Stage::Release(release), _) => release.outcome().is_none(),
+            _ => false,
+        }
+    }
+}
+
+impl Driver {
+    /// Something has happened to a token: its machine decides what follows, and that is done.
+    pub(super) fn happens(&mut self, id: LockId, event: Event<'_>, now: Instant) {
+        if let Some(step) = self.decide(id, event, now) {
+            self.carry_out(id, step, now);
+        }
+    }
+
+    /// What follows, for those that have something to do before. Its holder sees at once what the
+    /// machine has learned.
+    pub(super) fn decide(&mut self, id: LockId, event: Event<'_>, now: Instant) -> Option<Step> {
+        let lock = self.locks.get_mut(id)?;
+        let master = event.master();
+        let step = lock.machine.on(event, now);
+        if let (Step::Hold(_), Some(lease), Caller::Holds(holder)) =
+            (&step, lock.machine.lease(), &lock.caller)
+        {
+            holder.learn(lease, master);
+        }
+        Some(step)
+    }
+
+    pub(super) fn carry_out(&mut self, id: LockId, step: Step, now: Instant) {
+        self.say_step(id, &step);
+        self.time_ballots(id);
+        match step {
+            Step::Wait => {}
+            Step::NeedBallot { proposed } => self.draw(id, proposed, now),
+            Step::AskOthers { others, first, ballot } => self.ask_others(id, others, first, ballot),
+            Step::SendBallot { number, ballot, masters } => {
+                self.send_ballot(id, number, ballot, masters, now);
+            }
+            Step::AwaitCopies(fan_out) => self.await_copies(id, fan_out, now),
+            Step::Won(won) => self.won(id, won, now),
+            Step::Lost(loss) => self.lost(id, loss, now),
+            Step::Hold(step) => self.hold(id, step, now),
+            Step::Release => self.begin_release(id, now),
+            Step::SendRelease(masters) => self.send_exits(id, masters, now),
+            Step::TakeAgain => self.take_again_later(id, now),
+            Step::AskAgain { masters, ballot } => self.ask_again_for(id, masters, ballot, now),
+            Step::Released => self.released(id, now),
+            Step::Gone => self.gone(id, now),
+        }
+    }
+
+    /// The tokens of which this is so.
+    pub(super) fn lock_ids(&self, is_so: fn(&Lock) -> bool) -> Vec<LockId> {
+        self.locks.iter().filter(|(_, lock)| is_so(lock)).map(|(id, _)| id).collect()
+    }
+
+    /// The lease of a token, and its holder.
+    pub(super) fn held(&mut self, id: LockId) -> Option<(&HeldLease, &mut Holder)> {
+        let lock = self.locks.get_mut(id)?;
+        match (lock.machine.stage(), &mut lock.caller) {
+            (Stage::Lease(lease), Caller::Holds(holder)) => Some((lease, holder)),
+            _ => None,
         }
     }
 }

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use redlock_core::admission::Ordered;
 use redlock_core::{NodeEvent, Sink, Vote};
 
 use super::command::Command;
@@ -44,7 +43,6 @@ pub(super) enum Signal {
     /// they are handed over in one piece, and none is moved by itself.
     Votes(usize),
     Event(usize, Box<NodeEvent>),
-    Ordered(Box<Ordered>),
 }
 
 impl Signals {
@@ -182,11 +180,6 @@ impl Sink for Mailbox {
     fn event(&self, master: usize, event: NodeEvent) {
         let event = Signal::Event(master, Box::new(event));
         self.signal(|signals| signals.order.push(event));
-    }
-
-    fn ordered(&self, ordered: Ordered) {
-        let ordered = Signal::Ordered(Box::new(ordered));
-        self.signal(|signals| signals.order.push(ordered));
     }
 }
 

@@ -6,23 +6,23 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-use redlock_core::admission::{Order, OrderSlot};
+use redlock_core::admission::AdmissionOp;
 use redlock_core::{
     Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verdict, Vote, VoteSlot,
 };
+use redlock_protocol::admission::{Admission, Event};
+use redlock_protocol::inspection::is_barring;
+use redlock_protocol::lives::Lives;
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::meeting_point::weight;
+use redlock_protocol::quorum::quorum;
 
 use self::link::Need;
 pub(super) use self::link::{Changed, Hindrance, Link, News, State};
 use super::mailbox::Mailbox;
 use super::observe::Observer;
-use super::ticket::Ticket;
+use super::ticket::{Asker, Ticket};
 use super::told::{ceil_millis, facts_of, to_millis};
-use crate::protocol::admission::{Admission, Event};
-use crate::protocol::inspection::is_barring;
-use crate::protocol::lives::Lives;
-use crate::protocol::master_set::MasterSet;
-use crate::protocol::meeting_point::weight;
-use crate::quorum::quorum;
 use crate::settings::{Quarantine, Settings};
 
 /// All masters of a handle.
@@ -43,6 +43,8 @@ pub(super) struct Masters {
     is_holding: bool,
     /// A master that lacks it does not vote.
     need: Need,
+    /// Those that wait are to stand in queues.
+    wants_queue: bool,
 }
 
 /// How often a master that does not vote is looked at.
@@ -61,6 +63,7 @@ impl Masters {
             drive: None,
             is_unbarred: false,
             is_known_mute: false,
+            is_unqueued: false,
             is_barred: false,
             is_urgent: false,
             facts: None,
@@ -84,6 +87,7 @@ impl Masters {
             connecting_until: Instant::ORIGIN,
             is_holding: false,
             need: Need::of(settings),
+            wants_queue: settings.queue,
         }
     }
 
@@ -175,15 +179,11 @@ impl Masters {
         self.overdue(master, now)
     }
 
-    /// Gives `master` an order. The answer comes as a signal.
-    pub(super) fn order(&mut self, master: usize, order: Order, ticket: u64, now: Instant) {
-        let slot = OrderSlot::new(self.mailbox.clone(), master, ticket, now);
-        // What was sent before is carried out before.
-        let outbox = &mut self.links[master].outbox;
-        if !outbox.is_empty() {
-            self.nodes[master].submit_all(outbox);
-        }
-        self.nodes[master].order(order, slot);
+    /// Has a request about its admission handed to `master`.
+    pub(super) fn ask(&mut self, master: usize, op: AdmissionOp, asker: Asker, now: Instant) {
+        let ticket = Ticket::Admission(asker).pack();
+        let slot = VoteSlot::new(self.mailbox.clone(), master, ticket, now);
+        self.links[master].outbox.push((Op::admission(op), slot));
     }
 
     /// A first connection that is not made when its time is over has timed out, whether or not its
@@ -211,6 +211,11 @@ impl Masters {
             NodeEvent::KeyChanged(key) => {
                 observer.counters.pushes.add(1);
                 (News::KeyChanged(key), Changed::default())
+            }
+            NodeEvent::Called(call, key) => (News::Called(call, key), Changed::default()),
+            NodeEvent::NoQueue(why) => {
+                self.forbid_queue(master, why, now, observer);
+                (News::NoQueue, Changed::default())
             }
             NodeEvent::DataLost => {
                 observer.counters.pushes.add(1);
@@ -259,6 +264,11 @@ impl Masters {
         if !std::mem::replace(&mut link.is_known_mute, !facts.tracks) && !facts.tracks {
             observer.no_pushes(master, now);
         }
+        let had_queue = !std::mem::replace(&mut link.is_unqueued, facts.no_queue.is_some());
+        let is_news = had_queue && facts.tracks && self.wants_queue;
+        if let Some(why) = facts.no_queue.as_ref().filter(|_| is_news) {
+            observer.no_queue(master, why, now);
+        }
         let was_unbarred = std::mem::replace(&mut link.is_unbarred, !facts.is_barred);
         if !facts.is_barred && !was_unbarred {
             observer.unbarred(master, now);
@@ -291,18 +301,33 @@ impl Masters {
     /// were not slow a moment ago, that with the largest hash. Contenders that see other masters
     /// choose another one, which costs them time and nothing else.
     pub(super) fn meeting_point(&self, key: &[u8], now: Instant) -> Option<usize> {
-        let suits = |master: &usize| {
-            let link = &self.links[*master];
-            link.state == State::Up
-                && link.facts.as_ref().is_some_and(|facts| facts.tracks)
-                && link.suspect_until <= now
-                && self.voting.contains(*master)
-        };
         let preferred = |master: &usize| {
             let run_id = self.facts(*master).map_or("", |facts| &facts.run_id);
             weight(run_id, key)
         };
-        (0..self.len()).filter(suits).max_by_key(preferred)
+        (0..self.len()).filter(|master| self.may_meet(*master, now)).max_by_key(preferred)
+    }
+
+    /// Whether contenders may meet at `master`.
+    pub(super) fn may_meet(&self, master: usize, now: Instant) -> bool {
+        let link = &self.links[master];
+        link.state == State::Up
+            && link.facts.as_ref().is_some_and(|facts| facts.tracks)
+            && link.suspect_until <= now
+            && self.voting.contains(master)
+    }
+
+    /// Whether those that wait at `master` do so in a queue.
+    pub(super) fn has_queue(&self, master: usize) -> bool {
+        self.wants_queue && self.facts(master).is_some_and(|facts| facts.no_queue.is_none())
+    }
+
+    /// What the server does not let us do that a queue needs.
+    fn forbid_queue(&mut self, master: usize, why: String, now: Instant, observer: &mut Observer) {
+        if let Some(facts) = &mut self.links[master].facts {
+            observer.no_queue(master, &why, now);
+            facts.no_queue = Some(why);
+        }
     }
 
     /// `master` was slow to answer: for a moment it is no meeting point.

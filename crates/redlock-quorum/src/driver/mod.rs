@@ -2,34 +2,30 @@
 //!
 //! It is one task of the library's own. It reads commands and signals from the mailbox, hands each
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
-//! `mailbox` (what comes in), `command`, `ticket`; `lock`, `due`; `life` (which runtime it is on)
-//! and `task`; `masters` (connections); `acquire` (requests), `attempt` (from a token to a lease),
-//! `ballots` (its fencing token), `keep` (extending what is held), `release`, `unacknowledged`,
-//! `inspect`; `waiting` and `keys` (what is done with each key); `voting` (whose answers count),
-//! `admission` (masters that do not vote), `doubt` (those that may have
-//! lost their data), `freshness` (all that are connected, looked at again),
-//! `init`, `report`, `close` (the end).
+//! `mailbox` (what comes in), `command`, `ticket`; `lock` (one token, its machine and its caller),
+//! `due`; `life` (which runtime it is on) and `task`; `masters` (connections); `acquire` (from a
+//! request to a lease, with its attempts and ballots), `hold` (extending what is held), `release`,
+//! `inspect`; `waiting` and `keys` (what is done with each key), `meeting` (the queue that
+//! processes share); `voting` (whose answers count), `admission` (masters that do not vote),
+//! `freshness` (all that are connected, read again), `init`, `report`, `close` (the end).
 
 mod acquire;
 mod admission;
-mod attempt;
-mod ballots;
 mod close;
 pub(crate) mod command;
 mod doorbell;
-mod doubt;
 mod due;
 mod freshness;
-pub(crate) mod grant;
+pub(crate) mod hold;
 mod init;
 mod inspect;
-mod keep;
 mod keys;
 pub(crate) mod life;
 mod line;
 mod lock;
 pub(crate) mod mailbox;
 mod masters;
+mod meeting;
 mod observe;
 mod release;
 mod report;
@@ -38,7 +34,6 @@ mod task;
 mod ticket;
 mod timers;
 mod told;
-mod unacknowledged;
 mod voting;
 mod waiting;
 
@@ -69,7 +64,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::{Clock, Instant, Node, NodeEvent, Vote};
+use redlock_core::{Clock, Instant, Node, NodeEvent, QueueTicket, Vote};
 use slotmap::SlotMap;
 
 use self::acquire::Start;
@@ -80,20 +75,21 @@ use self::init::Inits;
 use self::inspect::Question;
 use self::keys::Keys;
 use self::line::Line;
-use self::lock::{Lock, Stage, Tenure};
+use self::lock::Lock;
 use self::mailbox::{Mailbox, Signal, Signals};
 use self::masters::{Masters, News};
 use self::observe::Observer;
+use self::release::unacknowledged::Unacknowledged;
 use self::report::Reports;
 use self::slot::Slot;
 use self::ticket::{InspectionId, LockId, RequestId, Ticket};
 use self::timers::Timers;
-use self::unacknowledged::Unacknowledged;
 use self::waiting::Waiters;
 use crate::counters::Counters;
-use crate::protocol::ballot::chooser::Chooser;
-use crate::protocol::heard::Standing;
 use crate::settings::Settings;
+use redlock_protocol::ballot::chooser::Chooser;
+use redlock_protocol::token::lifecycle::{Asked, Event};
+use redlock_protocol::votes::answer::{Counts, Judged};
 
 /// Everything the driver knows. It outlives the task that works on it: when a runtime goes away,
 /// the next use of the handle goes on with this on another one.
@@ -115,6 +111,11 @@ pub(crate) struct Driver {
     line: Line,
     waiters: Waiters,
     keys: Keys,
+    /// Its number in the queues of all keys.
+    queue_ticket: QueueTicket,
+    /// The links, as bits, that write what they have behind the others: whom a master calls is to
+    /// find the others ready.
+    driven_last: u32,
     /// How long a vote takes at present.
     fan_out: Duration,
     /// Which ballot is proposed next.
@@ -158,12 +159,15 @@ pub(crate) struct Setup {
 impl Driver {
     fn new(setup: Setup, mailbox: Arc<Mailbox>, slot: Weak<Slot>) -> Self {
         let masters = Masters::new(setup.nodes, &setup.settings, mailbox.clone());
+        let mut rng = StdRng::seed_from_u64(setup.seed);
         Self {
+            queue_ticket: QueueTicket::new(rng.random()),
+            driven_last: 0,
+            rng,
             clock: setup.clock,
             mailbox,
             slot,
             settings: setup.settings,
-            rng: StdRng::seed_from_u64(setup.seed),
             steps: Steps::new(masters.len()),
             ballots: Chooser::new(masters.len()),
             inits: Inits::default(),
@@ -271,11 +275,14 @@ impl Driver {
             Command::Acquire(request) => self.request(request, now),
             Command::Extend { lock, ttl, reply } => self.extend(lock, ttl, reply, now),
             Command::Release { lock, reply } => self.release(lock, reply, now),
-            Command::Keep { lock } => self.keep(lock),
+            Command::Keep { lock } => self.keep(lock, now),
             Command::Forget { lock } => self.forget(lock, now),
             Command::Accepted { lock } => self.schedule(lock),
             Command::ReleaseLease(lease) => self.release_lease(*lease, now),
             Command::Status { key, node_timeout, reply } => self.status(key, node_timeout, reply),
+            Command::Waiters { queue, node_timeout, reply } => {
+                self.count_waiters(queue, node_timeout, reply);
+            }
             Command::Mark(request, reply) => self.mark(request, reply),
             Command::Withdrawn { entry } => self.withdrawn(&entry, now),
             Command::Close { within, reply } => self.close(within, reply),
@@ -301,7 +308,6 @@ impl Driver {
                     votes.by_ref().take(count).for_each(|vote| self.vote(vote));
                 }
                 Signal::Event(master, event) => self.event(master, *event),
-                Signal::Ordered(ordered) => self.ordered(*ordered),
             }
         }
         signals.votes.clear();
@@ -310,25 +316,32 @@ impl Driver {
 
     fn vote(&mut self, vote: &Vote) {
         let now = vote.read_at.unwrap_or_else(|| self.now());
-        let standing = self.masters.standing(vote, now);
-        self.observer.counters.vote(vote.master, &standing.count(&vote.answer.verdict));
+        let ticket = Ticket::unpack(vote.ticket);
+        if let Ticket::Admission(asker) = ticket {
+            return self.admission_vote(asker, vote, now);
+        }
+        let counts = self.masters.counts(vote, now);
+        self.observer.counters.vote(vote.master, &counts.apply(&vote.answer.verdict));
         self.say_vote(vote, now);
-        if standing == Standing::Counts {
+        if counts == Counts::Yes {
             self.learn_score(vote);
         }
-        match Ticket::unpack(vote.ticket) {
-            Ticket::Attempt(lock) => self.attempt_vote(lock, vote, &standing, now),
-            Ticket::Ballot(lock, round) => {
-                self.ballot_vote(lock, Some(round), vote, &standing, now)
-            }
-            Ticket::Score(lock) => self.ballot_vote(lock, None, vote, &standing, now),
+        let judged = Judged { answer: &vote.answer, counts: &counts };
+        let token = |asked| Event::answered(asked, vote, judged);
+        match ticket {
+            Ticket::Admission(_) => {}
+            Ticket::Attempt(lock) => self.attempt_vote(lock, vote, &counts, now),
+            Ticket::Ballot(lock, number) => self.happens(lock, token(Asked::Ballot(number)), now),
+            Ticket::Score(lock) => self.happens(lock, token(Asked::Score), now),
             Ticket::Extension(lock, number) => {
-                self.extension_vote(lock, number, vote, &standing, now);
+                self.extension_vote(lock, number, vote, judged, now);
             }
-            Ticket::Readd(lock) => self.readd_vote(lock, vote, &standing, now),
-            Ticket::Release(lock) => self.release_vote(lock, vote, now),
-            Ticket::Inspection(id) => self.inspection_vote(id, vote, &standing, now),
+            Ticket::Readd(lock) => self.happens(lock, token(Asked::Readd), now),
+            Ticket::Release(lock) => self.release_vote(lock, vote, judged, now),
+            Ticket::Inspection(id) => self.inspection_vote(id, vote, &counts, now),
             Ticket::Look(waiting, number) => self.look_vote(waiting, number, vote, now),
+            Ticket::Place(waiting, number) => self.place_vote(waiting, number, vote, now),
+            Ticket::Exit(lock) => self.left_queue(lock, &vote.answer, now),
         }
     }
 
@@ -348,6 +361,8 @@ impl Driver {
         match news {
             // The only one that comes often: it says nothing about the master.
             News::KeyChanged(key) => return self.key_changed(master, &key, now),
+            News::Called(call, key) => return self.called(master, call, &key, now),
+            News::NoQueue => return self.lost_sight(master, now),
             News::None => {}
             News::Up | News::Restarted if self.masters.admission.is_foreign(master) => {}
             News::Up | News::Restarted => self.reached(master, now),
@@ -364,8 +379,9 @@ impl Driver {
     fn drive_links(&mut self) {
         self.masters.hand_over();
         let woken = self.mailbox.take_links();
-        for master in 0..self.masters.len() {
-            if woken & 1 << master != 0 {
+        let last = std::mem::take(&mut self.driven_last);
+        for links in [woken & !last, woken & last] {
+            for master in (0..self.masters.len()).filter(|master| links & 1 << master != 0) {
                 self.masters.drive(master);
                 self.read_signals();
             }

@@ -10,18 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Cause, Instant, Token, Verdict, Vote};
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::throttle::Throttle;
+use redlock_protocol::token::attempt::Defeat;
+use redlock_protocol::token::lease::HeldLease;
+use redlock_protocol::token::lifecycle::Step;
 use slotmap::Key;
 use tracing::{Level, debug, info, trace, warn};
 
+use super::Driver;
 use super::command::Request;
+use super::lock::{Caller, Lock};
 use super::ticket::{LockId, RequestId, Ticket, WaitingId};
 use super::timers::Due;
-use super::{Driver, Lock, Stage};
 use crate::counters::Counters;
 use crate::lost::{Ended, Lost, LostReason};
-use crate::protocol::attempt::{Defeat, Step};
-use crate::protocol::master_set::MasterSet;
-use crate::protocol::throttle::Throttle;
 
 /// The numbers, and which warnings were reported a moment ago.
 pub(super) struct Observer {
@@ -43,6 +46,7 @@ enum Warning {
     LivesTooLong(usize),
     Unbarred(usize),
     NoPushes(usize),
+    NoQueue(usize),
     Forgotten(usize),
     Lost(LostReason),
 }
@@ -162,6 +166,21 @@ impl Observer {
         }
     }
 
+    /// Those that wait at `master` do so without a queue, for this reason.
+    pub(super) fn no_queue(&mut self, master: usize, why: &str, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::NoQueue(master), now) {
+            log(|| {
+                warn!(
+                    node = %self.names[master],
+                    why,
+                    suppressed,
+                    "waiters cannot stand in a queue at this server: beside those of processes \
+                     that can, they rarely get a lock"
+                )
+            });
+        }
+    }
+
     /// Releases that `master` has not acknowledged are given up.
     pub(super) fn forgotten(&mut self, master: usize, forgotten: u64, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::Forgotten(master), now) {
@@ -234,6 +253,7 @@ impl Observer {
                 | Warning::LivesTooLong(master)
                 | Warning::Unbarred(master)
                 | Warning::NoPushes(master)
+                | Warning::NoQueue(master)
                 | Warning::Forgotten(master) => {
                     log(|| warn!(node = %self.names[master], suppressed, "the same as before"));
                 }
@@ -270,14 +290,14 @@ impl Driver {
 
     /// A lease may be over. Its loss is counted once, and a release is none.
     pub(super) fn note_loss(&mut self, id: LockId, now: Instant) {
-        let Some(Lock { token, stage: Stage::Lease(tenure), .. }) = self.locks.get_mut(id) else {
+        let Some(Lock { token, caller: Caller::Holds(holder), .. }) = self.locks.get_mut(id) else {
             return;
         };
-        if tenure.is_lost {
+        if holder.is_lost {
             return;
         }
-        if let Some(Ended::Lost(lost)) = tenure.cell.ended() {
-            tenure.is_lost = true;
+        if let Some(Ended::Lost(lost)) = holder.cell.ended() {
+            holder.is_lost = true;
             self.lost_leases += 1;
             self.observer.lost(&lost, token, now);
         }
@@ -286,13 +306,14 @@ impl Driver {
     /// The lease of an extension lasts longer now: by how much it would have been too late is
     /// counted once for each extension.
     pub(super) fn note_margin(&mut self, id: LockId, number: u32, before: Instant, now: Instant) {
-        let Some(Lock { resource, token, stage: Stage::Lease(tenure), .. }) =
+        let Some(Lock { resource, token, machine, caller: Caller::Holds(holder), .. }) =
             self.locks.get_mut(id)
         else {
             return;
         };
-        if tenure.lease.deadline() > Some(before) && tenure.measured != number {
-            tenure.measured = number;
+        let deadline = machine.lease().and_then(HeldLease::deadline);
+        if deadline > Some(before) && holder.measured != number {
+            holder.measured = number;
             let margin = before.saturating_since(now);
             self.observer.counters.margins.add(margin);
             log(|| debug!(%resource, %token, ?margin, "extended"));
@@ -319,8 +340,8 @@ impl Driver {
     }
 
     /// The attempt has led to something.
-    pub(super) fn say_step(&self, id: LockId, step: Step) {
-        if step != Step::Wait
+    pub(super) fn say_step(&self, id: LockId, step: &Step) {
+        if !matches!(step, Step::Wait | Step::Hold(_))
             && self.observer.is_traced
             && let Some(Lock { resource, token, .. }) = self.locks.get(id)
         {
@@ -357,14 +378,15 @@ impl Driver {
             Ticket::Attempt(id) => ("attempt", id),
             Ticket::Ballot(id, _) => ("ballot", id),
             Ticket::Score(id) => ("score", id),
+            Ticket::Exit(id) => ("place given up", id),
             Ticket::Extension(id, _) => ("extension", id),
             Ticket::Readd(id) => ("re-add", id),
             Ticket::Release(id) => ("release", id),
-            Ticket::Look(waiting, _) => {
+            Ticket::Look(waiting, _) | Ticket::Place(waiting, _) => {
                 return self.say_waiting(waiting, vote.master, "vote on a look");
             }
             // What it comes to is said with the error that it explains.
-            Ticket::Inspection(_) => return,
+            Ticket::Inspection(_) | Ticket::Admission(_) => return,
         };
         if let Some(Lock { resource, token, .. }) = self.locks.get(id) {
             let (node, verdict) = (&self.masters.names()[vote.master], &vote.answer.verdict);

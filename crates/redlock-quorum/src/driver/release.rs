@@ -1,112 +1,124 @@
 //! Releases, until every master has acknowledged them.
 
+pub(super) mod unacknowledged;
+
 use std::time::Duration;
 
-use redlock_core::{Instant, Op, Vote};
+use redlock_core::{Instant, Vote};
+use redlock_protocol::token::lifecycle::{Asked, Event, Lifecycle, Step};
+use redlock_protocol::token::release::{Release, Released, is_denial};
+use redlock_protocol::votes::answer::Judged;
+use redlock_protocol::votes::ledger::LastAnswer;
 
+use super::Driver;
 use super::command::{LeaseRelease, ReleaseReply};
 use super::line::Turn;
-use super::ticket::{InspectionId, LockId, Ticket, UseId};
+use super::lock::{Caller, Lock};
+use super::ticket::{InspectionId, LockId, UseId};
 use super::timers::Due;
-use super::{Driver, Lock, Stage};
+use super::told::from_millis;
 use crate::error::{ExtendError, ReleaseError};
 use crate::hold::votes;
 use crate::lost::{Ended, LostReason};
-use crate::protocol::attempt::{Attempt, Origin};
-use crate::protocol::ledger::{LastAnswer, Ledger};
-use crate::protocol::master_set::MasterSet;
-use crate::protocol::release::{Release, Released, is_denial};
 use crate::votes::Votes;
 
 impl Driver {
     /// The holder is done.
     pub(super) fn release(&mut self, id: LockId, reply: Option<ReleaseReply>, now: Instant) {
-        let Some(lock) = self.locks.get_mut(id) else {
+        let Some(lock) = self.locks.get(id) else {
             // No master has anything left to do: that came true before the caller asked again.
             return answer(reply, Ok(()));
         };
-        match &mut lock.stage {
-            Stage::Lease(_) => self.release_lease_of(id, reply, now),
-            Stage::Release { .. } => self.release_again(id, reply),
-            Stage::Attempt { .. } | Stage::Changing => {}
+        if lock.is_lease() {
+            let ended = self.held(id).and_then(|(_, holder)| holder.cell.ended());
+            let was_lost = matches!(ended, Some(Ended::Lost(_)));
+            if was_lost {
+                self.note_loss(id, now);
+            }
+            self.happens(id, Event::Returned { was_lost }, now);
+        } else if reply.is_some() {
+            // It was asked for before, by a caller whose runtime went away with the answer.
+            self.happens(id, Event::ReturnedAgain, now);
         }
+        self.await_release(id, reply);
     }
 
-    /// It was asked for before, by a caller whose runtime went away with the answer.
-    fn release_again(&mut self, id: LockId, reply: Option<ReleaseReply>) {
+    /// The caller is answered once the outcome is known.
+    fn await_release(&mut self, id: LockId, reply: Option<ReleaseReply>) {
         let Some(lock) = self.locks.get_mut(id) else { return };
-        let Stage::Release { release, reply: waiting, .. } = &mut lock.stage else { return };
-        if reply.is_some() && release.outcome() != Some(Released::Done) && release.reopen() {
-            self.line.push(Turn::Release(id));
-        }
+        let (Some(release), Caller::Returned { reply: waiting, .. }) =
+            (lock.machine.release(), &mut lock.caller)
+        else {
+            return;
+        };
         match release.outcome() {
             None => *waiting = reply,
             Some(_) => self.answer_release(id, reply),
         }
     }
 
-    fn release_lease_of(&mut self, id: LockId, reply: Option<ReleaseReply>, now: Instant) {
-        let ended = self.tenure(id).and_then(|tenure| tenure.cell.ended());
-        let was_lost = matches!(ended, Some(Ended::Lost(_)));
-        if was_lost {
-            self.note_loss(id, now);
-        }
-        let Some(mut tenure) = self.end_lease(id) else { return };
-        tenure.cell.end(Ended::Released);
-        tenure.lease.end(LostReason::Released);
-        for (_, waiting) in tenure.extending {
-            let _ = waiting.send(Err(ExtendError::Lost(tenure.cell.lost(LostReason::Released))));
-        }
-        let (life, unanswered) = (tenure.lease.life_max(), tenure.lease.unanswered());
-        let ledger = tenure.lease.into_ledger();
-        self.begin_release(id, ledger, unanswered, life, was_lost, reply, now);
-    }
-
-    /// An attempt that was not won is released where its key may be. What was only to be taken
-    /// over is left to its holder.
-    pub(super) fn release_attempt(&mut self, id: LockId, attempt: Attempt, now: Instant) {
-        if attempt.origin() == Origin::Resumed {
-            self.locks.remove(id);
-            return;
-        }
-        let life = Duration::from_millis(attempt.timing().px);
-        let ledger = attempt.into_ledger();
-        let unanswered = ledger.pending();
-        if ledger.may_hold().is_empty() && ledger.unanswered().is_empty() {
-            // Every master that was asked has refused: there is nothing to release.
-            self.locks.remove(id);
-            return;
-        }
-        self.begin_release(id, ledger, unanswered, life, false, None, now);
-    }
-
+    /// A release of the token alone: its key may be on each master.
     pub(super) fn release_lease(&mut self, lease: LeaseRelease, now: Instant) {
         let LeaseRelease { resource, key, token, timing, reply } = lease;
-        let masters = self.masters.len();
-        let all = MasterSet::all(masters);
-        let node_timeout = timing.node_timeout;
-        let stage = Stage::Changing;
-        let (known, opened, due) = (UseId::default(), None, now);
-        let lock = Lock { resource, key, known, token, node_timeout, stage, opened, due };
-        let id = self.locks.insert(lock);
-        let life = Duration::from_millis(timing.px);
-        self.begin_release(id, Ledger::new(masters), all, life, false, Some(reply), now);
+        let id = self.locks.insert(Lock {
+            resource,
+            key,
+            known: UseId::default(),
+            token,
+            node_timeout: timing.node_timeout,
+            machine: Lifecycle::releasing(self.masters.len(), timing, now),
+            caller: Caller::Returned { reply: Some(reply), explains: None },
+            opened: None,
+            due: now,
+            meeting: None,
+            exit: None,
+            reserve_ms: None,
+        });
+        self.stand_in_line_for_release(id, now);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each is a fact that the release starts from")]
-    fn begin_release(
-        &mut self,
-        id: LockId,
-        ledger: Ledger,
-        unanswered: MasterSet,
-        life: Duration,
-        was_lost: bool,
-        reply: Option<ReleaseReply>,
-        now: Instant,
-    ) {
-        let Some(lock) = self.locks.get_mut(id) else { return };
-        let release = Release::new(ledger, unanswered, life, was_lost, now);
-        lock.stage = Stage::Release { release, reply, explains: None };
+    /// Whether the TTL of a token that is released is not known.
+    fn releases_of_another(&self, id: LockId) -> bool {
+        let release = self.locks.get(id).and_then(|lock| lock.machine.release());
+        release.is_some_and(Release::is_of_another)
+    }
+
+    /// How long a key may live that some client has set, as far as the masters have told.
+    fn longest_expiry(&self) -> Duration {
+        self.settings.life_max(from_millis(self.masters.admission.longest_ttl()))
+    }
+
+    /// A token has left its attempt or its lease, or its release is to be sent once more.
+    pub(super) fn begin_release(&mut self, id: LockId, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        match lock.caller {
+            Caller::Returned { .. } => return self.line.push(Turn::Release(id)),
+            Caller::Holds(_) => {
+                self.end_hold(id);
+                self.leave_lease(id, now);
+            }
+            Caller::Asks { .. } => {
+                self.leave_holder(id);
+            }
+        }
+        self.stand_in_line_for_release(id, now);
+    }
+
+    /// The holder has returned the lock.
+    fn end_hold(&mut self, id: LockId) {
+        let Some(holder) = self.leave_holder(id) else { return };
+        holder.cell.end(Ended::Released);
+        for (_, waiting) in holder.extending {
+            let _ = waiting.send(Err(ExtendError::Lost(holder.cell.lost(LostReason::Released))));
+        }
+    }
+
+    fn stand_in_line_for_release(&mut self, id: LockId, now: Instant) {
+        if self.locks.get(id).is_none_or(|lock| lock.machine.is_over()) {
+            // Every master that was asked has refused, or it is left to its former holder.
+            self.locks.remove(id);
+            return;
+        }
         self.releases += 1;
         self.line.push(Turn::Release(id));
         // What waits for the key here asks behind the release.
@@ -115,8 +127,7 @@ impl Driver {
 
     /// Late answers to the attempt go to this inspection.
     pub(super) fn set_explains(&mut self, id: LockId, inspection: InspectionId) {
-        if let Some(Stage::Release { explains, .. }) =
-            self.locks.get_mut(id).map(|lock| &mut lock.stage)
+        if let Some(Lock { caller: Caller::Returned { explains, .. }, .. }) = self.locks.get_mut(id)
         {
             *explains = Some(inspection);
         }
@@ -124,34 +135,36 @@ impl Driver {
 
     /// Its turn has come: it goes to every master on which the key may be, behind what was sent
     /// there before, on the same connection.
-    pub(super) fn send_release(&mut self, id: LockId, now: Instant) {
-        let Some(lock) = self.locks.get_mut(id) else { return };
-        let Stage::Release { release, .. } = &mut lock.stage else { return };
-        let masters = release.send();
-        if masters.is_empty() {
-            release.time_out();
-            return self.release_changed(id, now);
+    pub(super) fn release_turn(&mut self, id: LockId, now: Instant) {
+        let Some(step) = self.decide(id, Event::Turn, now) else { return };
+        if let (Step::SendRelease(_), Some(lock)) = (&step, self.locks.get_mut(id)) {
+            lock.opened = Some(now);
+            self.line.open();
+            self.timers.enter(now.saturating_add(lock.node_timeout), Due::Release(id));
+            self.say(id, "release");
         }
-        lock.opened = Some(now);
-        self.say(id, "release");
-        let Some(lock) = self.locks.get(id) else { return };
-        let op = Op::release(lock.key.clone(), lock.token.clone());
-        self.line.open();
-        self.timers.enter(now.saturating_add(lock.node_timeout), Due::Release(id));
-        for vote in self.masters.send(&op, masters, Ticket::Release(id), now) {
-            self.vote(&vote);
-        }
+        self.carry_out(id, step, now);
     }
 
     /// The answer of a master to a release.
-    pub(super) fn release_vote(&mut self, id: LockId, vote: &Vote, now: Instant) {
+    pub(super) fn release_vote(
+        &mut self,
+        id: LockId,
+        vote: &Vote,
+        judged: Judged<'_>,
+        now: Instant,
+    ) {
         let master = vote.master;
+        self.left_queue(id, &vote.answer, now);
         self.unacknowledged[master].is_denying |= is_denial(&vote.answer);
-        let Some(lock) = self.locks.get_mut(id) else { return };
-        let Stage::Release { release, .. } = &mut lock.stage else { return };
-        let latency = now.saturating_since(vote.sent_at);
-        let is_decided = release.vote(master, &vote.answer, latency, now).is_some();
-        let (has_failed, is_over) = (release.has_failed(master), release.is_over());
+        if self.releases_of_another(id) {
+            self.happens(id, Event::Allowed(self.longest_expiry()), now);
+        }
+        let event = Event::answered(Asked::Release, vote, judged);
+        let Some(step) = self.decide(id, event, now) else { return };
+        let Some(lock) = self.locks.get(id) else { return };
+        let Some(release) = lock.machine.release() else { return };
+        let has_failed = release.has_failed(master);
         if lock.opened.is_some() && release.is_answered() {
             self.leave_window(id, now);
         }
@@ -163,30 +176,23 @@ impl Driver {
         if vote.answer.is_reply() {
             self.unacknowledged[master].settle(now);
         }
-        // Most votes change nothing for the caller.
-        if is_decided || is_over {
-            self.release_changed(id, now);
-        }
+        self.carry_out(id, step, now);
     }
 
     /// The node timeout of a release has passed. What is still on its way stays in the table.
     pub(super) fn release_due(&mut self, id: LockId, now: Instant) {
-        let Some(lock) = self.locks.get_mut(id) else { return };
-        let Stage::Release { release, .. } = &mut lock.stage else { return };
-        let silent = release.pending();
-        release.time_out();
-        self.observer.timed_out(lock, silent);
-        self.release_changed(id, now);
+        let Some(lock) = self.locks.get(id) else { return };
+        let Some(release) = lock.machine.release() else { return };
+        self.observer.timed_out(lock, release.pending());
+        self.happens(id, Event::ReleaseTimedOut, now);
     }
 
     /// Answers the caller once the outcome is known, and removes what is over.
-    pub(super) fn release_changed(&mut self, id: LockId, now: Instant) {
+    pub(super) fn released(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
-        let Stage::Release { release, reply, .. } = &mut lock.stage else { return };
-        if release.outcome().is_none() {
-            return;
-        }
-        let (reply, is_over) = (reply.take(), release.is_over());
+        let is_over = lock.machine.is_over();
+        let Caller::Returned { reply, .. } = &mut lock.caller else { return };
+        let reply = reply.take();
         self.leave_window(id, now);
         self.answer_release(id, reply);
         if is_over {
@@ -199,10 +205,8 @@ impl Driver {
 
     fn answer_release(&self, id: LockId, reply: Option<ReleaseReply>) {
         let Some(reply) = reply else { return };
-        let Some(Lock { resource, stage: Stage::Release { release, .. }, .. }) = self.locks.get(id)
-        else {
-            return;
-        };
+        let Some(lock) = self.locks.get(id) else { return };
+        let (Lock { resource, .. }, Some(release)) = (lock, lock.machine.release()) else { return };
         let (resource, votes) = (|| resource.clone(), || self.votes(release.answers()));
         let outcome = match release.outcome() {
             Some(Released::Done) => Ok(()),
@@ -227,11 +231,7 @@ impl Driver {
             return;
         }
         for lock in self.locks.values_mut() {
-            match &mut lock.stage {
-                Stage::Release { release, .. } => release.process_ended(master, now),
-                Stage::Lease(tenure) => tenure.lease.process_ended(master, now),
-                Stage::Attempt { .. } | Stage::Changing => {}
-            }
+            lock.machine.on(Event::ProcessEnded(master), now);
         }
     }
 
@@ -240,7 +240,7 @@ impl Driver {
         let ids: Vec<LockId> = self.locks.keys().collect();
         for id in ids {
             let lock = &self.locks[id];
-            let Stage::Release { release, .. } = &lock.stage else { continue };
+            let Some(release) = lock.machine.release() else { continue };
             let failed: Vec<usize> =
                 (0..self.masters.len()).filter(|master| release.has_failed(*master)).collect();
             if release.is_waiting() {

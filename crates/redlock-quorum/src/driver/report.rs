@@ -1,15 +1,15 @@
 //! Reports: what each master is, for people that look after it. Nothing is written.
 
-use redlock_core::admission::{Millis, Order, Ordered, Said};
+use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis};
 use redlock_core::{Cause, Facts, Instant};
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::median::lower_median;
 
 use super::Driver;
 use super::command::ReportReply;
-use super::ticket::OrderTicket;
+use super::ticket::Asker;
 use super::timers::Due;
 use super::told::from_millis;
-use crate::protocol::master_set::MasterSet;
-use crate::protocol::median::lower_median;
 use crate::report::{NodeReport, ServerReport, Standing};
 
 /// The reports that are being made.
@@ -50,9 +50,8 @@ impl Driver {
         let pending: MasterSet = (0..masters).filter(|one| self.masters.is_up(*one)).collect();
         let said = vec![None; masters];
         self.reports.open.push(Report { number, reply, pending, said });
-        let ticket = OrderTicket::Report(number).pack();
         for master in pending.iter() {
-            self.masters.order(master, Order::Look, ticket, now);
+            self.masters.ask(master, AdmissionOp::ReadFacts, Asker::Report(number), now);
         }
         let until = now.saturating_add(self.settings.order_timeout());
         self.timers.enter(until, Due::Report(number));
@@ -61,14 +60,20 @@ impl Driver {
         }
     }
 
-    pub(super) fn report_answered(&mut self, number: u32, ordered: Ordered, now: Instant) {
-        let standing = self.standing(ordered.master, now);
+    pub(super) fn report_answered(
+        &mut self,
+        number: u32,
+        master: usize,
+        said: Result<AdmissionReply, Cause>,
+        now: Instant,
+    ) {
+        let standing = self.standing(master, now);
         let mut open = self.reports.open.iter_mut();
         let Some(report) = open.find(|report| report.number == number) else { return };
-        if let Ok(Said::Looked { facts, members }) = ordered.said {
-            report.said[ordered.master] = Some(Looked { facts, members, at: now, standing });
+        if let Ok(AdmissionReply::Facts { facts, members }) = said {
+            report.said[master] = Some(Looked { facts, members, at: now, standing });
         }
-        report.pending.remove(ordered.master);
+        report.pending.remove(master);
         if report.pending.is_empty() {
             self.report_due(number, now);
         }

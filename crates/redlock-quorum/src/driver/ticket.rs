@@ -35,28 +35,41 @@ pub(super) enum Ticket {
     Ballot(LockId, u32),
     /// The score behind a ballot that was refused.
     Score(LockId),
+    /// Leaving the queue at the meeting point, which no release waits for.
+    Exit(LockId),
+    /// The question with this number for a place in the queue there.
+    Place(WaitingId, u32),
+    /// A question about admission.
+    Admission(Asker),
 }
 
 impl Ticket {
     /// The ticket as the seam carries it: the kind, the number, the key.
     pub(super) fn pack(self) -> u128 {
         let (kind, number, key) = match self {
-            Self::Attempt(lock) => (0, 0, lock.data()),
-            Self::Extension(lock, number) => (1, number, lock.data()),
-            Self::Readd(lock) => (2, 0, lock.data()),
-            Self::Release(lock) => (3, 0, lock.data()),
-            Self::Inspection(inspection) => (4, 0, inspection.data()),
-            Self::Look(waiting, number) => (5, number, waiting.data()),
-            Self::Ballot(lock, number) => (6, number, lock.data()),
-            Self::Score(lock) => (7, 0, lock.data()),
+            Self::Attempt(lock) => (0, 0, lock.data().as_ffi()),
+            Self::Extension(lock, number) => (1, number, lock.data().as_ffi()),
+            Self::Readd(lock) => (2, 0, lock.data().as_ffi()),
+            Self::Release(lock) => (3, 0, lock.data().as_ffi()),
+            Self::Inspection(inspection) => (4, 0, inspection.data().as_ffi()),
+            Self::Look(waiting, number) => (5, number, waiting.data().as_ffi()),
+            Self::Ballot(lock, number) => (6, number, lock.data().as_ffi()),
+            Self::Score(lock) => (7, 0, lock.data().as_ffi()),
+            Self::Exit(lock) => (8, 0, lock.data().as_ffi()),
+            Self::Place(waiting, number) => (9, number, waiting.data().as_ffi()),
+            Self::Admission(Asker::Step(master, number)) => (10, number, master as u64),
+            Self::Admission(Asker::Init(number)) => (11, number, 0),
+            Self::Admission(Asker::Report(number)) => (12, number, 0),
+            Self::Admission(Asker::Fresh) => (13, 0, 0),
         };
-        u128::from(key.as_ffi()) | u128::from(number) << 64 | kind << 96
+        u128::from(key) | u128::from(number) << 64 | kind << 96
     }
 
     /// The ticket that was packed.
     pub(super) fn unpack(packed: u128) -> Self {
         // Both are cut to the part of the number that they were made of.
-        let (key, number) = (KeyData::from_ffi(packed as u64), (packed >> 64) as u32);
+        let (low, number) = (packed as u64, (packed >> 64) as u32);
+        let key = KeyData::from_ffi(low);
         match packed >> 96 {
             0 => Self::Attempt(key.into()),
             1 => Self::Extension(key.into(), number),
@@ -65,14 +78,21 @@ impl Ticket {
             4 => Self::Inspection(key.into()),
             5 => Self::Look(key.into(), number),
             6 => Self::Ballot(key.into(), number),
-            _ => Self::Score(key.into()),
+            7 => Self::Score(key.into()),
+            8 => Self::Exit(key.into()),
+            9 => Self::Place(key.into(), number),
+            // A master has one of 15 places.
+            10 => Self::Admission(Asker::Step(low as usize, number)),
+            11 => Self::Admission(Asker::Init(number)),
+            12 => Self::Admission(Asker::Report(number)),
+            _ => Self::Admission(Asker::Fresh),
         }
     }
 }
 
-/// Names what the answer to an order is for.
+/// Who asked a master about its admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OrderTicket {
+pub(super) enum Asker {
     /// The step with this number towards the admission of this master.
     Step(usize, u32),
     /// The call of `init` with this number.
@@ -81,31 +101,6 @@ pub(super) enum OrderTicket {
     Report(u32),
     /// What was known of the master for a while.
     Fresh,
-}
-
-impl OrderTicket {
-    /// The ticket as the seam carries it: the number, the master, the kind.
-    pub(super) fn pack(self) -> u64 {
-        let (kind, master, number) = match self {
-            Self::Step(master, number) => (0, master as u64, number),
-            Self::Init(number) => (1, 0, number),
-            Self::Report(number) => (2, 0, number),
-            Self::Fresh => (3, 0, 0),
-        };
-        u64::from(number) | master << 32 | kind << 48
-    }
-
-    /// The ticket that was packed.
-    pub(super) fn unpack(packed: u64) -> Self {
-        // Each is cut to the part of the number that it was made of.
-        let (number, master) = (packed as u32, usize::from((packed >> 32) as u16));
-        match packed >> 48 {
-            0 => Self::Step(master, number),
-            1 => Self::Init(number),
-            2 => Self::Report(number),
-            _ => Self::Fresh,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -130,17 +125,15 @@ mod tests {
             Ticket::Look(SlotMap::<WaitingId, ()>::with_key().insert(()), 7),
             Ticket::Ballot(lock, u32::MAX),
             Ticket::Score(lock),
+            Ticket::Exit(lock),
+            Ticket::Place(SlotMap::<WaitingId, ()>::with_key().insert(()), 7),
+            Ticket::Admission(Asker::Step(14, u32::MAX)),
+            Ticket::Admission(Asker::Init(u32::MAX)),
+            Ticket::Admission(Asker::Report(7)),
+            Ticket::Admission(Asker::Fresh),
         ] {
             assert_eq!(Ticket::unpack(ticket.pack()), ticket);
         }
         assert_ne!(first, lock, "a key that was removed stays stale");
-        for ticket in [
-            OrderTicket::Step(14, u32::MAX),
-            OrderTicket::Init(u32::MAX),
-            OrderTicket::Report(7),
-            OrderTicket::Fresh,
-        ] {
-            assert_eq!(OrderTicket::unpack(ticket.pack()), ticket);
-        }
     }
 }

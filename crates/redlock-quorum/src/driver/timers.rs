@@ -15,7 +15,9 @@ pub(super) enum Due {
     /// The time for the answers to an attempt is over; stale if it was given more.
     Attempt(LockId, Instant),
     /// The time for a ballot to be accepted is over; stale if there is no quorum any more.
-    Ballots(LockId, Instant),
+    Ballots(LockId),
+    /// Masters that refused an attempt are asked again.
+    TakeAgain(LockId),
     /// The grace for more copies is over.
     Grace(LockId),
     /// The wait of a request is over.
@@ -116,10 +118,16 @@ impl Timers {
         self.entered += 1;
         self.soonest = self.soonest.min(at);
         let entry = Entry { at, nth: self.entered, due };
-        let end = |lane: &VecDeque<Entry>| lane.back().map(|last| last.at);
-        let fits = |lane: &&mut VecDeque<Entry>| end(lane).is_none_or(|end| end <= at);
-        match self.lanes.iter_mut().filter(fits).max_by_key(|lane| end(lane)) {
-            Some(lane) => lane.push_back(entry),
+        let (mut place, mut latest) = (None, Instant::ORIGIN);
+        for (nth, lane) in self.lanes.iter().enumerate() {
+            // An empty one is taken where no other fits.
+            let end = lane.back().map_or(Instant::ORIGIN, |last| last.at);
+            if end <= at && (place.is_none() || end >= latest) {
+                (place, latest) = (Some(nth), end);
+            }
+        }
+        match place {
+            Some(nth) => self.lanes[nth].push_back(entry),
             None => self.heap.push(Reverse(entry)),
         }
     }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use redlock_core::admission::{Identity, Millis, RunId};
 use redlock_core::{Instant, Role, Unread};
-
-use crate::protocol::admission::{Facts, Role as Standing};
+use redlock_protocol::admission::{Facts, Role as Standing};
 
 const NANOS: u64 = 1_000_000;
 

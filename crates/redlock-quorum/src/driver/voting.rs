@@ -2,23 +2,23 @@
 
 use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{Cause, Facts, Instant, NotAdmitted, Vote, WhyNot};
+use redlock_protocol::admission::{Event, Why};
+use redlock_protocol::lives::Custody;
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::quorum::quorum;
+use redlock_protocol::votes::answer::Counts;
 
 use super::masters::{Changed, Hindrance, Masters, NEVER};
 use super::told::{ceil_millis, floor_millis, from_millis};
-use crate::protocol::admission::{Event, Why};
-use crate::protocol::heard::Standing;
-use crate::protocol::lives::Custody;
-use crate::protocol::master_set::MasterSet;
-use crate::quorum::quorum;
 
 impl Masters {
     /// Whether what a master has answered counts. It does not where the master does not vote, nor
     /// where it did not when it was asked. One that is *unknown* says itself why.
-    pub(super) fn standing(&self, vote: &Vote, now: Instant) -> Standing {
+    pub(super) fn counts(&self, vote: &Vote, now: Instant) -> Counts {
         let voted = vote.sent_at >= self.links[vote.master].votes_from;
         match voted || !vote.answer.verdict.is_clear() {
-            true => Standing::Counts,
-            false => Standing::Not(self.cause(vote.master, now)),
+            true => Counts::Yes,
+            false => Counts::Not(self.cause(vote.master, now)),
         }
     }
 

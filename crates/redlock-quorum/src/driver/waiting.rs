@@ -4,17 +4,17 @@ mod looks;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use redlock_core::Instant;
+use redlock_core::{Call, Instant};
+use redlock_protocol::waiting::{Ask, Moment, Refusal, Step, Told, Waiting};
 use slotmap::SlotMap;
 
 use super::Driver;
 use super::command::{Entry, Request};
-use super::keys::Use;
 use super::line::Turn;
 use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 use super::timers::Due;
-use crate::protocol::waiting::{Ask, Refusal, Step, Waiting};
 
 /// The queues, by key and by the name that timers and votes have for them.
 #[derive(Default)]
@@ -51,7 +51,7 @@ impl Waiters {
         self.queues.get(id)?.waiting.head()
     }
 
-    fn of(&self, key: &[u8]) -> Option<WaitingId> {
+    pub(super) fn of(&self, key: &[u8]) -> Option<WaitingId> {
         if self.by_key.is_empty() { None } else { self.by_key.get(key).copied() }
     }
 
@@ -72,6 +72,38 @@ impl Waiters {
         let id = self.queues.insert(queue);
         self.by_key.insert(key.clone(), id);
         id
+    }
+
+    /// The master at which this process has a place in the queue of the key, or may have.
+    pub(super) fn place(&self, key: &[u8]) -> Option<usize> {
+        self.queues.get(self.of(key)?)?.waiting.place()
+    }
+
+    /// The attempt of the head asks to enter the queue of the master `at`. Returns from when on its
+    /// wait counts, at the earliest.
+    pub(super) fn enter_at(&mut self, key: &[u8], at: usize) -> Option<Instant> {
+        let waiting = &mut self.queues.get_mut(self.of(key)?)?.waiting;
+        waiting.entering(at);
+        Some(waiting.since())
+    }
+
+    /// From when on the wait of the head counts, at the earliest.
+    pub(super) fn waits_since(&self, id: WaitingId) -> Option<Instant> {
+        Some(self.queues.get(id)?.waiting.since())
+    }
+
+    pub(super) fn called(
+        &mut self,
+        id: WaitingId,
+        master: usize,
+        call: Call,
+        reservation: Duration,
+        moment: Moment,
+    ) -> Step<RequestId> {
+        match self.queues.get_mut(id) {
+            Some(queue) => queue.waiting.called(master, call, reservation, moment),
+            None => Step::Wait,
+        }
     }
 
     /// Nothing waits any more, and what was known of contention is forgotten.
@@ -96,34 +128,18 @@ impl Driver {
             self.keys.get(request.known).unwrap_or_default()
         };
         let (entry, is_held_here, asker) = (request.known, known.is_held(), known.asker);
-        let is_late = !is_held_here && asker.is_none() && self.is_late(&key, known, now);
-        if !has_queue && !is_held_here && asker.is_none() && !is_late {
+        if !has_queue && !is_held_here && asker.is_none() {
             self.keys.ask(entry, id);
             return self.stand_in_line(id);
         }
         self.limit_waiting(id);
         self.say_request(id, "wait in the queue");
-        let (queue, random) = (self.waiters.enter(&key), self.random());
+        let queue = self.waiters.enter(&key);
         if let Some(asker) = asker {
             self.begin_queue(queue, &key, asker);
         }
-        let waiting = &mut self.waiters.queues[queue].waiting;
-        let step = match is_late {
-            true => waiting.join_late(id, now, random),
-            false => waiting.join(id, is_held_here, now),
-        };
+        let step = self.waiters.queues[queue].waiting.join(id, is_held_here, now);
         self.step(queue, step, now);
-    }
-
-    /// Whether it is the turn of other processes. Then another run begins.
-    fn is_late(&mut self, key: &[u8], known: Use, now: Instant) -> bool {
-        let queue = self.waiters.of(key).map(|queue| &self.waiters.queues[queue].waiting);
-        let is_contended = queue.is_some_and(|waiting| waiting.is_contended(now));
-        let is_late = known.is_run_over(is_contended, now);
-        if is_late {
-            self.keys.end_run(key);
-        }
-        is_late
     }
 
     /// The caller that asks for the key is the head of those that wait for it from now on.
@@ -133,8 +149,15 @@ impl Driver {
         self.waiters.queues[queue].waiting.join_attempting(asker);
     }
 
-    /// An attempt was lost by a caller that goes on waiting.
-    pub(super) fn wait_on(&mut self, id: RequestId, refusal: Refusal, now: Instant) {
+    /// An attempt was lost by a caller that goes on waiting. `told` is what the meeting point said
+    /// when it did not let it in.
+    pub(super) fn wait_on(
+        &mut self,
+        id: RequestId,
+        refusal: Refusal,
+        told: Option<Told>,
+        now: Instant,
+    ) {
         let Some(request) = self.requests.get_mut(id) else { return };
         request.is_attempted = false;
         let key = request.key.clone();
@@ -148,21 +171,28 @@ impl Driver {
                 return;
             }
         }
-        let (is_held_here, fan_out) = (self.keys.of(&key).is_held(), self.fan_out);
-        let (lacks_votes, random) = (self.masters.lacks_votes(), self.random());
+        let (is_held_here, moment) = (self.keys.of(&key).is_held(), self.moment(now));
+        let lacks_votes = self.masters.lacks_votes();
         let waiting = &mut self.waiters.queues[queue].waiting;
         let step = match refusal {
             Refusal::Held | Refusal::Split if is_held_here => waiting.lost_here(now),
-            _ if lacks_votes => {
-                self.keys.end_run(&key);
-                waiting.lost_for_want_of_votes(now, random)
-            }
-            refusal => {
-                self.keys.end_run(&key);
-                waiting.lost(refusal, now, fan_out, random)
-            }
+            _ if lacks_votes => waiting.lost_for_want_of_votes(moment),
+            refusal => waiting.lost(refusal, told, moment),
         };
         self.step(queue, step, now);
+    }
+
+    /// What pauses are made of that begin now.
+    pub(super) fn moment(&mut self, now: Instant) -> Moment {
+        Moment { now, fan_out: self.fan_out, random: self.random() }
+    }
+
+    /// Others wait for the key: those of this process that come next ask at the meeting point
+    /// first.
+    pub(super) fn others_wait(&mut self, key: &Arc<[u8]>, now: Instant) {
+        let queue = self.waiters.enter(key);
+        self.waiters.queues[queue].waiting.others_wait(now);
+        self.schedule_waiting(queue, now);
     }
 
     /// A request that waits for the key does so until its wait is over.
@@ -175,7 +205,7 @@ impl Driver {
     /// A caller has the key: from here on those behind it wait for its release.
     pub(super) fn key_won(&mut self, lock: LockId, id: RequestId, request: &Request, now: Instant) {
         let key = &request.key;
-        let known = self.keys.won(key, request.known, (id, lock), request.asked_at, now);
+        let known = self.keys.won(key, request.known, (id, lock));
         if let Some(lock) = self.locks.get_mut(lock) {
             lock.known = known;
         }
@@ -195,18 +225,28 @@ impl Driver {
             return;
         }
         let Some(queue) = self.waiters.of(&lock.key) else { return };
-        let random = self.random();
-        let step = self.waiters.queues[queue].waiting.released(now, random);
+        let step = self.waiters.queues[queue].waiting.released(now);
         self.step(queue, step, now);
     }
 
     /// Carries out what the machine wants, and sets the head's alarm.
-    fn step(&mut self, id: WaitingId, step: Step<RequestId>, now: Instant) {
+    pub(super) fn step(&mut self, id: WaitingId, step: Step<RequestId>, now: Instant) {
         let mut step = step;
         loop {
             step = match step {
                 Step::Wait => return self.schedule_waiting(id, now),
                 Step::Look => self.look(id, now),
+                Step::Queue => {
+                    self.line.push(Turn::Place(id));
+                    Step::Wait
+                }
+                Step::Leave(at) => {
+                    if let Some(queue) = self.waiters.queues.get(id) {
+                        let key = queue.key.clone();
+                        self.give_up_place(&key, at, now);
+                    }
+                    Step::Wait
+                }
                 Step::Attempt(request, _) if self.is_lost_since(id, request) => {
                     self.answer_with_others(request, id);
                     self.waiters.queues[id].waiting.leave(request, now)
@@ -252,7 +292,7 @@ impl Driver {
             return;
         }
         // An idle queue is remembered for as long as its key counts as contended.
-        let forgotten = queue.waiting.remembered_until().filter(|until| *until > now);
+        let forgotten = queue.waiting.contended_until().filter(|until| *until > now);
         let Some(due) = queue.waiting.due().or(forgotten) else { return };
         if queue.scheduled.is_none_or(|scheduled| due < scheduled) {
             queue.scheduled = Some(due);
@@ -268,7 +308,7 @@ impl Driver {
         }
         queue.scheduled = None;
         let step = queue.waiting.tick(now);
-        if matches!(step, Step::Look | Step::Attempt(_, Ask::All)) {
+        if matches!(step, Step::Attempt(..)) {
             self.observer.counters.polls.add(1);
         }
         self.step(id, step, now);
@@ -285,8 +325,8 @@ impl Driver {
     pub(super) fn end_pauses(&mut self, now: Instant) {
         let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
         for id in ids {
-            let (fan_out, random) = (self.fan_out, self.random());
-            let step = self.waiters.queues[id].waiting.votes_gained(now, fan_out, random);
+            let moment = self.moment(now);
+            let step = self.waiters.queues[id].waiting.votes_gained(moment);
             self.step(id, step, now);
         }
     }

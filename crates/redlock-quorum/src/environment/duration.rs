@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use redlock_core::duration::{about, at_least, at_most, spelled};
+
 /// `500ms`, `10s`, `1.5m`, `1h30m`, `2d`; a bare number is seconds.
 ///
 /// # Errors

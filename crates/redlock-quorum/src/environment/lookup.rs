@@ -9,7 +9,7 @@ use crate::settings::BuildError;
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "its values are secrets")]
 pub struct Environment<'a> {
-    pub(super) look_up: &'a dyn Fn(&str) -> Option<OsString>,
+    pub(crate) look_up: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
 impl Environment<'static> {

@@ -13,72 +13,10 @@ pub(crate) mod origins;
 pub(crate) mod pem;
 pub(crate) mod variables;
 
-use std::os::unix::ffi::OsStringExt;
-
 pub use self::lookup::Environment;
 pub use self::masters::Master;
 pub use self::pem::{Pem, PemFile, PemFiles};
 pub use self::variables::{
-    LABEL, MAX_TTL, NODE_TIMEOUT, NODES, NODES_FILE, PLAIN, PREFIX, QUARANTINE, TLS_CA, TLS_CERT,
-    TLS_KEY, TOKEN, Variable,
+    LABEL, MAX_TTL, NODE_TIMEOUT, NODES, NODES_FILE, PLAIN, PREFIX, QUARANTINE, QUEUE, TLS_CA,
+    TLS_CERT, TLS_KEY, TOKEN, Variable,
 };
-use crate::builder::RedlockBuilder;
-use crate::settings::BuildError;
-
-impl Environment<'_> {
-    fn builder(&self) -> Result<RedlockBuilder, BuildError> {
-        let masters = self.masters()?;
-        if masters.is_empty() {
-            return Err(BuildError::NoneNamed { below_run: self.is_below_run() });
-        }
-        let builder = RedlockBuilder::new().named(masters).pem(&self.pem_files()?.read()?);
-        let builder = self.fill(builder, &PREFIX, |it, prefix| it.prefix(prefix.into_vec()))?;
-        let builder = self.fill(builder, &MAX_TTL, RedlockBuilder::max_ttl)?;
-        let builder = self.fill(builder, &NODE_TIMEOUT, RedlockBuilder::node_timeout)?;
-        let builder = self.fill(builder, &QUARANTINE, RedlockBuilder::quarantine)?;
-        let builder = self.fill(builder, &PLAIN, |it, plain| it.fencing(!plain))?;
-        self.fill(builder, &LABEL, |it, label| it.label(label.to_string_lossy()))
-    }
-
-    fn fill<T>(
-        &self,
-        builder: RedlockBuilder,
-        variable: &Variable<T>,
-        set: impl FnOnce(RedlockBuilder, T) -> RedlockBuilder,
-    ) -> Result<RedlockBuilder, BuildError> {
-        match self.value(variable)? {
-            Some(value) => Ok(set(builder, value).given_by(variable, variable.name())),
-            None => Ok(builder),
-        }
-    }
-}
-
-impl RedlockBuilder {
-    /// A builder with what the environment says, in the variables of the `redlock` command:
-    ///
-    /// | variable | |
-    /// |---|---|
-    /// | `REDLOCK_NODES` | the masters, separated by commas; or |
-    /// | `REDLOCK_NODES_FILE` | a file with one on each line; a line that begins with `#` is a comment |
-    /// | `REDLOCK_PREFIX` | [`prefix`](Self::prefix) |
-    /// | `REDLOCK_MAX_TTL` | [`max_ttl`](Self::max_ttl), as `500ms`, `10s`, `1h` |
-    /// | `REDLOCK_QUARANTINE` | [`quarantine`](Self::quarantine), `on` or `off` |
-    /// | `REDLOCK_PLAIN` | `1` for [`fencing(false)`](Self::fencing) |
-    /// | `REDLOCK_NODE_TIMEOUT` | [`node_timeout`](Self::node_timeout) |
-    /// | `REDLOCK_LABEL` | [`label`](Self::label); none without it |
-    /// | `REDLOCK_TLS_CA`, `REDLOCK_TLS_CERT`, `REDLOCK_TLS_KEY` | PEM files, for [`tls`](Self::tls) |
-    ///
-    /// One that is empty counts as unset. So a service and the cron jobs beside it agree on all
-    /// that they must agree on. What is set on the builder afterwards wins.
-    ///
-    /// # Errors
-    /// [`BuildError`] with the name of the variable when no masters are named, a file cannot be
-    /// read or a value cannot be used; for a value that is out of range, [`build`](Self::build)
-    /// says so.
-    pub fn from_env() -> Result<Self, BuildError> {
-        Environment::of_process().builder()
-    }
-}
-
-#[cfg(test)]
-mod tests;

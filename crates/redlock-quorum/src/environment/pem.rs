@@ -41,7 +41,7 @@ pub struct Pem {
 
 impl Environment<'_> {
     /// The files that the variables name.
-    pub(super) fn pem_files(&self) -> Result<PemFiles, BuildError> {
+    pub(crate) fn pem_files(&self) -> Result<PemFiles, BuildError> {
         let file = |variable: &Variable<PathBuf>| -> Result<_, BuildError> {
             let path = self.value(variable)?;
             Ok(path.map(|path| PemFile { path, origin: variable.name().into() }))

@@ -26,6 +26,8 @@ pub const QUARANTINE: Variable<Quarantine> =
     Variable { name: "REDLOCK_QUARANTINE", read: quarantine_of };
 /// Whether locks go without fencing tokens.
 pub const PLAIN: Variable<bool> = Variable { name: "REDLOCK_PLAIN", read: flag_of };
+/// Whether processes that wait for a lock stand in one queue.
+pub const QUEUE: Variable<bool> = Variable { name: "REDLOCK_QUEUE", read: switch_of };
 /// Who holds a lock, for people.
 pub const LABEL: Variable<OsString> = Variable { name: "REDLOCK_LABEL", read: Ok };
 /// The file with the certificates that are trusted.
@@ -72,6 +74,14 @@ fn quarantine_of(text: OsString) -> Result<Quarantine, String> {
     match text.to_string_lossy().as_ref() {
         "on" => Ok(Quarantine::On),
         "off" => Ok(Quarantine::Off),
+        text => Err(format!("{text:?} is neither on nor off")),
+    }
+}
+
+fn switch_of(text: OsString) -> Result<bool, String> {
+    match text.to_string_lossy().as_ref() {
+        "on" => Ok(true),
+        "off" => Ok(false),
         text => Err(format!("{text:?} is neither on nor off")),
     }
 }

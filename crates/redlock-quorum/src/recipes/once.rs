@@ -35,12 +35,12 @@ use std::future::Future;
 use std::time::{Duration, SystemTime};
 
 use redlock_core::{Mark, Resource};
+use redlock_protocol::marks::When;
 
 use super::turn::{Begun, begun, reading};
 use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
 use crate::marks::LastRun;
-use crate::protocol::marks::When;
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
 use crate::run_error::RunError;

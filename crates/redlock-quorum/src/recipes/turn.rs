@@ -7,14 +7,14 @@ use std::ops::Deref;
 use std::time::SystemTime;
 
 use redlock_core::{Label, Mark};
+use redlock_protocol::marks::{Reading, When};
+use redlock_protocol::master_set::MasterSet;
 use tokio::time::sleep;
 
 use crate::error::{AcquireError, MarkError, ReleaseError};
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
 use crate::marks::LastRun;
-use crate::protocol::marks::{Reading, When};
-use crate::protocol::master_set::MasterSet;
 use crate::run_error::RunError;
 use crate::votes::Votes;
 

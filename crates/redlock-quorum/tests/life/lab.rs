@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
-use redlock_core::admission::{Identity, Order, OrderSlot};
+use redlock_core::admission::Identity;
 use redlock_core::{Clock, Events, Node, Op, Verb, VoteSlot};
 use redlock_quorum::{Guard, Redlock, RedlockBuilder};
 use redlock_testkit::SimNode;
@@ -206,10 +206,6 @@ impl Node for Master {
     fn submit(&self, op: Op, slot: VoteSlot) {
         assert!(!self.panics_on_submit.load(Ordering::SeqCst), "this panic is part of the test");
         self.sim.submit(op, slot);
-    }
-
-    fn order(&self, order: Order, slot: OrderSlot) {
-        self.sim.order(order, slot);
     }
 
     fn set_admitted(&self, run: Option<Identity>) {

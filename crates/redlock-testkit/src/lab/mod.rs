@@ -17,6 +17,6 @@ pub use clocks::{WallClocks, ahead};
 pub use keys::{calls, copies, fill, keys, no_key_is_left, pttl, put, text, value};
 pub use pause::Paused;
 pub use processes::{is_alive, is_stopped, thread_time};
-pub use report::{Report, Reported};
+pub use report::Report;
 pub use scripted::{KNOWS_NONE, NO_RESP3, NO_TRACKING, Peer, ScriptedServer, bulk};
 pub use wait::{PATIENCE, eventually, in_time, ms, never, poll, secs};

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::fs;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Whether a process runs: one that has ended, and that its parent has not asked about, does not.
 pub fn is_alive(pid: impl Display) -> bool {
     state(pid).is_some_and(|state| state != 'Z' && state != 'X')
@@ -20,10 +22,8 @@ fn state(pid: impl Display) -> Option<char> {
 }
 
 /// How long the calling thread has run. What else the machine does meanwhile is not in it.
-///
-/// # Panics
-/// Where there is no `/proc/thread-self/schedstat`.
 pub fn thread_time() -> Duration {
-    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-    Duration::from_nanos(stat.split(' ').next().unwrap().parse().unwrap())
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    // Neither is below zero, and nanoseconds are fewer than those of a second.
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

@@ -5,9 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use redlock_core::admission::{Init, Nonce, Order, OrderSlot, Ordered, Outcome, Said};
-use redlock_core::{Clock, Events, Facts, Instant, Node, NodeEvent, RedisNode, RedisSetup, Role};
-use redlock_core::{Sink, Vote};
+use redlock_core::admission::{AdmissionOp, AdmissionReply, Init, Nonce, Outcome};
+use redlock_core::{
+    Clock, Events, Facts, Instant, Node, NodeEvent, Op, RedisNode, RedisSetup, Role, Sink, Vote,
+    VoteSlot,
+};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
@@ -22,21 +24,19 @@ pub(super) struct Namespace {
 /// What the node reports.
 enum Heard {
     Event(NodeEvent),
-    Answer(Ordered),
+    Answer(Vote),
 }
 
 struct Ear(UnboundedSender<Heard>);
 
 impl Sink for Ear {
-    fn vote(&self, _: Vote) {}
-
     // Who does not listen any more knows enough.
-    fn event(&self, _: usize, event: NodeEvent) {
-        let _ = self.0.send(Heard::Event(event));
+    fn vote(&self, vote: Vote) {
+        let _ = self.0.send(Heard::Answer(vote));
     }
 
-    fn ordered(&self, ordered: Ordered) {
-        let _ = self.0.send(Heard::Answer(ordered));
+    fn event(&self, _: usize, event: NodeEvent) {
+        let _ = self.0.send(Heard::Event(event));
     }
 }
 
@@ -77,10 +77,10 @@ async fn ask(
 ) -> anyhow::Result<()> {
     while let Some(heard) = heard.recv().await {
         match heard {
-            Heard::Event(NodeEvent::Up(facts)) => match order(&facts, namespace) {
+            Heard::Event(NodeEvent::Up(facts)) => match init(&facts, namespace) {
                 Some(init) => {
-                    let slot = OrderSlot::new(ear.clone(), 0, 0, Instant::ORIGIN);
-                    node.order(Order::Init(init), slot);
+                    let slot = VoteSlot::new(ear.clone(), 0, 0, Instant::ORIGIN);
+                    node.submit(Op::admission(AdmissionOp::Init(init)), slot);
                 }
                 None => return Ok(()),
             },
@@ -92,15 +92,15 @@ async fn ask(
     bail!("it is gone")
 }
 
-fn check(answer: Ordered) -> anyhow::Result<()> {
-    match answer.said {
-        Ok(Said::Script(reply)) if reply.outcome == Outcome::Done => Ok(()),
+fn check(vote: Vote) -> anyhow::Result<()> {
+    match vote.answer.into_admission() {
+        Ok(AdmissionReply::Script(reply)) if reply.outcome == Outcome::Done => Ok(()),
         said => bail!("{said:?}"),
     }
 }
 
 /// None for a server that cannot be admitted.
-fn order(facts: &Facts, namespace: &Namespace) -> Option<Init> {
+fn init(facts: &Facts, namespace: &Namespace) -> Option<Init> {
     let is_master = facts.role == Role::Master && !facts.is_cluster;
     let (identity, record) = (facts.identity.filter(|_| is_master)?, facts.record.as_ref().ok()?);
     Some(Init {

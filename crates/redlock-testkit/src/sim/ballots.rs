@@ -1,8 +1,9 @@
 //! What a simulated master does with a ballot, and with the question for a score.
 
-use redlock_core::admission::{Ballots, Identity, MEMBERS, SCORE_END, Score};
+use redlock_core::admission::{Identity, MEMBERS, SCORE_END, Score};
 use redlock_core::{Answer, Balloted, Bid, Cause, Member, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
+use super::data::Ballots;
 use super::link::Link;
 use super::master::Master;
 
@@ -45,6 +46,11 @@ impl Master {
     /// an acquire raises the score whether or not the key was granted.
     pub(super) fn propose(&mut self, op: &Op, set: Set, key: Answer) -> Answer {
         let Some(member) = op.member() else { return key };
+        let queued = key.queued;
+        let with = |answer: Answer| match queued {
+            Some(queued) => answer.with_queued(queued),
+            None => answer,
+        };
         // A question for a score does not ask for the key.
         let is_lost = op.verb() == Verb::Ballot && !self.is_ours(op);
         let said = match (set, &self.ballot_error) {
@@ -55,14 +61,16 @@ impl Master {
         match said {
             _ if key.verdict != Verdict::Granted => key,
             _ if is_lost => Answer::new(Verdict::NotOurs),
-            Err(cause) => Answer::unknown(cause).with_key_set(),
-            Ok(said) => said.answer(set),
+            Err(cause) => with(Answer::unknown(cause).with_key_set()),
+            Ok(said) => with(said.answer(set)),
         }
     }
 
     fn carry_out(&mut self, op: &Op, set: Set, member: Member) -> Said {
         let raised = op.bid().map(|bid| self.raise(set, bid));
-        let asks = !matches!(op.verb(), Verb::Acquire { .. });
+        let sets =
+            matches!(op.verb(), Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. });
+        let asks = !sets;
         Said { raised, score: asks.then(|| self.score(set, member)) }
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::StdRng;
-use redlock_core::admission::{Identity, Order, OrderSlot, Said};
-use redlock_core::{Answer, Cause, Events, Instant, NodeEvent, Op, VoteSlot};
+use redlock_core::admission::Identity;
+use redlock_core::{Answer, Cause, Events, Instant, NodeEvent, Op, QueueTicket, VoteSlot};
 
 use super::ballots::Set;
 
@@ -18,39 +18,10 @@ pub(super) type Delay = RangeInclusive<Duration>;
 /// A request on its way. One whose connection broke has no slot any more, and may arrive still.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) asked: Asked,
+    pub(super) op: Op,
+    pub(super) set: Set,
+    pub(super) slot: Option<VoteSlot>,
     pub(super) due: Instant,
-}
-
-#[derive(Debug)]
-pub(super) enum Asked {
-    Op(Op, Set, Option<VoteSlot>),
-    Order(Order, Option<OrderSlot>),
-}
-
-/// What a request is answered through. Dropped, it says that there was no answer.
-#[derive(Debug)]
-pub(super) enum Slot {
-    Vote(VoteSlot),
-    Order(OrderSlot),
-}
-
-impl Slot {
-    pub(super) fn leave_unanswered(self) {
-        match self {
-            Self::Vote(slot) => drop(slot),
-            Self::Order(slot) => drop(slot),
-        }
-    }
-}
-
-impl Asked {
-    fn take_slot(&mut self) -> Option<Slot> {
-        match self {
-            Self::Op(_, _, slot) => slot.take().map(Slot::Vote),
-            Self::Order(_, slot) => slot.take().map(Slot::Order),
-        }
-    }
 }
 
 /// A reply or a push on its way.
@@ -63,15 +34,13 @@ pub(super) struct Reply {
 #[derive(Debug)]
 pub(super) enum Back {
     Answer(VoteSlot, Answer),
-    Ordered(OrderSlot, Result<Said, Cause>),
     Push(NodeEvent),
 }
 
 impl Back {
-    fn slot(self) -> Option<Slot> {
+    fn slot(self) -> Option<VoteSlot> {
         match self {
-            Self::Answer(slot, _) => Some(Slot::Vote(slot)),
-            Self::Ordered(slot, _) => Some(Slot::Order(slot)),
+            Self::Answer(slot, _) => Some(slot),
             Self::Push(_) => None,
         }
     }
@@ -87,9 +56,11 @@ pub(super) struct Link {
     pub(super) requests: VecDeque<Request>,
     pub(super) replies: VecDeque<Reply>,
     /// Requests whose answers will never come over this connection.
-    pub(super) swallowed: Vec<Slot>,
+    pub(super) swallowed: Vec<VoteSlot>,
     /// Keys whose next change is to be pushed.
     pub(super) watched: HashSet<Vec<u8>>,
+    /// On whose channel the connection listens.
+    pub(super) listens_for: Option<QueueTicket>,
     /// What the client holds the server to be admitted as.
     pub(super) admitted: Option<Identity>,
     /// The client has a quarantine.
@@ -114,6 +85,7 @@ impl Link {
             replies: VecDeque::new(),
             swallowed: Vec::new(),
             watched: HashSet::new(),
+            listens_for: None,
             admitted: None,
             has_quarantine: true,
             listeners: Vec::new(),
@@ -128,13 +100,14 @@ impl Link {
 
     /// Puts a request on its way. The first in the queue holds up those behind it: on one
     /// connection nothing overtakes.
-    pub(super) fn send(&mut self, mut asked: Asked, now: Instant, rng: &mut StdRng) {
+    pub(super) fn send(&mut self, op: Op, slot: VoteSlot, now: Instant, rng: &mut StdRng) {
         if self.lose_requests {
-            self.swallowed.extend(asked.take_slot());
+            self.swallowed.push(slot);
             return;
         }
         let due = now.saturating_add(pick(&self.request_delay, rng));
-        self.requests.push_back(Request { asked, due });
+        let (set, slot) = (self.set(), Some(slot));
+        self.requests.push_back(Request { op, set, slot, due });
     }
 
     /// Puts a reply on its way, behind those that went before it in the same manner.
@@ -167,14 +140,15 @@ impl Link {
     /// Ends the connection and returns the slots of all that is unanswered. Of the requests on
     /// their way the first few, by the seed, arrive all the same, later.
     #[must_use]
-    pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<Slot> {
+    pub(super) fn cut(&mut self, rng: &mut StdRng) -> Vec<VoteSlot> {
         self.connected = false;
         self.admitted = None;
         self.watched.clear();
+        self.listens_for = None;
         let replies = self.replies.drain(..);
         let mut unanswered: Vec<_> = replies.filter_map(|reply| reply.back.slot()).collect();
         unanswered.append(&mut self.swallowed);
-        unanswered.extend(self.requests.iter_mut().filter_map(|request| request.asked.take_slot()));
+        unanswered.extend(self.requests.iter_mut().filter_map(|request| request.slot.take()));
         if !self.requests.is_empty() {
             self.requests.truncate(rng.random_range(0..=self.requests.len()));
         }

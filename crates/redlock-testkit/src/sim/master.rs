@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redlock_core::admission::Data;
-use redlock_core::{Answer, Cause, Instant, Op, Role, Verb, Verdict};
+use redlock_core::shared_queue::Tickets;
+use redlock_core::{Answer, Call, Cause, Instant, Op, QueueTicket, Role, Verb, Verdict};
 
 use super::ballots::Set;
 use super::clock::WallClock;
+use super::data::Data;
 
 /// One request that a simulated master has carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,11 @@ pub(super) struct Master {
     pub(super) data: Data,
     /// With this set, every ballot and every question for a score gets this error.
     pub(super) ballot_error: Option<String>,
+    /// With this set, every entry and every exit gets this error.
+    pub(super) queue_error: Option<String>,
+    /// What was published and not passed on yet.
+    pub(super) told: Vec<(QueueTicket, Call, Vec<u8>)>,
+    pub(super) queues: HashMap<Vec<u8>, Tickets>,
     keys: HashMap<Vec<u8>, Entry>,
 }
 
@@ -68,17 +74,28 @@ impl Master {
             changes: Vec::new(),
             data: Data::default(),
             ballot_error: None,
+            queue_error: None,
+            told: Vec::new(),
+            queues: HashMap::new(),
             keys: HashMap::new(),
         }
     }
 
-    pub(super) fn execute(&mut self, now: Instant, op: &Op, set: Set, role: Role) -> Answer {
+    /// `listening` are the tickets on whose channels somebody listens.
+    pub(super) fn execute(
+        &mut self,
+        now: Instant,
+        op: &Op,
+        set: Set,
+        role: Role,
+        listening: &[QueueTicket],
+    ) -> Answer {
         let answer = match &self.error {
             Some(error) => Answer::unknown(Cause::of_error_reply(error.clone())),
             None if role != Role::Master && is_write(op.verb()) => {
                 Answer::unknown(Cause::Demoted(READONLY.into()))
             }
-            None => self.answer(now, op, set),
+            None => self.answer(now, op, set, listening),
         };
         self.log.push(Executed {
             at: now,
@@ -90,7 +107,7 @@ impl Master {
         answer
     }
 
-    fn answer(&mut self, now: Instant, op: &Op, set: Set) -> Answer {
+    fn answer(&mut self, now: Instant, op: &Op, set: Set, listening: &[QueueTicket]) -> Answer {
         self.expire(now, op.key());
         match op.verb() {
             Verb::Acquire { px } | Verb::GiveBack { px } => {
@@ -106,6 +123,15 @@ impl Master {
             Verb::Release => self.release(op),
             Verb::ReadMark => self.read_mark(now, op),
             Verb::RaiseMark { px } => self.raise_mark(now, op, px),
+            Verb::Enter { .. } | Verb::Take { .. } => {
+                let key = self.queue(now, op, listening);
+                self.propose(op, set, key)
+            }
+            Verb::Leave { .. } | Verb::Reserve { .. } | Verb::CountWaiters => {
+                self.queue(now, op, listening)
+            }
+            // The world carries it out: it needs to know the link.
+            Verb::Admission => Answer::unknown(Cause::ErrorReply("ERR it is about no key".into())),
             Verb::Inspect | Verb::Watch => {
                 self.held(now, op.key()).unwrap_or_else(|| Answer::new(Verdict::Free))
             }
@@ -187,6 +213,7 @@ impl Master {
 
     pub(super) fn flush(&mut self) {
         self.keys.clear();
+        self.queues.clear();
         self.data = Data::default();
         self.changes.push(None);
     }
@@ -197,7 +224,7 @@ impl Master {
         }
     }
 
-    fn remove(&mut self, key: &[u8]) {
+    pub(super) fn remove(&mut self, key: &[u8]) {
         self.keys.remove(key);
         self.changes.push(Some(key.to_vec()));
     }
@@ -214,5 +241,5 @@ impl Master {
 
 /// Whether a replica refuses it.
 fn is_write(verb: Verb) -> bool {
-    !matches!(verb, Verb::Inspect | Verb::Watch | Verb::ReadMark)
+    !matches!(verb, Verb::Inspect | Verb::Watch | Verb::ReadMark | Verb::CountWaiters)
 }

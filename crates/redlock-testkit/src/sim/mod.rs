@@ -1,18 +1,22 @@
 //! Simulated masters: Redis as far as a lock can see, with faults at the turn of a switch.
 //!
 //! In reading order: `master` (keys, expiry, what each request does), `clock` (the master's own,
-//! which may be wrong), `order` (what it keeps of admission), `ballots` (what it makes of a
-//! ballot), `marks` (what was completed), `link` (one connection and what is on its way), `node` (the seam and the switches),
+//! which may be wrong), `data` (what it keeps of admission, and what each script does
+//! to it), `admission` (what it answers about that), `ballots` (what it makes of a
+//! ballot), `marks` (what was completed), `queues` (where contenders
+//! wait), `link` (one connection and what is on its way), `node` (the seam and the switches),
 //! `nemesis` (who turns them).
 
+mod admission;
 mod ballots;
 mod clock;
+mod data;
 mod link;
 mod marks;
 mod master;
 mod nemesis;
 mod node;
-mod order;
+mod queues;
 mod world;
 
 use std::ops::Deref;
@@ -23,6 +27,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use redlock_core::{Clock, Node};
 
+pub use data::{Ballots, Data};
 pub use master::Executed;
 pub use nemesis::{Action, Fault, Nemesis, Step};
 pub use node::SimNode;

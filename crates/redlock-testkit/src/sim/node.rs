@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use rand::RngExt;
-use redlock_core::admission::{Data, Identity, Init, Nonce, Order, OrderSlot, Outcome};
-use redlock_core::{Answer, Cause, Clock, Events, Node, NodeEvent, Op, Role, VoteSlot};
+use redlock_core::admission::{Identity, Init, Nonce, Outcome};
+use redlock_core::{Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, Role, VoteSlot};
 use tokio::runtime::Handle;
 
-use super::link::Asked;
+use super::data::Data;
 use super::master::Executed;
 use super::world::{Outbox, World};
 
@@ -138,6 +138,7 @@ impl SimNode {
     pub fn set_tracking(&self, tracks: bool) {
         self.change(|world, _, outbox| {
             world.facts.tracks = tracks;
+            world.facts.no_queue = (!tracks).then(|| Facts::PUSHES_NOTHING.into());
             world.cut_all(outbox);
         });
     }
@@ -156,6 +157,24 @@ impl SimNode {
             world.facts.no_ballots = error.map(str::to_owned);
             world.cut_all(outbox);
         });
+    }
+
+    /// Answers every entry into a queue, and every exit, with this error, such as `NOPERM ...`, and
+    /// says so on each connection; or no longer. All connections are made again.
+    pub fn refuse_queues(&self, error: Option<&str>) {
+        self.change(|world, _, outbox| {
+            world.master.queue_error = error.map(str::to_owned);
+            world.facts.no_queue = error.map(str::to_owned);
+            world.cut_all(outbox);
+        });
+    }
+
+    /// How many tickets wait in a queue now: see [`SharedQueue::key_of`].
+    ///
+    /// [`SharedQueue::key_of`]: redlock_core::SharedQueue::key_of
+    pub fn waiters(&self, queue: impl AsRef<[u8]>) -> u32 {
+        let world = self.world();
+        world.master.waiters(world.clock.now(), queue.as_ref())
     }
 
     /// Makes the server a replica, as `REPLICAOF` does, or a master again, with another identity. A
@@ -295,22 +314,10 @@ impl Node for SimNode {
     fn submit(&self, op: Op, slot: VoteSlot) {
         self.change(|world, link, outbox| {
             let now = world.clock.now();
-            match world.obstacle(link).or_else(|| world.links[link].obstacle_to(&op)) {
+            let obstacle = world.obstacle(link).or_else(|| world.obstacle_to(link, &op));
+            match obstacle {
                 Some(cause) => outbox.vote(slot, Answer::unsent(cause)),
-                None => {
-                    let link = &mut world.links[link];
-                    link.send(Asked::Op(op, link.set(), Some(slot)), now, &mut world.rng);
-                }
-            }
-        });
-    }
-
-    fn order(&self, order: Order, slot: OrderSlot) {
-        self.change(|world, link, outbox| match world.obstacle(link) {
-            Some(cause) => outbox.ordered(slot, Err(cause)),
-            None => {
-                let now = world.clock.now();
-                world.links[link].send(Asked::Order(order, Some(slot)), now, &mut world.rng);
+                None => world.links[link].send(op, slot, now, &mut world.rng),
             }
         });
     }

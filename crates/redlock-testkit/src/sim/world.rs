@@ -2,14 +2,14 @@
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::admission::{Identity, OrderSlot, ReplId, Said};
+use redlock_core::admission::{Identity, ReplId};
 use redlock_core::{
     Answer, Balloted, Cause, Clock, Events, Facts, Instant, NodeEvent, Op, Role, Verb, VoteSlot,
 };
 use tokio::task::JoinHandle;
 
 use super::ballots::Set;
-use super::link::{Asked, Back, Link, Slot};
+use super::link::{Back, Link, Request};
 use super::master::Master;
 
 /// What is cast and reported, in this order, once the lock on the world is free again: who takes it
@@ -19,19 +19,14 @@ pub(super) struct Outbox(Vec<Message>);
 
 enum Message {
     Vote(VoteSlot, Answer),
-    Ordered(OrderSlot, Result<Said, Cause>),
     /// A slot that is dropped says that there was no answer.
-    Unanswered(Slot),
+    Unanswered(VoteSlot),
     Event(Events, NodeEvent),
 }
 
 impl Outbox {
     pub(super) fn vote(&mut self, slot: VoteSlot, answer: Answer) {
         self.0.push(Message::Vote(slot, answer));
-    }
-
-    pub(super) fn ordered(&mut self, slot: OrderSlot, said: Result<Said, Cause>) {
-        self.0.push(Message::Ordered(slot, said));
     }
 
     pub(super) fn event(&mut self, (events, event): (Events, NodeEvent)) {
@@ -42,8 +37,7 @@ impl Outbox {
         for message in self.0 {
             match message {
                 Message::Vote(slot, answer) => slot.cast(answer),
-                Message::Ordered(slot, said) => slot.answer(said),
-                Message::Unanswered(slot) => slot.leave_unanswered(),
+                Message::Unanswered(slot) => drop(slot),
                 Message::Event(events, event) => events.report(event),
             }
         }
@@ -70,7 +64,7 @@ impl World {
     pub(super) fn new(clock: Clock, seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut facts = process(&mut rng);
-        facts.tracks = true;
+        (facts.tracks, facts.no_queue) = (true, None);
         Self {
             facts,
             rng,
@@ -97,6 +91,13 @@ impl World {
             link if link.partitioned => Some(Cause::ConnectionClosed),
             _ => Some(Cause::TimedOut),
         }
+    }
+
+    /// Why this request cannot be sent, though there is a connection.
+    pub(super) fn obstacle_to(&self, link: usize, op: &Op) -> Option<Cause> {
+        let no_queue = self.facts.no_queue.as_ref().filter(|_| op.entry().is_some());
+        let no_queue = no_queue.map(|why| Cause::NotSent(format!("no queue: {why}").into()));
+        no_queue.or_else(|| self.links[link].obstacle_to(op))
     }
 
     /// What is to be said about the connection as it is.
@@ -144,7 +145,7 @@ impl World {
         self.links.iter_mut().for_each(|link| link.requests.clear());
         let before = std::mem::replace(&mut self.facts, process(&mut self.rng));
         (self.facts.role, self.facts.tracks) = (before.role, before.tracks);
-        self.facts.no_ballots = before.no_ballots;
+        (self.facts.no_ballots, self.facts.no_queue) = (before.no_ballots, before.no_queue);
         if !keep_data {
             self.master.flush();
         }
@@ -163,7 +164,6 @@ impl World {
             while link.replies.front().is_some_and(|reply| reply.due <= now) {
                 match link.replies.pop_front().map(|reply| reply.back) {
                     Some(Back::Answer(slot, answer)) => outbox.vote(slot, answer),
-                    Some(Back::Ordered(slot, said)) => outbox.ordered(slot, said),
                     Some(Back::Push(event)) => {
                         link.report(&event).for_each(|event| outbox.event(event));
                     }
@@ -196,12 +196,13 @@ impl World {
 
     fn carry_out(&mut self, at: usize, now: Instant) {
         let Some(request) = self.links[at].requests.pop_front() else { return };
-        match request.asked {
-            Asked::Op(op, set, slot) => self.carry_out_op(at, &op, set, slot, now),
-            Asked::Order(order, slot) => {
-                let said = self.order(at, &order, now);
+        let Request { op, set, slot, .. } = request;
+        match op.admission_op() {
+            None => self.carry_out_op(at, &op, set, slot, now),
+            Some(op) => {
+                let answer = self.admission(at, op, now);
                 if let Some(slot) = slot {
-                    self.links[at].reply(Back::Ordered(slot, said), now, &mut self.rng);
+                    self.links[at].reply(Back::Answer(slot, answer), now, &mut self.rng);
                 }
             }
         }
@@ -209,8 +210,33 @@ impl World {
     }
 
     fn carry_out_op(&mut self, at: usize, op: &Op, set: Set, slot: Option<VoteSlot>, now: Instant) {
-        let answer = self.master.execute(now, op, set, self.facts.role);
-        let Some(slot) = slot else { return };
+        // What arrives late comes over a connection that is gone: nobody listens there.
+        if let Some(entry) = op.entry().filter(|_| slot.is_some()) {
+            self.links[at].listens_for = Some(entry.queue.ticket());
+        }
+        let listening: Vec<_> = self.links.iter().filter_map(|link| link.listens_for).collect();
+        let answer = self.master.execute(now, op, set, self.facts.role, &listening);
+        // Servers differ in whether one that calls itself hears it before the reply, or behind it.
+        if !self.master.told.is_empty() && self.rng.random() {
+            self.call(now);
+        }
+        if let Some(slot) = slot {
+            self.answer(at, op, slot, answer, now);
+        }
+        self.call(now);
+    }
+
+    /// Passes on what was published.
+    fn call(&mut self, now: Instant) {
+        for (ticket, call, key) in std::mem::take(&mut self.master.told) {
+            for link in self.links.iter_mut().filter(|link| link.listens_for == Some(ticket)) {
+                let event = NodeEvent::Called(call, key.clone().into());
+                link.reply(Back::Push(event), now, &mut self.rng);
+            }
+        }
+    }
+
+    fn answer(&mut self, at: usize, op: &Op, slot: VoteSlot, answer: Answer, now: Instant) {
         if op.verb() == Verb::Watch && self.facts.tracks {
             self.links[at].watched.insert(op.key().to_vec());
         }

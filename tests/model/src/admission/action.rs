@@ -1,6 +1,7 @@
 //! What may happen next, and what it does.
 
 use redlock_core::Member;
+use redlock_protocol::admission::{Event, Facts, Scored};
 
 use super::broken::Broken;
 use super::client::Client;
@@ -8,7 +9,6 @@ use super::part::{Loss, Part, TTL};
 use super::person::highest;
 use super::wire::{FloorRead, Half, Link, Request};
 use super::world::{Attempt, World};
-use crate::protocol::admission::{Event, Facts, Scored};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Action {

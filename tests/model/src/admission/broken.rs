@@ -25,6 +25,8 @@ pub enum Broken {
     RunKept,
     /// The identity is the process alone.
     WithoutReplid,
+    /// A client forgets what it has seen of a process.
+    OutdatedTaken,
     /// A null push is ignored.
     PushIgnored,
     /// One other master is enough for the floor.
@@ -80,7 +82,7 @@ impl Broken {
     }
 
     /// Those that must be found, each within seconds.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::NoQuarantine,
         Self::TimeAlone,
         Self::IdentityKnown,
@@ -92,6 +94,7 @@ impl Broken {
         Self::NonceForgotten,
         Self::RunKept,
         Self::WithoutReplid,
+        Self::OutdatedTaken,
         Self::PushIgnored,
         Self::FloorFromTooFew,
         Self::FloorEarly,

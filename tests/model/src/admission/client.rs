@@ -1,12 +1,12 @@
 //! A client: the machine that ships, and its connections. Here the mutants lie to it.
 
 use redlock_core::admission::Nonce;
+use redlock_protocol::admission::{Admission, Event, Facts, Step, Told};
 
 use super::broken::Broken;
 use super::part::{Part, TTL};
 use super::wire::{First, FloorRead, Link, Request};
 use super::world::World;
-use crate::protocol::admission::{Admission, Event, Facts, Step, Told};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {

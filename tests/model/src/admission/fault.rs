@@ -1,7 +1,8 @@
 //! What goes wrong.
 
 use super::action::Action;
-use redlock_core::admission::Data;
+use redlock_protocol::admission::{Event, Life};
+use redlock_testkit::Data;
 
 use super::broken::Broken;
 use super::client::Client;
@@ -9,7 +10,7 @@ use super::part::{Loss, Part};
 use super::server::FLIPPED;
 use super::wire::{Link, Request};
 use super::world::World;
-use crate::protocol::admission::Event;
+use crate::shared::Shared;
 
 impl World {
     pub(crate) fn faults(&self, part: &Part, master: usize, actions: &mut Vec<Action>) {
@@ -18,7 +19,9 @@ impl World {
             return;
         }
         if self.left.losses > 0 && master < part.lossy {
-            actions.extend(part.kinds.iter().map(|&loss| Action::Lose(master, loss)));
+            let may = |loss: &&Loss| **loss != Loss::PutBack || self.may_put_back(part, master);
+            let kinds = part.kinds.iter().filter(may);
+            actions.extend(kinds.map(|&loss| Action::Lose(master, loss)));
         }
         if self.left.saves > 0 && master < part.lossy && server.saved != server.data {
             actions.push(Action::Save(master));
@@ -33,6 +36,19 @@ impl World {
         if self.left.stops > 0 && master + 1 == part.masters && master > 0 {
             actions.push(Action::Stop(master));
         }
+    }
+
+    /// Whether a copy from before would be told from the present data: all clients have seen what the
+    /// master has now, and this process has had what was saved.
+    fn may_put_back(&self, part: &Part, master: usize) -> bool {
+        let server = &self.servers[master];
+        let present = Life::of(&server.facts(part, self.now));
+        let (saved, record) = (&server.saved.record, &server.data.record);
+        let is_former = (saved.nonce, saved.run) != (record.nonce, record.run);
+        let has_seen = |client: &Shared<Client>| {
+            client.alive && client.machine.reachable().contains(&(master, present))
+        };
+        is_former && saved.nonce.is_some() && self.clients.iter().all(has_seen)
     }
 
     pub(crate) fn fault(&mut self, part: &Part, fault: Action) {
@@ -68,7 +84,7 @@ impl World {
         server.lose(self.now, counted);
         match loss {
             Loss::RestartEmpty | Loss::Flush => server.data = Data::default(),
-            Loss::RestartSaved | Loss::RestartReplica | Loss::Failover => {
+            Loss::RestartSaved | Loss::RestartReplica | Loss::Failover | Loss::PutBack => {
                 server.data = server.saved.clone();
             }
         }
@@ -79,7 +95,7 @@ impl World {
                 server.identity.replid = Some(server.next_history());
             }
             Loss::Failover => server.identity.replid = Some(server.next_history()),
-            Loss::Flush => {}
+            Loss::Flush | Loss::PutBack => {}
         }
         // The statement of a person does not cover a loss that comes while `init` is under way. An
         // order that may not act any more is one of a call that is over.
@@ -88,8 +104,11 @@ impl World {
             |request: &Request| matches!(request, Request::Init(init) if init.until < time);
         self.orders.retain(|(ordered, request)| *ordered != master || is_over(request));
         match loss {
-            Loss::Flush | Loss::Failover => self.push(part, master),
+            Loss::Flush | Loss::Failover | Loss::PutBack => self.push(part, master),
             _ => self.break_links(part, master),
+        }
+        if loss == Loss::PutBack && part.broken == Some(Broken::OutdatedTaken) {
+            (0..part.clients).for_each(|client| self.forget(part, client));
         }
     }
 

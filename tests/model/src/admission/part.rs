@@ -90,9 +90,11 @@ pub(crate) enum Loss {
     Flush,
     /// The same process with what its lagging replica had.
     Failover,
+    /// The same process with what was saved, where every client has seen other data since.
+    PutBack,
 }
 
-use Loss::{Failover, Flush, RestartEmpty, RestartReplica, RestartSaved};
+use Loss::{Failover, Flush, PutBack, RestartEmpty, RestartReplica, RestartSaved};
 
 const ALL: &[Loss] = &[RestartEmpty, RestartSaved, Flush, Failover];
 
@@ -189,6 +191,8 @@ pub fn large() -> Vec<Part> {
         Part { name: "lengths", clients: 1, visits: 0, lossy: 2, horizon: 4, ..length },
         Part { name: "visitor", lossy: 2, drops: 0, horizon: 2, ..length },
         Part { name: "raised", losses: 1, held: 1, raises: 1, horizon: 3, ..length },
+        Part { name: "put-back", ..put_back(alone) },
+        Part { name: "put-back-3", ballots: 1, ..put_back(Part { horizon: 4, ..three }) },
         Part { name: "older", ..older(Part { losses: 2, horizon: 5, ..NONE }) },
         Part { name: "older-3", masters: 3, lossy: 2, stops: 1, ..older(stays) },
         Part {
@@ -207,6 +211,12 @@ pub fn large() -> Vec<Part> {
 /// Masters come back with a record from before `max_ttl` was raised.
 fn older(part: Part) -> Part {
     Part { masters: 1, kinds: &[RestartSaved], held: 1, given: true, raises: 1, ..part }
+}
+
+/// One of the losses is that a copy of the data is put back, under a client that stays.
+fn put_back(part: Part) -> Part {
+    let kinds = &[RestartEmpty, Flush, PutBack];
+    Part { clients: 1, visits: 0, saves: 1, losses: 3, kinds, ..part }
 }
 
 /// The order of an `init` may be on its way for ever.
@@ -231,7 +241,9 @@ pub fn named(broken: Broken) -> Part {
     let lengths = Part { kinds: &[RestartEmpty], own: 1, gradual: true, horizon: 3, ..three };
     let forever = Part { recovery: true, kinds: &[RestartEmpty], clients: 1, visits: 0, ..three };
     let part = match broken {
-        B::NoQuarantine | B::NewWithoutRecord => alone,
+        B::NoQuarantine => alone,
+        // The client that stays has seen that the namespace was in use.
+        B::NewWithoutRecord => Part { visits: 1, ..alone },
         B::PushIgnored => Part { kinds: &[Flush], ..alone },
         B::TimeAlone => Part { steps: 1, look_every: 1, ..alone },
         B::IdentityKnown => Part { kinds: &[Flush], steps: 1, look_every: 1, ..alone },
@@ -264,6 +276,7 @@ pub fn named(broken: Broken) -> Part {
         }
         B::RunKept => Part { counted: false, ..flips },
         B::FlipBegins => flips,
+        B::OutdatedTaken => put_back(Part { horizon: 3, ..alone }),
         B::WithoutReplid => Part { kinds: &[Failover], masters: 1, ..NONE },
         B::FloorFromTooFew | B::FloorEarly => floor,
         B::FloorProvenBefore => {

@@ -1,6 +1,8 @@
 //! A person who types `init`, and the mutant that does so unasked.
 
-use redlock_core::admission::{Data, Nonce, Order, Record};
+use redlock_core::admission::{AdmissionOp, Nonce, Record};
+use redlock_protocol::admission::{Event, Facts, InitOptions, Life, Scored};
+use redlock_testkit::Data;
 
 use super::broken::Broken;
 use super::client::Client;
@@ -8,7 +10,6 @@ use super::part::{Part, TTL};
 use super::server::Server;
 use super::wire::Request;
 use super::world::World;
-use crate::protocol::admission::{Event, Facts, InitOptions, Life, Scored};
 
 impl World {
     /// Whether `init` may be typed: the statement is true, no lock of a former life is alive on
@@ -46,7 +47,7 @@ impl World {
             let scores = others.clone().filter_map(|answer| answer.highest).max();
             let enough = others.count() > part.masters - (part.masters / 2 + 1);
             for (master, order) in plan.orders {
-                let Order::Init(mut init) = order else { continue };
+                let AdmissionOp::Init(mut init) = order else { continue };
                 if !self.servers[master].up {
                     continue;
                 }
@@ -116,7 +117,7 @@ impl World {
             .plan_init(options, &answers, &nonces, &[], self.now)
             .ok()?;
         plan.orders.into_iter().find_map(|(ordered, order)| match order {
-            Order::Init(init) if ordered == master => Some(Request::Init(init)),
+            AdmissionOp::Init(init) if ordered == master => Some(Request::Init(init)),
             _ => None,
         })
     }

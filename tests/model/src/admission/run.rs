@@ -6,8 +6,9 @@ use super::server::Server;
 use super::wire::Request;
 use super::world::{World, Wrong};
 use redlock_core::admission::{
-    Admit, Ballots, Begin, Data, Init, Nonce, Note, Outcome, Record, Reply, Way, quarantine_length,
+    Admit, Begin, Init, Nonce, Note, Outcome, Record, Reply, Way, quarantine_length,
 };
+use redlock_testkit::{Ballots, Data};
 
 impl World {
     /// Runs a script on a master, or what a mutant runs instead.

@@ -1,11 +1,10 @@
 //! A master: its process, clock and data, and what is owed to its former lives.
 
-use redlock_core::admission::{
-    Ballots, Data, Identity, MEMBERS, Nonce, Record, ReplId, RunId, Score,
-};
+use redlock_core::admission::{Identity, MEMBERS, Nonce, Record, ReplId, RunId, Score};
+use redlock_protocol::admission::{Facts, Role};
+use redlock_testkit::{Ballots, Data};
 
 use super::part::{Part, TTL};
-use crate::protocol::admission::{Facts, Role};
 
 /// TIME at the start, so that a clock may be behind.
 const START: i64 = 20;
@@ -128,9 +127,13 @@ fn admitted(part: &Part, identity: Identity, nonce: Option<Nonce>) -> Data {
 }
 
 impl Server {
-    /// Whether it votes without a ballot that it may have accepted in a former life.
+    /// Whether it votes without a ballot that it may have accepted in a former life. One whose data is
+    /// lost and that still says that it is admitted has got a copy back: whether a client counts it
+    /// is the first property.
     pub(crate) fn is_behind(&self) -> bool {
         let owed = self.owed.max(self.accepted);
-        self.is_admitted() && self.data.record.run.is_some_and(|run| self.data.highest(run) < owed)
+        !self.lost
+            && self.is_admitted()
+            && self.data.record.run.is_some_and(|run| self.data.highest(run) < owed)
     }
 }

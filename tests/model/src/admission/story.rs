@@ -79,6 +79,7 @@ fn lost(loss: Loss) -> &'static str {
         Loss::RestartReplica => "restarts with an old snapshot, as a former replica",
         Loss::Flush => "is flushed",
         Loss::Failover => "fails over to its lagging replica and back",
+        Loss::PutBack => "gets a copy of its data from before",
     }
 }
 

@@ -1,8 +1,7 @@
 //! What is on the way between a client and a master.
 
 use redlock_core::admission::{Admit, Begin, Init, Nonce, Note, Score};
-
-use crate::protocol::admission::{Life, Scored};
+use redlock_protocol::admission::{Life, Scored};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {

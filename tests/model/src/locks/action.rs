@@ -1,6 +1,8 @@
 //! What may happen next, and what it does.
 
-use super::contender::Stage;
+use redlock_protocol::token::lifecycle::Stage;
+
+use super::contender::Lock;
 use super::driver::FIRST;
 use super::part::Part;
 use super::wire::{Done, Kind, Number, Request};
@@ -63,7 +65,7 @@ impl World {
 
     fn contender_actions(&self, part: &Part, own: usize, actions: &mut Vec<Action>) {
         let contender = &self.contenders[own];
-        match contender.open().map(|lock| (&lock.stage, lock.proposes)) {
+        match contender.open().map(|lock| (lock.machine.stage(), lock.proposes)) {
             None if self.may_begin(part, own) && part.ballots == 0 => {
                 actions.push(Action::Begin(own, 0));
             }
@@ -107,9 +109,8 @@ impl World {
         }
         let Some(before) = own.checked_sub(1) else { return true };
         let open = self.contenders[before].open();
-        let is_asking = open.is_some_and(|lock| {
-            matches!(lock.stage, Stage::Attempt(_)) && !(lock.proposes && part.revives())
-        });
+        let is_asking =
+            open.is_some_and(|lock| lock.is_attempt() && !(lock.proposes && part.revives()));
         let has_begun = self.contenders[before].begun > 0 || self.left.resumes < part.resumes;
         let is_turn = !part.by_turns || has_begun && !is_asking;
         let is_alike = part.attempts[own] == part.attempts[before];
@@ -193,7 +194,7 @@ impl World {
             }
             Action::Release(own) => {
                 let open = self.contenders[own].open();
-                let is_attempt = open.is_some_and(|lock| matches!(lock.stage, Stage::Attempt(_)));
+                let is_attempt = open.is_some_and(Lock::is_attempt);
                 self.left.cancels -= u8::from(is_attempt);
                 self.give_up(part, own);
             }
@@ -202,7 +203,7 @@ impl World {
             }
             Action::Extend(own) => {
                 self.left.extensions -= 1;
-                self.extend(own);
+                self.extend(part, own);
             }
             Action::Resume(own, number) => {
                 self.left.resumes -= 1;

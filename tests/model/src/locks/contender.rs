@@ -4,14 +4,13 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use redlock_core::{Instant, Ttl};
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::terms::{HoldOptions, Timing};
+use redlock_protocol::token::lease::HeldLease;
+use redlock_protocol::token::lifecycle::{Lifecycle, Stage};
 
 use super::part::Part;
 use super::wire::{Done, Kind, Number, Request, Value};
-use crate::protocol::attempt::Attempt;
-use crate::protocol::lease::HeldLease;
-use crate::protocol::master_set::MasterSet;
-use crate::protocol::release::Release;
-use crate::settings::{HoldOptions, Timing};
 
 /// The TTL, whatever its length in ticks.
 const TTL: Duration = Duration::from_millis(10);
@@ -43,21 +42,14 @@ pub(crate) struct Lock {
     pub(crate) after: Number,
     /// Another ballot is to be proposed.
     pub(crate) proposes: bool,
-    pub(crate) stage: Stage,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stage {
-    Attempt(Attempt),
-    Lease(HeldLease),
-    Release(Release),
+    pub(crate) machine: Lifecycle,
 }
 
 /// The latencies in a machine tell no two states apart: nothing depends on them.
 impl Hash for Lock {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.id, self.value, self.after, self.proposes).hash(state);
-        self.stage.hash(&mut WithoutLatencies(state));
+        self.machine.hash(&mut WithoutLatencies(state));
     }
 }
 
@@ -76,6 +68,17 @@ impl<H: Hasher> Hasher for WithoutLatencies<'_, H> {
     }
 
     fn write_u32(&mut self, _: u32) {}
+}
+
+impl Lock {
+    /// Whether it is wanted or held.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.machine.stage(), Stage::Attempt(_) | Stage::Lease(_))
+    }
+
+    pub(crate) fn is_attempt(&self) -> bool {
+        self.machine.attempt().is_some()
+    }
 }
 
 impl Contender {
@@ -101,22 +104,26 @@ impl Contender {
 
     /// The lock that is wanted or held: there is one at most.
     pub(crate) fn open(&self) -> Option<&Lock> {
-        self.locks.iter().find(|lock| !matches!(lock.stage, Stage::Release(_)))
+        self.locks.iter().find(|lock| lock.is_open())
     }
 
     pub(crate) fn open_mut(&mut self) -> Option<&mut Lock> {
-        self.locks.iter_mut().find(|lock| !matches!(lock.stage, Stage::Release(_)))
+        self.locks.iter_mut().find(|lock| lock.is_open())
     }
 
     pub(crate) fn is_holder(&self, now: Instant) -> bool {
-        self.open().is_some_and(|lock| match &lock.stage {
-            Stage::Lease(lease) => lease.deadline().is_some_and(|deadline| deadline > now),
-            _ => false,
-        })
+        let lease = self.open().and_then(|lock| lock.machine.lease());
+        lease.and_then(HeldLease::deadline).is_some_and(|deadline| deadline > now)
     }
 
     pub(crate) fn lock(&mut self, id: u8) -> Option<&mut Lock> {
         self.locks.iter_mut().find(|lock| lock.id == id)
+    }
+
+    /// What carries a further ballot of an attempt.
+    pub(crate) fn further(&mut self, lock: u8, number: u32) -> Kind {
+        let is_resumed = self.lock(lock).is_some_and(|lock| lock.machine.is_resumed());
+        if is_resumed { Kind::Resume(number) } else { Kind::Ballot(number) }
     }
 
     /// One request goes to these masters.

@@ -1,13 +1,13 @@
 //! What the mutants tell the machines.
 
 use redlock_core::Answer;
+use redlock_protocol::token::lifecycle::{Answered, Asked, Event};
+use redlock_protocol::votes::answer::{Counts, Judged};
 
 use super::broken::Broken;
-use super::contender::{Lock, Stage};
 use super::part::Part;
 use super::wire::{Kind, Reply, Request};
 use super::world::World;
-use crate::protocol::heard::{Heard, Standing};
 
 impl World {
     /// Since when an answer counts: since its request was sent.
@@ -79,14 +79,14 @@ impl World {
         }
         let clock = self.contenders[own].clock(part, self.now);
         let accepted = std::mem::take(&mut self.contenders[own].accepted);
-        let Some(Lock { stage: Stage::Attempt(attempt), .. }) = self.contenders[own].lock(id)
-        else {
-            return;
-        };
         for (master, _) in accepted {
-            let (answer, standing) = (Reply::Accepted.answer(), Standing::Counts);
-            let heard = Heard { answer: &answer, standing: &standing };
-            attempt.ballot_vote(round, master, heard, clock, clock);
+            let (answer, counts) = (Reply::Accepted.answer(), Counts::Yes);
+            let judged = Judged { answer: &answer, counts: &counts };
+            let to = Asked::Ballot(round);
+            let answered = Answered { to, master, judged, sent_at: clock };
+            self.contenders[own].lock(id).into_iter().for_each(|lock| {
+                lock.machine.on(Event::Answered(answered), clock);
+            });
         }
     }
 

@@ -1,15 +1,17 @@
 //! A lease that was given away, and is taken over: its first holder is not modelled, but what it
 //! has left on the masters and on the way to them.
 
+use redlock_protocol::token::attempt::{self, Attempt, Defeat, Origin};
+use redlock_protocol::token::lifecycle::{Answered, Asked, Lifecycle};
+
 use super::action::Action;
 use super::broken::Broken;
-use super::contender::{Lock, Stage, options, timing};
+use super::contender::{Lock, options, timing};
 use super::driver::ballot;
 use super::master::{FORMER_VALUE, Master};
 use super::part::Part;
 use super::wire::{Kind, Number, Reply, Request};
 use super::world::{Handed, World};
-use crate::protocol::attempt::{Attempt, Origin};
 
 /// The first lock of one that takes a lease over.
 const FIRST: u8 = 4;
@@ -19,7 +21,7 @@ impl World {
         if self.left.resumes > 0 {
             let open = self.contenders[0].open();
             // One that has it may have given it away.
-            if open.is_none_or(|lock| matches!(lock.stage, Stage::Lease(_))) {
+            if open.is_none_or(|lock| lock.machine.lease().is_some()) {
                 let numbers = 1..=part.ballots;
                 let is_allowed =
                     |number: &Number| part.numbers.first().is_none_or(|one| one == number);
@@ -36,11 +38,11 @@ impl World {
         let (masters, after) = (self.asked(part, own), self.largest(part, 0));
         let clock = self.contenders[own].clock(part, self.now);
         let contender = &mut self.contenders[own];
-        contender.locks.retain(|lock| !matches!(lock.stage, Stage::Lease(_)));
+        contender.locks.retain(|lock| lock.machine.lease().is_none());
         let id = FIRST + self.left.resumes;
         let attempt = Attempt::new(masters.len(), Origin::Resumed, timing(), options(), clock);
-        let stage = Stage::Attempt(attempt.fenced(ballot(number)));
-        contender.locks.push(Lock { id, value: FORMER_VALUE, after, proposes: false, stage });
+        let machine = Lifecycle::new(attempt.fenced(ballot(number)));
+        contender.locks.push(Lock { id, value: FORMER_VALUE, after, proposes: false, machine });
         contender.send(id, Kind::Resume(1), number, masters, self.now);
         self.only_copies(part, own, id);
     }
@@ -48,6 +50,34 @@ impl World {
     pub(crate) fn plant(&mut self, part: &Part, master: usize) {
         let until = self.now + self.masters[master].gained + part.ttl;
         self.masters[master].keys[0] = Some((FORMER_VALUE, until));
+    }
+
+    /// A mutant goes on with an attempt that was too late.
+    pub(crate) fn is_revived(
+        &mut self,
+        part: &Part,
+        own: usize,
+        request: &Request,
+        answered: Answered<'_>,
+    ) -> bool {
+        let clock = self.contenders[own].clock(part, self.now);
+        if !(part.revives() && request.value == FORMER_VALUE) {
+            return false;
+        }
+        let Some(lock) = self.contenders[own].lock(request.lock) else { return false };
+        let Some(mut attempt) = lock.machine.attempt().cloned() else { return false };
+        let Answered { to, master, judged, sent_at } = answered;
+        let step = match to {
+            Asked::First => attempt.vote(master, judged, sent_at, clock),
+            Asked::Ballot(number) => attempt.ballot_vote(number, master, judged, sent_at, clock),
+            Asked::Score => attempt.score_vote(master, judged, clock),
+            _ => return false,
+        };
+        let is_late = step == attempt::Step::Lost(Defeat::TooLate);
+        if is_late {
+            (lock.machine, lock.proposes) = (Lifecycle::new(attempt), true);
+        }
+        is_late
     }
 
     /// A mutant hands out what was accepted too long ago, once a quorum of those has extended the
@@ -67,7 +97,8 @@ impl World {
             contender.accepted.iter().filter(|(master, number)| *number > 0 && extended(*master));
         let numbers: Vec<Number> = accepted.map(|(_, number)| *number).collect();
         let Some(lock) = contender.open_mut() else { return };
-        if let ([number, other, ..], Stage::Attempt(_)) = (&numbers[..], &lock.stage)
+        if let [number, other, ..] = &numbers[..]
+            && lock.is_attempt()
             && number == other
         {
             let (handed, after) = (Handed { number: *number, resource, lock: lock.id }, lock.after);

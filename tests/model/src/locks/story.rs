@@ -1,7 +1,6 @@
 //! A counterexample as people read it.
 
 use super::action::Action;
-use super::contender::Stage;
 use super::part::Part;
 use super::wire::{Done, Kind, Reply, Request};
 use super::world::World;
@@ -135,11 +134,12 @@ fn what(request: &Request) -> String {
 
 /// What a contender has come to by now.
 fn state(before: &World, after: &World, own: usize) -> String {
-    let stage = |world: &World| match world.contenders[own].open().map(|lock| &lock.stage) {
-        Some(Stage::Lease(lease)) if lease.deadline().is_some() => 1,
-        Some(Stage::Lease(_)) => 2,
-        _ => 0,
-    };
+    let stage =
+        |world: &World| match world.contenders[own].open().and_then(|lock| lock.machine.lease()) {
+            Some(lease) if lease.deadline().is_some() => 1,
+            Some(_) => 2,
+            None => 0,
+        };
     match (stage(before), stage(after)) {
         (0, 1) => match after.handed.last() {
             Some(handed) => format!(", and holds the lock with token {}", handed.number),

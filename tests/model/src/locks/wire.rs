@@ -1,6 +1,7 @@
 //! What is on the way between a contender and a master.
 
 use redlock_core::{Answer, Balloted, Cause, NotAdmitted, Verdict, WhyNot};
+use redlock_protocol::token::lifecycle::Asked;
 
 /// What a key is set to.
 pub(crate) type Value = u8;
@@ -20,6 +21,20 @@ pub(crate) enum Kind {
     Score,
     /// An extension with the ballot of this number, for a lease that is taken over.
     Resume(u32),
+}
+
+impl Kind {
+    /// What it is for the machine.
+    pub(crate) fn asked(self) -> Asked {
+        match self {
+            Self::Acquire | Self::Resume(1) => Asked::First,
+            Self::Ballot(number) | Self::Resume(number) => Asked::Ballot(number),
+            Self::Score => Asked::Score,
+            Self::Extend(number) => Asked::Extension(number),
+            Self::Readd => Asked::Readd,
+            Self::Release => Asked::Release,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -92,7 +92,7 @@ mod tests {
         let mut not = NotAdmitted::new(WhyNot::Restarted);
         not.in_quarantine = true;
         not.votes_again = Some(Duration::from_secs(left));
-        no_vote(&Cause::NotAdmitted(not.into()), false).of(node, false)
+        no_vote(&Cause::NotAdmitted(not.into()), false, false).of(node, false)
     }
 
     #[test]

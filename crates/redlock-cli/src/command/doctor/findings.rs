@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use redlock_quorum::{Cause, NodeReport, ServerReport, Standing};
+use redlock_quorum::{Cause, NodeReport, NotAdmitted, ServerReport, Standing, quorum};
 use serde::Serialize;
 
 use super::look::Look;
 use super::no_vote::{self, FOREIGN_CURE, NO_TOKEN};
 use super::rights;
-use crate::answers::quorum;
+use crate::duration::spelled;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -110,14 +110,23 @@ impl Finding {
 pub(super) fn find(nodes: &[NodeReport], looks: &[Look], has_quarantine: bool) -> Vec<Finding> {
     let of_all = [no_quorum(nodes), even(nodes.len()), one_host(nodes), limits_differ(nodes)];
     let mut found: Vec<Finding> = of_all.into_iter().flatten().collect();
+    let may_be_new = NotAdmitted::may_be_new(nodes.iter().map(not_admitted));
     for (node, look) in nodes.iter().zip(looks) {
         let cause = node.cause.as_ref();
-        let of_node = cause.map(|cause| no_vote(cause, look.hinders_admission())).into_iter();
+        let of_cause = |cause| no_vote(cause, look.hinders_admission(), may_be_new);
+        let of_node = cause.map(of_cause).into_iter();
         let of_node = of_node.chain(node.server.iter().flat_map(of_server));
         let of_node = of_node.chain(of_look(look, has_quarantine));
         found.extend(of_node.map(|finding| finding.of(&node.node, cause.is_none())));
     }
     found
+}
+
+fn not_admitted(node: &NodeReport) -> Option<&NotAdmitted> {
+    match &node.cause {
+        Some(Cause::NotAdmitted(not)) => Some(not),
+        _ => None,
+    }
 }
 
 fn no_quorum(nodes: &[NodeReport]) -> Option<Finding> {
@@ -137,11 +146,15 @@ fn even(masters: usize) -> Option<Finding> {
     match masters {
         2 => {
             let what = "2 masters: none of them may fail, both are needed".to_owned();
-            Some(Finding::warning(what, "either that fails stops all locks", "list three, or five"))
+            Some(Finding::warning(
+                what,
+                "the failure of either one stops all locks",
+                "list three, or five",
+            ))
         }
         _ if masters.is_multiple_of(2) => {
             let what = format!("{masters} masters: {spare} may fail, as of {}", masters - 1);
-            let why = "the last one is one more that can fail, and lets no more fail";
+            let why = "the last master can fail like the others, and does not make up for one failure more";
             let cure = format!("list {}, of which {} may fail", masters + 1, spare + 1);
             Some(Finding::info(what, why, cure))
         }
@@ -165,15 +178,19 @@ fn limits_differ(nodes: &[NodeReport]) -> Option<Finding> {
     limits.sort_unstable();
     let (least, most) = (limits.first()?, limits.last()?);
     (least != most).then(|| {
-        let what = format!("max_ttl is {least:?} on one master and {most:?} on another");
+        let what = format!(
+            "max_ttl is {} on one master and {} on another",
+            spelled(*least),
+            spelled(*most)
+        );
         let why = "the smallest that a client reads is its limit, so clients may differ";
         Finding::warning(what, why, "redlock init raises all to the largest")
     })
 }
 
 /// A master that cannot be reached is missed, one that forgot is waited for.
-pub(super) fn no_vote(cause: &Cause, is_hindered: bool) -> Finding {
-    let (why, cure) = no_vote::of(cause, is_hindered);
+pub(super) fn no_vote(cause: &Cause, is_hindered: bool, may_be_new: bool) -> Finding {
+    let (why, cure) = no_vote::of(cause, is_hindered, may_be_new);
     let rank = match cause {
         Cause::NotAdmitted(_) => Rank::NoVote,
         _ => Rank::Hindrance,
@@ -202,9 +219,9 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
         found.push(Finding::warning("reports no changes of keys", why, cure));
     }
     if let Some(offset) = server.clock_offset_ms.filter(|o| o.unsigned_abs() > OFFSET_MAX_MS) {
-        let by = Duration::from_millis(offset.unsigned_abs());
+        let by = spelled(Duration::from_millis(offset.unsigned_abs()));
         let side = if offset < 0 { "behind" } else { "ahead of" };
-        let what = format!("its clock is {by:?} {side} the median of all");
+        let what = format!("its clock is {by} {side} the median of all");
         let why = "a clock that is set while locks are held ends them early or late";
         found.push(Finding::warning(
             what,
@@ -219,7 +236,7 @@ pub(super) fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(policy) = look.eviction.as_ref().filter(|policy| *policy != "noeviction") {
         let what = format!("evicts keys when its memory is full: {policy}");
-        let why = "a lock that is evicted is given away while it is held";
+        let why = "an evicted lock can be granted to another client while it is held";
         found.push(Finding::warning(what, why, "maxmemory-policy noeviction"));
     }
     if let Some(policy) = look.idle_eviction.as_ref().filter(|policy| *policy != "noeviction") {
@@ -228,9 +245,10 @@ pub(super) fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
         found.push(Finding::info(what, why, "maxmemory-policy noeviction"));
     }
     if look.keeps_writes == Some(false) && !has_quarantine {
-        let why = "without a quarantine a master that restarts grants again what is held";
+        let why =
+            "without a quarantine, a master that restarts may grant a lock that is still held";
         let cure = "appendonly yes and appendfsync always, or --quarantine on";
-        found.push(Finding::warning("may forget what it has answered", why, cure));
+        found.push(Finding::warning("may lose writes that it has acknowledged", why, cure));
     }
     if let Some(one) = look.foreign_scores.first() {
         let what =
@@ -252,8 +270,8 @@ fn future_mark(mark: &str) -> Finding {
 }
 
 fn write_refusal(error: &String) -> Finding {
-    let why = "no lock is granted there, and no quarantine begun or ended";
-    Finding::error(format!("refuses writes: {error}"), why, "see to its memory and its disk")
+    let why = "no lock is granted there, and no quarantine begins or ends";
+    Finding::error(format!("refuses writes: {error}"), why, "check its memory and its disk")
         .ranked(Rank::Hindrance)
 }
 
@@ -265,7 +283,8 @@ fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
         let cure = format!("delete the key {key}");
         return Finding::warning(what, why, cure).ranked(Rank::Hindrance);
     }
-    let why = "what it keeps under this name has no other place: it is not admitted again";
+    let why =
+        "redlock keeps its own data under this name: without it the master is not admitted again";
     let then = if has_quarantine { "; its master is then in quarantine for D" } else { "" };
     Finding::error(what, why, format!("delete the key {key}{then}")).ranked(Rank::Hindrance)
 }

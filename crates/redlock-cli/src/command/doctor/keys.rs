@@ -12,6 +12,8 @@ pub(super) struct Keys {
     pub(super) record: Vec<u8>,
     /// The ballot set of clients without quarantine. The name of every other one begins with its.
     pub(super) off: Vec<u8>,
+    /// How the channels begin on which waiters are called.
+    pub(super) channels: Vec<u8>,
     /// Whose ballot sets it has, or gets when it is admitted.
     owners: Vec<String>,
 }
@@ -25,7 +27,8 @@ impl Keys {
             None => server.run_id.clone(),
         };
         let owners = server.admitted_as.iter().cloned().chain([present]).collect();
-        Self { record, off, owners }
+        let channels = [&record[..], b":go:"].concat();
+        Self { record, off, channels, owners }
     }
 
     /// The ballot set of a master that was admitted as `run`.

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{IntoConnectionInfo, RedisResult};
-use redlock_quorum::{FencingToken, Mark, NodeReport, Quarantine, ServerReport};
+use redlock_quorum::{FencingToken, LEAD_MAX_US, Mark, NodeReport, Quarantine, ServerReport};
 use serde::Serialize;
 
 use super::keys::Keys;
@@ -13,10 +13,6 @@ use crate::global::Global;
 use crate::masters;
 use crate::moment;
 use crate::session::Session;
-
-/// A score that is so far ahead of the clocks, in microseconds, is followed by no lock while one
-/// master shows it: some 71 years.
-const FAR_US: u64 = 1 << 51;
 
 /// How many marks are looked at.
 const MARKS_MAX: usize = 10_000;
@@ -104,11 +100,12 @@ impl Asks {
 }
 
 fn look(master: &mut Direct, asks: &Asks) -> RedisResult<Look> {
-    let memory = master.info("memory").unwrap_or_default();
-    let policy = field(&memory, "maxmemory_policy").map(String::from);
-    let is_limited = field(&memory, "maxmemory").is_some_and(|limit| limit != "0");
+    let memory = master.info("memory").ok();
+    let policy = memory.as_ref().and_then(|memory| memory.get::<String>("maxmemory_policy"));
+    let limit = memory.as_ref().and_then(|memory| memory.get::<u64>("maxmemory"));
+    let is_limited = limit.is_some_and(|limit| limit > 0);
     let tried = rights::tried(master, &asks.keys, asks.uses)?;
-    Ok(Look {
+    let mut look = Look {
         eviction: policy.clone().filter(|_| is_limited),
         idle_eviction: policy.filter(|_| !is_limited),
         keeps_writes: master.setting("appendfsync").ok().flatten().map(|fsync| {
@@ -126,7 +123,11 @@ fn look(master: &mut Direct, asks: &Asks) -> RedisResult<Look> {
         // A right that is missing is found.
         future_marks: future_marks(master, &asks.prefix).unwrap_or_default(),
         ..Look::default()
-    })
+    };
+    let last = rights::tried_last(master, &asks.keys)?;
+    let last = last.filter(|right| !look.missing_rights.contains(right));
+    look.missing_rights.extend(last);
+    Ok(look)
 }
 
 /// The marks that no client makes whose masters have the right time.
@@ -159,28 +160,15 @@ fn foreign_now(scores: Vec<(String, String)>) -> Vec<String> {
 
 /// The scores that no client has written, at this time in microseconds since 1970.
 fn foreign(scores: Vec<(String, String)>, now: u64) -> Vec<String> {
-    let end = now.saturating_add(FAR_US).min(FencingToken::MAX.get());
+    let end = now.saturating_add(LEAD_MAX_US).min(FencingToken::MAX.get());
     let is_ours = |score: &str| score.parse::<u64>().is_ok_and(|n| n < end);
     let foreign = scores.into_iter().filter(|(_, score)| !is_ours(score));
     foreign.map(|(member, score)| format!("{member}: {score}")).collect()
 }
 
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_field_is_not_taken_for_one_whose_name_is_longer() {
-        let info =
-            "# Memory\r\nmaxmemory_human:0B\r\nmaxmemory:7\r\nmaxmemory_policy:noeviction\r\n";
-        assert_eq!(field(info, "maxmemory"), Some("7"));
-        assert_eq!(field(info, "maxmemory_policy"), Some("noeviction"));
-        assert_eq!(field(info, "max"), None);
-    }
 
     #[test]
     fn a_mark_of_the_future_is_a_run_that_lies_ahead_or_a_fire_in_milliseconds() {
@@ -197,7 +185,7 @@ mod tests {
     #[test]
     fn whole_numbers_that_are_not_far_ahead_are_ballots_and_nothing_else_is() {
         const NOW: u64 = 1_767_225_600_000_000;
-        let (last, first) = ((NOW + FAR_US - 1).to_string(), (NOW + FAR_US).to_string());
+        let (last, first) = ((NOW + LEAD_MAX_US - 1).to_string(), (NOW + LEAD_MAX_US).to_string());
         let scores = ["0", &last, &first, "9007199254740991", "1.5", "-1", "inf", "1e+17"];
         let scores = scores.map(|score| ("7".to_owned(), score.to_owned())).into();
         let found = foreign(scores, NOW);

@@ -15,6 +15,7 @@ use redlock_quorum::{Cause, NodeReport, Quarantine, RedlockBuilder, ServerReport
 use serde::Serialize;
 
 use crate::args;
+use crate::duration::spelled;
 use crate::exit::{FINDINGS, Failure};
 use crate::global::Global;
 use crate::output::{self, millis, millis_up};
@@ -102,13 +103,13 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
     for node in nodes {
         let cause = node.cause.as_ref().map(|cause| format!("  {cause}"));
         let uptime = node.server.as_ref().and_then(|server| server.uptime);
-        let uptime = uptime.map(|uptime| format!("  up for {}s", uptime.as_secs()));
+        let uptime = uptime.map(|uptime| format!("  up for {}", spelled(uptime)));
         let (cause, uptime) = (cause.unwrap_or_default(), uptime.unwrap_or_default());
         lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, in_words(node.standing)));
     }
     lines.extend(blocks(findings).iter().map(Block::people));
     if !findings.iter().any(Finding::is_problem) {
-        lines.push("nothing is wrong that can be seen from here".into());
+        lines.push("no problem was found".into());
     }
     lines.join("\n")
 }

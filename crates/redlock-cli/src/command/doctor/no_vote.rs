@@ -3,27 +3,32 @@
 use redlock_quorum::{Cause, NotAdmitted, WhyNot};
 
 /// Why that matters, and the cure. `is_hindered`: keys or rights of the master are wrong, so that
-/// no quarantine begins or ends there.
-pub(super) fn of(cause: &Cause, is_hindered: bool) -> (&'static str, &'static str) {
+/// no quarantine begins or ends there. `may_be_new`: all masters may be.
+pub(super) fn of(
+    cause: &Cause,
+    is_hindered: bool,
+    may_be_new: bool,
+) -> (&'static str, &'static str) {
     match cause {
         Cause::TwinOf(_) => ("one server has one vote", "list each server once"),
-        Cause::NotAdmitted(not) if is_hindered && not.why.is_ended_by_quarantine() => {
-            (FORGOT, "first cure what else is found there: until then its quarantine does not end")
-        }
-        Cause::NotAdmitted(not) => not_admitted(not),
+        Cause::NotAdmitted(not) if is_hindered && not.why.is_ended_by_quarantine() => (
+            FORGOT,
+            "cure the other findings of this master first: until then its quarantine does not end",
+        ),
+        Cause::NotAdmitted(not) => not_admitted(not, may_be_new),
         Cause::ErrorReply(text) => error_reply(text, cause.is_curable()),
         // The cause is text. What comes from TLS has the word in it, and the URL to write.
         Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("rediss://") => (
             MISSED,
-            "if this port speaks TLS, write rediss://, or give the port that does not; else see to \
-             the server and the network",
+            "if this port speaks TLS, write rediss://, or give the port that does not; else \
+             check the server and the network",
         ),
         Cause::NotConnected(words) | Cause::Unusable(words) if words.contains("TLS") => (
             MISSED,
             "if this port does not speak TLS, write redis://, or give the port that does; if it \
-             does, see to its certificate, and to --tls-ca, --tls-cert and --tls-key",
+             does, check its certificate, --tls-ca, --tls-cert and --tls-key",
         ),
-        _ => (MISSED, "see to the server and the network"),
+        _ => (MISSED, "check the server and the network"),
     }
 }
 
@@ -31,31 +36,31 @@ pub(super) fn of(cause: &Cause, is_hindered: bool) -> (&'static str, &'static st
 fn error_reply(text: &str, passes: bool) -> (&'static str, &'static str) {
     match text.split(' ').next() {
         _ if !passes => {
-            ("it does not vote", "see to the password and the rights of the user in its URL")
+            ("it does not vote", "check the password and the rights of the user in its URL")
         }
         Some("BUSY") => (
-            "a script is running there, and until it ends nothing else is answered",
+            "a script is running there: until it ends, the server answers nothing else",
             "SCRIPT KILL ends it there; find out who runs it",
         ),
         Some("LOADING") => LOADING,
-        _ => (MISSED, "see to the server: its words are above"),
+        _ => (MISSED, "check the server: its error is above"),
     }
 }
 
-fn not_admitted(not: &NotAdmitted) -> (&'static str, &'static str) {
+fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static str) {
     match not.why {
-        WhyNot::New => {
+        WhyNot::New if may_be_new => {
             let cure = "all brand new? run redlock init; else wait for the end of its quarantine, \
                         which begins when a client asks for a lock";
             (FORGOT, cure)
         }
-        WhyNot::Emptied | WhyNot::Restarted | WhyNot::Incomplete => {
+        why if why.is_ended_by_quarantine() => {
             let cure = "wait; its quarantine begins when a client asks for a lock, and ends by a \
                         client that stays or by the clocks of two masters";
             (FORGOT, cure)
         }
         WhyNot::Replica | WhyNot::NotMaster | WhyNot::Cluster => {
-            ("what it has follows another server", "give independent masters")
+            ("its data is a copy of another server's", "give independent masters")
         }
         WhyNot::Denied => (UNTOLD, unread(not.hindrance.as_deref().unwrap_or_default())),
         WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
@@ -96,15 +101,16 @@ fn unread(hindrance: &str) -> &'static str {
     }
 }
 
-const UNTOLD: &str = "whether it forgot cannot be told";
-const MISSED: &str = "it does not vote, and one failure less is survived";
-const FORGOT: &str = "it may have forgotten a lock that is alive";
+const UNTOLD: &str = "it is unknown whether it lost data";
+const MISSED: &str = "it does not vote, so fewer of the other masters may fail";
+const FORGOT: &str = "it may have lost a lock that is still held";
 const LOADING: (&str, &str) = (
     "it reads its data, and may have a record that cannot be read yet: others wait for it before \
      they begin a quarantine, for as long as one lasts",
     "wait until it has its data, or stop it",
 );
-pub(super) const NO_TOKEN: &str = "no fencing token follows, so it does not vote on some locks";
+pub(super) const NO_TOKEN: &str =
+    "no fencing token can follow this score, so the master does not vote on some locks";
 pub(super) const FOREIGN_CURE: &str = "find out who writes there, delete the ballot set of this \
                                        master before another one is admitted, and wait for its \
                                        quarantine";
@@ -115,15 +121,15 @@ mod tests {
 
     #[test]
     fn only_errors_that_last_are_about_the_user_of_the_url() {
-        let cure = |error: &str| of(&Cause::of_error_reply(error.into()), false).1;
+        let cure = |error: &str| of(&Cause::of_error_reply(error.into()), false, false).1;
         for lasting in ["WRONGPASS invalid username-password pair", "NOPERM no permissions"] {
             assert!(cure(lasting).contains("the password and the rights"), "{lasting}");
         }
         for (passing, says) in [
             ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
             ("LOADING Redis is loading the dataset in memory", "until it has its data"),
-            ("MISCONF Errors writing to the AOF file", "see to the server"),
-            ("OOM command not allowed", "see to the server"),
+            ("MISCONF Errors writing to the AOF file", "check the server"),
+            ("OOM command not allowed", "check the server"),
         ] {
             let cure = cure(passing);
             assert!(cure.contains(says) && !cure.contains("password"), "{passing}: {cure}");
@@ -135,7 +141,7 @@ mod tests {
         let cure = |hindrance: &str| {
             let mut not = NotAdmitted::new(WhyNot::Denied);
             not.hindrance = Some(hindrance.into());
-            of(&Cause::NotAdmitted(not.into()), false).1
+            of(&Cause::NotAdmitted(not.into()), false, false).1
         };
         assert!(cure("the record has a field \"max_ttl\" that is malformed").contains("delete"));
         assert!(cure("the key of the record is of another type").contains("delete"));
@@ -144,12 +150,24 @@ mod tests {
 
     #[test]
     fn what_hinders_a_quarantine_is_cured_before_it_is_waited_for() {
-        let cure =
-            |why, is_hindered| of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), is_hindered).1;
+        let cure = |why, is_hindered| {
+            of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), is_hindered, false).1
+        };
         for why in [WhyNot::New, WhyNot::Emptied, WhyNot::Restarted, WhyNot::Incomplete] {
             assert!(cure(why, false).contains("wait"), "{why:?}");
-            assert!(cure(why, true).starts_with("first cure what else is found"), "{why:?}");
+            assert!(
+                cure(why, true).starts_with("cure the other findings of this master first"),
+                "{why:?}"
+            );
         }
         assert_eq!(cure(WhyNot::Replica, true), "give independent masters");
+    }
+
+    /// Another master that was not read may show that the namespace is in use.
+    #[test]
+    fn init_is_advised_only_where_all_masters_may_be_new() {
+        let new = Cause::NotAdmitted(NotAdmitted::new(WhyNot::New).into());
+        assert!(of(&new, false, true).1.starts_with("all brand new? run redlock init"));
+        assert!(of(&new, false, false).1.starts_with("wait; its quarantine"));
     }
 }

@@ -46,6 +46,13 @@ pub(super) fn is_for_admission(right: &str) -> bool {
     right.starts_with('~') || RIGHTS.contains(&right)
 }
 
+/// Whether waiters need it to queue for a lock, and nothing else does.
+fn is_for_queues(right: &str) -> bool {
+    const RIGHTS: [&str; 7] =
+        ["+exists", "+publish", "+pubsub", "+subscribe", "+zrange", "+zrank", "+zrem"];
+    right.starts_with('&') || RIGHTS.contains(&right)
+}
+
 /// What it costs that these are missing.
 pub(super) fn costs(missing: &[&str]) -> String {
     let mut costs: Vec<&str> = Vec::new();
@@ -62,10 +69,11 @@ fn cost(right: &str) -> &'static str {
         "+zadd" | "+zscore" => "it takes no ballots, so it grants no locks with fencing tokens",
         "+client|id" | "+client|kill" => "late requests are not stopped",
         "+client|tracking" | "+client|caching" => "waiters are not woken",
-        "+info" => "whether it votes cannot be told",
+        "+info" => "it is unknown whether it votes",
         "+set" | "+get" | "+del" | "+pttl" | "+pexpire" | "+eval" | "+evalsha" => {
             "locks are not acquired, extended or released"
         }
+        right if is_for_queues(right) => "waiters are not served in the order of their arrival",
         _ => "quarantines are neither begun nor ended",
     }
 }
@@ -85,17 +93,26 @@ pub(super) fn tried(master: &mut Direct, keys: &Keys, uses: Uses) -> RedisResult
     let replies = master.probe(&probes)?;
     let mut missing: Vec<String> = Vec::new();
     for (right, reply) in rights.into_iter().zip(&replies) {
-        let right = match denial(reply) {
-            Some(Denied::Command) => right.to_owned(),
-            Some(Denied::Key) => format!("~{}*", String::from_utf8_lossy(&keys.record)),
-            None => continue,
-        };
+        let Some(denied) = denial(reply) else { continue };
+        let right = denied.right(right, keys);
         if !missing.contains(&right) {
             missing.push(right);
         }
     }
     let refusal = replies.iter().find_map(refusal);
     Ok(Tried { missing, refusal })
+}
+
+/// The right to listen on channels, where it is missing. A connection that was granted it takes no
+/// other commands any more: this is the last one that it is asked.
+pub(super) fn tried_last(master: &mut Direct, keys: &Keys) -> RedisResult<Option<String>> {
+    let (right, probe) = last_probe(keys);
+    let replies = master.probe(&[probe])?;
+    Ok(replies.first().and_then(denial).map(|denied| denied.right(right, keys)))
+}
+
+fn last_probe(keys: &Keys) -> (&'static str, Vec<&[u8]>) {
+    ("+subscribe", vec![b"SUBSCRIBE", &keys.channels])
 }
 
 /// Servers look at these behind the right, and before the words of the command.
@@ -111,12 +128,29 @@ enum Denied {
     Command,
     /// The command is allowed, and this key is not.
     Key,
+    /// The command is allowed, and this channel is not.
+    Channel,
+}
+
+impl Denied {
+    /// What is missing, in the words of `ACL SETUSER`, where this is `command`.
+    fn right(self, command: &str, keys: &Keys) -> String {
+        match self {
+            Self::Command => command.to_owned(),
+            Self::Key => format!("~{}*", String::from_utf8_lossy(&keys.record)),
+            Self::Channel => format!("&{}*", String::from_utf8_lossy(&keys.channels)),
+        }
+    }
 }
 
 fn denial(reply: &Value) -> Option<Denied> {
     let Value::ServerError(error) = reply else { return None };
-    let is_key = error.details().is_some_and(|why| why.contains("access"));
-    let denied = if is_key { Denied::Key } else { Denied::Command };
+    let says = |word| error.details().is_some_and(|why| why.contains(word));
+    let denied = match (says("access"), says("channel")) {
+        (true, true) => Denied::Channel,
+        (true, false) => Denied::Key,
+        _ => Denied::Command,
+    };
     (error.code() == "NOPERM").then_some(denied)
 }
 
@@ -151,6 +185,12 @@ fn probes<'a>(keys: &'a Keys, nobody: &'a [u8]) -> Vec<(&'static str, Vec<&'a [u
         ("+zscore", vec![b"ZSCORE", set, b"none"]),
         ("+zrevrangebyscore", vec![b"ZREVRANGEBYSCORE", set, b"(0", b"(0"]),
         ("+time", vec![b"TIME"]),
+        ("+exists", vec![b"EXISTS", set]),
+        ("+zrange", vec![b"ZRANGE", set, b"0", b"0"]),
+        ("+zrank", vec![b"ZRANK", set, b"none"]),
+        ("+zrem", vec![b"ZREM", set, b"none"]),
+        ("+pubsub", vec![b"PUBSUB", b"NUMSUB", &keys.channels]),
+        ("+publish", vec![b"PUBLISH", &keys.channels, b""]),
     ]
 }
 
@@ -182,6 +222,7 @@ mod tests {
         let mut listed: Vec<_> = listed.collect();
         let keys = Keys::of(b"", &ServerReport::default());
         let mut tried: Vec<_> = probes(&keys, b"").into_iter().map(|(right, _)| right).collect();
+        tried.push(last_probe(&keys).0);
         listed.sort_unstable();
         tried.sort_unstable();
         assert_eq!(tried, listed);
@@ -201,6 +242,13 @@ mod tests {
             "-NOPERM No permissions to access a key\r\n",
         ] {
             assert_eq!(said(key), Some(Denied::Key), "{key}");
+        }
+        for channel in [
+            "-NOPERM this user has no permissions to access one of the channels used as \
+             arguments\r\n",
+            "-NOPERM No permissions to access a channel\r\n",
+        ] {
+            assert_eq!(said(channel), Some(Denied::Channel), "{channel}");
         }
         for other in ["-ERR syntax error\r\n", "-READONLY a replica\r\n", "+OK\r\n"] {
             assert_eq!(said(other), None, "{other}");

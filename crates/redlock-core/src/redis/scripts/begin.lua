@@ -1,6 +1,6 @@
 -- ARGV 1 to 4: the record as it was read, see `is_as_read`. 5: the identity, 6: the new nonce,
--- 7: `max_ttl`.
-local identity, nonce = ARGV[5], ARGV[6]
+-- 7: `max_ttl`, 8: 1 where the client knows what it has read to be outdated.
+local identity, nonce, is_outdated = ARGV[5], ARGV[6], ARGV[8] == '1'
 
 local function write()
   local names = {identity, fields['run']}
@@ -29,9 +29,9 @@ end
 
 local function decide()
   if is_mixed then return answer(MIXED) end
-  if is_admitted(identity) then return answer(DONE) end
+  if is_admitted(identity) and not is_outdated then return answer(DONE) end
   if not is_as_read() then return answer(MOVED) end
   local is_waiting = is_quarantined(identity) and ends_at <= time + length_of(max_ttl)
-  if is_waiting then lengthen() else write() end
+  if is_waiting and not is_outdated then lengthen() else write() end
   return answer(DONE)
 end

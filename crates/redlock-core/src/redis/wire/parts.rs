@@ -7,31 +7,45 @@ use super::super::ballots;
 use super::super::encode;
 use super::super::reply::{self, Garbage};
 use super::{Form, Pending, Settled, Wire};
-use crate::{Answer, Balloted, Cause, Op, Verb};
+use crate::{Answer, Balloted, Cause, Op, Verb, Verdict};
 
 impl Wire {
     /// Whether this request can be sent now.
     pub(in crate::redis) fn can_take(&self, op: &Op) -> bool {
         let is_about_set = matches!(op.verb(), Verb::Ballot | Verb::Score);
-        self.is_open() && (self.set.is_some() || !is_about_set)
+        let is_entry = matches!(op.verb(), Verb::Enter { .. });
+        self.is_open()
+            && (self.set.is_some() || !is_about_set)
+            && (self.no_queue.is_none() || !is_entry)
+            && self.lacks_namespace(op).is_none()
     }
 
     /// Why one that cannot be sent now cannot.
-    pub(in crate::redis) fn why_refused(&self) -> Cause {
-        self.obstacle().unwrap_or_else(ballots::too_early)
+    pub(in crate::redis) fn why_refused(&self, op: &Op) -> Cause {
+        let no_queue = self.no_queue.as_ref().filter(|_| op.entry().is_some());
+        let no_queue = no_queue.map(|why| Cause::NotSent(format!("no queue: {why}").into()));
+        self.obstacle()
+            .or(no_queue)
+            .or_else(|| self.lacks_namespace(op))
+            .unwrap_or_else(ballots::too_early)
     }
 
     pub(super) fn write_balloted(&mut self, op: &Op) -> Form {
         if matches!(op.verb(), Verb::Resume { .. }) {
             return self.write_script(op);
         }
+        let text = self.loaded.load(op, self.set.as_ref());
+        self.write_parts(op, text.as_deref())
+    }
+
+    fn write_parts(&mut self, op: &Op, text: Option<&[u8]>) -> Form {
         match &self.set {
             Some(set) => {
-                set.write(op, &mut self.out);
+                set.write(op, text, &mut self.out);
                 Form::Parts
             }
             None => {
-                self.out.extend_from_slice(ballots::alone(op));
+                self.out.extend_from_slice(text.unwrap_or_else(|| ballots::alone(op)));
                 Form::Alone
             }
         }
@@ -58,7 +72,7 @@ impl Wire {
     /// Whether the oldest request is one of several commands.
     pub(super) fn is_in_parts(&self) -> bool {
         let oldest = self.in_flight.front();
-        matches!(oldest, Some(Pending::Request(_, _, Form::Parts | Form::Alone)))
+        matches!(oldest, Some(Pending::Request(_, _, Form::Parts | Form::PartsAgain | Form::Alone)))
     }
 
     pub(super) fn settle_part(&mut self, reply: Value) -> Settled {
@@ -67,13 +81,41 @@ impl Wire {
         };
         let is_alone = form == Form::Alone;
         match self.heard.take(&op, is_alone, self.missing(), reply) {
-            Ok(Some(answer)) => Settled::vote(slot, answer),
+            Ok(Some(answer))
+                if form == Form::Parts
+                    && self.set.is_some()
+                    && is_forgotten(&answer)
+                    && self.may_repeat(&op) =>
+            {
+                let text = encode::by_text(&op, None);
+                self.write_parts(&op, text.as_deref());
+                self.in_flight.push_back(Pending::Request(op, slot, Form::PartsAgain));
+                Settled::More
+            }
+            Ok(Some(answer)) => self.vote(&op, slot, answer),
             Ok(None) => {
                 self.in_flight.push_front(Pending::Request(op, slot, form));
                 Settled::More
             }
             Err(Garbage) => Settled::Garbage(slot),
         }
+    }
+
+    /// Whether a request that the server has not carried out may be sent again, behind what was
+    /// submitted after it. One that sets a key must not come behind what gives its token up.
+    pub(super) fn may_repeat(&self, op: &Op) -> bool {
+        let sets = matches!(op.verb(), Verb::Enter { .. } | Verb::Take { .. });
+        let gives_up = |later: &Op| {
+            let verb = later.verb();
+            matches!(verb, Verb::Release | Verb::Leave { .. } | Verb::Reserve { .. })
+                && later.token() == op.token()
+                && later.key() == op.key()
+        };
+        let is_given_up = |pending: &Pending| match pending {
+            Pending::Request(later, ..) => gives_up(later),
+            _ => false,
+        };
+        !(sets && self.in_flight.iter().any(is_given_up))
     }
 
     /// What a member that is not there means. Without quarantine nothing gives all members a score:
@@ -84,4 +126,9 @@ impl Wire {
             _ => Balloted::NoMember,
         }
     }
+}
+
+/// Whether the server did not know the script any more, and so has done nothing.
+fn is_forgotten(answer: &Answer) -> bool {
+    matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(text)) if text.starts_with("NOSCRIPT"))
 }

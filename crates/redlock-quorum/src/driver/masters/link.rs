@@ -5,9 +5,9 @@ use std::task::Waker;
 
 use futures::future::BoxFuture;
 use redlock_core::admission::Identity;
-use redlock_core::{Cause, Facts, Instant, NotAdmitted, Op, Unread, VoteSlot, WhyNot};
+use redlock_core::{Call, Cause, Facts, Instant, NotAdmitted, Op, Unread, VoteSlot, WhyNot};
+use redlock_protocol::master_set::MasterSet;
 
-use crate::protocol::master_set::MasterSet;
 use crate::settings::{Quarantine, Settings};
 
 /// The connection to one master.
@@ -21,6 +21,8 @@ pub(in crate::driver) struct Link {
     pub(super) is_unbarred: bool,
     /// It was said that the server does not report changes of keys.
     pub(super) is_known_mute: bool,
+    /// It was said that it keeps no queue for us.
+    pub(super) is_unqueued: bool,
     /// It answered the last attempt with what waiting does not cure.
     pub(super) is_barred: bool,
     /// The node knows that a new connection is urgent.
@@ -136,6 +138,10 @@ pub(in crate::driver) enum News {
     Down,
     /// A key that was looked at has changed.
     KeyChanged(Arc<[u8]>),
+    /// This process is called from the queue of a key.
+    Called(Call, Arc<[u8]>),
+    /// It does not let us use queues any more.
+    NoQueue,
     /// Its data may be gone.
     DataLost,
 }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use redlock_core::{Instant, Op, Verdict, Vote};
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::waiting::{Step, Told};
 
 use crate::driver::Driver;
 use crate::driver::ticket::{RequestId, Ticket, WaitingId};
 use crate::driver::timers::Due;
-use crate::protocol::master_set::MasterSet;
-use crate::protocol::waiting::Step;
 
 /// For how long a master that was slow is no meeting point; half of it is random.
 const SUSPICION: Duration = Duration::from_secs(1);
@@ -18,10 +18,13 @@ const ANSWER_MIN: Duration = Duration::from_millis(10);
 impl Driver {
     /// Asks the meeting point who holds the key, and has it report the next change.
     pub(super) fn look(&mut self, id: WaitingId, now: Instant) -> Step<RequestId> {
-        let (fan_out, random, time) = (self.fan_out, self.random(), self.answer_time());
+        let (moment, time) = (self.moment(now), self.answer_time());
         let Some(queue) = self.waiters.queues.get_mut(id) else { return Step::Wait };
-        let at = self.masters.meeting_point(&queue.key, now);
-        let step = queue.waiting.look_sent(at, now, fan_out, random);
+        let at = match queue.waiting.place() {
+            Some(at) => Some(at),
+            None => self.masters.meeting_point(&queue.key, now),
+        };
+        let step = queue.waiting.look_sent(at, moment);
         let Some(at) = at else { return step };
         queue.look = queue.look.wrapping_add(1);
         queue.looks_at = at;
@@ -49,19 +52,58 @@ impl Driver {
         vote: &Vote,
         now: Instant,
     ) {
-        let (fan_out, random) = (self.fan_out, self.random());
+        let moment = self.moment(now);
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         if queue.look != number {
             return;
         }
-        let verdict = &vote.answer.verdict;
-        let step = queue.waiting.looked(vote.master, verdict, now, fan_out, random);
+        let step = queue.waiting.looked(vote.master, &vote.answer.verdict, moment);
+        self.step(id, step, now);
+    }
+
+    /// Asks for a place in the queue, and not for the key.
+    pub(in crate::driver) fn ask_for_a_place(&mut self, id: WaitingId, now: Instant) {
+        let (moment, time) = (self.moment(now), self.answer_time());
+        let op = self.op_for_a_place(id, now);
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
+        let place = queue.waiting.place();
+        let meets = || self.masters.meeting_point(&queue.key, now);
+        let at = place.filter(|at| self.masters.may_meet(*at, now)).or_else(meets);
+        let at = at.filter(|at| self.masters.has_queue(*at));
+        let step = queue.waiting.queue_sent(at.filter(|_| op.is_some()), moment);
+        if let (Some(at), Some(op)) = (at, op) {
+            queue.look = queue.look.wrapping_add(1);
+            queue.looks_at = at;
+            let (ticket, due) = (Ticket::Place(id, queue.look), now.saturating_add(time));
+            self.timers.enter(due, Due::Look(id, queue.look));
+            for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
+                self.vote(&vote);
+            }
+        }
+        self.step(id, step, now);
+    }
+
+    /// The answer to that.
+    pub(in crate::driver) fn place_vote(
+        &mut self,
+        id: WaitingId,
+        number: u32,
+        vote: &Vote,
+        now: Instant,
+    ) {
+        let moment = self.moment(now);
+        let told = Told::of(vote.master, &vote.answer, self.queue_ticket);
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
+        if queue.look != number {
+            return;
+        }
+        let step = queue.waiting.queued(vote.master, told, moment);
         self.step(id, step, now);
     }
 
     /// The meeting point did not answer in time: for a moment it is none.
     pub(in crate::driver) fn look_due(&mut self, id: WaitingId, number: u32, now: Instant) {
-        let (fan_out, random) = (self.fan_out, self.random());
+        let moment = self.moment(now);
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         let at = queue.looks_at;
         if queue.look != number || !queue.waiting.is_looking() {
@@ -69,7 +111,7 @@ impl Driver {
         }
         let silent = Verdict::Unknown(redlock_core::Cause::TimedOut);
         self.observer.counters.vote(at, &silent);
-        let step = queue.waiting.looked(at, &silent, now, fan_out, random);
+        let step = queue.waiting.silent(at, moment);
         self.suspect(at, now);
         self.step(id, step, now);
     }
@@ -85,7 +127,8 @@ impl Driver {
     pub(in crate::driver) fn key_changed(&mut self, master: usize, key: &[u8], now: Instant) {
         let Some(id) = self.waiters.of(key) else { return };
         self.say_waiting(id, master, "push");
-        let step = self.waiters.queues[id].waiting.changed(master);
+        let moment = self.moment(now);
+        let step = self.waiters.queues[id].waiting.changed(master, moment);
         self.step(id, step, now);
     }
 
@@ -93,8 +136,8 @@ impl Driver {
     pub(in crate::driver) fn lost_sight(&mut self, master: usize, now: Instant) {
         let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
         for id in ids {
-            let (fan_out, random) = (self.fan_out, self.random());
-            let step = self.waiters.queues[id].waiting.lost_sight(master, now, fan_out, random);
+            let moment = self.moment(now);
+            let step = self.waiters.queues[id].waiting.lost_sight(master, moment);
             self.step(id, step, now);
         }
     }

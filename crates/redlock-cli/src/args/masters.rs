@@ -1,0 +1,51 @@
+//! The masters: `init`, `doctor` and `dev`.
+
+use clap::Args;
+use redlock_quorum::FencingToken;
+
+#[derive(Args, Debug)]
+pub(crate) struct Init {
+    /// Do not ask; needed where there is no terminal
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Admit masters although this namespace was in use, and set --max-ttl where it is given; does
+    /// not ask
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// No fencing token that is handed out later may be smaller than this one; for masters that
+    /// this call admits
+    #[arg(long, value_name = "FENCING_TOKEN", allow_negative_numbers = true, value_parser = floor)]
+    pub(crate) floor: Option<FencingToken>,
+    /// --floor may be more than a minute ahead of the masters' clocks: give it again, larger than
+    /// every token seen, whenever all masters come back empty
+    #[arg(long, requires = "floor")]
+    pub(crate) far_floor: bool,
+    /// Print an object: nodes, floor
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A number that may be a fencing token.
+fn floor(text: &str) -> Result<FencingToken, String> {
+    let token = text.parse().ok().and_then(FencingToken::new);
+    token.ok_or_else(|| "write a fencing token: a whole number below 2^53".into())
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Print an object: nodes, findings
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Dev {
+    /// How many masters, 1 to 15
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=15))]
+    pub(crate) nodes: u16,
+    /// The port of the first one; the others follow
+    #[arg(long, value_name = "PORT", default_value_t = 7001)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=65_521))]
+    pub(crate) port: u16,
+}

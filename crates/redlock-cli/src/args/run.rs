@@ -1,0 +1,159 @@
+//! `redlock run`: what may stand behind it.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+use redlock_quorum::{InvalidRequest, OnceRequest, Redlock, Resource};
+
+use super::Patience;
+use crate::duration::{self, Wait};
+use crate::fire;
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// What the lock is for; several are locked together, all or none
+    #[arg(required = true, value_name = "KEY")]
+    pub(crate) keys: Vec<OsString>,
+    /// How long the lock lasts without extension [default: 30s]
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    /// How long to wait for the lock; `forever` is a duration, too
+    #[arg(
+        long,
+        value_name = "D",
+        default_value = "10s",
+        allow_negative_numbers = true,
+        value_parser = duration::parse_wait
+    )]
+    pub(crate) wait: Wait,
+    /// Stop extending the lock after this long: the command is stopped within one TTL
+    #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+    /// When the lock is about to be lost: the time between SIGTERM and SIGKILL, a third of the
+    /// TTL at most
+    #[arg(
+        long,
+        value_name = "D",
+        default_value = "5s",
+        allow_negative_numbers = true,
+        value_parser = duration::parse
+    )]
+    pub(crate) kill_after: Duration,
+    /// Leave the lock to expire when the command succeeds, so that no other host does the work
+    /// again for two thirds of the TTL at least; release it when the command fails
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// Do nothing where a run that was completed began less than this ago, on any host; choose it
+    /// shorter than the time between two runs
+    #[arg(
+        long,
+        value_name = "D",
+        group = "once",
+        conflicts_with = "keep",
+        allow_negative_numbers = true,
+        value_parser = period
+    )]
+    pub(crate) once_in: Option<Duration>,
+    /// Do nothing where this fire, or a later one, was completed: the time for which the run is
+    /// planned (2026-11-23T03:00Z), or a number from 1 that grows
+    #[arg(
+        long,
+        value_name = "TIME",
+        group = "once",
+        conflicts_with = "keep",
+        allow_negative_numbers = true,
+        value_parser = fire::parse
+    )]
+    pub(crate) fire: Option<u64>,
+    /// Mark a run as completed though its command has failed
+    #[arg(long, requires = "once")]
+    pub(crate) mark_failures: bool,
+    /// Let the command know the masters, so that it can extend the lock or take others
+    #[arg(long)]
+    pub(crate) pass_nodes: bool,
+    /// Keep the lock until all that the command has started has ended, too, unless it has left the
+    /// process group of the command
+    #[arg(long)]
+    pub(crate) wait_group: bool,
+    /// Where a `redlock run` around this command has the lock, run the command under that one
+    /// instead of refusing to wait for it; everywhere else, take the lock
+    #[arg(long, conflicts_with = "once")]
+    pub(crate) reentrant: bool,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
+    /// Let a shell run this text, `sh -c`, in place of a COMMAND
+    #[arg(short = 'c', value_name = "SHELL TEXT", conflicts_with = "command")]
+    pub(crate) shell_text: Option<OsString>,
+    /// The command and its arguments
+    #[arg(last = true, required_unless_present = "shell_text", value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// How long a run counts.
+fn period(text: &str) -> Result<Duration, String> {
+    let period = duration::parse(text)?;
+    let fits = period >= Duration::from_millis(1) && period <= OnceRequest::PERIOD_MAX;
+    fits.then_some(period).ok_or_else(|| InvalidRequest::Period.to_string())
+}
+
+impl Run {
+    /// Whether something is to be done once.
+    pub(crate) fn is_once(&self) -> bool {
+        self.once_in.is_some() || self.fire.is_some()
+    }
+
+    /// What is to be done once, if it is.
+    pub(crate) fn once(&self, redlock: &Redlock, key: &Resource) -> Option<OnceRequest> {
+        let once = || redlock.once(key);
+        match (self.once_in, self.fire) {
+            (Some(period), _) => Some(once().within(period)),
+            (None, Some(fire)) => Some(once().fire(fire)),
+            (None, None) => None,
+        }
+    }
+
+    /// The command and its arguments.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        match &self.shell_text {
+            Some(text) => vec!["sh".into(), "-c".into(), text.clone()],
+            None => self.command.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::{Cli, Command};
+    use super::*;
+
+    #[test]
+    fn once_is_by_a_period_or_by_a_fire_and_keeps_no_lock() {
+        let run = |line: &[&str]| {
+            let line = ["redlock", "run", "k"].iter().chain(line).chain(&["--", "ls"]);
+            Cli::try_parse_from(line).map(|cli| match cli.command {
+                Command::Run(run) => (run.once_in, run.fire, run.mark_failures),
+                other => panic!("{other:?}"),
+            })
+        };
+        let period = Some(Duration::from_secs(43_200));
+        assert_eq!(run(&["--once-in", "12h"]).unwrap(), (period, None, false));
+        let fire = ["--fire", "1970-01-01T00:01Z", "--mark-failures"];
+        assert_eq!(run(&fire).unwrap(), (None, Some(60), true));
+        for refused in [
+            &["--once-in", "12h", "--fire", "7"][..],
+            &["--once-in", "12h", "--keep"],
+            &["--fire", "7", "--keep"],
+            &["--once-in", "12h", "--reentrant"],
+            &["--fire", "7", "--reentrant"],
+            &["--mark-failures"],
+            &["--once-in", "0"],
+            &["--once-in", "3651d"],
+            &["--fire", "0"],
+        ] {
+            assert!(run(refused).is_err(), "{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What one master is asked about its data, beside its locks, and what it answers.
+//!
+//! It goes the way of every request: see [`Op::admission`](crate::Op::admission).
+
+use super::identity::{Identity, RunId};
+use super::record::{Millis, Nonce, Record, Score, Seen};
+use crate::Facts;
+
+/// A request that is not about one lock's key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AdmissionOp {
+    /// Read who the master is, its TIME, its role and the record, behind everything that was
+    /// submitted so far; then count members, as [`AdmissionReply::Facts`] tells, which is the answer.
+    ReadFacts,
+    /// Read TIME, and which process tells it. Answered with [`AdmissionReply::Time`].
+    ReadTime,
+    /// Read the highest score below 2^53 of the set with this identity in its name, or of the set
+    /// of clients without quarantine; and behind it all that [`AdmissionOp::ReadFacts`] reads, but the
+    /// members. Answered with [`AdmissionReply::Scores`].
+    ReadScores(Option<Identity>),
+    /// Count the members of the set with this identity in its name. Answered with
+    /// [`AdmissionReply::Members`].
+    CountMembers(Identity),
+    /// Make the ballot set of clients without quarantine, with one member, unless it has that one:
+    /// a client that sends no ballots shows by it that it uses the namespace. Answered with
+    /// [`AdmissionReply::Shown`].
+    ShowUse,
+    /// Answered with [`AdmissionReply::Script`], as the four that follow.
+    Begin(Begin),
+    /// See [`Note`].
+    Note(Note),
+    /// See [`Admit`].
+    Admit(Admit),
+    /// See [`Init`].
+    Init(Init),
+    /// See [`Remove`].
+    Remove(Remove),
+}
+
+/// *Begin*: puts a master into quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Begin {
+    /// What was read. Where the record is another by now, nothing is written.
+    pub expect: Seen,
+    /// The identity that this connection read.
+    pub identity: Identity,
+    /// The name of the new quarantine.
+    pub nonce: Nonce,
+    /// The longest TTL that a lock may have had, as far as this client knows. A quarantine that is
+    /// under way with a shorter one becomes longer.
+    pub max_ttl: Millis,
+    /// What was read is older than what this client has read before of the same process: a copy of
+    /// the data was put back. It says nothing about the data then, so it is begun whether or not
+    /// this record is admitted, or has a quarantine.
+    pub is_outdated: bool,
+    /// TIME of this master until which the script may act. A record says nothing of how old it is:
+    /// one that is empty may be so before a loss and behind one. Later nothing is written.
+    pub until: Millis,
+}
+
+/// *Note*: writes down the TIME of other masters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    /// The quarantine that it belongs to.
+    pub nonce: Nonce,
+    /// TIME of other masters, by process.
+    pub times: Vec<(RunId, Millis)>,
+    /// See [`Begin::until`].
+    pub until: Millis,
+}
+
+/// How a client knows that a quarantine is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// It has known the nonce for the whole length, by its own clock.
+    Known,
+    /// The clock of another master has gone on by twice the length since its note.
+    Noted,
+}
+
+/// *Admit*: ends a quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Admit {
+    /// The quarantine that is over.
+    pub nonce: Nonce,
+    /// The identity that this connection read.
+    pub identity: Identity,
+    /// How the client knows that it is over.
+    pub way: Way,
+    /// The score that all members get.
+    pub floor: Score,
+    /// See [`Begin::until`].
+    pub until: Millis,
+}
+
+/// *Init*: a person states that no lock of a former life is alive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Init {
+    /// What was read. Where the record is another by now, nothing is written.
+    pub expect: Seen,
+    /// The identity that this connection read.
+    pub identity: Identity,
+    /// The name of this `init`, where it admits.
+    pub nonce: Nonce,
+    /// The longest TTL that any client of the namespace may use.
+    pub max_ttl: Millis,
+    /// Whether `max_ttl` may become smaller: `--again` with a `--max-ttl`.
+    pub lower: bool,
+    /// What all members get where the master is not admitted.
+    pub floor: Score,
+    /// What lower members are lifted to where it is.
+    pub level: Score,
+    /// Whether the ballots of clients without quarantine are taken over, and their set removed:
+    /// `--again`. Otherwise nothing is written where they are.
+    pub converts: bool,
+    /// See [`Begin::until`].
+    pub until: Millis,
+}
+
+/// *Remove*: what a client without quarantine does to the record of those that have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Remove {
+    /// What was read. Where the record is another by now, nothing is written.
+    pub expect: Seen,
+    /// None: only a record goes that was never admitted. Given: any record goes, with its ballot
+    /// sets, because a person says so; and no member of the set of clients without quarantine is
+    /// below this, nor below any score that was found here.
+    pub start: Option<Score>,
+    /// See [`Begin::until`].
+    pub until: Millis,
+}
+
+/// What a script answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reply {
+    /// What it did.
+    pub outcome: Outcome,
+    /// TIME of the master, in ms.
+    pub time: Millis,
+    /// The record as the script left it.
+    pub record: Record,
+    /// `ZCARD` of the set of `run`.
+    pub members: u32,
+}
+
+/// What a script did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It wrote, or there was nothing to write.
+    Done,
+    /// The record is another than the one that was read. Nothing was written.
+    Moved,
+    /// The TIME of this master says that the quarantine is not over. Nothing was written.
+    Early,
+    /// Clients without quarantine use this namespace. Nothing was written.
+    Mixed,
+    /// The floor is not below 2^53. Nothing was written.
+    TooLarge,
+    /// It came later than it may act. Nothing was written.
+    Late,
+}
+
+/// What a master answered to an [`AdmissionOp`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum AdmissionReply {
+    /// To [`AdmissionOp::ReadFacts`].
+    Facts {
+        /// What the server says about itself now.
+        facts: Facts,
+        /// How many members the set of `run` has; where there is no `run`, and the client has a
+        /// quarantine, the set of clients without one. None where the server does not tell,
+        /// because the right to `ZCARD` is missing.
+        members: Option<u32>,
+    },
+    /// To [`AdmissionOp::ReadTime`].
+    Time {
+        /// The process that told it.
+        process: RunId,
+        /// Its TIME.
+        time: Millis,
+    },
+    /// To [`AdmissionOp::ReadScores`].
+    Scores {
+        /// None where there is no such set, or no member of it has a score below 2^53.
+        highest: Option<Score>,
+        /// What the server says about itself, read behind the score.
+        facts: Facts,
+    },
+    /// To [`AdmissionOp::CountMembers`].
+    Members(u32),
+    /// To [`AdmissionOp::ShowUse`].
+    Shown,
+    /// To [`AdmissionOp::Begin`], [`AdmissionOp::Note`], [`AdmissionOp::Admit`], [`AdmissionOp::Init`] and
+    /// [`AdmissionOp::Remove`].
+    Script(Reply),
+}

@@ -1,0 +1,254 @@
+//! Shared queues: the scripts on them, how they are called, and what their replies mean.
+
+use redis::{Cmd, Value, cmd};
+
+use super::namespace::Namespace;
+use super::reply::{self, Garbage};
+use crate::{Answer, Cause, Entry, Exit, Op, Queued, SharedQueue, Verb, Verdict};
+
+/// What ENTER and LEAVE have in common stands before each of them.
+pub(super) const ENTER: &str =
+    concat!(include_str!("scripts/queue.lua"), include_str!("scripts/enter.lua"));
+pub(super) const LEAVE: &str = concat!(
+    include_str!("scripts/leave_alone.lua"),
+    include_str!("scripts/queue.lua"),
+    include_str!("scripts/leave.lua")
+);
+pub(super) const TAKE: &str = include_str!("scripts/take.lua");
+pub(super) const RESERVE: &str = include_str!("scripts/reserve.lua");
+const RIGHTS: &str = include_str!("scripts/rights.lua");
+
+/// The keys and arguments of the script that a request is, one after the other.
+pub(super) fn arguments<T>(op: &Op, call: impl FnOnce(&[&[u8]]) -> T) -> T {
+    let mut buffers = [itoa::Buffer::new(); 4];
+    match (op.verb(), op.entry(), op.exit()) {
+        (Verb::Enter { px }, Some(entry), _) => enter(op, entry, px, &mut buffers, call),
+        (Verb::Leave { .. }, _, Some(exit)) => leave(op, exit, &mut buffers[0], call),
+        (Verb::Take { px } | Verb::Reserve { px }, ..) => {
+            call(&[op.key(), op.token(), buffers[0].format(px).as_bytes()])
+        }
+        // Only the two before have more than a key.
+        _ => call(&[op.key()]),
+    }
+}
+
+fn enter<T>(
+    op: &Op,
+    entry: &Entry,
+    px: u64,
+    [a, b, c, d]: &mut [itoa::Buffer; 4],
+    call: impl FnOnce(&[&[u8]]) -> T,
+) -> T {
+    let Entry { queue, waited_us, reservation_ms, .. } = entry;
+    let ticket = queue.ticket().to_string();
+    let [px, waited, reservation, room] = [
+        a.format(px).as_bytes(),
+        b.format(*waited_us).as_bytes(),
+        c.format(*reservation_ms).as_bytes(),
+        d.format(SharedQueue::LEN_MAX).as_bytes(),
+    ];
+    let mut digits = itoa::Buffer::new();
+    let life = digits.format(SharedQueue::LIFE_MS).as_bytes();
+    call(&[
+        op.key(),
+        queue.key(),
+        ticket.as_bytes(),
+        op.token(),
+        px,
+        waited,
+        life,
+        reservation,
+        queue.channels(),
+        room,
+    ])
+}
+
+fn leave<T>(
+    op: &Op,
+    exit: &Exit,
+    digits: &mut itoa::Buffer,
+    call: impl FnOnce(&[&[u8]]) -> T,
+) -> T {
+    let Exit { queue, gives_up_place, reservation_ms, leaving, .. } = exit;
+    let ticket = if *gives_up_place { queue.ticket().to_string() } else { String::new() };
+    call(&[
+        op.key(),
+        queue.key(),
+        op.token(),
+        ticket.as_bytes(),
+        digits.format(*reservation_ms).as_bytes(),
+        queue.channels(),
+        leaving.word().as_bytes(),
+    ])
+}
+
+/// The answer to a request about a shared queue, or to one of the scripts beside it.
+pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
+    match (verb, reply) {
+        (Verb::Enter { .. }, Value::Array(parts)) => entered(parts),
+        (Verb::Leave { .. }, Value::Array(parts)) => left(&parts),
+        (Verb::Take { .. }, Value::Okay) | (Verb::Reserve { .. }, Value::Int(1)) => {
+            Ok(Answer::granted())
+        }
+        (Verb::Take { .. }, Value::Array(pair)) => reply::held(pair),
+        (Verb::Reserve { .. }, Value::Int(0)) => Ok(Answer::new(Verdict::NotOurs)),
+        (Verb::CountWaiters, Value::Int(waiters)) => {
+            Ok(Answer::granted().with_queued(Queued { waiters: count(waiters)?, rank: None }))
+        }
+        _ => Err(Garbage),
+    }
+}
+
+/// `{1, waiters}`, or `{0, waiters, rank or -1, value, PTTL}`.
+fn entered(parts: Vec<Value>) -> Result<Answer, Garbage> {
+    if let [Value::Int(1), Value::Int(waiters)] = parts[..] {
+        let queued = Queued { waiters: count(waiters)?, rank: None };
+        return Ok(Answer::granted().with_queued(queued));
+    }
+    let Ok([Value::Int(0), Value::Int(waiters), Value::Int(rank), value, Value::Int(left)]) =
+        <[Value; 5]>::try_from(parts)
+    else {
+        return Err(Garbage);
+    };
+    let rank = if rank == -1 { None } else { Some(count(rank)?) };
+    /// What PTTL says of a key that is not there.
+    const NO_KEY: i64 = -2;
+    let answer = match left {
+        NO_KEY => Answer::new(Verdict::Free),
+        left => reply::held(vec![value, Value::Int(left)])?,
+    };
+    Ok(answer.with_queued(Queued { waiters: count(waiters)?, rank }))
+}
+
+/// `{1 or 0, waiters}`.
+fn left(parts: &[Value]) -> Result<Answer, Garbage> {
+    let [Value::Int(was_ours @ (0 | 1)), Value::Int(waiters)] = parts else { return Err(Garbage) };
+    let verdict = if *was_ours == 1 { Verdict::Granted } else { Verdict::NotOurs };
+    Ok(Answer::new(verdict).with_queued(Queued { waiters: count(*waiters)?, rank: None }))
+}
+
+fn count(number: i64) -> Result<u32, Garbage> {
+    u32::try_from(number).map_err(|_| Garbage)
+}
+
+/// What tells whether the server knows and allows what queues need. It changes nothing: the
+/// channel and the queue are those of no ticket and of no name.
+pub(super) fn probe(namespace: &Namespace) -> Cmd {
+    let [queue, channel] = [SharedQueue::PREFIX, SharedQueue::CHANNEL]
+        .map(|name| [&namespace.prefix[..], name.as_bytes()].concat());
+    cmd("EVAL").arg(RIGHTS).arg(1).arg(queue).arg(channel).clone()
+}
+
+/// Why a server takes no queues, from what it answers to the [probe](probe). What comes and goes,
+/// such as a full memory, says nothing.
+pub(super) fn why_not(reply: &Value) -> Option<String> {
+    let refused = |command: &str, error: &str| {
+        (!is_passing(error)).then(|| format!("{command} is refused: {error}"))
+    };
+    match reply {
+        Value::Int(_) => None,
+        Value::ServerError(error) => refused("EVAL", &reply::message(error)),
+        Value::Array(parts) => match &parts[..] {
+            [Value::BulkString(command), Value::BulkString(error)] => {
+                refused(&String::from_utf8_lossy(command), &String::from_utf8_lossy(error))
+            }
+            _ => Some(STRANGE.into()),
+        },
+        _ => Some(STRANGE.into()),
+    }
+}
+
+const STRANGE: &str = "its answer is not one of a Redis server";
+
+/// Whether an error goes away by itself. Old servers put the place in the script before it.
+fn is_passing(error: &str) -> bool {
+    const PASSING: [&str; 7] =
+        ["LOADING", "BUSY", "OOM", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS"];
+    PASSING.iter().any(|code| error.contains(code))
+}
+
+/// What the server said, if it says that the user may not use the scripts on queues any more.
+pub(super) fn denial(op: &Op, answer: &Answer) -> Option<String> {
+    let is_on_queue = matches!(op.verb(), Verb::Enter { .. } | Verb::Leave { .. });
+    match &answer.verdict {
+        // Where the key was set, it is about a ballot.
+        Verdict::Unknown(Cause::ErrorReply(text)) if is_on_queue && !answer.key_set => {
+            is_denied(text).then(|| text.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Whether an error says that a right is missing. Servers before 7.0 say so in a script without a
+/// code.
+pub(super) fn is_denied(text: &str) -> bool {
+    ["NOPERM", "The user executing the script can't"].iter().any(|denial| text.contains(denial))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{QueueTicket, Reservation, Resource};
+
+    fn said(verb: Verb, reply: &[u8]) -> Result<Answer, Garbage> {
+        answer(verb, reply::parse(reply).unwrap())
+    }
+
+    const ENTERED: Verb = Verb::Enter { px: 1 };
+
+    #[test]
+    fn an_entry_that_is_granted_says_how_many_others_wait() {
+        let queued = Queued { waiters: 3, rank: None };
+        assert_eq!(said(ENTERED, b"*2\r\n:1\r\n:3\r\n"), Ok(Answer::granted().with_queued(queued)));
+    }
+
+    #[test]
+    fn an_entry_that_is_refused_says_the_place_and_who_has_the_key() {
+        let fifty = Some(std::time::Duration::from_millis(50));
+        let second = Queued { waiters: 2, rank: Some(1) };
+        let held = Answer::held(Some(b"a"), fifty).with_queued(second);
+        assert_eq!(said(ENTERED, b"*5\r\n:0\r\n:2\r\n:1\r\n$1\r\na\r\n:50\r\n"), Ok(held));
+        let of_another_type = Answer::held(None, fifty).with_queued(second);
+        assert_eq!(said(ENTERED, b"*5\r\n:0\r\n:2\r\n:1\r\n_\r\n:50\r\n"), Ok(of_another_type));
+        let full = Answer::new(Verdict::Free).with_queued(Queued { waiters: 2, rank: None });
+        assert_eq!(said(ENTERED, b"*5\r\n:0\r\n:2\r\n:-1\r\n_\r\n:-2\r\n"), Ok(full));
+        for strange in [&b"*1\r\n:1\r\n"[..], b":1\r\n", b"*2\r\n:2\r\n:0\r\n", b"+OK\r\n"] {
+            assert_eq!(said(ENTERED, strange), Err(Garbage), "{}", strange.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_scripts_and_the_types_name_a_reservation_alike() {
+        for script in [ENTER, LEAVE, TAKE, RESERVE] {
+            assert!(script.contains(&format!("'{}'", Reservation::PREFIX)), "{script}");
+        }
+        assert!(ENTER.contains(&format!("for _ = 1, {} do", SharedQueue::DROPS_MAX)));
+    }
+
+    #[test]
+    fn a_ticket_is_given_up_only_where_the_exit_says_so() {
+        let queue = SharedQueue::new(b"p:", &Resource::from("job"), QueueTicket::new(1));
+        let exit = |gives_up_place| Exit {
+            queue: queue.clone(),
+            token: None,
+            gives_up_place,
+            reservation_ms: 50,
+            leaving: crate::Leaving::Undo,
+        };
+        let ticket = |op: &Op| arguments(op, |parts| parts[3].to_vec());
+        assert_eq!(ticket(&Op::leave(*b"p:job", exit(true))), b"0000000000000001");
+        assert_eq!(ticket(&Op::leave(*b"p:job", exit(false))), b"");
+    }
+
+    #[test]
+    fn only_what_lasts_says_that_a_server_takes_no_queues() {
+        let why = |reply: &[u8]| why_not(&reply::parse(reply).unwrap());
+        assert_eq!(why(b":1\r\n"), None);
+        assert_eq!(why(b"-LOADING it loads\r\n"), None);
+        assert_eq!(why(b"*2\r\n$4\r\nZADD\r\n$8\r\nOOM full\r\n"), None);
+        let denied = why(b"*2\r\n$7\r\nPUBLISH\r\n$9\r\nNOPERM no\r\n");
+        assert_eq!(denied.as_deref(), Some("PUBLISH is refused: NOPERM no"));
+        let denied = why(b"-NOPERM no\r\n");
+        assert_eq!(denied.as_deref(), Some("EVAL is refused: NOPERM no"));
+    }
+}

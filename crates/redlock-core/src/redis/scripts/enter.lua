@@ -1,0 +1,31 @@
+-- ARGV 1: the ticket, 2: the token or nothing, 3: milliseconds to live, 4: microseconds waited,
+-- 5: milliseconds for the queue to live, 6: for a reservation, 7: how channels begin, 8: how many
+-- tickets the queue may have.
+-- Returns {1, waiters}: the key is ours; {0, waiters, rank or -1, value, PTTL}: it is not.
+local ticket, token = ARGV[1], ARGV[2]
+local ours = NEXT .. ticket
+
+local function take()
+  call('SET', LOCK, token, 'PX', ARGV[3])
+  call('ZREM', QUEUE, ticket)
+  return {1, call('ZCARD', QUEUE)}
+end
+
+if token ~= '' and (value == ours or not value and not head()) then return take() end
+
+local has_room = call('ZCARD', QUEUE) < tonumber(ARGV[8]) or call('ZSCORE', QUEUE, ticket)
+if value ~= ours and has_room then
+  local time = call('TIME')
+  local since = time[1] * 1000000 + time[2] - ARGV[4]
+  call('ZADD', QUEUE, string.format('%.0f', since), ticket)
+  call('PEXPIRE', QUEUE, ARGV[5])
+end
+if not value then
+  local next_one = first(ARGV[7], ticket)
+  if next_one == ticket and token ~= '' then return take() end
+  if next_one and next_one ~= ticket and hand_to(next_one, ARGV[7], ARGV[6]) then
+    value = NEXT .. next_one
+  end
+end
+local shown = type(value) == 'string' and string.sub(value, 1, 512)
+return {0, call('ZCARD', QUEUE), call('ZRANK', QUEUE, ticket) or -1, shown, call('PTTL', LOCK)}

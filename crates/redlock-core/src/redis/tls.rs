@@ -1,0 +1,94 @@
+//! TLS: whom to trust, and who we are. Without the feature `tls` all of it is refused.
+
+#[cfg(not(feature = "tls"))]
+mod absent;
+#[cfg(feature = "tls")]
+mod present;
+#[cfg(feature = "tls")]
+mod words;
+
+use std::fmt;
+
+#[cfg(not(feature = "tls"))]
+pub(super) use absent::{Connector, cause, encrypted};
+#[cfg(feature = "tls")]
+pub(super) use present::{Connector, encrypted};
+#[cfg(feature = "tls")]
+pub(super) use words::cause;
+
+/// Whom to trust, and who we are, on `rediss://` connections. `Debug` shows no key.
+#[derive(Clone, Default)]
+pub struct Tls {
+    ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Why certificates or keys cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("TLS: {why}")]
+pub struct InvalidTls {
+    why: String,
+    is_of_ca: bool,
+}
+
+impl InvalidTls {
+    /// Whether it is about whom to trust; else it is about our own certificate and its key.
+    pub fn is_of_ca(&self) -> bool {
+        self.is_of_ca
+    }
+
+    fn of_ca(why: impl fmt::Display) -> Self {
+        Self { why: why.to_string(), is_of_ca: true }
+    }
+
+    fn of_identity(why: impl fmt::Display) -> Self {
+        Self { why: why.to_string(), is_of_ca: false }
+    }
+}
+
+impl Tls {
+    /// Trust what the operating system trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` are heeded),
+    /// and show no certificate.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trust the certificates in this PEM text, and no others.
+    #[must_use]
+    pub fn ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.ca = Some(pem.into());
+        self
+    }
+
+    /// Show this certificate chain to the master, with its private key; both in PEM.
+    #[must_use]
+    pub fn identity(mut self, cert: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.identity = Some((cert.into(), key.into()));
+        self
+    }
+
+    /// Whether anything but the default was asked for.
+    pub(super) fn is_set(&self) -> bool {
+        self.ca.is_some() || self.identity.is_some()
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("ca", &self.ca.is_some())
+            .field("identity", &self.identity.is_some())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_no_key() {
+        let tls = Tls::new().identity("CERT", "SESAME");
+        assert!(!format!("{tls:?}").contains("SESAME"));
+    }
+}

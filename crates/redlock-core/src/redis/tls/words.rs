@@ -1,0 +1,180 @@
+//! What went wrong with TLS, as a sentence that names the cause and the fix. The words of the
+//! library are names of its own enums, and say neither.
+
+use std::io;
+
+use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
+
+use super::super::stream::{not_connected, unusable};
+use crate::Cause;
+use crate::vote::TLS;
+
+/// The cause of an error that TLS has reported; `None` if it comes from below TLS.
+pub(in crate::redis) fn cause(error: &io::Error) -> Option<Cause> {
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    let words = format!("{TLS}{}", words(error));
+    let lasts = match error {
+        Error::InvalidCertificate(_) => true,
+        Error::AlertReceived(alert) => REFUSALS.contains(alert),
+        _ => false,
+    };
+    Some(if lasts { unusable(words) } else { not_connected(words) })
+}
+
+/// The server has ended the connection before TLS was agreed upon.
+pub(super) const HUNG_UP: &str = "TLS: the server closed the connection during the handshake: \
+                                  it may not speak TLS on this port (redis:// is without TLS), or \
+                                  it refuses this client's certificate";
+
+/// What a server says that does not accept this client's certificate: it will not change its mind.
+const REFUSALS: [AlertDescription; 8] = [
+    AlertDescription::CertificateRequired,
+    AlertDescription::UnknownCA,
+    AlertDescription::BadCertificate,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::AccessDenied,
+];
+
+fn words(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(why) => certificate(why),
+        Error::AlertReceived(alert) => alerted(*alert),
+        Error::InvalidMessage(_) => "the server does not speak TLS on this port: write redis://, \
+                                     or give the port that speaks TLS"
+            .into(),
+        Error::PeerIncompatible(why) => format!(
+            "the server and this client have no TLS version or cipher in common ({why:?}): let the \
+             server accept TLS 1.2 or 1.3"
+        ),
+        other => other.to_string(),
+    }
+}
+
+fn certificate(why: &CertificateError) -> String {
+    use CertificateError as E;
+    match why {
+        E::UnknownIssuer | E::BadSignature => {
+            "no trusted CA has signed the server's certificate: trust the CA that signed it \
+             (--tls-ca FILE)"
+                .into()
+        }
+        E::Expired | E::ExpiredContext { .. } => {
+            "the server's certificate has expired: renew it, or correct the clock of this host"
+                .into()
+        }
+        E::NotValidYet | E::NotValidYetContext { .. } => {
+            "the server's certificate is not valid yet: correct the clock of this host, or replace \
+             the certificate"
+                .into()
+        }
+        E::NotValidForName => not_for(None, &[]),
+        E::NotValidForNameContext { expected, presented } => {
+            not_for(Some(&expected.to_str()), presented)
+        }
+        E::InvalidPurpose | E::InvalidPurposeContext { .. } => {
+            "the server's certificate is not for servers: give the server one with the purpose \
+             serverAuth"
+                .into()
+        }
+        E::Revoked => "the server's certificate was revoked: replace it".into(),
+        // The library does not name this one: only its debug output does.
+        E::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the server shows the certificate of a CA as its own: give the server a certificate \
+             that the CA has signed"
+                .into()
+        }
+        other => format!("the server's certificate cannot be used ({other}): replace it"),
+    }
+}
+
+fn not_for(name: Option<&str>, names: &[String]) -> String {
+    let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+    let names = match names {
+        [] => "no name".to_owned(),
+        // `DnsName("a")` and `IpAddress(127.0.0.1)` are for programmers.
+        names => names.iter().map(|name| bare(name)).collect::<Vec<_>>().join(" and "),
+    };
+    format!(
+        "the server's certificate is not for the host{name} of the URL but for {names}: write such \
+         a host, or give the server a certificate for this one"
+    )
+}
+
+fn bare(name: &str) -> &str {
+    let inner = name.split_once('(').map_or(name, |(_, inner)| inner.trim_end_matches(')'));
+    inner.trim_matches('"')
+}
+
+fn alerted(alert: AlertDescription) -> String {
+    match alert {
+        AlertDescription::CertificateRequired => {
+            "the server requires a certificate of the client: give --tls-cert FILE and --tls-key \
+             FILE"
+                .into()
+        }
+        alert if REFUSALS.contains(&alert) => format!(
+            "the server refuses this client's certificate ({alert:?}): give --tls-cert FILE and \
+             --tls-key FILE of a CA that the server trusts"
+        ),
+        other => format!(
+            "the server refuses the connection ({other:?}): its log says why, and it may require a \
+             certificate of the client (--tls-cert, --tls-key)"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio_rustls::rustls::OtherError;
+    use tokio_rustls::rustls::pki_types::ServerName;
+
+    use super::*;
+
+    fn said(why: CertificateError) -> String {
+        let error = io::Error::new(io::ErrorKind::InvalidData, Error::InvalidCertificate(why));
+        cause(&error).unwrap().to_string()
+    }
+
+    #[derive(Debug)]
+    struct CaUsedAsEndEntity;
+    impl std::fmt::Display for CaUsedAsEndEntity {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{self:?}")
+        }
+    }
+    impl std::error::Error for CaUsedAsEndEntity {}
+
+    #[test]
+    fn a_certificate_that_cannot_be_used_is_said_with_its_cure() {
+        let other = CertificateError::Other(OtherError(Arc::new(CaUsedAsEndEntity)));
+        let said_of_ca = said(other);
+        assert!(said_of_ca.contains("that the CA has signed"), "{said_of_ca}");
+        assert!(!said_of_ca.contains("CaUsed"), "{said_of_ca}");
+        assert!(said(CertificateError::UnknownIssuer).contains("--tls-ca FILE"));
+        let expected = ServerName::try_from("redis.example").unwrap();
+        let presented = vec!["DnsName(\"other.example\")".into(), "IpAddress(10.0.0.1)".into()];
+        let said = said(CertificateError::NotValidForNameContext { expected, presented });
+        assert!(
+            said.contains("the host redis.example of the URL but for other.example and 10.0.0.1:"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn an_alert_is_said_with_its_cure_and_lasts() {
+        let alert = Error::AlertReceived(AlertDescription::CertificateRequired);
+        let cause = cause(&io::Error::new(io::ErrorKind::InvalidData, alert)).unwrap();
+        assert!(!cause.is_curable() && cause.is_of_tls());
+        assert!(cause.to_string().contains("--tls-cert FILE"), "{cause}");
+    }
+
+    #[test]
+    fn what_is_below_tls_has_other_words() {
+        assert_eq!(cause(&io::ErrorKind::ConnectionReset.into()), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! Requests about admission: what their answers tell of the master changes nothing here.
+//!
+//! What a master is admitted as, and so the name of its ballot set, is what the one who asks says
+//! ([`Wire::name_set`]). An answer that changed it would hide a loss of data from those who compare.
+
+use redis::Value;
+
+use super::super::admission::{self, InHand, Progress, needs_namespace};
+use super::super::ballots::Set;
+use super::{Pending, Settled, Wire};
+use crate::admission::{AdmissionOp, AdmissionReply, Identity};
+use crate::{Answer, Cause, Facts, Op, VoteSlot};
+
+/// Facts that were read, while their members are counted.
+pub(super) struct Counting {
+    pub(super) slot: VoteSlot,
+    facts: Facts,
+    /// When the facts were read, in the order of all that was read.
+    read: u64,
+}
+
+impl Wire {
+    pub(super) fn send_admission(&mut self, op: Op, slot: VoteSlot) {
+        let (packed, in_hand) = InHand::prepare(op, slot, self.namespace.as_deref());
+        self.out.extend_from_slice(&packed);
+        self.in_flight.push_back(Pending::Admission(in_hand));
+    }
+
+    /// Why a request about admission cannot be sent; `None` if it can, and for all other requests.
+    pub(super) fn lacks_namespace(&self, op: &Op) -> Option<Cause> {
+        let is_lacking = self.namespace.is_none() && op.admission_op().is_some_and(needs_namespace);
+        is_lacking.then(|| Cause::NotSent("this node was given no namespace".into()))
+    }
+
+    /// Ballots go to the set of a master that was admitted as this. Clients without quarantine
+    /// have another one, which no admission names.
+    pub(in crate::redis) fn name_set(&mut self, run: Option<Identity>) {
+        let namespace = self.namespace.as_ref();
+        self.set = namespace.and_then(|namespace| Set::of(namespace, run));
+    }
+
+    pub(super) fn settle_admission(&mut self, in_hand: Box<InHand>, reply: Value) -> Settled {
+        match in_hand.take(reply) {
+            Progress::Waiting(in_hand) => {
+                self.in_flight.push_front(Pending::Admission(in_hand));
+                Settled::More
+            }
+            Progress::Done(slot, said) => {
+                let read = self.read();
+                self.tell(slot, said, read)
+            }
+            Progress::Count(slot, facts) => {
+                let read = self.read();
+                if !self.count_members(&facts) {
+                    let members = Some(0);
+                    return self.tell(slot, Ok(AdmissionReply::Facts { facts, members }), read);
+                }
+                let counting = Counting { slot, facts, read };
+                self.in_flight.push_back(Pending::Count(Box::new(counting)));
+                Settled::More
+            }
+        }
+    }
+
+    /// Facts are complete. Where something was told meanwhile that was read later, they are read
+    /// once more: the machine gets no older state of a master behind a newer one.
+    pub(super) fn settle_count(&mut self, counting: Counting, reply: &Value) -> Settled {
+        let Counting { slot, facts, read } = counting;
+        if read >= self.told {
+            let members = admission::members(reply);
+            return self.tell(slot, Ok(AdmissionReply::Facts { facts, members }), read);
+        }
+        // The connection sends what is there once it has read all there is.
+        self.send_admission(Op::admission(AdmissionOp::ReadFacts), slot);
+        Settled::More
+    }
+
+    fn read(&mut self) -> u64 {
+        self.reads += 1;
+        self.reads
+    }
+
+    fn tell(&mut self, slot: VoteSlot, said: Result<AdmissionReply, Cause>, read: u64) -> Settled {
+        if let Ok(
+            AdmissionReply::Facts { .. }
+            | AdmissionReply::Scores { .. }
+            | AdmissionReply::Script(_),
+        ) = said
+        {
+            self.told = read;
+        }
+        Settled::Vote(slot, Answer::of_admission(said.map(|said| self.complete(said))))
+    }
+
+    /// What only the handshake knows is added to facts that were read later.
+    fn complete(&self, mut said: AdmissionReply) -> AdmissionReply {
+        if let AdmissionReply::Facts { facts, .. } | AdmissionReply::Scores { facts, .. } =
+            &mut said
+        {
+            (facts.tracks, facts.is_barred) = (self.tracks, self.is_barred);
+            facts.no_ballots.clone_from(&self.no_ballots);
+            facts.no_queue.clone_from(&self.no_queue);
+        }
+        said
+    }
+
+    /// Whether there is a set whose members are of interest: then its count is asked for.
+    pub(super) fn count_members(&mut self, facts: &Facts) -> bool {
+        let namespace = self.namespace.as_ref();
+        let count = namespace.and_then(|namespace| admission::counted(namespace, facts));
+        if let Some(count) = &count {
+            self.out.extend_from_slice(&count.get_packed_command());
+        }
+        count.is_some()
+    }
+}

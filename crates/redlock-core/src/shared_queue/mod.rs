@@ -1,0 +1,303 @@
+//! `SharedQueue`: where handles of many processes wait for one key, at the master where they meet.
+//!
+//! It says *when* somebody asks, and never *who* holds: what stands there is no lock, and losing it
+//! costs time only. A released key is left to the next one by a [`Reservation`], a short-lived
+//! value that is nobody's token.
+
+mod tickets;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::{Resource, Token};
+
+pub use tickets::{Found, QueueMaster, Tickets, reserve, take};
+
+/// The number of a handle in shared queues: 16 hex digits, drawn once. It is no token, and holding
+/// it gives no right.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueTicket(u64);
+
+impl QueueTicket {
+    /// How many digits it has on the wire.
+    pub const DIGITS: usize = 16;
+
+    /// The ticket with this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// A ticket that nobody else has: 64 random bits.
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+}
+
+impl fmt::Display for QueueTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for QueueTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueueTicket({self})")
+    }
+}
+
+/// Why a text is no [`QueueTicket`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a ticket of a queue is 16 digits 0-9 a-f")]
+pub struct InvalidQueueTicket;
+
+impl FromStr for QueueTicket {
+    type Err = InvalidQueueTicket;
+
+    fn from_str(text: &str) -> Result<Self, InvalidQueueTicket> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_one = text.len() == Self::DIGITS && text.bytes().all(is_digit);
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| is_one);
+        number.map(Self).ok_or(InvalidQueueTicket)
+    }
+}
+
+/// The value of a key that nobody holds, and that is kept for the next one in the queue.
+///
+/// A client that counts grants treats it as the key of another holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reservation {
+    /// Who was called; none at the masters that keep no queue for the key.
+    pub ticket: Option<QueueTicket>,
+}
+
+impl Reservation {
+    /// How every such value begins, and no [`Token`] does. Fixed for ever: it is on the wire.
+    pub const PREFIX: &'static str = "redlock-quorum:next:";
+
+    /// Whether a value is kept for reservations: no token may look like one.
+    pub fn is_one(value: &[u8]) -> bool {
+        value.starts_with(Self::PREFIX.as_bytes())
+    }
+
+    /// Reads the value of a key; none if it is no reservation. One that names no ticket of ours is
+    /// a reservation all the same.
+    pub fn parse(value: &str) -> Option<Self> {
+        let ticket = value.strip_prefix(Self::PREFIX)?;
+        Some(Self { ticket: ticket.parse().ok() })
+    }
+}
+
+/// The value of the key.
+impl fmt::Display for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::PREFIX)?;
+        self.ticket.map_or(Ok(()), |ticket| ticket.fmt(f))
+    }
+}
+
+/// The names on the wire of the queue of one key, as one handle uses it. Cloning is cheap.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SharedQueue {
+    key: Arc<[u8]>,
+    channels: Arc<[u8]>,
+    ticket: QueueTicket,
+}
+
+impl SharedQueue {
+    /// How the key of a queue goes on behind the prefix, before the name. Fixed for ever.
+    pub const PREFIX: &'static str = "redlock-quorum:1:queue:";
+    /// How the channel of a ticket goes on behind the prefix, before the ticket. Fixed for ever.
+    pub const CHANNEL: &'static str = "redlock-quorum:1:go:";
+    /// How long a queue lives after somebody entered it, in milliseconds.
+    pub const LIFE_MS: u64 = 3_000;
+    /// The largest number of tickets in one queue: who comes later is refused without a place.
+    pub const LEN_MAX: u32 = 10_000;
+    /// How many tickets that nobody listens for are dropped in one request, at most.
+    pub const DROPS_MAX: u32 = 64;
+
+    /// The queue of the resource `name` in the namespace of `prefix`, for the handle with `ticket`.
+    pub fn new(prefix: &[u8], name: &Resource, ticket: QueueTicket) -> Self {
+        let key = Self::key_of(prefix, name);
+        Self { key, channels: [prefix, Self::CHANNEL.as_bytes()].concat().into(), ticket }
+    }
+
+    /// The key of the queue of `name`: a sorted set.
+    pub fn key_of(prefix: &[u8], name: &Resource) -> Arc<[u8]> {
+        [prefix, Self::PREFIX.as_bytes(), name.as_bytes()].concat().into()
+    }
+
+    /// The key of the queue.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// How the channels of all tickets of the namespace begin.
+    pub fn channels(&self) -> &[u8] {
+        &self.channels
+    }
+
+    /// The ticket of the handle.
+    pub fn ticket(&self) -> QueueTicket {
+        self.ticket
+    }
+
+    /// The channel on which the handle is called.
+    pub fn channel(&self) -> Vec<u8> {
+        [&self.channels[..], self.ticket.to_string().as_bytes()].concat()
+    }
+}
+
+impl fmt::Debug for SharedQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedQueue({} as {})", self.key.escape_ascii(), self.ticket)
+    }
+}
+
+/// What one who enters a queue says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// The queue.
+    pub queue: SharedQueue,
+    /// What the key is to be set to where it is this handle's turn, and for how many milliseconds;
+    /// none to ask for a place in the queue, or to look, only.
+    pub ask: Option<(Token, u64)>,
+    /// For how long it has waited by its own clock, in microseconds: who waited longest is first.
+    pub waited_us: u64,
+    /// How long a reservation lives, in milliseconds, should another one be called.
+    pub reservation_ms: u64,
+}
+
+/// What one who leaves a key, or a queue, says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Exit {
+    /// The queue.
+    pub queue: SharedQueue,
+    /// What the key was asked with, or is held with; `None` if nobody asked for it.
+    pub token: Option<Token>,
+    /// Whether the handle's ticket, and a reservation for it, are to be given up, too.
+    pub gives_up_place: bool,
+    /// How long a reservation for the next one lives, in milliseconds.
+    pub reservation_ms: u64,
+    /// What is left behind.
+    pub leaving: Leaving,
+}
+
+/// What one who leaves a key leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Leaving {
+    /// A lease is over: the key is reserved for the next one, who is called. Where another token has
+    /// the key, the first in the queue gets the call [try](Call::Try).
+    Done,
+    /// A lease is over: the key is free for everybody, and the first in the queue gets the call to
+    /// [try](Call::Try).
+    Open,
+    /// An attempt is over that did not become a lease: as [`Done`](Self::Done), but where another
+    /// token has the key, nobody gets a call to try.
+    Undo,
+}
+
+impl Leaving {
+    /// The word on the wire.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Open => "open",
+            Self::Undo => "undo",
+        }
+    }
+}
+
+/// What a master said of a shared queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Queued {
+    /// How many tickets wait: after an entry that was granted all others, else all. After an exit it
+    /// includes the one that was called. Tickets of handles that are gone count until they are
+    /// dropped.
+    pub waiters: u32,
+    /// How many stand before this handle; `None` if it has no place, such as after an exit, after
+    /// an entry that was granted, and where the queue is full.
+    pub rank: Option<u32>,
+}
+
+/// What a waiter is called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// The key is reserved for it.
+    Go,
+    /// The one before it was called, or has given up while the key was taken: it is the next.
+    Next,
+    /// The key may be free, and is reserved for nobody.
+    Try,
+}
+
+impl Call {
+    /// The call, and the key it is about, in a message on the channel of a ticket; none for a
+    /// message of somebody else.
+    pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
+        [Self::Go, Self::Next, Self::Try].into_iter().find_map(|call| {
+            let rest = message.strip_prefix(call.word().as_bytes())?.strip_prefix(b" ")?;
+            Some((call, rest))
+        })
+    }
+
+    /// The word on the wire.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Go => "go",
+            Self::Next => "next",
+            Self::Try => "try",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_sixteen_hex_digits() {
+        let ticket = QueueTicket::new(0xff);
+        assert_eq!(ticket.to_string(), "00000000000000ff");
+        assert_eq!("00000000000000ff".parse(), Ok(ticket));
+        for bad in ["", "ff", "00000000000000FF", "+0000000000000ff", "00000000000000ff0"] {
+            assert_eq!(bad.parse::<QueueTicket>(), Err(InvalidQueueTicket), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_reservation_is_read_back_and_is_no_token() {
+        for ticket in [None, Some(QueueTicket::new(7))] {
+            let reservation = Reservation { ticket };
+            let value = reservation.to_string();
+            assert_eq!(Reservation::parse(&value), Some(reservation));
+            assert!(Reservation::is_one(value.as_bytes()));
+            assert!(Token::parse(&value).is_err(), "{value}");
+        }
+        assert_eq!(
+            Reservation::parse("redlock-quorum:next:of a later version"),
+            Some(Reservation { ticket: None })
+        );
+        assert_eq!(Reservation::parse("redlock-quorum:nex"), None);
+    }
+
+    #[test]
+    fn a_message_is_a_word_and_the_whole_key() {
+        assert_eq!(Call::parse(b"go orders: 42"), Some((Call::Go, &b"orders: 42"[..])));
+        assert_eq!(Call::parse(b"next \xff"), Some((Call::Next, &b"\xff"[..])));
+        assert_eq!(Call::parse(b"try k"), Some((Call::Try, &b"k"[..])));
+        for other in [&b"go"[..], b"gone k", b"", b"GO k"] {
+            assert_eq!(Call::parse(other), None, "{}", other.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_names_begin_with_what_no_resource_may_contain() {
+        let queue = SharedQueue::new(b"p:", &Resource::from("job"), QueueTicket::new(1));
+        assert_eq!(queue.key(), b"p:redlock-quorum:1:queue:job");
+        assert_eq!(queue.channel(), b"p:redlock-quorum:1:go:0000000000000001");
+        for name in [queue.key(), queue.channels(), Reservation::PREFIX.as_bytes()] {
+            assert!(Resource::is_reserved(name));
+        }
+    }
+}

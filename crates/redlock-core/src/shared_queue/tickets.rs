@@ -1,0 +1,235 @@
+//! What a master keeps of one queue, and what its scripts decide, for masters that run no scripts:
+//! simulated ones, and those of models. `redis/scripts` says the same in Lua, and the conformance
+//! tests show that it does.
+
+use std::time::Duration;
+
+use super::{Call, Entry, Exit, Leaving, QueueTicket, Queued, Reservation, SharedQueue};
+use crate::{Answer, Token, Verdict};
+
+/// A master as a script on the queue of one key sees it.
+pub trait QueueMaster {
+    /// The value of the key, and how long it still lives; `None` if there is no such key.
+    fn found(&self) -> Option<(Found, Duration)>;
+    /// Sets the key for `px` milliseconds, over whatever is there.
+    fn set(&mut self, value: &str, px: u64);
+    /// Deletes the key.
+    fn delete(&mut self);
+    /// Whether somebody listens on the channel of this ticket; `None` if the user has no right to ask.
+    fn listens(&self, ticket: QueueTicket) -> Option<bool>;
+    /// Publishes a call about the key; false where the user may not.
+    fn tell(&mut self, ticket: QueueTicket, call: Call) -> bool;
+    /// The master's clock, in microseconds since 1970.
+    fn time_us(&self) -> i64;
+}
+
+/// What a key has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Found {
+    /// This value.
+    Value(Vec<u8>),
+    /// Something that is no string.
+    OtherType,
+}
+
+impl Found {
+    fn is(&self, value: &str) -> bool {
+        matches!(self, Self::Value(found) if found == value.as_bytes())
+    }
+
+    fn is_for(&self, ticket: Option<QueueTicket>) -> bool {
+        self.is(&Reservation { ticket }.to_string())
+    }
+
+    fn is_reservation(&self) -> bool {
+        matches!(self, Self::Value(found) if Reservation::is_one(found))
+    }
+}
+
+/// The tickets of one queue: a sorted set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tickets {
+    /// Since when each waits, by the master's clock in microseconds. Who waited longest is first.
+    waiting: Vec<(i64, QueueTicket)>,
+    /// When the set expires, by the master's clock in microseconds.
+    ends_at: i64,
+}
+
+impl Tickets {
+    /// How many there are at this time.
+    pub fn count(&self, time_us: i64) -> u32 {
+        if self.is_over(time_us) { 0 } else { self.len() }
+    }
+
+    /// Whether there is nothing to keep at this time.
+    pub fn is_over(&self, time_us: i64) -> bool {
+        self.waiting.is_empty() || time_us > self.ends_at
+    }
+
+    /// What the script does with an entry.
+    pub fn enter(&mut self, master: &mut impl QueueMaster, entry: &Entry) -> Answer {
+        self.expire(master);
+        let (ticket, found) = (entry.queue.ticket(), master.found().map(|(found, _)| found));
+        let is_for_us = found.as_ref().is_some_and(|found| found.is_for(Some(ticket)));
+        let is_our_turn = is_for_us || found.is_none() && self.waiting.is_empty();
+        if let Some(ask) = entry.ask.as_ref().filter(|_| is_our_turn) {
+            return self.take(master, ticket, ask);
+        }
+        if !is_for_us {
+            self.stand(master.time_us(), ticket, entry.waited_us);
+        }
+        if found.is_none() {
+            match (self.first(master, Some(ticket)), &entry.ask) {
+                (Some(next), Some(ask)) if next == ticket => return self.take(master, next, ask),
+                (Some(next), _) if next != ticket => {
+                    self.hand_to(master, next, entry.reservation_ms);
+                }
+                _ => {}
+            }
+        }
+        refused(master).with_queued(Queued { waiters: self.len(), rank: self.rank(ticket) })
+    }
+
+    /// What the script does with an exit.
+    pub fn leave(&mut self, master: &mut impl QueueMaster, exit: &Exit) -> Answer {
+        self.expire(master);
+        let found = master.found().map(|(found, _)| found);
+        let is = |found: &Found, token: &Token| found.is(token.as_str());
+        let is_ours = found.as_ref().zip(exit.token.as_ref()).is_some_and(|(f, t)| is(f, t));
+        let own = exit.gives_up_place.then(|| exit.queue.ticket());
+        let was_first = self.waiting.first().is_some_and(|(_, first)| Some(*first) == own);
+        self.waiting.retain(|(_, ticket)| Some(*ticket) != own);
+        let is_free = is_ours
+            || found
+                .as_ref()
+                .is_none_or(|found| found.is_for(None) || own.is_some() && found.is_for(own));
+        if is_free
+            && exit.leaving != Leaving::Open
+            && let Some(next) = self.first(master, None)
+            && self.hand_to(master, next, exit.reservation_ms)
+        {
+            if let Some((_, second)) = self.waiting.first() {
+                master.tell(*second, Call::Next);
+            }
+            return left(is_ours, 1 + self.len());
+        }
+        if is_free && found.is_some() {
+            master.delete();
+        }
+        let is_anothers = !is_free && !found.is_some_and(|found| found.is_reservation());
+        if exit.leaving == Leaving::Open || exit.leaving == Leaving::Done && is_anothers {
+            if let Some((_, head)) = self.waiting.first() {
+                master.tell(*head, Call::Try);
+            }
+        } else if was_first
+            && !is_free
+            && let Some(next) = self.first(master, None)
+        {
+            // The first alone watches the key: a holder that knows of nobody calls nobody.
+            master.tell(next, Call::Next);
+        }
+        left(is_ours, self.len())
+    }
+
+    fn expire(&mut self, master: &impl QueueMaster) {
+        if self.is_over(master.time_us()) {
+            self.waiting.clear();
+        }
+    }
+
+    fn take(
+        &mut self,
+        master: &mut impl QueueMaster,
+        ticket: QueueTicket,
+        (token, px): &(Token, u64),
+    ) -> Answer {
+        master.set(token.as_str(), *px);
+        self.remove(ticket);
+        Answer::granted().with_queued(Queued { waiters: self.len(), rank: None })
+    }
+
+    fn stand(&mut self, time_us: i64, ticket: QueueTicket, waited_us: u64) {
+        if self.rank(ticket).is_none() && self.len() >= SharedQueue::LEN_MAX {
+            return;
+        }
+        self.remove(ticket);
+        let entry = (time_us.saturating_sub_unsigned(waited_us), ticket);
+        let (Ok(at) | Err(at)) = self.waiting.binary_search(&entry);
+        self.waiting.insert(at, entry);
+        self.ends_at = time_us.saturating_add_unsigned(SharedQueue::LIFE_MS * 1_000);
+    }
+
+    /// The first that listens, or is `own`; those before it are dropped.
+    fn first(
+        &mut self,
+        master: &impl QueueMaster,
+        own: Option<QueueTicket>,
+    ) -> Option<QueueTicket> {
+        for _ in 0..SharedQueue::DROPS_MAX {
+            let (_, ticket) = *self.waiting.first()?;
+            if Some(ticket) == own || master.listens(ticket)? {
+                return Some(ticket);
+            }
+            self.remove(ticket);
+        }
+        None
+    }
+
+    fn hand_to(&mut self, master: &mut impl QueueMaster, to: QueueTicket, px: u64) -> bool {
+        if !master.tell(to, Call::Go) {
+            return false;
+        }
+        self.remove(to);
+        master.set(&Reservation { ticket: Some(to) }.to_string(), px);
+        true
+    }
+
+    fn remove(&mut self, ticket: QueueTicket) {
+        self.waiting.retain(|(_, found)| *found != ticket);
+    }
+
+    fn rank(&self, ticket: QueueTicket) -> Option<u32> {
+        let at = self.waiting.iter().position(|(_, found)| *found == ticket)?;
+        u32::try_from(at).ok()
+    }
+
+    fn len(&self) -> u32 {
+        // There are `LEN_MAX` at most.
+        u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// What the script does to take a key from nobody, or from a reservation.
+pub fn take(master: &mut impl QueueMaster, token: &str, px: u64) -> Answer {
+    match master.found() {
+        Some((found, _)) if !found.is_reservation() => refused(master),
+        _ => {
+            master.set(token, px);
+            Answer::granted()
+        }
+    }
+}
+
+/// What the script does to put a reservation in the place of a token.
+pub fn reserve(master: &mut impl QueueMaster, token: &str, px: u64) -> Answer {
+    match master.found() {
+        Some((found, _)) if found.is(token) => {
+            master.set(Reservation::PREFIX, px);
+            Answer::granted()
+        }
+        _ => Answer::new(Verdict::NotOurs),
+    }
+}
+
+fn refused(master: &impl QueueMaster) -> Answer {
+    match master.found() {
+        None => Answer::new(Verdict::Free),
+        Some((Found::Value(value), left)) => Answer::held(Some(&value), Some(left)),
+        Some((Found::OtherType, left)) => Answer::held(None, Some(left)),
+    }
+}
+
+fn left(was_ours: bool, waiters: u32) -> Answer {
+    let verdict = if was_ours { Verdict::Granted } else { Verdict::NotOurs };
+    Answer::new(verdict).with_queued(Queued { waiters, rank: None })
+}

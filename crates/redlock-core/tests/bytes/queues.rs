@@ -1,0 +1,299 @@
+//! Shared queues: what is sent for them, and every way in which that is answered.
+
+use redlock_core::{
+    Answer, Ballot, Balloted, Bid, Call, Cause, Entry, Exit, Leaving, Member, Node, NodeEvent, Op,
+    QueueTicket, Queued, Resource, SharedQueue, Verdict,
+};
+use redlock_testkit::lab::{NO_RESP3, NO_TRACKING, PATIENCE, Peer, ScriptedServer};
+
+use crate::client::{Client, setup, token};
+
+const HELLO: &str = "%1\r\n$5\r\nproto\r\n:3\r\n";
+const CHANNEL: &str = "p:redlock-quorum:1:go:0000000000000007";
+const SUBSCRIBED: &str =
+    ">3\r\n$9\r\nsubscribe\r\n$38\r\np:redlock-quorum:1:go:0000000000000007\r\n:1\r\n";
+
+fn queue() -> SharedQueue {
+    SharedQueue::new(b"p:", &Resource::from("k"), QueueTicket::new(7))
+}
+
+fn enter() -> Op {
+    let ask = Some((token(), 1_000));
+    Op::enter(*b"p:k", Entry { queue: queue(), ask, waited_us: 5, reservation_ms: 50 }, None)
+}
+
+fn fenced(verb: fn(Bid) -> Op) -> Op {
+    let ballot = Ballot::new(55_117_343_750_000).unwrap();
+    verb(Bid { ballot, member: Member::new(7).unwrap() })
+}
+
+fn take_fenced() -> Op {
+    fenced(|bid| Op::take(*b"p:k", token(), 1_000, Some(bid)))
+}
+
+fn leave(leaving: Leaving) -> Op {
+    let (queue, token) = (queue(), Some(token()));
+    let exit = Exit { queue, token, gives_up_place: true, reservation_ms: 50, leaving };
+    Op::leave(*b"p:k", exit)
+}
+
+/// A client of a server that answers the probe for queues with this.
+async fn probed(
+    quarantine: bool,
+    hello: &str,
+    answer: &str,
+) -> (ScriptedServer, Peer, Client, Option<String>) {
+    let server = ScriptedServer::bind().await;
+    let mut setup = setup(PATIENCE);
+    setup.namespace = Some((*b"p:").into());
+    (setup.quarantine, setup.fenced) = (quarantine, !quarantine);
+    let mut client = Client::new(&server.url(), &setup);
+    client.drive();
+    let mut peer = server.accept().await;
+    let facts = peer.facts("abc", 1, "master").await;
+    peer.expect("HGETALL").await;
+    let mut ballots = "";
+    if !quarantine {
+        peer.expect("ZADD").await;
+        ballots = ":0\r\n";
+    }
+    let probe = peer.expect("EVAL").await;
+    assert_eq!(probe[2..], ["1", "p:redlock-quorum:1:queue:", "p:redlock-quorum:1:go:"]);
+    let facts = facts.replace(NO_RESP3, hello).replace(NO_TRACKING, "+OK\r\n");
+    peer.say(facts + "%0\r\n" + ballots + answer).await;
+    let facts = client.up().await;
+    if quarantine {
+        peer.expect("ZCARD").await;
+        peer.say(":0\r\n").await;
+    }
+    (server, peer, client, facts.no_queue)
+}
+
+async fn connected() -> (ScriptedServer, Peer, Client) {
+    let (server, peer, client, no_queue) = probed(true, HELLO, ":1\r\n").await;
+    assert_eq!(no_queue, None);
+    (server, peer, client)
+}
+
+/// A client whose ballots go to the set of those without quarantine.
+async fn balloting() -> (ScriptedServer, Peer, Client) {
+    let (server, peer, client, _) = probed(false, HELLO, ":1\r\n").await;
+    client.node.set_admitted(None);
+    (server, peer, client)
+}
+
+#[tokio::test]
+async fn what_a_probe_is_answered_tells_whether_there_can_be_queues() {
+    let denied = "*2\r\n$7\r\nPUBLISH\r\n$9\r\nNOPERM no\r\n";
+    for (hello, answer, expected) in [
+        (HELLO, ":1\r\n", None),
+        (HELLO, denied, Some("PUBLISH is refused: NOPERM no")),
+        (HELLO, "-NOPERM no scripts\r\n", Some("EVAL is refused: NOPERM no scripts")),
+        (HELLO, "-LOADING it loads\r\n", None),
+        (NO_RESP3, ":1\r\n", Some("the server pushes nothing: it does not speak RESP3")),
+    ] {
+        let (_server, _peer, _client, no_queue) = probed(true, hello, answer).await;
+        assert_eq!(no_queue.as_deref(), expected);
+    }
+}
+
+#[tokio::test]
+async fn no_entry_is_sent_where_the_queue_cannot_be_used() {
+    let denied = "*2\r\n$7\r\nPUBLISH\r\n$9\r\nNOPERM no\r\n";
+    let (_server, _peer, mut client, _) = probed(true, HELLO, denied).await;
+    client.submit(0, enter());
+    let answer = client.answer().await;
+    assert!(!answer.sent, "{answer:?}");
+    assert_eq!(answer.verdict.to_string(), "not sent: no queue: PUBLISH is refused: NOPERM no");
+}
+
+#[tokio::test]
+async fn the_first_entry_of_a_connection_subscribes_and_that_has_no_reply() {
+    let (_server, mut peer, mut client) = connected().await;
+    client.submit(0, enter());
+    assert_eq!(peer.expect("SUBSCRIBE").await[1..], [CHANNEL]);
+    let sent = peer.expect("EVAL").await;
+    let queue = "p:redlock-quorum:1:queue:k";
+    let channels = "p:redlock-quorum:1:go:";
+    let arguments =
+        ["2", "p:k", queue, "0000000000000007", "t", "1000", "5", "3000", "50", channels, "10000"];
+    assert_eq!(sent[2..], arguments);
+    peer.say(format!("{SUBSCRIBED}*2\r\n:1\r\n:4\r\n")).await;
+    let granted = Answer::granted().with_queued(Queued { waiters: 4, rank: None });
+    assert_eq!(client.answer().await, granted);
+
+    client.submit(1, enter());
+    assert_eq!(peer.expect("EVALSHA").await[2..], arguments);
+    peer.say("*5\r\n:0\r\n:4\r\n:3\r\n$1\r\na\r\n:50\r\n").await;
+    let fifty = Some(std::time::Duration::from_millis(50));
+    let refused = Answer::held(Some(b"a"), fifty);
+    let refused = refused.with_queued(Queued { waiters: 4, rank: Some(3) });
+    assert_eq!(client.answer().await, refused);
+}
+
+#[tokio::test]
+async fn a_new_connection_subscribes_again() {
+    let (server, mut peer, mut client) = connected().await;
+    client.submit(0, enter());
+    peer.expect("SUBSCRIBE").await;
+    drop(peer);
+    client.down().await;
+    let mut peer = server.accept().await;
+    let facts = peer.facts("def", 1, "master").await;
+    for command in ["HGETALL", "EVAL"] {
+        peer.expect(command).await;
+    }
+    let facts = facts.replace(NO_RESP3, HELLO).replace(NO_TRACKING, "+OK\r\n");
+    peer.say(facts + "%0\r\n:1\r\n").await;
+    client.up().await;
+    peer.expect("ZCARD").await;
+    client.submit(0, enter());
+    assert_eq!(peer.expect("SUBSCRIBE").await[1..], [CHANNEL]);
+}
+
+/// Trap 22.
+#[tokio::test]
+async fn a_subscription_that_is_refused_in_a_pipeline_takes_no_other_s_reply() {
+    let (_server, mut peer, mut client) = connected().await;
+    client.submit(0, Op::inspect(*b"p:k"));
+    client.submit(1, enter());
+    client.submit(2, Op::inspect(*b"p:k"));
+    for command in ["EVAL", "SUBSCRIBE", "EVAL", "EVALSHA"] {
+        peer.expect(command).await;
+    }
+    peer.say(":0\r\n-NOPERM no SUBSCRIBE\r\n*5\r\n:0\r\n:1\r\n:0\r\n$1\r\na\r\n:50\r\n:0\r\n")
+        .await;
+    for (number, verdict) in [(0, "free"), (1, "held (50ms)"), (2, "free")] {
+        let vote = client.vote().await;
+        assert_eq!((vote.ticket, &*vote.answer.verdict.to_string()), (number, verdict));
+    }
+    let why = "SUBSCRIBE is refused: NOPERM no SUBSCRIBE".to_owned();
+    assert_eq!(client.event().await, NodeEvent::NoQueue(why));
+    client.submit(3, enter());
+    assert!(!client.answer().await.sent);
+}
+
+#[tokio::test]
+async fn a_right_that_is_taken_away_is_reported_before_the_answer() {
+    let (_server, mut peer, mut client) = connected().await;
+    client.submit(0, leave(Leaving::Done));
+    peer.expect("EVAL").await;
+    peer.say("-NOPERM no EXISTS\r\n").await;
+    let denied = Cause::ErrorReply("NOPERM no EXISTS".into());
+    assert_eq!(client.answer().await, Answer::unknown(denied));
+    assert_eq!(client.event().await, NodeEvent::NoQueue("NOPERM no EXISTS".into()));
+}
+
+#[tokio::test]
+async fn a_message_on_the_channel_is_a_call_wherever_it_comes() {
+    let (_server, mut peer, mut client) = connected().await;
+    client.submit(0, enter());
+    peer.expect("SUBSCRIBE").await;
+    peer.expect("EVAL").await;
+    let message = |text: &str| {
+        let (channel, len) = (CHANNEL.len(), text.len());
+        format!(">3\r\n$7\r\nmessage\r\n${channel}\r\n{CHANNEL}\r\n${len}\r\n{text}\r\n")
+    };
+    let (go, strange) = (message("go p:k"), message("hello"));
+    peer.say(format!("{SUBSCRIBED}{go}{strange}*2\r\n:1\r\n:0\r\n{}", message("next p:k"))).await;
+    assert_eq!(client.event().await, NodeEvent::Called(Call::Go, (*b"p:k").into()));
+    assert_eq!(client.answer().await.verdict, Verdict::Granted);
+    assert_eq!(client.event().await, NodeEvent::Called(Call::Next, (*b"p:k").into()));
+}
+
+#[tokio::test]
+async fn an_exit_says_what_is_left_behind() {
+    let (_server, mut peer, mut client) = connected().await;
+    for (leaving, word) in
+        [(Leaving::Done, "done"), (Leaving::Open, "open"), (Leaving::Undo, "undo")]
+    {
+        client.submit(0, leave(leaving));
+        let sent = peer.command().await.unwrap();
+        let (queue, channels) = ("p:redlock-quorum:1:queue:k", "p:redlock-quorum:1:go:");
+        assert_eq!(sent[2..], ["2", "p:k", queue, "t", "0000000000000007", "50", channels, word]);
+        peer.say("*2\r\n:0\r\n:2\r\n").await;
+        let left = Answer::new(Verdict::NotOurs);
+        let queued = Queued { waiters: 2, rank: None };
+        assert_eq!(client.answer().await, left.with_queued(queued));
+    }
+}
+
+#[tokio::test]
+async fn a_ballot_stands_behind_an_entry_and_a_take() {
+    let (_server, mut peer, mut client) = balloting().await;
+    client.submit(0, take_fenced());
+    assert_eq!(peer.expect("EVAL").await[2..], ["1", "p:k", "t", "1000"]);
+    assert_eq!(peer.expect("ZADD").await[2..4], ["GT", "CH"]);
+    assert_eq!(peer.expect("GET").await[1..], ["p:k"]);
+    peer.say("+OK\r\n:1\r\n$1\r\nt\r\n").await;
+    assert_eq!(client.answer().await, Answer::granted().with_ballot(Balloted::Accepted));
+
+    client.submit(1, take_fenced());
+    for command in ["EVALSHA", "ZADD", "GET"] {
+        peer.expect(command).await;
+    }
+    peer.say("*2\r\n$1\r\na\r\n:-1\r\n:1\r\n$1\r\na\r\n").await;
+    assert_eq!(client.answer().await, Answer::held(Some(b"a"), None));
+
+    client.submit(
+        2,
+        fenced(|bid| {
+            let ask = Some((token(), 1_000));
+            let entry = Entry { queue: queue(), ask, waited_us: 0, reservation_ms: 50 };
+            Op::enter(*b"p:k", entry, Some(bid))
+        }),
+    );
+    for command in ["SUBSCRIBE", "EVAL", "ZADD", "GET"] {
+        peer.expect(command).await;
+    }
+    peer.say(format!("{SUBSCRIBED}*2\r\n:1\r\n:3\r\n:0\r\n$1\r\nt\r\n")).await;
+    let refused = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);
+    assert_eq!(client.answer().await, refused.with_queued(Queued { waiters: 3, rank: None }));
+}
+
+/// Trap 17.
+#[tokio::test]
+async fn a_take_that_the_server_has_forgotten_is_sent_again_but_not_behind_its_release() {
+    let (_server, mut peer, mut client) = balloting().await;
+    for (number, command) in [(0, "EVAL"), (1, "EVALSHA")] {
+        client.submit(number, take_fenced());
+        for command in [command, "ZADD", "GET"] {
+            peer.expect(command).await;
+        }
+        if number == 0 {
+            peer.say("+OK\r\n:1\r\n$1\r\nt\r\n").await;
+            client.answer().await;
+        }
+    }
+    peer.say("-NOSCRIPT No matching script.\r\n:1\r\n_\r\n").await;
+    for command in ["EVAL", "ZADD", "GET"] {
+        peer.expect(command).await;
+    }
+    peer.say("+OK\r\n:0\r\n$1\r\nt\r\n").await;
+    let refused = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);
+    assert_eq!(client.answer().await, refused, "its ballot was accepted before the key was ours");
+
+    for take in [take_fenced(), Op::take(*b"p:k", token(), 1_000, None)] {
+        let is_fenced = take.bid().is_some();
+        client.submit(2, take);
+        client.submit(3, Op::release(*b"p:k", token()));
+        peer.expect("EVALSHA").await;
+        let ballot = if is_fenced { ":1\r\n_\r\n" } else { "" };
+        while !peer.command().await.unwrap()[0].starts_with("EVAL") {}
+        peer.say(format!("-NOSCRIPT No matching script.\r\n{ballot}:0\r\n")).await;
+        let answer = client.answer().await;
+        let forgotten = Cause::ErrorReply("NOSCRIPT No matching script.".into());
+        assert_eq!(answer, Answer::unknown(forgotten), "it would come behind its release");
+        assert_eq!(client.answer().await, Answer::new(Verdict::NotOurs));
+    }
+}
+
+#[tokio::test]
+async fn waiters_are_counted_by_a_command_of_the_line_of_today() {
+    let (_server, mut peer, mut client) = connected().await;
+    client.submit(0, Op::count_waiters(queue().key()));
+    assert_eq!(peer.expect("ZCARD").await[1..], ["p:redlock-quorum:1:queue:k"]);
+    peer.say(":12\r\n").await;
+    let queued = Queued { waiters: 12, rank: None };
+    assert_eq!(client.answer().await, Answer::granted().with_queued(queued));
+}

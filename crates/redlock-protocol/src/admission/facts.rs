@@ -1,0 +1,104 @@
+//! What a connection tells about its master.
+
+use redlock_core::admission::{Identity, MEMBERS, Millis, Nonce, Quarantine, Record, RunId};
+
+/// What a server is for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// It takes writes.
+    Master,
+    /// It follows another server.
+    Replica,
+    /// Something else, such as a sentinel.
+    NotMaster,
+    /// It reads its data from disk. A process does so when it starts, so it has done it for its
+    /// `uptime`.
+    Loading {
+        /// How long the process has been running.
+        uptime: Millis,
+    },
+    /// It is a node of a Redis Cluster.
+    Cluster,
+    /// What tells who it is, or its record, cannot be read.
+    Denied,
+}
+
+/// The answer to a handshake or to a look: all of it read in one batch, on one connection, INFO
+/// before the record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Facts {
+    /// Whether it takes writes.
+    pub role: Role,
+    /// Which server process answered, and on which host.
+    pub identity: Identity,
+    /// TIME of the master, in ms.
+    pub time: Millis,
+    /// Its record of admission.
+    pub record: Record,
+    /// `ZCARD` of the set of `run`: asked for behind the rest, and waited for by nobody. Where
+    /// there is no `run`, a client with a quarantine counts the set of those without.
+    pub members: Option<u32>,
+}
+
+/// One life of a master's data: no *begin* and no `init` lies between two answers that agree on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Life {
+    /// The server process that answered.
+    pub process: RunId,
+    /// What it was admitted as, which names its ballot set.
+    pub run: Option<Identity>,
+    /// The nonce of the record, which each writing of it changes; `None` without a record.
+    pub nonce: Option<Nonce>,
+}
+
+/// TIME of a master, by the process that answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Told {
+    /// The index of the master.
+    pub master: usize,
+    /// The server process that answered.
+    pub process: RunId,
+    /// The clock of the server, in milliseconds since 1970.
+    pub time: Millis,
+}
+
+impl Life {
+    /// What of `facts` a later answer is compared with.
+    pub fn of(facts: &Facts) -> Self {
+        let Facts { identity, record, .. } = facts;
+        Self { process: identity.run, run: record.run, nonce: record.nonce }
+    }
+
+    pub(super) fn without_record(self) -> Self {
+        Self { run: None, nonce: None, ..self }
+    }
+}
+
+impl Facts {
+    pub(super) fn is_admitted(&self) -> bool {
+        self.record.admits(self.identity) && self.is_complete()
+    }
+
+    /// The quarantine that is under way.
+    pub(super) fn quarantine(&self) -> Option<&Quarantine> {
+        self.record.quarantine_of(self.identity)
+    }
+
+    /// Before its number of members is known, a set counts as complete.
+    pub(super) fn is_complete(&self) -> bool {
+        self.members.is_none_or(|members| members == MEMBERS)
+    }
+
+    /// Whether clients without quarantine have left ballots there. The scripts judge it again.
+    pub(super) fn shows_no_quarantine(&self) -> bool {
+        self.record.run.is_none() && self.members.is_some_and(|members| members > 0)
+    }
+
+    /// Whether a quarantine must be begun: it is not admitted, and there is none of this identity,
+    /// or its end lies so far ahead that the clock must have been wrong. The script judges the
+    /// latter again.
+    pub(super) fn wants_quarantine(&self) -> bool {
+        let ahead = self.time + self.record.length();
+        !self.is_admitted() && self.quarantine().is_none_or(|quarantine| quarantine.until > ahead)
+    }
+}

@@ -1,0 +1,79 @@
+//! Is a quarantine over? Two ways, so that no single machine's clock ends one early.
+//!
+//! *Known*: this client has known the nonce for the whole length by its own clock, and the master
+//! itself says that the time has come. The nonce was made after the loss, so a lock of the former
+//! life has ended, whatever the clocks of the masters do. This needs a client that stays.
+//!
+//! *Noted*: the TIME of another master was written into the record after the nonce was made, and
+//! that process says now that twice the length has passed; and the master in quarantine says that
+//! once the length more than its end has passed. If the clock of the one is wrong, the other one
+//! holds. This needs clients that live a moment, now and then.
+
+use redlock_core::admission::{Millis, Quarantine, RunId, Way};
+
+use super::facts::Told;
+use super::peer::Peer;
+
+/// By which way the quarantine is over at `now`. `votes` says whether a master votes.
+///
+/// `length` is the longest that is known. The record of this master may say less.
+pub(super) fn over(
+    peer: &Peer,
+    length: Millis,
+    now: Millis,
+    votes: impl Fn(&Told) -> bool,
+) -> Option<Way> {
+    let quarantine = present(peer)?;
+    let time = peer.time(now);
+    if now >= known_until(peer, length)? && time >= quarantine.until {
+        return Some(Way::Known);
+    }
+    let gone_by = |told: &Told| {
+        let note = quarantine.note(told.process);
+        note.is_some_and(|note| told.time >= note + 2 * length)
+    };
+    let mut told = peer.told.iter().flatten();
+    let noted = told.any(|told| gone_by(told) && votes(told));
+    (noted && time >= quarantine.until + length).then_some(Way::Noted)
+}
+
+/// When this client will know that the quarantine is over, by our own clock.
+///
+/// None while there is none, or while none of its nonce has arrived.
+pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis> {
+    let quarantine = present(peer)?;
+    let by_master = now + quarantine.until.saturating_sub(peer.time(now));
+    Some(known_until(peer, length)?.max(by_master))
+}
+
+/// When the clocks of others will show that it is over, to any client that asks them then. A
+/// process whose note is missing or counts for nothing is noted by the client that comes next.
+///
+/// `times` are the processes that vote, each with its TIME or a little less, so that what follows
+/// is not too early. Nobody needs to have asked them for a note. `None` if there are none: then
+/// only a client that stays ends it.
+pub(super) fn noted_at(
+    peer: &Peer,
+    length: Millis,
+    now: Millis,
+    times: impl Iterator<Item = (RunId, Millis)>,
+) -> Option<Millis> {
+    let quarantine = present(peer)?;
+    let left = |(process, time): (RunId, Millis)| {
+        let counts = !quarantine.wants(process, time);
+        let since = quarantine.note(process).filter(|_| counts).unwrap_or(time);
+        (since + 2 * length).saturating_sub(time)
+    };
+    let by_other = times.map(left).min()?;
+    let by_master = (quarantine.until + length).saturating_sub(peer.time(now));
+    Some(now + by_other.max(by_master))
+}
+
+fn present(peer: &Peer) -> Option<&Quarantine> {
+    peer.present()?.quarantine()
+}
+
+fn known_until(peer: &Peer, length: Millis) -> Option<Millis> {
+    let (_, since) = peer.known?;
+    Some(since + length)
+}

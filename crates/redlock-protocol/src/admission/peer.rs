@@ -1,0 +1,269 @@
+//! What one client knows of one master.
+
+use redlock_core::admission::{Millis, Nonce, Outcome, Quarantine, Record, Reply};
+
+use super::facts::{Facts, Life, Role, Told};
+use super::past::Past;
+
+/// What is known of one master.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Peer {
+    /// The latest facts of the connection that is up.
+    pub(super) facts: Option<Facts>,
+    /// When they arrived, by our own clock.
+    read: Millis,
+    /// From when the pause before the next look counts. What others have read changes nothing
+    /// about that: only the look of this master settles its doubts.
+    pub(super) paced: Millis,
+    /// The latest nonce, and when the first reply that held it arrived. It outlives connections:
+    /// it says something about the data and not about a process.
+    pub(super) known: Option<(Nonce, Millis)>,
+    /// The largest `max_ttl` of its records that were read since the last admitted one, that one
+    /// included. It outlives connections and records: a lock of a former life may be as long.
+    pub(super) max_ttl: Option<Millis>,
+    /// What tells a record that is older than another one that was read.
+    past: Past,
+    /// The first record that has shown a use of this namespace. It outlives connections, processes
+    /// and records: when they all are gone, it still tells that the namespace is not new.
+    pub(super) used: Option<Used>,
+    /// Since when this client sees it read its data from disk, also over several connections.
+    pub(super) loading: Option<Loading>,
+    /// The records of the others were read behind these facts.
+    pub(super) has_read_others: bool,
+    pub(super) doubt: Doubt,
+    /// A step was given out and its answer has not come.
+    pub(super) under_way: bool,
+    /// The TIMEs of other masters, asked for since the latest look, under this nonce.
+    pub(super) told: Option<Vec<Told>>,
+    /// The floor for this nonce, read after the quarantine was over.
+    pub(super) floor: Option<super::Floor>,
+    /// What the latest script did not do, until the next look.
+    pub(super) stuck: Option<Stuck>,
+    /// This connection was told to show that a client without quarantine uses the namespace.
+    pub(super) shows_use: bool,
+    /// For a client without quarantine: the record showed last that clients with one use the
+    /// namespace. It outlives connections, because it is about all masters.
+    pub(super) in_use: bool,
+}
+
+/// A master was admitted when its record was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Used {
+    nonce: Option<Nonce>,
+}
+
+impl Used {
+    /// Whether one of these scripts has admitted it.
+    pub(super) fn is_by(self, scripts: &[Nonce]) -> bool {
+        self.nonce.is_some_and(|nonce| scripts.contains(&nonce))
+    }
+}
+
+/// A master that reads its data from disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Loading {
+    /// When this client saw it first, by our own clock.
+    seen: Millis,
+    /// For how long it had done so before.
+    before: Millis,
+}
+
+impl Loading {
+    pub(super) fn has_lasted(self, now: Millis) -> Millis {
+        self.before.saturating_add(now.saturating_sub(self.seen))
+    }
+}
+
+/// Whether the facts may be older than a loss of data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Doubt {
+    #[default]
+    None,
+    /// A null push came, or a script did not find what was read. A look must be sent.
+    Unasked,
+    /// A look that was sent after that is under way.
+    Asked,
+}
+
+/// Why the steps of this master rest until the next look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Stuck {
+    /// What was asked failed: no answer, or an error.
+    Failed,
+    Mixed,
+    TooLarge,
+}
+
+impl Peer {
+    /// The facts, where this is a master that we may judge.
+    pub(super) fn master(&self) -> Option<&Facts> {
+        self.facts.as_ref().filter(|facts| facts.role == Role::Master)
+    }
+
+    /// The facts of a master that may not have lost its data since they were read.
+    pub(super) fn undoubted(&self) -> Option<&Facts> {
+        self.master().filter(|_| self.doubt == Doubt::None)
+    }
+
+    /// The facts of a master whose record is of its present data, as far as this client knows.
+    pub(super) fn present(&self) -> Option<&Facts> {
+        self.master().filter(|_| !self.is_outdated())
+    }
+
+    /// Whether its record is older than another one that this client has read of the same process.
+    /// That is a loss of data, whatever the record says.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.master().is_some_and(|facts| self.past.is_over(&facts.record))
+    }
+
+    /// Whether `record` is as old, whatever was read last.
+    pub(super) fn is_over(&self, record: &Record) -> bool {
+        self.past.is_over(record)
+    }
+
+    /// The quarantine that is under way.
+    pub(super) fn quarantine(&self) -> Option<&Quarantine> {
+        self.present()?.quarantine()
+    }
+
+    /// Whether a quarantine must be begun there.
+    pub(super) fn wants_quarantine(&self) -> bool {
+        self.master().is_some_and(|facts| self.is_outdated() || facts.wants_quarantine())
+    }
+
+    pub(super) fn learn(&mut self, facts: Facts, now: Millis) {
+        if facts.role == Role::Master {
+            self.past.show(&facts);
+            let is_used = facts.record.was_admitted() && self.used.is_none();
+            self.used = if is_used { Some(Used { nonce: facts.record.nonce }) } else { self.used };
+        }
+        match facts.record.nonce {
+            Some(nonce) if self.known.is_some_and(|(known, _)| known == nonce) => {}
+            nonce => {
+                self.known = nonce.map(|nonce| (nonce, now));
+                self.told = None;
+                self.floor = None;
+            }
+        }
+        self.loading = match facts.role {
+            Role::Loading { uptime } => {
+                Some(self.loading.unwrap_or(Loading { seen: now, before: uptime }))
+            }
+            _ => None,
+        };
+        self.remember(&facts);
+        self.has_read_others = false;
+        self.facts = Some(facts);
+        (self.read, self.paced) = (now, now);
+    }
+
+    /// What was read for any purpose. Where an answer has left the master in doubt, this may be
+    /// older than that answer, and the look behind it tells all. How many members there are may not
+    /// have been asked: then it is what it was, in the same life.
+    pub(super) fn read(&mut self, facts: Facts, now: Millis) {
+        let Some(before) = self.facts.as_ref().filter(|_| self.doubt == Doubt::None) else {
+            return;
+        };
+        let is_same = Life::of(before) == Life::of(&facts);
+        let members = facts.members.or_else(|| before.members.filter(|_| is_same));
+        let paced = self.paced;
+        self.learn(Facts { members, ..facts }, now);
+        self.paced = paced;
+    }
+
+    /// Keeps [`max_ttl`](Self::max_ttl) up to date. An admitted record replaces it, even by a
+    /// smaller one, which a person has set. Any other record can only raise it: that one may be
+    /// old, or begun by a client that knew less. A record without a `max_ttl` changes nothing.
+    pub(super) fn remember(&mut self, facts: &Facts) {
+        let record = &facts.record;
+        let is_present = record.admits(facts.identity) && !self.past.is_over(record);
+        self.max_ttl = match is_present {
+            true => record.max_ttl.or(self.max_ttl),
+            false => record.max_ttl.max(self.max_ttl),
+        };
+    }
+
+    /// A script tells the record and TIME, and nothing about the identity.
+    fn learn_reply(&mut self, reply: Reply, now: Millis) {
+        if let Some(facts) = &self.facts {
+            let Reply { time, record, members, .. } = reply;
+            let members = Some(members);
+            self.learn(Facts { time, record, members, ..facts.clone() }, now);
+        }
+    }
+
+    /// TIME of the master at `now`, or a little less: it was read before its answer arrived.
+    pub(super) fn time(&self, now: Millis) -> Millis {
+        let read = self.facts.as_ref().map_or(0, |facts| facts.time);
+        read + now.saturating_sub(self.read)
+    }
+
+    /// What does not outlive a connection.
+    pub(super) fn reset(&mut self) {
+        let Self { known, max_ttl, past, used, loading, in_use, .. } = std::mem::take(self);
+        *self = Self { known, max_ttl, past, used, loading, in_use, ..Self::default() };
+    }
+
+    /// A look that was sent before the push says nothing about what came after it.
+    pub(super) fn looked(&mut self, facts: Facts, now: Millis) {
+        self.under_way = false;
+        self.stuck = None;
+        self.told = None;
+        if self.doubt == Doubt::Asked {
+            self.doubt = Doubt::None;
+        }
+        self.learn(facts, now);
+    }
+
+    pub(super) fn notice_use(&mut self) {
+        if let Some(facts) = &self.facts {
+            self.in_use = facts.record.was_admitted();
+        }
+    }
+
+    pub(super) fn count(&mut self, members: u32) {
+        if let Some(facts) = &mut self.facts {
+            facts.members = Some(members);
+        }
+    }
+
+    /// A script that found another record, or another TIME, than expected, or came late: look again.
+    pub(super) fn replied(&mut self, reply: Reply, now: Millis) {
+        self.under_way = false;
+        let outcome = reply.outcome;
+        self.learn_reply(reply, now);
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Moved | Outcome::Early | Outcome::Late => {
+                // A floor that was read before the quarantine was over is worth nothing.
+                self.floor = None;
+                self.doubt = Doubt::Unasked;
+            }
+            Outcome::Mixed => self.rest(Stuck::Mixed, now),
+            Outcome::TooLarge => self.rest(Stuck::TooLarge, now),
+        }
+    }
+
+    /// TIMEs that were asked for another quarantine may be older than the loss before this one.
+    pub(super) fn told(&mut self, nonce: Nonce, told: Vec<Told>) {
+        self.under_way = false;
+        if self.known.is_some_and(|(known, _)| known == nonce) {
+            self.told = Some(told);
+        }
+    }
+
+    /// A failed look leaves the doubt, so it is asked again with the next one.
+    pub(super) fn fail(&mut self, now: Millis) {
+        self.under_way = false;
+        if self.doubt == Doubt::Asked {
+            self.doubt = Doubt::Unasked;
+        }
+        self.rest(Stuck::Failed, now);
+    }
+
+    /// Nothing is sent to it before the next look is due.
+    pub(super) fn rest(&mut self, stuck: Stuck, now: Millis) {
+        self.paced = now;
+        self.stuck = Some(stuck);
+    }
+}

@@ -1,0 +1,207 @@
+//! Whether masters hold the `max_ttl` that an `init` has written, and whether it goes on where
+//! another one is at work.
+//!
+//! A script writes `max_ttl` only over the one that was read, and all are read again behind the
+//! last answer. So there was a moment at which all of them held what a call claims, and two calls
+//! with different values succeed one after the other, or one of them fails.
+//!
+//! Two that take turns at writing over each other would not end. Where masters are split between
+//! the values the smaller one gives up, and the larger one goes on. Where all of them hold one value
+//! of another call, that one has succeeded: it is not written over.
+//!
+//! One that gives up fails, and takes back what it has written: another call that has succeeded may
+//! have been written over, on masters that were read while it was at work. It goes on as a call that
+//! asks for nothing, so all masters get the largest that one of them holds.
+
+use redlock_core::admission::{AdmissionOp, Millis, Outcome};
+
+use super::{InitPlan, Scored};
+
+/// What one round of scripts was to write, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// What all masters are to hold.
+    max_ttl: Millis,
+    /// A person asked for just that. Otherwise it is the largest of all that is known, and a retry
+    /// takes in what has become larger.
+    is_asked: bool,
+    /// No master was admitted, see [`InitPlan::refused`].
+    refused: bool,
+    masters: Vec<Written>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Written {
+    master: usize,
+    /// Its record was to be removed: it has no `max_ttl` to claim.
+    is_removed: bool,
+    /// The `max_ttl` that was read, or what this round has written: any other is of another call.
+    known: Option<Millis>,
+    /// What the script has said; `None` if it did not answer, or was refused.
+    outcome: Option<Outcome>,
+}
+
+/// What follows from reading all masters behind a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// All hold what was written.
+    Yes,
+    /// Something else was there than what had been read. Another round may do it.
+    Moved,
+    /// Some master holds another `max_ttl`. Another round may do it.
+    Differs,
+    /// The `max_ttl` of another call stays.
+    GivesUp,
+}
+
+impl Round {
+    /// A round that carries out this plan.
+    pub fn new(plan: &InitPlan) -> Self {
+        let written = |(master, order): &(usize, AdmissionOp)| {
+            let known = match order {
+                AdmissionOp::Init(init) => init.expect.max_ttl,
+                _ => None,
+            };
+            let is_removed = matches!(order, AdmissionOp::Remove(_));
+            Written { master: *master, is_removed, known, outcome: None }
+        };
+        let masters = plan.orders.iter().map(written).collect();
+        Self { max_ttl: plan.max_ttl, is_asked: plan.lower, refused: plan.refused, masters }
+    }
+
+    /// Whether the master refused the script.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// Whether a script has found something else than was read, or came late.
+    pub fn has_moved(&self) -> bool {
+        let moved = |outcome| matches!(outcome, Outcome::Moved | Outcome::Late);
+        self.masters.iter().any(|written| written.outcome.is_some_and(moved))
+    }
+
+    /// What all masters are to hold.
+    pub fn max_ttl(&self) -> Millis {
+        self.max_ttl
+    }
+
+    /// The script of a master has answered.
+    pub fn answered(&mut self, master: usize, outcome: Outcome) {
+        let max_ttl = self.max_ttl;
+        for written in self.masters.iter_mut().filter(|written| written.master == master) {
+            written.outcome = Some(outcome);
+            if outcome == Outcome::Done {
+                written.known = Some(max_ttl);
+            }
+        }
+    }
+
+    /// Judges by what was read behind all answers.
+    pub fn settled(&self, answers: &[Scored]) -> Settled {
+        if self.gives_up(answers) {
+            Settled::GivesUp
+        } else if !self.masters.iter().all(|written| self.is_there(written, answers)) {
+            Settled::Differs
+        } else if self.has_moved() {
+            Settled::Moved
+        } else {
+            Settled::Yes
+        }
+    }
+
+    /// One that could not be written and has no `max_ttl`, or is away, is not admitted: that is said
+    /// of it.
+    fn is_there(&self, written: &Written, answers: &[Scored]) -> bool {
+        match held(written.master, answers) {
+            _ if written.is_removed => true,
+            Some(held) => held == self.max_ttl,
+            None => written.outcome != Some(Outcome::Done),
+        }
+    }
+
+    fn gives_up(&self, answers: &[Scored]) -> bool {
+        let foreign = self.masters.iter().filter_map(|written| {
+            let held = held(written.master, answers).filter(|_| !written.is_removed)?;
+            (held != self.max_ttl && Some(held) != written.known).then_some(held)
+        });
+        let Some(largest) = foreign.max().filter(|_| self.is_asked) else { return false };
+        let all = |written: &Written| held(written.master, answers) == Some(largest);
+        largest > self.max_ttl || self.masters.iter().all(all)
+    }
+}
+
+fn held(master: usize, answers: &[Scored]) -> Option<Millis> {
+    let found = answers.iter().find(|answer| answer.master == master);
+    found.and_then(|answer| answer.facts.record.max_ttl)
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::admission::{Identity, Record};
+
+    use super::*;
+    use crate::admission::{Facts, Life, Role};
+
+    const WANTED: Millis = 40;
+    const BEFORE: Millis = 60;
+    const DONE: [Option<Outcome>; 3] = [Some(Outcome::Done); 3];
+    const MOVED: [Option<Outcome>; 3] =
+        [Some(Outcome::Done), Some(Outcome::Moved), Some(Outcome::Done)];
+    const SILENT: [Option<Outcome>; 3] = [Some(Outcome::Done), None, Some(Outcome::Done)];
+
+    fn round(outcomes: [Option<Outcome>; 3], is_asked: bool) -> Round {
+        let written =
+            |master| Written { master, is_removed: false, known: Some(BEFORE), outcome: None };
+        let masters = (0..3).map(written).collect();
+        let mut round = Round { max_ttl: WANTED, is_asked, refused: false, masters };
+        for (master, outcome) in outcomes.into_iter().enumerate() {
+            outcome.into_iter().for_each(|outcome| round.answered(master, outcome));
+        }
+        round
+    }
+
+    /// What masters answer that hold these; those without one are away.
+    fn answers(held: [Option<Millis>; 3]) -> Vec<Scored> {
+        let answer = |(master, held): (usize, Option<Millis>)| {
+            let identity: Identity = format!("{master:040x}").parse().ok()?;
+            let record = Record { max_ttl: Some(held?), ..Record::default() };
+            let role = Role::Master;
+            let facts = Facts { identity, time: 0, role, record, members: None };
+            Some(Scored { master, asked: Life::of(&facts), highest: None, facts })
+        };
+        held.into_iter().enumerate().filter_map(answer).collect()
+    }
+
+    fn settled(outcomes: [Option<Outcome>; 3], is_asked: bool, held: [u64; 3]) -> Settled {
+        let held = held.map(|held| Some(held).filter(|held| *held > 0));
+        round(outcomes, is_asked).settled(&answers(held))
+    }
+
+    #[test]
+    fn only_what_every_master_holds_is_settled() {
+        assert_eq!(settled(DONE, true, [40, 40, 40]), Settled::Yes);
+        assert_eq!(settled(MOVED, true, [40, 40, 40]), Settled::Moved);
+        assert_eq!(settled(MOVED, true, [40, 60, 40]), Settled::Differs, "it was read before");
+        assert_eq!(settled(SILENT, true, [40, 60, 40]), Settled::Differs);
+        assert_eq!(
+            settled(DONE, true, [40, 0, 40]),
+            Settled::Differs,
+            "it was written, and is away"
+        );
+        assert_eq!(settled(SILENT, true, [40, 0, 40]), Settled::Yes, "it is away all the time");
+    }
+
+    #[test]
+    fn the_larger_value_goes_on_and_one_that_all_hold_stays() {
+        for (held, asked, otherwise) in [
+            ([40, 30, 40], Settled::Differs, Settled::Differs),
+            ([40, 50, 40], Settled::GivesUp, Settled::Differs),
+            ([60, 40, 40], Settled::GivesUp, Settled::Differs),
+            ([30, 30, 30], Settled::GivesUp, Settled::Differs),
+            ([30, 20, 30], Settled::Differs, Settled::Differs),
+        ] {
+            assert_eq!(settled(DONE, true, held), asked, "{held:?}");
+            assert_eq!(settled(DONE, false, held), otherwise, "{held:?}");
+        }
+    }
+}

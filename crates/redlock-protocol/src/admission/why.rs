@@ -1,0 +1,124 @@
+//! Why a master does not vote, and when it may vote again.
+
+use std::time::Duration;
+
+use redlock_core::admission::{Millis, Nonce};
+use redlock_core::{NotAdmitted, WhyNot};
+
+use super::peer::{Doubt, Stuck};
+use super::{Admission, Facts, Role, over};
+
+/// What keeps a master from voting.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// There is no connection.
+    Away,
+    /// It is the same server as this one.
+    TwinOf(usize),
+    /// It can be reached and does not count. The times are how long it takes at least until this
+    /// client can admit it, or one that comes then, and how long at the latest where only such
+    /// clients come. A client that has the nonce for longer may do so sooner.
+    NotAdmitted(NotAdmitted),
+}
+
+/// How long a quarantine takes until it is over: by this client, should it stay; and by any that
+/// comes when the notes of masters that vote are old enough.
+#[derive(Clone, Copy, Default)]
+struct Left {
+    by_staying: Option<Millis>,
+    by_visits: Option<Millis>,
+}
+
+impl Left {
+    fn earliest(self) -> Option<Millis> {
+        self.by_staying.into_iter().chain(self.by_visits).min()
+    }
+}
+
+impl Admission {
+    /// Why this master does not vote; None where it does.
+    pub fn why(&self, master: usize, now: Millis) -> Option<Why> {
+        if self.votes(master) {
+            return None;
+        }
+        let Some(facts) = &self.peers[master].facts else { return Some(Why::Away) };
+        if let (Role::Master, Some(twin)) = (facts.role, self.twins.twin_of(master)) {
+            return Some(Why::TwinOf(twin));
+        }
+        let why = self.why_not(master, facts);
+        let in_quarantine = self.peers[master].quarantine().is_some();
+        let left = match why.is_ended_by_quarantine() {
+            true if in_quarantine => self.left(master, now),
+            true => self.left_from_begin(),
+            false => Left::default(),
+        };
+        let mut said = NotAdmitted::new(why);
+        said.in_quarantine = in_quarantine;
+        said.votes_again = left.earliest().map(Duration::from_millis);
+        said.by_visits = left.by_visits.map(Duration::from_millis);
+        Some(Why::NotAdmitted(said))
+    }
+
+    fn why_not(&self, master: usize, facts: &Facts) -> WhyNot {
+        let peer = &self.peers[master];
+        match facts.role {
+            Role::Replica => WhyNot::Replica,
+            Role::NotMaster => WhyNot::NotMaster,
+            Role::Loading { .. } => WhyNot::Loading,
+            Role::Cluster => WhyNot::Cluster,
+            Role::Denied => WhyNot::Denied,
+            Role::Master if peer.doubt != Doubt::None => WhyNot::Checked,
+            Role::Master if !self.has_quarantine => WhyNot::UsedWithQuarantine,
+            Role::Master if peer.stuck == Some(Stuck::Mixed) || facts.shows_no_quarantine() => {
+                WhyNot::UsedWithoutQuarantine
+            }
+            Role::Master if peer.stuck == Some(Stuck::TooLarge) => WhyNot::ScoreTooLarge,
+            Role::Master if peer.is_outdated() => WhyNot::Outdated,
+            Role::Master => self.why_unadmitted(facts),
+        }
+    }
+
+    /// By the clocks of two masters it falls from one client that lives a moment to the next.
+    fn left(&self, master: usize, now: Millis) -> Left {
+        let peer = &self.peers[master];
+        let times = self.voting().filter_map(|other| {
+            let process = self.peers[other].master()?.identity.run;
+            Some((process, self.time(other, now)))
+        });
+        let length = self.length();
+        let left = |at: Millis| at.saturating_sub(now);
+        Left {
+            by_staying: over::over_at(peer, length, now).map(left),
+            by_visits: over::noted_at(peer, length, now, times).map(left),
+        }
+    }
+
+    /// How long a quarantine takes that begins now.
+    fn left_from_begin(&self) -> Left {
+        let length = self.length();
+        let by_visits = self.voting().next().map(|_| 2 * length);
+        Left { by_staying: Some(length), by_visits }
+    }
+
+    /// Every admission leaves a floor behind, and a quarantine keeps it. One that was read of any
+    /// master shows that the namespace is not new, where this master has none.
+    fn why_unadmitted(&self, facts: &Facts) -> WhyNot {
+        let record = &facts.record;
+        if record.admits(facts.identity) {
+            WhyNot::Incomplete
+        } else if record.was_admitted() {
+            WhyNot::Restarted
+        } else if self.was_used_before(&[]) {
+            WhyNot::Emptied
+        } else {
+            WhyNot::New
+        }
+    }
+
+    /// Whether masters of this namespace were admitted before, as far as this client has ever read:
+    /// by others than the scripts with these nonces.
+    pub(super) fn was_used_before(&self, ours: &[Nonce]) -> bool {
+        let used = self.peers.iter().filter_map(|peer| peer.used);
+        used.into_iter().any(|used| !used.is_by(ours))
+    }
+}

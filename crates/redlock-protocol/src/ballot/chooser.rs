@@ -1,0 +1,218 @@
+//! `Chooser`: the next ballot for a member.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redlock_core::{Ballot, Instant, Member};
+
+use super::super::master_set::MasterSet;
+use super::clock::BallotClock;
+use crate::quorum::quorum;
+
+/// What one handle has sent and seen of each member, and its ballot clock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Chooser {
+    /// How many masters there are.
+    masters: usize,
+    clock: BallotClock,
+    /// The largest number that was sent or followed: 1,024 at most.
+    largest: BTreeMap<Member, u64>,
+    /// Numbers far ahead of the clock, each with the master that shows it. There are none while
+    /// only locks write scores.
+    far: BTreeMap<Member, BTreeMap<usize, u64>>,
+}
+
+impl Chooser {
+    /// Nothing was learned of any master yet.
+    pub fn new(masters: usize) -> Self {
+        let (largest, far) = (BTreeMap::new(), BTreeMap::new());
+        Self { masters, clock: BallotClock::default(), largest, far }
+    }
+
+    /// A ballot that is larger than all that this handle has sent and seen for `member`, by so much
+    /// more where there is room for that. None where none is left below 2^53.
+    pub fn next(&mut self, member: Member, margin: Duration, now: Instant) -> Option<Ballot> {
+        let least = self.largest.get(&member).map_or(0, |largest| largest.saturating_add(1));
+        let number = least.max(self.clock.number(now));
+        let with_margin = self.clock.with_margin(number, margin, now);
+        let ballot = Ballot::new(with_margin).or_else(|| Ballot::new(number))?;
+        self.largest.insert(member, ballot.number());
+        Some(ballot)
+    }
+
+    /// `master` has this score for `member`. A score that is 71 years ahead counts only when it
+    /// keeps a quorum from accepting less: followed where one master shows it, it would be on all
+    /// of them, and so use up the numbers of the member.
+    ///
+    /// It was read now by an attempt whose ballot was chosen at `since`.
+    pub fn saw(
+        &mut self,
+        member: Member,
+        master: usize,
+        score: u64,
+        (since, now): (Instant, Instant),
+    ) {
+        let mut number = number(score);
+        if self.clock.is_far(number, now) {
+            number = self.needed(member, master, number);
+        }
+        let largest = self.largest.entry(member).or_default();
+        *largest = number.max(*largest);
+        self.clock.saw(number, since, now);
+    }
+
+    /// The masters with a far score that the next ballot is not above.
+    pub fn refusing(&self, member: Member) -> MasterSet {
+        let largest = self.largest.get(&member).copied().unwrap_or_default();
+        let far = self.far.get(&member).into_iter().flatten();
+        far.filter(|(_, number)| **number > largest).map(|(master, _)| *master).collect()
+    }
+
+    /// The largest of the far numbers of `member` that more than N - q masters reach: a ballot
+    /// below it finds no quorum. Zero where so many show none.
+    fn needed(&mut self, member: Member, master: usize, number: u64) -> u64 {
+        let shown = self.far.entry(member).or_default();
+        shown.insert(master, number);
+        let mut numbers: Vec<u64> = shown.values().copied().collect();
+        numbers.sort_unstable_by(|one, other| other.cmp(one));
+        numbers.get(self.masters - quorum(self.masters)).copied().unwrap_or_default()
+    }
+
+    /// A master was admitted with this score for all members.
+    pub fn saw_floor(&mut self, floor: u64, now: Instant) {
+        self.clock.saw(number(floor), now, now);
+    }
+
+    /// `master` told its TIME, in microseconds since 1970.
+    pub fn learn_clock(&mut self, master: usize, micros: u64, now: Instant) {
+        self.clock.learn(master, micros, now);
+    }
+}
+
+/// The number of the largest ballot that is not above `score`, or one more: what follows it is
+/// above the score.
+fn number(score: u64) -> u64 {
+    Ballot::above(score).map_or(Ballot::NUMBER_MAX, |next| next.number().saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Duration = Duration::ZERO;
+    const TIME: u64 = 1_767_225_600_000_000;
+    /// Just above 71 years.
+    const FAR: u64 = (1 << 51) + 64;
+
+    fn chooser() -> (Chooser, Member) {
+        let mut chooser = Chooser::new(3);
+        chooser.learn_clock(0, TIME, Instant::ORIGIN);
+        (chooser, Member::of(b"orders:42"))
+    }
+
+    fn score(ballot: Option<Ballot>) -> u64 {
+        ballot.unwrap().score()
+    }
+
+    /// Chosen and read.
+    const NOW: (Instant, Instant) = (Instant::ORIGIN, Instant::ORIGIN);
+
+    fn at(millis: u64) -> Instant {
+        Instant::ORIGIN.saturating_add(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn ballots_of_one_member_grow_also_while_no_time_passes() {
+        let (mut chooser, member) = chooser();
+        let ballots = [0; 3].map(|_| score(chooser.next(member, NONE, at(0))));
+        assert_eq!(ballots, [TIME + 31, TIME + 63, TIME + 95]);
+        assert_eq!(
+            score(chooser.next(member, NONE, at(1))),
+            TIME + 992 + 31,
+            "then the clock is ahead"
+        );
+        assert_eq!(score(chooser.next(Member::of(b"another"), NONE, at(0))), TIME + 31);
+    }
+
+    #[test]
+    fn the_next_ballot_is_above_every_score_that_was_seen() {
+        for ahead in [0, 1, 30, 31, 32, 63, 1_000_000] {
+            let (mut chooser, member) = chooser();
+            chooser.saw(member, 0, TIME + ahead, NOW);
+            assert!(score(chooser.next(member, NONE, at(0))) > TIME + ahead, "{ahead}");
+        }
+    }
+
+    #[test]
+    fn a_score_of_one_member_is_followed_by_all_and_remembered_for_its_own() {
+        let (mut chooser, member) = chooser();
+        chooser.saw(member, 0, TIME + 1_000_000 + 31, NOW);
+        let other = score(chooser.next(Member::of(b"another"), NONE, at(0)));
+        assert!(other > TIME + 1_000_000 + 31, "another member may be as far ahead");
+        let later = at(800);
+        assert!(
+            score(chooser.next(Member::of(b"third"), NONE, later)) > TIME + 1_000_000 + 700_000
+        );
+    }
+
+    #[test]
+    fn a_score_that_is_far_ahead_is_followed_where_a_quorum_is_kept_from_accepting_less() {
+        for (masters, follows) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)] {
+            let mut chooser = Chooser::new(masters);
+            chooser.learn_clock(0, TIME, at(0));
+            let member = Member::of(b"orders:42");
+            for master in 0..masters {
+                let shown = TIME + FAR + 9_000 - master as u64 * 1_000;
+                chooser.saw(member, master, shown, NOW);
+                let next = score(chooser.next(member, NONE, at(0)));
+                let is_followed = master + 1 >= follows;
+                assert_eq!(next > TIME + FAR, is_followed, "{masters} masters, {master}");
+                let is_refusing = |master: usize| TIME + FAR + 9_000 - master as u64 * 1_000 > next;
+                let refusing = (0..=master).filter(|&master| is_refusing(master)).collect();
+                assert_eq!(chooser.refusing(member), refusing, "{masters} masters, {master}");
+                // Of those that show one, so many as can be left out are.
+                assert!(next < TIME + FAR + 9_500 - (follows as u64 - 1) * 1_000, "{masters}");
+            }
+            let other = score(chooser.next(Member::of(b"another"), NONE, at(0)));
+            assert!(other < TIME + 10_000, "it moves no other member");
+        }
+    }
+
+    #[test]
+    fn one_master_that_shows_scores_far_ahead_again_and_again_is_one_master() {
+        let (mut chooser, member) = chooser();
+        for ahead in [FAR, FAR + 64, FAR + 128] {
+            chooser.saw(member, 2, TIME + ahead, NOW);
+        }
+        assert!(score(chooser.next(member, NONE, at(0))) < TIME + 10_000);
+    }
+
+    #[test]
+    fn a_floor_is_passed_by_the_first_ballot() {
+        let (mut chooser, member) = chooser();
+        let floor = (TIME + 2_000_000) | 31;
+        chooser.saw_floor(floor, at(0));
+        assert!(score(chooser.next(member, NONE, at(0))) > floor);
+        assert!(score(chooser.next(member, NONE, at(5_000))) > floor);
+    }
+
+    #[test]
+    fn a_margin_is_so_much_more() {
+        let (mut chooser, member) = chooser();
+        let margin = Duration::from_millis(1);
+        assert_eq!(score(chooser.next(member, margin, at(0))), TIME + 1_024 + 31);
+    }
+
+    #[test]
+    fn no_ballot_is_made_that_would_reach_2_to_the_53() {
+        let (mut chooser, member) = chooser();
+        for master in 0..2 {
+            chooser.saw(member, master, (1 << 53) - 40, NOW);
+        }
+        let last = chooser.next(member, Duration::from_secs(1), at(0));
+        assert_eq!(score(last), (1 << 53) - 33, "there is no room for the margin");
+        assert_eq!(score(chooser.next(member, NONE, at(0))), (1 << 53) - 1);
+        assert_eq!(chooser.next(member, NONE, at(0)), None);
+        assert!(chooser.next(Member::of(b"another"), NONE, at(0)).is_some());
+    }
+}

@@ -1,0 +1,269 @@
+//! `BallotClock`: from which number on ballots are likely to be accepted.
+
+use std::time::Duration;
+
+use redlock_core::{Ballot, Instant};
+
+use crate::median::lower_median;
+use crate::quorum::MASTERS_MAX;
+
+/// How long one number of a ballot lasts, in microseconds.
+const STRIDE_US: u64 = 32;
+/// For so long the lead stays what it is. Two clients whose readings of TIME are some milliseconds
+/// apart, and who take turns on one key faster than that, would learn it again every few locks.
+const HOLDS: Duration = Duration::from_secs(10);
+/// By so much it shrinks behind that: an eighth of the time that passes.
+const SHRINKS: u32 = 8;
+/// What is learnt from ballots that were under way is followed for so far: a second.
+const FOLLOWED_US: u64 = 1_000_000;
+/// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because
+/// one such score would bring all members near to the end of the numbers. A person gives no floor
+/// beyond it.
+pub const LEAD_MAX_US: u64 = 1 << 51;
+
+/// The masters' TIME, and the *lead*: the most that a score was ahead of it.
+///
+/// The clock is the lower median of what the masters told, advanced by our own clock. One master
+/// whose clock is wrong does not move it, once three have told theirs. A client whose masters are
+/// behind those of others learns it from scores, and is ahead itself for a while: the lead stays
+/// for ten seconds and shrinks slowly then, so that it is not learnt again every few locks, and it
+/// does shrink, so that one wrong clock does not move all others for ever.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BallotClock {
+    told: [Option<Told>; MASTERS_MAX],
+    /// The lower median of them. It stays that of the same master until another one tells: our own
+    /// clock advances all of them.
+    median: Option<Told>,
+    lead: Option<Lead>,
+}
+
+/// What a master said about its clock, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Told {
+    micros: u64,
+    at: Instant,
+}
+
+/// By how much we are ahead of the clock, and from when on that shrinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Lead {
+    micros: u64,
+    shrinks_from: Instant,
+}
+
+impl BallotClock {
+    /// `master` told its TIME, in microseconds since 1970.
+    pub fn learn(&mut self, master: usize, micros: u64, now: Instant) {
+        let before = self.micros(now);
+        self.told[master] = Some(Told { micros, at: now });
+        self.median = self.median(now);
+        // What was taken for a lead of others may have been our own clock that was behind.
+        let corrected = self.micros(now).saturating_sub(before);
+        let left = self.lead(now).saturating_sub(corrected);
+        let shrinks_from = self.lead.map_or(now, |lead| lead.shrinks_from.max(now));
+        self.lead = (left > 0).then_some(Lead { micros: left, shrinks_from });
+    }
+
+    /// Some score has this number, read now by an attempt whose ballot was chosen at `since`: the
+    /// next ballots are to be above such scores.
+    ///
+    /// By as much as the score was ahead when that ballot was chosen, the ballot was too small
+    /// behind the lock of another client. By the clock of now the lead would be too small by the
+    /// round trips since then, and the ballot of the next lock that comes as soon behind that
+    /// client's be refused again. Where ballots of several clients are under way for one member,
+    /// though, that difference is in their scores, too, and would grow from ballot to ballot
+    /// without end. So it is followed up to a second. No score was chosen after it was read: beyond
+    /// that the clock of now counts.
+    pub fn saw(&mut self, number: u64, since: Instant, now: Instant) {
+        let ahead = self.ahead(number, since).min(FOLLOWED_US).max(self.ahead(number, now));
+        if ahead > self.lead(now) && ahead <= LEAD_MAX_US {
+            self.lead = Some(Lead { micros: ahead, shrinks_from: now.saturating_add(HOLDS) });
+        }
+    }
+
+    /// The number that is by this margin above `number`, as far as that is not more than a second
+    /// ahead of the clock: what others learn from it has no end either.
+    #[inline]
+    pub fn with_margin(&self, number: u64, margin: Duration, now: Instant) -> u64 {
+        let last = (self.micros(now) + FOLLOWED_US) / STRIDE_US;
+        number.max(last.min(number.saturating_add(Self::numbers(margin))))
+    }
+
+    /// Whether some client must have gone by a clock that is wrong by 71 years, or something else
+    /// has written this number.
+    pub fn is_far(&self, number: u64, now: Instant) -> bool {
+        self.ahead(number, now) > LEAD_MAX_US
+    }
+
+    /// By how much the number above this one is ahead of the masters' clock.
+    fn ahead(&self, number: u64, now: Instant) -> u64 {
+        let micros = number.saturating_add(1).saturating_mul(STRIDE_US);
+        micros.saturating_sub(self.micros(now) / STRIDE_US * STRIDE_US)
+    }
+
+    /// The number that is due now: the clock with the lead.
+    #[inline]
+    pub fn number(&self, now: Instant) -> u64 {
+        (self.micros(now) / STRIDE_US).saturating_add(self.lead(now).div_ceil(STRIDE_US))
+    }
+
+    /// How many numbers pass in this time.
+    fn numbers(time: Duration) -> u64 {
+        u64::try_from(time.as_micros()).unwrap_or(u64::MAX).div_ceil(STRIDE_US)
+    }
+
+    /// The lower median of the masters' clocks; zero while none has told.
+    #[inline]
+    fn micros(&self, now: Instant) -> u64 {
+        self.median.map_or(0, |told| told.micros(now))
+    }
+
+    fn median(&self, now: Instant) -> Option<Told> {
+        let mut shown = [0; MASTERS_MAX];
+        let mut count = 0;
+        for told in self.told.iter().flatten() {
+            shown[count] = told.micros(now);
+            count += 1;
+        }
+        lower_median(&mut shown[..count]).map(|micros| Told { micros, at: now })
+    }
+
+    #[inline]
+    fn lead(&self, now: Instant) -> u64 {
+        let Some(lead) = self.lead else { return 0 };
+        lead.micros.saturating_sub(micros(now.saturating_since(lead.shrinks_from) / SHRINKS))
+    }
+}
+
+impl Told {
+    /// What it shows now.
+    #[inline]
+    fn micros(self, now: Instant) -> u64 {
+        self.micros.saturating_add(micros(now.saturating_since(self.at)))
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+// No client of ours comes near to the end of the numbers for more than a century.
+const _: () = assert!(LEAD_MAX_US / STRIDE_US < Ballot::NUMBER_MAX / 2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2026, in microseconds.
+    const YEAR_2026: u64 = 1_767_225_600_000_000;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ORIGIN.saturating_add(Duration::from_secs(seconds))
+    }
+
+    fn secs(seconds: u64) -> u64 {
+        seconds * 1_000_000 / STRIDE_US
+    }
+
+    /// The clock with these masters, which show so many seconds more than the turn of the year.
+    fn clock(masters: &[u64]) -> BallotClock {
+        let mut clock = BallotClock::default();
+        for (master, seconds) in masters.iter().enumerate() {
+            clock.learn(master, YEAR_2026 + seconds * 1_000_000, at(0));
+        }
+        clock
+    }
+
+    fn start() -> u64 {
+        YEAR_2026 / STRIDE_US
+    }
+
+    #[test]
+    fn it_is_the_lower_median_of_the_masters_and_goes_with_our_clock() {
+        for (masters, median) in [
+            (&[7][..], 7),
+            (&[3_600, 5], 5),
+            (&[0, 3_600, 1], 1),
+            (&[3_600, 3_600, 0, 1], 1),
+            (&[9, 0, 4, 3_600, 2], 4),
+        ] {
+            let clock = clock(masters);
+            assert_eq!(clock.number(at(0)), start() + secs(median), "{masters:?}");
+            assert_eq!(clock.number(at(90)), start() + secs(median + 90), "{masters:?}");
+        }
+        assert_eq!(BallotClock::default().number(at(9)), 0);
+    }
+
+    #[test]
+    fn what_was_told_last_counts() {
+        let mut clock = clock(&[0, 100, 0]);
+        for master in 0..3 {
+            clock.learn(master, YEAR_2026 + 50_000_000, at(60));
+        }
+        assert_eq!(clock.number(at(60)), start() + secs(50), "our own clock ran ahead");
+    }
+
+    #[test]
+    fn the_lead_is_the_most_that_was_seen_and_shrinks_by_an_eighth_of_the_time_after_a_while() {
+        let mut clock = clock(&[0, 0, 0]);
+        clock.saw(start() + secs(80), at(0), at(0));
+        clock.saw(start() + secs(40), at(0), at(0));
+        assert_eq!(clock.number(at(0)), start() + secs(80) + 1, "above what was seen");
+        assert_eq!(clock.number(at(10)), start() + secs(90) + 1, "it stays for a while");
+        assert_eq!(clock.number(at(90)), start() + secs(160) + 1);
+        assert_eq!(clock.number(at(651)), start() + secs(651), "it is used up");
+        clock.saw(start() + secs(650), at(651), at(651));
+        assert_eq!(clock.number(at(651)), start() + secs(651), "that was not ahead");
+    }
+
+    #[test]
+    fn a_reading_of_time_does_not_make_the_lead_last_longer() {
+        let mut clock = clock(&[0]);
+        clock.saw(start() + secs(80), at(0), at(0));
+        for now in [4, 8, 12, 50, 90] {
+            clock.learn(0, YEAR_2026 + now * 1_000_000, at(now));
+        }
+        assert_eq!(clock.number(at(90)), start() + secs(160) + 1);
+    }
+
+    #[test]
+    fn a_clock_that_was_behind_takes_its_correction_from_the_lead() {
+        let mut clock = clock(&[0]);
+        clock.saw(start() + secs(3_600), at(0), at(0));
+        clock.learn(1, YEAR_2026 + 3_600_000_000, at(0));
+        assert_eq!(clock.number(at(0)), start() + secs(3_600) + 1, "the lower of two leads still");
+        clock.learn(2, YEAR_2026 + 3_600_000_000, at(0));
+        assert_eq!(clock.number(at(0)), start() + secs(3_600) + 1, "and not 3,600 s more");
+    }
+
+    #[test]
+    fn a_ballot_that_was_too_small_shows_by_how_much_when_it_was_chosen() {
+        let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
+        let mut clock = clock(&[0, 0, 0]);
+        clock.saw(start() + secs(1) / 50, ms(0), ms(5));
+        assert_eq!(clock.number(ms(0)), start() + secs(1) / 50 + 1, "20 ms, and not 15");
+    }
+
+    /// Each client learns from the score of the one before, whose ballot was chosen meanwhile.
+    #[test]
+    fn leads_do_not_grow_from_client_to_client_without_end() {
+        let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
+        let mut clocks = [clock(&[0]), clock(&[0])];
+        let mut chosen = clocks[0].number(ms(0));
+        for step in 1..10_000 {
+            let clock = &mut clocks[step as usize % 2];
+            clock.saw(chosen, ms(step * 10 - 10), ms(step * 10 + 5));
+            let now = ms(step * 10 + 5);
+            chosen = clock.with_margin(clock.number(now), Duration::from_millis(4), now);
+            let ahead = chosen - clock.micros(now) / STRIDE_US;
+            assert!(ahead <= secs(1) + 1, "{ahead} at step {step}");
+        }
+    }
+
+    #[test]
+    fn scores_near_the_end_of_the_numbers_move_no_clock() {
+        let mut clock = clock(&[0, 0, 0]);
+        clock.saw(Ballot::NUMBER_MAX, at(0), at(0));
+        assert_eq!(clock.number(at(0)), start());
+    }
+}

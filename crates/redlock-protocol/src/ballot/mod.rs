@@ -1,0 +1,16 @@
+//! Which ballots are proposed, who accepted them, and when a token may be handed out.
+//!
+//! A lock's fencing token is a number that the client proposes, and that a quorum of masters
+//! accepts while it holds the key there: see `redlock_core::ballot`. Any number is sound. One that
+//! is larger than all scores it meets is accepted at once, and a smaller one costs more round
+//! trips:
+//!
+//! * `clock`: how late it is by the masters' clocks, and how far others are ahead of that;
+//! * `chooser`: the next ballot for a member;
+//! * `rounds`: which masters accepted which ballot of one attempt;
+//! * `proof`: whether one of these ballots may be handed out now.
+
+pub mod chooser;
+pub mod clock;
+pub mod proof;
+pub mod rounds;

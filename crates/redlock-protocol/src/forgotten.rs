@@ -1,0 +1,104 @@
+//! `Forgotten`: keys on one master that it is not asked to release any more.
+
+use std::time::Duration;
+
+use redlock_core::Instant;
+
+/// The keys of releases that were given up because too many were unacknowledged: how many, and
+/// until when the last of them may live. They are not told apart, so that they take no memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Forgotten {
+    count: u64,
+    /// When the last of those has expired of which that is known.
+    expires: Option<Instant>,
+    /// The longest life of the others: the master may still have requests in its buffers that set
+    /// them.
+    from_wake_up: Option<Duration>,
+}
+
+/// What is left of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// How many keys may be left.
+    pub count: u64,
+    /// The last of them expires within this time.
+    pub within: Duration,
+    /// Whether that time begins only when the master runs again.
+    pub from_wake_up: bool,
+}
+
+impl Forgotten {
+    /// One more, which lives for `left`; for `life` from when the master runs again, where that is
+    /// not known.
+    pub fn add(&mut self, left: Option<Duration>, life: Duration, now: Instant) {
+        self.expire(now);
+        if left == Some(Duration::ZERO) {
+            return;
+        }
+        self.count += 1;
+        match left {
+            Some(left) => self.expires = self.expires.max(Some(now.saturating_add(left))),
+            None => self.from_wake_up = self.from_wake_up.max(Some(life)),
+        }
+    }
+
+    /// The master has answered, or its process is gone: no request is in its buffers any more.
+    pub fn settle(&mut self, now: Instant) {
+        if let Some(life) = self.from_wake_up.take() {
+            self.expires = self.expires.max(Some(now.saturating_add(life)));
+        }
+    }
+
+    /// What may be left of them; none where all have expired.
+    pub fn left(&mut self, now: Instant) -> Option<Left> {
+        self.expire(now);
+        let left = self.expires.map_or(Duration::ZERO, |expires| expires.saturating_since(now));
+        let within = left.max(self.from_wake_up.unwrap_or_default());
+        let from_wake_up = self.from_wake_up.is_some();
+        (self.count > 0).then_some(Left { count: self.count, within, from_wake_up })
+    }
+
+    fn expire(&mut self, now: Instant) {
+        if self.from_wake_up.is_none() && self.expires.is_none_or(|expires| expires < now) {
+            *self = Self::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lab::{at, ms};
+    use super::*;
+
+    const LIFE: Duration = Duration::from_millis(1_000);
+
+    fn left(forgotten: &mut Forgotten, now: u64) -> Option<(u64, Duration, bool)> {
+        forgotten.left(at(now)).map(|left| (left.count, left.within, left.from_wake_up))
+    }
+
+    #[test]
+    fn they_are_counted_until_the_last_of_them_has_expired() {
+        let mut forgotten = Forgotten::default();
+        assert_eq!(left(&mut forgotten, 0), None);
+        forgotten.add(Some(ms(300)), LIFE, at(0));
+        forgotten.add(Some(ms(100)), LIFE, at(100));
+        forgotten.add(Some(ms(0)), LIFE, at(100));
+        assert_eq!(left(&mut forgotten, 250), Some((2, ms(50), false)));
+        assert_eq!(left(&mut forgotten, 301), None);
+        forgotten.add(Some(ms(300)), LIFE, at(400));
+        assert_eq!(left(&mut forgotten, 400), Some((1, ms(300), false)));
+    }
+
+    #[test]
+    fn their_life_counts_from_when_a_master_runs_again_that_may_still_set_them() {
+        let mut forgotten = Forgotten::default();
+        forgotten.add(None, LIFE, at(0));
+        forgotten.add(None, LIFE / 2, at(0));
+        forgotten.add(Some(ms(300)), LIFE, at(0));
+        assert_eq!(left(&mut forgotten, 90_000), Some((3, LIFE, true)));
+        forgotten.settle(at(90_000));
+        assert_eq!(left(&mut forgotten, 90_400), Some((3, ms(600), false)));
+        forgotten.settle(at(90_400));
+        assert_eq!(left(&mut forgotten, 91_001), None);
+    }
+}

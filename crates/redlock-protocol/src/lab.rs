@@ -1,0 +1,83 @@
+//! What the tests of several machines start from.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redlock_core::{Answer, Cause, Instant, NotAdmitted, Ttl, Verdict, WhyNot};
+
+use crate::terms::{HoldOptions, Timing};
+use crate::token::attempt::{Attempt, Origin, Step};
+use crate::token::lease::HeldLease;
+use crate::votes::answer::{Counts, Judged};
+
+/// The TTL of the tests, in milliseconds. It is good for 988 ms.
+pub(super) const TTL: u64 = 1_000;
+pub(super) const VALIDITY: u64 = 988;
+pub(super) const NODE_TIMEOUT: u64 = 50;
+
+pub(super) fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The instant `millis` milliseconds after the clock was made.
+pub(super) fn at(millis: u64) -> Instant {
+    Instant::ORIGIN.saturating_add(ms(millis))
+}
+
+pub(super) fn timing(ttl: u64) -> Timing {
+    let px = ttl + ttl / 10;
+    Timing { ttl: Ttl::new(ms(ttl), ms(100_000)).unwrap(), node_timeout: ms(NODE_TIMEOUT), px }
+}
+
+pub(super) fn attempt(masters: usize, options: HoldOptions, now: Instant) -> Attempt {
+    Attempt::new(masters, Origin::Acquired, timing(TTL), options, now)
+}
+
+/// A lease of the first `copies` of `masters`, acquired at `now`; the others have not answered.
+pub(super) fn lease(
+    masters: usize,
+    copies: usize,
+    options: HoldOptions,
+    now: Instant,
+) -> HeldLease {
+    let mut attempt = attempt(masters, options, now);
+    let steps: Vec<Step> =
+        (0..copies).map(|master| attempt.vote(master, &Answer::granted(), now, now)).collect();
+    assert_eq!(steps.last(), Some(&Step::Won));
+    attempt.into_lease(now)
+}
+
+pub(super) fn not_ours() -> Answer {
+    Answer::new(Verdict::NotOurs)
+}
+
+pub(super) fn held() -> Answer {
+    Answer::held(None, None)
+}
+
+pub(super) fn closed() -> Answer {
+    Answer::unknown(Cause::ConnectionClosed)
+}
+
+pub(super) fn busy() -> Answer {
+    Answer::unknown(Cause::ErrorReply("BUSY".into()))
+}
+
+pub(super) fn demoted() -> Answer {
+    Answer::unknown(Cause::Demoted("READONLY".into()))
+}
+
+pub(super) fn unsent() -> Answer {
+    Answer::unsent(Cause::ConnectionRefused)
+}
+
+/// Why a master that may have lost its data does not vote.
+pub(super) fn checked() -> Cause {
+    Cause::NotAdmitted(NotAdmitted::new(WhyNot::Checked).into())
+}
+
+/// What a master has answered that does not count, for that reason.
+pub(super) fn uncounted(answer: &Answer) -> Judged<'_> {
+    static COUNTS: LazyLock<Counts> = LazyLock::new(|| Counts::Not(checked()));
+    Judged { answer, counts: &COUNTS }
+}

@@ -1,0 +1,45 @@
+//! The protocol as pure machines: events and the present instant come in, one step comes out.
+//!
+//! Nothing here waits, sends, locks, reads a clock or draws a random number; the
+//! manifest and clippy's `disallowed-types` hold that. All machines are `Clone + Eq + Hash` over small values, so that every order of
+//! events can be enumerated. In reading order:
+//!
+//! * `votes`: what the answers of N masters mean for one token; `retry`: when it is asked again;
+//! * `token`: one token from its attempt to its last release; `forgotten`: keys that are left to
+//!   expire;
+//! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
+//! * `inspection`: what each master says about a key; `marks`: what was completed under a name, by
+//!   what several of them say;
+//! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: where
+//!   those of all processes meet;
+//! * `throttle`: which warnings are reported;
+//! * `admission`: which masters vote, and how one that forgot comes to vote again; `lives`: whether
+//!   what they confirmed before still counts.
+
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_types, reason = "tests may share what machines may not")
+)]
+
+pub mod admission;
+pub mod ballot;
+pub mod forgotten;
+pub mod inspection;
+#[cfg(test)]
+mod lab;
+pub mod lives;
+mod lost_reason;
+pub mod marks;
+pub mod master_set;
+pub mod median;
+pub mod meeting_point;
+mod queue;
+pub mod quorum;
+pub mod retry;
+pub mod terms;
+pub mod throttle;
+pub mod token;
+pub mod votes;
+pub mod waiting;
+
+pub use lost_reason::LostReason;

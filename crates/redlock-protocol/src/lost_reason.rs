@@ -1,0 +1,38 @@
+//! `LostReason`: why a lock is not held any more.
+
+use std::fmt;
+
+/// Why a lock is not held any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// It was not extended in time: masters were silent, or this process did not get to run, or
+    /// the keeper was switched off.
+    NotExtended,
+    /// So many masters answered that the key is gone, or another's, that no quorum is left.
+    NotOurs,
+    /// So many masters were restarted or emptied that no quorum is left.
+    DataLost,
+    /// It was held for as long as `max_hold` allows.
+    MaxHold,
+    /// The handle was shut down.
+    Shutdown,
+    /// The task that drives the handle has panicked.
+    Panicked,
+    /// The guard was released, dropped or turned into a lease.
+    Released,
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotExtended => "it was not extended in time",
+            Self::NotOurs => "too many masters do not hold the key any more",
+            Self::DataLost => "too many masters were restarted or emptied",
+            Self::MaxHold => "it was held for as long as max_hold allows",
+            Self::Shutdown => "the handle was shut down",
+            Self::Panicked => "the task that drives the handle has panicked",
+            Self::Released => "it was released",
+        })
+    }
+}

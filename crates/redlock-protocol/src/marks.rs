@@ -1,0 +1,206 @@
+//! `Reading`: what the marks of several masters mean together.
+//!
+//! Each master keeps one mark a name, and raises it and never lowers it. A run that was completed
+//! is on a quorum of them, as long as they keep their data: so the largest that a quorum has is
+//! at least that. What is larger on some than on others is told to those that lack it.
+
+use redlock_core::admission::Millis;
+use redlock_core::{Mark, Marked};
+
+use super::master_set::MasterSet;
+use super::median::lower_median;
+use crate::quorum::quorum;
+
+/// So much may a mark lie ahead of the masters' clocks. One further ahead was made when clocks were
+/// wrong: it would keep a job from running until they have caught up.
+const AHEAD_MAX: Millis = 60_000;
+
+/// For how long masters keep a mark at least.
+const KEPT_MIN: Millis = 32 * 24 * 3_600_000;
+
+/// What makes it unnecessary to run again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum When {
+    /// A run that was completed, and began less than so many milliseconds ago.
+    Within(Millis),
+    /// This fire, or a later one, was completed.
+    Fire(u64),
+}
+
+impl When {
+    /// For how long masters keep the mark of such a run, in milliseconds.
+    pub fn kept(self) -> u64 {
+        match self {
+            Self::Within(period) => KEPT_MIN.max(period.saturating_mul(2)),
+            Self::Fire(_) => KEPT_MIN,
+        }
+    }
+
+    /// The fire that a run completes; zero for none.
+    pub fn fire(self) -> u64 {
+        match self {
+            Self::Within(_) => 0,
+            Self::Fire(fire) => fire,
+        }
+    }
+}
+
+/// What one master said that was asked for a mark.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MarkAnswer {
+    /// `None` if it has not answered.
+    pub marked: Option<Marked>,
+    /// It votes, and did when it was asked.
+    pub counts: bool,
+}
+
+/// What all of them said.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reading {
+    /// The largest of what they have, each number on its own.
+    pub mark: Option<Mark>,
+    /// The masters' time, in milliseconds since 1970.
+    pub now: Millis,
+    /// Those that answered and have less.
+    pub behind: MasterSet,
+}
+
+impl Reading {
+    /// `None` if fewer than a quorum of masters that vote have answered.
+    pub fn of(heard: &[MarkAnswer]) -> Option<Self> {
+        let now = now(heard)?;
+        let answered: Vec<(usize, Option<&Mark>)> = heard
+            .iter()
+            .enumerate()
+            .filter_map(|(master, heard)| Some((master, heard.marked.as_ref()?.mark.as_ref())))
+            .collect();
+        let counting = answered.iter().filter_map(|(_, had)| Some(counting((*had)?, now)));
+        let mark = counting.reduce(|most, mark| most.raised(&mark));
+        let has_all = |had: Option<&Mark>| {
+            mark.as_ref().is_none_or(|mark| had.is_some_and(|had| had.covers(mark)))
+        };
+        let behind = answered.iter().filter(|(_, had)| !has_all(*had));
+        let behind = behind.map(|(master, _)| *master).collect();
+        Some(Self { mark, now, behind })
+    }
+
+    /// The run that makes another one unnecessary.
+    pub fn done(&self, when: When) -> Option<&Mark> {
+        self.mark.as_ref().filter(|mark| match when {
+            When::Within(period) => mark.at > 0 && self.now.saturating_sub(mark.at) < period,
+            When::Fire(fire) => mark.fire >= fire,
+        })
+    }
+}
+
+/// The masters' time: as long as fewer than half of their clocks are wrong, it lies between two
+/// that are right.
+fn now(heard: &[MarkAnswer]) -> Option<Millis> {
+    let counted = heard.iter().filter(|heard| heard.counts);
+    let mut times: Vec<Millis> =
+        counted.filter_map(|heard| Some(heard.marked.as_ref()?.time)).collect();
+    if times.len() < quorum(heard.len()) { None } else { lower_median(&mut times) }
+}
+
+/// What of a mark counts. A fire is no time, and counts on its own.
+fn counting(mark: &Mark, now: Millis) -> Mark {
+    if mark.at <= now.saturating_add(AHEAD_MAX) {
+        return mark.clone();
+    }
+    Mark { fire: mark.fire, ..Mark::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::Label;
+
+    use super::*;
+
+    const NOW: Millis = 1_700_000_000_000;
+    const HOUR: Millis = 3_600_000;
+
+    fn mark(at: Millis, fire: u64, by: &str) -> Mark {
+        Mark { at, fire, by: Some(Label::parse(by).unwrap()) }
+    }
+
+    fn says(mark: Option<Mark>, time: Millis) -> MarkAnswer {
+        MarkAnswer { marked: Some(Marked { mark, time }), counts: true }
+    }
+
+    const SILENT: MarkAnswer = MarkAnswer { marked: None, counts: true };
+
+    fn uncounted(heard: MarkAnswer) -> MarkAnswer {
+        MarkAnswer { counts: false, ..heard }
+    }
+
+    #[test]
+    fn the_largest_counts_and_those_that_lack_it_are_behind() {
+        let (old, new) = (mark(NOW - HOUR, 9, "a"), mark(NOW - 5, 3, "b"));
+        let heard = [
+            says(Some(old), NOW),
+            says(Some(new), NOW),
+            says(None, NOW),
+            SILENT,
+            says(Some(mark(NOW - 5, 9, "c")), NOW),
+        ];
+        let reading = Reading::of(&heard).unwrap();
+        assert_eq!(reading.mark, Some(mark(NOW - 5, 9, "b")));
+        assert_eq!(reading.behind, MasterSet::from_iter([0, 1, 2]));
+        let none = Reading::of(&[says(None, NOW), says(None, NOW), SILENT]).unwrap();
+        assert_eq!((none.mark, none.behind), (None, MasterSet::EMPTY));
+    }
+
+    /// A mark that only a master has which does not vote is a mark; its voice is none.
+    #[test]
+    fn it_takes_a_quorum_that_votes_and_the_marks_of_the_others_count_too() {
+        let had = || says(Some(mark(NOW - HOUR, 0, "a")), NOW);
+        assert_eq!(Reading::of(&[had(), SILENT, SILENT]), None);
+        assert_eq!(Reading::of(&[had(), uncounted(had()), uncounted(had())]), None);
+        let reading = Reading::of(&[says(None, NOW), says(None, NOW), uncounted(had())]).unwrap();
+        assert_eq!(reading.mark, Some(mark(NOW - HOUR, 0, "a")));
+        assert_eq!(reading.behind, MasterSet::from_iter([0, 1]));
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_masters_that_vote_and_a_wrong_clock_does_not_count() {
+        let at = |time| says(None, time);
+        let heard = [at(NOW), at(NOW + 100 * HOUR), at(NOW + 7), SILENT, SILENT];
+        assert_eq!(Reading::of(&heard).unwrap().now, NOW + 7);
+        let heard = [at(NOW), at(0), at(NOW + 7), uncounted(at(1)), uncounted(at(1))];
+        assert_eq!(Reading::of(&heard).unwrap().now, NOW);
+    }
+
+    #[test]
+    fn a_run_counts_for_its_period_and_a_fire_for_itself_and_those_before() {
+        let had = says(Some(mark(NOW - HOUR, 7, "a")), NOW);
+        let reading = Reading::of(&[had]).unwrap();
+        let is_done = |when| reading.done(when).is_some();
+        assert!(is_done(When::Within(HOUR + 1)) && !is_done(When::Within(HOUR)));
+        assert!(is_done(When::Fire(7)) && is_done(When::Fire(1)) && !is_done(When::Fire(8)));
+        // A clock that is a little behind that of the run before.
+        let ahead = says(Some(mark(NOW + AHEAD_MAX, 0, "a")), NOW);
+        assert!(Reading::of(&[ahead]).unwrap().done(When::Within(1)).is_some());
+        // A fire alone is no run of a period.
+        let fire = says(Some(mark(0, 7, "a")), HOUR / 2);
+        assert!(Reading::of(&[fire]).unwrap().done(When::Within(HOUR)).is_none());
+    }
+
+    #[test]
+    fn a_run_of_the_future_does_not_count_and_hides_no_other() {
+        let ahead = || says(Some(mark(NOW + AHEAD_MAX + 1, 7, "a")), NOW);
+        let reading = Reading::of(&[ahead(), ahead(), ahead()]).unwrap();
+        assert!(reading.done(When::Within(HOUR)).is_none());
+        assert!(reading.done(When::Fire(7)).is_some(), "the fire is no time");
+        let had = || says(Some(mark(NOW - 5, 0, "b")), NOW);
+        let reading = Reading::of(&[ahead(), had(), ahead()]).unwrap();
+        assert_eq!(reading.mark, Some(mark(NOW - 5, 7, "b")));
+        assert_eq!(reading.behind, MasterSet::from_iter([1]), "a mark never falls");
+    }
+
+    #[test]
+    fn a_mark_is_kept_for_a_month_or_twice_its_period() {
+        assert_eq!(When::Within(12 * HOUR).kept(), 32 * 24 * HOUR);
+        assert_eq!(When::Within(60 * 24 * HOUR).kept(), 120 * 24 * HOUR);
+        assert_eq!(When::Fire(9).kept(), 32 * 24 * HOUR);
+    }
+}

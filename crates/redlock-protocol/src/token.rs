@@ -1,0 +1,7 @@
+//! One token: `lifecycle` says which stage follows which; `attempt`, `lease` and `release` are the
+//! stages.
+
+pub mod attempt;
+pub mod lease;
+pub mod lifecycle;
+pub mod release;

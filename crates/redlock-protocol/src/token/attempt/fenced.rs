@@ -1,0 +1,280 @@
+//! What an attempt needs for a fencing token: a ballot that a quorum of masters accepts.
+
+use redlock_core::{Answer, Ballot, Balloted, Instant, Verdict};
+
+use super::{Attempt, Defeat, Origin, Step};
+use crate::ballot::proof::{Proof, proof};
+use crate::ballot::rounds::Rounds;
+use crate::master_set::MasterSet;
+use crate::quorum::quorum;
+use crate::votes::answer::{Judged, Shown};
+use crate::votes::tally::Decision;
+
+/// The ballots of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fenced {
+    rounds: Rounds,
+    /// Until then some ballot must be accepted: one node timeout after a quorum has granted.
+    until: Option<Instant>,
+}
+
+/// The ballot that goes with the first request.
+pub const FIRST: u32 = 1;
+
+impl Attempt {
+    /// The lock is to have a fencing token. `ballot` goes with the key to all masters; none where
+    /// the meeting point is asked for the key alone.
+    #[inline]
+    pub fn fenced(mut self, ballot: Option<Ballot>) -> Self {
+        let rounds = Rounds::new(self.ledger.masters());
+        self.fenced = Some(Fenced { rounds, until: None });
+        self.propose_first(ballot);
+        self
+    }
+
+    /// Whether the lock is to have a fencing token.
+    #[inline]
+    pub fn is_fenced(&self) -> bool {
+        self.fenced.is_some()
+    }
+
+    /// Until when a ballot must be accepted; none while no quorum has granted.
+    #[inline]
+    pub fn ballots_until(&self) -> Option<Instant> {
+        self.fenced.as_ref()?.until
+    }
+
+    /// How many ballots were proposed.
+    pub fn ballots(&self) -> u32 {
+        self.fenced.as_ref().map_or(0, |fenced| fenced.rounds.count())
+    }
+
+    /// The ballot that may be handed out.
+    #[inline]
+    pub fn proof(&self) -> Option<Proof> {
+        proof(&self.fenced.as_ref()?.rounds)
+    }
+
+    #[cfg(test)]
+    /// The fencing token of the ballot that a quorum accepted.
+    pub fn fencing_token(&self) -> Option<redlock_core::FencingToken> {
+        self.proof().map(|proof| proof.ballot.token())
+    }
+
+    /// The first ballot goes out with the key, or behind it.
+    #[inline]
+    pub(super) fn propose_first(&mut self, ballot: Option<Ballot>) {
+        if let (Some(fenced), Some(ballot)) = (&mut self.fenced, ballot) {
+            fenced.rounds.propose(ballot, self.asked);
+            self.ledger.scores_asked(self.asked);
+        }
+    }
+
+    /// Another ballot goes out now, under this number to these masters.
+    pub fn propose(&mut self, ballot: Ballot) -> Option<(u32, MasterSet)> {
+        let rounds = &mut self.fenced.as_mut()?.rounds;
+        let masters = rounds.askable(self.granted);
+        self.ledger.scores_asked(masters);
+        Some((rounds.propose(ballot, masters), masters))
+    }
+
+    /// The latest ballot goes to these masters, too.
+    pub fn join(&mut self, masters: MasterSet) -> Option<(u32, Ballot)> {
+        self.ledger.scores_asked(masters);
+        self.fenced.as_mut()?.rounds.join(masters)
+    }
+
+    /// The first ballot goes out again with the key.
+    pub(super) fn join_again(&mut self, masters: MasterSet) -> Option<Ballot> {
+        self.fenced.as_mut()?.rounds.join(masters).map(|(_, ballot)| ballot)
+    }
+
+    /// The masters that are to be asked for their score now.
+    pub fn ask_scores(&mut self) -> MasterSet {
+        self.ledger.ask_scores()
+    }
+
+    /// What `master` has answered to the ballot with this number, which was proposed to it for a
+    /// key that it had granted.
+    pub fn ballot_vote<'a>(
+        &mut self,
+        number: u32,
+        master: usize,
+        judged: impl Into<Judged<'a>>,
+        sent_at: Instant,
+        now: Instant,
+    ) -> Step {
+        let judged = self.taken_over(judged.into());
+        if !judged.does_count() {
+            return self.ballot_uncounted(master, now);
+        }
+        let answer = judged.answer;
+        self.ledger.write_balloted(master, judged, now.saturating_since(sent_at));
+        self.note_score(master, answer);
+        // A resume extends the key each time.
+        if self.origin == Origin::Resumed && self.granted.contains(master) {
+            self.confirm(master, judged, sent_at);
+        }
+        self.note_ballot(number, master, judged, sent_at);
+        if let (Verdict::Unknown(_), Some(Fenced { rounds, .. })) =
+            (&answer.verdict, &mut self.fenced)
+        {
+            rounds.leave(number, master);
+        }
+        self.judge_ballots(now)
+    }
+
+    /// The next ballot is not above the scores of these masters: it is proposed to the others.
+    pub fn set_refusing(&mut self, masters: MasterSet) {
+        if let Some(Fenced { rounds, .. }) = &mut self.fenced {
+            rounds.set_refusing(masters);
+        }
+    }
+
+    /// What `master` has answered when it was asked for its score.
+    pub fn score_vote<'a>(
+        &mut self,
+        master: usize,
+        judged: impl Into<Judged<'a>>,
+        now: Instant,
+    ) -> Step {
+        let judged = judged.into();
+        if !judged.does_count() {
+            return self.ballot_uncounted(master, now);
+        }
+        self.note_score(master, judged.answer);
+        self.judge_ballots(now)
+    }
+
+    /// The answer of `master` to one of both does not count.
+    fn ballot_uncounted(&mut self, master: usize, now: Instant) -> Step {
+        self.disown_ballots(master);
+        self.ledger.score_missing(master);
+        self.judge_ballots(now)
+    }
+
+    /// The time for ballots is over.
+    pub fn end_ballots(&mut self, now: Instant) -> Step {
+        let is_over = self.ballots_until().is_some_and(|until| until <= now);
+        if is_over && !self.is_proven() { Step::Lost(Defeat::BallotRefused) } else { Step::Wait }
+    }
+
+    /// A fencing token is not handed out before the ballot behind it was accepted.
+    #[inline]
+    pub(super) fn is_proven(&self) -> bool {
+        self.fenced.is_none() || self.proof().is_some()
+    }
+
+    /// Nor after those that accepted it may have lost the key.
+    #[inline]
+    pub(super) fn may_hand_out(&self, now: Instant) -> bool {
+        self.fenced.is_none() || self.proof().is_some_and(|proof| proof.until > now)
+    }
+
+    /// Counts what an answer of `master` says about the ballot with this number, which went with
+    /// the key, behind it, or with an extension.
+    #[inline]
+    pub(super) fn note_ballot(
+        &mut self,
+        number: u32,
+        master: usize,
+        judged: Judged<'_>,
+        sent_at: Instant,
+    ) {
+        let until = self.accepted_until(master, sent_at);
+        let Some(Fenced { rounds, .. }) = &mut self.fenced else { return };
+        match (&*judged.verdict(), judged.answer.balloted) {
+            (Verdict::Granted, Some(Balloted::Accepted)) => rounds.accept(number, master, until),
+            _ => rounds.refuse(number, master),
+        }
+    }
+
+    /// Until when `master` is known to hold the key, for a ballot that it has accepted: by the
+    /// `SET` before, or by the extension that the ballot came with.
+    #[inline]
+    fn accepted_until(&self, master: usize, sent_at: Instant) -> Instant {
+        match self.origin {
+            Origin::Acquired => self.ledger.hold_until(master),
+            Origin::Resumed => sent_at.saturating_add(self.timing.ttl.validity()),
+        }
+    }
+
+    /// What an answer of `master` confirms that grants the key or extends it. A ballot that it refused may mean that it has
+    /// none: it must show its score before its grant counts, or any extension there.
+    #[inline]
+    pub(super) fn confirm(&mut self, master: usize, judged: Judged<'_>, sent_at: Instant) {
+        let is_shown = self.fenced.is_none() || Shown::by(judged.answer) == Shown::Ballots;
+        match (&judged.answer.verdict, judged.does_count()) {
+            (Verdict::Granted | Verdict::BallotRefused, true) if is_shown => {
+                self.ledger.confirm(master, sent_at, self.timing.ttl.validity());
+            }
+            (Verdict::Granted | Verdict::BallotRefused, true) => {
+                self.ledger.granted_unscored(master, Some(sent_at));
+            }
+            (Verdict::BallotRefused, false) => self.ledger.granted_unscored(master, None),
+            _ => {}
+        }
+    }
+
+    /// Nothing that `master` has accepted counts.
+    pub(super) fn disown_ballots(&mut self, master: usize) {
+        if let Some(fenced) = &mut self.fenced {
+            fenced.rounds.disown(master);
+        }
+    }
+
+    /// No quorum has granted any more.
+    pub(super) fn stop_ballots(&mut self) {
+        if let Some(fenced) = &mut self.fenced {
+            fenced.until = None;
+        }
+    }
+
+    /// A quorum has granted, and no ballot has one.
+    pub(super) fn pursue_ballots(&mut self, now: Instant) -> Step {
+        let (quorum, node_timeout) = (quorum(self.ledger.masters()), self.timing.node_timeout);
+        let Some(Fenced { rounds, until }) = &mut self.fenced else { return Step::Wait };
+        until.get_or_insert(now.saturating_add(node_timeout));
+        let askable = rounds.askable(self.granted).len();
+        let unasked = rounds.unasked(self.granted);
+        if rounds.is_hopeful(self.granted) {
+            if unasked.is_empty() { Step::Wait } else { Step::Join(unasked) }
+        } else if askable >= quorum {
+            Step::Propose
+        } else if askable + self.tally.pending() < quorum {
+            Step::Lost(Defeat::BallotRefused)
+        } else {
+            Step::Wait
+        }
+    }
+
+    fn judge_ballots(&mut self, now: Instant) -> Step {
+        let is_open = self.tally.decision() == Decision::Open;
+        if is_open { Step::Wait } else { self.judge(now) }
+    }
+
+    fn note_score(&mut self, master: usize, answer: &Answer) {
+        // Where it has shown none, the lease asks again: the master may be admitted by then.
+        match Shown::by(answer) {
+            Shown::Ballots => self.ledger.scored(master, self.timing.ttl.validity()),
+            Shown::NoKey | Shown::NoBallots | Shown::Nothing => self.ledger.score_missing(master),
+        }
+        match Shown::by(answer) {
+            Shown::NoKey => self.lose(master, answer, true),
+            Shown::NoBallots => self.lose(master, answer, false),
+            Shown::Ballots | Shown::Nothing => {}
+        }
+    }
+
+    /// `master` has granted the key, and does not count any more: this answer says why.
+    fn lose(&mut self, master: usize, answer: &Answer, is_denied: bool) {
+        if self.granted.contains(master) {
+            self.ledger.answered_instead(master, answer.verdict.clone());
+            if is_denied { self.tally.deny() } else { self.tally.revoke() }
+        }
+        self.take_back(master);
+    }
+}
+
+#[cfg(test)]
+mod tests;

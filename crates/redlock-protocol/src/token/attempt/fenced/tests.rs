@@ -1,0 +1,596 @@
+//! Ballots of one attempt, in every order of events.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+
+use redlock_core::{Cause, NotAdmitted, WhyNot};
+
+use super::super::Defeat;
+use super::*;
+use crate::lab::*;
+use crate::terms::HoldOptions;
+
+fn ballot(n: u64) -> Ballot {
+    Ballot::new(n).unwrap()
+}
+
+fn accepted() -> Answer {
+    Answer::granted().with_ballot(Balloted::Accepted)
+}
+
+/// The answer to the `SET` with a ballot.
+fn refused() -> Answer {
+    Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused)
+}
+
+/// The answer to a ballot that is followed by its score.
+fn too_small() -> Answer {
+    Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Score(95))
+}
+
+fn scored() -> Answer {
+    Answer::granted().with_ballot(Balloted::Score(95))
+}
+
+fn no_member() -> Answer {
+    let why = Cause::NotAdmitted(NotAdmitted::new(WhyNot::Incomplete).into());
+    let mut answer = Answer::unknown(why).with_ballot(Balloted::NoMember);
+    answer.key_set = true;
+    answer
+}
+
+fn fenced(masters: usize, first: Option<u64>) -> Attempt {
+    attempt(masters, HoldOptions::default(), at(0)).fenced(first.map(ballot))
+}
+
+fn set(masters: &[usize]) -> MasterSet {
+    masters.iter().copied().collect()
+}
+
+fn vote(attempt: &mut Attempt, master: usize, answer: &Answer) -> Step {
+    attempt.vote(master, answer, at(0), at(1))
+}
+
+#[test]
+fn a_ballot_that_a_quorum_accepts_is_handed_out_with_the_key() {
+    let mut attempt = fenced(5, Some(7));
+    assert_eq!(vote(&mut attempt, 0, &accepted()), Step::Wait);
+    assert_eq!(vote(&mut attempt, 1, &refused()), Step::Wait);
+    assert_eq!(vote(&mut attempt, 2, &held()), Step::Wait);
+    assert_eq!(vote(&mut attempt, 3, &accepted()), Step::Propose, "four are not waited for");
+    assert_eq!(vote(&mut attempt, 4, &accepted()), Step::Won, "one of them is enough");
+    assert_eq!(attempt.fencing_token(), Some(ballot(7).token()));
+}
+
+#[test]
+fn acceptances_of_different_ballots_never_add_up() {
+    let mut attempt = fenced(3, Some(1));
+    vote(&mut attempt, 0, &accepted());
+    assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);
+    assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[0, 1]))));
+    assert_eq!(attempt.ballot_vote(2, 1, &accepted(), at(1), at(2)), Step::Wait, "0 took ballot 1");
+    assert_eq!(attempt.ballot_vote(2, 0, &too_small(), at(1), at(2)), Step::Propose);
+    assert_eq!(attempt.propose(ballot(9)), Some((3, set(&[0, 1]))));
+    assert_eq!(attempt.ballot_vote(3, 0, &accepted(), at(2), at(3)), Step::Wait);
+    assert_eq!(attempt.ballot_vote(3, 1, &accepted(), at(2), at(3)), Step::Won);
+    assert_eq!(attempt.fencing_token(), Some(ballot(9).token()));
+}
+
+#[test]
+fn a_master_whose_score_cannot_be_passed_is_proposed_no_ballot() {
+    let mut attempt = fenced(3, Some(1));
+    vote(&mut attempt, 0, &accepted());
+    vote(&mut attempt, 1, &refused());
+    attempt.set_refusing(set(&[1]));
+    assert_eq!(vote(&mut attempt, 2, &refused()), Step::Propose, "two may accept another one");
+    assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[0, 2]))));
+    attempt.set_refusing(set(&[1, 2]));
+    let step = attempt.ballot_vote(2, 2, &too_small(), at(1), at(2));
+    assert_eq!(step, Step::Lost(Defeat::BallotRefused), "and one is no quorum");
+    attempt.set_refusing(set(&[2]));
+    let step = attempt.score_vote(1, &scored(), at(3));
+    assert_eq!(step, Step::Join(set(&[1])), "its score is followed now");
+}
+
+#[test]
+fn a_later_grant_gets_the_latest_ballot_and_may_decide_for_an_earlier_one() {
+    let mut attempt = fenced(5, Some(1));
+    vote(&mut attempt, 0, &accepted());
+    vote(&mut attempt, 1, &accepted());
+    assert_eq!(vote(&mut attempt, 2, &refused()), Step::Propose);
+    assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[0, 1, 2]))));
+    let mut other = attempt.clone();
+    assert_eq!(vote(&mut attempt, 3, &refused()), Step::Join(set(&[3])));
+    assert_eq!(attempt.join(set(&[3])), Some((2, ballot(2))));
+    for master in [0, 3] {
+        assert_eq!(attempt.ballot_vote(2, master, &accepted(), at(1), at(2)), Step::Wait);
+    }
+    assert_eq!(attempt.ballot_vote(2, 2, &accepted(), at(1), at(2)), Step::Won);
+    assert_eq!(vote(&mut other, 4, &accepted()), Step::Won);
+    assert_eq!(other.fencing_token(), Some(ballot(1).token()));
+}
+
+#[test]
+fn a_grant_counts_only_once_its_master_has_shown_a_score() {
+    let mut attempt = fenced(3, Some(1));
+    vote(&mut attempt, 0, &refused());
+    assert_eq!(attempt.ledger().hold_until(0), Instant::ORIGIN);
+    assert_eq!(attempt.ask_scores(), set(&[0]));
+    assert!(attempt.ask_scores().is_empty());
+    assert_eq!(attempt.score_vote(0, &scored(), at(2)), Step::Wait);
+    assert_eq!(attempt.ledger().hold_until(0), at(VALIDITY), "from when the SET was sent");
+    assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);
+    assert_eq!(attempt.score_vote(1, &no_member(), at(2)), Step::Wait);
+    assert_eq!(attempt.ledger().hold_until(1), Instant::ORIGIN);
+    assert!(attempt.ledger().may_hold().contains(1), "its key is released all the same");
+    assert_eq!(attempt.ballots_until(), None, "there is no quorum any more");
+    assert_eq!(attempt.answers()[1].verdict, no_member().verdict, "and an error says why");
+    assert_eq!(vote(&mut attempt, 2, &held()), Step::Lost(Defeat::Outvoted));
+}
+
+#[test]
+fn a_key_that_is_lost_when_the_ballot_comes_is_no_grant() {
+    let mut attempt = fenced(3, Some(1));
+    vote(&mut attempt, 0, &accepted());
+    assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);
+    attempt.propose(ballot(2));
+    assert_eq!(attempt.ballot_vote(2, 0, &not_ours(), at(1), at(2)), Step::Wait);
+    assert_eq!(attempt.ledger().hold_until(0), Instant::ORIGIN);
+    assert!(!attempt.ledger().may_hold().contains(0));
+    let step = attempt.ballot_vote(2, 1, &accepted(), at(1), at(2));
+    assert_eq!(step, Step::Wait, "one master alone");
+    assert_eq!(vote(&mut attempt, 2, &accepted()), Step::Join(set(&[2])), "of ballot 1");
+    assert_eq!(attempt.join(set(&[2])), Some((2, ballot(2))));
+    assert_eq!(attempt.ballot_vote(2, 2, &accepted(), at(2), at(3)), Step::Won);
+}
+
+#[test]
+fn the_meeting_point_gets_its_ballot_behind_the_key() {
+    let attempt = attempt(3, HoldOptions::default(), at(0));
+    let mut attempt = attempt.asking_first(1).fenced(None);
+    assert_eq!(vote(&mut attempt, 1, &Answer::granted()), Step::AskOthers);
+    assert_eq!(attempt.ask_others(Some(ballot(1))), set(&[0, 2]));
+    assert!(attempt.ask_scores().is_empty(), "the ballot shows it");
+    assert_eq!(attempt.ledger().hold_until(1), Instant::ORIGIN);
+    assert_eq!(vote(&mut attempt, 0, &accepted()), Step::Wait, "its ballot is on its way");
+    assert_eq!(attempt.ballot_vote(1, 1, &accepted(), at(1), at(2)), Step::Won);
+    assert_eq!(attempt.ledger().hold_until(1), at(VALIDITY), "from when the SET was sent");
+}
+
+#[test]
+fn ballots_end_one_node_timeout_after_a_quorum_has_granted() {
+    let mut attempt = fenced(3, Some(1));
+    vote(&mut attempt, 0, &refused());
+    assert_eq!(attempt.vote(1, &refused(), at(0), at(40)), Step::Propose);
+    attempt.propose(ballot(2));
+    assert_eq!(attempt.ballots_until(), Some(at(40 + NODE_TIMEOUT)));
+    assert_eq!(attempt.time_out(at(NODE_TIMEOUT)), Step::Wait, "the third is not waited for");
+    let mut late = attempt.clone();
+    assert_eq!(attempt.end_ballots(at(39 + NODE_TIMEOUT)), Step::Wait);
+    assert_eq!(attempt.end_ballots(at(40 + NODE_TIMEOUT)), Step::Lost(Defeat::BallotRefused));
+    assert_eq!(attempt.refusal(Defeat::BallotRefused), super::super::Refusal::Split);
+    assert_eq!(attempt.answers()[0].verdict, Verdict::BallotRefused);
+    let step = late.vote(2, &accepted(), at(0), at(60));
+    assert_eq!(step, Step::Join(set(&[2])), "a late grant counts");
+    assert_eq!(late.join(set(&[2])), Some((2, ballot(2))));
+    assert_eq!(late.ballot_vote(2, 0, &accepted(), at(40), at(61)), Step::Wait);
+    assert_eq!(late.ballot_vote(2, 1, &accepted(), at(40), at(61)), Step::Won);
+}
+
+#[test]
+fn a_master_that_lost_its_data_has_accepted_nothing() {
+    let mut attempt = fenced(3, Some(1));
+    vote(&mut attempt, 0, &accepted());
+    attempt.disown(0, checked(), at(1));
+    assert_eq!(vote(&mut attempt, 1, &accepted()), Step::Wait);
+    assert_eq!(vote(&mut attempt, 2, &refused()), Step::Propose);
+    assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[1, 2]))));
+}
+
+#[test]
+fn masters_that_lost_their_data_twice_are_taken_back_once() {
+    let mut attempt = fenced(3, Some(1));
+    vote(&mut attempt, 0, &accepted());
+    assert_eq!(attempt.disown(0, checked(), at(1)), Step::Wait);
+    assert_eq!(attempt.disown(0, checked(), at(1)), Step::Wait);
+    vote(&mut attempt, 1, &accepted());
+    assert_eq!(vote(&mut attempt, 2, &accepted()), Step::Won);
+}
+
+#[test]
+fn a_copy_accepts_nothing() {
+    let why = || Cause::NotAdmitted(NotAdmitted::new(WhyNot::New).into());
+    let mut attempt = fenced(3, Some(1));
+    attempt.only_copies(vec![(2, why())], at(0));
+    vote(&mut attempt, 0, &accepted());
+    assert_eq!(vote(&mut attempt, 2, &accepted()), Step::Wait);
+    assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);
+    assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[0, 1]))));
+}
+
+#[test]
+fn ballots_that_cannot_be_sent_end_the_attempt_at_once() {
+    let mut attempt = fenced(3, Some(1));
+    vote(&mut attempt, 0, &refused());
+    assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);
+    attempt.propose(ballot(2));
+    assert_eq!(attempt.ballot_vote(2, 0, &unsent(), at(1), at(1)), Step::Wait, "2 may grant");
+    assert_eq!(vote(&mut attempt, 2, &held()), Step::Lost(Defeat::BallotRefused));
+}
+
+#[test]
+fn min_copies_counts_keys_and_not_ballots() {
+    let options = HoldOptions { min_copies: Some(4), ..HoldOptions::default() };
+    let mut attempt = attempt(5, options, at(0)).fenced(Some(ballot(1)));
+    vote(&mut attempt, 0, &accepted());
+    vote(&mut attempt, 1, &accepted());
+    assert_eq!(vote(&mut attempt, 2, &accepted()), Step::AwaitCopies);
+    assert_eq!(vote(&mut attempt, 3, &refused()), Step::Wait, "its key does not count yet");
+    assert_eq!(attempt.score_vote(3, &scored(), at(2)), Step::Won);
+}
+
+#[test]
+fn copies_that_lack_nothing_but_a_score_are_waited_for_when_all_have_voted() {
+    let options = HoldOptions { min_copies: Some(5), ..HoldOptions::default() };
+    let mut attempt = attempt(5, options, at(0)).fenced(Some(ballot(1)));
+    vote(&mut attempt, 0, &refused());
+    for master in [1, 2] {
+        vote(&mut attempt, master, &accepted());
+    }
+    assert_eq!(vote(&mut attempt, 3, &accepted()), Step::AwaitCopies);
+    assert_eq!(vote(&mut attempt, 4, &refused()), Step::Wait, "all have voted");
+    let mut silent = attempt.clone();
+    assert_eq!(attempt.score_vote(0, &scored(), at(2)), Step::Wait);
+    assert_eq!(attempt.score_vote(4, &scored(), at(2)), Step::Won);
+    assert_eq!(silent.end_grace(at(2)), Step::Won, "and for no longer than the grace");
+}
+
+#[test]
+fn a_token_is_not_handed_out_when_those_that_accepted_it_may_have_lost_the_key() {
+    let attempt = attempt(3, HoldOptions::default(), at(0));
+    let mut attempt = attempt.asking_first(0).fenced(None);
+    vote(&mut attempt, 0, &Answer::granted());
+    attempt.ask_others(Some(ballot(1)));
+    // The others were asked long after the first, whose key expires before theirs.
+    assert_eq!(attempt.vote(1, &accepted(), at(500), at(501)), Step::Wait);
+    let mut late = attempt.clone();
+    assert_eq!(attempt.ballot_vote(1, 0, &accepted(), at(500), at(VALIDITY - 1)), Step::Won);
+    assert_eq!(late.vote(2, &refused(), at(500), at(501)), Step::Wait);
+    assert_eq!(late.score_vote(2, &scored(), at(502)), Step::Wait);
+    assert!(late.ledger().valid_until() > at(VALIDITY));
+    let step = late.ballot_vote(1, 0, &accepted(), at(500), at(VALIDITY));
+    assert_eq!(step, Step::Lost(Defeat::TooLate));
+}
+
+fn resumed(masters: usize) -> Attempt {
+    let options = HoldOptions::default();
+    let attempt = Attempt::new(masters, Origin::Resumed, timing(TTL), options, at(0));
+    attempt.fenced(Some(ballot(1)))
+}
+
+#[test]
+fn a_master_that_showed_no_score_to_the_attempt_is_asked_again_by_the_lease() {
+    for answer in [no_member(), not_ours()] {
+        let options = HoldOptions::default();
+        let attempt = Attempt::new(3, Origin::Acquired, timing(TTL), options, at(0));
+        let mut attempt = attempt.fenced(Some(ballot(1)));
+        assert_eq!(vote(&mut attempt, 0, &refused()), Step::Wait);
+        assert_eq!(attempt.ask_scores(), set(&[0]));
+        assert_eq!(attempt.score_vote(0, &answer, at(1)), Step::Wait);
+        assert_eq!(vote(&mut attempt, 1, &accepted()), Step::Wait);
+        assert_eq!(vote(&mut attempt, 2, &accepted()), Step::Won);
+        let mut lease = attempt.into_lease(at(2));
+        assert_eq!(lease.ask_scores(), set(&[0]), "{answer:?}");
+    }
+}
+
+#[test]
+fn without_fencing_what_is_taken_over_has_no_ballots() {
+    let options = HoldOptions::default();
+    let mut attempt = Attempt::new(1, Origin::Resumed, timing(TTL), options, at(0));
+    assert_eq!(vote(&mut attempt, 0, &Answer::granted()), Step::Won);
+    assert_eq!((attempt.is_fenced(), attempt.fencing_token()), (false, None));
+}
+
+#[test]
+fn what_is_taken_over_gets_a_token_that_a_quorum_accepted_with_its_extension() {
+    let mut attempt = resumed(3);
+    assert_eq!(vote(&mut attempt, 0, &accepted()), Step::Wait, "one is no quorum");
+    assert_eq!(vote(&mut attempt, 1, &too_small()), Step::Propose);
+    assert_eq!(attempt.ledger().hold_until(1), at(VALIDITY), "it is extended all the same");
+    assert!(attempt.ask_scores().is_empty(), "it has shown its score");
+    assert_eq!(attempt.propose(ballot(5)), Some((2, set(&[0, 1]))));
+    assert_eq!(attempt.ballot_vote(2, 1, &accepted(), at(100), at(101)), Step::Wait);
+    let mut lost = attempt.clone();
+    assert_eq!(attempt.ballot_vote(2, 0, &accepted(), at(100), at(101)), Step::Won);
+    assert_eq!(attempt.fencing_token(), Some(ballot(5).token()));
+    assert_eq!(attempt.proof().unwrap().until, at(VALIDITY + 100));
+    assert_eq!(lost.ballot_vote(2, 0, &held(), at(100), at(101)), Step::Wait, "it is another's");
+    assert_eq!(lost.vote(2, &not_ours(), at(0), at(102)), Step::Lost(Defeat::Outvoted));
+}
+
+#[test]
+fn no_later_extension_gives_an_acceptance_more_time() {
+    let mut attempt = resumed(3);
+    vote(&mut attempt, 0, &accepted());
+    vote(&mut attempt, 1, &too_small());
+    attempt.propose(ballot(5));
+    for master in [0, 1] {
+        attempt.ballot_vote(2, master, &too_small(), at(500), at(501));
+    }
+    assert_eq!(attempt.ledger().valid_until(), at(VALIDITY + 500));
+    let mut late = attempt.clone();
+    assert_eq!(attempt.vote(2, &accepted(), at(0), at(VALIDITY - 1)), Step::Won);
+    assert_eq!(attempt.fencing_token(), Some(ballot(1).token()));
+    let step = late.vote(2, &accepted(), at(0), at(VALIDITY));
+    assert_eq!(step, Step::Lost(Defeat::TooLate), "0 and 2 accepted it too long ago");
+}
+
+/// What is asked of a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Asked {
+    /// The key, with the first ballot or alone.
+    Key(bool),
+    Ballot(u32),
+    Score,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Event {
+    /// The oldest request to this master is answered.
+    Answer(usize, Answer),
+    Disown(usize),
+    TimeOut,
+    EndBallots,
+    Expire,
+}
+
+/// An attempt, and what is known of it by one who sees everything.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    attempt: Attempt,
+    now: Instant,
+    requests: Vec<VecDeque<Asked>>,
+    /// Which masters accepted which ballot, and have lost nothing since.
+    accepted: BTreeMap<u32, MasterSet>,
+    /// Masters that have the key for us, as far as they said.
+    granted: MasterSet,
+    /// Those of them that have shown a score since.
+    scored: MasterSet,
+    disowned: usize,
+    /// How many of the oldest requests to each master were made before its data was lost.
+    stale: Vec<usize>,
+    is_timed_out: bool,
+    is_resumed: bool,
+}
+
+/// When the second ballot of a resume is proposed.
+const SECOND: u64 = 100;
+
+/// So many ballots are proposed at most. (With three it takes minutes.)
+const ROUNDS: u32 = 2;
+
+impl World {
+    fn new(first: Option<usize>) -> Self {
+        let attempt = attempt(3, HoldOptions::default(), at(0));
+        let attempt = match first {
+            Some(first) => attempt.asking_first(first).fenced(None),
+            None => attempt.fenced(Some(ballot(1))),
+        };
+        let mut requests = vec![VecDeque::new(); 3];
+        attempt.asked().iter().for_each(|one| requests[one].push_back(Asked::Key(first.is_none())));
+        let (accepted, none) = (BTreeMap::new(), MasterSet::EMPTY);
+        Self {
+            attempt,
+            now: at(1),
+            requests,
+            accepted,
+            granted: none,
+            scored: none,
+            disowned: 0,
+            stale: vec![0; 3],
+            is_timed_out: false,
+            is_resumed: false,
+        }
+    }
+
+    /// The same for a lease that is taken over.
+    fn resumed() -> Self {
+        Self { attempt: resumed(3), is_resumed: true, now: at(SECOND + 1), ..Self::new(None) }
+    }
+
+    /// When the request with this ballot was sent that gave the key its life.
+    fn sent(&self, number: u32) -> Instant {
+        if self.is_resumed && number > 1 { at(SECOND) } else { at(0) }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let mut events = self.answers();
+        if self.disowned == 0 {
+            events.push(Event::Disown(1));
+        }
+        events.extend((!self.is_timed_out).then_some(Event::TimeOut));
+        events.extend(self.attempt.ballots_until().map(|_| Event::EndBallots));
+        events.extend((self.now < at(VALIDITY)).then_some(Event::Expire));
+        events
+    }
+
+    fn answers(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (master, requests) in self.requests.iter().enumerate() {
+            let answers = match requests.front() {
+                None => vec![],
+                Some(Asked::Key(_) | Asked::Ballot(_)) if self.is_resumed => {
+                    vec![accepted(), too_small(), held(), not_ours(), no_member(), closed()]
+                }
+                Some(Asked::Key(true)) => vec![accepted(), refused(), held(), not_ours(), closed()],
+                Some(Asked::Key(false)) => vec![Answer::granted(), held()],
+                Some(Asked::Ballot(_)) => {
+                    vec![accepted(), too_small(), not_ours(), no_member(), closed()]
+                }
+                Some(Asked::Score) => vec![scored(), no_member(), closed()],
+            };
+            events.extend(answers.into_iter().map(|answer| Event::Answer(master, answer)));
+        }
+        events
+    }
+
+    fn apply(&mut self, event: &Event) -> Step {
+        match event {
+            Event::Answer(master, answer) => self.answer(*master, answer),
+            Event::Disown(master) => {
+                self.disowned += 1;
+                self.stale[*master] = self.requests[*master].len();
+                self.lose(*master);
+                self.attempt.disown(*master, checked(), self.now)
+            }
+            Event::TimeOut => {
+                self.is_timed_out = true;
+                self.attempt.time_out(self.now)
+            }
+            Event::EndBallots => {
+                let until = self.attempt.ballots_until().unwrap();
+                self.now = self.now.max(until);
+                self.attempt.end_ballots(self.now)
+            }
+            Event::Expire => {
+                self.now = at(VALIDITY);
+                Step::Wait
+            }
+        }
+    }
+
+    fn answer(&mut self, master: usize, answer: &Answer) -> Step {
+        let asked = self.requests[master].pop_front().unwrap();
+        let is_stale = self.stale[master] > 0;
+        self.stale[master] = self.stale[master].saturating_sub(1);
+        let number = match asked {
+            Asked::Key(_) => 1,
+            Asked::Ballot(number) => number,
+            Asked::Score => 0,
+        };
+        if matches!(asked, Asked::Key(_)) && super::super::is_grant(&answer.verdict) {
+            self.granted.insert(master);
+        }
+        if !self.granted.contains(master) {
+            // What it says after its grant was taken back counts for nothing.
+        } else if answer.verdict.is_refusal() || *answer == no_member() {
+            self.lose(master);
+        } else if Shown::by(answer) == Shown::Ballots {
+            self.scored.insert(master);
+            if answer.balloted == Some(Balloted::Accepted) && !is_stale {
+                self.accepted.entry(number).or_default().insert(master);
+            }
+        }
+        let (now, sent) = (self.now, self.sent(number));
+        match asked {
+            Asked::Key(_) => self.attempt.vote(master, answer, sent, now),
+            Asked::Ballot(number) => self.attempt.ballot_vote(number, master, answer, sent, now),
+            Asked::Score => self.attempt.score_vote(master, answer, now),
+        }
+    }
+
+    fn lose(&mut self, master: usize) {
+        self.granted.remove(master);
+        self.scored.remove(master);
+        self.accepted.values_mut().for_each(|masters| masters.remove(master));
+    }
+
+    /// Whether some ballot has a quorum, by the rule alone.
+    fn is_proven(&self) -> bool {
+        self.accepted.values().any(|masters| masters.len() >= 2)
+    }
+
+    /// Whether one that has is still behind keys that are there.
+    fn is_in_time(&self) -> bool {
+        let mut proven = self.accepted.iter().filter(|(_, masters)| masters.len() >= 2);
+        proven.any(|(number, _)| self.now < self.sent(*number).saturating_add(ms(VALIDITY)))
+    }
+
+    /// Carries out a step as the driver does. Says whether the attempt goes on.
+    fn carry_out(&mut self, step: Step) -> bool {
+        let (number, masters) = match step {
+            Step::Won | Step::Lost(_) => return false,
+            Step::Wait => (0, MasterSet::EMPTY),
+            Step::AwaitCopies => panic!("no more copies are wanted"),
+            Step::TakeAgain => panic!("no queue is entered"),
+            Step::AskOthers => {
+                let others = self.attempt.ask_others(Some(ballot(1)));
+                others.iter().for_each(|one| self.requests[one].push_back(Asked::Key(true)));
+                (1, MasterSet::all(3).without(others))
+            }
+            Step::Join(masters) => (self.attempt.join(masters).unwrap().0, masters),
+            Step::Propose if self.attempt.ballots() == ROUNDS => return false,
+            Step::Propose => {
+                let next = u64::from(self.attempt.ballots()) + 1;
+                self.attempt.propose(ballot(next)).unwrap()
+            }
+        };
+        masters.iter().for_each(|one| self.requests[one].push_back(Asked::Ballot(number)));
+        let scores = self.attempt.ask_scores();
+        scores.iter().for_each(|one| self.requests[one].push_back(Asked::Score));
+        true
+    }
+
+    fn check(&self, step: Step) {
+        let quorate = self.granted.len() >= 2;
+        let in_time = self.is_in_time();
+        match step {
+            Step::Won => {
+                assert!(quorate && in_time);
+                let token = self.attempt.fencing_token().unwrap();
+                let number = u32::try_from(token.get() / 32).unwrap();
+                assert!(self.accepted[&number].len() >= 2, "{number} of {:?}", self.accepted);
+            }
+            Step::Lost(Defeat::BallotRefused) => assert!(!self.is_proven()),
+            Step::Lost(Defeat::TooLate) => assert!(!in_time && self.is_proven()),
+            _ => assert!(!(quorate && in_time), "it is won"),
+        }
+        for master in 0..3 {
+            let holds = self.attempt.ledger().hold_until(master) > Instant::ORIGIN;
+            assert_eq!(holds, self.scored.contains(master), "master {master}");
+        }
+    }
+
+    /// Every attempt that waits has something to wait for.
+    fn check_liveness(&self) {
+        let is_waiting = self.requests.iter().any(|requests| !requests.is_empty());
+        assert!(is_waiting || self.attempt.ballots_until().is_some(), "it waits for nothing");
+    }
+}
+
+fn every_order(first: World) -> usize {
+    let mut seen = HashSet::from([first]);
+    let mut open: Vec<World> = seen.iter().cloned().collect();
+    while let Some(world) = open.pop() {
+        for event in world.events() {
+            let mut next = world.clone();
+            let step = next.apply(&event);
+            next.check(step);
+            if next.carry_out(step) {
+                next.check_liveness();
+                if seen.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+        }
+    }
+    seen.len()
+}
+
+#[test]
+fn no_order_of_ballots_of_three_masters_hands_out_what_no_quorum_accepted() {
+    let seen = every_order(World::new(None));
+    assert!(seen > 10_000, "{seen}");
+}
+
+#[test]
+fn nor_does_one_that_begins_at_the_meeting_point() {
+    let seen = every_order(World::new(Some(1)));
+    assert!(seen > 10_000, "{seen}");
+}
+
+#[test]
+fn nor_does_one_that_takes_a_lease_over() {
+    let seen = every_order(World::resumed());
+    assert!(seen > 10_000, "{seen}");
+}

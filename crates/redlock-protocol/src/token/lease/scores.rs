@@ -1,0 +1,162 @@
+//! What a lease makes of masters that refused a ballot: they may have none.
+
+use redlock_core::{Cause, Instant, NotAdmitted, Verdict, WhyNot};
+
+use super::HeldLease;
+use crate::LostReason;
+use crate::master_set::MasterSet;
+use crate::votes::answer::{Judged, Shown};
+
+impl HeldLease {
+    /// The masters that are to be asked for their score now.
+    pub fn ask_scores(&mut self) -> MasterSet {
+        self.ledger.ask_scores()
+    }
+
+    /// What `master` has answered to a ballot of the attempt, or when it was asked for its score.
+    /// No ballot counts any more; a score makes its grant one more copy.
+    pub fn balloted<'a>(
+        &mut self,
+        master: usize,
+        judged: impl Into<Judged<'a>>,
+        sent_at: Instant,
+        now: Instant,
+    ) {
+        let judged = self.receive(judged, now);
+        let latency = now.saturating_since(sent_at);
+        // Where it has shown none, it is asked again with the next extension.
+        match Shown::by(judged.answer) {
+            _ if !judged.does_count() => self.ledger.score_missing(master),
+            Shown::Ballots => self.ledger.scored(master, self.acquired_validity),
+            Shown::NoKey => {
+                self.ledger.write_balloted(master, judged, latency);
+                self.lose(master, LostReason::NotOurs);
+                self.ledger.score_missing(master);
+            }
+            Shown::NoBallots => {
+                self.ledger.write_balloted(master, judged, latency);
+                self.lose(master, LostReason::DataLost);
+                self.ledger.score_missing(master);
+            }
+            Shown::Nothing => self.ledger.score_missing(master),
+        }
+        self.settle(now);
+    }
+
+    /// What the answer of `master` to an extension comes to. A grant confirms nothing where no score
+    /// was shown: it is *unknown*, and what is said of the master is what it lacks.
+    pub(super) fn shown_by_score(&mut self, master: usize, verdict: Verdict) -> Verdict {
+        if verdict != Verdict::Granted || !self.ledger.is_unscored(master) {
+            return verdict;
+        }
+        self.ledger.answered_instead(master, Verdict::BallotRefused);
+        Verdict::Unknown(Cause::NotAdmitted(NotAdmitted::new(WhyNot::AskedTooEarly).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::{Answer, Balloted};
+
+    use super::*;
+    use crate::lab::*;
+    use crate::terms::HoldOptions;
+
+    /// A lease of the masters 0 and 1, where 2 has granted the key and refused the ballot.
+    fn refused() -> HeldLease {
+        let mut lease = lease(3, 2, HoldOptions::default(), at(0));
+        let answer = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);
+        lease.acquired(2, &answer, at(0), at(1));
+        lease
+    }
+
+    fn extend(lease: &mut HeldLease, master: usize, now: u64) {
+        let number = lease.extend(timing(TTL)).number;
+        lease.extended(number, master, &Answer::granted(), at(now), at(now + 1));
+    }
+
+    fn no_member() -> Answer {
+        let why = Cause::NotAdmitted(NotAdmitted::new(WhyNot::Incomplete).into());
+        Answer::unknown(why).with_ballot(Balloted::NoMember)
+    }
+
+    #[test]
+    fn neither_a_grant_nor_an_extension_counts_before_a_score_was_shown() {
+        let mut lease = refused();
+        assert_eq!(lease.ask_scores().iter().collect::<Vec<_>>(), [2]);
+        extend(&mut lease, 2, 100);
+        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN);
+        extend(&mut lease, 0, 100);
+        assert_eq!(lease.deadline(), Some(at(VALIDITY)), "one extension is no quorum");
+        let score = Answer::granted().with_ballot(Balloted::Score(31));
+        lease.balloted(2, &score, at(2), at(110));
+        assert_eq!(lease.ledger().hold_until(2), at(VALIDITY), "from when the SET was sent");
+        extend(&mut lease, 2, 200);
+        assert_eq!(lease.ledger().hold_until(2), at(VALIDITY + 200));
+        assert_eq!(lease.deadline(), Some(at(VALIDITY + 100)), "a quorum was extended by then");
+    }
+
+    #[test]
+    fn a_refusal_of_a_ballot_asks_for_a_score_whether_or_not_the_grant_counts() {
+        let mut lease = lease(3, 2, HoldOptions::default(), at(0));
+        let answer = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);
+        lease.acquired(2, uncounted(&answer), at(0), at(1));
+        extend(&mut lease, 2, 100);
+        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN);
+        assert_eq!(lease.ask_scores().len(), 1);
+        let score = Answer::granted().with_ballot(Balloted::Score(31));
+        lease.balloted(2, &score, at(110), at(111));
+        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN, "the grant counts for nothing");
+        extend(&mut lease, 2, 200);
+        assert_eq!(lease.ledger().hold_until(2), at(VALIDITY + 200));
+    }
+
+    #[test]
+    fn a_grant_without_a_score_is_shown_as_one_whose_ballot_was_refused() {
+        let mut lease = refused();
+        let number = lease.extend(timing(TTL)).number;
+        lease.extended(number, 2, &Answer::granted(), at(100), at(107));
+        let shown = lease.ledger().answer(2);
+        assert_eq!((&shown.verdict, shown.latency), (&Verdict::BallotRefused, Some(ms(7))));
+    }
+
+    #[test]
+    fn an_extension_is_not_confirmed_by_a_master_without_a_score() {
+        let mut lease = refused();
+        let number = lease.extend(timing(TTL)).number;
+        let answer = |lease: &mut HeldLease, master, answer: &Answer| {
+            lease.extended(number, master, answer, at(100), at(101)).extended
+        };
+        assert_eq!(answer(&mut lease, 2, &Answer::granted()), None);
+        assert_eq!(answer(&mut lease, 0, &Answer::granted()), None);
+        let outcome = answer(&mut lease, 1, &closed());
+        let refused = crate::token::lease::extension::Extended::NoQuorum;
+        assert_eq!(outcome, Some((number, refused)));
+    }
+
+    #[test]
+    fn a_master_without_the_member_is_asked_again_with_the_next_extension() {
+        let mut lease = refused();
+        lease.ask_scores();
+        lease.balloted(2, &closed(), at(2), at(3));
+        assert_eq!(lease.ask_scores().len(), 1, "its answer was lost");
+        let score = Answer::granted().with_ballot(Balloted::Score(31));
+        lease.balloted(2, uncounted(&score), at(2), at(3));
+        assert_eq!(lease.ask_scores().len(), 1);
+        lease.balloted(2, &no_member(), at(2), at(3));
+        extend(&mut lease, 2, 100);
+        assert_eq!(lease.ledger().hold_until(2), Instant::ORIGIN);
+    }
+
+    #[test]
+    fn a_late_ballot_that_finds_no_member_or_no_key_is_evidence_of_loss() {
+        for late in [no_member(), not_ours()] {
+            let mut lease = lease(3, 3, HoldOptions::default(), at(0));
+            lease.balloted(0, &late, at(2), at(3));
+            assert_eq!(lease.ledger().hold_until(0), Instant::ORIGIN);
+            assert_eq!(lease.ledger().may_hold().contains(0), late != not_ours());
+            lease.balloted(1, &late, at(2), at(3));
+            assert_eq!(lease.deadline(), None, "no quorum has the key");
+        }
+    }
+}

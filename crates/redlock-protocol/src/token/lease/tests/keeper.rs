@@ -1,0 +1,159 @@
+//! The keeper, and extensions that the holder waits for.
+
+use super::*;
+
+#[test]
+fn the_keeper_extends_a_third_of_the_ttl_after_the_confirmation() {
+    let mut lease = lease(3, 3, options(), at(600));
+    let due = at(600).saturating_add(ms(TTL) / 3);
+    assert_eq!(lease.due(), Some(due));
+    assert_eq!(lease.tick(at(933), 0.5), Step::default(), "a moment too early");
+    let Extend { number, masters } = keep(&mut lease, due);
+    assert_eq!(masters, set(0..3));
+    all_answer(&mut lease, number, 0..2, &Answer::granted(), at(950));
+    assert_eq!(lease.due(), Some(at(950).saturating_add(ms(TTL) / 3)));
+}
+
+#[test]
+fn without_a_keeper_nothing_is_due() {
+    let mut lease = lease(3, 3, HoldOptions { auto_extend: false, ..options() }, at(0));
+    assert_eq!((lease.due(), lease.tick(at(900), 0.5)), (None, Step::default()));
+    let number = lease.extend(timing(TTL)).number;
+    all_answer(&mut lease, number, 0..3, &Answer::granted(), at(900));
+    assert_eq!(lease.due(), None);
+}
+
+#[test]
+fn pauses_double_up_to_a_tenth_of_the_ttl_until_the_lease_has_moved() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let mut now = lease.due().unwrap();
+    let mut pauses = Vec::new();
+    for _ in 0..4 {
+        let number = keep(&mut lease, now).number;
+        all_answer(&mut lease, number, 0..3, &busy(), now);
+        let look_at = lease.due().unwrap();
+        assert_eq!(look_at, now.saturating_add(ms(NODE_TIMEOUT)));
+        assert_eq!(lease.tick(look_at, 1.0), Step::default());
+        now = lease.due().unwrap();
+        pauses.push(now.saturating_since(look_at));
+    }
+    assert_eq!(pauses, [50, 100, 100, 100].map(ms));
+    let number = keep(&mut lease, now).number;
+    all_answer(&mut lease, number, 0..2, &Answer::granted(), now);
+    now = lease.due().unwrap();
+    keep(&mut lease, now);
+    let look_at = lease.due().unwrap();
+    lease.tick(look_at, 0.0);
+    assert_eq!(lease.due(), Some(look_at.saturating_add(ms(25))), "it starts anew");
+}
+
+#[test]
+fn masters_that_did_not_answer_the_keeper_are_written_down_and_not_asked_again() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let first = keep(&mut lease, at(400)).number;
+    all_answer(&mut lease, first, [0], &Answer::granted(), at(401));
+    lease.tick(at(450), 0.0);
+    assert_eq!(lease.ledger().answer(1).verdict, Verdict::Unknown(Cause::TimedOut));
+    assert_eq!(lease.ledger().answer(0).verdict, Verdict::Granted);
+    assert_eq!(keep(&mut lease, at(475)).masters, set([0]));
+    lease.tick(at(525), 0.0);
+    assert_eq!(lease.unanswered(), set(0..3));
+    assert_eq!(lease.tick(at(600), 0.0), Step::default(), "there is no master to ask");
+    assert_eq!(lease.due(), Some(at(600 + NODE_TIMEOUT)));
+    lease.extended(first, 1, &Answer::granted(), at(400), at(610));
+    assert_eq!(lease.deadline(), Some(at(400 + VALIDITY)), "late, and in time");
+}
+
+#[test]
+fn the_keeper_stops_at_max_hold_and_says_so() {
+    let options = HoldOptions { max_hold: Some(ms(400)), ..options() };
+    let mut lease = lease(3, 3, options, at(600));
+    assert_eq!(lease.tick(at(999), 0.5).extend.map(|one| one.masters), Some(set(0..3)));
+    let number = lease.last_number;
+    all_answer(&mut lease, number, 0..3, &Answer::granted(), at(999));
+    assert_eq!(lease.reason(), LostReason::NotExtended);
+    let due = lease.due().unwrap();
+    assert_eq!((lease.tick(due, 0.5), lease.due()), (Step::default(), None));
+    assert_eq!((lease.deadline(), lease.reason()), (Some(at(999 + VALIDITY)), LostReason::MaxHold));
+}
+
+#[test]
+fn max_hold_is_reached_to_the_moment() {
+    let options = HoldOptions { max_hold: Some(ms(400)), ..options() };
+    let mut lease = lease(3, 3, options, at(0));
+    assert_eq!(lease.tick(at(400), 0.5), Step::default());
+    assert_eq!(lease.reason(), LostReason::MaxHold);
+}
+
+// Extensions that the holder waits for.
+
+fn extended(steps: &[Step]) -> Vec<Option<Extended>> {
+    steps.iter().map(|step| step.extended.map(|(_, extended)| extended)).collect()
+}
+
+#[test]
+fn the_holder_is_answered_once_as_soon_as_a_quorum_has_confirmed() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = lease.extend(timing(TTL)).number;
+    let steps = all_answer(&mut lease, number, 0..2, &Answer::granted(), at(10));
+    assert_eq!(extended(&steps), [None, Some(Extended::Confirmed)]);
+    assert_eq!(lease.extension_timed_out(number), None);
+    assert_eq!(extended(&all_answer(&mut lease, number, [2], &not_ours(), at(60))), [None]);
+    assert_eq!(lease.extension_timed_out(number), None);
+    assert!(lease.extensions.is_empty());
+}
+
+#[test]
+fn a_holder_that_is_not_confirmed_is_answered_when_all_have_answered() {
+    for (answers, expected) in [
+        ([not_ours(), not_ours(), Answer::granted()], Extended::NotOurs),
+        ([held(), not_ours(), closed()], Extended::NotOurs),
+        ([not_ours(), Answer::granted(), closed()], Extended::NoQuorum),
+        ([closed(), busy(), Answer::granted()], Extended::NoQuorum),
+    ] {
+        let mut lease = lease(3, 3, options(), at(0));
+        let number = lease.extend(timing(TTL)).number;
+        let mut steps = Vec::new();
+        for (master, answer) in answers.iter().enumerate() {
+            steps.push(lease.extended(number, master, answer, at(10), at(11)));
+        }
+        assert_eq!(extended(&steps), [None, None, Some(expected)], "{answers:?}");
+        assert!(lease.extensions.is_empty());
+    }
+}
+
+#[test]
+fn a_holder_is_answered_after_the_node_timeout_and_late_votes_still_count() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = lease.extend(timing(TTL)).number;
+    all_answer(&mut lease, number, [0], &Answer::granted(), at(10));
+    assert_eq!(lease.extension_timed_out(number), Some(Extended::NoQuorum));
+    assert_eq!(lease.ledger().answer(1).verdict, Verdict::Unknown(Cause::TimedOut));
+    assert_eq!(lease.ledger().answer(0).verdict, Verdict::Granted);
+    assert_eq!(lease.unanswered(), set([1, 2]));
+    let steps = all_answer(&mut lease, number, 1..3, &Answer::granted(), at(70));
+    assert_eq!(extended(&steps), [None, None]);
+    assert_eq!(lease.deadline(), Some(at(70 + VALIDITY)));
+}
+
+#[test]
+fn the_keepers_own_extensions_are_answered_to_no_one() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let number = keep(&mut lease, at(400)).number;
+    let steps = all_answer(&mut lease, number, 0..3, &Answer::granted(), at(401));
+    assert_eq!(extended(&steps), [None; 3]);
+    assert_eq!(lease.extension_timed_out(number), None);
+}
+
+#[test]
+fn the_keeper_does_not_give_up_what_the_holder_waits_for() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let asked = keep(&mut lease, at(400)).number;
+    all_answer(&mut lease, asked, 0..2, &busy(), at(401));
+    let number = lease.extend(timing(TTL)).number;
+    all_answer(&mut lease, number, [0], &not_ours(), at(440));
+    let step = lease.tick(at(450), 0.5);
+    assert_eq!(step.readd, set([]));
+    assert_eq!(lease.ledger().answer(1).verdict, busy().verdict);
+    assert_eq!(lease.ledger().answer(2).verdict, Verdict::Unknown(Cause::TimedOut));
+}

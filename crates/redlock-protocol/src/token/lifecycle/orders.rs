@@ -1,0 +1,505 @@
+//! One token from its attempt to its last release, against masters that do what masters do, in any
+//! order of events. What the machines believe is compared with what is.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use redlock_core::{Answer, Instant, Verdict};
+
+use super::{Answered, Asked, Event as Happening, Lifecycle, Stage, Step};
+use crate::lab::*;
+use crate::master_set::MasterSet;
+use crate::quorum::quorum;
+use crate::terms::HoldOptions;
+use crate::token::lease::{self, Extend, HeldLease};
+use crate::token::release::Release;
+use crate::votes::answer::Judged;
+use crate::votes::ledger::Ledger;
+
+/// One master, and the connection to it.
+#[derive(Clone, Debug, Default)]
+struct Master {
+    /// Until when it keeps our key.
+    key: Option<Instant>,
+    has_strangers_key: bool,
+    /// Requests that it has not read.
+    requests: VecDeque<Request>,
+    replies: VecDeque<(Request, Answer)>,
+    /// Requests of a broken connection, which it may still carry out; nothing hears the answers.
+    ghosts: VecDeque<Request>,
+    is_down: bool,
+    has_ended: bool,
+    is_busy: bool,
+    /// It has lost our key without saying so.
+    has_lost: bool,
+    /// Until when it confirmed to keep the key, by the validity of each request.
+    confirmed: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Request {
+    kind: Asked,
+    sent_at: Instant,
+    ttl: u64,
+}
+
+/// What happens next. The first number names a master.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Serve(usize),
+    Deliver(usize),
+    /// The connection breaks; what was on its way may still be carried out.
+    Break(usize),
+    /// There is a connection again, and nothing of an earlier one is carried out any more.
+    Reconnect(usize),
+    /// The process ends, and another one answers, with its data or without.
+    Restart(usize, bool),
+    /// The process has ended, and nothing listens at the address.
+    Refuse(usize),
+    /// Its data is lost, and it does not say so.
+    Forget(usize),
+    Stranger(usize),
+    Busy(usize, bool),
+    /// So many milliseconds pass.
+    Pass(u64),
+    /// The holder wants the lease to last so many milliseconds.
+    Extend(u64),
+    /// The caller cancels, or the guard is dropped, or the release times out.
+    GiveUp,
+    /// A release that was not acknowledged is sent again.
+    Retry(usize),
+}
+
+impl Master {
+    fn execute(&mut self, request: &Request, now: Instant) -> Answer {
+        let until = now.saturating_add(ms(timing(request.ttl).px));
+        let key = self.key.filter(|until| *until > now);
+        let (answer, key) = match (request.kind, key) {
+            _ if self.is_busy => (busy(), key),
+            (Asked::First | Asked::Readd, None) if !self.has_strangers_key => {
+                (Answer::granted(), Some(until))
+            }
+            (Asked::First | Asked::Readd, _) => (held(), key),
+            (Asked::Extension(_), Some(key)) => (Answer::granted(), Some(key.max(until))),
+            (Asked::Extension(_), None) if self.has_strangers_key => (held(), None),
+            (Asked::Extension(_) | Asked::Release, None) => (not_ours(), None),
+            (Asked::Release, Some(_)) => (Answer::granted(), None),
+            (Asked::Ballot(_) | Asked::Score, _) => panic!("there is no ballot"),
+        };
+        self.key = key;
+        answer
+    }
+
+    /// Whether our key is there, or comes to be with what is on its way.
+    fn may_hold(&self, now: Instant) -> bool {
+        let sets = |one: &Request| matches!(one.kind, Asked::First | Asked::Readd);
+        self.holds(now) || self.requests.iter().chain(&self.ghosts).any(sets)
+    }
+
+    fn holds(&self, now: Instant) -> bool {
+        self.key.is_some_and(|until| until > now)
+    }
+
+    fn owes_an_answer(&self) -> bool {
+        !self.requests.is_empty() || !self.replies.is_empty()
+    }
+}
+
+/// The driver, reduced to what the machines need, and all that it cannot see.
+struct World {
+    now: Instant,
+    masters: Vec<Master>,
+    machine: Lifecycle,
+    options: HoldOptions,
+    started: Instant,
+    attempt_due: Option<Instant>,
+    ttl: u64,
+    /// Extensions that the holder waits for, and when their time is up; none once answered.
+    awaited: Vec<(u32, Option<Instant>)>,
+    /// The deadline has passed, or the lease was lost before.
+    is_over: bool,
+}
+
+impl World {
+    fn new(masters: usize, options: HoldOptions) -> Self {
+        let now = at(1_000);
+        let mut world = Self {
+            now,
+            masters: vec![Master::default(); masters],
+            machine: Lifecycle::new(attempt(masters, options, now)),
+            options,
+            started: now,
+            attempt_due: Some(now.saturating_add(ms(NODE_TIMEOUT))),
+            ttl: TTL,
+            awaited: Vec::new(),
+            is_over: false,
+        };
+        world.send(Asked::First, MasterSet::all(masters));
+        world
+    }
+
+    fn send(&mut self, kind: Asked, masters: MasterSet) {
+        let request = Request { kind, sent_at: self.now, ttl: self.ttl };
+        let (down, up): (Vec<usize>, Vec<usize>) =
+            masters.iter().partition(|master| self.masters[*master].is_down);
+        up.iter().for_each(|one| self.masters[*one].requests.push_back(request.clone()));
+        down.iter().for_each(|one| self.answer(*one, &request, &unsent()));
+    }
+
+    fn answer(&mut self, master: usize, request: &Request, answer: &Answer) {
+        self.note(master, request, answer);
+        let (to, sent_at) = (request.kind, request.sent_at);
+        let answered = Answered { to, master, judged: Judged::from(answer), sent_at };
+        self.happens(Happening::Answered(answered));
+    }
+
+    fn happens(&mut self, event: Happening<'_>) {
+        match self.machine.on(event, self.now) {
+            Step::Wait | Step::AwaitCopies(_) | Step::Won(_) | Step::Released | Step::Gone => {}
+            Step::AskOthers { .. } | Step::TakeAgain | Step::AskAgain { .. } => {
+                panic!("all were asked at once")
+            }
+            Step::NeedBallot { .. } | Step::SendBallot { .. } => panic!("there is no ballot"),
+            Step::Lost(_) | Step::Release => self.happens(Happening::Turn),
+            Step::SendRelease(masters) => self.send(Asked::Release, masters),
+            Step::Hold(step) => self.hold(step),
+        }
+    }
+
+    fn hold(&mut self, step: lease::Step) {
+        step.extended.iter().for_each(|(number, _)| self.extended(*number));
+        self.readd(step.readd);
+        if let Some(Extend { number, masters }) = step.extend {
+            self.send(Asked::Extension(number), masters);
+        }
+    }
+
+    /// What the holder may count on, by the rule alone.
+    fn note(&mut self, master: usize, request: &Request, answer: &Answer) {
+        let master = &mut self.masters[master];
+        match (&answer.verdict, request.kind) {
+            (Verdict::Granted, Asked::First | Asked::Readd | Asked::Extension(_)) => {
+                let until = request.sent_at.saturating_add(timing(request.ttl).ttl.validity());
+                master.confirmed = master.confirmed.max(Some(until));
+                master.has_lost &= !master.holds(self.now);
+            }
+            (Verdict::NotOurs | Verdict::Held { .. }, Asked::Extension(_)) => {
+                master.confirmed = None
+            }
+            _ => {}
+        }
+    }
+
+    fn extended(&mut self, number: u32) {
+        let awaited = self.awaited.iter_mut().find(|(one, _)| *one == number);
+        let (_, until) = awaited.expect("the holder waits for it");
+        assert!(until.take().is_some(), "answered twice");
+    }
+
+    fn readd(&mut self, masters: MasterSet) {
+        for master in masters.iter() {
+            assert!(!self.is_over, "only while the lease is valid");
+            let master = &self.masters[master];
+            let mut under_way =
+                master.requests.iter().chain(master.replies.iter().map(|one| &one.0));
+            assert!(under_way.all(|request| request.kind != Asked::Readd));
+        }
+        self.send(Asked::Readd, masters);
+    }
+
+    fn apply(&mut self, event: Event) {
+        let place = |master: usize| master % self.masters.len();
+        match event {
+            Event::Serve(master) => self.serve(place(master)),
+            Event::Deliver(master) => self.deliver(place(master)),
+            Event::Break(master) => self.disconnect(place(master)),
+            Event::Reconnect(master) => self.reconnect(place(master)),
+            Event::Restart(master, keeps_data) => self.restart(place(master), keeps_data),
+            Event::Refuse(master) => self.end_process(place(master)),
+            Event::Forget(master) => {
+                let master = place(master);
+                self.masters[master].has_lost |= self.masters[master].key.take().is_some();
+            }
+            Event::Stranger(master) => {
+                let (master, now) = (place(master), self.now);
+                self.masters[master].has_strangers_key |= !self.masters[master].holds(now);
+            }
+            Event::Busy(master, is_busy) => {
+                let master = place(master);
+                self.masters[master].is_busy = is_busy;
+            }
+            Event::Pass(millis) => self.pass(millis),
+            Event::Extend(ttl) => self.extend(ttl),
+            Event::GiveUp => self.give_up(),
+            Event::Retry(master) => self.retry(place(master)),
+        }
+    }
+
+    fn serve(&mut self, master: usize) {
+        let master = &mut self.masters[master];
+        if let Some(ghost) = master.ghosts.pop_front() {
+            master.execute(&ghost, self.now);
+        } else if let Some(request) = master.requests.pop_front() {
+            let answer = master.execute(&request, self.now);
+            master.replies.push_back((request, answer));
+        }
+    }
+
+    fn deliver(&mut self, master: usize) {
+        if let Some((request, answer)) = self.masters[master].replies.pop_front() {
+            self.answer(master, &request, &answer);
+        }
+    }
+
+    fn disconnect(&mut self, at: usize) {
+        let master = &mut self.masters[at];
+        master.is_down = true;
+        let requests = std::mem::take(&mut master.requests);
+        let replies = std::mem::take(&mut master.replies);
+        master.ghosts.extend(requests.iter().cloned());
+        for request in replies.into_iter().map(|(request, _)| request).chain(requests) {
+            self.answer(at, &request, &closed());
+        }
+    }
+
+    fn reconnect(&mut self, at: usize) {
+        if self.masters[at].has_ended {
+            return self.restart(at, true);
+        }
+        self.masters[at].is_down = false;
+        self.masters[at].ghosts.clear();
+    }
+
+    fn end_process(&mut self, at: usize) {
+        self.disconnect(at);
+        self.masters[at].ghosts.clear();
+        self.masters[at].has_ended = true;
+        self.happens(Happening::ProcessEnded(at));
+    }
+
+    fn restart(&mut self, at: usize, keeps_data: bool) {
+        self.end_process(at);
+        let master = &mut self.masters[at];
+        (master.is_down, master.has_ended, master.confirmed) = (false, false, None);
+        if !keeps_data {
+            (master.key, master.has_strangers_key) = (None, false);
+        }
+        self.happens(Happening::Disowned(at, checked()));
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now = self.now.saturating_add(ms(millis));
+        self.is_over |= self.has_lapsed();
+        let now = self.now;
+        self.happens(Happening::GraceEnded);
+        if self.attempt_due.take_if(|due| *due <= now).is_some() {
+            self.happens(Happening::AttemptTimedOut);
+        }
+        self.time_out_extensions();
+        self.tick();
+        self.happens(Happening::Expired);
+    }
+
+    fn time_out_extensions(&mut self) {
+        let is_due = |until: &Option<Instant>| until.is_some_and(|until| until <= self.now);
+        let due: Vec<u32> =
+            self.awaited.iter().filter(|(_, until)| is_due(until)).map(|one| one.0).collect();
+        for number in due {
+            if self.machine.lease().is_none() {
+                return;
+            }
+            self.happens(Happening::ExtensionTimedOut(number));
+            let awaited = self.awaited.iter().find(|one| one.0 == number);
+            assert!(awaited.is_some_and(|(_, until)| until.is_none()), "no answer in time");
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.machine.lease()?.due().filter(|due| *due <= self.now)
+    }
+
+    fn tick(&mut self) {
+        if self.due().is_none() {
+            return;
+        }
+        let Step::Hold(step) = self.machine.on(Happening::Tick(0.5), self.now) else { return };
+        assert_eq!(self.due(), None, "the keeper does not spin");
+        if let Some(Extend { masters, .. }) = step.extend {
+            let held = self.now.saturating_since(self.started);
+            assert!(!self.is_over && self.options.max_hold.is_none_or(|max| held < max));
+            let all = 0..self.masters.len();
+            let asked = all.filter(|master| !self.masters[*master].owes_an_answer()).collect();
+            assert_eq!(masters, asked, "none is asked again that has not answered");
+        }
+        self.hold(step);
+    }
+
+    fn extend(&mut self, ttl: u64) {
+        if self.machine.lease().is_none() || self.is_over {
+            return;
+        }
+        self.ttl = ttl;
+        let step = self.machine.on(Happening::Extend(timing(ttl)), self.now);
+        let Step::Hold(lease::Step { extend: Some(Extend { number, masters }), .. }) = step else {
+            panic!("{step:?}")
+        };
+        assert_eq!(masters, MasterSet::all(self.masters.len()));
+        self.awaited.push((number, Some(self.now.saturating_add(ms(NODE_TIMEOUT)))));
+        self.send(Asked::Extension(number), masters);
+    }
+
+    fn give_up(&mut self) {
+        self.happens(match self.machine.stage() {
+            Stage::Attempt(_) => Happening::Cancelled,
+            Stage::Lease(_) => Happening::Returned { was_lost: self.is_over },
+            Stage::Release(_) | Stage::Over => Happening::ReleaseTimedOut,
+        });
+    }
+
+    fn retry(&mut self, master: usize) {
+        if !self.masters[master].is_down {
+            self.happens(Happening::Retry(master));
+        }
+    }
+
+    fn has_lapsed(&self) -> bool {
+        match self.machine.stage() {
+            Stage::Lease(lease) => lease.deadline().is_none_or(|deadline| deadline <= self.now),
+            Stage::Attempt(_) | Stage::Release(_) | Stage::Over => false,
+        }
+    }
+
+    // What holds in every state.
+
+    fn check(&mut self) {
+        match self.machine.stage() {
+            Stage::Attempt(attempt) => self.check_exposed(attempt.ledger()),
+            Stage::Lease(lease) => {
+                self.check_exposed(lease.ledger());
+                self.check_lease(lease);
+                self.is_over |= self.has_lapsed();
+            }
+            Stage::Release(release) => self.check_release(release),
+            Stage::Over => self.check_gone(),
+        }
+    }
+
+    fn check_exposed(&self, ledger: &Ledger) {
+        for (place, master) in self.masters.iter().enumerate() {
+            assert!(!master.may_hold(self.now) || ledger.may_hold().contains(place), "{place}");
+        }
+    }
+
+    fn check_lease(&self, lease: &HeldLease) {
+        let deadline = lease.deadline().filter(|deadline| *deadline > self.now);
+        assert!(!(self.is_over && deadline.is_some()), "no lease is revived");
+        for (place, master) in self.masters.iter().enumerate() {
+            let counts = lease.ledger().hold_until(place) > self.now;
+            assert!(!counts || master.holds(self.now) || master.has_lost, "{place} has no key");
+            if let Some(left) = lease.left(place, self.now) {
+                let until = self.now.saturating_add(left);
+                assert!(!master.may_hold(until), "{place} keeps a key for longer");
+            }
+        }
+        if let Some(deadline) = deadline {
+            let mut confirmed: Vec<Option<Instant>> =
+                self.masters.iter().map(|master| master.confirmed).collect();
+            confirmed.sort_unstable_by(|a, b| b.cmp(a));
+            let until = confirmed[quorum(self.masters.len()) - 1].expect("a quorum has confirmed");
+            assert!(deadline <= until.saturating_sub(self.options.stop_margin));
+        }
+    }
+
+    fn check_release(&self, release: &Release) {
+        let left = release.unacknowledged();
+        for (place, master) in self.masters.iter().enumerate() {
+            if !left.contains(place) {
+                assert!(!master.may_hold(self.now), "{place} keeps a key");
+            } else if let Some(left) = release.left(place, self.now) {
+                let until = self.now.saturating_add(left);
+                assert!(!master.may_hold(until), "{place} keeps a key for longer");
+            }
+        }
+    }
+
+    fn check_gone(&self) {
+        let mut masters = self.masters.iter();
+        assert!(masters.all(|master| !master.may_hold(self.now)), "a key is left");
+    }
+
+    /// Everything is well again: no key stays.
+    fn heal(&mut self) {
+        self.give_up();
+        for master in 0..self.masters.len() {
+            self.masters[master].is_busy = false;
+            self.reconnect(master);
+        }
+        self.settle();
+        (0..self.masters.len()).for_each(|master| self.retry(master));
+        self.settle();
+        self.give_up();
+        assert!(self.machine.is_over(), "{:?}", self.machine);
+        assert!(self.masters.iter().all(|master| !master.may_hold(self.now)));
+    }
+
+    fn settle(&mut self) {
+        for master in 0..self.masters.len() {
+            while self.masters[master].owes_an_answer() {
+                self.serve(master);
+                self.deliver(master);
+                self.check();
+            }
+        }
+    }
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let at = 0..60_usize;
+    let event = prop_oneof![
+        24 => at.clone().prop_map(Event::Serve),
+        24 => at.clone().prop_map(Event::Deliver),
+        2 => at.clone().prop_map(Event::Break),
+        3 => at.clone().prop_map(Event::Reconnect),
+        1 => (at.clone(), any::<bool>()).prop_map(|(at, keeps)| Event::Restart(at, keeps)),
+        1 => at.clone().prop_map(Event::Refuse),
+        2 => at.clone().prop_map(Event::Forget),
+        1 => at.clone().prop_map(Event::Stranger),
+        2 => (at.clone(), any::<bool>()).prop_map(|(at, is)| Event::Busy(at, is)),
+        8 => prop::sample::select(vec![1, 10, 60, 150, 400, 1_200]).prop_map(Event::Pass),
+        3 => prop::sample::select(vec![400, TTL, 3_000]).prop_map(Event::Extend),
+        1 => Just(Event::GiveUp),
+        4 => at.prop_map(Event::Retry),
+    ];
+    prop::collection::vec(event, 0..200)
+}
+
+fn options() -> impl Strategy<Value = HoldOptions> {
+    let max_hold = prop::option::of(Just(ms(900)));
+    let min_copies = prop::option::of(1..4_usize);
+    let stop_margin = prop::sample::select(vec![ms(0), ms(300)]);
+    (any::<bool>(), max_hold, min_copies, stop_margin).prop_map(
+        |(auto_extend, max_hold, min_copies, stop_margin)| HoldOptions {
+            auto_extend,
+            max_hold,
+            min_copies,
+            stop_margin,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_the_machines_believe_is_so_in_any_order_of_events(
+        masters in 1..8_usize,
+        options in options(),
+        events in events(),
+    ) {
+        let mut world = World::new(masters, options);
+        world.check();
+        for event in events {
+            world.apply(event);
+            world.check();
+        }
+        world.heal();
+    }
+}

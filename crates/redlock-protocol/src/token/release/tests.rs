@@ -1,0 +1,344 @@
+//! One release, answer by answer.
+
+use super::*;
+use crate::lab::*;
+
+fn ledger(answers: &[Answer]) -> Ledger {
+    let mut ledger = Ledger::new(answers.len());
+    for (master, answer) in answers.iter().enumerate() {
+        ledger.write(master, answer.into(), Duration::ZERO);
+        ledger.acquired(master, answer);
+    }
+    ledger
+}
+
+/// The release of a lease of five whose first `copies` masters granted; the others refused.
+fn release_of(copies: usize, was_lost: bool) -> Release {
+    let answer = |master| if master < copies { Answer::granted() } else { held() };
+    let answers: Vec<Answer> = (0..5).map(answer).collect();
+    Release::new(ledger(&answers), MasterSet::EMPTY, ms(1_100), was_lost, at(0))
+}
+
+fn vote(release: &mut Release, master: usize, answer: &Answer) -> Option<Released> {
+    release.vote(master, answer, ms(1), at(1))
+}
+
+/// What the contract says, of all answers at once.
+fn expected(held: usize, answers: &[Answer], was_lost: bool) -> Released {
+    let count = |verdict: &Verdict| answers.iter().filter(|one| one.verdict == *verdict).count();
+    let absent = 5 - held + count(&Verdict::NotOurs);
+    if absent + count(&Verdict::Granted) < 3 {
+        Released::Unconfirmed
+    } else if was_lost || absent >= 3 {
+        Released::NotOurs
+    } else {
+        Released::Done
+    }
+}
+
+fn combinations(len: usize) -> impl Iterator<Item = Vec<Answer>> {
+    let kinds = [Answer::granted(), not_ours(), closed(), busy(), unsent()];
+    let total = kinds.len().pow(u32::try_from(len).unwrap());
+    (0..total).map(move |mut code| {
+        let mut next = || {
+            let kind = kinds[code % kinds.len()].clone();
+            code /= kinds.len();
+            kind
+        };
+        (0..len).map(|_| next()).collect()
+    })
+}
+
+#[test]
+fn every_combination_of_answers_has_one_outcome_and_it_comes_once() {
+    for (copies, was_lost) in [(5, false), (5, true), (4, false), (3, false), (3, true)] {
+        for answers in combinations(copies) {
+            let mut release = release_of(copies, was_lost);
+            assert_eq!(release.send(), MasterSet::all(copies));
+            let outcomes: Vec<Released> = answers
+                .iter()
+                .enumerate()
+                .filter_map(|(master, answer)| vote(&mut release, master, answer))
+                .collect();
+            let expected = expected(copies, &answers, was_lost);
+            assert_eq!(outcomes, [expected], "{answers:?}");
+            assert_eq!(release.outcome(), Some(expected));
+            assert_eq!(release.time_out(), None);
+            assert_left(&mut release, &answers);
+        }
+    }
+}
+
+/// The masters that did not acknowledge are asked again, and no others.
+fn assert_left(release: &mut Release, answers: &[Answer]) {
+    let has_failed = |master: &usize| matches!(answers[*master].verdict, Verdict::Unknown(_));
+    let failed: MasterSet = (0..answers.len()).filter(has_failed).collect();
+    assert_eq!(release.unacknowledged(), failed);
+    assert_eq!(release.is_over(), failed.is_empty());
+    for master in 0..5 {
+        assert_eq!(release.has_failed(master), failed.contains(master));
+        assert_eq!(release.send_again(master), failed.contains(master));
+        assert!(!release.has_failed(master) && !release.send_again(master));
+    }
+    for master in failed.iter() {
+        assert!(!release.is_over());
+        assert_eq!(vote(release, master, &not_ours()), None);
+    }
+    assert!(release.is_over() && release.unacknowledged().is_empty());
+}
+
+#[test]
+fn it_is_done_as_soon_as_a_quorum_has_deleted_the_key() {
+    let mut release = release_of(5, false);
+    release.send();
+    assert_eq!(vote(&mut release, 0, &Answer::granted()), None);
+    assert_eq!(vote(&mut release, 1, &Answer::granted()), None);
+    assert_eq!(vote(&mut release, 2, &Answer::granted()), Some(Released::Done));
+    assert!(!release.is_over());
+    assert_eq!(vote(&mut release, 3, &not_ours()), None);
+    assert_eq!(vote(&mut release, 4, &Answer::granted()), None);
+    assert!(release.is_over());
+}
+
+#[test]
+fn a_caller_that_was_too_late_gets_its_answer_when_all_have_answered() {
+    let mut release = release_of(5, true);
+    release.send();
+    for master in 0..4 {
+        assert_eq!(vote(&mut release, master, &Answer::granted()), None);
+    }
+    assert_eq!(vote(&mut release, 4, &Answer::granted()), Some(Released::NotOurs));
+}
+
+#[test]
+fn after_the_node_timeout_the_caller_gets_what_there_is() {
+    let mut release = release_of(5, false);
+    release.send();
+    vote(&mut release, 0, &Answer::granted());
+    assert_eq!(release.time_out(), Some(Released::Unconfirmed));
+    assert_eq!(release.answers()[1], LastAnswer::unknown(Cause::TimedOut));
+    assert_eq!(release.answers()[0].latency, Some(ms(1)));
+    assert!(!release.has_failed(1), "the request is still on its way");
+}
+
+#[test]
+fn two_of_four_that_had_no_key_show_that_it_was_not_ours() {
+    let mut release = Release::new(
+        ledger(&[Answer::granted(), Answer::granted(), Answer::granted(), held()]),
+        MasterSet::EMPTY,
+        ms(1_100),
+        false,
+        at(0),
+    );
+    release.send();
+    vote(&mut release, 0, &Answer::granted());
+    vote(&mut release, 1, &Answer::granted());
+    assert_eq!(vote(&mut release, 2, &not_ours()), Some(Released::NotOurs));
+}
+
+#[test]
+fn a_master_that_refused_has_nothing_to_release() {
+    let mut release = release_of(3, false);
+    assert!(release.is_waiting());
+    assert_eq!(release.send(), MasterSet::all(3));
+    assert!(!release.is_waiting());
+    assert_eq!(release.send(), MasterSet::EMPTY, "once");
+    assert_eq!(release.left(4, at(0)), Some(Duration::ZERO));
+    assert_eq!(release.answers()[4].verdict, Verdict::NotOurs);
+}
+
+// The late answer to the attempt.
+
+#[test]
+fn the_late_answer_of_a_master_that_did_not_set_the_key_is_all_that_it_owes() {
+    for answer in [held(), busy(), demoted(), unsent()] {
+        let mut release = Release::new(Ledger::new(1), MasterSet::all(1), ms(1_100), false, at(0));
+        assert_eq!(release.acquired(0, &answer), Some(Released::NotOurs), "{answer:?}");
+        assert!(release.is_over() && !release.is_waiting());
+        assert_eq!(release.acquired(0, &answer), None);
+    }
+}
+
+#[test]
+fn a_late_grant_or_silence_is_still_to_be_released() {
+    for answer in [Answer::granted(), closed()] {
+        let mut release = Release::new(Ledger::new(1), MasterSet::all(1), ms(1_100), false, at(0));
+        release.send();
+        assert_eq!(release.acquired(0, &answer), None);
+        assert_eq!(release.unacknowledged(), MasterSet::all(1), "{answer:?}");
+        assert_eq!(vote(&mut release, 0, &Answer::granted()), Some(Released::Done));
+    }
+}
+
+// Until when a key may be left.
+
+/// A release that one master, which may still have a request in its buffers, did not get.
+fn unsettled() -> Release {
+    let mut release = Release::new(Ledger::new(1), MasterSet::EMPTY, ms(1_100), false, at(0));
+    release.send();
+    vote(&mut release, 0, &closed());
+    assert_eq!(release.left(0, at(5_000)), None);
+    release
+}
+
+#[test]
+fn a_key_that_may_be_set_on_wake_up_expires_no_earlier_than_a_life_from_then() {
+    let mut release = unsettled();
+    release.expire(at(100_000));
+    assert!(release.has_failed(0));
+    assert_eq!((release.left(0, at(100_000)), release.expiry()), (None, ms(1_100)));
+}
+
+#[test]
+fn an_error_reply_shows_that_nothing_is_left_in_the_buffers() {
+    let mut release = unsettled();
+    release.send_again(0);
+    release.vote(0, &busy(), ms(1), at(200));
+    assert_eq!(release.left(0, at(300)), Some(ms(1_000)));
+    release.send_again(0);
+    release.vote(0, &busy(), ms(1), at(400));
+    assert_eq!(release.left(0, at(500)), Some(ms(800)), "the first reply counts");
+    release.send_again(0);
+    release.vote(0, &closed(), ms(1), at(600));
+    assert_eq!(release.left(0, at(700)), Some(ms(600)), "silence changes nothing");
+    release.expire(at(1_300));
+    assert!(release.has_failed(0), "until then and no longer");
+    release.expire(at(1_301));
+    assert!(release.is_over());
+}
+
+#[test]
+fn an_error_reply_after_the_key_has_expired_ends_it() {
+    let mut release = release_of(5, false);
+    release.send();
+    assert_eq!(release.left(0, at(0)), Some(ms(1_100)));
+    release.vote(0, &busy(), ms(1), at(1_100));
+    assert!(release.has_failed(0));
+    release.send_again(0);
+    release.vote(0, &busy(), ms(1), at(1_101));
+    assert!(!release.unacknowledged().contains(0));
+}
+
+#[test]
+fn a_process_that_has_ended_carries_nothing_out_any_more() {
+    let mut release = unsettled();
+    release.process_ended(0, at(200));
+    release.process_ended(0, at(900));
+    assert_eq!(release.left(0, at(300)), Some(ms(1_000)), "the first end counts");
+    let mut waiting = Release::new(Ledger::new(2), MasterSet::EMPTY, ms(1_100), false, at(0));
+    waiting.process_ended(0, at(200));
+    assert_eq!(waiting.left(0, at(300)), Some(ms(1_000)));
+    waiting.send();
+    waiting.process_ended(1, at(200));
+    assert_eq!(waiting.left(1, at(300)), Some(ms(1_000)));
+    assert_eq!(waiting.left(0, at(300)), Some(ms(1_000)));
+    vote(&mut waiting, 0, &not_ours());
+    waiting.process_ended(0, at(500));
+    assert_eq!(waiting.left(0, at(500)), Some(Duration::ZERO));
+}
+
+#[test]
+fn what_is_on_its_way_does_not_expire_and_what_is_forgotten_is_gone() {
+    let mut release = release_of(5, false);
+    release.expire(at(5_000));
+    assert!(release.is_waiting());
+    release.send();
+    release.expire(at(5_000));
+    assert_eq!(release.unacknowledged(), MasterSet::all(5));
+    release.give_up(2);
+    assert!(!release.unacknowledged().contains(2) && !release.send_again(2));
+}
+
+#[test]
+fn only_an_error_is_a_denial() {
+    assert!(is_denial(&busy()) && is_denial(&demoted()));
+    assert!(!is_denial(&closed()) && !is_denial(&not_ours()) && !is_denial(&unsent()));
+}
+
+#[test]
+fn a_lock_that_another_could_have_had_was_not_ours() {
+    let granted = Answer::granted;
+    let ledger = ledger(&[granted(), granted(), granted(), held(), held()]);
+    let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
+    release.send();
+    release.vote(0, &granted(), ms(1), at(1));
+    release.vote(1, &granted(), ms(1), at(1));
+    let released = release.vote(2, &not_ours(), ms(1), at(1));
+    assert_eq!(released, Some(Released::NotOurs), "three of five were free for another");
+}
+
+#[test]
+fn masters_that_refused_are_known_free_of_the_key() {
+    let granted = Answer::granted;
+    let ledger = ledger(&[granted(), granted(), granted(), held(), held()]);
+    let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
+    release.send();
+    release.vote(0, &granted(), ms(1), at(1));
+    assert_eq!(release.vote(1, &granted(), ms(1), at(1)), None, "another may have had it");
+    assert_eq!(release.time_out(), Some(Released::Done));
+}
+
+#[test]
+fn the_key_expires_by_itself_on_a_master_that_was_not_asked_since() {
+    let mut ledger = ledger(&[Answer::granted()]);
+    ledger.write(0, (&unsent()).into(), Duration::ZERO);
+    let mut release = Release::new(ledger, MasterSet::EMPTY, ms(1_100), false, at(0));
+    release.send();
+    release.vote(0, &unsent(), ms(0), at(0));
+    assert_eq!(release.left(0, at(100)), Some(ms(1_000)));
+}
+
+/// Its runtime went away with the answer.
+#[test]
+fn a_caller_that_asks_again_waits_again_for_those_that_did_not_acknowledge() {
+    let mut release = release_of(5, false);
+    release.send();
+    for master in 0..5 {
+        let answer = if master < 2 { Answer::granted() } else { closed() };
+        vote(&mut release, master, &answer);
+    }
+    assert_eq!(release.outcome(), Some(Released::Unconfirmed));
+    assert!(release.reopen(), "they have to be asked anew");
+    assert_eq!(release.outcome(), None);
+    assert!(!release.reopen(), "they are to be asked already");
+    assert_eq!(release.send(), [2, 3, 4].into_iter().collect());
+    assert_eq!(vote(&mut release, 2, &Answer::granted()), Some(Released::Done));
+    assert!(!release.reopen(), "none has failed");
+    assert_eq!(release.outcome(), Some(Released::Done));
+}
+
+#[test]
+fn others_need_not_wait_once_a_quorum_has_answered() {
+    let mut release = release_of(5, false);
+    release.send();
+    for master in 0..5 {
+        assert_eq!(release.is_answered(), master >= 3, "{master}");
+        vote(&mut release, master, &closed());
+    }
+}
+
+/// The runtime of the driver ended behind the request: the caller asks again, and what the first
+/// request has deleted is not there any more.
+#[test]
+fn a_key_that_the_first_request_may_have_deleted_was_ours() {
+    let mut release = release_of(5, false);
+    release.send();
+    (0..5).for_each(|master| _ = vote(&mut release, master, &closed()));
+    assert_eq!(release.outcome(), Some(Released::Unconfirmed));
+    assert!(release.reopen());
+    release.send();
+    let answers = [not_ours(), not_ours(), not_ours(), Answer::granted(), Answer::granted()];
+    let outcomes = answers.iter().enumerate();
+    let outcomes: Vec<_> =
+        outcomes.filter_map(|(master, answer)| vote(&mut release, master, answer)).collect();
+    assert_eq!(outcomes, [Released::Done]);
+
+    // A request that never left has deleted nothing.
+    let mut release = release_of(5, false);
+    release.send();
+    (0..5).for_each(|master| _ = vote(&mut release, master, &unsent()));
+    release.reopen();
+    release.send();
+    (0..5).for_each(|master| _ = vote(&mut release, master, &not_ours()));
+    assert_eq!(release.outcome(), Some(Released::NotOurs));
+}

@@ -1,0 +1,234 @@
+//! Is the vote decided? Pure: no time, no input or output, nothing to await.
+
+use redlock_core::Verdict;
+
+use crate::quorum::quorum;
+
+/// What the votes counted so far have settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Votes that are still out can turn it either way.
+    Open,
+    /// A quorum has granted.
+    Won,
+    /// A quorum cannot be reached any more, whatever the others say.
+    Lost,
+}
+
+/// The count of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tally {
+    masters: usize,
+    granted: usize,
+    refused: usize,
+    unknown: usize,
+    /// How many of those that are *unknown* may still answer: their time is up.
+    late: usize,
+}
+
+impl Tally {
+    /// All votes are out.
+    #[inline]
+    pub fn new(masters: usize) -> Self {
+        Self { masters, granted: 0, refused: 0, unknown: 0, late: 0 }
+    }
+
+    /// Counts the one vote of one more master, in time or late. *Unknown* counts against us.
+    #[inline]
+    pub fn count(&mut self, verdict: &Verdict) {
+        if self.late > 0 {
+            self.late -= 1;
+            self.unknown -= 1;
+        }
+        match verdict {
+            Verdict::Granted | Verdict::BallotRefused => self.granted += 1,
+            verdict if verdict.is_refusal() => self.refused += 1,
+            _ => self.unknown += 1,
+        }
+    }
+
+    /// Counts one more master that does not vote.
+    pub fn count_unknown(&mut self) {
+        self.unknown += 1;
+    }
+
+    /// A grant that was counted has become *unknown*.
+    pub fn revoke(&mut self) {
+        self.granted -= 1;
+        self.unknown += 1;
+    }
+
+    /// A grant that was counted is denied: the key is not there any more.
+    pub fn deny(&mut self) {
+        self.granted -= 1;
+        self.refused += 1;
+    }
+
+    /// So many of those that refused are asked again.
+    pub fn ask_again(&mut self, masters: usize) {
+        self.refused -= masters;
+    }
+
+    /// Counts every vote that is still out as *unknown*: their time is up.
+    pub fn close(&mut self) {
+        self.late += self.pending();
+        self.unknown += self.pending();
+    }
+
+    /// What the votes so far decide.
+    #[inline]
+    pub fn decision(&self) -> Decision {
+        let quorum = quorum(self.masters);
+        if self.granted >= quorum {
+            Decision::Won
+        } else if self.granted + self.pending() < quorum {
+            Decision::Lost
+        } else {
+            Decision::Open
+        }
+    }
+
+    /// Whether a lost vote is certain to have been lost to silence, whatever is still to come.
+    pub fn is_unanswered(&self) -> bool {
+        self.granted + self.refused + self.pending() < quorum(self.masters)
+    }
+
+    /// Whether so many have refused that no quorum can hold the key.
+    pub fn is_refused(&self) -> bool {
+        self.refused > self.masters - quorum(self.masters)
+    }
+
+    /// How many granted.
+    #[inline]
+    pub fn granted(&self) -> usize {
+        self.granted
+    }
+
+    /// How many votes are in.
+    #[inline]
+    pub fn counted(&self) -> usize {
+        self.masters - self.pending()
+    }
+
+    /// How many votes are out.
+    #[inline]
+    pub fn pending(&self) -> usize {
+        self.masters - self.granted - self.refused - self.unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::Cause;
+
+    use super::*;
+
+    const ANSWERS: [Verdict; 3] =
+        [Verdict::Granted, Verdict::HELD, Verdict::Unknown(Cause::TimedOut)];
+
+    /// Every assignment of three answers to `masters` masters.
+    fn assignments(masters: usize) -> impl Iterator<Item = Vec<usize>> {
+        (0..3_usize.pow(u32::try_from(masters).unwrap()))
+            .map(move |code| (0..masters).map(|i| code / 3_usize.pow(i as u32) % 3).collect())
+    }
+
+    fn tally(masters: usize, votes: &[usize]) -> Tally {
+        let mut tally = Tally::new(masters);
+        votes.iter().for_each(|vote| tally.count(&ANSWERS[*vote]));
+        tally
+    }
+
+    /// The algorithm's words, over all votes at once: more than half have granted.
+    fn wins(votes: &[usize]) -> bool {
+        votes.iter().filter(|vote| **vote == 0).count() * 2 > votes.len()
+    }
+
+    #[test]
+    fn a_late_vote_takes_the_place_of_the_one_that_did_not_come() {
+        for (late, granted) in [(0, 1), (1, 0), (2, 0)] {
+            let mut tally = Tally::new(3);
+            tally.close();
+            tally.count(&ANSWERS[late]);
+            assert_eq!((tally.pending(), tally.granted()), (0, granted));
+            tally.count(&ANSWERS[0]);
+            tally.count(&Verdict::BallotRefused);
+            let decision = tally.decision();
+            assert_eq!((decision, tally.granted()), (Decision::Won, granted + 2));
+            assert_eq!(tally.pending(), 0);
+            tally.deny();
+            assert_eq!((tally.granted(), tally.pending()), (granted + 1, 0));
+        }
+    }
+
+    #[test]
+    fn every_assignment_to_up_to_seven_masters_is_decided_as_the_algorithm_says() {
+        for masters in 1..=7 {
+            for votes in assignments(masters) {
+                let expected = if wins(&votes) { Decision::Won } else { Decision::Lost };
+                assert_eq!(tally(masters, &votes).decision(), expected, "{votes:?}");
+            }
+        }
+    }
+
+    /// Certain means: every way to fill in the votes that are out ends the same. Nothing is
+    /// decided before that, and everything is decided then.
+    #[test]
+    fn every_vote_is_decided_as_early_as_it_is_certain_and_no_earlier() {
+        for masters in 1..=7 {
+            for seen in 0..=masters {
+                for votes in assignments(seen) {
+                    let outcomes: Vec<bool> = assignments(masters - seen)
+                        .map(|rest| wins(&[votes.as_slice(), rest.as_slice()].concat()))
+                        .collect();
+                    let certain = outcomes.iter().all(|outcome| *outcome == outcomes[0]);
+                    let expected = match (certain, outcomes[0]) {
+                        (false, _) => Decision::Open,
+                        (true, true) => Decision::Won,
+                        (true, false) => Decision::Lost,
+                    };
+                    assert_eq!(tally(masters, &votes).decision(), expected, "{masters}: {votes:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_decision_never_changes_whatever_order_the_votes_come_in() {
+        for masters in 1..=5 {
+            for votes in assignments(masters) {
+                let mut decided = Decision::Open;
+                for seen in 0..=masters {
+                    let now = tally(masters, &votes[..seen]).decision();
+                    assert!(decided == Decision::Open || decided == now, "{votes:?}");
+                    decided = now;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn two_attempts_cannot_both_win_when_every_master_grants_once() {
+        for masters in 1..=7 {
+            for votes in assignments(masters) {
+                let swapped: Vec<usize> =
+                    votes.iter().map(|vote| if *vote == 0 { 1 } else { 0 }).collect();
+                let both = [&votes, &swapped].map(|votes| tally(masters, votes).decision());
+                assert_ne!(both, [Decision::Won; 2], "{votes:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn votes_that_never_came_count_against_us() {
+        let mut tally = tally(5, &[0, 0]);
+        assert_eq!(tally.decision(), Decision::Open);
+        tally.close();
+        assert_eq!(tally.decision(), Decision::Lost);
+    }
+
+    #[test]
+    fn silence_of_a_majority_is_certain_once_no_quorum_can_answer() {
+        assert!(tally(5, &[2, 2, 2]).is_unanswered());
+        assert!(!tally(5, &[1, 2, 2]).is_unanswered(), "two more refusals can still come");
+    }
+}

@@ -1,0 +1,443 @@
+//! `Waiting`: the callers of one process that wait for one key, of which only the first, the
+//! *head*, talks to masters.
+//!
+//! All processes that wait for a key stand in one shared queue, at the *meeting point* of the key,
+//! M. Who enters it takes the key at M if it is its turn, and has a place otherwise. A release
+//! leaves a reservation at M for the first in the queue and calls that one, who then takes the
+//! key at M and at the other masters in one turn. What the head does:
+//!
+//! | while | this happens | then |
+//! |---|---|---|
+//! | it asks all masters | it is refused | it enters the queue at M |
+//! | it enters | others stand before it | it sleeps for a second, or 1 ms for each of them, and enters again: that renews its place |
+//! | it enters | others stand before it and M has no key | M has dropped as many waiters that are gone as it does at a time: it enters again at once, 160 times at most |
+//! | it enters | it is the first, and the key is taken | it watches the key at M, because a holder that knows of nobody calls nobody |
+//! | it watches | the key is free at once | it enters again |
+//! | it watches | a push: the key has changed | it enters; where the same holder had it behind the last three, when it would have without a push |
+//! | it watches | the holder's TTL, or 100 ms, or twice the time before, are over | it enters and asks the others at once: an orphan at M must not block it |
+//! | it has a place | *go* | it takes the key at M and at the others in one turn |
+//! | it has a place | *next* | it enters when the reservation before it must be over |
+//! | it has a place | *try* | it pauses for up to two fan-outs, and goes on as after *go* |
+//! | it has no place at that master | *go* | it leaves the queue there: the next one is called |
+//! | it asks | M has granted and too few of the others, of which a quorum answered | it takes a place again without asking for the key, and sleeps |
+//! | it asks | too few answer, or ballots are refused | it has left the queue, pauses, and waits anew: who reaches M and no quorum must not block the others |
+//! | it asks | it is not served, and fewer masters vote than a quorum because some that are connected do not | it pauses for about a second |
+//! | it sleeps, or watches | the connection to M, or the data there, is lost | it enters at the next M after a short random pause |
+//! | it pauses | a master votes that did not, and a quorum does | it enters after a short random pause |
+//! | another caller of this process holds the key | that caller releases | it asks right behind the release: M first where others want the key, too |
+//! | its last caller gives up | | it leaves the queue |
+//!
+//! **Without a queue at M** (the server pushes nothing, the user lacks a right, memory or queue are
+//! full) the head watches the key at M as the first in a queue does, and asks M first after a push
+//! and a random pause that widens from one refusal to the next.
+//!
+//! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
+
+mod head;
+mod pauses;
+mod step;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use redlock_core::{Call, Instant, Verdict};
+
+use self::head::{Head, LOOK_AGAIN};
+pub use self::step::{Ask, Moment, Refusal, Step, Told};
+use super::queue::Queue;
+
+#[cfg(test)]
+mod tests;
+
+/// How long a waiter sleeps that is not the first: 0.6 to 1 s, so that it is there within a second
+/// where the first ended with its process and told nobody.
+const SECOND_LOOKS: Duration = Duration::from_millis(800);
+/// How long a key counts as contended after it was refused.
+const CONTENDED: Duration = Duration::from_secs(1);
+/// How often a head enters again at once because the queue is full of waiters that are gone: M
+/// drops 64 of them each time, and holds 10,000 at most.
+const DROPS_MAX: u32 = 160;
+/// So many pushes in a row that nothing came of, and the next one is followed by a pause: a server
+/// whose table of watched keys is full reports changes that never happened, at once.
+const PUSHES_MAX: u32 = 3;
+/// From when to when behind the end of a reservation the next one enters.
+const BEHIND_RESERVATION: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5)];
+
+/// The callers that wait for one key, in the order in which they asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Waiting<Id> {
+    queue: Queue<Id>,
+    head: Head,
+    /// The master at which this process has a place, or may have.
+    place: Option<usize>,
+    /// Sleeps that nothing ended sooner, and refusals without a queue: they widen the next one.
+    tries: u32,
+    /// Pushes behind which the same holder had the key, since the last sleep that none ended.
+    pushes: u32,
+    /// The holder that was seen last.
+    seen: u64,
+    /// The wait of the head counts from here at the earliest.
+    since: Instant,
+    /// When it was learned last that others want the key.
+    contended_at: Option<Instant>,
+}
+
+impl<Id: Copy + Ord> Default for Waiting<Id> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<Id: Copy + Ord> Waiting<Id> {
+    /// A key that nothing waits for yet.
+    pub fn new() -> Self {
+        Self {
+            queue: Queue::new(),
+            head: Head::Idle,
+            place: None,
+            tries: 0,
+            pushes: 0,
+            seen: 0,
+            since: Instant::ORIGIN,
+            contended_at: None,
+        }
+    }
+
+    /// One more caller wants the key, which a caller of this process holds or does not.
+    pub fn join(&mut self, caller: Id, is_held_here: bool, now: Instant) -> Step<Id> {
+        self.queue.join(caller);
+        match self.head {
+            Head::Idle if is_held_here => self.await_release(now),
+            Head::Idle => self.begin(now),
+            _ => Step::Wait,
+        }
+    }
+
+    /// A caller whose attempt is made without waiting here, or was and is lost, waits from now on.
+    pub fn join_attempting(&mut self, caller: Id) -> bool {
+        self.queue.join(caller);
+        let is_head = self.head == Head::Idle;
+        if is_head {
+            self.head = Head::attempting(Ask::All);
+        }
+        is_head
+    }
+
+    /// The attempt of the head asks to enter the queue of the master `at`.
+    pub fn entering(&mut self, at: usize) {
+        self.place = Some(at);
+    }
+
+    /// The head has the key, and no place any more: the next one waits until it is released here.
+    pub fn won(&mut self, now: Instant) -> Step<Id> {
+        if let Some(head) = self.head() {
+            self.queue.leave(head);
+        }
+        (self.place, self.tries, self.pushes, self.since) = (None, 0, 0, Instant::ORIGIN);
+        self.await_release(now)
+    }
+
+    /// A caller of this process has released the key: the next one asks right behind the release.
+    pub fn released(&mut self, now: Instant) -> Step<Id> {
+        match self.head {
+            Head::AwaitingRelease { .. } | Head::Looking { .. } | Head::Asleep { .. } => {
+                self.begin(now)
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    /// A master says that others wait for the key.
+    pub fn others_wait(&mut self, now: Instant) {
+        self.contended_at = Some(now);
+    }
+
+    /// The attempt of the head was lost to a caller of this process.
+    pub fn lost_here(&mut self, now: Instant) -> Step<Id> {
+        self.await_release(now)
+    }
+
+    /// The attempt of the head was lost. `told` is what M said when it did not let it in.
+    pub fn lost(&mut self, refusal: Refusal, told: Option<Told>, at: Moment) -> Step<Id> {
+        let Head::Attempting { ask, is_called } = self.head else { return Step::Wait };
+        if refusal != Refusal::Silent {
+            self.contended_at = Some(at.now);
+        }
+        match (refusal, told) {
+            (Refusal::Held | Refusal::Split, Some(_)) if is_called => self.attempt(Ask::Called),
+            (Refusal::Held | Refusal::Split, Some(told)) => self.told(told, at),
+            (Refusal::Held | Refusal::Split, None) if ask == Ask::All => self.attempt(Ask::First),
+            (Refusal::Held, None) => Step::Look,
+            (Refusal::Split, None) => {
+                let pause = at.fan_out + (at.fan_out * 2).mul_f64(at.random);
+                self.pause(at.now.saturating_add(pause), Ask::First)
+            }
+            (Refusal::Alone, _) => Step::Queue,
+            (Refusal::Silent, _) => {
+                // Another one may have the key meanwhile: it is not held up by our place.
+                (self.place, self.since) = (None, at.now);
+                self.pause_blindly(at)
+            }
+        }
+    }
+
+    /// M has not let the head in, and says what there is.
+    fn told(&mut self, told: Told, at: Moment) -> Step<Id> {
+        self.contended_at = Some(at.now);
+        if told.is_reserved_for_us {
+            return self.attempt(Ask::Called);
+        }
+        match told.rank {
+            // The queue is full.
+            None => {
+                self.place = None;
+                Step::Look
+            }
+            Some(0) => Step::Look,
+            Some(_) if told.is_free && self.tries < DROPS_MAX => {
+                self.tries += 1;
+                self.attempt(Ask::First)
+            }
+            Some(rank) => {
+                let sleep = SECOND_LOOKS.max(Duration::from_millis(rank.into()));
+                let until = at.now.saturating_add(sleep.mul_f64(0.75 + at.random / 2.0));
+                self.head = Head::Asleep { at: told.at, until, ask: Ask::First };
+                Step::Wait
+            }
+        }
+    }
+
+    /// The place without the key is asked for at this master; `None` if there is no queue.
+    pub fn queue_sent(&mut self, master: Option<usize>, at: Moment) -> Step<Id> {
+        let Some(master) = master else { return self.pause_blindly(at) };
+        (self.place, self.head) = (Some(master), Head::Queueing { at: master });
+        Step::Wait
+    }
+
+    /// The answer of M to that; `None` if it did not answer.
+    pub fn queued(&mut self, master: usize, told: Option<Told>, at: Moment) -> Step<Id> {
+        match (self.head, told) {
+            (Head::Queueing { at }, _) if at != master => Step::Wait,
+            (Head::Queueing { .. }, Some(told)) => self.told(told, at),
+            (Head::Queueing { .. }, None) => self.silent(master, at),
+            _ => Step::Wait,
+        }
+    }
+
+    /// The master has not answered the look, or the question for a place.
+    pub fn silent(&mut self, master: usize, at: Moment) -> Step<Id> {
+        if !self.is_looking() || !self.head.is_at(master) {
+            return Step::Wait;
+        }
+        self.place = None;
+        self.pause_blindly(at)
+    }
+
+    /// The look goes to this master; `None` if no master can report changes.
+    pub fn look_sent(&mut self, master: Option<usize>, at: Moment) -> Step<Id> {
+        let Some(master) = master else { return self.pause_blindly(at) };
+        // Right behind a place without the key there is no use in asking again at once.
+        let enters = !matches!(self.head, Head::Queueing { .. });
+        self.head = Head::Looking { at: master, enters };
+        Step::Wait
+    }
+
+    /// What the meeting point answered to the look.
+    pub fn looked(&mut self, master: usize, verdict: &Verdict, at: Moment) -> Step<Id> {
+        let Head::Looking { at: looks_at, enters } = self.head else { return Step::Wait };
+        if looks_at != master {
+            return Step::Wait;
+        }
+        match verdict {
+            Verdict::Free if enters && self.place.is_some() => self.attempt(Ask::First),
+            Verdict::Free if enters => self.pause_apart(at),
+            Verdict::Free => self.watch(master, None, at),
+            Verdict::Held { token, ttl } => {
+                self.saw(token.as_deref());
+                self.watch(master, *ttl, at)
+            }
+            _ => self.pause_blindly(at),
+        }
+    }
+
+    /// Reports of another holder are of use.
+    fn saw(&mut self, token: Option<&str>) {
+        let mut hasher = DefaultHasher::new();
+        token.hash(&mut hasher);
+        let holder = hasher.finish();
+        if std::mem::replace(&mut self.seen, holder) != holder {
+            self.pushes = 0;
+        }
+    }
+
+    /// The master `at` reports that the key has changed.
+    pub fn changed(&mut self, master: usize, at: Moment) -> Step<Id> {
+        if !self.head.is_watching(master) {
+            return Step::Wait;
+        }
+        self.pushes = self.pushes.saturating_add(1);
+        let is_useless = self.pushes > PUSHES_MAX;
+        match self.head {
+            Head::Asleep { until, ask, .. } if is_useless => {
+                self.tries = self.tries.saturating_add(1);
+                self.pause(until, ask)
+            }
+            _ if is_useless => {
+                self.pause(at.now.saturating_add(LOOK_AGAIN.mul_f64(at.random)), Ask::First)
+            }
+            _ if self.place.is_some() => self.attempt(Ask::First),
+            _ => self.pause_apart(at),
+        }
+    }
+
+    /// M calls this process. `reservation` is how long those before it have to come.
+    pub fn called(
+        &mut self,
+        master: usize,
+        call: Call,
+        reservation: Duration,
+        at: Moment,
+    ) -> Step<Id> {
+        let is_placed = self.place == Some(master) && self.queue.first().is_some();
+        match (&mut self.head, call) {
+            (_, Call::Go) if !is_placed => Step::Leave(master),
+            (Head::AwaitingRelease { .. } | Head::Idle, Call::Go) => Step::Leave(master),
+            (_, _) if !is_placed => Step::Wait,
+            // It finds out by itself, unless M has answered already.
+            (Head::Attempting { is_called, .. }, Call::Go) => {
+                *is_called = true;
+                Step::Wait
+            }
+            (_, Call::Go) => {
+                self.tries = 0;
+                self.attempt(Ask::Called)
+            }
+            (Head::Asleep { .. } | Head::Looking { .. }, Call::Try) => {
+                let pause = (at.fan_out * 2).mul_f64(at.random);
+                self.pause(at.now.saturating_add(pause), Ask::Called)
+            }
+            (Head::Asleep { until, ask, .. }, Call::Next) => {
+                let [least, most] = BEHIND_RESERVATION;
+                let behind = reservation + least + (most - least).mul_f64(at.random);
+                *until = at.now.saturating_add(behind).min(*until);
+                *ask = Ask::First;
+                self.tries = 0;
+                Step::Wait
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub fn due(&self) -> Option<Instant> {
+        self.head.due()
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, now: Instant) -> Step<Id> {
+        match self.head {
+            Head::Pausing { until, ask } if until <= now => self.attempt(ask),
+            Head::Asleep { until, ask, .. } if until <= now => {
+                (self.tries, self.pushes) = (self.tries.saturating_add(1), 0);
+                self.attempt(ask)
+            }
+            // The holder here may have lost the key.
+            Head::AwaitingRelease { ask_at } if ask_at <= now => self.attempt(Ask::First),
+            _ => Step::Wait,
+        }
+    }
+
+    /// A caller does not wait any longer. Its turn goes to the one behind it.
+    ///
+    /// What a head has begun goes on for the next one. An attempt does not: its caller's end is the
+    /// end of the attempt, and the next one begins anew.
+    pub fn leave(&mut self, caller: Id, now: Instant) -> Step<Id> {
+        let was_head = self.head() == Some(caller);
+        self.queue.leave(caller);
+        if self.queue.is_empty() {
+            self.head = Head::Idle;
+            return self.place.take().map_or(Step::Wait, Step::Leave);
+        }
+        if was_head && self.is_attempting() {
+            return self.begin(now);
+        }
+        Step::Wait
+    }
+
+    /// Whether an attempt is made for the head.
+    pub fn is_attempting(&self) -> bool {
+        matches!(self.head, Head::Attempting { .. })
+    }
+
+    /// Whether the head waits for the answer to a look, or to the question for a place.
+    pub fn is_looking(&self) -> bool {
+        matches!(self.head, Head::Looking { .. } | Head::Queueing { .. })
+    }
+
+    /// The master at which this process has a place, or may have.
+    pub fn place(&self) -> Option<usize> {
+        self.place
+    }
+
+    /// From when on the wait of the head counts, at the earliest.
+    pub fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// All callers, in order.
+    #[cfg(test)]
+    pub fn callers(&self) -> impl Iterator<Item = Id> {
+        self.queue.iter()
+    }
+
+    /// The caller whose turn it is.
+    pub fn head(&self) -> Option<Id> {
+        self.queue.first()
+    }
+
+    /// Whether nothing waits here, and nothing is worth remembering.
+    pub fn is_over(&self, now: Instant) -> bool {
+        self.queue.is_empty() && self.head == Head::Idle && !self.is_contended(now)
+    }
+
+    /// Until when the key counts as contended, where it does: a queue without callers is of use for
+    /// so long.
+    pub fn contended_until(&self) -> Option<Instant> {
+        self.contended_at.map(|at| at.saturating_add(CONTENDED))
+    }
+
+    /// Whether others want the key, as far as is known.
+    pub fn is_contended(&self, now: Instant) -> bool {
+        self.contended_until().is_some_and(|until| now < until)
+    }
+
+    /// A caller that wants a key which others want, too, asks the meeting point first: votes do not
+    /// split then, and those that were there before it are served before it.
+    fn begin(&mut self, now: Instant) -> Step<Id> {
+        let is_contended = self.is_contended(now);
+        self.attempt(if is_contended { Ask::First } else { Ask::All })
+    }
+
+    /// Nothing is asked while it is known who holds the key; once a second all the same, because a
+    /// holder that never returns says nothing.
+    fn await_release(&mut self, now: Instant) -> Step<Id> {
+        self.head = match self.queue.is_empty() {
+            true => Head::Idle,
+            false => Head::AwaitingRelease { ask_at: now.saturating_add(LOOK_AGAIN) },
+        };
+        Step::Wait
+    }
+
+    fn attempt(&mut self, ask: Ask) -> Step<Id> {
+        match self.head() {
+            Some(head) => {
+                self.head = Head::attempting(ask);
+                Step::Attempt(head, ask)
+            }
+            None => {
+                self.head = Head::Idle;
+                Step::Wait
+            }
+        }
+    }
+}

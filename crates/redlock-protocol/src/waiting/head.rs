@@ -1,0 +1,57 @@
+//! `Head`: what the first of the callers that wait does.
+
+use std::time::Duration;
+
+use redlock_core::Instant;
+
+use super::step::Ask;
+
+/// The longest sleep between two questions about a key that stays held, but for a random part.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What the head does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Head {
+    /// There is none.
+    Idle,
+    /// A caller of this process holds the key; the head asks M at this instant.
+    AwaitingRelease { ask_at: Instant },
+    /// It makes an attempt. Meanwhile it may have been called.
+    Attempting { ask: Ask, is_called: bool },
+    /// It has asked for a place, and not for the key.
+    Queueing { at: usize },
+    /// It makes an attempt at this instant.
+    Pausing { until: Instant, ask: Ask },
+    /// It has asked the meeting point who holds the key, and asks for it at once if nobody does.
+    Looking { at: usize, enters: bool },
+    /// It sleeps until this instant. The first in the queue watches the key meanwhile.
+    Asleep { at: usize, until: Instant, ask: Ask },
+}
+
+impl Head {
+    pub(super) fn attempting(ask: Ask) -> Self {
+        Self::Attempting { ask, is_called: false }
+    }
+
+    /// When it has something to do.
+    pub(super) fn due(self) -> Option<Instant> {
+        match self {
+            Self::Pausing { until, .. }
+            | Self::Asleep { until, .. }
+            | Self::AwaitingRelease { ask_at: until } => Some(until),
+            Self::Idle | Self::Attempting { .. } | Self::Queueing { .. } | Self::Looking { .. } => {
+                None
+            }
+        }
+    }
+
+    /// Whether it looks or watches at this master. One that asks for a place does not.
+    pub(super) fn is_watching(self, master: usize) -> bool {
+        matches!(self, Self::Looking { at, .. } | Self::Asleep { at, .. } if at == master)
+    }
+
+    /// Whether it waits for something from this master.
+    pub(super) fn is_at(self, master: usize) -> bool {
+        self.is_watching(master) || self == (Self::Queueing { at: master })
+    }
+}

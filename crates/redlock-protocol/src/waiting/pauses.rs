@@ -1,0 +1,85 @@
+//! Pauses and sleeps: for how long a head lets go by before it asks again.
+//!
+//! The pause for want of votes is no matter of contention: no attempt can be won before it ends,
+//! and every attempt costs the masters a request and a release while they are being admitted. When
+//! a quorum votes, each head makes one attempt, at a random time within 40 ms. The attempt that a
+//! second brings keeps the reasons true that a caller is told, and would find out what no event has
+//! said. Masters that are away, or are being looked at, may vote at any time: for them alone the
+//! pause stays short.
+
+use std::time::Duration;
+
+use redlock_core::Instant;
+
+use super::head::Head;
+use super::step::{Ask, Moment, Step};
+use super::{LOOK_AGAIN, Waiting};
+use crate::retry::{self, APART_MAX};
+
+/// For how long the first in a queue sleeps first; each sleep is twice as long, up to a second.
+const SLEEP_MIN: Duration = Duration::from_millis(100);
+/// Redis keeps a key through the whole millisecond in which it expires.
+const BEHIND_EXPIRY: Duration = Duration::from_millis(2);
+
+impl<Id: Copy + Ord> Waiting<Id> {
+    /// The connection to the master `at`, or its data, is lost.
+    pub fn lost_sight(&mut self, master: usize, at: Moment) -> Step<Id> {
+        if self.place == Some(master) {
+            self.place = None;
+        }
+        if !self.head.is_at(master) {
+            return Step::Wait;
+        }
+        let pause = APART_MAX.min(at.fan_out * 4).mul_f64(at.random);
+        self.pause(at.now.saturating_add(pause), Ask::First)
+    }
+
+    /// The attempt of the head was lost, and none can be won before more masters vote. That tells
+    /// nothing about contenders.
+    pub fn lost_for_want_of_votes(&mut self, at: Moment) -> Step<Id> {
+        (self.place, self.since) = (None, at.now);
+        let pause = LOOK_AGAIN.mul_f64(0.75 + at.random / 4.0);
+        self.pause(at.now.saturating_add(pause), Ask::All)
+    }
+
+    /// Some master votes that did not, and a quorum does: what failed for want of masters may
+    /// succeed now. A pause that ends sooner stays as it is.
+    pub fn votes_gained(&mut self, at: Moment) -> Step<Id> {
+        match self.head {
+            Head::Pausing { until, ask } => {
+                let pause = APART_MAX.min(at.fan_out * 4).mul_f64(at.random);
+                self.pause(until.min(at.now.saturating_add(pause)), ask)
+            }
+            _ => Step::Wait,
+        }
+    }
+
+    /// The key is watched at this master, and this is the time that its holder has left.
+    pub(super) fn watch(&mut self, master: usize, ttl: Option<Duration>, at: Moment) -> Step<Id> {
+        let again = SLEEP_MIN.saturating_mul(1 << self.tries.min(16)).min(LOOK_AGAIN);
+        let again = again.mul_f64(0.75 + at.random / 2.0);
+        let expires = ttl.map_or(again, |ttl| ttl.saturating_add(BEHIND_EXPIRY));
+        let until = at.now.saturating_add(expires.min(again));
+        self.head = Head::Asleep { at: master, until, ask: Ask::All };
+        Step::Wait
+    }
+
+    /// Others may ask M at the same moment: it asks first those that it does not meet there.
+    pub(super) fn pause_apart(&mut self, at: Moment) -> Step<Id> {
+        self.tries = self.tries.saturating_add(1);
+        let pause = retry::apart(self.tries, at.fan_out, at.random);
+        self.pause(at.now.saturating_add(pause), Ask::First)
+    }
+
+    /// Nothing reports changes, or too few have answered: it is tried again after a random pause.
+    pub(super) fn pause_blindly(&mut self, at: Moment) -> Step<Id> {
+        let pause = retry::pause(self.tries, at.fan_out, at.random);
+        self.tries = self.tries.saturating_add(1);
+        self.pause(at.now.saturating_add(pause), Ask::First)
+    }
+
+    pub(super) fn pause(&mut self, until: Instant, ask: Ask) -> Step<Id> {
+        self.head = Head::Pausing { until, ask };
+        Step::Wait
+    }
+}

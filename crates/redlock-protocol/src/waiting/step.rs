@@ -1,0 +1,86 @@
+//! `Step`: what is to be done for the head; `Ask` and `Refusal`: what it asks for, and how it
+//! fails; `Told` and `Moment`: what it hears, and when.
+
+use std::time::Duration;
+
+use redlock_core::{Answer, Instant, QueueTicket, Verdict};
+
+/// Which masters an attempt asks. Where M keeps a queue, each asks to enter that, but for one of a
+/// head that asks all masters and has no place yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ask {
+    /// All at once.
+    All,
+    /// M, and the others when it has granted.
+    First,
+    /// All at once, and the others even where the key is reserved.
+    Called,
+}
+
+/// What is to be done for the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<Id> {
+    /// Nothing, before something happens or the time of [`Waiting::due`](super::Waiting::due) has
+    /// come.
+    Wait,
+    /// An attempt is to be made for this caller.
+    Attempt(Id, Ask),
+    /// M is to be asked who holds the key, and to report its next change.
+    Look,
+    /// M is to be asked for a place, and not for the key.
+    Queue,
+    /// The place at this master, or a reservation for us there, is to be given up.
+    Leave(usize),
+}
+
+/// How an attempt was lost, as far as waiting is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another holds the key.
+    Held,
+    /// Contenders have shared the masters among themselves: none has a quorum.
+    Split,
+    /// M has let it in, and the others have not.
+    Alone,
+    /// Too few masters have answered, or taken the ballot.
+    Silent,
+}
+
+/// What M said to a head that it did not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Told {
+    /// The master that said so.
+    pub at: usize,
+    /// How many stand before it; `None` if it has no place.
+    pub rank: Option<u32>,
+    /// There is no key at M.
+    pub is_free: bool,
+    /// The key at M is kept for this process.
+    pub is_reserved_for_us: bool,
+}
+
+impl Told {
+    /// What the answer of master `at` to one who enters with `ticket` says; `None` if it has let
+    /// it in, and where it says nothing of a queue.
+    pub fn of(at: usize, answer: &Answer, ticket: QueueTicket) -> Option<Self> {
+        let (queued, verdict) = (answer.queued?, &answer.verdict);
+        let is_free = *verdict == Verdict::Free;
+        if !is_free && !verdict.is_refusal() {
+            return None;
+        }
+        let reserved = verdict.reservation().and_then(|reservation| reservation.ticket);
+        let is_reserved_for_us = reserved == Some(ticket);
+        Some(Self { at, rank: queued.rank, is_free, is_reserved_for_us })
+    }
+}
+
+/// When something happens, and what a random pause is made of then.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// When.
+    pub now: Instant,
+    /// How long a vote takes at present.
+    pub fan_out: Duration,
+    /// A draw from 0 to 1.
+    pub random: f64,
+}

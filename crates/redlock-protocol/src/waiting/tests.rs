@@ -1,0 +1,417 @@
+//! What a head does at each event, one rule after the other.
+
+use redlock_core::{Call, Cause, Verdict};
+
+use self::world::{Event, FAN_OUT, Place, Said, World, moment};
+use super::*;
+use crate::retry;
+
+mod orders;
+mod two;
+mod votes;
+mod world;
+
+const JOIN: Event = Event::Join { is_held_here: false };
+const JOIN_BEHIND_HOLDER: Event = Event::Join { is_held_here: true };
+const REFUSED: Event = Event::Lost(Refusal::Held);
+const HELD: Event = Event::Answer(0, Said::Held);
+const FREE: Event = Event::Answer(0, Said::Free);
+const NOTHING: Event = Event::Answer(0, Said::Nothing);
+const FIRST: Event = Event::NotLetIn(Place::First);
+const RESERVATION: Duration = ms(50);
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The beginning, with this draw.
+fn start(random: f64) -> Moment {
+    moment(Instant::ORIGIN, random)
+}
+
+/// One caller, the first in the queue, that looks.
+fn looking() -> Waiting<u32> {
+    World::after(&[JOIN, REFUSED, FIRST]).waiting
+}
+
+/// One caller that watches a key; its holder keeps the key for `ttl`.
+fn watching(ttl: Option<Duration>, random: f64) -> Waiting<u32> {
+    let mut waiting = looking();
+    let held = Verdict::Held { token: None, ttl };
+    assert_eq!(waiting.looked(0, &held, start(random)), Step::Wait);
+    waiting
+}
+
+/// One caller with a place behind so many others.
+fn behind(rank: u32, random: f64) -> Waiting<u32> {
+    let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
+    let told = Some(Place::Behind(rank).told(0));
+    assert_eq!(waiting.lost(Refusal::Held, told, start(random)), Step::Wait);
+    waiting
+}
+
+/// One caller at masters without a queue, that watches.
+fn unqueued() -> Waiting<u32> {
+    let mut waiting = World::after(&[JOIN]).waiting;
+    assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), first(1));
+    assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), Step::Look);
+    waiting.look_sent(Some(0), start(0.5));
+    assert_eq!(waiting.looked(0, &Verdict::HELD, start(0.5)), Step::Wait);
+    waiting
+}
+
+/// How long a head sleeps from the beginning, and what it does then.
+fn sleep(mut waiting: Waiting<u32>) -> (Duration, Step<u32>) {
+    let due = waiting.due().expect("it sleeps");
+    let early = due.saturating_sub(Duration::from_nanos(1));
+    assert_eq!(waiting.tick(early), Step::Wait, "it is not time yet");
+    (due.saturating_since(Instant::ORIGIN), waiting.tick(due))
+}
+
+fn all(caller: u32) -> Step<u32> {
+    Step::Attempt(caller, Ask::All)
+}
+
+fn first(caller: u32) -> Step<u32> {
+    Step::Attempt(caller, Ask::First)
+}
+
+fn called(caller: u32) -> Step<u32> {
+    Step::Attempt(caller, Ask::Called)
+}
+
+#[test]
+fn a_refused_caller_enters_the_queue_at_once_and_the_first_in_it_watches_the_key() {
+    let mut waiting = World::after(&[JOIN]).waiting;
+    assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), first(1));
+    waiting.entering(0);
+    let step = waiting.lost(Refusal::Held, Some(Place::First.told(0)), start(0.5));
+    assert_eq!((step, waiting.place()), (Step::Look, Some(0)));
+}
+
+#[test]
+fn who_splits_the_masters_with_others_meets_them_in_the_queue() {
+    let mut waiting = World::after(&[JOIN]).waiting;
+    assert_eq!(waiting.lost(Refusal::Split, None, start(0.5)), first(1));
+}
+
+#[test]
+fn a_sleep_at_the_front_ends_with_the_key_or_after_100_ms_and_doubles_up_to_a_second() {
+    for (left, wakes) in [(0, 2), (60, 62), (97, 99), (98, 100), (1_000, 100)] {
+        let slept = sleep(watching(Some(ms(left)), 0.5));
+        assert_eq!(slept, (ms(wakes), all(1)), "{left} ms were left");
+    }
+    for (random, sleep_for) in [(0.0, 75), (1.0, 125)] {
+        assert_eq!(sleep(watching(None, random)), (ms(sleep_for), all(1)));
+    }
+    let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD]);
+    let sleeps = [100, 200, 400, 800, 1_000, 1_000].map(|millis| {
+        let slept = world.waiting.due().unwrap().saturating_since(world.now);
+        [Event::Due, FIRST, HELD].into_iter().for_each(|event| world.happen(event));
+        (slept, ms(millis))
+    });
+    sleeps.into_iter().for_each(|(slept, wanted)| assert_eq!(slept, wanted));
+}
+
+#[test]
+fn who_stands_behind_others_renews_its_place_within_a_second_and_less_often_far_behind() {
+    for (rank, random, wakes) in
+        [(1, 0.5, 800), (1, 0.0, 600), (1, 1.0, 1_000), (4_000, 0.5, 4_000)]
+    {
+        assert_eq!(sleep(behind(rank, random)), (ms(wakes), first(1)), "{rank}");
+    }
+}
+
+#[test]
+fn a_push_is_followed_by_an_entry_at_once() {
+    assert_eq!(watching(None, 0.5).changed(0, start(0.5)), first(1));
+    assert_eq!(looking().changed(0, start(0.5)), first(1), "before the answer to the look");
+    assert_eq!(watching(None, 0.5).changed(1, start(0.5)), Step::Wait, "not its master");
+}
+
+/// A server whose table is full pushes behind each look.
+#[test]
+fn pushes_that_nothing_comes_of_lead_to_one_entry_a_second() {
+    let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD]);
+    let (mut entries, end) = (0, Instant::ORIGIN.saturating_add(Duration::from_secs(10)));
+    while world.now < end {
+        world.happen(Event::Pushed(0));
+        if world.attempting.is_none() {
+            world.happen(Event::Due);
+        }
+        entries += 1;
+        [FIRST, HELD].into_iter().for_each(|event| world.happen(event));
+    }
+    assert!(entries < 120, "{entries} entries in ten seconds");
+    // It sleeps once without a push, and the next one counts again.
+    world.happen(Event::Due);
+    let well = [FIRST, HELD, Event::Due, FIRST, HELD, Event::Pushed(0)];
+    well.into_iter().for_each(|event| world.happen(event));
+    assert_eq!(world.attempting, Some(1));
+}
+
+#[test]
+fn a_key_that_is_free_at_the_look_is_asked_for_again() {
+    assert_eq!(looking().looked(0, &Verdict::Free, start(0.5)), first(1));
+}
+
+#[test]
+fn who_is_called_takes_the_key_from_everywhere_it_may_sleep() {
+    for mut waiting in [looking(), watching(None, 0.5), behind(3, 0.5)] {
+        assert_eq!(waiting.clone().called(1, Call::Go, RESERVATION, start(0.5)), Step::Leave(1));
+        assert_eq!(waiting.called(0, Call::Go, RESERVATION, start(0.5)), called(1));
+    }
+}
+
+#[test]
+fn a_call_for_an_earlier_wait_is_passed_on() {
+    let idle = World::after(&[JOIN, REFUSED, FIRST, HELD, Event::LeaveFirst]);
+    assert_eq!(idle.left, [0]);
+    for mut waiting in [
+        idle.waiting,
+        World::after(&[JOIN]).waiting,
+        World::after(&[JOIN, REFUSED, FIRST, FREE, Event::Won, JOIN_BEHIND_HOLDER]).waiting,
+    ] {
+        assert_eq!(waiting.called(0, Call::Go, RESERVATION, start(0.5)), Step::Leave(0));
+        assert_eq!(waiting.called(0, Call::Try, RESERVATION, start(0.5)), Step::Wait);
+    }
+}
+
+/// The others had not answered yet when it was called.
+#[test]
+fn who_is_called_while_its_attempt_is_being_lost_takes_the_key_then() {
+    let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD, Event::Due]);
+    world.happen(Event::Called(0, Call::Go));
+    assert!(world.attempting.is_some());
+    let step = world.waiting.lost(Refusal::Held, Some(Place::First.told(0)), world.moment());
+    assert_eq!(step, called(1));
+}
+
+#[test]
+fn the_next_enters_when_the_reservation_before_it_is_over() {
+    for (random, wakes) in [(0.0, 52_000), (0.5, 53_500), (1.0, 55_000)] {
+        let mut waiting = behind(1, 0.5);
+        let step = waiting.called(0, Call::Next, RESERVATION, start(random));
+        assert_eq!((step, sleep(waiting)), (Step::Wait, (Duration::from_micros(wakes), first(1))));
+    }
+    let mut soon = watching(Some(ms(20)), 0.5);
+    soon.called(0, Call::Next, RESERVATION, start(0.5));
+    assert_eq!(sleep(soon).0, ms(22), "a sleep that ends sooner stays");
+}
+
+#[test]
+fn who_is_told_to_try_does_so_within_two_fan_outs() {
+    for (random, pause) in [(0.5, 1), (1.0, 2)] {
+        let mut waiting = watching(None, 0.5);
+        assert_eq!(waiting.called(0, Call::Try, RESERVATION, start(random)), Step::Wait);
+        assert_eq!(sleep(waiting), (FAN_OUT * pause, called(1)));
+    }
+}
+
+#[test]
+fn behind_waiters_that_are_gone_it_enters_again_at_once_160_times() {
+    let gone = Some(Place::BehindThoseThatAreGone.told(0));
+    let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
+    let mut entries = 0;
+    while waiting.lost(Refusal::Held, gone, start(0.5)) == first(1) {
+        entries += 1;
+    }
+    assert_eq!(entries, DROPS_MAX);
+    assert_eq!(sleep(waiting).1, first(1));
+}
+
+#[test]
+fn a_reservation_that_names_it_is_as_good_as_a_call() {
+    let ours = Some(Place::OursIsReserved.told(0));
+    assert_eq!(World::after(&[JOIN]).waiting.lost(Refusal::Held, ours, start(0.5)), called(1));
+}
+
+/// The holder has no key at the meeting point: to ask again there at once is of no use.
+#[test]
+fn who_gets_in_and_nowhere_else_takes_a_place_without_the_key_and_sleeps() {
+    let mut world = World::after(&[JOIN, REFUSED, Event::Lost(Refusal::Alone)]);
+    assert_eq!(world.waiting.head, Head::Queueing { at: 0 });
+    world.happen(HELD);
+    let mut called_now = world.waiting.clone();
+    world.happen(FREE);
+    assert_eq!(sleep(world.waiting), (ms(100), all(1)));
+    assert_eq!(called_now.called(0, Call::Go, RESERVATION, start(0.5)), called(1));
+}
+
+/// It would block the queue for those that reach a quorum.
+#[test]
+fn who_reaches_no_quorum_waits_anew() {
+    let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD, Event::Due]);
+    world.happen(Event::Lost(Refusal::Silent));
+    assert_eq!((world.waiting.place(), world.waiting.since()), (None, world.now));
+    for event in [Event::Due, Event::Won] {
+        world.happen(event);
+    }
+    assert_eq!(world.waiting.since(), Instant::ORIGIN, "not the next one");
+}
+
+#[test]
+fn without_a_queue_a_push_is_followed_by_a_pause_that_widens_up_to_40_ms() {
+    let mut waiting = unqueued();
+    for tries in 1..12 {
+        assert_eq!(waiting.changed(0, start(1.0)), Step::Wait);
+        let pause = ms(40).min(FAN_OUT * 2 * (1 << tries));
+        assert_eq!(sleep(waiting.clone()), (pause, first(1)));
+        waiting.tick(waiting.due().unwrap());
+        assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), Step::Look);
+        waiting.look_sent(Some(0), start(0.5));
+        let other = Verdict::Held { token: Some(format!("n{tries}")), ttl: None };
+        waiting.looked(0, &other, start(0.5));
+    }
+}
+
+#[test]
+fn without_a_queue_who_finds_the_key_free_asks_apart_from_others() {
+    let mut waiting = unqueued();
+    waiting.tick(waiting.due().unwrap());
+    waiting.lost(Refusal::Held, None, start(0.5));
+    waiting.lost(Refusal::Held, None, start(0.5));
+    waiting.look_sent(Some(0), start(0.5));
+    assert_eq!(waiting.looked(0, &Verdict::Free, start(1.0)), Step::Wait);
+    assert_eq!(sleep(waiting).1, first(1));
+}
+
+#[test]
+fn without_a_queue_contenders_that_split_come_back_one_after_the_other() {
+    for (random, fan_outs) in [(0.0, 1), (0.5, 2), (1.0, 3)] {
+        let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
+        assert_eq!(waiting.lost(Refusal::Split, None, start(random)), Step::Wait);
+        assert_eq!(sleep(waiting), (FAN_OUT * fan_outs, first(1)));
+    }
+}
+
+#[test]
+fn a_full_queue_is_waited_for_outside() {
+    let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
+    let full = Some(Place::Full.told(0));
+    assert_eq!(waiting.lost(Refusal::Held, full, start(0.5)), Step::Look);
+    assert_eq!(waiting.place(), None);
+}
+
+#[test]
+fn a_meeting_point_out_of_sight_is_left_for_the_next_within_40_ms() {
+    for waiting in [looking(), watching(None, 0.5), behind(3, 0.5)] {
+        for (random, fan_out, pause) in
+            [(1.0, FAN_OUT, FAN_OUT * 4), (0.5, FAN_OUT, FAN_OUT * 2), (1.0, ms(30), ms(40))]
+        {
+            let mut waiting = waiting.clone();
+            let at = Moment { fan_out, ..start(random) };
+            assert_eq!(waiting.lost_sight(0, at), Step::Wait);
+            assert_eq!((waiting.place(), sleep(waiting)), (None, (pause, first(1))));
+        }
+    }
+}
+
+/// Its answer is missing, it says what no waiter can use, or there is no such master.
+#[test]
+fn without_a_meeting_point_it_is_tried_again_after_a_blind_pause_that_doubles() {
+    let mut silent = looking();
+    silent.looked(0, &Verdict::Unknown(Cause::TimedOut), start(1.0));
+    let mut none = World::after(&[JOIN, REFUSED]).waiting;
+    assert_eq!(none.lost(Refusal::Held, None, start(1.0)), Step::Look);
+    assert_eq!(none.look_sent(None, start(1.0)), Step::Wait);
+    let mut unanswered = World::after(&[JOIN]).waiting;
+    assert_eq!(unanswered.lost(Refusal::Silent, None, start(1.0)), Step::Wait);
+    let mut placeless = World::after(&[JOIN, REFUSED, Event::Lost(Refusal::Alone)]).waiting;
+    placeless.silent(0, start(1.0));
+    for mut waiting in [silent, none, unanswered, placeless] {
+        for attempt in 0..4 {
+            let pause = retry::pause(attempt, FAN_OUT, 1.0);
+            assert_eq!(sleep(waiting.clone()), (pause, first(1)));
+            waiting.tick(waiting.due().unwrap());
+            waiting.lost(Refusal::Silent, None, start(1.0));
+        }
+    }
+}
+
+/// A refused caller asks the meeting point first; that is so for a second, for each caller.
+#[test]
+fn a_key_counts_as_contended_for_a_second_after_others_were_seen() {
+    for (refusal, is_contended) in
+        [(Refusal::Held, true), (Refusal::Split, true), (Refusal::Silent, false)]
+    {
+        let waiting = World::after(&[JOIN, Event::Lost(refusal), Event::LeaveFirst]).waiting;
+        for (millis, contends) in [(0, is_contended), (999, is_contended), (1_000, false)] {
+            let mut waiting = waiting.clone();
+            let now = Instant::ORIGIN.saturating_add(ms(millis));
+            assert_eq!(waiting.is_over(now), !contends, "{refusal:?} {millis}");
+            let wanted = if contends { first(9) } else { all(9) };
+            assert_eq!(waiting.join(9, false, now), wanted, "{refusal:?} {millis}");
+        }
+    }
+    let mut told = Waiting::<u32>::new();
+    told.others_wait(Instant::ORIGIN);
+    assert_eq!(told.join(9, false, Instant::ORIGIN), first(9));
+}
+
+#[test]
+fn a_refusal_by_a_caller_of_this_process_is_no_contention() {
+    let mut world = World::after(&[JOIN, Event::LostHere]);
+    assert!(matches!(world.waiting.head, Head::AwaitingRelease { .. }));
+    assert_eq!(world.waiting.contended_until(), None);
+    world.happen(Event::Released);
+    assert_eq!(world.attempting, Some(1));
+}
+
+#[test]
+fn behind_a_holder_of_this_process_the_head_asks_once_a_second() {
+    for waiting in [
+        World::after(&[JOIN_BEHIND_HOLDER]).waiting,
+        World::after(&[JOIN, Event::LostHere]).waiting,
+    ] {
+        assert_eq!(sleep(waiting), (ms(1_000), first(1)));
+    }
+    let world = World::after(&[JOIN, JOIN, Event::Won]);
+    assert_eq!(sleep(world.waiting), (ms(1_000), first(2)));
+}
+
+#[test]
+fn the_next_in_this_process_asks_right_behind_a_release() {
+    for (before, wanted) in [(&[][..], all(2)), (&[REFUSED, FIRST, FREE], first(2))] {
+        let mut world = World::after(&[JOIN]);
+        before.iter().chain(&[Event::Won, JOIN_BEHIND_HOLDER]).for_each(|it| world.happen(*it));
+        assert_eq!(world.waiting.released(world.now), wanted);
+    }
+    let mut slow = World::after(&[JOIN_BEHIND_HOLDER, Event::Due, FIRST, HELD]);
+    assert_eq!(slow.waiting.released(slow.now), first(1), "it sleeps at the meeting point");
+}
+
+#[test]
+fn a_caller_that_lost_an_attempt_of_its_own_is_head_or_stands_behind_the_others() {
+    let mut waiting = Waiting::new();
+    assert!(waiting.join_attempting(1), "it goes on from its attempt");
+    assert_eq!(waiting.clone().join(2, false, Instant::ORIGIN), Step::Wait, "one head");
+    assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), first(1));
+    assert!(!waiting.join_attempting(2));
+    assert_eq!(waiting.callers().collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(waiting.leave(1, Instant::ORIGIN), first(2));
+}
+
+#[test]
+fn the_place_of_a_caller_that_gives_up_goes_to_the_next_and_with_the_last_it_is_left() {
+    let mut world = World::after(&[JOIN, REFUSED, JOIN, FIRST, HELD]);
+    world.happen(Event::LeaveFirst);
+    assert_eq!((world.waiting.place(), world.left.len()), (Some(0), 0));
+    assert_eq!(world.waiting.clone().called(0, Call::Go, RESERVATION, start(0.5)), called(2));
+    world.happen(Event::LeaveFirst);
+    assert_eq!((world.waiting.place(), &world.left[..]), (None, &[0][..]));
+}
+
+#[test]
+fn nothing_is_remembered_when_nobody_waits_and_the_contention_is_over() {
+    let world = World::after(&[JOIN, REFUSED, Event::LeaveFirst]);
+    assert!(!world.waiting.is_over(world.now));
+    assert!(world.waiting.is_over(world.now.saturating_add(CONTENDED)));
+    assert!(!looking().is_over(world.now.saturating_add(CONTENDED)), "a caller waits");
+}
+
+#[test]
+fn a_master_that_is_silent_is_no_place_to_wait() {
+    let world = World::after(&[JOIN, REFUSED, FIRST, NOTHING]);
+    assert_eq!((world.waiting.place(), world.left.len()), (None, 0));
+}

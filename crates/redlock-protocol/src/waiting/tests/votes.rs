@@ -1,0 +1,74 @@
+//! What a head does while fewer masters vote than a quorum, and when one votes again.
+
+use super::*;
+
+/// One caller, whose attempt was lost for want of votes.
+fn voteless(random: f64) -> Waiting<u32> {
+    let mut waiting = World::after(&[JOIN]).waiting;
+    assert_eq!(waiting.lost_for_want_of_votes(start(random)), Step::Wait);
+    waiting
+}
+
+#[test]
+fn a_master_that_votes_again_ends_a_long_pause_and_disturbs_no_sleep() {
+    let mut pausing = World::after(&[JOIN]).waiting;
+    pausing.lost(Refusal::Silent, None, Moment { fan_out: ms(100), ..start(1.0) });
+    assert_eq!(pausing.votes_gained(start(1.0)), Step::Wait);
+    assert_eq!(sleep(pausing), (FAN_OUT * 4, first(1)));
+    let mut watched = watching(None, 0.5);
+    assert_eq!(watched.votes_gained(start(1.0)), Step::Wait);
+    assert_eq!(watched, watching(None, 0.5));
+}
+
+/// However often it was lost before: this is no matter of contention.
+#[test]
+fn while_too_few_vote_one_attempt_is_made_within_a_second_and_not_in_step() {
+    let sleeps = [0.0, 0.5, 1.0].map(|random| sleep(voteless(random)));
+    assert_eq!(sleeps, [750, 875, 1_000].map(|millis| (ms(millis), all(1))));
+    let mut world = World::after(&[JOIN]);
+    let (mut attempts, end) = (0, Instant::ORIGIN.saturating_add(Duration::from_secs(10)));
+    while world.now < end {
+        attempts += u32::from(world.attempting.is_some());
+        world.happen(Event::LostForWantOfVotes);
+        world.happen(Event::Due);
+    }
+    assert!((10..=14).contains(&attempts), "{attempts} attempts in ten seconds");
+}
+
+#[test]
+fn a_quorum_that_votes_ends_the_wait_for_it_at_different_times_within_40_ms() {
+    for (random, fan_out, pause) in
+        [(0.25, ms(1), ms(1)), (0.5, ms(1), ms(2)), (1.0, ms(1), ms(4)), (1.0, ms(100), ms(40))]
+    {
+        let mut waiting = voteless(0.5);
+        assert_eq!(waiting.votes_gained(Moment { fan_out, ..start(random) }), Step::Wait);
+        assert_eq!(sleep(waiting), (pause, all(1)));
+    }
+}
+
+/// Masters come to vote one after the other.
+#[test]
+fn a_head_that_was_woken_is_not_put_off_by_the_next_master() {
+    let mut waiting = voteless(0.5);
+    let at = |now: u64, random| Moment {
+        now: Instant::ORIGIN.saturating_add(ms(now)),
+        fan_out: ms(5),
+        ..start(random)
+    };
+    waiting.votes_gained(at(0, 0.5));
+    waiting.votes_gained(at(1, 1.0));
+    assert_eq!(sleep(waiting), (ms(10), all(1)));
+}
+
+/// Otherwise a quarantine of an hour would end in the widest rests.
+#[test]
+fn attempts_that_were_lost_for_want_of_votes_tell_nothing_about_contenders() {
+    let mut waiting = World::after(&[JOIN]).waiting;
+    for _ in 0..10 {
+        waiting.lost_for_want_of_votes(start(0.5));
+        waiting.attempt(Ask::All);
+    }
+    assert!(!waiting.is_contended(Instant::ORIGIN));
+    waiting.lost(Refusal::Silent, None, start(1.0));
+    assert_eq!(sleep(waiting), (retry::pause(0, FAN_OUT, 1.0), first(1)));
+}

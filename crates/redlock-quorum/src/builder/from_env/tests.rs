@@ -1,0 +1,179 @@
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+use crate::redlock::Redlock;
+use crate::settings::Quarantine;
+
+const MASTERS: (&str, &str) = ("REDLOCK_NODES", "redis://a,redis://b,redis://c");
+
+/// A builder in an environment of these variables.
+fn builder(variables: &[(&str, &str)]) -> Result<RedlockBuilder, BuildError> {
+    let look_up = |name: &str| -> Option<OsString> {
+        let found = variables.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.into())
+    };
+    Environment { look_up: &look_up }.builder()
+}
+
+fn built(variables: &[(&str, &str)]) -> Result<Redlock, BuildError> {
+    builder(&[&[MASTERS], variables].concat())?.build()
+}
+
+fn refused(variables: &[(&str, &str)]) -> String {
+    built(variables).unwrap_err().to_string()
+}
+
+/// A file that is gone with the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let file = std::env::temp_dir().join(format!("redlock-{}-{name}", std::process::id()));
+        std::fs::write(&file, text).unwrap();
+        Self(file)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+#[test]
+fn every_variable_reaches_the_handle() {
+    let builder = builder(&[
+        MASTERS,
+        ("REDLOCK_PREFIX", "app:"),
+        ("REDLOCK_MAX_TTL", "2m"),
+        ("REDLOCK_NODE_TIMEOUT", "70ms"),
+        ("REDLOCK_QUARANTINE", "off"),
+        ("REDLOCK_PLAIN", "1"),
+        ("REDLOCK_QUEUE", "off"),
+        ("REDLOCK_LABEL", "web-1"),
+    ]);
+    let handle = builder.unwrap().handle().unwrap();
+    let settings = &handle.settings;
+    assert_eq!(
+        handle.names.iter().map(|name| &**name).collect::<Vec<_>>(),
+        ["a:6379", "b:6379", "c:6379"]
+    );
+    assert_eq!(&*settings.prefix, b"app:");
+    assert_eq!(settings.max_ttl, Some(Duration::from_secs(120)));
+    assert_eq!(settings.node_timeout, Some(Duration::from_millis(70)));
+    assert_eq!((settings.quarantine, settings.fencing), (Quarantine::Off, false));
+    assert_eq!(settings.label.as_ref().map(|label| label.as_str()), Some("web-1"));
+}
+
+#[test]
+fn a_variable_that_is_empty_or_missing_leaves_the_default() {
+    let names = ["PREFIX", "MAX_TTL", "NODE_TIMEOUT", "QUARANTINE", "PLAIN", "QUEUE", "LABEL"];
+    let names = names.iter().chain(&["TLS_CA", "TLS_CERT", "TLS_KEY", "NODES_FILE"]);
+    let names: Vec<_> = names.map(|name| format!("REDLOCK_{name}")).collect();
+    let empty: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
+    for variables in [[&[MASTERS], empty.as_slice()].concat(), vec![MASTERS]] {
+        let handle = builder(&variables).unwrap().handle().unwrap();
+        let settings = &handle.settings;
+        assert!(settings.prefix.is_empty() && settings.fencing, "{settings:?}");
+        assert_eq!((settings.max_ttl, settings.node_timeout), (None, None));
+        assert_eq!(settings.quarantine, Quarantine::On);
+        assert!(settings.label.is_none(), "a program has no label of its own: {settings:?}");
+    }
+}
+
+#[test]
+fn masters_are_listed_in_a_variable_or_else_in_a_file() {
+    let file = File::new("nodes", "# ours\nredis://d\n\nredis://e\n");
+    let of_file = ("REDLOCK_NODES_FILE", file.path());
+    let names = |variables: &[_]| builder(variables).unwrap().handle().unwrap().names.len();
+    assert_eq!(names(&[of_file]), 2);
+    assert_eq!(names(&[of_file, ("REDLOCK_NODES", "")]), 2);
+    assert_eq!(names(&[of_file, MASTERS]), 3);
+}
+
+#[test]
+fn without_masters_the_error_names_the_variables() {
+    for variables in [vec![], vec![("REDLOCK_NODES", ""), ("REDLOCK_NODES_FILE", "")]] {
+        let error = builder(&variables).unwrap_err();
+        assert_eq!(error, BuildError::NoneNamed { below_run: false });
+        assert!(error.to_string().contains("set REDLOCK_NODES or REDLOCK_NODES_FILE"), "{error}");
+    }
+    let error = builder(&[("REDLOCK_TOKEN", "t")]).unwrap_err().to_string();
+    assert!(error.contains("give `redlock run --pass-nodes`"), "{error}");
+    let error = builder(&[("REDLOCK_NODES", " , ")]).unwrap_err().to_string();
+    assert!(error.starts_with("REDLOCK_NODES: it names no masters"), "{error}");
+    let file = File::new("none", "# later\n");
+    let error = builder(&[("REDLOCK_NODES_FILE", file.path())]).unwrap_err().to_string();
+    let said = format!("REDLOCK_NODES_FILE: {} names no masters", file.path());
+    assert!(error.starts_with(&said), "{error}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named_with_its_variable() {
+    for name in ["REDLOCK_TLS_CA", "REDLOCK_NODES_FILE"] {
+        let masters = if name == "REDLOCK_NODES_FILE" { ("REDLOCK_NODES", "") } else { MASTERS };
+        let error = builder(&[masters, (name, "/nowhere/file")]).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{name}: reading /nowhere/file: ")), "{error}");
+    }
+    let file = File::new("key", "");
+    let error = refused(&[("REDLOCK_TLS_KEY", file.path())]);
+    assert!(error.contains("REDLOCK_TLS_KEY: it is given without REDLOCK_TLS_CERT"), "{error}");
+}
+
+#[test]
+fn a_value_that_cannot_be_used_is_named_with_its_variable() {
+    for (name, value, why) in [
+        ("REDLOCK_NODES", "redis://a,10.0.0.1", "no scheme"),
+        ("REDLOCK_NODES", "redis://a,redis://a:6379", "was given twice"),
+        ("REDLOCK_PREFIX", "redlock-quorum:", "is reserved"),
+        ("REDLOCK_MAX_TTL", "soon", "write a duration as 500ms"),
+        ("REDLOCK_MAX_TTL", "2d", "out of range"),
+        ("REDLOCK_NODE_TIMEOUT", "20s", "a quarter of it"),
+        ("REDLOCK_NODE_TIMEOUT", "0", "never lets a master answer"),
+        ("REDLOCK_QUARANTINE", "maybe", "neither on nor off"),
+        ("REDLOCK_PLAIN", "maybe", "neither 1 nor 0"),
+        ("REDLOCK_QUEUE", "1", "neither on nor off"),
+        ("REDLOCK_LABEL", "a b", "is not 1 to 64 of"),
+    ] {
+        let masters = if name == "REDLOCK_NODES" { ("", "") } else { MASTERS };
+        let error = builder(&[masters, (name, value)]).and_then(RedlockBuilder::build);
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{name}: ")) && error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn a_bad_line_of_a_file_is_named_with_the_variable_of_the_file() {
+    let file = File::new("lines", "redis://a\n10.0.0.1:6379\n");
+    let error = builder(&[("REDLOCK_NODES_FILE", file.path())]).unwrap().build().unwrap_err();
+    let said = format!("REDLOCK_NODES_FILE: line 2 of {}: ", file.path());
+    assert!(error.to_string().starts_with(&said), "{error}");
+}
+
+#[test]
+fn bad_certificates_are_named_with_their_variable_and_file() {
+    let file = File::new("empty.pem", "");
+    let masters = ("REDLOCK_NODES", "rediss://127.0.0.1:1");
+    let error = builder(&[masters, ("REDLOCK_TLS_CA", file.path())]).unwrap().build();
+    let error = error.unwrap_err().to_string();
+    let said = format!("REDLOCK_TLS_CA {}: TLS: the CA: ", file.path());
+    assert!(error.starts_with(&said), "{error}");
+}
+
+#[test]
+fn what_the_program_sets_wins_and_is_not_called_the_variables() {
+    let builder = builder(&[MASTERS, ("REDLOCK_PREFIX", "app:"), ("REDLOCK_NODE_TIMEOUT", "2s")]);
+    let builder = builder.unwrap();
+    let error = builder.clone().prefix("redlock-quorum:").build().unwrap_err().to_string();
+    assert!(error.starts_with("the prefix"), "{error}");
+    let error = builder.clone().ttl(Duration::from_secs(4)).build().unwrap_err().to_string();
+    assert!(error.starts_with("REDLOCK_NODE_TIMEOUT: a node timeout of 2s is too long"), "{error}");
+    let handle = builder.prefix("other:").handle().unwrap();
+    assert_eq!(&*handle.settings.prefix, b"other:");
+}

@@ -1,0 +1,293 @@
+//! Attempts: from the token to the lease or the loss.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use redlock_core::{Answer, Ballot, Bid, Cause, Instant, Member, Op, Token, Verdict, Vote};
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::token::attempt::{Attempt, FIRST, Origin};
+use redlock_protocol::token::lifecycle::{Asked, Event, Lifecycle, Stage};
+use redlock_protocol::votes::answer::{Counts, Judged};
+use redlock_protocol::waiting::Ask;
+
+use crate::driver::Driver;
+use crate::driver::lock::{Caller, Lock};
+use crate::driver::ticket::{LockId, RequestId, Ticket, UseId};
+use crate::driver::timers::Due;
+use crate::settings::check_margin;
+
+impl Driver {
+    /// One attempt: the same request to all masters at once, under a token of its own.
+    pub(in crate::driver) fn attempt(&mut self, id: RequestId, now: Instant) {
+        if !self.prepare(id, now) {
+            return;
+        }
+        let Some(request) = self.requests.get(id) else { return };
+        let (resource, key) = (request.resource.clone(), request.key.clone());
+        let (timing, node_timeout) = (request.timing, request.timing.node_timeout);
+        let (token, origin) = match &request.resume {
+            Some(token) => (token.clone(), Origin::Resumed),
+            None => (Token::random(request.label.as_ref()), Origin::Acquired),
+        };
+        let mut attempt = Attempt::new(self.masters.len(), origin, timing, request.options, now);
+        let asks_first = request.ask == Ask::First;
+        let meets = self.meeting_point(id, now);
+        let first = meets.filter(|_| asks_first);
+        let meeting = meets.and_then(|at| self.meet(id, at, now));
+        if let Some(meeting) = &meeting {
+            attempt = attempt.entering(meeting.at);
+        }
+        let mut time = node_timeout;
+        if let Some(first) = first {
+            attempt = attempt.asking_first(first);
+            time = time.min(self.answer_time());
+        }
+        let is_fenced = self.settings.fencing;
+        let ballot = match first {
+            None if is_fenced => {
+                let member = Member::of(resource.as_bytes());
+                match self.choose(member, Duration::ZERO, now) {
+                    Some(ballot) => Some(ballot),
+                    None => return self.refuse_exhausted(id, now),
+                }
+            }
+            _ => None,
+        };
+        if is_fenced {
+            attempt = attempt.fenced(ballot);
+        }
+        let asked = attempt.asked();
+        let due = now.saturating_add(time);
+        let lock = self.locks.insert(Lock {
+            resource,
+            key,
+            known: UseId::default(),
+            token,
+            node_timeout,
+            machine: Lifecycle::new(attempt),
+            caller: Caller::Asks { request: id, alarm: None },
+            opened: Some(now),
+            due,
+            meeting,
+            exit: None,
+            reserve_ms: None,
+        });
+        self.observer.counters.attempts.add(1);
+        self.observer.counters.rounds.add(1);
+        self.say_attempt(lock, id, asked);
+        self.line.open();
+        self.timers.enter(due, Due::Attempt(lock, due));
+        self.send_attempt(lock, asked, ballot, now);
+    }
+
+    /// Says whether there is to be an attempt, and for how long its lease is to last.
+    fn prepare(&mut self, id: RequestId, now: Instant) -> bool {
+        let Some(request) = self.requests.get_mut(id) else { return false };
+        if request.reply.is_closed() {
+            // The caller is gone: nothing is acquired for it.
+            let key = request.key.clone();
+            self.cancelled(id);
+            self.left_waiting(id, &key, now);
+            return false;
+        }
+        let limit = self.masters.max_ttl();
+        let checked = self.settings.timing(request.ttl, limit).and_then(|timing| {
+            check_margin(&timing, request.options.stop_margin)?;
+            Ok(timing)
+        });
+        match checked {
+            Ok(timing) => {
+                request.timing = timing;
+                request.is_attempted = true;
+                true
+            }
+            Err(invalid) => {
+                self.refuse_invalid(id, invalid);
+                false
+            }
+        }
+    }
+
+    /// Masters that do not vote are asked for a copy, without a ballot, and their vote is known at
+    /// once.
+    pub(in crate::driver) fn send_attempt(
+        &mut self,
+        id: LockId,
+        asked: MasterSet,
+        ballot: Option<Ballot>,
+        now: Instant,
+    ) {
+        let copies = self.masters.copies_only(asked);
+        let Some(lock) = self.locks.get(id) else { return };
+        let mut unsent = Vec::new();
+        for (op, masters) in lock.attempt_ops(asked, copies, ballot).into_iter().flatten() {
+            unsent.extend(self.masters.send(&op, masters, Ticket::Attempt(id), now));
+        }
+        if !copies.is_empty() {
+            let why = |master| (master, self.masters.cause(master, now));
+            let whys: Vec<_> = copies.iter().map(why).collect();
+            self.only_copies(id, whys, now);
+        }
+        for vote in unsent {
+            self.vote(&vote);
+        }
+    }
+
+    fn only_copies(&mut self, id: LockId, whys: Vec<(usize, Cause)>, now: Instant) {
+        for (master, why) in &whys {
+            self.masters.answered(*master, &Verdict::Unknown(why.clone()));
+        }
+        self.attempt_event(id, Event::OnlyCopies(whys), now);
+    }
+
+    /// The vote on an attempt goes on.
+    fn attempt_event(&mut self, id: LockId, event: Event<'_>, now: Instant) {
+        let Some(step) = self.decide(id, event, now) else { return };
+        if self.locks[id].machine.attempt().is_some_and(Attempt::is_answered) {
+            self.leave_window(id, now);
+        }
+        self.carry_out(id, step, now);
+    }
+
+    /// The meeting point has granted: the same request goes to the others, and the ballot that goes
+    /// with it to the meeting point alone.
+    pub(in crate::driver) fn ask_others(
+        &mut self,
+        id: LockId,
+        others: MasterSet,
+        first: MasterSet,
+        ballot: Option<Ballot>,
+    ) {
+        let now = self.now();
+        self.observer.counters.rounds.add(1);
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        lock.due = now.saturating_add(lock.node_timeout);
+        self.timers.enter(lock.due, Due::Attempt(id, lock.due));
+        if let Some(ballot) = ballot {
+            self.send_ballot(id, FIRST, ballot, first, now);
+        }
+        self.send_attempt(id, others, ballot, now);
+    }
+
+    /// The answer of a master to an attempt, in time or late.
+    pub(in crate::driver) fn attempt_vote(
+        &mut self,
+        id: LockId,
+        vote: &Vote,
+        counts: &Counts,
+        now: Instant,
+    ) {
+        self.entered(id, vote, now);
+        let answer = &refusal_of(&vote.answer);
+        let judged = Judged { answer, counts };
+        self.masters.answered(vote.master, &counts.apply(&answer.verdict));
+        let Some(lock) = self.locks.get(id) else { return };
+        if let Caller::Returned { explains: Some(inspection), .. } = lock.caller {
+            let latency = now.saturating_since(vote.sent_at);
+            self.attempt_explained(inspection, vote.master, judged, latency);
+        }
+        self.attempt_event(id, Event::answered(Asked::First, vote, judged), now);
+        if matches!(vote.answer.verdict, Verdict::BallotRefused) {
+            self.ask_scores(id, now);
+        }
+    }
+
+    /// The node timeout of an attempt has passed.
+    pub(in crate::driver) fn attempt_due(&mut self, id: LockId, at: Instant, now: Instant) {
+        if self.locks.get(id).is_none_or(|lock| lock.due != at) {
+            return;
+        }
+        self.meeting_point_silent(id, now);
+        let Some(lock) = self.locks.get(id) else { return };
+        if !matches!(lock.machine.stage(), Stage::Attempt(_) | Stage::Lease(_)) {
+            return;
+        }
+        self.observer.timed_out(lock, lock.machine.pending());
+        if lock.is_attempt() {
+            self.leave_window(id, now);
+        }
+        self.happens(id, Event::AttemptTimedOut, now);
+    }
+
+    /// What was sent has been answered by a quorum, or is not waited for any longer.
+    pub(in crate::driver) fn leave_window(&mut self, id: LockId, now: Instant) {
+        if let Some(lock) = self.locks.get_mut(id)
+            && let Some(opened) = lock.opened.take()
+        {
+            self.line.close(opened, now, lock.node_timeout);
+        }
+    }
+
+    /// A quorum is there, and its holder wants more copies: they have as long again as the quorum
+    /// took, and no longer than the node timeout.
+    pub(in crate::driver) fn await_copies(&mut self, id: LockId, fan_out: Duration, now: Instant) {
+        /// The least grace: answers that were sent together come together.
+        const GRACE_MIN: Duration = Duration::from_millis(10);
+        self.timers.enter(now.saturating_add(fan_out.max(GRACE_MIN)), Due::Grace(id));
+    }
+}
+
+impl Lock {
+    /// What an attempt asks of which masters of `asked`; those of `copies` get no ballot.
+    fn attempt_ops(
+        &self,
+        asked: MasterSet,
+        copies: MasterSet,
+        ballot: Option<Ballot>,
+    ) -> [Option<(Op, MasterSet)>; 3] {
+        let Some(attempt) = self.machine.attempt() else { return [const { None }; 3] };
+        let op = |bid: Option<Bid>| {
+            let (key, token, px) = (self.key.clone(), self.token.clone(), attempt.timing().px);
+            match (attempt.origin(), bid) {
+                (Origin::Acquired, bid) if self.takes() => Op::take(key, token, px, bid),
+                (Origin::Acquired, Some(bid)) => Op::acquire_fenced(key, token, px, bid),
+                (Origin::Acquired, None) => Op::acquire(key, token, px),
+                (Origin::Resumed, Some(bid)) => Op::resume(key, token, px, bid),
+                (Origin::Resumed, None) => Op::extend(key, token, px),
+            }
+        };
+        let bid = ballot.map(|ballot| Bid { ballot, member: self.member() });
+        let met = asked.intersection(self.meets_at());
+        let enter = self.meeting.as_ref().filter(|_| !met.is_empty());
+        let enter = enter.map(|meeting| (meeting.enter(self, attempt.timing().px, bid), met));
+        let copies = if bid.is_some() { copies } else { MasterSet::EMPTY };
+        let copy = (!copies.is_empty()).then(|| (op(None), copies));
+        let counted = asked.without(copies).without(met);
+        [enter, (!counted.is_empty()).then(|| (op(bid), counted)), copy]
+    }
+
+    /// The master whose queue is entered.
+    fn meets_at(&self) -> MasterSet {
+        self.meeting.iter().map(|meeting| meeting.at).collect()
+    }
+
+    /// Whether the key is asked for even where it is reserved.
+    fn takes(&self) -> bool {
+        self.meeting.as_ref().is_some_and(|meeting| meeting.takes)
+    }
+
+    /// What proposes a further ballot of an attempt. A resume extends the key each time, so that an
+    /// acceptance counts from the write that it came with.
+    pub(in crate::driver) fn ballot_op(&self, ballot: Ballot) -> Op {
+        let bid = Bid { ballot, member: self.member() };
+        let (key, token) = (self.key.clone(), self.token.clone());
+        match self.machine.attempt() {
+            Some(attempt) if attempt.origin() == Origin::Resumed => {
+                Op::resume(key, token, attempt.timing().px, bid)
+            }
+            _ => Op::ballot(key, token, bid),
+        }
+    }
+}
+
+/// The answer of a master, where one that has no key and does not let in is one that refuses.
+fn refusal_of(answer: &Answer) -> Cow<'_, Answer> {
+    match answer.verdict {
+        Verdict::Free => {
+            let mut refusal = answer.clone();
+            refusal.verdict = Verdict::HELD;
+            Cow::Owned(refusal)
+        }
+        _ => Cow::Borrowed(answer),
+    }
+}

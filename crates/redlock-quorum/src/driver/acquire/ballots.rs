@@ -1,0 +1,123 @@
+//! Ballots: which are proposed, and what becomes of them.
+
+use std::time::Duration;
+
+use redlock_core::{Ballot, Balloted, Cause, Instant, Member, Op, Vote};
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::token::lifecycle::Event;
+
+use crate::driver::Driver;
+use crate::driver::lock::Caller;
+use crate::driver::ticket::{LockId, RequestId, Ticket};
+use crate::driver::timers::Due;
+
+impl Driver {
+    /// The ballot for the next attempt on a resource of this member, or for the next one of the
+    /// same attempt. `None` if no ballot is left below 2^53.
+    pub(in crate::driver) fn choose(
+        &mut self,
+        member: Member,
+        margin: Duration,
+        now: Instant,
+    ) -> Option<Ballot> {
+        let ballot = self.ballots.next(member, margin, now);
+        self.observer.counters.ballots.add(u64::from(ballot.is_some()));
+        ballot
+    }
+
+    /// No ballot is left for the resource that this request wants.
+    pub(in crate::driver) fn refuse_exhausted(&mut self, id: RequestId, now: Instant) {
+        let Some(request) = self.requests.remove(id) else { return };
+        self.left_waiting(id, &request.key, now);
+        let why = "no fencing token is left below 2^53: some client has written a score that is \
+                   near to it, see `redlock doctor`";
+        self.refuse_unsent(request, Cause::NotSent(why.into()));
+    }
+
+    /// An attempt needs a ballot: its first one, behind the grant of the meeting point, or another
+    /// one, because too few have accepted the one before.
+    pub(in crate::driver) fn draw(&mut self, id: LockId, proposed: u32, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        // Others propose meanwhile: after the second one that is left out of account no more.
+        let margin = if proposed < 2 { Duration::ZERO } else { self.fan_out * 2 };
+        let ballot = self.choose(lock.member(), margin, now);
+        let is_second = proposed > 0 && ballot.is_some();
+        self.observer.counters.second_ballots.add(u64::from(is_second));
+        self.happens(id, Event::Drawn(ballot), now);
+    }
+
+    pub(in crate::driver) fn send_ballot(
+        &mut self,
+        id: LockId,
+        number: u32,
+        ballot: Ballot,
+        masters: MasterSet,
+        now: Instant,
+    ) {
+        let Some(lock) = self.locks.get(id) else { return };
+        let op = lock.ballot_op(ballot);
+        for vote in self.masters.send(&op, masters, Ticket::Ballot(id, number), now) {
+            self.vote(&vote);
+        }
+    }
+
+    /// Masters that refused the ballot behind a grant are asked for their score.
+    pub(in crate::driver) fn ask_scores(&mut self, id: LockId, now: Instant) {
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let masters = lock.machine.ask_scores();
+        if masters.is_empty() {
+            return;
+        }
+        let op = Op::score(lock.key.clone(), lock.token.clone(), lock.member());
+        for vote in self.masters.send(&op, masters, Ticket::Score(id), now) {
+            self.vote(&vote);
+        }
+    }
+
+    /// A quorum has granted: from here on its ballots have one node timeout.
+    pub(in crate::driver) fn time_ballots(&mut self, id: LockId) {
+        if let Some(lock) = self.locks.get_mut(id)
+            && let Caller::Asks { alarm, .. } = &mut lock.caller
+            && let Some(until) = lock.machine.attempt().and_then(|attempt| attempt.ballots_until())
+            && *alarm != Some(until)
+        {
+            *alarm = Some(until);
+            self.timers.enter(until, Due::Ballots(id));
+        }
+    }
+
+    /// What a master said about itself: its TIME, and from which score on its members go.
+    pub(in crate::driver) fn learn_facts(&mut self, master: usize, now: Instant) {
+        let Some(facts) = self.masters.facts(master) else { return };
+        let (time, floor) = (facts.time_us, facts.record.as_ref().ok().and_then(|one| one.floor));
+        if let Some(time) = time {
+            self.ballots.learn_clock(master, time, now);
+        }
+        self.learn_floor(floor, now);
+    }
+
+    /// A master was admitted with this score for all members.
+    pub(in crate::driver) fn learn_floor(&mut self, floor: Option<u64>, now: Instant) {
+        if let Some(floor) = floor {
+            self.ballots.saw_floor(floor, now);
+        }
+    }
+
+    /// The score in an answer to what was asked for a lock. Masters whose score is not followed get
+    /// no further ballot: they would refuse one after the other.
+    pub(in crate::driver) fn learn_score(&mut self, vote: &Vote) {
+        use Ticket::{Attempt, Ballot, Readd, Score};
+        let Some(Balloted::Score(score)) = vote.answer.balloted else { return };
+        let ticket = Ticket::unpack(vote.ticket);
+        let (Attempt(id) | Ballot(id, _) | Score(id) | Readd(id)) = ticket else { return };
+        let now = vote.read_at.unwrap_or_else(|| self.now());
+        let Some(lock) = self.locks.get(id) else { return };
+        let member = lock.member();
+        let is_attempt = lock.is_attempt();
+        let first = if is_attempt { lock.due.saturating_sub(lock.node_timeout) } else { now };
+        self.ballots.saw(member, vote.master, score, (first, now));
+        if is_attempt {
+            self.happens(id, Event::Refusing(self.ballots.refusing(member)), now);
+        }
+    }
+}

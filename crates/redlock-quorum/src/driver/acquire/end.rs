@@ -1,0 +1,190 @@
+//! The end of an attempt: the lease that its caller gets, or why there is none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::Instant;
+use redlock_protocol::inspection::is_hopeless;
+use redlock_protocol::token::attempt::Defeat;
+use redlock_protocol::token::lifecycle::{Event, Loss, Won};
+use redlock_protocol::waiting::Refusal;
+
+use crate::counters::Outcome;
+use crate::driver::Driver;
+use crate::driver::command::Request;
+use crate::driver::hold::held_lock::HeldLock;
+use crate::driver::lock::{Caller, Holder};
+use crate::driver::ticket::{LockId, RequestId};
+use crate::hold::{Fence, HoldCell};
+
+impl Driver {
+    /// Hands the lease to its caller, which is woken from here.
+    pub(in crate::driver) fn won(&mut self, id: LockId, won: Won, now: Instant) {
+        let Some(wish) = self.leave_attempt(id, now) else { return };
+        self.observer.counters.outcome(Outcome::Won);
+        if let Some(fan_out) = won.fan_out {
+            self.measure(fan_out);
+        }
+        self.won_without(id, now);
+        let Some(request) = self.requests.remove(wish) else {
+            // Nobody wants it any more.
+            return self.happens(id, Event::Untaken, now);
+        };
+        self.key_won(id, wish, &request, now);
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Some(lease) = lock.machine.lease() else { return };
+        let cell = HoldCell::new(
+            lock.resource.clone(),
+            lock.token.clone(),
+            self.clock.clone(),
+            self.masters.names().clone(),
+            lease,
+            Fence::of(won.proof),
+        );
+        self.observer.won(&request, lock, now);
+        lock.caller = Caller::Holds(Holder::new(cell.clone()));
+        let is_resumed = lock.machine.is_resumed();
+        self.leases += 1;
+        self.masters.set_holding(true);
+        self.schedule(id);
+        self.deliver(id, request, cell, is_resumed, now);
+    }
+
+    /// A caller that has gone away gets nothing.
+    fn deliver(
+        &mut self,
+        id: LockId,
+        request: Request,
+        cell: Arc<HoldCell>,
+        is_resumed: bool,
+        now: Instant,
+    ) {
+        let Some(slot) = self.slot.upgrade() else { return };
+        let held = HeldLock::new(cell, id, slot, is_resumed);
+        if let Err(Ok(held)) = request.reply.send(Ok(held)) {
+            held.cancel();
+            self.untaken(id, now);
+        }
+    }
+
+    /// The attempt was lost: it is released, and then it is tried again, or the caller is answered.
+    pub(in crate::driver) fn lost(&mut self, id: LockId, loss: Loss, now: Instant) {
+        let Some(request) = self.leave_attempt(id, now) else { return };
+        if let Some(silent) = loss.silent_first {
+            self.suspect(silent, now);
+        }
+        if let Some(fan_out) = loss.fan_out {
+            self.measure(fan_out);
+        }
+        self.count_loss(&loss);
+        let (refusal, told) = self.refusal(id, &loss);
+        let is_resumed = self.locks[id].machine.is_resumed();
+        self.leave_after(id, refusal, now);
+        self.begin_release(id, now);
+        let Some(wish) = self.requests.get(request) else { return };
+        let key = wish.key.clone();
+        let is_gone = wish.reply.is_closed();
+        let may_wait = !is_resumed
+            && wish.until.is_none_or(|until| now < until)
+            && !self.is_hopeless(&loss, refusal, wish.asked_at);
+        self.key_refused(&key, now);
+        if !is_gone && may_wait {
+            return self.wait_on(request, refusal, told, now);
+        }
+        let Some(wish) = self.requests.remove(request) else { return };
+        self.left_waiting(request, &key, now);
+        if is_gone {
+            self.observer.counters.cancelled.add(1);
+        } else if loss.is_explicable {
+            // The error reports who holds the resource: masters are asked for that,
+            // behind our own release. Where no master is left that may know, none is asked.
+            let inspection = self.explain(wish, loss.defeat, loss.answers);
+            self.set_explains(id, inspection);
+        } else {
+            self.fail(wish, loss.defeat, &loss.answers);
+        }
+    }
+
+    fn count_loss(&self, loss: &Loss) {
+        let counters = &self.observer.counters;
+        if loss.defeat == Defeat::BallotRefused {
+            counters.ballots_refused.add(1);
+        }
+        let is_late = loss.defeat == Defeat::TooLate;
+        counters.outcome(if is_late { Outcome::TooLate } else { loss.refusal.into() });
+    }
+
+    /// Whether waiting cannot cure what the masters answered last. More votes may be on their way.
+    fn is_hopeless(&self, loss: &Loss, refusal: Refusal, asked_at: Instant) -> bool {
+        let hindered = self.masters.hindered_before(asked_at);
+        refusal == Refusal::Silent && is_hopeless(&loss.answers, self.masters.barred(), hindered)
+    }
+
+    /// How long votes take: what waiters pause for is measured by it.
+    /// Never nothing: a pause of a few times nothing would be none.
+    fn measure(&mut self, fan_out: Duration) {
+        /// No network is quicker.
+        const FAN_OUT_MIN: Duration = Duration::from_micros(50);
+        self.fan_out = (self.fan_out * 4 + fan_out.max(FAN_OUT_MIN)) / 5;
+    }
+
+    /// The attempt is decided, or given up. Returns whose it was.
+    fn leave_attempt(&mut self, id: LockId, now: Instant) -> Option<RequestId> {
+        self.leave_window(id, now);
+        let Caller::Asks { request, .. } = self.locks.get(id)?.caller else { return None };
+        Some(request)
+    }
+
+    /// Gives up an attempt that is still open; its request stays.
+    pub(in crate::driver) fn abort_attempt(&mut self, id: LockId, now: Instant) {
+        self.leave_window(id, now);
+        self.observer.counters.outcome(Outcome::Aborted);
+        self.happens(id, Event::Cancelled, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_core::{Answer, Resource, Token};
+
+    use super::*;
+    use crate::Redlock;
+    use crate::driver::lock::Lock;
+    use crate::driver::ticket::UseId;
+    use redlock_protocol::terms::HoldOptions;
+    use redlock_protocol::token::attempt::{Attempt, Origin};
+    use redlock_protocol::token::lifecycle::{Answered, Asked, Lifecycle};
+    use redlock_protocol::votes::answer::{Counts, Judged};
+
+    #[test]
+    fn an_attempt_whose_request_is_gone_is_released() {
+        let masters = (1..=3).map(|nth| format!("redis://127.0.0.1:{nth}"));
+        let redlock = Redlock::connect(masters).unwrap();
+        let slot = redlock.handle.inbox.slot();
+        let mut driver = slot.enter(&mut slot.state(), None).expect("nothing works on it");
+        let (now, resource) = (driver.now(), Resource::from("orders:42"));
+        let timing = driver.settings.timing(None, driver.masters.max_ttl()).unwrap();
+        let attempt = Attempt::new(3, Origin::Acquired, timing, HoldOptions::default(), now);
+        let id = driver.locks.insert(Lock {
+            key: resource.key(b""),
+            resource,
+            known: UseId::default(),
+            token: Token::random(None),
+            node_timeout: timing.node_timeout,
+            machine: Lifecycle::new(attempt),
+            caller: Caller::Asks { request: RequestId::default(), alarm: None },
+            opened: None,
+            due: now,
+            meeting: None,
+            exit: None,
+            reserve_ms: None,
+        });
+        let (answer, counts) = (Answer::granted(), Counts::Yes);
+        let judged = Judged { answer: &answer, counts: &counts };
+        for master in 0..2 {
+            let answered = Answered { to: Asked::First, master, judged, sent_at: now };
+            driver.happens(id, Event::Answered(answered), now);
+        }
+        assert!(driver.locks[id].machine.release().is_some());
+    }
+}

@@ -1,0 +1,331 @@
+//! Held leases: extensions, keys that are given back to masters, and the deadline.
+
+mod doubt;
+pub(crate) mod held_lock;
+
+use std::time::Duration;
+
+use redlock_core::{Instant, Op, Vote};
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::terms::Timing;
+use redlock_protocol::token::lease::extension::Extended;
+use redlock_protocol::token::lease::{Extend, Step};
+use redlock_protocol::token::lifecycle::{self, Asked, Event};
+use redlock_protocol::votes::answer::Judged;
+
+pub(super) use self::doubt::Doubt;
+use super::Driver;
+use super::command::ExtendReply;
+use super::lock::{Caller, Holder, Lock};
+use super::ticket::{LockId, Ticket};
+use super::timers::Due;
+use crate::error::ExtendError;
+use crate::hold::Acceptance;
+use crate::lost::{Ended, LostReason};
+use crate::settings::{InvalidRequest, check_margin};
+
+impl Driver {
+    /// The keeper of a lease has something to do.
+    pub(super) fn keep_due(&mut self, id: LockId, at: Instant, now: Instant) {
+        let (random, limit) = (self.random(), self.masters.max_ttl());
+        let Some((lease, holder)) = self.held(id) else { return };
+        if holder.scheduled != Some(at) {
+            return;
+        }
+        holder.scheduled = None;
+        let is_over_limit = lease.timing().ttl.get() > limit;
+        if holder.cell.change_acceptance(Acceptance::Awaited) != Acceptance::Accepted {
+            return self.await_acceptance(id, now);
+        }
+        if is_over_limit {
+            self.limit(id, limit, now);
+        }
+        let silent = self.held(id).map(|(lease, _)| lease.silent(now)).unwrap_or_default();
+        let Some(step) = self.decide(id, Event::Tick(random), now) else { return };
+        self.extension_silent(id, silent);
+        self.carry_out(id, step, now);
+    }
+
+    /// The lease has changed. What its machine wants is sent, unless it is over: its holder may
+    /// have seen the end by a later reading of the clock.
+    pub(super) fn hold(&mut self, id: LockId, step: Step, now: Instant) {
+        self.publish(id, now);
+        if step == Step::default() {
+            return;
+        }
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let step = if lock.is_held() { step } else { lock.machine.call_off(step) };
+        self.readd(id, step.readd, now);
+        if let Some(extend) = step.extend {
+            self.send_extension(id, extend, now);
+        }
+        if let Some((number, extended)) = step.extended {
+            self.answer_extension(id, number, extended);
+        }
+    }
+
+    /// Nobody has taken the lock: it is given back once nobody can. A future that is not polled any
+    /// more would keep it for ever otherwise.
+    fn await_acceptance(&mut self, id: LockId, now: Instant) {
+        let Some((_, holder)) = self.held(id) else { return };
+        if now < holder.cell.acceptable_until()
+            || holder.cell.change_acceptance(Acceptance::Withdrawn) == Acceptance::Accepted
+        {
+            return self.schedule(id);
+        }
+        self.untaken(id, now);
+    }
+
+    /// Nobody has taken the lock, and nobody can any more.
+    pub(super) fn untaken(&mut self, id: LockId, now: Instant) {
+        self.happens(id, Event::Untaken, now);
+    }
+
+    /// The masters allow less than they did: a quarantine does not last as long as this lease any
+    /// more.
+    fn limit(&mut self, id: LockId, limit: Duration, now: Instant) {
+        if let Ok(timing) = self.settings.timing(Some(limit), limit) {
+            self.decide(id, Event::Limited(timing), now);
+        }
+    }
+
+    /// The holder wants more time, now and from each extension that follows.
+    pub(super) fn extend(&mut self, id: LockId, ttl: Duration, reply: ExtendReply, now: Instant) {
+        self.ask(now);
+        let timing = match self.extended_timing(id, ttl) {
+            Ok(timing) => timing,
+            Err(invalid) => return drop(reply.send(Err(invalid.into()))),
+        };
+        if let Some(lock) = self.locks.get_mut(id) {
+            lock.node_timeout = timing.node_timeout;
+        }
+        let Some((_, holder)) = self.held(id) else {
+            let _ = reply.send(Err(ExtendError::Shutdown));
+            return;
+        };
+        if let Err(lost) = holder.cell.check() {
+            let _ = reply.send(Err(lost.into()));
+            return;
+        }
+        let step = self.decide(id, Event::Extend(timing), now);
+        let Some(lifecycle::Step::Hold(Step { extend: Some(extend), .. })) = step else { return };
+        if let Some((_, holder)) = self.held(id) {
+            holder.extending.push((extend.number, reply));
+        }
+        let due = now.saturating_add(timing.node_timeout);
+        self.timers.enter(due, Due::Extension(id, extend.number));
+        self.send_extension(id, extend, now);
+    }
+
+    /// The durations of an extension, by what the masters allow now.
+    fn extended_timing(&mut self, id: LockId, ttl: Duration) -> Result<Timing, InvalidRequest> {
+        let timing = self.settings.timing(Some(ttl), self.masters.max_ttl())?;
+        if let Some((_, holder)) = self.held(id) {
+            check_margin(&timing, holder.cell.stop_margin)?;
+        }
+        Ok(timing)
+    }
+
+    /// The holder wants a keeper that it did not have before.
+    pub(super) fn keep(&mut self, id: LockId, now: Instant) {
+        self.happens(id, Event::Kept, now);
+    }
+
+    fn send_extension(&mut self, id: LockId, extend: Extend, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        let Some(lease) = lock.machine.lease() else { return };
+        let px = lease.timing().px;
+        let op = Op::extend(lock.key.clone(), lock.token.clone(), px);
+        let ticket = Ticket::Extension(id, extend.number);
+        self.observer.counters.extensions.add(1);
+        self.say(id, "extension");
+        for vote in self.masters.send(&op, extend.masters, ticket, now) {
+            self.vote(&vote);
+        }
+        // An extension counts only where a score came.
+        self.ask_scores(id, now);
+    }
+
+    /// The answer of a master to an extension.
+    pub(super) fn extension_vote(
+        &mut self,
+        id: LockId,
+        number: u32,
+        vote: &Vote,
+        judged: Judged<'_>,
+        now: Instant,
+    ) {
+        let before = self.held(id).and_then(|(lease, _)| lease.deadline());
+        let event = Event::answered(Asked::Extension(number), vote, judged);
+        let Some(step) = self.decide(id, event, now) else { return };
+        if let Some(before) = before {
+            self.note_margin(id, number, before, now);
+        }
+        self.carry_out(id, step, now);
+    }
+
+    /// Masters have lost the key of a lease, and no other holds it there: they are given it again.
+    fn readd(&mut self, id: LockId, masters: MasterSet, now: Instant) {
+        if masters.is_empty() || self.closing.is_some() {
+            return;
+        }
+        let copies = self.masters.copies_only(masters);
+        let Some(lock) = self.locks.get(id) else { return };
+        let (Lock { key, token, .. }, Some(lease)) = (lock, lock.machine.lease()) else { return };
+        let px = lease.timing().px;
+        let plain = Op::acquire(key.clone(), token.clone(), px);
+        let counted = match self.settings.fencing {
+            true => Op::give_back(key.clone(), token.clone(), px, lock.member()),
+            false => plain.clone(),
+        };
+        for (op, masters) in [(counted, masters.without(copies)), (plain, copies)] {
+            for vote in self.masters.send(&op, masters, Ticket::Readd(id), now) {
+                self.vote(&vote);
+            }
+        }
+    }
+
+    /// The node timeout of an extension that its holder waits for has passed.
+    pub(super) fn extension_due(&mut self, id: LockId, number: u32, now: Instant) {
+        let Some((lease, _)) = self.held(id) else { return };
+        let silent = lease.unanswered_of(number);
+        let Some(step) = self.decide(id, Event::ExtensionTimedOut(number), now) else { return };
+        self.extension_silent(id, silent);
+        self.carry_out(id, step, now);
+    }
+
+    /// Masters have not answered an extension within the node timeout.
+    fn extension_silent(&self, id: LockId, silent: MasterSet) {
+        if let Some(lock) = self.locks.get(id) {
+            self.observer.timed_out(lock, silent);
+        }
+    }
+
+    fn answer_extension(&mut self, id: LockId, number: u32, extended: Extended) {
+        let Some((_, holder)) = self.held(id) else { return };
+        let Some(at) = holder.extending.iter().position(|(one, _)| *one == number) else { return };
+        let (_, reply) = holder.extending.swap_remove(at);
+        let outcome = match (holder.cell.check(), extended) {
+            (Err(lost), _) => Err(lost.into()),
+            (Ok(()), Extended::Confirmed) => Ok(()),
+            (Ok(()), refused) => Err(holder.refused(refused)),
+        };
+        // A caller that has stopped waiting does not need to know.
+        let _ = reply.send(outcome);
+    }
+
+    /// Something has happened to a master that concerns what is attempted and what is held there.
+    pub(super) fn each_lock(&mut self, now: Instant, event: impl Fn() -> Event<'static>) {
+        for id in self.lock_ids(|lock| lock.is_attempt() || lock.is_lease()) {
+            self.happens(id, event(), now);
+        }
+    }
+
+    /// `master` may have lost its data. What it still has it confirms with the next extension.
+    pub(super) fn disown(&mut self, master: usize, now: Instant) {
+        let why = self.masters.cause(master, now);
+        self.each_lock(now, || Event::Disowned(master, why.clone()));
+    }
+
+    /// `master` votes, and did not before.
+    pub(super) fn confirm_copies(&mut self, master: usize, now: Instant) {
+        self.each_taken(now, || Event::Voting(master));
+    }
+
+    /// Something has happened for which leases may ask masters. What nobody has taken is not
+    /// extended.
+    fn each_taken(&mut self, now: Instant, event: impl Fn() -> Event<'static>) {
+        for id in self.lock_ids(Lock::is_lease) {
+            if self.held(id).is_some_and(|(_, holder)| holder.is_taken()) {
+                self.happens(id, event(), now);
+            }
+        }
+    }
+
+    /// Carries what the machine has found out to the holder, and sets the keeper's alarm.
+    fn publish(&mut self, id: LockId, now: Instant) {
+        let Some((lease, holder)) = self.held(id) else { return };
+        let deadline = lease.deadline();
+        if !deadline.is_some_and(|deadline| holder.cell.move_deadline(deadline, now)) {
+            self.lease_over(id, now);
+        }
+        self.schedule(id);
+    }
+
+    /// The lease is over, or its holder has seen the end of it: nothing extends it any more.
+    fn lease_over(&mut self, id: LockId, now: Instant) {
+        let Some((lease, _)) = self.held(id) else { return };
+        let reason = lease.reason();
+        // The first end stays: behind one that was released comes its release.
+        if let Some(Ended::Lost(_)) = self.end_lease(id, reason) {
+            self.note_loss(id, now);
+            self.key_left(id, now);
+        }
+    }
+
+    /// Ends a lease for its holder, unless it has ended before. Returns how it has ended.
+    pub(super) fn end_lease(&mut self, id: LockId, reason: LostReason) -> Option<Ended> {
+        self.locks.get_mut(id)?.machine.end(reason);
+        let (_, holder) = self.held(id)?;
+        let lost = holder.cell.lost(reason);
+        holder.cell.end(Ended::Lost(lost));
+        holder.cell.ended()
+    }
+
+    /// One alarm for each lease: an earlier one replaces a later one.
+    pub(super) fn schedule(&mut self, id: LockId) {
+        let Some((lease, holder)) = self.held(id) else { return };
+        let Some(due) = holder.due(lease.due()) else { return };
+        if holder.scheduled.is_none_or(|scheduled| due < scheduled) {
+            holder.scheduled = Some(due);
+            self.timers.enter(due, Due::Keep(id, due));
+        }
+    }
+
+    /// The leases that the runtime before has left are kept again.
+    pub(super) fn resume_leases(&mut self, now: Instant) {
+        for id in self.lock_ids(Lock::is_lease) {
+            if let Some((_, holder)) = self.held(id) {
+                holder.scheduled = None;
+            }
+            self.publish(id, now);
+        }
+    }
+
+    /// The holder gives the lease away: it is neither kept nor released.
+    pub(super) fn forget(&mut self, id: LockId, now: Instant) {
+        self.happens(id, Event::GivenAway, now);
+    }
+
+    /// Nothing is left to do for a token that is not released.
+    pub(super) fn gone(&mut self, id: LockId, now: Instant) {
+        self.say(id, "forgotten");
+        self.leave_holder(id);
+        self.key_left(id, now);
+        self.locks.remove(id);
+    }
+
+    /// Nobody holds a token any more.
+    pub(super) fn leave_holder(&mut self, id: LockId) -> Option<Holder> {
+        let lock = self.locks.get_mut(id)?;
+        match std::mem::replace(&mut lock.caller, Caller::NOBODY) {
+            Caller::Holds(holder) => {
+                self.leases -= 1;
+                self.lost_leases -= usize::from(holder.is_lost);
+                self.masters.set_holding(self.leases > 0);
+                Some(holder)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Holder {
+    fn refused(&self, extended: Extended) -> ExtendError {
+        let (resource, votes) = (self.cell.resource.clone(), self.cell.votes());
+        match extended {
+            Extended::NotOurs => ExtendError::NotOurs { resource, votes },
+            _ => ExtendError::NoQuorum { resource, votes },
+        }
+    }
+}

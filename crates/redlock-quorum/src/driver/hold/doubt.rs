@@ -1,0 +1,111 @@
+//! What becomes of the copies on a master that says that its data may be gone.
+//!
+//! A server says so for another database, too, and as often as that is flushed. So where there is a
+//! record nothing is asked of the leases before a look has proven that the master has what it had,
+//! and then they are extended at this master alone, once in [`ROUND`] at most.
+
+use std::time::Duration;
+
+use redlock_core::Instant;
+use redlock_protocol::token::lifecycle::Event;
+
+use crate::driver::Driver;
+use crate::driver::timers::Due;
+use crate::settings::Quarantine;
+
+/// Between two rounds of extensions at one master. Nothing depends on them being soon: the look
+/// has proven that the data is there.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// One master.
+#[derive(Default)]
+pub(crate) struct Doubt {
+    /// When its copies are disowned, unless its life proves unchanged before.
+    until: Option<Instant>,
+    /// It has reported since the last round of extensions.
+    owes_round: bool,
+    /// The next round comes no earlier.
+    round_from: Option<Instant>,
+}
+
+impl Driver {
+    /// The data of `master` may be gone. The look goes first: its answer says whether those that
+    /// come behind it count.
+    pub(in crate::driver) fn data_lost(&mut self, master: usize, now: Instant) {
+        match self.settings.quarantine {
+            Quarantine::On => self.doubt_record(master, now),
+            Quarantine::Off => self.doubt_until(master, now, self.settings.node_timeout()),
+        }
+        self.advance_master(master, now);
+        self.lost_sight(master, now);
+        if self.settings.quarantine == Quarantine::Off {
+            self.suspect_copies(master, now);
+        }
+    }
+
+    /// The first report that is not answered by a proof counts: later ones postpone nothing.
+    fn doubt_record(&mut self, master: usize, now: Instant) {
+        let doubt = &mut self.steps.doubts[master];
+        doubt.owes_round = true;
+        if doubt.until.is_none() {
+            self.doubt_until(master, now, self.settings.order_timeout());
+        }
+    }
+
+    fn doubt_until(&mut self, master: usize, now: Instant, time: Duration) {
+        let until = now.saturating_add(time);
+        self.steps.doubts[master].until = Some(until);
+        self.timers.enter(until, Due::Doubt(master));
+    }
+
+    /// It was to be proven by now that `master` has what it had.
+    pub(in crate::driver) fn doubt_due(&mut self, master: usize, now: Instant) {
+        let doubted = &mut self.steps.doubts[master].until;
+        if doubted.is_some_and(|until| until <= now) {
+            *doubted = None;
+            if self.masters.give_up(master) {
+                self.disown(master, now);
+            }
+            self.disown_suspected(master, now);
+        }
+    }
+
+    /// `master` votes: a look was sent behind its last report, and has found what was there.
+    pub(in crate::driver) fn proven(&mut self, master: usize, now: Instant) {
+        if self.settings.quarantine == Quarantine::On {
+            self.steps.doubts[master].until = None;
+            self.round(master, now);
+        }
+    }
+
+    /// Another round of extensions may go to `master`.
+    pub(in crate::driver) fn round_due(&mut self, master: usize, now: Instant) {
+        if self.masters.votes(master) {
+            self.round(master, now);
+        }
+    }
+
+    /// Each lease asks `master` whether it has its key, if that has reported since it was asked.
+    fn round(&mut self, master: usize, now: Instant) {
+        let doubt = &mut self.steps.doubts[master];
+        if !doubt.owes_round || doubt.round_from.is_some_and(|from| now < from) {
+            return;
+        }
+        let next = now.saturating_add(ROUND);
+        (doubt.owes_round, doubt.round_from) = (false, Some(next));
+        self.timers.enter(next, Due::Round(master));
+        self.each_taken(now, || Event::Proven(master));
+    }
+
+    /// Without a record nothing proves that the data of `master` is there, but the keys themselves:
+    /// every lease is extended at once.
+    fn suspect_copies(&mut self, master: usize, now: Instant) {
+        let why = self.masters.cause(master, now);
+        self.each_lock(now, || Event::Suspected(master, why.clone()));
+    }
+
+    /// The keys that `master` has not confirmed since then are taken for gone.
+    fn disown_suspected(&mut self, master: usize, now: Instant) {
+        self.each_lock(now, || Event::Unproven(master));
+    }
+}

@@ -1,0 +1,315 @@
+//! `Meeting`: what attempts and releases do with the shared queue at the meeting point of a key.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use redlock_core::{
+    Answer, Ballot, Bid, Call, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Vote,
+};
+
+use super::ticket::{LockId, RequestId, Ticket, WaitingId};
+use super::timers::Due;
+use super::{Driver, Lock};
+use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::token::attempt::Defeat;
+use redlock_protocol::token::lifecycle::Loss;
+use redlock_protocol::waiting::{Ask, Refusal, Told};
+
+/// One such release in so many frees the key for everybody: for those that wait at another master,
+/// and for those that cannot wait in a queue.
+const OPEN_ONE_IN: u32 = 64;
+/// How long a reservation lasts at least, and at most.
+const RESERVATION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+
+/// How one token uses the shared queue of its key.
+pub(super) struct Meeting {
+    /// The master that keeps it.
+    pub(super) at: usize,
+    /// What its caller says of itself there.
+    entry: Entry,
+    /// The other masters are asked for the key even where it is reserved.
+    pub(super) takes: bool,
+    /// The master has not answered yet.
+    is_open: bool,
+    /// What it said when it did not let the caller in.
+    told: Option<Told>,
+    /// Others wait for the key, as far as is known.
+    pub(super) others_wait: bool,
+}
+
+impl Driver {
+    /// Where the attempt of this request asks first, or asks to enter the queue; `None` if it does
+    /// neither.
+    pub(super) fn meeting_point(&self, id: RequestId, now: Instant) -> Option<usize> {
+        let request = self.requests.get(id)?;
+        let place = self.waiters.place(&request.key);
+        if request.ask == Ask::All && place.is_none() {
+            return None;
+        }
+        let place = place.filter(|at| self.masters.may_meet(*at, now));
+        place.or_else(|| self.masters.meeting_point(&request.key, now))
+    }
+
+    /// The queue that the attempt of this request asks to enter at the master `at`.
+    pub(super) fn meet(&mut self, id: RequestId, at: usize, now: Instant) -> Option<Box<Meeting>> {
+        if !self.masters.has_queue(at) {
+            return None;
+        }
+        let request = self.requests.get(id)?;
+        let since = self.waiters.enter_at(&request.key, at).unwrap_or(request.asked_at);
+        let meeting = Meeting {
+            at,
+            entry: self.entry(&request.resource, since.max(request.asked_at), now),
+            takes: request.ask != Ask::All,
+            is_open: true,
+            told: None,
+            others_wait: false,
+        };
+        Some(Box::new(meeting))
+    }
+
+    /// What one who waits since then says of itself.
+    fn entry(&self, resource: &Resource, since: Instant, now: Instant) -> Entry {
+        let waited = now.saturating_since(since).as_micros();
+        Entry {
+            queue: SharedQueue::new(&self.settings.prefix, resource, self.queue_ticket),
+            ask: None,
+            waited_us: u64::try_from(waited).unwrap_or(u64::MAX),
+            reservation_ms: self.reservation_ms(),
+        }
+    }
+
+    fn exit(&self, lock: &Lock, has_token: bool, gives_up_place: bool, leaving: Leaving) -> Op {
+        let exit = Exit {
+            queue: SharedQueue::new(&self.settings.prefix, &lock.resource, self.queue_ticket),
+            token: has_token.then(|| lock.token.clone()),
+            gives_up_place,
+            reservation_ms: self.reservation_ms(),
+            leaving,
+        };
+        Op::leave(lock.key.clone(), exit)
+    }
+
+    pub(super) fn reservation(&self) -> Duration {
+        let [least, most] = RESERVATION;
+        (self.fan_out * 4).clamp(least, most)
+    }
+
+    fn reservation_ms(&self) -> u64 {
+        u64::try_from(self.reservation().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Asks for a place in the queue, and not for the key.
+    pub(super) fn op_for_a_place(&self, id: WaitingId, now: Instant) -> Option<Op> {
+        let request = self.requests.get(self.waiters.head(id)?)?;
+        let since = self.waiters.waits_since(id)?.max(request.asked_at);
+        let entry = self.entry(&request.resource, since, now);
+        Some(Op::enter(request.key.clone(), entry, None))
+    }
+
+    /// The meeting point has answered to one who enters its queue.
+    pub(super) fn entered(&mut self, id: LockId, vote: &Vote, now: Instant) {
+        let ticket = self.queue_ticket;
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let Some(meeting) = &mut lock.meeting else { return };
+        if meeting.at != vote.master || !std::mem::take(&mut meeting.is_open) {
+            return;
+        }
+        meeting.told = Told::of(vote.master, &vote.answer, ticket);
+        let others_wait = vote.answer.queued.is_some_and(|queued| queued.waiters > 0);
+        let is_in = meeting.told.is_none();
+        meeting.others_wait |= others_wait && is_in;
+        let is_lease = lock.is_lease();
+        let key = lock.key.clone();
+        if others_wait && is_in {
+            self.others_wait(&key, now);
+        }
+        if is_lease && !is_in {
+            self.give_up_place_of(id, now);
+        }
+    }
+
+    /// The time for answers is over: a meeting point that has not let anybody in or out is none
+    /// for a moment. The place that it may have given is given up behind that.
+    pub(super) fn meeting_point_silent(&mut self, id: LockId, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        let Some(at) = lock.meeting.as_ref().filter(|it| it.is_open).map(|it| it.at) else {
+            return;
+        };
+        if lock.is_lease() {
+            self.give_up_place_of(id, now);
+        }
+        self.suspect(at, now);
+    }
+
+    /// A lock was won, and the meeting point had no part in it: the place there is given up.
+    pub(super) fn won_without(&mut self, id: LockId, now: Instant) {
+        if let Some(lock) = self.locks.get(id)
+            && let Some(meeting) = &lock.meeting
+            && meeting.told.is_some()
+        {
+            self.give_up_place_of(id, now);
+        }
+    }
+
+    fn give_up_place_of(&mut self, id: LockId, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        let Some(at) = lock.meeting.as_ref().map(|meeting| meeting.at) else { return };
+        let op = self.exit(lock, false, true, Leaving::Undo);
+        self.send_exit(op, at, Ticket::Exit(id), now);
+    }
+
+    /// The place at this master, or a reservation for us there, is given up: the next one is called.
+    pub(super) fn give_up_place(&mut self, key: &[u8], at: usize, now: Instant) {
+        let Some(name) = key.strip_prefix(&self.settings.prefix[..]) else { return };
+        let exit = Exit {
+            queue: SharedQueue::new(&self.settings.prefix, &name.into(), self.queue_ticket),
+            token: None,
+            gives_up_place: true,
+            reservation_ms: self.reservation_ms(),
+            leaving: Leaving::Undo,
+        };
+        self.send_exit(Op::leave(key, exit), at, Ticket::Exit(LockId::default()), now);
+    }
+
+    fn send_exit(&mut self, op: Op, at: usize, ticket: Ticket, now: Instant) {
+        for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
+            self.vote(&vote);
+        }
+    }
+
+    /// A master says behind a release, or a place that was given up, how many wait.
+    pub(super) fn left_queue(&mut self, id: LockId, answer: &Answer, now: Instant) {
+        if answer.queued.is_none_or(|queued| queued.waiters == 0) {
+            return;
+        }
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        if let Some(meeting) = &mut lock.meeting {
+            meeting.others_wait = true;
+        }
+        let key = lock.key.clone();
+        self.others_wait(&key, now);
+    }
+
+    /// How an attempt was lost, for those that wait on.
+    pub(super) fn refusal(&self, id: LockId, loss: &Loss) -> (Refusal, Option<Told>) {
+        let refusal = loss.refusal;
+        let Some(meeting) = self.locks.get(id).and_then(|lock| lock.meeting.as_ref()) else {
+            return (refusal, None);
+        };
+        let refusal = match refusal {
+            _ if loss.defeat == Defeat::BallotRefused => Refusal::Silent,
+            Refusal::Held | Refusal::Split if loss.is_let_in => Refusal::Alone,
+            refusal => refusal,
+        };
+        (refusal, meeting.told)
+    }
+
+    /// How an attempt that was not won leaves the meeting point, where its key may be there. One
+    /// that goes on waiting in the queue there deletes its key as everywhere.
+    pub(super) fn leave_after(&mut self, id: LockId, refusal: Refusal, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        let (at, gives_up) = match &lock.meeting {
+            Some(meeting) if refusal == Refusal::Alone || meeting.told.is_some() => return,
+            Some(meeting) => (Some(meeting.at), true),
+            None => (self.queue_of(&lock.key, now), false),
+        };
+        let exit = at.map(|at| (at, self.exit(lock, true, gives_up, Leaving::Undo)));
+        if let Some(lock) = self.locks.get_mut(id) {
+            lock.exit = exit;
+        }
+    }
+
+    /// How a lease is left to those that wait. One that knows of nobody asks for them where this
+    /// process had the key a moment ago, too: it would never be refused, and never learn of them.
+    pub(super) fn leave_lease(&mut self, id: LockId, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        let others_wait = lock.meeting.as_ref().is_some_and(|meeting| meeting.others_wait);
+        if !self.settings.queue || !others_wait && !self.keys.was_held_before(lock.known, now) {
+            return;
+        }
+        let met = lock.meeting.as_ref().map(|meeting| meeting.at);
+        let Some(at) =
+            met.filter(|at| self.masters.has_queue(*at)).or_else(|| self.queue_of(&lock.key, now))
+        else {
+            return;
+        };
+        let is_open = others_wait && self.rng.random_ratio(1, OPEN_ONE_IN);
+        let Some(lock) = self.locks.get(id) else { return };
+        let leaving = if is_open { Leaving::Open } else { Leaving::Done };
+        let gives_up = self.waiters.place(&lock.key) != Some(at);
+        let exit = Some((at, self.exit(lock, true, gives_up, leaving)));
+        let reserve_ms = (others_wait && !is_open).then(|| self.reservation_ms());
+        if let Some(lock) = self.locks.get_mut(id) {
+            (lock.exit, lock.reserve_ms) = (exit, reserve_ms);
+        }
+    }
+
+    /// Where contenders of the key meet in a queue.
+    fn queue_of(&self, key: &[u8], now: Instant) -> Option<usize> {
+        self.masters.meeting_point(key, now).filter(|at| self.masters.has_queue(*at))
+    }
+
+    /// Sends what a token leaves behind: to the others first, and to the meeting point last, so
+    /// that the one which is called there finds the others ready.
+    pub(super) fn send_exits(&mut self, id: LockId, masters: MasterSet, now: Instant) {
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let (exit, reserve_ms) = (lock.exit.take(), lock.reserve_ms.take());
+        let (key, token) = (lock.key.clone(), lock.token.clone());
+        let release = match reserve_ms {
+            Some(px) => Op::reserve(key, token, px),
+            None => Op::release(key, token),
+        };
+        let at = MasterSet::from_iter(exit.as_ref().map(|(at, _)| *at));
+        for vote in self.masters.send(&release, masters.without(at), Ticket::Release(id), now) {
+            self.vote(&vote);
+        }
+        let Some((at, leave)) = exit else { return };
+        self.driven_last |= 1 << at;
+        // Where its key cannot be, it only tells the others.
+        let counts = masters.contains(at);
+        let ticket = if counts { Ticket::Release(id) } else { Ticket::Exit(id) };
+        self.send_exit(leave, at, ticket, now);
+    }
+
+    /// A master calls this process.
+    pub(super) fn called(&mut self, master: usize, call: Call, key: &[u8], now: Instant) {
+        let (reservation, moment) = (self.reservation(), self.moment(now));
+        match self.waiters.of(key) {
+            Some(id) => {
+                self.say_waiting(id, master, call.word());
+                let step = self.waiters.called(id, master, call, reservation, moment);
+                self.step(id, step, now);
+            }
+            None if call == Call::Go => self.give_up_place(key, master, now),
+            None => {}
+        }
+    }
+
+    /// What the holder before left behind is on its way: it has about the time of a fan-out.
+    pub(super) fn take_again_later(&mut self, id: LockId, now: Instant) {
+        let pause = self.fan_out.mul_f64(0.6 + 0.4 * self.random());
+        self.timers.enter(now.saturating_add(pause), Due::TakeAgain(id));
+    }
+
+    /// The masters that refused are asked again, under the same token and ballot: what they had
+    /// may be reserved for us by now.
+    pub(super) fn ask_again_for(
+        &mut self,
+        id: LockId,
+        masters: MasterSet,
+        ballot: Option<Ballot>,
+        now: Instant,
+    ) {
+        self.observer.counters.rounds.add(1);
+        self.send_attempt(id, masters, ballot, now);
+    }
+}
+
+impl Meeting {
+    /// The request to enter the queue.
+    pub(super) fn enter(&self, lock: &Lock, px: u64, bid: Option<Bid>) -> Op {
+        let entry = Entry { ask: Some((lock.token.clone(), px)), ..self.entry.clone() };
+        Op::enter(lock.key.clone(), entry, bid)
+    }
+}

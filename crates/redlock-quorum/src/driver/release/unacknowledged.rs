@@ -1,0 +1,180 @@
+//! What masters did not acknowledge: releases that are sent again, and those that are given up.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rand::RngExt;
+use redlock_core::Instant;
+use redlock_protocol::forgotten::{Forgotten, Left};
+use redlock_protocol::token::lifecycle::Event;
+
+use crate::driver::Driver;
+use crate::driver::ticket::LockId;
+use crate::driver::timers::Due;
+
+/// Releases that one master may leave unacknowledged. A master that is away for long collects
+/// them; the oldest are forgotten first, because their keys are the likeliest to have expired.
+const UNACKNOWLEDGED_MAX: usize = 10_000;
+/// How many of them are sent to a master at a time.
+const BATCH: usize = 1_000;
+/// How often a master that does not acknowledge is asked again, on average; the pause doubles
+/// while all it answers is errors.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// The pause behind a batch that was acknowledged.
+const NEXT_BATCH: Duration = Duration::from_millis(10);
+/// How often the pause may double.
+const DENIALS_MAX: u32 = 4;
+
+/// The releases that one master was sent and has not acknowledged.
+#[derive(Default)]
+pub(in crate::driver) struct Unacknowledged {
+    queue: VecDeque<LockId>,
+    /// When the master is asked again.
+    scheduled: Option<Instant>,
+    /// Batches in a row to which the master answered errors.
+    denials: u32,
+    pub(in crate::driver) is_denying: bool,
+    /// It has acknowledged releases, or left some unacknowledged, since it was asked last.
+    pub(in crate::driver) acknowledges: bool,
+    leaves: bool,
+    /// Releases that were forgotten since the last line in the log.
+    unreported: u64,
+    /// Their keys, and those of all before them.
+    forgotten: Forgotten,
+}
+
+impl Unacknowledged {
+    pub(in crate::driver) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// No request that was sent before is in the buffers of the master any more.
+    pub(in crate::driver) fn settle(&mut self, now: Instant) {
+        self.forgotten.settle(now);
+    }
+
+    /// The keys that the master is not asked for any more, as far as they may live.
+    pub(in crate::driver) fn forgotten(&mut self, now: Instant) -> Option<Left> {
+        self.forgotten.left(now)
+    }
+
+    /// The releases themselves stay in the table.
+    pub(in crate::driver) fn clear(&mut self) {
+        self.queue.clear();
+        self.scheduled = None;
+    }
+}
+
+impl Driver {
+    pub(in crate::driver) fn left_unacknowledged(
+        &mut self,
+        id: LockId,
+        master: usize,
+        now: Instant,
+    ) {
+        let unacknowledged = &mut self.unacknowledged[master];
+        unacknowledged.leaves = true;
+        unacknowledged.queue.push_back(id);
+        if unacknowledged.queue.len() > UNACKNOWLEDGED_MAX
+            && let Some(oldest) = unacknowledged.queue.pop_front()
+        {
+            unacknowledged.unreported += 1;
+            self.give_up_release(oldest, master, now);
+        }
+        self.ask_again(master);
+    }
+
+    fn give_up_release(&mut self, id: LockId, master: usize, now: Instant) {
+        if let Some(release) = self.locks.get(id).and_then(|lock| lock.machine.release()) {
+            let (left, expiry) = (release.left(master, now), release.expiry());
+            self.unacknowledged[master].forgotten.add(left, expiry, now);
+            self.happens(id, Event::GivenUp(master), now);
+        }
+    }
+
+    fn ask_again(&mut self, master: usize) {
+        // The caller that closes the handle waits for keys that expire meanwhile, too.
+        let is_awaited = self.closing.is_some();
+        let denials = if is_awaited { 0 } else { self.unacknowledged[master].denials };
+        self.schedule_batch(master, ASK_AGAIN * (1 << denials.min(DENIALS_MAX)));
+    }
+
+    /// The handle is being closed: no master that answers errors is left alone for longer.
+    pub(in crate::driver) fn ask_all_again(&mut self) {
+        for master in 0..self.masters.len() {
+            if !self.unacknowledged[master].queue.is_empty() {
+                self.schedule_batch(master, NEXT_BATCH);
+            }
+        }
+    }
+
+    /// One alarm for each master: an earlier one replaces a later one.
+    fn schedule_batch(&mut self, master: usize, pause: Duration) {
+        let at = self.now().saturating_add(pause.mul_f64(self.rng.random_range(0.5..1.5)));
+        let scheduled = &mut self.unacknowledged[master].scheduled;
+        if scheduled.is_none_or(|scheduled| at < scheduled) {
+            *scheduled = Some(at);
+            self.timers.enter(at, Due::Unacknowledged(master));
+        }
+    }
+
+    pub(in crate::driver) fn unacknowledged_due(&mut self, master: usize, now: Instant) {
+        let unacknowledged = &mut self.unacknowledged[master];
+        if unacknowledged.scheduled.is_none_or(|scheduled| scheduled > now) {
+            return;
+        }
+        unacknowledged.scheduled = None;
+        let is_denying = std::mem::take(&mut unacknowledged.is_denying);
+        unacknowledged.denials = if is_denying { unacknowledged.denials + 1 } else { 0 };
+        let leaves = std::mem::take(&mut unacknowledged.leaves);
+        let acknowledges = std::mem::take(&mut unacknowledged.acknowledges);
+        let keeps_up = acknowledges && !leaves && !is_denying;
+        self.report_forgotten(master, now);
+        self.expire_releases(master, now);
+        if self.masters.is_up(master) {
+            self.send_batch(master, now);
+        }
+        match self.unacknowledged[master].queue.is_empty() {
+            true => {}
+            false if keeps_up => self.schedule_batch(master, NEXT_BATCH),
+            false => self.ask_again(master),
+        }
+    }
+
+    fn report_forgotten(&mut self, master: usize, now: Instant) {
+        let forgotten = std::mem::take(&mut self.unacknowledged[master].unreported);
+        if forgotten > 0 {
+            self.observer.forgotten(master, forgotten, now);
+        }
+    }
+
+    /// Keys that have expired by themselves need no release.
+    fn expire_releases(&mut self, master: usize, now: Instant) {
+        let queue = std::mem::take(&mut self.unacknowledged[master].queue);
+        for id in queue {
+            let Some(step) = self.decide(id, Event::Expired, now) else { continue };
+            let release = self.locks.get(id).and_then(|lock| lock.machine.release());
+            if release.is_some_and(|release| release.has_failed(master)) {
+                self.unacknowledged[master].queue.push_back(id);
+            }
+            self.carry_out(id, step, now);
+        }
+    }
+
+    /// `master` can be reached: it is asked for all that it has not acknowledged.
+    pub(in crate::driver) fn reached(&mut self, master: usize, now: Instant) {
+        self.unacknowledged[master].denials = 0;
+        self.send_batch(master, now);
+        if !self.unacknowledged[master].queue.is_empty() {
+            self.schedule_batch(master, NEXT_BATCH);
+        }
+    }
+
+    fn send_batch(&mut self, master: usize, now: Instant) {
+        let queue = &mut self.unacknowledged[master].queue;
+        let batch: Vec<LockId> = queue.drain(..queue.len().min(BATCH)).collect();
+        for id in batch {
+            self.happens(id, Event::Retry(master), now);
+        }
+    }
+}

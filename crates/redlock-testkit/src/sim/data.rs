@@ -1,0 +1,384 @@
+//! All that one master keeps for a namespace, and what each script does to it. Lua does exactly
+//! this, which a test on real servers holds.
+//!
+//! A script runs alone. It reads and compares first, and writes nothing when a comparison fails.
+//! `time` is the TIME of the master that runs it. One that comes later than it may act does nothing.
+//! Every reply holds that TIME and the record as
+//! the script left it, so the client learns as much as from a look. None holds the identity: a
+//! script that did nothing is followed by a look.
+//!
+//! Redis rolls nothing back, so the Lua tests first whether its user may do what it is about to do,
+//! and then writes in this order: *begin* HSET, then HDEL and DEL; *admit* and *init* ZADD, then
+//! `run`, then HDEL; *remove* ZADD, then DEL. A script that is cut in the middle leaves a
+//! master in quarantine and never one that votes without its members.
+
+use redlock_core::Member;
+use redlock_core::admission::{
+    Admit, Begin, Identity, Init, MEMBERS, Millis, Note, Outcome, Quarantine, Record, Remove,
+    Reply, RunId, SCORE_END, Score, Way, quarantine_length,
+};
+
+/// One ballot set. Nearly all of its members have the same score.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ballots {
+    /// `ZCARD`.
+    pub members: u32,
+    /// The score of all members but a few.
+    floor: Score,
+    /// Those that have another one, and those that are not there. Sorted by member.
+    others: Vec<(Member, Option<Score>)>,
+}
+
+impl Ballots {
+    /// So many members with this score.
+    pub fn new(members: u32, floor: Score) -> Self {
+        Self { members, floor, others: Vec::new() }
+    }
+
+    /// The largest score.
+    pub fn highest(&self) -> Score {
+        self.others.iter().filter_map(|(_, score)| *score).fold(self.floor, Score::max)
+    }
+
+    /// `ZSCORE` of a member.
+    pub fn score(&self, member: Member) -> Option<Score> {
+        match self.place(member) {
+            Ok(at) => self.others[at].1,
+            Err(_) => Some(self.floor).filter(|_| self.members > 0),
+        }
+    }
+
+    /// `ZADD XX GT CH`: whether the score was raised.
+    pub fn raise(&mut self, member: Member, score: Score) -> bool {
+        let is_larger = self.score(member).is_some_and(|present| score > present);
+        if is_larger {
+            self.write(member, Some(score));
+        }
+        is_larger
+    }
+
+    /// `ZREM` of a member.
+    pub fn remove(&mut self, member: Member) {
+        if self.score(member).is_some() {
+            self.members -= 1;
+            self.write(member, None);
+        }
+    }
+
+    /// `ZADD XX GT` of every member.
+    fn lift(&mut self, level: Score) {
+        self.floor = self.floor.max(level);
+        let floor = self.floor;
+        self.others.retain(|(_, score)| score.is_none_or(|score| score > floor));
+    }
+
+    fn write(&mut self, member: Member, score: Option<Score>) {
+        match self.place(member) {
+            Ok(at) => self.others[at].1 = score,
+            Err(at) => self.others.insert(at, (member, score)),
+        }
+    }
+
+    /// Where the member stands among those that are kept apart, or would.
+    fn place(&self, member: Member) -> Result<usize, usize> {
+        self.others.binary_search_by_key(&member, |(other, _)| *other)
+    }
+}
+
+/// All that one master keeps for the namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Data {
+    /// The hash.
+    pub record: Record,
+    /// The ballot sets, by the identity in their name.
+    pub sets: Vec<(Identity, Ballots)>,
+    /// The set of the clients without quarantine. The two do not mix.
+    pub off: Option<Ballots>,
+}
+
+impl Data {
+    /// Where `run` equals the identity and the set is complete, and where a quarantine of this
+    /// identity is under way whose end is not too far ahead, there is nothing to begin. The latter
+    /// becomes longer where it was begun with a shorter `max_ttl` than is known by now. Neither is
+    /// believed of a record that the client knows to be outdated.
+    pub fn begin(&mut self, time: Millis, order: &Begin) -> Reply {
+        let outcome = if time > order.until {
+            Outcome::Late
+        } else if self.off.is_some() {
+            Outcome::Mixed
+        } else if self.is_admitted(order.identity) && !order.is_outdated {
+            Outcome::Done
+        } else if self.record.seen() != order.expect {
+            Outcome::Moved
+        } else {
+            match self.is_waiting(time, order.identity) && !order.is_outdated {
+                true => self.lengthen(order.max_ttl),
+                false => self.write_quarantine(time, order),
+            }
+            Outcome::Done
+        };
+        self.reply(outcome, time)
+    }
+
+    /// A note is written for a process that has none, or whose note lies ahead of its TIME.
+    pub fn note(&mut self, time: Millis, order: &Note) -> Reply {
+        let same = self.record.nonce == Some(order.nonce);
+        let outcome = match self.record.quarantine.as_mut().filter(|_| same) {
+            _ if time > order.until => Outcome::Late,
+            None => Outcome::Moved,
+            Some(quarantine) => {
+                for &(process, told) in &order.times {
+                    write_note(quarantine, process, told);
+                }
+                Outcome::Done
+            }
+        };
+        self.reply(outcome, time)
+    }
+
+    /// The nonce, the identity, and the TIME of the way that was taken, are tested here and
+    /// nowhere else.
+    pub fn admit(&mut self, time: Millis, order: &Admit) -> Reply {
+        let outcome = self.may_admit(time, order);
+        if outcome == Outcome::Done
+            && let Some(quarantine) = self.record.quarantine.take()
+        {
+            self.write_set(quarantine.id, order.floor);
+            self.record.floor = Some(order.floor);
+            self.record.run = Some(quarantine.id);
+        }
+        self.reply(outcome, time)
+    }
+
+    /// Where `run` equals the identity: raises `max_ttl` and low members. Elsewhere: admits.
+    pub fn init(&mut self, time: Millis, order: &Init) -> Reply {
+        let outcome = if time > order.until {
+            Outcome::Late
+        } else if self.off.is_some() && !order.converts {
+            Outcome::Mixed
+        } else if self.record.seen() != order.expect {
+            Outcome::Moved
+        } else if order.floor.max(order.level) >= SCORE_END {
+            Outcome::TooLarge
+        } else {
+            self.write_init(order);
+            Outcome::Done
+        };
+        self.reply(outcome, time)
+    }
+
+    /// What was never admitted goes; what was goes where a person says so, and leaves its largest
+    /// score behind.
+    pub fn remove(&mut self, time: Millis, order: &Remove) -> Reply {
+        let may_remove = order.start.is_some() || !self.record.was_admitted();
+        let outcome = if time > order.until {
+            Outcome::Late
+        } else if self.record.seen() != order.expect || !may_remove {
+            Outcome::Moved
+        } else if order.start.is_some_and(|start| start >= SCORE_END) {
+            Outcome::TooLarge
+        } else {
+            self.write_removal(order.start);
+            Outcome::Done
+        };
+        self.reply(outcome, time)
+    }
+
+    fn is_admitted(&self, identity: Identity) -> bool {
+        self.record.admits(identity) && self.members() == MEMBERS
+    }
+
+    /// Whether a quarantine of this identity is under way. A clock that was ahead when it began
+    /// has left an end that would never come: that one does not stand. Only the script can judge
+    /// this, because a client's reading of TIME is older than the end that it is compared with.
+    fn is_waiting(&self, time: Millis, identity: Identity) -> bool {
+        let length = self.record.length();
+        let found = self.record.quarantine_of(identity);
+        found.is_some_and(|quarantine| quarantine.until <= time + length)
+    }
+
+    /// Locks may have been longer than was known when it began. Once, because the record says it
+    /// then.
+    fn lengthen(&mut self, max_ttl: Millis) {
+        let (former, longest) = (self.record.length(), quarantine_length(max_ttl));
+        if let Some(quarantine) = self.record.quarantine.as_mut().filter(|_| longest > former) {
+            quarantine.until += longest - former;
+            self.record.max_ttl = Some(max_ttl);
+        }
+    }
+
+    fn write_quarantine(&mut self, time: Millis, order: &Begin) {
+        let former = self.record.quarantine.take();
+        let names =
+            [self.record.run, former.as_ref().map(|former| former.id), Some(order.identity)];
+        let mut ballot = former.map_or(0, |former| former.ballot);
+        for name in names.into_iter().flatten() {
+            ballot = ballot.max(self.highest(name));
+            self.remove_set(name);
+        }
+        let max_ttl = self.record.max_ttl.unwrap_or(0).max(order.max_ttl);
+        self.record.max_ttl = Some(max_ttl);
+        self.record.run = None;
+        self.record.nonce = Some(order.nonce);
+        let until = time + quarantine_length(max_ttl);
+        self.record.quarantine =
+            Some(Quarantine { id: order.identity, until, ballot, notes: Vec::new() });
+    }
+
+    fn may_admit(&self, time: Millis, order: &Admit) -> Outcome {
+        if time > order.until {
+            return Outcome::Late;
+        }
+        let Some(quarantine) = self.record.quarantine_of(order.identity) else {
+            return Outcome::Moved;
+        };
+        let extra = match order.way {
+            Way::Known => 0,
+            Way::Noted => self.record.length(),
+        };
+        if self.off.is_some() {
+            Outcome::Mixed
+        } else if self.record.nonce != Some(order.nonce) {
+            Outcome::Moved
+        } else if time < quarantine.until + extra {
+            Outcome::Early
+        } else if order.floor >= SCORE_END {
+            Outcome::TooLarge
+        } else {
+            Outcome::Done
+        }
+    }
+
+    fn write_init(&mut self, order: &Init) {
+        let former = self.record.max_ttl.filter(|_| !order.lower).unwrap_or(0);
+        self.record.max_ttl = Some(former.max(order.max_ttl));
+        let off = ours(self.off.take().as_ref());
+        if self.is_admitted(order.identity) {
+            self.lift(order.level.max(off));
+            return;
+        }
+        let floor = order.floor.max(off);
+        let former = self.record.quarantine.take().map(|quarantine| quarantine.id);
+        for name in [self.record.run, former].into_iter().flatten() {
+            self.remove_set(name);
+        }
+        self.write_set(order.identity, floor);
+        self.record.floor = Some(floor);
+        self.record.nonce = Some(order.nonce);
+        self.record.run = Some(order.identity);
+    }
+
+    fn write_removal(&mut self, start: Option<Score>) {
+        let Record { run, floor, quarantine, .. } = std::mem::take(&mut self.record);
+        let ballot = quarantine.as_ref().map_or(0, |found| found.ballot);
+        let mut highest = ballot.max(floor.unwrap_or(0)).max(ours(self.off.as_ref()));
+        for name in [run, quarantine.map(|found| found.id)].into_iter().flatten() {
+            highest = highest.max(self.highest(name));
+            self.remove_set(name);
+        }
+        if let Some(start) = start {
+            let members = self.off.as_ref().map_or(0, |off| off.members).max(MEMBERS);
+            self.off = Some(Ballots::new(members, highest.max(start)));
+        }
+    }
+
+    /// `ZADD XX GT` of every member: none is ever lowered.
+    fn lift(&mut self, level: Score) {
+        let run = self.record.run;
+        for (_, ballots) in self.sets.iter_mut().filter(|(name, _)| Some(*name) == run) {
+            ballots.lift(level);
+        }
+    }
+
+    fn reply(&self, outcome: Outcome, time: Millis) -> Reply {
+        let record = self.record.clone();
+        Reply { outcome, time, record, members: self.members() }
+    }
+}
+
+impl Data {
+    /// The ballot set with this identity in its name.
+    pub fn ballots(&self, id: Identity) -> Option<&Ballots> {
+        let found = self.sets.iter().find(|(name, _)| *name == id);
+        found.map(|(_, ballots)| ballots)
+    }
+
+    /// `ZCARD` of the set of `run`.
+    pub fn members(&self) -> u32 {
+        let ballots = self.record.run.and_then(|run| self.ballots(run));
+        ballots.map_or(0, |ballots| ballots.members)
+    }
+
+    /// The highest score of a set that is ours; 0 where there is none.
+    pub fn highest(&self, id: Identity) -> Score {
+        ours(self.ballots(id))
+    }
+
+    /// What [`AdmissionOp::ShowUse`](redlock_core::admission::AdmissionOp::ShowUse) does. The score says nothing of any ballot.
+    pub fn show_use(&mut self) {
+        self.off.get_or_insert_with(|| Ballots::new(1, 0));
+    }
+
+    fn remove_set(&mut self, id: Identity) {
+        self.sets.retain(|(name, _)| *name != id);
+    }
+
+    fn write_set(&mut self, id: Identity, floor: Score) {
+        self.remove_set(id);
+        self.sets.push((id, Ballots::new(MEMBERS, floor)));
+        self.sets.sort_unstable_by_key(|(name, _)| *name);
+    }
+
+    /// `ZADD XX GT CH` of one member of the set with this identity in its name: whether the ballot
+    /// was accepted.
+    pub fn accept(&mut self, id: Identity, member: Member, ballot: Score) -> bool {
+        let found = self.sets.iter_mut().find(|(name, _)| *name == id);
+        found.is_some_and(|(_, ballots)| ballots.raise(member, ballot))
+    }
+}
+
+fn ours(ballots: Option<&Ballots>) -> Score {
+    ballots.map(Ballots::highest).filter(|score| *score < SCORE_END).unwrap_or(0)
+}
+
+fn write_note(quarantine: &mut Quarantine, process: RunId, time: Millis) {
+    if quarantine.wants(process, time) {
+        quarantine.notes.retain(|(noted, _)| *noted != process);
+        quarantine.notes.push((process, time));
+        quarantine.notes.sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(number: u16) -> Member {
+        Member::new(number).unwrap()
+    }
+
+    #[test]
+    fn each_member_has_a_score_of_its_own_and_none_is_lowered() {
+        let mut ballots = Ballots::new(MEMBERS, 31);
+        assert!(ballots.raise(member(7), 95));
+        assert!(!ballots.raise(member(7), 95), "an equal one is not larger");
+        assert!(!ballots.raise(member(8), 31));
+        assert!(ballots.raise(member(3), 63));
+        let scores = [3, 7, 8].map(|number| ballots.score(member(number)));
+        assert_eq!((scores, ballots.highest()), ([Some(63), Some(95), Some(31)], 95));
+        ballots.lift(63);
+        let scores = [3, 7, 8].map(|number| ballots.score(member(number)));
+        assert_eq!((scores, ballots.highest()), ([Some(63), Some(95), Some(63)], 95));
+    }
+
+    #[test]
+    fn a_member_that_is_gone_has_no_score_and_is_not_raised_again() {
+        let mut ballots = Ballots::new(MEMBERS, 31);
+        ballots.remove(member(7));
+        ballots.remove(member(7));
+        assert_eq!((ballots.members, ballots.score(member(7))), (MEMBERS - 1, None));
+        assert!(!ballots.raise(member(7), 95));
+        ballots.lift(127);
+        assert_eq!((ballots.score(member(7)), ballots.highest()), (None, 127));
+    }
+}

@@ -1,0 +1,84 @@
+//! What a simulated master does with requests about shared queues. What the scripts decide is
+//! [`shared_queue`]'s; here is what they decide it on.
+
+use std::time::Duration;
+
+use redlock_core::shared_queue::{self, Found, QueueMaster};
+use redlock_core::{Answer, Call, Cause, Instant, Op, QueueTicket, Queued, Verb};
+
+use super::master::Master;
+
+/// The master during one request about one key.
+struct Meeting<'a> {
+    master: &'a mut Master,
+    now: Instant,
+    key: &'a [u8],
+    listening: &'a [QueueTicket],
+}
+
+impl Master {
+    pub(super) fn queue(&mut self, now: Instant, op: &Op, listening: &[QueueTicket]) -> Answer {
+        let time_us = self.clock.micros(now);
+        let queue = op.entry().map(|entry| &entry.queue);
+        let queue = queue.or_else(|| op.exit().map(|exit| &exit.queue));
+        if let (Some(_), Some(error)) = (queue, &self.queue_error) {
+            return Answer::unknown(Cause::of_error_reply(error.clone()));
+        }
+        let name = queue.map_or_else(|| op.key().to_vec(), |queue| queue.key().to_vec());
+        let mut tickets = self.queues.remove(&name).unwrap_or_default();
+        let mut meeting = Meeting { master: self, now, key: op.key(), listening };
+        let answer = match (op.verb(), op.entry(), op.exit()) {
+            (_, Some(entry), _) => tickets.enter(&mut meeting, entry),
+            (_, _, Some(exit)) => tickets.leave(&mut meeting, exit),
+            (Verb::Take { px }, ..) => shared_queue::take(&mut meeting, token(op), px),
+            (Verb::Reserve { px }, ..) => shared_queue::reserve(&mut meeting, token(op), px),
+            _ => {
+                let queued = Queued { waiters: tickets.count(time_us), rank: None };
+                Answer::granted().with_queued(queued)
+            }
+        };
+        if !tickets.is_over(time_us) {
+            self.queues.insert(name, tickets);
+        }
+        answer
+    }
+
+    /// How many tickets wait in a queue.
+    pub(super) fn waiters(&self, now: Instant, queue: &[u8]) -> u32 {
+        self.queues.get(queue).map_or(0, |tickets| tickets.count(self.clock.micros(now)))
+    }
+}
+
+/// A token is text.
+fn token(op: &Op) -> &str {
+    str::from_utf8(op.token()).unwrap_or_default()
+}
+
+impl QueueMaster for Meeting<'_> {
+    fn found(&self) -> Option<(Found, Duration)> {
+        let value = self.master.value(self.key)?;
+        let found = value.map_or(Found::OtherType, |value| Found::Value(value.to_vec()));
+        Some((found, Duration::from_millis(self.master.left(self.now, self.key))))
+    }
+
+    fn set(&mut self, value: &str, px: u64) {
+        self.master.put(self.now, self.key, Some(value.as_bytes()), px);
+    }
+
+    fn delete(&mut self) {
+        self.master.remove(self.key);
+    }
+
+    fn listens(&self, ticket: QueueTicket) -> Option<bool> {
+        Some(self.listening.contains(&ticket))
+    }
+
+    fn tell(&mut self, ticket: QueueTicket, call: Call) -> bool {
+        self.master.told.push((ticket, call, self.key.to_vec()));
+        true
+    }
+
+    fn time_us(&self) -> i64 {
+        self.master.clock.micros(self.now)
+    }
+}

@@ -1,0 +1,427 @@
+//! Queues between clients: who is called, who gets the key, and what is left behind.
+
+use redlock_core::{
+    Call, Entry, Exit, Leaving, QueueTicket, Queued, Reservation, Resource, SharedQueue,
+};
+
+use super::*;
+
+const RESERVED_MS: u64 = 30_000;
+
+/// One client, with its ticket.
+struct Waiter {
+    asker: Asker,
+    queue: SharedQueue,
+}
+
+impl Waiter {
+    async fn new(backend: &Backend, number: u64) -> Self {
+        let queue =
+            SharedQueue::new(b"locks:", &Resource::from("orders:42"), QueueTicket::new(number));
+        Self { asker: Asker::another(backend).await, queue }
+    }
+
+    fn entry(&self, ask: Option<&Token>, waited_us: u64) -> Op {
+        let ask = ask.map(|token| (token.clone(), LONG));
+        let queue = self.queue.clone();
+        Op::enter(KEY, Entry { queue, ask, waited_us, reservation_ms: RESERVED_MS }, None)
+    }
+
+    async fn enter(&mut self, token: &Token) -> Answer {
+        self.asker.ask(self.entry(Some(token), 0)).await
+    }
+
+    async fn stand(&mut self, waited: Duration) -> Answer {
+        let waited_us = u64::try_from(waited.as_micros()).unwrap();
+        self.asker.ask(self.entry(None, waited_us)).await
+    }
+
+    fn exit(&self, token: Option<&Token>, gives_up_place: bool, leaving: Leaving) -> Op {
+        let (queue, token) = (self.queue.clone(), token.cloned());
+        let reservation_ms = RESERVED_MS;
+        Op::leave(KEY, Exit { queue, token, gives_up_place, reservation_ms, leaving })
+    }
+
+    async fn leave(&mut self, token: &Token, leaving: Leaving) -> Answer {
+        self.asker.ask(self.exit(Some(token), false, leaving)).await
+    }
+
+    async fn give_up(&mut self) -> Answer {
+        self.asker.ask(self.exit(None, true, Leaving::Undo)).await
+    }
+
+    async fn take(&mut self, token: &Token) -> Answer {
+        self.asker.ask(Op::take(KEY, token.clone(), LONG, None)).await
+    }
+
+    async fn reserve(&mut self, token: &Token) -> Answer {
+        self.asker.ask(Op::reserve(KEY, token.clone(), RESERVED_MS)).await
+    }
+
+    async fn called(&mut self) -> Call {
+        match self.asker.event().await {
+            NodeEvent::Called(call, key) if &*key == KEY => call,
+            event => panic!("{event:?}"),
+        }
+    }
+
+    /// Whatever was published before this has come by now.
+    async fn is_left_alone(&mut self) {
+        self.asker.inspect().await;
+        assert!(self.asker.events.try_recv().is_err(), "it was called");
+    }
+
+    async fn value(&mut self) -> Option<String> {
+        match self.asker.inspect().await.verdict {
+            Verdict::Free => None,
+            Verdict::Held { token, .. } => token,
+            verdict => panic!("{verdict}"),
+        }
+    }
+
+    async fn waiters(&mut self) -> u32 {
+        let answer = self.asker.ask(Op::count_waiters(self.queue.key())).await;
+        answer.queued.expect("a count").waiters
+    }
+}
+
+async fn waiters<const N: usize>(backend: &Backend) -> [Waiter; N] {
+    let mut waiters = Vec::new();
+    for number in 0..N {
+        waiters.push(Waiter::new(backend, number as u64).await);
+    }
+    waiters.try_into().ok().expect("as many as there are numbers")
+}
+
+fn token(text: &str) -> Token {
+    Token::parse(text).unwrap()
+}
+
+fn granted(others: u32) -> Answer {
+    Answer::granted().with_queued(Queued { waiters: others, rank: None })
+}
+
+fn left_nothing_of_ours(waiters: u32) -> Answer {
+    not_ours().with_queued(Queued { waiters, rank: None })
+}
+
+fn place(answer: &Answer) -> (u32, Option<u32>) {
+    let queued = answer.queued.expect("a place");
+    (queued.waiters, queued.rank)
+}
+
+fn reserved_for(waiter: &Waiter) -> Option<String> {
+    Some(Reservation { ticket: Some(waiter.queue.ticket()) }.to_string())
+}
+
+#[tokio::test]
+async fn a_server_whose_user_may_all_can_have_queues() {
+    let backend = Backend::start().await;
+    assert_eq!(Asker::new(&backend).await.facts.no_queue, None);
+}
+
+#[tokio::test]
+async fn who_enters_an_empty_queue_has_the_key_and_who_comes_later_a_place() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    assert_eq!(a.enter(&token("a")).await, granted(0));
+    let refused = b.enter(&token("b")).await;
+    assert!(held_by(&token("a"), &refused));
+    assert!(holder(&refused).1 > Some(Duration::from_millis(LONG - 10_000)));
+    assert_eq!(place(&refused), (1, Some(0)));
+    assert_eq!(place(&c.enter(&token("c")).await), (2, Some(1)));
+    let renewed = b.stand(Duration::from_secs(10)).await;
+    assert_eq!(place(&renewed), (2, Some(0)), "a place is renewed");
+    assert_eq!(a.waiters().await, 2);
+}
+
+#[tokio::test]
+async fn a_release_reserves_the_key_for_the_next_one_and_calls_it_and_the_second() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    c.enter(&token("c")).await;
+    assert_eq!(a.leave(&token("a"), Leaving::Done).await, granted(2));
+    assert_eq!((b.called().await, c.called().await), (Call::Go, Call::Next));
+    assert_eq!(a.value().await, reserved_for(&b));
+    let reserved = a.asker.inspect().await.verdict;
+    assert_eq!(reserved.reservation(), Some(Reservation { ticket: Some(b.queue.ticket()) }));
+
+    assert_eq!(a.asker.acquire(&token("plain"), LONG).await, taken());
+    let refused = c.enter(&token("c2")).await;
+    assert_eq!(
+        (refused.verdict.reservation(), place(&refused)),
+        (reserved.reservation(), (1, Some(0)))
+    );
+    assert_eq!(b.enter(&token("b2")).await, granted(1));
+    assert_eq!(a.value().await.as_deref(), Some("b2"));
+}
+
+#[tokio::test]
+async fn a_release_without_waiters_reserves_nothing() {
+    let backend = Backend::start().await;
+    let [mut a, mut b] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    a.leave(&token("a"), Leaving::Done).await;
+    assert_eq!(b.enter(&token("b2")).await, granted(0));
+    assert_eq!(b.leave(&token("b2"), Leaving::Done).await, granted(0), "trap 13");
+    assert_eq!((b.value().await, b.waiters().await), (None, 0));
+    assert_eq!(b.leave(&token("b2"), Leaving::Done).await, left_nothing_of_ours(0));
+}
+
+#[tokio::test]
+async fn an_open_release_frees_the_key_and_has_the_first_try() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    c.enter(&token("c")).await;
+    assert_eq!(a.leave(&token("a"), Leaving::Open).await, granted(2));
+    assert_eq!(b.called().await, Call::Try);
+    c.is_left_alone().await;
+    assert_eq!(a.value().await, None);
+}
+
+#[tokio::test]
+async fn what_a_loser_cleans_up_wakes_nobody_unless_the_key_is_free() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.stand(Duration::ZERO).await;
+    assert_eq!(c.leave(&token("c"), Leaving::Undo).await, left_nothing_of_ours(1));
+    b.is_left_alone().await;
+    assert_eq!(c.leave(&token("c"), Leaving::Done).await, left_nothing_of_ours(1));
+    assert_eq!(b.called().await, Call::Try, "a lease is over, and another token is there");
+    a.asker.release(&token("a")).await;
+    assert_eq!(c.leave(&token("c"), Leaving::Undo).await, left_nothing_of_ours(1));
+    assert_eq!((b.called().await, c.value().await), (Call::Go, reserved_for(&b)), "trap 8");
+}
+
+#[tokio::test]
+async fn who_gives_up_between_call_and_take_hands_the_key_to_the_next() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    c.enter(&token("c")).await;
+    a.leave(&token("a"), Leaving::Done).await;
+    assert_eq!(b.called().await, Call::Go);
+    assert_eq!(b.give_up().await, left_nothing_of_ours(1));
+    assert_eq!((c.called().await, c.called().await), (Call::Next, Call::Go), "trap 7");
+    assert_eq!(c.value().await, reserved_for(&c));
+    assert_eq!(c.give_up().await, left_nothing_of_ours(0));
+    assert_eq!((c.value().await, c.waiters().await), (None, 0), "nobody is left");
+}
+
+#[tokio::test]
+async fn a_place_that_is_given_up_leaves_another_s_reservation_alone() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    c.enter(&token("c")).await;
+    a.leave(&token("a"), Leaving::Done).await;
+    assert_eq!(c.give_up().await, left_nothing_of_ours(0));
+    assert_eq!(c.value().await, reserved_for(&b));
+}
+
+/// Only the first watches the key, and a holder that knows of nobody calls nobody.
+#[tokio::test]
+async fn when_the_first_gives_up_a_key_that_is_taken_the_second_is_told() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c, mut d] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    c.enter(&token("c")).await;
+    d.enter(&token("d")).await;
+    assert_eq!(c.give_up().await, left_nothing_of_ours(2));
+    b.is_left_alone().await;
+    d.is_left_alone().await;
+    assert_eq!(b.give_up().await, left_nothing_of_ours(1));
+    assert_eq!((d.called().await, d.value().await.as_deref()), (Call::Next, Some("a")));
+
+    d.stand(Duration::from_secs(10)).await;
+    c.stand(Duration::from_secs(5)).await;
+    assert_eq!(a.leave(&token("a"), Leaving::Done).await, granted(2));
+    assert_eq!((d.called().await, c.called().await), (Call::Go, Call::Next));
+    b.stand(Duration::ZERO).await;
+    assert_eq!(c.give_up().await, left_nothing_of_ours(1));
+    assert_eq!((b.called().await, b.value().await), (Call::Next, reserved_for(&d)));
+}
+
+#[tokio::test]
+async fn who_is_gone_is_skipped_in_the_same_script() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    c.enter(&token("c")).await;
+    drop(b);
+    while a.waiters().await == 2 {
+        backend.pass(Duration::from_millis(20)).await;
+        a.asker.release(&token("a")).await;
+        a.leave(&token("none"), Leaving::Done).await;
+    }
+    assert_eq!(c.called().await, Call::Go, "trap 6");
+}
+
+#[tokio::test]
+async fn who_waited_longest_is_first_whenever_it_came() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.stand(Duration::from_secs(5)).await;
+    assert_eq!(place(&c.stand(Duration::from_secs(3_600)).await), (2, Some(0)));
+    a.asker.release(&token("a")).await;
+    assert_eq!(place(&b.stand(Duration::from_secs(5)).await), (1, Some(0)), "the key was free");
+    assert_eq!((c.called().await, c.value().await), (Call::Go, reserved_for(&c)));
+}
+
+#[tokio::test]
+async fn who_is_the_first_itself_takes_a_key_that_is_free() {
+    let backend = Backend::start().await;
+    let [mut a, mut b] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    a.asker.release(&token("a")).await;
+    let free = b.stand(Duration::ZERO).await;
+    assert_eq!((free.verdict.clone(), place(&free)), (Verdict::Free, (1, Some(0))));
+    assert_eq!(b.enter(&token("b2")).await, granted(0));
+}
+
+#[tokio::test]
+async fn a_reservation_that_is_over_is_nobody_s_and_the_next_one_is_called() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    c.enter(&token("c")).await;
+    let (queue, token_of_a) = (a.queue.clone(), Some(token("a")));
+    let exit = Exit {
+        queue,
+        token: token_of_a,
+        gives_up_place: false,
+        reservation_ms: 100,
+        leaving: Leaving::Done,
+    };
+    assert_eq!(a.asker.ask(Op::leave(KEY, exit)).await, granted(2));
+    backend.pass(Duration::from_millis(150)).await;
+    assert_eq!(a.value().await, None);
+    let late = b.enter(&token("b2")).await;
+    assert_eq!(late.verdict.reservation(), Some(Reservation { ticket: Some(c.queue.ticket()) }));
+    assert_eq!((c.called().await, c.called().await), (Call::Next, Call::Go));
+    assert_eq!(c.enter(&token("c2")).await, granted(1), "who was late has a place again");
+}
+
+#[tokio::test]
+async fn a_queue_is_gone_three_seconds_after_the_last_entry() {
+    let backend = Backend::start().await;
+    let [mut a, mut b] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    backend.pass(Duration::from_millis(1_500)).await;
+    assert_eq!(a.waiters().await, 1, "trap 18");
+    backend.pass(Duration::from_millis(1_600)).await;
+    assert_eq!(a.waiters().await, 0);
+    assert_eq!(a.leave(&token("a"), Leaving::Done).await, granted(0));
+}
+
+#[tokio::test]
+async fn a_late_reserve_behind_the_successor_s_take_does_nothing() {
+    let backend = Backend::start().await;
+    let [mut a, mut b] = waiters(&backend).await;
+    assert_eq!(a.take(&token("a")).await, Answer::granted());
+    assert_eq!(a.reserve(&token("a")).await, Answer::granted());
+    assert_eq!(a.value().await.as_deref(), Some(Reservation::PREFIX));
+    assert_eq!(b.take(&token("b")).await, Answer::granted());
+    assert_eq!(a.reserve(&token("a")).await, not_ours(), "traps 1 and 2");
+    assert_eq!(a.value().await.as_deref(), Some("b"));
+}
+
+#[tokio::test]
+async fn a_reserve_that_is_repeated_does_nothing_new() {
+    let backend = Backend::start().await;
+    let [mut a] = waiters(&backend).await;
+    a.take(&token("a")).await;
+    a.reserve(&token("a")).await;
+    backend.pass(Duration::from_millis(50)).await;
+    let left = a.asker.left().await;
+    assert_eq!(a.reserve(&token("a")).await, not_ours(), "trap 2");
+    assert!(a.asker.left().await <= left, "it was given more time");
+}
+
+#[tokio::test]
+async fn a_take_replaces_no_token_its_own_included() {
+    let backend = Backend::start().await;
+    let [mut a, mut b] = waiters(&backend).await;
+    a.take(&token("a")).await;
+    for asked in ["a", "b"] {
+        let refused = b.take(&token(asked)).await;
+        assert!(held_by(&token("a"), &refused), "trap 3: {refused:?}");
+        assert!(holder(&refused).1.is_some());
+    }
+    b.asker.release(&token("a")).await;
+    backend.put_other_type(KEY, LONG).await;
+    let refused = b.take(&token("b")).await;
+    assert_eq!(holder(&refused).0, None, "a key of another type is another's");
+    assert_eq!(b.reserve(&token("b")).await, not_ours());
+    let queued = b.enter(&token("b")).await;
+    assert_eq!((holder(&queued).0, place(&queued)), (None, (1, Some(0))));
+    assert_eq!(b.leave(&token("b"), Leaving::Done).await, left_nothing_of_ours(1));
+}
+
+#[tokio::test]
+async fn nobody_extends_or_releases_a_reservation() {
+    let backend = Backend::start().await;
+    let [mut a, mut b] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    a.leave(&token("a"), Leaving::Done).await;
+    let reserved = reserved_for(&b);
+    assert!(Token::parse(&reserved.clone().unwrap()).is_err(), "trap 24");
+    assert_eq!(a.asker.release(&token("a")).await, not_ours());
+    let refused = a.asker.extend(&token("a"), LONG).await;
+    assert_eq!(holder(&refused).0.map(str::to_owned), reserved);
+}
+
+#[tokio::test]
+async fn a_plain_reservation_is_handed_on_where_somebody_waits() {
+    let backend = Backend::start().await;
+    let [mut a, mut b, mut c] = waiters(&backend).await;
+    a.take(&token("a")).await;
+    a.reserve(&token("a")).await;
+    let queued = b.enter(&token("b")).await;
+    assert_eq!(queued.verdict.reservation(), Some(Reservation { ticket: None }));
+    assert_eq!(c.leave(&token("c"), Leaving::Undo).await, left_nothing_of_ours(1));
+    assert_eq!((b.called().await, b.value().await), (Call::Go, reserved_for(&b)));
+}
+
+#[tokio::test]
+async fn who_calls_itself_hears_it() {
+    let backend = Backend::start().await;
+    let [mut a] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    a.stand(Duration::ZERO).await;
+    assert_eq!(a.leave(&token("a"), Leaving::Done).await, granted(1));
+    assert_eq!(a.called().await, Call::Go, "trap 14: before the reply or behind it");
+    let ours = a.stand(Duration::ZERO).await;
+    assert_eq!(
+        (ours.verdict.reservation().and_then(|r| r.ticket), place(&ours)),
+        (Some(a.queue.ticket()), (0, None))
+    );
+}
+
+#[tokio::test]
+async fn a_call_is_no_push_of_a_watched_key_and_an_entry_is_no_watch() {
+    let backend = Backend::start().await;
+    let [mut a, mut b] = waiters(&backend).await;
+    a.enter(&token("a")).await;
+    b.enter(&token("b")).await;
+    backend.put(KEY, b"c", LONG).await;
+    b.is_left_alone().await;
+    assert!(held_by(&token("c"), &b.asker.ask(Op::watch(KEY)).await));
+    assert_eq!(a.asker.release(&token("c")).await, Answer::granted());
+    assert_eq!(b.asker.event().await, NodeEvent::KeyChanged(KEY.into()));
+}

@@ -1,0 +1,233 @@
+//! The queue in which processes wait for one key. What its traps are: docs/TESTING.md.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redlock_core::{Clock, Verb};
+use redlock_quorum::{AcquireError, Redlock, State};
+use redlock_testkit::SimNodes;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::arena::{
+    RESOURCE, copies, count, handle, hold, let_go, masters, ms, settle, until_free,
+};
+
+/// Another process, a millisecond away at most.
+fn process(masters: &SimNodes, seed: u64) -> (SimNodes, Redlock) {
+    let client = masters.another_client();
+    client.iter().for_each(|master| master.delay(ms(0)..=ms(1), ms(0)..=ms(1)));
+    let redlock = handle(&client).seed(seed).build().unwrap();
+    (client, redlock)
+}
+
+/// A process that waits, holds the lock for a fixed time, and reports when it got it.
+struct Waiter {
+    client: SimNodes,
+    task: JoinHandle<()>,
+}
+
+type Served = Arc<Mutex<Vec<(u64, Duration)>>>;
+
+fn wait(masters: &SimNodes, number: u64, holds: Duration, served: &Served) -> Waiter {
+    let ((client, redlock), served, clock) =
+        (process(masters, number), served.clone(), masters.clock());
+    let task = tokio::spawn(async move {
+        let begun = clock.now();
+        let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
+        served.lock().unwrap().push((number, clock.now().saturating_since(begun)));
+        sleep(holds).await;
+        guard.release().await.unwrap();
+    });
+    Waiter { client, task }
+}
+
+/// So many processes that come 20 ms apart, behind a holder.
+async fn behind_a_holder(masters: &SimNodes, waiters: u64, served: &Served) -> Vec<Waiter> {
+    let mut waiting = Vec::new();
+    for number in 1..=waiters {
+        waiting.push(wait(masters, number, ms(5), served));
+        sleep(ms(20)).await;
+    }
+    waiting
+}
+
+/// Where contenders of the key meet: somebody has entered a queue there.
+fn meeting_point(masters: &SimNodes) -> usize {
+    let has_entries =
+        |at: &usize| count(&masters[*at], |verb| matches!(verb, Verb::Enter { .. })) > 0;
+    (0..masters.len()).find(has_entries).expect("somebody waits")
+}
+
+async fn all_served(waiting: Vec<Waiter>) {
+    for waiter in waiting {
+        waiter.task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_are_served_in_the_order_in_which_they_came() {
+    for waiters in [2, 6, 12] {
+        let (masters, holder) = masters(5);
+        let served = Served::default();
+        let guard = holder.lock(RESOURCE).await.unwrap();
+        let waiting = behind_a_holder(&masters, waiters, &served).await;
+        let status = holder.status(RESOURCE).await;
+        assert_eq!(u64::from(status.waiters), waiters);
+        guard.release().await.unwrap();
+        all_served(waiting).await;
+        let order: Vec<u64> = served.lock().unwrap().iter().map(|(number, _)| *number).collect();
+        assert_eq!(order, (1..=waiters).collect::<Vec<_>>());
+        until_free(&masters, ms(1_200)).await;
+    }
+}
+
+/// How often each process got the key. Each has one caller, and holds the key for the same time.
+async fn shares(seed: u64, processes: u64, holds: Duration, seconds: u64) -> Vec<u64> {
+    let masters = crate::arena::admitted(5, seed);
+    let end = u128::from(seconds) * 1_000_000_000;
+    let work = |redlock: Redlock, clock: Clock| async move {
+        let mut grants = 0;
+        while u128::from(clock.now().as_nanos()) < end {
+            let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
+            grants += 1;
+            sleep(holds).await;
+            guard.release().await.unwrap();
+        }
+        grants
+    };
+    let clients: Vec<_> =
+        (0..processes).map(|number| process(&masters, seed * 100 + number)).collect();
+    let work = clients.iter().map(|(_, redlock)| work(redlock.clone(), masters.clock()));
+    futures::future::join_all(work).await
+}
+
+/// Two of which one would never be refused; and many.
+#[tokio::test(start_paused = true)]
+async fn processes_that_come_again_and_again_have_equal_shares() {
+    for (processes, holds, seconds) in [(2, ms(20), 10), (8, ms(1), 5), (32, ms(1), 10)] {
+        for seed in 0..2 {
+            let got = shares(seed, processes, holds, seconds).await;
+            let (least, all) = (*got.iter().min().unwrap(), got.iter().sum::<u64>());
+            let share = least as f64 * processes as f64 / all as f64;
+            assert!(share > 0.9, "{processes} processes, seed {seed}: {share} of {got:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_meeting_point_that_goes_away_while_eight_wait_costs_about_a_second_once() {
+    for fault in 0..3 {
+        let (masters, holder) = masters(5);
+        let served = Served::default();
+        let guard = holder.lock(RESOURCE).await.unwrap();
+        let waiting = behind_a_holder(&masters, 8, &served).await;
+        let at = meeting_point(&masters);
+        match fault {
+            0 => hold(&masters[at..=at]),
+            1 => masters[at].down(),
+            _ => masters[at].crash_and_restart(false),
+        }
+        let begun = masters.clock().now();
+        let _ = guard.release().await;
+        all_served(waiting).await;
+        let took = masters.clock().now().saturating_since(begun);
+        assert!(took <= ms(2_500), "{fault}: {took:?} {served:?}");
+        let_go(&masters[at..=at]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_of_the_queue_reserves_nothing() {
+    let (masters, holder) = masters(5);
+    let served = Served::default();
+    let guard = holder.lock(RESOURCE).await.unwrap();
+    let waiting = behind_a_holder(&masters, 2, &served).await;
+    guard.release().await.unwrap();
+    all_served(waiting).await;
+    sleep(ms(5)).await;
+    assert_eq!(copies(&masters), 0, "nothing is kept for anybody");
+    let reserved = masters.iter().map(|master| count(master, is_reserve)).sum::<usize>();
+    assert_eq!(reserved, 4, "the first of the two knew of the other");
+}
+
+fn is_reserve(verb: &Verb) -> bool {
+    matches!(verb, Verb::Reserve { .. })
+}
+
+/// Between the call and the key, and at any other moment around it.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_around_its_call_leaves_the_turn_to_the_next() {
+    for quarter in 0..24 {
+        let (masters, holder) = masters(5);
+        let served = Served::default();
+        let guard = holder.lock(RESOURCE).await.unwrap();
+        let waiting = behind_a_holder(&masters, 3, &served).await;
+        guard.release().await.unwrap();
+        // The first of them holds for 5 ms, and then calls the second.
+        let begun = masters.clock().now();
+        sleep(ms(4) + Duration::from_micros(250) * quarter).await;
+        waiting[1].task.abort();
+        let [first, _, last] = waiting.try_into().ok().unwrap();
+        first.task.await.unwrap();
+        last.task.await.unwrap();
+        let took = masters.clock().now().saturating_since(begun);
+        assert!(took <= ms(150), "{quarter}: {took:?}");
+        until_free(&masters, ms(1_200)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_does_not_come_is_waited_for_no_longer_than_its_reservation() {
+    let (masters, holder) = masters(5);
+    let served = Served::default();
+    let guard = holder.lock(RESOURCE).await.unwrap();
+    let waiting = behind_a_holder(&masters, 3, &served).await;
+    // It still listens, and nothing that it asks arrives.
+    waiting[1].client.iter().for_each(|master| master.lose_requests(true));
+    let begun = masters.clock().now();
+    guard.release().await.unwrap();
+    // The first has given it back, and it is kept for the second.
+    sleep(ms(30)).await;
+    let status = holder.status(RESOURCE).await;
+    assert_eq!(status.state, State::Reserved, "{status:?}");
+    let refused = holder.try_lock(RESOURCE).await.unwrap_err();
+    assert!(matches!(refused, AcquireError::Held { .. }), "{refused}");
+    let [first, second, last] = waiting.try_into().ok().unwrap();
+    first.task.await.unwrap();
+    last.task.await.unwrap();
+    let took = masters.clock().now().saturating_since(begun);
+    assert!(took <= ms(200), "{took:?}");
+    second.task.abort();
+}
+
+/// Its holder died between two masters.
+#[tokio::test(start_paused = true)]
+async fn an_orphan_at_the_meeting_point_stops_nobody_for_longer_than_about_a_second() {
+    let (masters, _) = masters(5);
+    masters.iter().for_each(|master| master.put(RESOURCE, "stranger", 300));
+    let served = Served::default();
+    let waiter = wait(&masters, 1, ms(5), &served);
+    sleep(ms(150)).await;
+    masters[meeting_point(&masters)].put(RESOURCE, "orphan", 100_000);
+    waiter.task.await.unwrap();
+    let [(_, waited)] = served.lock().unwrap()[..] else { panic!("{served:?}") };
+    assert!(waited <= ms(1_600), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_without_a_queue_wait_beside_those_that_have_one() {
+    let (masters, holder) = masters(5);
+    let guard = holder.lock(RESOURCE).await.unwrap();
+    let client = masters.another_client();
+    let plain = handle(&client).seed(9).queue(false).build().unwrap();
+    let waiting = tokio::spawn(plain.lock(RESOURCE).wait_forever().into_future());
+    let served = Served::default();
+    let queued = behind_a_holder(&masters, 3, &served).await;
+    guard.release().await.unwrap();
+    all_served(queued).await;
+    let guard = tokio::time::timeout(ms(2_000), waiting).await.unwrap().unwrap().unwrap();
+    guard.release().await.unwrap();
+    settle().await;
+    assert_eq!(copies(&masters), 0);
+}

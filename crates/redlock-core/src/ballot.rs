@@ -135,6 +135,13 @@ impl Ballot {
     pub const fn token(self) -> FencingToken {
         FencingToken(self.0 - (STRIDE - 1))
     }
+
+    /// What a caller gets to whom the lease was handed on, as the `hand_overs`-th one: `32 n` and
+    /// that. `None` behind the 31st, because that number is another ballot's token.
+    pub const fn token_behind(self, hand_overs: u8) -> Option<FencingToken> {
+        let behind = hand_overs as u64;
+        if behind < STRIDE { Some(FencingToken(self.token().0 + behind)) } else { None }
+    }
 }
 
 /// The member of the ballot sets that a resource uses: CRC-16/XMODEM of its name, without the

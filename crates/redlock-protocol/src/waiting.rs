@@ -369,6 +369,11 @@ impl<Id: Copy + Ord> Waiting<Id> {
         matches!(self.head, Head::Attempting { .. })
     }
 
+    /// Whether the head waits for a caller of this process, and asks no master meanwhile.
+    pub fn awaits_release(&self) -> bool {
+        matches!(self.head, Head::AwaitingRelease { .. })
+    }
+
     /// Whether the head waits for the answer to a look, or to the question for a place.
     pub fn is_looking(&self) -> bool {
         matches!(self.head, Head::Looking { .. } | Head::Queueing { .. })

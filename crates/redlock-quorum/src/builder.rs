@@ -38,6 +38,7 @@ pub struct RedlockBuilder {
     quarantine: Quarantine,
     is_plain: bool,
     is_unqueued: bool,
+    hands_nothing_on: bool,
     wait: Option<Duration>,
     node_timeout: Option<Duration>,
     connect_timeout: Option<Duration>,
@@ -172,6 +173,24 @@ impl RedlockBuilder {
         self
     }
 
+    /// Whether a lock that is released passes to the next caller of this handle that waits for the
+    /// same resource, with no request to any master. Default: yes. The next caller has a guard, a
+    /// deadline and a fencing token of its own; the masters see one lock.
+    ///
+    /// A lock is handed on where the next caller asked for the same TTL and label, has at least half
+    /// of its TTL left, and finds as many copies as it wants: 31 times at most, and for 100 ms
+    /// behind its grant, so that other processes are served. It is released on the masters where its
+    /// [`Guard::token`](crate::Guard::token) was read, or where it came from
+    /// [`Redlock::resume`](crate::Redlock::resume). [`Guard::release`](crate::Guard::release) of a
+    /// lock that is handed on asks no master, and ends at once.
+    ///
+    /// Give `false` where each lock must be a key of its own on the masters, such as for an audit by
+    /// their tokens.
+    pub fn hand_over(mut self, hand_over: bool) -> Self {
+        self.hands_nothing_on = !hand_over;
+        self
+    }
+
     /// How long [`Redlock::lock`](crate::Redlock::lock) keeps trying. Default: 10 s. Zero is one
     /// attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
@@ -277,6 +296,7 @@ impl RedlockBuilder {
             quarantine: self.quarantine,
             fencing: !self.is_plain,
             queue: !self.is_unqueued,
+            hand_over: !self.hands_nothing_on,
             wait: self.wait.unwrap_or(Duration::from_secs(10)),
             node_timeout: self.node_timeout,
             clock_guard: self.clock_guard,

@@ -56,8 +56,14 @@ impl Guard {
     }
 
     /// The token that signs this lock: the value of its key on the masters.
+    ///
+    /// A lock whose token was read, here or by [`Hold::token`], is released on the masters and not
+    /// handed on to the next caller of the process ([`RedlockBuilder::hand_over`]): another program
+    /// may have the token by then.
+    ///
+    /// [`RedlockBuilder::hand_over`]: crate::RedlockBuilder::hand_over
     pub fn token(&self) -> &Token {
-        &self.held.cell.token
+        self.held.cell.show_token()
     }
 
     /// The fencing token of this lock: larger than that of every lock of this resource that was
@@ -150,14 +156,14 @@ impl Guard {
         ttl: Duration,
     ) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
         let (handle, cell) = (self.handle.clone(), self.held.cell.clone());
-        let lock = self.held.lock;
+        let hold = self.held.hold;
         let HoldCell { resource, token, .. } = &*cell;
         let span = tracing::debug_span!("extend", %resource, %token, ?ttl);
         async move {
             let timing = handle.settings.timing_unlimited(Some(ttl))?;
             check_margin(&timing, cell.stop_margin)?;
             cell.check()?;
-            let command = |reply| Command::Extend { lock, ttl, reply };
+            let command = |reply| Command::Extend { hold, ttl, reply };
             let outcome = handle.inbox.ask(command).await;
             drop(span);
             outcome?
@@ -175,11 +181,11 @@ impl Guard {
     /// Dropping the future, polled or not, leaves the release going on.
     pub async fn release(self) -> Result<(), ReleaseError> {
         let Self { held, handle } = self;
-        let lock = held.lock;
+        let hold = held.hold;
         let HoldCell { resource, token, .. } = &*held.cell;
         let span = tracing::debug_span!("release", %resource, %token);
         held.end();
-        let command = |reply| Command::Release { lock, reply };
+        let command = |reply| Command::Release { hold, reply };
         let answer = handle.inbox.ask(|reply| command(Some(reply))).await;
         drop(span);
         match answer {
@@ -246,7 +252,7 @@ impl Guard {
 
     /// From here on a keeper extends the lease, where the request had switched it off.
     pub(crate) fn keep(&self) {
-        self.handle.inbox.post(Command::Keep { lock: self.held.lock });
+        self.handle.inbox.post(Command::Keep { hold: self.held.hold });
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
@@ -284,7 +290,7 @@ impl Hold {
 
     /// As [`Guard::token`].
     pub fn token(&self) -> &Token {
-        &self.cell.token
+        self.cell.show_token()
     }
 
     /// As [`Guard::fencing_token`].

@@ -34,6 +34,8 @@ pub(crate) struct HoldCell {
     deadline: AtomicU64,
     /// Every master has answered the attempt, or its time is up.
     is_settled: AtomicBool,
+    /// The program has read the value of the key.
+    is_token_known: AtomicBool,
     /// Taken off the end of the lease, for work that needs time to stop.
     pub(crate) stop_margin: Duration,
     facts: Mutex<Facts>,
@@ -115,6 +117,7 @@ impl HoldCell {
             names,
             deadline: AtomicU64::new(lease.deadline().map_or(0, Instant::as_nanos)),
             is_settled: AtomicBool::new(ledger.pending().is_empty()),
+            is_token_known: AtomicBool::new(false),
             stop_margin: lease.stop_margin(),
             facts: Mutex::new(facts),
         })
@@ -226,6 +229,17 @@ impl HoldCell {
     /// The loss for `reason`, with what the masters said last.
     pub(crate) fn lost(&self, reason: LostReason) -> Lost {
         self.lost_by(&self.facts(), reason)
+    }
+
+    /// The value of the key, for the program: it may hand it to another one, which extends or
+    /// releases the lock by it. So the lease is not handed on after that.
+    pub(crate) fn show_token(&self) -> &Token {
+        self.is_token_known.store(true, Ordering::Release);
+        &self.token
+    }
+
+    pub(crate) fn is_token_known(&self) -> bool {
+        self.is_token_known.load(Ordering::Acquire)
     }
 
     /// Whether every master has answered the attempt, or its time is up.

@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) fencing: bool,
     /// Processes that wait for a key stand in one queue.
     pub(crate) queue: bool,
+    /// A lock that is released passes to the next caller of this process.
+    pub(crate) hand_over: bool,
     pub(crate) wait: Duration,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) clock_guard: Option<Duration>,
@@ -369,6 +371,7 @@ mod tests {
             quarantine: Quarantine::On,
             fencing: true,
             queue: true,
+            hand_over: true,
             wait: ms(10_000),
             node_timeout: None,
             clock_guard: None,

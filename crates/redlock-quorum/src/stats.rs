@@ -9,7 +9,7 @@ use std::time::Duration;
 /// belong together may differ by what happened in between. They begin at zero with each handle.
 ///
 /// What belongs together adds up, where nothing is under way: `attempts` to the sum of `outcomes`,
-/// `requests` to `acquired`, `failed` and `cancelled` (while some are under way, and `waiting`),
+/// `acquired` to `outcomes.won` and `handed_over`, `requests` to `acquired`, `failed` and `cancelled` (while some are under way, and `waiting`),
 /// and the number of `waits` to `acquired` and `failed`. Each is counted once.
 ///
 /// `held`, `waiting` and those marked so in [`NodeStats`] are what is so *at this moment*, as far
@@ -40,6 +40,8 @@ pub struct Stats {
     /// Locks that were acquired, and leases that were taken over. Those whose caller went away at
     /// the last moment, and which are released at once, count.
     pub acquired: u64,
+    /// Those of them that passed from one caller of this process to the next, with no request.
+    pub handed_over: u64,
     /// Requests that were answered with an error. Most were refused by masters, or not answered,
     /// until their wait was over.
     pub failed: u64,

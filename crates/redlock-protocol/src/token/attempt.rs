@@ -361,7 +361,8 @@ impl Attempt {
     /// The lease that was won now.
     #[inline]
     pub fn into_lease(self, now: Instant) -> HeldLease {
-        HeldLease::new(self.ledger, self.timing, self.options, self.started, now)
+        let proof = self.proof();
+        HeldLease::new(self.ledger, self.timing, self.options, self.started, now).proven(proof, now)
     }
 
     /// What is known of the token on each master.

@@ -6,8 +6,10 @@ use redlock_core::{Instant, Verdict};
 
 pub use self::extending::Extend;
 use self::extension::{Extended, Extension};
+use self::hand_over::Handing;
 use self::keeper::Keeper;
 use crate::LostReason;
+use crate::ballot::proof::Proof;
 use crate::master_set::MasterSet;
 use crate::terms::{HoldOptions, Timing};
 use crate::votes::answer::{Judged, Shown};
@@ -16,6 +18,7 @@ use crate::votes::ledger::Ledger;
 mod copies;
 mod extending;
 pub mod extension;
+pub mod hand_over;
 mod keeper;
 mod scores;
 
@@ -49,6 +52,7 @@ pub struct HeldLease {
     suspected: MasterSet,
     last_number: u32,
     keeper: Keeper,
+    handing: Handing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -98,11 +102,16 @@ impl HeldLease {
             suspected: MasterSet::EMPTY,
             last_number: 0,
             keeper: Keeper::Off,
+            handing: Handing::new(now, None),
         };
-        if lease.options.auto_extend {
-            lease.keep_from_here();
-        }
+        lease.start_keeper();
         lease
+    }
+
+    /// The ballot behind its fencing token, and until when that may be handed out.
+    pub fn proven(mut self, proof: Option<Proof>, now: Instant) -> Self {
+        self.handing = Handing::new(now, proof);
+        self
     }
 
     // What the driver asks.

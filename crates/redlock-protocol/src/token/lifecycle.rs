@@ -3,20 +3,21 @@
 //! Which stage follows which is decided here and nowhere else: a vote that is won makes a lease of
 //! the attempt, and one that is lost makes a release of it, or nothing where no key of it can be
 //! left. A lease that was taken over and that nobody wants is left to its former holder; any other
-//! is released. The driver hands each event in and carries out the step that
-//! comes back.
+//! is handed on to the next caller of the process, or released. The driver hands each event in and
+//! carries out the step that comes back.
 
 use std::time::Duration;
 
 use redlock_core::{Ballot, Cause, Instant, Vote};
 
 use super::attempt::{self, Attempt, Defeat, Origin};
+use super::lease::hand_over::HandOver;
 use super::lease::{self, HeldLease};
 use super::release::{Release, Released};
 use crate::LostReason;
 use crate::ballot::proof::Proof;
 use crate::master_set::MasterSet;
-use crate::terms::Timing;
+use crate::terms::{HoldOptions, Timing};
 use crate::votes::answer::Judged;
 use crate::votes::ledger::{LastAnswer, Ledger};
 use crate::waiting::Refusal;
@@ -94,6 +95,8 @@ pub enum Event<'a> {
     Extend(Timing),
     /// The node timeout of the extension with this number has passed.
     ExtensionTimedOut(u32),
+    /// The holder is done, and another caller of the process wants the key on these terms.
+    HandOn(HoldOptions),
     /// The holder is done.
     Returned {
         /// The holder had lost it before.
@@ -198,6 +201,8 @@ pub enum Step {
     Lost(Loss),
     /// It is held, and this is to be sent and answered.
     Hold(lease::Step),
+    /// It is the next caller's from now on.
+    HandedOn(HandOver),
     /// Its release is to be sent, in its turn.
     Release,
     /// These masters are asked to delete the key.

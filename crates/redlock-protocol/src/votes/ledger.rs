@@ -308,6 +308,11 @@ impl Ledger {
         self.holds.valid_until()
     }
 
+    /// How many masters are known to hold the key at this moment.
+    pub fn copies(&self, now: Instant) -> usize {
+        self.holds.copies(now)
+    }
+
     /// Until when `master` holds the key at least.
     #[inline]
     pub fn hold_until(&self, master: usize) -> Instant {

@@ -60,7 +60,6 @@ impl HoldUntil {
     }
 
     /// How many masters are known to hold our key.
-    #[cfg(test)]
     pub fn copies(&self, now: Instant) -> usize {
         self.until[..self.masters].iter().filter(|until| **until > now).count()
     }

@@ -13,7 +13,7 @@ use slotmap::{Key, KeyData};
 use tokio::sync::oneshot;
 
 use super::hold::held_lock::HeldLock;
-use super::ticket::{LockId, RequestId, UseId};
+use super::ticket::{HoldId, RequestId, UseId};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::init::{Init, InitError, InitReport};
 use crate::report::NodeReport;
@@ -35,15 +35,15 @@ pub(crate) enum Command {
     /// A caller wants a lock, or a lease proved.
     Acquire(Request),
     /// The holder wants the lease to last longer.
-    Extend { lock: LockId, ttl: Duration, reply: ExtendReply },
+    Extend { hold: HoldId, ttl: Duration, reply: ExtendReply },
     /// From here on the lease is to be extended by itself.
-    Keep { lock: LockId },
+    Keep { hold: HoldId },
     /// The holder is done.
-    Release { lock: LockId, reply: Option<ReleaseReply> },
+    Release { hold: HoldId, reply: Option<ReleaseReply> },
     /// The holder gives the lease away: it is neither kept nor released.
-    Forget { lock: LockId },
+    Forget { hold: HoldId },
     /// A caller has taken its lock, which the keeper waited for.
-    Accepted { lock: LockId },
+    Accepted { hold: HoldId },
     /// What a lease says is to be released.
     ReleaseLease(Box<LeaseRelease>),
     /// A caller that waits has gone away.

@@ -1,6 +1,7 @@
 //! Held leases: extensions, keys that are given back to masters, and the deadline.
 
 mod doubt;
+mod hand_over;
 pub(crate) mod held_lock;
 
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub(super) use self::doubt::Doubt;
 use super::Driver;
 use super::command::ExtendReply;
 use super::lock::{Caller, Holder, Lock};
-use super::ticket::{LockId, Ticket};
+use super::ticket::{HoldId, LockId, Ticket};
 use super::timers::Due;
 use crate::error::ExtendError;
 use crate::hold::Acceptance;
@@ -64,6 +65,13 @@ impl Driver {
         }
     }
 
+    /// The caller has taken the lock.
+    pub(super) fn accepted(&mut self, hold: HoldId) {
+        if let Some(id) = self.held_by(hold) {
+            self.schedule(id);
+        }
+    }
+
     /// Nobody has taken the lock: it is given back once nobody can. A future that is not polled any
     /// more would keep it for ever otherwise.
     fn await_acceptance(&mut self, id: LockId, now: Instant) {
@@ -90,8 +98,9 @@ impl Driver {
     }
 
     /// The holder wants more time, now and from each extension that follows.
-    pub(super) fn extend(&mut self, id: LockId, ttl: Duration, reply: ExtendReply, now: Instant) {
+    pub(super) fn extend(&mut self, hold: HoldId, ttl: Duration, reply: ExtendReply, now: Instant) {
         self.ask(now);
+        let Some(id) = self.held_by(hold) else { return self.refuse_former(hold, reply) };
         let timing = match self.extended_timing(id, ttl) {
             Ok(timing) => timing,
             Err(invalid) => return drop(reply.send(Err(invalid.into()))),
@@ -127,8 +136,10 @@ impl Driver {
     }
 
     /// The holder wants a keeper that it did not have before.
-    pub(super) fn keep(&mut self, id: LockId, now: Instant) {
-        self.happens(id, Event::Kept, now);
+    pub(super) fn keep(&mut self, hold: HoldId, now: Instant) {
+        if let Some(id) = self.held_by(hold) {
+            self.happens(id, Event::Kept, now);
+        }
     }
 
     fn send_extension(&mut self, id: LockId, extend: Extend, now: Instant) {
@@ -293,8 +304,10 @@ impl Driver {
     }
 
     /// The holder gives the lease away: it is neither kept nor released.
-    pub(super) fn forget(&mut self, id: LockId, now: Instant) {
-        self.happens(id, Event::GivenAway, now);
+    pub(super) fn forget(&mut self, hold: HoldId, now: Instant) {
+        if let Some(id) = self.held_by(hold) {
+            self.happens(id, Event::GivenAway, now);
+        }
     }
 
     /// Nothing is left to do for a token that is not released.

@@ -13,7 +13,7 @@ use super::command::Command;
 use super::hold::held_lock::Giver;
 use super::slot::{End, Home, Slot, State};
 use super::task::Task;
-use super::ticket::LockId;
+use super::ticket::HoldId;
 use crate::settings::InvalidRequest;
 
 /// How long a driver on another runtime, which may not poll it, has for a turn after the doorbell.
@@ -113,18 +113,18 @@ pub(crate) fn living_runtime() -> Option<Handle> {
 
 /// Outside of a runtime nothing can be started: the next use of the handle goes on with it.
 impl Giver for Slot {
-    fn release(self: Arc<Self>, lock: LockId) {
-        self.post(Command::Release { lock, reply: None });
+    fn release(self: Arc<Self>, hold: HoldId) {
+        self.post(Command::Release { hold, reply: None });
         self.look_after();
     }
 
-    fn forget(self: Arc<Self>, lock: LockId) {
-        self.post(Command::Forget { lock });
+    fn forget(self: Arc<Self>, hold: HoldId) {
+        self.post(Command::Forget { hold });
         self.look_after();
     }
 
-    fn accepted(self: Arc<Self>, lock: LockId) {
-        self.post(Command::Accepted { lock });
+    fn accepted(self: Arc<Self>, hold: HoldId) {
+        self.post(Command::Accepted { hold });
         self.look_after();
     }
 }

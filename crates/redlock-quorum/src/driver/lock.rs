@@ -34,6 +34,8 @@ pub(super) struct Lock {
     /// many milliseconds, where it does.
     pub(super) exit: Option<(usize, Op)>,
     pub(super) reserve_ms: Option<u64>,
+    /// How often its lease was handed on from caller to caller.
+    pub(super) hand_overs: u8,
 }
 
 /// Who waits for what becomes of a token.
@@ -167,6 +169,8 @@ impl Driver {
             Step::Won(won) => self.won(id, won, now),
             Step::Lost(loss) => self.lost(id, loss, now),
             Step::Hold(step) => self.hold(id, step, now),
+            // It is decided for, and carried out, by the one that asks for it.
+            Step::HandedOn(_) => {}
             Step::Release => self.begin_release(id, now),
             Step::SendRelease(masters) => self.send_exits(id, masters, now),
             Step::TakeAgain => self.take_again_later(id, now),

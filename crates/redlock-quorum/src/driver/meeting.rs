@@ -220,12 +220,14 @@ impl Driver {
         }
     }
 
-    /// How a lease is left to those that wait. One that knows of nobody asks for them where this
-    /// process had the key a moment ago, too: it would never be refused, and never learn of them.
+    /// How a lease is left to those that wait. One that knows of nobody asks for them where another
+    /// caller of this process had the key a moment ago, too: the process would never be refused,
+    /// and never learn of them.
     pub(super) fn leave_lease(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let others_wait = lock.meeting.as_ref().is_some_and(|meeting| meeting.others_wait);
-        if !self.settings.queue || !others_wait && !self.keys.was_held_before(lock.known, now) {
+        let was_held = lock.hand_overs > 0 || self.keys.was_held_before(lock.known, now);
+        if !self.settings.queue || !others_wait && !was_held {
             return;
         }
         let met = lock.meeting.as_ref().map(|meeting| meeting.at);

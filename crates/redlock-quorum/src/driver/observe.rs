@@ -225,6 +225,16 @@ impl Observer {
         log(|| debug!(%resource, %token, ?wait, "acquired"));
     }
 
+    /// A request is answered with the lock of the caller before.
+    pub(super) fn handed_over(&self, request: &Request, lock: &Lock, now: Instant) {
+        let wait = now.saturating_since(request.asked_at);
+        self.counters.acquired.add(1);
+        self.counters.handed_over.add(1);
+        self.counters.waits.add(wait);
+        let Lock { resource, token, hand_overs, .. } = lock;
+        log(|| debug!(%resource, %token, hand_overs, ?wait, "handed over"));
+    }
+
     /// A request is answered with an error.
     pub(super) fn failed(&self, request: &Request, defeat: Defeat, now: Instant) {
         let wait = self.refused(request, now);

@@ -14,19 +14,21 @@ use super::Driver;
 use super::command::{LeaseRelease, ReleaseReply};
 use super::line::Turn;
 use super::lock::{Caller, Lock};
-use super::ticket::{InspectionId, LockId, UseId};
+use super::ticket::{HoldId, InspectionId, LockId, UseId};
 use super::timers::Due;
 use super::told::from_millis;
-use crate::error::{ExtendError, ReleaseError};
+use crate::error::ReleaseError;
 use crate::hold::votes;
-use crate::lost::{Ended, LostReason};
+use crate::lost::Ended;
 use crate::votes::Votes;
 
 impl Driver {
     /// The holder is done.
-    pub(super) fn release(&mut self, id: LockId, reply: Option<ReleaseReply>, now: Instant) {
-        let Some(lock) = self.locks.get(id) else {
-            // No master has anything left to do: that came true before the caller asked again.
+    pub(super) fn release(&mut self, hold: HoldId, reply: Option<ReleaseReply>, now: Instant) {
+        let Some((id, lock)) = self.held_by(hold).and_then(|id| Some((id, self.locks.get(id)?)))
+        else {
+            // The next caller has it, or no master has anything left to do: that came true before
+            // this one asked again.
             return answer(reply, Ok(()));
         };
         if lock.is_lease() {
@@ -34,6 +36,8 @@ impl Driver {
             let was_lost = matches!(ended, Some(Ended::Lost(_)));
             if was_lost {
                 self.note_loss(id, now);
+            } else if self.hand_on(id, now) {
+                return answer(reply, Ok(()));
             }
             self.happens(id, Event::Returned { was_lost }, now);
         } else if reply.is_some() {
@@ -73,6 +77,7 @@ impl Driver {
             meeting: None,
             exit: None,
             reserve_ms: None,
+            hand_overs: 0,
         });
         self.stand_in_line_for_release(id, now);
     }
@@ -106,10 +111,8 @@ impl Driver {
 
     /// The holder has returned the lock.
     fn end_hold(&mut self, id: LockId) {
-        let Some(holder) = self.leave_holder(id) else { return };
-        holder.cell.end(Ended::Released);
-        for (_, waiting) in holder.extending {
-            let _ = waiting.send(Err(ExtendError::Lost(holder.cell.lost(LostReason::Released))));
+        if let Some(holder) = self.leave_holder(id) {
+            holder.end();
         }
     }
 

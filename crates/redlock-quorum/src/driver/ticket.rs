@@ -15,6 +15,14 @@ new_key_type! {
     pub(crate) struct UseId;
 }
 
+/// One holder of a lock: the token, and how often its lease had been handed on when this one got
+/// it. What a former holder asks is not done to the lock of the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HoldId {
+    pub(super) lock: LockId,
+    pub(super) hand_overs: u8,
+}
+
 /// Names the request that a vote answers. It goes stale with the entry it names: a key of the
 /// tables is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,6 +51,12 @@ impl Waiters {
         self.queues.get(id)?.waiting.head()
     }
 
+    /// The caller that waits for what this process holds, while nothing is asked for it.
+    pub(super) fn next_here(&self, id: WaitingId) -> Option<RequestId> {
+        let waiting = &self.queues.get(id)?.waiting;
+        waiting.head().filter(|_| waiting.awaits_release())
+    }
+
     pub(super) fn of(&self, key: &[u8]) -> Option<WaitingId> {
         if self.by_key.is_empty() { None } else { self.by_key.get(key).copied() }
     }

@@ -87,6 +87,7 @@ impl World {
             | Step::TakeAgain
             | Step::AskAgain { .. }
             | Step::AwaitCopies(_)
+            | Step::HandedOn(_)
             | Step::Released
             | Step::Gone => {}
         }

@@ -40,6 +40,15 @@ impl HeldLease {
         }
     }
 
+    /// The keeper of a new holder begins, where that wants one.
+    #[inline]
+    pub(super) fn start_keeper(&mut self) {
+        self.keeper = Keeper::Off;
+        if self.options.auto_extend {
+            self.keep_from_here();
+        }
+    }
+
     /// The keeper begins.
     #[inline]
     pub fn keep_from_here(&mut self) {

@@ -1,5 +1,6 @@
 //! One lease, event by event.
 
+mod hand_over;
 mod keeper;
 
 use redlock_core::{Answer, Cause};

@@ -116,6 +116,7 @@ impl Lifecycle {
 
     fn on_lease(&mut self, event: Event<'_>, now: Instant) -> Step {
         match event {
+            Event::HandOn(options) => self.hand_on(options, now),
             Event::Returned { was_lost } => self.give_back(was_lost, now),
             Event::Untaken if !self.is_resumed => self.give_back(false, now),
             Event::Untaken | Event::GivenAway => {
@@ -126,6 +127,16 @@ impl Lifecycle {
                 Stage::Lease(lease) => Step::Hold(hold(lease, event, now)),
                 _ => Step::Wait,
             },
+        }
+    }
+
+    /// What was taken over may still be used by its former holder: it is released and not handed on.
+    fn hand_on(&mut self, options: HoldOptions, now: Instant) -> Step {
+        match &mut self.stage {
+            Stage::Lease(lease) if !self.is_resumed => {
+                lease.hand_on(options, now).map_or(Step::Wait, Step::HandedOn)
+            }
+            _ => Step::Wait,
         }
     }
 

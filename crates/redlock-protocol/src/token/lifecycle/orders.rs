@@ -64,6 +64,8 @@ enum Event {
     Pass(u64),
     /// The holder wants the lease to last so many milliseconds.
     Extend(u64),
+    /// The holder is done, and the next caller asks on these terms.
+    HandOn(HoldOptions),
     /// The caller cancels, or the guard is dropped, or the release times out.
     GiveUp,
     /// A release that was not acknowledged is sent again.
@@ -162,6 +164,7 @@ impl World {
             Step::NeedBallot { .. } | Step::SendBallot { .. } => panic!("there is no ballot"),
             Step::Lost(_) | Step::Release => self.happens(Happening::Turn),
             Step::SendRelease(masters) => self.send(Asked::Release, masters),
+            Step::HandedOn(_) => panic!("nobody else asks for it"),
             Step::Hold(step) => self.hold(step),
         }
     }
@@ -230,6 +233,7 @@ impl World {
             }
             Event::Pass(millis) => self.pass(millis),
             Event::Extend(ttl) => self.extend(ttl),
+            Event::HandOn(options) => self.hand_on(options),
             Event::GiveUp => self.give_up(),
             Event::Retry(master) => self.retry(place(master)),
         }
@@ -346,6 +350,22 @@ impl World {
         assert_eq!(masters, MasterSet::all(self.masters.len()));
         self.awaited.push((number, Some(self.now.saturating_add(ms(NODE_TIMEOUT)))));
         self.send(Asked::Extension(number), masters);
+    }
+
+    fn hand_on(&mut self, options: HoldOptions) {
+        if self.machine.lease().is_none() {
+            return;
+        }
+        match self.machine.on(Happening::HandOn(options), self.now) {
+            Step::HandedOn(_) => {
+                assert!(!self.is_over && !self.has_lapsed(), "what is over is not handed on");
+                let lease = self.machine.lease().expect("it is held");
+                let copies = lease.ledger().copies(self.now);
+                assert!(options.min_copies.is_none_or(|least| copies >= least));
+                (self.options, self.started) = (options, self.now);
+            }
+            step => assert_eq!(step, Step::Wait),
+        }
     }
 
     fn give_up(&mut self) {
@@ -467,6 +487,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => (at.clone(), any::<bool>()).prop_map(|(at, is)| Event::Busy(at, is)),
         8 => prop::sample::select(vec![1, 10, 60, 150, 400, 1_200]).prop_map(Event::Pass),
         3 => prop::sample::select(vec![400, TTL, 3_000]).prop_map(Event::Extend),
+        3 => options().prop_map(Event::HandOn),
         1 => Just(Event::GiveUp),
         4 => at.prop_map(Event::Retry),
     ];

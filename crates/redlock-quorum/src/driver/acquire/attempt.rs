@@ -71,6 +71,7 @@ impl Driver {
             meeting,
             exit: None,
             reserve_ms: None,
+            hand_overs: 0,
         });
         self.observer.counters.attempts.add(1);
         self.observer.counters.rounds.add(1);

@@ -14,7 +14,7 @@ use crate::driver::Driver;
 use crate::driver::command::Request;
 use crate::driver::hold::held_lock::HeldLock;
 use crate::driver::lock::{Caller, Holder};
-use crate::driver::ticket::{LockId, RequestId};
+use crate::driver::ticket::{HoldId, LockId, RequestId};
 use crate::hold::{Fence, HoldCell};
 
 impl Driver {
@@ -31,39 +31,52 @@ impl Driver {
             return self.happens(id, Event::Untaken, now);
         };
         self.key_won(id, wish, &request, now);
+        let Some(cell) = self.cell(id, Fence::of(won.proof)) else { return };
         let Some(lock) = self.locks.get_mut(id) else { return };
-        let Some(lease) = lock.machine.lease() else { return };
-        let cell = HoldCell::new(
-            lock.resource.clone(),
-            lock.token.clone(),
-            self.clock.clone(),
-            self.masters.names().clone(),
-            lease,
-            Fence::of(won.proof),
-        );
         self.observer.won(&request, lock, now);
         lock.caller = Caller::Holds(Holder::new(cell.clone()));
         let is_resumed = lock.machine.is_resumed();
         self.leases += 1;
         self.masters.set_holding(true);
         self.schedule(id);
-        self.deliver(id, request, cell, is_resumed, now);
+        if !self.deliver(id, request, cell, is_resumed) {
+            self.untaken(id, now);
+        }
     }
 
-    /// A caller that has gone away gets nothing.
-    fn deliver(
-        &mut self,
+    /// What a holder of the lease shares with the driver.
+    pub(in crate::driver) fn cell(&self, id: LockId, fence: Fence) -> Option<Arc<HoldCell>> {
+        let lock = self.locks.get(id)?;
+        Some(HoldCell::new(
+            lock.resource.clone(),
+            lock.token.clone(),
+            self.clock.clone(),
+            self.masters.names().clone(),
+            lock.machine.lease()?,
+            fence,
+        ))
+    }
+
+    /// Hands the lock to its caller, who is woken from here. Says whether it was still there: one
+    /// that has gone away gets nothing.
+    pub(in crate::driver) fn deliver(
+        &self,
         id: LockId,
         request: Request,
         cell: Arc<HoldCell>,
         is_resumed: bool,
-        now: Instant,
-    ) {
-        let Some(slot) = self.slot.upgrade() else { return };
-        let held = HeldLock::new(cell, id, slot, is_resumed);
-        if let Err(Ok(held)) = request.reply.send(Ok(held)) {
-            held.cancel();
-            self.untaken(id, now);
+    ) -> bool {
+        let (Some(slot), Some(lock)) = (self.slot.upgrade(), self.locks.get(id)) else {
+            return true;
+        };
+        let hold = HoldId { lock: id, hand_overs: lock.hand_overs };
+        let held = HeldLock::new(cell, hold, slot, is_resumed);
+        match request.reply.send(Ok(held)) {
+            Err(Ok(held)) => {
+                held.cancel();
+                false
+            }
+            _ => true,
         }
     }
 
@@ -178,6 +191,7 @@ mod tests {
             meeting: None,
             exit: None,
             reserve_ms: None,
+            hand_overs: 0,
         });
         let (answer, counts) = (Answer::granted(), Counts::Yes);
         let judged = Judged { answer: &answer, counts: &counts };

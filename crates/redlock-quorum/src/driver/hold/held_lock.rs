@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::driver::ticket::LockId;
+use crate::driver::ticket::HoldId;
 use crate::hold::{Acceptance, HoldCell};
 use crate::lost::Ended;
 
@@ -12,7 +12,7 @@ use crate::lost::Ended;
 /// holder may go on with it, and must not lose it to a caller that went away.
 pub(crate) struct HeldLock {
     pub(crate) cell: Arc<HoldCell>,
-    pub(crate) lock: LockId,
+    pub(crate) hold: HoldId,
     giver: Arc<dyn Giver>,
     on_drop: OnDrop,
 }
@@ -20,13 +20,13 @@ pub(crate) struct HeldLock {
 /// Where a lock is given back.
 pub(in crate::driver) trait Giver: Send + Sync {
     /// The holder is done.
-    fn release(self: Arc<Self>, lock: LockId);
+    fn release(self: Arc<Self>, hold: HoldId);
 
     /// The holder gives the lease away: it is neither kept nor released.
-    fn forget(self: Arc<Self>, lock: LockId);
+    fn forget(self: Arc<Self>, hold: HoldId);
 
     /// The holder has taken it, and the keeper waited for that.
-    fn accepted(self: Arc<Self>, lock: LockId);
+    fn accepted(self: Arc<Self>, hold: HoldId);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +39,12 @@ enum OnDrop {
 impl HeldLock {
     pub(in crate::driver) fn new(
         cell: Arc<HoldCell>,
-        lock: LockId,
+        hold: HoldId,
         giver: Arc<dyn Giver>,
         is_resumed: bool,
     ) -> Self {
         let on_drop = if is_resumed { OnDrop::Forget } else { OnDrop::Release };
-        Self { cell, lock, giver, on_drop }
+        Self { cell, hold, giver, on_drop }
     }
 
     /// The holder takes it: from here on dropping it releases the lock, wherever it came from.
@@ -52,7 +52,7 @@ impl HeldLock {
     pub(crate) fn accept(&mut self) -> bool {
         match self.cell.accept() {
             Acceptance::Withdrawn => return false,
-            Acceptance::Awaited => self.giver.clone().accepted(self.lock),
+            Acceptance::Awaited => self.giver.clone().accepted(self.hold),
             Acceptance::Offered | Acceptance::Accepted => {}
         }
         self.on_drop = OnDrop::Release;
@@ -83,8 +83,8 @@ impl Drop for HeldLock {
         }
         self.cell.end(Ended::Released);
         match self.on_drop {
-            OnDrop::Forget => self.giver.clone().forget(self.lock),
-            _ => self.giver.clone().release(self.lock),
+            OnDrop::Forget => self.giver.clone().forget(self.hold),
+            _ => self.giver.clone().release(self.hold),
         }
     }
 }

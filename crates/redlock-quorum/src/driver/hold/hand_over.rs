@@ -1,0 +1,111 @@
+//! A lease that its holder gives back passes to the next caller of this process, with no request.
+//!
+//! The lock keeps its entry, its token and all that is under way for it; its holder is another from
+//! then on, with a cell of its own. What the former holder asks later is told apart by how often
+//! the lease had been handed on when that one got it.
+
+use redlock_core::Instant;
+use redlock_protocol::token::lease::hand_over::HandOver;
+use redlock_protocol::token::lifecycle::{Event, Step};
+
+use crate::driver::Driver;
+use crate::driver::command::ExtendReply;
+use crate::driver::lock::{Caller, Holder, Lock};
+use crate::driver::ticket::{HoldId, LockId, RequestId};
+use crate::error::ExtendError;
+use crate::hold::Fence;
+use crate::lost::{Ended, LostReason};
+
+impl Driver {
+    /// The holder of a lease is done. Says whether the next caller has it now.
+    pub(in crate::driver) fn hand_on(&mut self, id: LockId, now: Instant) -> bool {
+        while let Some(next) = self.next_here(id, now) {
+            let Some(request) = self.requests.get(next) else { return false };
+            let event = Event::HandOn(request.options);
+            let Some(Step::HandedOn(hand_over)) = self.decide(id, event, now) else { return false };
+            if self.pass_on(id, next, hand_over, now) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The caller of this process that is to have the key of this lock next, without a request.
+    fn next_here(&mut self, id: LockId, now: Instant) -> Option<RequestId> {
+        if !self.settings.hand_over || self.closing.is_some() {
+            return None;
+        }
+        let key = self.locks.get(id)?.key.clone();
+        loop {
+            let next = self.waiters.next_here(self.waiters.of(&key)?)?;
+            if self.requests.get(next).is_some_and(|request| !request.reply.is_closed()) {
+                return self.has_equal_terms(id, next).then_some(next);
+            }
+            self.cancelled(next);
+            self.left_waiting(next, &key, now);
+        }
+    }
+
+    /// Whether the caller wants the lock as it is: the key lives as long as it asks, and its value
+    /// is what it would set. A value that a program has seen may be used elsewhere: it stays with
+    /// that holder.
+    fn has_equal_terms(&self, id: LockId, next: RequestId) -> bool {
+        let (Some(lock), Some(request)) = (self.locks.get(id), self.requests.get(next)) else {
+            return false;
+        };
+        let (Some(lease), Caller::Holds(holder)) = (lock.machine.lease(), &lock.caller) else {
+            return false;
+        };
+        let timing = self.settings.timing(request.ttl, self.masters.max_ttl());
+        let label = request.label.as_ref().map(|label| label.as_str());
+        timing.is_ok_and(|timing| timing == lease.timing())
+            && label == lock.token.label()
+            && !holder.cell.is_token_known()
+    }
+
+    /// The lease is this caller's from now on. Says whether it was still there to take it.
+    fn pass_on(&mut self, id: LockId, next: RequestId, hand_over: HandOver, now: Instant) -> bool {
+        let Some(request) = self.requests.remove(next) else { return false };
+        let fence =
+            Fence { token: hand_over.token(), until: hand_over.proof.map(|proof| proof.until) };
+        let Some(cell) = self.cell(id, fence) else { return false };
+        let Some(lock) = self.locks.get_mut(id) else { return false };
+        lock.hand_overs = hand_over.number;
+        let Caller::Holds(former) = &mut lock.caller else { return false };
+        let holder = Holder { measured: former.measured, ..Holder::new(cell.clone()) };
+        std::mem::replace(former, holder).end();
+        self.key_won(id, next, &request, now);
+        if let Some(lock) = self.locks.get(id) {
+            self.observer.handed_over(&request, lock, now);
+        }
+        self.schedule(id);
+        self.deliver(id, request, cell, false)
+    }
+
+    /// The lock that one of its holders means; `None` if it was handed on since.
+    pub(in crate::driver) fn held_by(&self, hold: HoldId) -> Option<LockId> {
+        let lock = self.locks.get(hold.lock)?;
+        (lock.hand_overs == hold.hand_overs).then_some(hold.lock)
+    }
+
+    /// A former holder wants more time.
+    pub(in crate::driver) fn refuse_former(&self, hold: HoldId, reply: ExtendReply) {
+        let error = match self.locks.get(hold.lock) {
+            Some(Lock { caller: Caller::Holds(holder), .. }) => {
+                ExtendError::Lost(holder.cell.lost(LostReason::Released))
+            }
+            _ => ExtendError::Shutdown,
+        };
+        let _ = reply.send(Err(error));
+    }
+}
+
+impl Holder {
+    /// It has returned the lock, and what it still waits for will not come.
+    pub(in crate::driver) fn end(self) {
+        self.cell.end(Ended::Released);
+        for (_, waiting) in self.extending {
+            let _ = waiting.send(Err(ExtendError::Lost(self.cell.lost(LostReason::Released))));
+        }
+    }
+}

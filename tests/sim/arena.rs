@@ -1,5 +1,6 @@
 //! What the tests of the real lock over simulated masters have in common.
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,9 +25,12 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A handle over these masters, in virtual time.
+/// A handle over these masters, in virtual time. Each of a test has another seed: its ticket in the
+/// queues of waiters follows from that.
 pub(crate) fn handle(masters: &SimNodes) -> RedlockBuilder {
-    Redlock::builder().masters(masters.nodes()).clock(masters.clock()).ttl(TTL).seed(0)
+    thread_local!(static HANDLES: Cell<u64> = const { Cell::new(0) });
+    let seed = HANDLES.replace(HANDLES.get() + 1);
+    Redlock::builder().masters(masters.nodes()).clock(masters.clock()).ttl(TTL).seed(seed)
 }
 
 /// So many masters that are admitted for the default `max_ttl`.

@@ -18,8 +18,10 @@ use crate::arena::{GUARD, RESOURCE, TTL, handle, ms};
 #[derive(Clone, Copy)]
 pub(crate) struct Campaign {
     pub(crate) masters: usize,
-    /// Each has a handle, and so connections and network faults, of its own.
     pub(crate) contenders: usize,
+    /// So many of them are callers of one process: they share a handle, and so connections and
+    /// network faults, and hand leases on to one another.
+    pub(crate) callers: usize,
     pub(crate) length: Duration,
     /// With it masters may forget. It takes no longer than a key lives.
     pub(crate) quarantine: Quarantine,
@@ -32,6 +34,8 @@ pub(crate) struct Outcome {
     pub(crate) claims: usize,
     /// Fencing tokens that it judged.
     pub(crate) tokens: usize,
+    /// How often a lease was handed on.
+    pub(crate) handed_over: u64,
     /// When each began and ended, as text: equal for equal runs.
     pub(crate) story: Vec<String>,
 }
@@ -45,13 +49,21 @@ impl Campaign {
             masters.init(TTL);
         }
         let history = Arc::new(History::new(masters.clock()));
-        let clients: Vec<_> = (0..self.contenders).map(|_| masters.another_client()).collect();
-        let work = clients.iter().enumerate().map(|(number, client)| {
-            let worker = Worker::new(self, number, client, &masters, &history, seed);
-            worker.work(self.length)
+        let processes = self.contenders / self.callers;
+        let clients: Vec<_> = (0..processes).map(|_| masters.another_client()).collect();
+        let handles: Vec<_> = clients
+            .iter()
+            .zip(seed * 1_000..)
+            .map(|(client, own)| self.process(client, own))
+            .collect();
+        let work = (0..self.contenders).map(|number| {
+            let process = &handles[number / self.callers];
+            Worker::new(self, number, process, &masters, &history, seed).work(self.length)
         });
         let (worked, ()) = tokio::join!(join_all(work), nemesis.run(&clients, self.length));
         worked.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
+        let handed_over = handles.iter().map(|(_, redlock)| redlock.stats().handed_over).sum();
+        drop(handles);
         let records = history.records();
         let claims = check(&records)?;
         let tokens = check_tokens(&records)?;
@@ -60,13 +72,20 @@ impl Campaign {
             .map(|record| format!("{:?} {} {:?}", record.at, record.contender, record.event));
         let story = story.collect();
         self.aftermath(&masters).await?;
-        Ok(Outcome { claims, tokens, story })
+        Ok(Outcome { claims, tokens, handed_over, story })
     }
 
     fn handle(&self, masters: &SimNodes) -> RedlockBuilder {
         let has_quarantine = self.quarantine == Quarantine::On;
         masters.iter().for_each(|master| master.set_quarantine(has_quarantine));
         handle(masters).max_ttl(TTL).quarantine(self.quarantine)
+    }
+
+    /// The handle of one process, and the label of its locks.
+    fn process(&self, client: &SimNodes, own: u64) -> (String, Redlock) {
+        let label = format!("process-{}", own % 1_000);
+        let redlock = self.handle(client).seed(own).label(&label).build().unwrap();
+        (label, redlock)
     }
 
     /// All faults are over: within the life of a key everything is as good as new.
@@ -86,6 +105,8 @@ struct Worker {
     masters: SimNodes,
     clock: Clock,
     rng: StdRng,
+    number: usize,
+    /// That of the locks of its process.
     label: String,
     grants: usize,
     /// Masters may forget: a holder has fewer copies than it knows, and is the only one all the
@@ -97,21 +118,20 @@ impl Worker {
     fn new(
         campaign: &Campaign,
         number: usize,
-        client: &SimNodes,
+        (label, redlock): &(String, Redlock),
         masters: &SimNodes,
         history: &Arc<History>,
         seed: u64,
     ) -> Self {
         let own = seed * 1_000 + number as u64;
-        let label = format!("contender-{number}");
-        let builder = campaign.handle(client).seed(own).label(&label);
         Self {
-            redlock: builder.build().unwrap(),
+            redlock: redlock.clone(),
             log: history.contender(number, RESOURCE),
             masters: masters.clone(),
             clock: masters.clock(),
             rng: StdRng::seed_from_u64(own),
-            label,
+            number,
+            label: label.clone(),
             grants: 0,
             may_lose: campaign.quarantine == Quarantine::On,
         }
@@ -152,7 +172,7 @@ impl Worker {
     /// Uses the lock for a while, and stops in one of the ways in which people do.
     async fn hold(&mut self, guard: Guard) -> anyhow::Result<()> {
         self.grants += 1;
-        let token = format!("{}-{}", self.label, self.grants);
+        let token = format!("{}-{}", self.number, self.grants);
         self.claim_first(&guard, &token)?;
         for _ in 0..self.rng.random_range(0..6) {
             let pause = self.up_to(600);
@@ -195,7 +215,7 @@ impl Worker {
         Ok(())
     }
 
-    /// How many masters have a key of this contender.
+    /// How many masters have a key of its process.
     fn copies(&self) -> usize {
         let ours = |holder: String| holder.ends_with(&self.label);
         self.masters.iter().filter(|master| master.holder(RESOURCE).is_some_and(ours)).count()

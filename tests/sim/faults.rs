@@ -314,8 +314,13 @@ async fn a_clock_that_runs_faster_than_guard_and_drift_allow_makes_two_holders()
     assert_two_holders(duel.end().await);
 }
 
-const LONG: Campaign =
-    Campaign { masters: 5, contenders: 6, length: ms(20_000), quarantine: Quarantine::Off };
+const LONG: Campaign = Campaign {
+    masters: 5,
+    contenders: 6,
+    callers: 1,
+    length: ms(20_000),
+    quarantine: Quarantine::Off,
+};
 
 /// Runs campaigns until one shows two holders. There is no seed to replay when none does.
 fn assert_caught(seeds: u64, nemesis: impl Fn(u64) -> Nemesis) {

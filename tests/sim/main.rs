@@ -20,6 +20,7 @@ mod extension;
 mod faults;
 mod forgetting;
 mod freshness;
+mod hand_over;
 mod init;
 mod late_turns;
 mod load;

@@ -12,10 +12,20 @@ use crate::arena::{GUARD, NODE_TIMEOUT, ms};
 use crate::contenders::Campaign;
 use crate::seeds;
 
-const FIVE: Campaign =
-    Campaign { masters: 5, contenders: 8, length: ms(8_000), quarantine: Quarantine::Off };
-const THREE: Campaign =
-    Campaign { masters: 3, contenders: 6, length: ms(8_000), quarantine: Quarantine::Off };
+const FIVE: Campaign = Campaign {
+    masters: 5,
+    contenders: 8,
+    callers: 1,
+    length: ms(8_000),
+    quarantine: Quarantine::Off,
+};
+const THREE: Campaign = Campaign {
+    masters: 3,
+    contenders: 6,
+    callers: 2,
+    length: ms(8_000),
+    quarantine: Quarantine::Off,
+};
 
 /// All that keys survive, on a minority of the masters: processes that stop or restart with their
 /// keys, networks that lose, delay and part, clocks that jump by as much as the guard.

@@ -390,8 +390,13 @@ fn resources_that_share_a_member_do_not_starve_each_other() {
 
 // The order of tokens under faults.
 
-const FIVE: Campaign =
-    Campaign { masters: 5, contenders: 8, length: ms(8_000), quarantine: Quarantine::On };
+const FIVE: Campaign = Campaign {
+    masters: 5,
+    contenders: 8,
+    callers: 2,
+    length: ms(8_000),
+    quarantine: Quarantine::On,
+};
 
 /// What masters forget, too: their ballots are then raised above all that was accepted before.
 fn nemesis(seed: u64) -> Nemesis {
@@ -408,16 +413,20 @@ fn nemesis(seed: u64) -> Nemesis {
 /// given: `REDLOCK_SEED=0..100000`.
 #[test]
 fn tokens_keep_their_order_whatever_happens() {
-    let (runs, tokens) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counters: Arc<[AtomicUsize; 3]> = Arc::default();
     seeds::each("tokens_keep_their_order_whatever_happens", 0..16, |seed| {
-        let (runs, tokens) = (runs.clone(), tokens.clone());
+        let counters = counters.clone();
         async move {
             let outcome = FIVE.run(seed, &nemesis(seed)).await?;
             ensure!(outcome.tokens > 0, "no token at all");
-            runs.fetch_add(1, Relaxed);
-            tokens.fetch_add(outcome.tokens, Relaxed);
+            let counted = [1, outcome.tokens, outcome.handed_over as usize];
+            counters.iter().zip(counted).for_each(|(counter, more)| {
+                counter.fetch_add(more, Relaxed);
+            });
             Ok(())
         }
     });
-    println!("{} fencing tokens in {} campaigns", tokens.load(Relaxed), runs.load(Relaxed));
+    let [runs, tokens, handed_over] = counters.each_ref().map(|counter| counter.load(Relaxed));
+    println!("{tokens} fencing tokens in {runs} campaigns; {handed_over} leases were handed on");
+    assert!(handed_over > 0 || runs < 16, "no lease was handed on");
 }

@@ -137,8 +137,11 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.await_release(now)
     }
 
-    /// A caller of this process has released the key: the next one asks right behind the release.
+    /// A caller of this process has released the key: the next one asks right behind the release,
+    /// and stands behind the processes that wait already. A process with many callers would have
+    /// more turns than others if the wait of each of them counted.
     pub fn released(&mut self, now: Instant) -> Step<Id> {
+        self.since = now;
         match self.head {
             Head::AwaitingRelease { .. } | Head::Looking { .. } | Head::Asleep { .. } => {
                 self.begin(now)

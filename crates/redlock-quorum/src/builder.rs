@@ -261,7 +261,8 @@ impl RedlockBuilder {
     }
 
     /// Draws the random pauses between attempts from this seed, so that a simulation with it
-    /// repeats itself. Default: another seed for every handle. Tokens never follow from it.
+    /// repeats itself. Default: another seed for every handle. Tokens never follow from it; the
+    /// place in the queues of waiters does, so give each handle another one.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self

@@ -38,6 +38,7 @@ fn prometheus(stats: &Stats) -> String {
     counter(&mut text, "ballots_refused", stats.ballots_refused);
     counter(&mut text, "requests", stats.requests);
     counter(&mut text, "acquired", stats.acquired);
+    counter(&mut text, "handed_over", stats.handed_over);
     counter(&mut text, "failed", stats.failed);
     counter(&mut text, "cancelled", stats.cancelled);
     counter(&mut text, "looks", stats.looks);

@@ -104,17 +104,20 @@ struct Inner {
     token: Option<Token>,
     bid: Option<Bid>,
     member: Option<Member>,
-    mark: Option<Mark>,
-    entry: Option<Box<Entry>>,
-    exit: Option<Box<Exit>>,
-    admission: Option<Box<AdmissionOp>>,
+    more: More,
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
-    packed: [OnceLock<Packed>; FORMS],
+    packed: OnceLock<Packed>,
 }
 
-/// In how many forms a request may have to be encoded: masters differ in what they understand, and
-/// in what stands between two parts of a request.
-const FORMS: usize = 3;
+/// What some requests have beside that.
+enum More {
+    Nothing,
+    Mark(Mark),
+    Entry(Box<Entry>),
+    // It is on the way of most locks, so it gets no memory of its own.
+    Exit(Exit),
+    Admission(Box<AdmissionOp>),
+}
 
 impl Op {
     /// Acquire `key` for `px` milliseconds, signed with `token`.
@@ -177,7 +180,8 @@ impl Op {
 
     /// Raise the mark at `key` to `mark`, and let it live for `px` milliseconds at least.
     pub fn raise_mark(key: impl Into<Arc<[u8]>>, mark: Mark, px: u64) -> Self {
-        Self::of(Inner { mark: Some(mark), ..Inner::new(Verb::RaiseMark { px }, key.into(), None) })
+        let inner = Inner::new(Verb::RaiseMark { px }, key.into(), None);
+        Self::of(Inner { more: More::Mark(mark), ..inner })
     }
 
     /// Enter the queue of `key`, and take the key where it is this handle's turn, with a ballot
@@ -188,9 +192,9 @@ impl Op {
         let (token, px) = entry.ask.clone().map_or((None, 0), |(token, px)| (Some(token), px));
         let (bid, member) = (bid.filter(|_| token.is_some()), bid.map(|bid| bid.member));
         let member = member.filter(|_| token.is_some());
-        let entry = Some(Box::new(entry));
+        let more = More::Entry(Box::new(entry));
         let inner = Inner::new(Verb::Enter { px }, key.into(), token);
-        Self::of(Inner { bid, member, entry, ..inner })
+        Self::of(Inner { bid, member, more, ..inner })
     }
 
     /// Leave `key`, or a place in its queue, to the next one. For the master where contenders of the
@@ -198,7 +202,7 @@ impl Op {
     pub fn leave(key: impl Into<Arc<[u8]>>, exit: Exit) -> Self {
         let verb = Verb::Leave { leaving: exit.leaving };
         let inner = Inner::new(verb, key.into(), exit.token.clone());
-        Self::of(Inner { exit: Some(Box::new(exit)), ..inner })
+        Self::of(Inner { more: More::Exit(exit), ..inner })
     }
 
     /// Take `key` for `px` milliseconds, signed with `token`, from nobody or from a reservation: for
@@ -223,7 +227,7 @@ impl Op {
     /// requests: it sees what every SET before it has left.
     pub fn admission(op: AdmissionOp) -> Self {
         let inner = Inner::new(Verb::Admission, [].into(), None);
-        Self::of(Inner { admission: Some(Box::new(op)), ..inner })
+        Self::of(Inner { more: More::Admission(Box::new(op)), ..inner })
     }
 
     /// What is asked.
@@ -255,28 +259,28 @@ impl Op {
 
     /// What a mark is to be raised to; only [`Verb::RaiseMark`] has one.
     pub fn mark(&self) -> Option<&Mark> {
-        self.0.mark.as_ref()
+        if let More::Mark(mark) = &self.0.more { Some(mark) } else { None }
     }
 
     /// What one says of itself who enters a queue; only [`Verb::Enter`] has it.
     pub fn entry(&self) -> Option<&Entry> {
-        self.0.entry.as_deref()
+        if let More::Entry(entry) = &self.0.more { Some(entry) } else { None }
     }
 
     /// What one says of itself who leaves; only [`Verb::Leave`] has it.
     pub fn exit(&self) -> Option<&Exit> {
-        self.0.exit.as_deref()
+        if let More::Exit(exit) = &self.0.more { Some(exit) } else { None }
     }
 
     /// What is asked about admission; only [`Verb::Admission`] has it.
     pub fn admission_op(&self) -> Option<&AdmissionOp> {
-        self.0.admission.as_deref()
+        if let More::Admission(op) = &self.0.more { Some(op) } else { None }
     }
 
-    /// The request in one of the wire's forms, made by `encode` the first time it is needed.
+    /// The request as it goes to every master, made by `encode` the first time it is needed.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
-    pub(crate) fn packed(&self, form: usize, encode: impl FnOnce(&Self) -> Packed) -> &[u8] {
-        self.0.packed[form].get_or_init(|| encode(self))
+    pub(crate) fn packed(&self, encode: impl FnOnce(&Self) -> Packed) -> &Packed {
+        self.0.packed.get_or_init(|| encode(self))
     }
 
     fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
@@ -294,27 +298,17 @@ impl Op {
         Self::of(Inner { bid, member, ..Inner::new(verb, key, Some(token)) })
     }
 
+    #[inline]
     fn of(inner: Inner) -> Self {
         Self(Arc::new(inner))
     }
 }
 
 impl Inner {
+    #[inline]
     fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
-        let (bid, member, mark) = (None, None, None);
-        let (entry, exit, admission) = (None, None, None);
-        Self {
-            verb,
-            key,
-            token,
-            bid,
-            member,
-            mark,
-            entry,
-            exit,
-            admission,
-            packed: Default::default(),
-        }
+        let (bid, member, more) = (None, None, More::Nothing);
+        Self { verb, key, token, bid, member, more, packed: OnceLock::new() }
     }
 }
 

@@ -3,42 +3,74 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// Bytes that are put together once. Few take no memory of their own: nearly every request fits
-/// where it is kept, and an allocation would cost more than all that is written.
-pub(crate) enum Packed {
-    Short { len: usize, bytes: [u8; SHORT] },
-    Long(Vec<u8>),
+/// What a request is written to.
+pub(crate) trait Room {
+    /// Adds bytes at the end.
+    fn extend(&mut self, more: &[u8]);
 }
 
-/// Room for the longest part of an acquire or a release of a key of some 70 bytes.
-const SHORT: usize = 192;
+impl Room for Vec<u8> {
+    #[inline]
+    fn extend(&mut self, more: &[u8]) {
+        self.extend_from_slice(more);
+    }
+}
+
+/// Bytes that are put together once, in one part or in two. Few take no memory of their own: nearly
+/// every request fits where it is kept, and an allocation would cost more than all that is written.
+pub(crate) struct Packed {
+    /// Where the second part begins.
+    split: usize,
+    /// How many bytes there are, while they fit.
+    len: usize,
+    short: [u8; SHORT],
+    /// All of them, once they do not fit any more.
+    long: Vec<u8>,
+}
+
+/// Room for an acquire with its ballot, or a release, of a key of some 50 bytes.
+const SHORT: usize = 240;
 
 impl Packed {
     pub(crate) const fn new() -> Self {
-        Self::Short { len: 0, bytes: [0; SHORT] }
+        Self { split: 0, len: 0, short: [0; SHORT], long: Vec::new() }
     }
 
-    pub(crate) fn extend(&mut self, more: &[u8]) {
-        self.room(more.len()).copy_from_slice(more);
+    /// What follows is the second part.
+    pub(crate) fn split(&mut self) {
+        self.split = self.len();
     }
 
-    /// Makes so many bytes more, to be written to.
-    pub(crate) fn room(&mut self, more: usize) -> &mut [u8] {
-        if let Self::Short { len, bytes } = self
-            && *len + more > SHORT
-        {
-            *self = Self::Long(bytes[..*len].to_vec());
+    /// The part before the [split](Self::split).
+    #[inline]
+    pub(crate) fn first(&self) -> &[u8] {
+        &self[..self.split]
+    }
+
+    /// The part behind it.
+    #[inline]
+    pub(crate) fn second(&self) -> &[u8] {
+        &self[self.split..]
+    }
+
+    #[cold]
+    fn outgrow(&mut self, more: &[u8]) {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.short[..self.len]);
         }
-        match self {
-            Self::Short { len, bytes } => {
-                let begin = std::mem::replace(len, *len + more);
-                &mut bytes[begin..begin + more]
+        self.long.extend_from_slice(more);
+    }
+}
+
+impl Room for Packed {
+    #[inline]
+    fn extend(&mut self, more: &[u8]) {
+        match self.short.get_mut(self.len..self.len + more.len()) {
+            Some(room) if self.long.is_empty() => {
+                room.copy_from_slice(more);
+                self.len += more.len();
             }
-            Self::Long(bytes) => {
-                let begin = bytes.len();
-                bytes.resize(begin + more, 0);
-                &mut bytes[begin..]
-            }
+            _ => self.outgrow(more),
         }
     }
 }
@@ -46,11 +78,9 @@ impl Packed {
 impl Deref for Packed {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
-        match self {
-            Self::Short { len, bytes } => &bytes[..*len],
-            Self::Long(bytes) => bytes,
-        }
+        if self.long.is_empty() { &self.short[..self.len] } else { &self.long }
     }
 }
 
@@ -78,8 +108,20 @@ mod tests {
                 let mut packed = Packed::new();
                 whole.chunks(part).for_each(|part| packed.extend(part));
                 assert_eq!(*packed, *whole, "{len} bytes, {part} at a time");
-                assert_eq!(matches!(packed, Packed::Short { .. }), len <= SHORT);
+                assert_eq!(packed.long.is_empty(), len <= SHORT);
             }
+        }
+    }
+
+    #[test]
+    fn each_part_is_what_was_written_on_its_side_of_the_split() {
+        for [first, second] in [[0, 0], [0, 9], [9, 0], [SHORT, 1], [SHORT + 1, 1], [1, SHORT]] {
+            let mut packed = Packed::new();
+            packed.extend(&vec![b'a'; first]);
+            packed.split();
+            packed.extend(&vec![b'b'; second]);
+            assert_eq!(packed.first(), vec![b'a'; first]);
+            assert_eq!(packed.second(), vec![b'b'; second]);
         }
     }
 }

@@ -74,52 +74,59 @@ impl Set {
             _ => (b"", &self.score),
         };
         out.extend_from_slice(first);
-        out.extend_from_slice(text.unwrap_or_else(|| op.packed(FIRST, self::first)));
+        let packed = op.packed(both);
+        out.extend_from_slice(text.unwrap_or_else(|| packed.first()));
         out.extend_from_slice(second);
-        out.extend_from_slice(op.packed(SECOND, self::second));
+        out.extend_from_slice(packed.second());
     }
 }
-
-/// The two parts of a request that are the same for all masters.
-const FIRST: usize = 0;
-const SECOND: usize = 1;
 
 /// What is sent where the name of the set is not known: nothing but the `SET`.
 pub(super) fn alone(op: &Op) -> &[u8] {
-    op.packed(FIRST, first)
+    op.packed(both).first()
 }
 
-/// What comes before the second place for the name of the set.
-fn first(op: &Op) -> Packed {
+/// The two parts of a request that are the same for all masters: what comes before the second place
+/// for the name of the set, and what comes behind it.
+fn both(op: &Op) -> Packed {
+    let mut packed = Packed::new();
+    first(op, &mut packed);
+    packed.split();
+    second(op, &mut packed);
+    packed
+}
+
+fn first(op: &Op, packed: &mut Packed) {
     match op.verb() {
-        Verb::Ballot | Verb::Score => arguments(op, &[]),
-        Verb::Enter { .. } | Verb::Take { .. } => encode::by_digest(op, None),
-        _ => encode::acquire(op),
+        Verb::Ballot | Verb::Score => arguments(op, &[], packed),
+        Verb::Enter { .. } | Verb::Take { .. } => encode::by_digest(op, None, packed),
+        _ => encode::acquire(op, packed),
     }
 }
 
-/// What comes behind it.
-fn second(op: &Op) -> Packed {
+fn second(op: &Op, packed: &mut Packed) {
     let get: [&[u8]; 2] = [b"GET", op.key()];
     match op.verb() {
-        Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. } => arguments(op, &get),
-        Verb::Ballot => member(op, &get),
-        Verb::Score => Packed::new(),
-        _ => member(op, &[]),
+        Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. } => {
+            arguments(op, &get, packed);
+        }
+        Verb::Ballot => member(op, &get, packed),
+        Verb::Score => {}
+        _ => member(op, &[], packed),
     }
 }
 
 /// The ballot, where there is one, and its member, in decimal digits, and a command behind them.
-fn arguments(op: &Op, next: &[&[u8]]) -> Packed {
-    let Some(Bid { ballot, member }) = op.bid() else { return member(op, next) };
+fn arguments(op: &Op, next: &[&[u8]], packed: &mut Packed) {
+    let Some(Bid { ballot, member }) = op.bid() else { return member(op, next, packed) };
     let (mut score, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
     let words = [score.format(ballot.score()), number.format(member.number())];
-    encode::tail(&words.map(str::as_bytes), next)
+    encode::tail(packed, &words.map(str::as_bytes), next);
 }
 
-fn member(op: &Op, next: &[&[u8]]) -> Packed {
-    let Some(member) = op.member() else { return Packed::new() };
-    encode::tail(&[itoa::Buffer::new().format(member.number()).as_bytes()], next)
+fn member(op: &Op, next: &[&[u8]], packed: &mut Packed) {
+    let Some(member) = op.member() else { return };
+    encode::tail(packed, &[itoa::Buffer::new().format(member.number()).as_bytes()], next);
 }
 
 /// What is answered to one of the commands.

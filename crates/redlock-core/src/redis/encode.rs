@@ -6,7 +6,7 @@ use redis::Script;
 
 use super::ballots::Set;
 use super::{marks, queues};
-use crate::packed::Packed;
+use crate::packed::{Packed, Room};
 use crate::{Bid, Op, Verb};
 
 /// The scripts that are called by their digest; `Text::number` counts them.
@@ -78,19 +78,27 @@ impl Loaded {
 
 /// The request, with scripts named by their digest: a master that has loaded them knows them.
 /// `set` is the ballot set, as far as its name is known: without it, a resume is an extension.
-pub(super) fn by_digest(op: &Op, set: Option<&Set>) -> Packed {
+pub(super) fn by_digest(op: &Op, set: Option<&Set>, out: &mut impl Room) {
     match script(op, set) {
-        None if op.verb() == Verb::CountWaiters => pack(&[b"ZCARD", op.key()]),
-        None if matches!(op.verb(), Verb::ReadMark | Verb::RaiseMark { .. }) => marks::request(op),
-        None => acquire(op),
-        Some(script) => call(op, set, &script.by_digest),
+        None if op.verb() == Verb::CountWaiters => {
+            out.extend(&pack(&[b"ZCARD", op.key()]));
+        }
+        None if matches!(op.verb(), Verb::ReadMark | Verb::RaiseMark { .. }) => {
+            out.extend(&marks::request(op));
+        }
+        None => acquire(op, out),
+        Some(script) => call(op, set, &script.by_digest, out),
     }
 }
 
 /// The request with the script's text, for a master that does not know it or has forgotten it
 /// (`SCRIPT FLUSH`); none for a request that is no script.
 pub(super) fn by_text(op: &Op, set: Option<&Set>) -> Option<Packed> {
-    script(op, set).map(|script| call(op, set, &script.by_text()))
+    script(op, set).map(|script| {
+        let mut packed = Packed::new();
+        call(op, set, &script.by_text(), &mut packed);
+        packed
+    })
 }
 
 fn script(op: &Op, set: Option<&Set>) -> Option<&'static Text> {
@@ -112,81 +120,90 @@ fn script(op: &Op, set: Option<&Set>) -> Option<&'static Text> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Native {
     /// `DELIFEQ key value`: Valkey 9.
-    DelIfEq = 1,
+    DelIfEq,
     /// `DELEX key IFEQ value`: Redis 8.4.
-    DelEx = 2,
+    DelEx,
 }
 
-/// A request as it goes to a master that has such a command, or has none.
-pub(super) fn packed(op: &Op, native: Option<Native>) -> &[u8] {
+/// Writes a release as a master's own command.
+pub(super) fn natively(op: &Op, native: Native, out: &mut impl Room) {
     match native {
-        Some(native) if op.verb() == Verb::Release => {
-            op.packed(native as usize, |op| natively(op, native))
+        Native::DelIfEq => {
+            out.extend(b"*3\r\n$7\r\nDELIFEQ\r\n");
+            add(out, &[op.key(), op.token()]);
         }
-        _ => op.packed(0, |op| by_digest(op, None)),
+        Native::DelEx => {
+            out.extend(b"*4\r\n$5\r\nDELEX\r\n");
+            add(out, &[op.key(), b"IFEQ", op.token()]);
+        }
     }
 }
 
-fn natively(op: &Op, native: Native) -> Packed {
-    match native {
-        Native::DelIfEq => pack(&[b"DELIFEQ", op.key(), op.token()]),
-        Native::DelEx => pack(&[b"DELEX", op.key(), b"IFEQ", op.token()]),
+/// Writes a request as it goes to a master that gets it without a ballot. What only one master gets
+/// is not kept for others.
+pub(super) fn write(op: &Op, out: &mut Vec<u8>) {
+    match op.verb() {
+        Verb::Enter { .. } | Verb::Leave { .. } => by_digest(op, None, out),
+        _ => out.extend_from_slice(op.packed(whole)),
     }
+}
+
+fn whole(op: &Op) -> Packed {
+    let mut packed = Packed::new();
+    by_digest(op, None, &mut packed);
+    packed
 }
 
 /// Has the keys that the next command reads tracked: it goes right before a watch.
 pub(super) const TRACK_NEXT: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
 
 /// The published protocol, literally: `SET key token NX PX milliseconds`.
-pub(super) fn acquire(op: &Op) -> Packed {
+pub(super) fn acquire(op: &Op, out: &mut impl Room) {
     const SET: &[u8] = b"*6\r\n$3\r\nSET\r\n";
     const NX_PX: &[u8] = b"$2\r\nNX\r\n$2\r\nPX\r\n";
-    let (Verb::Acquire { px } | Verb::GiveBack { px }) = op.verb() else {
-        return Packed::new();
-    };
-    let mut digits = itoa::Buffer::new();
-    let (named, px): (&[&[u8]], &[&[u8]]) =
-        (&[op.key(), op.token()], &[digits.format(px).as_bytes()]);
-    let mut packed = Packed::new();
-    packed.extend(SET);
-    add(&mut packed, named);
-    packed.extend(NX_PX);
-    add(&mut packed, px);
-    packed
+    let (Verb::Acquire { px } | Verb::GiveBack { px }) = op.verb() else { return };
+    out.extend(SET);
+    add(out, &[op.key(), op.token()]);
+    out.extend(NX_PX);
+    add(out, &[itoa::Buffer::new().format(px).as_bytes()]);
 }
 
 /// The call of a script that begins so, with its keys and arguments.
-fn call(op: &Op, set: Option<&Set>, script: &[u8]) -> Packed {
+fn call(op: &Op, set: Option<&Set>, script: &[u8], out: &mut impl Room) {
     match op.verb() {
         Verb::Extend { px } | Verb::Resume { px } => {
             let mut digits = itoa::Buffer::new();
             let px = digits.format(px).as_bytes();
             match (op.bid(), set) {
-                (Some(bid), Some(set)) => call_with(op, px, bid, set, script),
-                _ => begun(script, &[op.key(), op.token(), px]),
+                (Some(bid), Some(set)) => call_with(op, px, (bid, set), script, out),
+                _ => begun(out, script, &[op.key(), op.token(), px]),
             }
         }
-        Verb::Release => begun(script, &[op.key(), op.token()]),
+        Verb::Release => begun(out, script, &[op.key(), op.token()]),
         // The others have no script but the look.
-        _ => queues::arguments(op, |parts| begun(script, parts)),
+        _ => queues::arguments(op, |parts| begun(out, script, parts)),
     }
 }
 
 /// The same of one that proposes a ballot to this set, too.
-fn call_with(op: &Op, px: &[u8], Bid { ballot, member }: Bid, set: &Set, script: &[u8]) -> Packed {
+fn call_with(
+    op: &Op,
+    px: &[u8],
+    (Bid { ballot, member }, set): (Bid, &Set),
+    script: &[u8],
+    out: &mut impl Room,
+) {
     let (mut score, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
     let bid = [score.format(ballot.score()), number.format(member.number())].map(str::as_bytes);
     let keys = [op.key(), set.name()];
-    begun(script, &[&keys[..], &[op.token(), px], set.options(), &bid].concat())
+    begun(out, script, &[&keys[..], &[op.token(), px], set.options(), &bid].concat());
 }
 
 /// A command whose first three parts are packed.
-fn begun(first: &[u8], parts: &[&[u8]]) -> Packed {
-    let mut packed = Packed::new();
-    begin(&mut packed, 3 + parts.len());
-    packed.extend(first);
-    add(&mut packed, parts);
-    packed
+fn begun(out: &mut impl Room, first: &[u8], parts: &[&[u8]]) {
+    begin(out, 3 + parts.len());
+    out.extend(first);
+    add(out, parts);
 }
 
 /// Packs one command. The client crate gathers its parts first, which takes four times as long, and
@@ -204,51 +221,38 @@ pub(super) fn head(words: usize, parts: &[&[u8]]) -> Packed {
 }
 
 /// The last parts of a command, and the whole command `next` behind it.
-pub(super) fn tail(parts: &[&[u8]], next: &[&[u8]]) -> Packed {
-    let mut packed = Packed::new();
-    add(&mut packed, parts);
+pub(super) fn tail(out: &mut impl Room, parts: &[&[u8]], next: &[&[u8]]) {
+    add(out, parts);
     if !next.is_empty() {
-        begin(&mut packed, next.len());
-        add(&mut packed, next);
+        begin(out, next.len());
+        add(out, next);
     }
-    packed
 }
 
-fn begin(packed: &mut Packed, words: usize) {
-    begin_line(packed, b'*', words);
+fn begin(out: &mut impl Room, words: usize) {
+    begin_line(out, b'*', words);
 }
 
-fn add(packed: &mut Packed, parts: &[&[u8]]) {
+fn add(out: &mut impl Room, parts: &[&[u8]]) {
     for part in parts {
-        let digit = |number: usize| b'0' + (number % 10) as u8;
-        let line = [b'$', digit(part.len() / 10), digit(part.len()), b'\r', b'\n'];
-        match part.len() {
-            // Nearly every part: it is written in one piece.
-            10..100 => {
-                let (begin, rest) =
-                    packed.room(line.len() + part.len() + 2).split_at_mut(line.len());
-                let (middle, end) = rest.split_at_mut(part.len());
-                begin.copy_from_slice(&line);
-                middle.copy_from_slice(part);
-                end.copy_from_slice(b"\r\n");
-            }
-            _ => {
-                begin_line(packed, b'$', part.len());
-                packed.extend(part);
-                packed.extend(b"\r\n");
-            }
-        }
+        begin_line(out, b'$', part.len());
+        out.extend(part);
+        out.extend(b"\r\n");
     }
 }
 
 /// The line before a command or a part of one: how many words or bytes follow.
-fn begin_line(packed: &mut Packed, sign: u8, number: usize) {
+#[inline]
+fn begin_line(out: &mut impl Room, sign: u8, number: usize) {
+    // A number below 100 has no more than two digits, each of which is a byte.
+    let digit = |number: usize| b'0' + (number % 10) as u8;
     match number {
-        0..10 => packed.extend(&[sign, b'0' + number as u8, b'\r', b'\n']),
+        0..10 => out.extend(&[sign, digit(number), b'\r', b'\n']),
+        10..100 => out.extend(&[sign, digit(number / 10), digit(number), b'\r', b'\n']),
         _ => {
-            packed.extend(&[sign]);
-            packed.extend(itoa::Buffer::new().format(number).as_bytes());
-            packed.extend(b"\r\n");
+            out.extend(&[sign]);
+            out.extend(itoa::Buffer::new().format(number).as_bytes());
+            out.extend(b"\r\n");
         }
     }
 }
@@ -266,7 +270,7 @@ mod tests {
     fn acquire_is_the_published_command() {
         let op = Op::acquire(*b"orders:42", Token::parse("t").unwrap(), 11_000);
         assert_eq!(
-            text(&by_digest(&op, None)),
+            text(&whole(&op)),
             "*6\\r\\n$3\\r\\nSET\\r\\n$9\\r\\norders:42\\r\\n$1\\r\\nt\\r\\n$2\\r\\nNX\\r\\n\
              $2\\r\\nPX\\r\\n$5\\r\\n11000\\r\\n"
         );
@@ -286,15 +290,21 @@ mod tests {
     fn a_release_is_one_command_where_the_master_has_one() {
         let release = Op::release(*b"k", Token::parse("t").unwrap());
         let forms = [Some(Native::DelIfEq), Some(Native::DelEx), None];
-        let [delifeq, delex, script] = forms.map(|native| text(packed(&release, native)));
+        let written = |op: &Op, native: Option<Native>| {
+            let mut out = Vec::new();
+            match native {
+                Some(native) => natively(op, native, &mut out),
+                None => write(op, &mut out),
+            }
+            text(&out)
+        };
+        let [delifeq, delex, script] = forms.map(|native| written(&release, native));
         assert_eq!(delifeq, "*3\\r\\n$7\\r\\nDELIFEQ\\r\\n$1\\r\\nk\\r\\n$1\\r\\nt\\r\\n");
         assert!(
             delex.starts_with("*4\\r\\n$5\\r\\nDELEX\\r\\n$1\\r\\nk\\r\\n$4\\r\\nIFEQ"),
             "{delex}"
         );
         assert!(script.contains("EVALSHA"), "{script}");
-        let extend = Op::extend(*b"k", Token::parse("t").unwrap(), 1);
-        assert!(text(packed(&extend, Some(Native::DelEx))).contains("EVALSHA"));
     }
 
     #[test]
@@ -313,8 +323,7 @@ mod tests {
         for op in
             [Op::extend(*b"k", token.clone(), 1_000), Op::release(*b"k", token), Op::inspect(*b"k")]
         {
-            let (digest, script) =
-                (text(&by_digest(&op, None)), text(&by_text(&op, None).unwrap()));
+            let (digest, script) = (text(&whole(&op)), text(&by_text(&op, None).unwrap()));
             assert!(digest.contains("EVALSHA\\r\\n$40\\r\\n"), "{digest}");
             let arguments = digest.split_at(digest.find("$1\\r\\n1").unwrap()).1;
             assert!(script.contains("EVAL\\r\\n") && script.ends_with(arguments), "{script}");

@@ -40,7 +40,7 @@ fn enter<T>(
     call: impl FnOnce(&[&[u8]]) -> T,
 ) -> T {
     let Entry { queue, waited_us, reservation_ms, .. } = entry;
-    let ticket = queue.ticket().to_string();
+    let ticket = queue.ticket().digits();
     let [px, waited, reservation, room] = [
         a.format(px).as_bytes(),
         b.format(*waited_us).as_bytes(),
@@ -52,7 +52,7 @@ fn enter<T>(
     call(&[
         op.key(),
         queue.key(),
-        ticket.as_bytes(),
+        &ticket,
         op.token(),
         px,
         waited,
@@ -70,12 +70,12 @@ fn leave<T>(
     call: impl FnOnce(&[&[u8]]) -> T,
 ) -> T {
     let Exit { queue, gives_up_place, reservation_ms, leaving, .. } = exit;
-    let ticket = if *gives_up_place { queue.ticket().to_string() } else { String::new() };
+    let ticket = queue.ticket().digits();
     call(&[
         op.key(),
         queue.key(),
         op.token(),
-        ticket.as_bytes(),
+        if *gives_up_place { &ticket } else { b"" },
         digits.format(*reservation_ms).as_bytes(),
         queue.channels(),
         leaving.word().as_bytes(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{PushKind, ServerError, Value};
 
 use super::{marks, queues};
-use crate::{Answer, Call, Cause, NodeEvent, Verb, Verdict};
+use crate::{Answer, Call, Cause, NodeEvent, Queued, Verb, Verdict};
 
 /// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
 /// no use any more, because it is unknown where the next reply begins.
@@ -190,14 +190,21 @@ fn plain(value: Value) -> Value {
     }
 }
 
-/// How many bytes the first reply in `bytes` has, if it grants the request.
-pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<usize> {
+/// What stands behind a key that was released while nobody waited for it.
+const LEFT_ALONE: &[u8] = b"*2\r\n:1\r\n:0\r\n";
+
+/// The answer to a request, and how long it is, if the first reply in `bytes` grants it.
+pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<(Answer, usize)> {
+    if matches!(verb, Verb::Leave { .. }) {
+        let answer = || Answer::granted().with_queued(Queued { waiters: 0, rank: None });
+        return bytes.starts_with(LEFT_ALONE).then(|| (answer(), LEFT_ALONE.len()));
+    }
     let grant = match verb {
         Verb::Acquire { .. } | Verb::Take { .. } => OK,
         Verb::Extend { .. } | Verb::Release | Verb::RaiseMark { .. } | Verb::Reserve { .. } => ONE,
         _ => return None,
     };
-    bytes.starts_with(grant).then_some(grant.len())
+    bytes.starts_with(grant).then(|| (Answer::granted(), grant.len()))
 }
 
 /// Whether a command was refused because of what kind of key it found.
@@ -333,13 +340,18 @@ mod tests {
 
     #[test]
     fn a_grant_without_the_parser_is_one_with_it() {
-        for verb in [ACQUIRE, EXTEND, Verb::Release, Verb::Inspect, Verb::Watch] {
-            for reply in REPLIES.into_iter().chain([ONE, b":10\r\n", b":1", b"+OK", b""]) {
-                let whole = len(reply).unwrap().map(|len| (len, &reply[..len]));
-                let parsed = whole.filter(|(_, one)| {
-                    parse(one).and_then(|value| answer(verb, value)) == Ok(Answer::granted())
+        let leave = Verb::Leave { leaving: crate::Leaving::Done };
+        let alone = Answer::granted().with_queued(Queued { waiters: 0, rank: None });
+        let more = [ONE, b":10\r\n", b":1", b"+OK", b"", LEFT_ALONE, b"*2\r\n:1\r\n:1\r\n"];
+        for verb in [ACQUIRE, EXTEND, Verb::Release, Verb::Inspect, Verb::Watch, leave] {
+            for reply in REPLIES.into_iter().chain(more) {
+                let whole = len(reply).unwrap().map(|len| (&reply[..len], len));
+                let parsed = whole.and_then(|(one, len)| {
+                    let answer = parse(one).and_then(|value| answer(verb, value)).ok()?;
+                    Some((answer, len))
                 });
-                assert_eq!(granted(verb, reply), parsed.map(|(len, _)| len), "{verb:?}");
+                let grant = parsed.filter(|(one, _)| *one == Answer::granted() || *one == alone);
+                assert_eq!(granted(verb, reply), grant, "{verb:?}");
             }
         }
     }

@@ -197,14 +197,14 @@ impl Wire {
         self.listen(&op, slot.sent_at());
         let form = if op.member().is_some() {
             self.write_balloted(&op)
-        } else if self.native.is_some() && op.verb() == Verb::Release {
-            self.out.extend_from_slice(encode::packed(&op, self.native));
+        } else if let Some(native) = self.native.filter(|_| op.verb() == Verb::Release) {
+            encode::natively(&op, native, &mut self.out);
             Form::Native
         } else if let Some(text) = self.loaded.load(&op, self.set.as_ref()) {
             self.out.extend_from_slice(&text);
             Form::Text
         } else {
-            self.out.extend_from_slice(encode::packed(&op, None));
+            encode::write(&op, &mut self.out);
             Form::Short
         };
         self.in_flight.push_back(Pending::Request(op, slot, form));
@@ -315,7 +315,7 @@ impl Wire {
         let (answer, len) = match form {
             Form::Parts | Form::PartsAgain => self.heard.at_once(op, bytes)?,
             Form::Alone => return None,
-            _ => (Answer::granted(), reply::granted(op.verb(), bytes)?),
+            _ => reply::granted(op.verb(), bytes)?,
         };
         let Some(Pending::Request(_, slot, _)) = self.in_flight.pop_front() else { return None };
         batch.add(slot, answer, now);

@@ -32,6 +32,12 @@ impl QueueTicket {
     pub fn random() -> Self {
         Self(rand::random())
     }
+
+    /// The ticket as it is written.
+    pub fn digits(self) -> [u8; Self::DIGITS] {
+        let nibble = |at: usize| (self.0 >> (4 * (Self::DIGITS - 1 - at)) & 0xf) as usize;
+        std::array::from_fn(|at| b"0123456789abcdef"[nibble(at)])
+    }
 }
 
 impl fmt::Display for QueueTicket {
@@ -259,6 +265,10 @@ mod tests {
     fn a_ticket_is_sixteen_hex_digits() {
         let ticket = QueueTicket::new(0xff);
         assert_eq!(ticket.to_string(), "00000000000000ff");
+        for number in [0, 0xff, 0x0123_4567_89ab_cdef, u64::MAX] {
+            let ticket = QueueTicket::new(number);
+            assert_eq!(ticket.digits(), *ticket.to_string().as_bytes());
+        }
         assert_eq!("00000000000000ff".parse(), Ok(ticket));
         for bad in ["", "ff", "00000000000000FF", "+0000000000000ff", "00000000000000ff0"] {
             assert_eq!(bad.parse::<QueueTicket>(), Err(InvalidQueueTicket), "{bad:?}");

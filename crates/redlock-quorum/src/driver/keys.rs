@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::Instant;
+use redlock_core::{Instant, SharedQueue};
 use slotmap::SlotMap;
 
 use super::ticket::{LockId, RequestId, UseId};
@@ -15,10 +15,18 @@ use super::ticket::{LockId, RequestId, UseId};
 /// is hashed once for each lock.
 #[derive(Default)]
 pub(super) struct Keys {
-    uses: SlotMap<UseId, Use>,
+    uses: SlotMap<UseId, Entry>,
     by_key: HashMap<Arc<[u8]>, UseId>,
     /// How often keys were left since those that are of no use were taken out.
     left: usize,
+}
+
+/// What is kept of one key.
+#[derive(Default)]
+struct Entry {
+    usage: Use,
+    /// Its queue, once it was left there: a key that is locked again and again names it each time.
+    queue: Option<SharedQueue>,
 }
 
 /// What is known of one key.
@@ -44,19 +52,31 @@ impl Keys {
 
     /// What is known under this name; none where nothing is any more.
     pub(super) fn get(&self, id: UseId) -> Option<Use> {
-        self.uses.get(id).copied()
+        self.uses.get(id).map(|entry| entry.usage)
     }
 
     /// The entry of a key, which is made where there is none. One that nobody asks for or holds is
     /// removed by [`left`](Self::left), from time to time.
     pub(super) fn enter(&mut self, key: &Arc<[u8]>) -> UseId {
         let Self { uses, by_key, .. } = self;
-        *by_key.entry(key.clone()).or_insert_with(|| uses.insert(Use::default()))
+        *by_key.entry(key.clone()).or_insert_with(|| uses.insert(Entry::default()))
+    }
+
+    /// The queue of the key of this entry, which is made by `make` where it is not known yet.
+    pub(super) fn queue(&mut self, id: UseId, make: impl FnOnce() -> SharedQueue) -> SharedQueue {
+        match self.uses.get_mut(id) {
+            Some(entry) => entry.queue.get_or_insert_with(make).clone(),
+            None => make(),
+        }
+    }
+
+    fn usage(&mut self, id: UseId) -> Option<&mut Use> {
+        self.uses.get_mut(id).map(|entry| &mut entry.usage)
     }
 
     /// This caller asks first for the key of this entry.
     pub(super) fn ask(&mut self, id: UseId, asker: RequestId) {
-        if let Some(one) = self.uses.get_mut(id) {
+        if let Some(one) = self.usage(id) {
             one.asker = Some(asker);
         }
     }
@@ -64,7 +84,7 @@ impl Keys {
     /// It does so no longer, or stands in the queue from now on.
     pub(super) fn end_asking(&mut self, key: &[u8], asker: RequestId) {
         let Some(id) = self.by_key.get(key).copied() else { return };
-        if let Some(one) = self.uses.get_mut(id).filter(|one| one.asker == Some(asker)) {
+        if let Some(one) = self.usage(id).filter(|one| one.asker == Some(asker)) {
             one.asker = None;
             if one.is_empty() {
                 self.by_key.remove(key);
@@ -82,7 +102,7 @@ impl Keys {
         (id, lock): (RequestId, LockId),
     ) -> UseId {
         let known = if self.uses.contains_key(known) { known } else { self.enter(key) };
-        if let Some(one) = self.uses.get_mut(known) {
+        if let Some(one) = self.usage(known) {
             one.asker = one.asker.filter(|asker| *asker != id);
             one.holder = Some(lock);
         }
@@ -91,7 +111,7 @@ impl Keys {
 
     /// A caller does not hold the key of this entry any longer. False where it did not.
     pub(super) fn left(&mut self, id: UseId, lock: LockId, now: Instant) -> bool {
-        let Some(one) = self.uses.get_mut(id).filter(|one| one.holder == Some(lock)) else {
+        let Some(one) = self.usage(id).filter(|one| one.holder == Some(lock)) else {
             return false;
         };
         one.holder = None;
@@ -121,7 +141,7 @@ impl Keys {
     fn retain(&mut self, stays: impl Fn(&mut Use) -> bool) {
         let uses = &mut self.uses;
         self.by_key.retain(|_, id| {
-            let stays = uses.get_mut(*id).is_some_and(&stays);
+            let stays = uses.get_mut(*id).is_some_and(|entry| stays(&mut entry.usage));
             if !stays {
                 uses.remove(*id);
             }

@@ -14,7 +14,7 @@ use redlock_protocol::admission::{Admission, Event};
 use redlock_protocol::inspection::is_barring;
 use redlock_protocol::lives::Lives;
 use redlock_protocol::master_set::MasterSet;
-use redlock_protocol::meeting_point::weight;
+use redlock_protocol::meeting_point::Weight;
 use redlock_protocol::quorum::quorum;
 
 use self::link::Need;
@@ -67,6 +67,7 @@ impl Masters {
             is_barred: false,
             is_urgent: false,
             facts: None,
+            weight: Weight::default(),
             read_at: Instant::ORIGIN,
             alive_since: Instant::ORIGIN,
             votes_from: NEVER,
@@ -249,6 +250,7 @@ impl Masters {
         let before = self.admission.process(master);
         let told = facts_of(&facts, None, self.admission.time(master, ceil_millis(now)));
         let changed = self.admit(master, Event::Up(told), now);
+        self.links[master].weight = Weight::of(&facts.run_id);
         self.links[master].facts = Some(facts);
         self.links[master].read_at = now;
         if !self.votes(master) {
@@ -301,10 +303,7 @@ impl Masters {
     /// were not slow a moment ago, that with the largest hash. Contenders that see other masters
     /// choose another one, which costs them time and nothing else.
     pub(super) fn meeting_point(&self, key: &[u8], now: Instant) -> Option<usize> {
-        let preferred = |master: &usize| {
-            let run_id = self.facts(*master).map_or("", |facts| &facts.run_id);
-            weight(run_id, key)
-        };
+        let preferred = |master: &usize| self.links[*master].weight.of_key(key);
         (0..self.len()).filter(|master| self.may_meet(*master, now)).max_by_key(preferred)
     }
 

@@ -79,15 +79,31 @@ impl Driver {
         }
     }
 
-    fn exit(&self, lock: &Lock, has_token: bool, gives_up_place: bool, leaving: Leaving) -> Op {
+    /// The queue of the key of this lock.
+    fn shared_queue(&mut self, id: LockId) -> Option<SharedQueue> {
+        let Self { locks, keys, settings, queue_ticket, .. } = self;
+        let lock = locks.get(id)?;
+        let make = || SharedQueue::new(&settings.prefix, &lock.resource, *queue_ticket);
+        Some(keys.queue(lock.known, make))
+    }
+
+    fn exit(
+        &mut self,
+        id: LockId,
+        has_token: bool,
+        gives_up_place: bool,
+        leaving: Leaving,
+    ) -> Option<Op> {
+        let queue = self.shared_queue(id)?;
+        let lock = self.locks.get(id)?;
         let exit = Exit {
-            queue: SharedQueue::new(&self.settings.prefix, &lock.resource, self.queue_ticket),
+            queue,
             token: has_token.then(|| lock.token.clone()),
             gives_up_place,
             reservation_ms: self.reservation_ms(),
             leaving,
         };
-        Op::leave(lock.key.clone(), exit)
+        Some(Op::leave(lock.key.clone(), exit))
     }
 
     pub(super) fn reservation(&self) -> Duration {
@@ -155,7 +171,7 @@ impl Driver {
     fn give_up_place_of(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let Some(at) = lock.meeting.as_ref().map(|meeting| meeting.at) else { return };
-        let op = self.exit(lock, false, true, Leaving::Undo);
+        let Some(op) = self.exit(id, false, true, Leaving::Undo) else { return };
         self.send_exit(op, at, Ticket::Exit(id), now);
     }
 
@@ -214,7 +230,7 @@ impl Driver {
             Some(meeting) => (Some(meeting.at), true),
             None => (self.queue_of(&lock.key, now), false),
         };
-        let exit = at.map(|at| (at, self.exit(lock, true, gives_up, Leaving::Undo)));
+        let exit = at.and_then(|at| Some((at, self.exit(id, true, gives_up, Leaving::Undo)?)));
         if let Some(lock) = self.locks.get_mut(id) {
             lock.exit = exit;
         }
@@ -240,7 +256,7 @@ impl Driver {
         let Some(lock) = self.locks.get(id) else { return };
         let leaving = if is_open { Leaving::Open } else { Leaving::Done };
         let gives_up = self.waiters.place(&lock.key) != Some(at);
-        let exit = Some((at, self.exit(lock, true, gives_up, leaving)));
+        let exit = self.exit(id, true, gives_up, leaving).map(|op| (at, op));
         let reserve_ms = (others_wait && !is_open).then(|| self.reservation_ms());
         if let Some(lock) = self.locks.get_mut(id) {
             (lock.exit, lock.reserve_ms) = (exit, reserve_ms);

@@ -5,6 +5,7 @@ use redlock_core::{Cause, Facts, Instant, NotAdmitted, Vote, WhyNot};
 use redlock_protocol::admission::{Event, Why};
 use redlock_protocol::lives::Custody;
 use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::meeting_point::Weight;
 use redlock_protocol::quorum::quorum;
 use redlock_protocol::votes::answer::Counts;
 
@@ -158,6 +159,7 @@ impl Masters {
             facts.no_ballots.clone_from(&before.no_ballots);
         }
         link.hindrance = Hindrance::of(&facts, now).or_else(|| link.hindrance.take());
+        link.weight = Weight::of(&facts.run_id);
         link.facts = Some(facts);
         link.read_at = now;
     }

@@ -53,12 +53,16 @@ impl Wire {
 
     fn write_script(&mut self, op: &Op) -> Form {
         let set = self.set.as_ref();
-        let (packed, form) = match self.loaded.load(op, set) {
-            Some(text) => (text, Form::Text),
-            None => (encode::by_digest(op, set), Form::Short),
-        };
-        self.out.extend_from_slice(&packed);
-        form
+        match self.loaded.load(op, set) {
+            Some(text) => {
+                self.out.extend_from_slice(&text);
+                Form::Text
+            }
+            None => {
+                encode::by_digest(op, set, &mut self.out);
+                Form::Short
+            }
+        }
     }
 
     /// What one reply means as the answer to a request.

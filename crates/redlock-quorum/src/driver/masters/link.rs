@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use redlock_core::admission::Identity;
 use redlock_core::{Call, Cause, Facts, Instant, NotAdmitted, Op, Unread, VoteSlot, WhyNot};
 use redlock_protocol::master_set::MasterSet;
+use redlock_protocol::meeting_point::Weight;
 
 use crate::settings::{Quarantine, Settings};
 
@@ -29,6 +30,8 @@ pub(in crate::driver) struct Link {
     pub(super) is_urgent: bool,
     /// What the server said about itself on the connection that is up.
     pub(in crate::driver) facts: Option<Facts>,
+    /// How much its process is preferred as a meeting point.
+    pub(in crate::driver) weight: Weight,
     /// When the server said so.
     pub(in crate::driver) read_at: Instant,
     /// Since when it has the life under which its answers count.

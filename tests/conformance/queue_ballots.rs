@@ -24,8 +24,13 @@ impl Waiter {
     async fn enter_fenced(&mut self, of: &str, n: u64) -> Answer {
         let (queue, ask) = (self.queue.clone(), Some((token(of), LONG)));
         let entry = Entry { queue, ask, waited_us: 0, reservation_ms: RESERVED_MS };
-        let answer = self.asker.ask(Op::enter(KEY, entry, Some(bid(n)))).await;
-        Answer { queued: None, ..answer }
+        let mut answer = self.asker.ask(Op::enter(KEY, entry, Some(bid(n)))).await;
+        answer.queued = None;
+        answer
+    }
+
+    async fn ask_fenced(&mut self, enters: bool, of: &str, n: u64) -> Answer {
+        if enters { self.enter_fenced(of, n).await } else { self.take_fenced(of, n).await }
     }
 }
 
@@ -41,39 +46,39 @@ async fn a_reservation_between_two_leases_leaves_the_ballot_of_the_first() {
     assert_eq!(b.enter_fenced("b1", 5).await, refused(), "it is not larger");
     assert_eq!(b.asker.ballot(&token("b1"), 6).await, accepted());
 
-    let [mut a, mut b] = admitted(&Backend::start().await).await;
-    assert_eq!(a.take_fenced("a", 5).await, accepted());
-    assert_eq!(a.asker.ask(Op::reserve(KEY, token("a"), RESERVED_MS)).await, Answer::granted());
-    assert_eq!(b.take_fenced("b", 4).await, refused());
-    assert_eq!(b.asker.ballot(&token("b"), 6).await, accepted());
+    a.asker.release(&token("b1")).await;
+    assert_eq!(a.take_fenced("a2", 7).await, accepted());
+    assert_eq!(a.asker.ask(Op::reserve(KEY, token("a2"), RESERVED_MS)).await, Answer::granted());
+    assert_eq!(b.take_fenced("b2", 7).await, refused(), "it is not larger");
+    assert_eq!(b.asker.ballot(&token("b2"), 8).await, accepted());
 }
 
 /// Trap 20: the key is there, and no vote.
 #[tokio::test]
 async fn a_take_or_an_entry_on_a_master_without_the_ballots_is_no_acceptance() {
-    let gone = |answer: &Answer| unfit(WhyNot::Incomplete, Some(Balloted::NoMember), answer);
+    let backend = Backend::start().await;
+    let [mut a, _b] = admitted(&backend).await;
+    backend.remove_member(member()).await;
     for enters in [false, true] {
-        let backend = Backend::start().await;
-        let [mut a, _b] = admitted(&backend).await;
-        backend.remove_member(member()).await;
-        let asked = if enters { a.enter_fenced("a", 5).await } else { a.take_fenced("a", 5).await };
-        assert_eq!(asked, refused());
+        assert_eq!(a.ask_fenced(enters, "a", 5).await, refused());
         assert!(held_by(&token("a"), &a.asker.inspect().await));
         let answer = a.asker.ballot(&token("a"), 6).await;
-        assert!(gone(&answer), "{answer:?}");
+        let balloted = Some(Balloted::NoMember);
+        assert!(unfit(WhyNot::Incomplete, balloted, &answer), "{answer:?}");
         assert_eq!(a.asker.event().await, NodeEvent::DataLost);
+        a.asker.release(&token("a")).await;
     }
 }
 
 /// Trap 20: a copy.
 #[tokio::test]
 async fn a_take_or_an_entry_on_a_master_that_was_not_admitted_has_the_key_alone() {
-    let early = |answer: &Answer| unfit(WhyNot::AskedTooEarly, None, answer);
+    let backend = Backend::start().await;
+    let mut a = Waiter::new(&backend, 0).await;
     for enters in [false, true] {
-        let backend = Backend::start().await;
-        let mut a = Waiter::new(&backend, 0).await;
-        let asked = if enters { a.enter_fenced("a", 5).await } else { a.take_fenced("a", 5).await };
-        assert!(early(&asked), "{asked:?}");
+        let asked = a.ask_fenced(enters, "a", 5).await;
+        assert!(unfit(WhyNot::AskedTooEarly, None, &asked), "{asked:?}");
         assert!(held_by(&token("a"), &a.asker.inspect().await));
+        a.asker.release(&token("a")).await;
     }
 }

@@ -4,12 +4,12 @@ use redlock_quorum::FencingToken;
 
 use super::*;
 
-/// Eight processes that came one after the other, with these TTLs in turn: in which order they
-/// were served, with which token.
+/// Eight processes that come one after the other, with these TTLs in turn, and a change when the
+/// first four have come: in which order they are served, with which tokens.
 async fn served_with(
     masters: &SimNodes,
     ttls: &[Duration],
-    change: impl AsyncFnOnce(&SimNodes),
+    change: impl AsyncFn(&SimNodes),
 ) -> Vec<(u64, FencingToken)> {
     let served = Arc::new(Mutex::new(Vec::new()));
     let guard = handle(masters).build().unwrap().lock(RESOURCE).await.unwrap();
@@ -25,8 +25,10 @@ async fn served_with(
         });
         waiting.push(Waiter { client, task });
         sleep(ms(20)).await;
+        if number == 4 {
+            change(masters).await;
+        }
     }
-    change(masters).await;
     guard.release().await.unwrap();
     all_served(waiting).await;
     Arc::into_inner(served).unwrap().into_inner().unwrap()
@@ -69,7 +71,7 @@ async fn a_meeting_point_whose_clock_is_stepped_an_hour_serves_those_that_wait_i
 }
 
 /// By then each has renewed its place.
-const RENEWED: Duration = Duration::from_millis(1_100);
+const RENEWED: Duration = Duration::from_millis(1_300);
 /// In milliseconds.
 const HOUR: i64 = 3_600_000;
 

@@ -4,6 +4,7 @@
 mod admission;
 mod ballots;
 mod marks;
+mod queue_ballots;
 mod queues;
 mod resuming;
 

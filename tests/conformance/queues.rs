@@ -6,16 +6,16 @@ use redlock_core::{
 
 use super::*;
 
-const RESERVED_MS: u64 = 30_000;
+pub(super) const RESERVED_MS: u64 = 30_000;
 
 /// One client, with its ticket.
-struct Waiter {
-    asker: Asker,
-    queue: SharedQueue,
+pub(super) struct Waiter {
+    pub(super) asker: Asker,
+    pub(super) queue: SharedQueue,
 }
 
 impl Waiter {
-    async fn new(backend: &Backend, number: u64) -> Self {
+    pub(super) async fn new(backend: &Backend, number: u64) -> Self {
         let queue =
             SharedQueue::new(b"locks:", &Resource::from("orders:42"), QueueTicket::new(number));
         Self { asker: Asker::another(backend).await, queue }
@@ -27,7 +27,7 @@ impl Waiter {
         Op::enter(KEY, Entry { queue, ask, waited_us, reservation_ms: RESERVED_MS }, None)
     }
 
-    async fn enter(&mut self, token: &Token) -> Answer {
+    pub(super) async fn enter(&mut self, token: &Token) -> Answer {
         self.asker.ask(self.entry(Some(token), 0)).await
     }
 
@@ -42,7 +42,7 @@ impl Waiter {
         Op::leave(KEY, Exit { queue, token, gives_up_place, reservation_ms, leaving })
     }
 
-    async fn leave(&mut self, token: &Token, leaving: Leaving) -> Answer {
+    pub(super) async fn leave(&mut self, token: &Token, leaving: Leaving) -> Answer {
         self.asker.ask(self.exit(Some(token), false, leaving)).await
     }
 
@@ -58,7 +58,7 @@ impl Waiter {
         self.asker.ask(Op::reserve(KEY, token.clone(), RESERVED_MS)).await
     }
 
-    async fn called(&mut self) -> Call {
+    pub(super) async fn called(&mut self) -> Call {
         match self.asker.event().await {
             NodeEvent::Called(call, key) if &*key == KEY => call,
             event => panic!("{event:?}"),
@@ -93,7 +93,7 @@ async fn waiters<const N: usize>(backend: &Backend) -> [Waiter; N] {
     waiters.try_into().ok().expect("as many as there are numbers")
 }
 
-fn token(text: &str) -> Token {
+pub(super) fn token(text: &str) -> Token {
     Token::parse(text).unwrap()
 }
 

@@ -1,16 +1,23 @@
 //! The queue in which processes wait for one key. What its traps are: docs/TESTING.md.
 
+mod hand_over;
+mod late;
+mod meeting_points;
+mod order;
+mod shares;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redlock_core::{Clock, Verb};
+use redlock_core::{Clock, Verb, Verdict};
 use redlock_quorum::{AcquireError, Redlock, State};
 use redlock_testkit::SimNodes;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use self::shares::come_again;
 use crate::arena::{
-    RESOURCE, copies, count, handle, hold, let_go, masters, ms, settle, until_free,
+    RESOURCE, admitted, copies, count, handle, hold, let_go, masters, ms, settle, until_free,
 };
 
 /// Another process, a millisecond away at most.
@@ -30,16 +37,25 @@ struct Waiter {
 type Served = Arc<Mutex<Vec<(u64, Duration)>>>;
 
 fn wait(masters: &SimNodes, number: u64, holds: Duration, served: &Served) -> Waiter {
-    let ((client, redlock), served, clock) =
-        (process(masters, number), served.clone(), masters.clock());
-    let task = tokio::spawn(async move {
+    let (client, redlock) = process(masters, number);
+    let task = take_turn(redlock, number, holds, masters.clock(), served.clone());
+    Waiter { client, task }
+}
+
+fn take_turn(
+    redlock: Redlock,
+    number: u64,
+    holds: Duration,
+    clock: Clock,
+    served: Served,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
         let begun = clock.now();
         let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
         served.lock().unwrap().push((number, clock.now().saturating_since(begun)));
         sleep(holds).await;
         guard.release().await.unwrap();
-    });
-    Waiter { client, task }
+    })
 }
 
 /// So many processes that come 20 ms apart, behind a holder.
@@ -79,61 +95,6 @@ async fn processes_are_served_in_the_order_in_which_they_came() {
         let order: Vec<u64> = served.lock().unwrap().iter().map(|(number, _)| *number).collect();
         assert_eq!(order, (1..=waiters).collect::<Vec<_>>());
         until_free(&masters, ms(1_200)).await;
-    }
-}
-
-/// How often each process got the key. Each has one caller, and holds the key for the same time.
-async fn shares(seed: u64, processes: u64, holds: Duration, seconds: u64) -> Vec<u64> {
-    let masters = crate::arena::admitted(5, seed);
-    let end = u128::from(seconds) * 1_000_000_000;
-    let work = |redlock: Redlock, clock: Clock| async move {
-        let mut grants = 0;
-        while u128::from(clock.now().as_nanos()) < end {
-            let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
-            grants += 1;
-            sleep(holds).await;
-            guard.release().await.unwrap();
-        }
-        grants
-    };
-    let clients: Vec<_> =
-        (0..processes).map(|number| process(&masters, seed * 100 + number)).collect();
-    let work = clients.iter().map(|(_, redlock)| work(redlock.clone(), masters.clock()));
-    futures::future::join_all(work).await
-}
-
-/// Two of which one would never be refused; and many.
-#[tokio::test(start_paused = true)]
-async fn processes_that_come_again_and_again_have_equal_shares() {
-    for (processes, holds, seconds) in [(2, ms(20), 10), (8, ms(1), 5), (32, ms(1), 10)] {
-        for seed in 0..2 {
-            let got = shares(seed, processes, holds, seconds).await;
-            let (least, all) = (*got.iter().min().unwrap(), got.iter().sum::<u64>());
-            let share = least as f64 * processes as f64 / all as f64;
-            assert!(share > 0.9, "{processes} processes, seed {seed}: {share} of {got:?}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_meeting_point_that_goes_away_while_eight_wait_costs_about_a_second_once() {
-    for fault in 0..3 {
-        let (masters, holder) = masters(5);
-        let served = Served::default();
-        let guard = holder.lock(RESOURCE).await.unwrap();
-        let waiting = behind_a_holder(&masters, 8, &served).await;
-        let at = meeting_point(&masters);
-        match fault {
-            0 => hold(&masters[at..=at]),
-            1 => masters[at].down(),
-            _ => masters[at].crash_and_restart(false),
-        }
-        let begun = masters.clock().now();
-        let _ = guard.release().await;
-        all_served(waiting).await;
-        let took = masters.clock().now().saturating_since(begun);
-        assert!(took <= ms(2_500), "{fault}: {took:?} {served:?}");
-        let_go(&masters[at..=at]);
     }
 }
 

@@ -21,6 +21,7 @@ mod origins;
 mod periodic;
 mod quarantine;
 mod reentrant;
+mod reserved;
 mod run;
 mod secrets;
 mod sets;

@@ -1,0 +1,84 @@
+//! Ballots of those that come from a queue: behind a reservation, and on masters that lost theirs.
+
+use redlock_core::admission::Record;
+use redlock_core::{Balloted, Entry, Leaving, WhyNot};
+
+use super::ballots::{FLOOR, accepted, at, bid, member, refused, score, unfit};
+use super::queues::{RESERVED_MS, Waiter, token};
+use super::*;
+
+/// A client of a master that was admitted, and the next one in its queue.
+async fn admitted(backend: &Backend) -> [Waiter; 2] {
+    let mut clients = [Waiter::new(backend, 0).await, Waiter::new(backend, 1).await];
+    let reply = clients[0].asker.init(&Record::default(), FLOOR, 0).await;
+    clients.iter().for_each(|client| client.asker.node.set_admitted(reply.record.run));
+    clients[1].asker.look().await;
+    clients
+}
+
+impl Waiter {
+    async fn take_fenced(&mut self, of: &str, n: u64) -> Answer {
+        self.asker.ask(Op::take(KEY, token(of), LONG, Some(bid(n)))).await
+    }
+
+    async fn enter_fenced(&mut self, of: &str, n: u64) -> Answer {
+        let (queue, ask) = (self.queue.clone(), Some((token(of), LONG)));
+        let entry = Entry { queue, ask, waited_us: 0, reservation_ms: RESERVED_MS };
+        let mut answer = self.asker.ask(Op::enter(KEY, entry, Some(bid(n)))).await;
+        answer.queued = None;
+        answer
+    }
+
+    async fn ask_fenced(&mut self, enters: bool, of: &str, n: u64) -> Answer {
+        if enters { self.enter_fenced(of, n).await } else { self.take_fenced(of, n).await }
+    }
+}
+
+/// Trap 20.
+#[tokio::test]
+async fn a_reservation_between_two_leases_leaves_the_ballot_of_the_first() {
+    let backend = Backend::start().await;
+    let [mut a, mut b] = admitted(&backend).await;
+    assert_eq!(a.enter_fenced("a", 5).await, accepted());
+    b.enter(&token("b")).await;
+    a.leave(&token("a"), Leaving::Done).await;
+    assert_eq!(b.asker.score(&token("b")).await, at(score(5)));
+    assert_eq!(b.enter_fenced("b1", 5).await, refused(), "it is not larger");
+    assert_eq!(b.asker.ballot(&token("b1"), 6).await, accepted());
+
+    a.asker.release(&token("b1")).await;
+    assert_eq!(a.take_fenced("a2", 7).await, accepted());
+    assert_eq!(a.asker.ask(Op::reserve(KEY, token("a2"), RESERVED_MS)).await, Answer::granted());
+    assert_eq!(b.take_fenced("b2", 7).await, refused(), "it is not larger");
+    assert_eq!(b.asker.ballot(&token("b2"), 8).await, accepted());
+}
+
+/// Trap 20: the key is there, and no vote.
+#[tokio::test]
+async fn a_take_or_an_entry_on_a_master_without_the_ballots_is_no_acceptance() {
+    let backend = Backend::start().await;
+    let [mut a, _b] = admitted(&backend).await;
+    backend.remove_member(member()).await;
+    for enters in [false, true] {
+        assert_eq!(a.ask_fenced(enters, "a", 5).await, refused());
+        assert!(held_by(&token("a"), &a.asker.inspect().await));
+        let answer = a.asker.ballot(&token("a"), 6).await;
+        let balloted = Some(Balloted::NoMember);
+        assert!(unfit(WhyNot::Incomplete, balloted, &answer), "{answer:?}");
+        assert_eq!(a.asker.event().await, NodeEvent::DataLost);
+        a.asker.release(&token("a")).await;
+    }
+}
+
+/// Trap 20: a copy.
+#[tokio::test]
+async fn a_take_or_an_entry_on_a_master_that_was_not_admitted_has_the_key_alone() {
+    let backend = Backend::start().await;
+    let mut a = Waiter::new(&backend, 0).await;
+    for enters in [false, true] {
+        let asked = a.ask_fenced(enters, "a", 5).await;
+        assert!(unfit(WhyNot::AskedTooEarly, None, &asked), "{asked:?}");
+        assert!(held_by(&token("a"), &a.asker.inspect().await));
+        a.asker.release(&token("a")).await;
+    }
+}

@@ -1,0 +1,77 @@
+//! Meeting points that are lost, or that not all processes see.
+
+use super::*;
+use crate::arena::{partition, requests};
+
+/// The meeting point of the key, on masters of this seed.
+pub(super) async fn where_they_meet(seed: u64) -> usize {
+    let masters = admitted(5, seed);
+    let _guard = handle(&masters).build().unwrap().lock(RESOURCE).await.unwrap();
+    let served = Served::default();
+    let waiter = wait(&masters, 1, ms(1), &served);
+    sleep(ms(20)).await;
+    waiter.task.abort();
+    meeting_point(&masters)
+}
+
+/// Trap 11. Those that meet elsewhere get the key when a release leaves it to everybody.
+#[tokio::test(start_paused = true)]
+async fn two_meeting_points_starve_nobody_and_make_no_storm() {
+    for (seed, here, there) in [(0, 4, 4), (1, 7, 1)] {
+        let (at, masters) = (where_they_meet(seed).await, admitted(5, seed));
+        let clients: Vec<_> =
+            (0..here + there).map(|number| process(&masters, seed * 100 + number)).collect();
+        for (client, _) in clients.iter().skip(usize::try_from(here).unwrap()) {
+            partition(&client[at..=at]);
+        }
+        let got = come_again(&masters, &clients, ms(2), 20).await;
+        let all: usize = got.iter().map(|one| one.grants).sum();
+        for one in &got {
+            assert!(one.grants * 8 * 10 > all, "{here}:{there}: {got:?}");
+            assert!(one.longest() < ms(5_000), "{here}:{there}: {got:?}");
+        }
+        let each = requests(&masters) as f64 / all as f64;
+        assert!(each < 16.0, "{here}:{there}: {each} requests a grant");
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Paused,
+    PausedForAMoment,
+    Killed,
+    /// It does not listen for a moment, and has the queue and the key that it had.
+    AwayForAMoment,
+    Restored,
+    Quarantined,
+}
+
+/// Trap 12.
+#[tokio::test(start_paused = true)]
+async fn a_meeting_point_that_goes_away_while_eight_wait_costs_about_a_second_once() {
+    use Fault::*;
+    for fault in [Paused, PausedForAMoment, Killed, AwayForAMoment, Restored, Quarantined] {
+        let (masters, holder) = masters(5);
+        let served = Served::default();
+        let guard = holder.lock(RESOURCE).await.unwrap();
+        let waiting = behind_a_holder(&masters, 8, &served).await;
+        let at = meeting_point(&masters);
+        match fault {
+            Paused | PausedForAMoment => hold(&masters[at..=at]),
+            Killed | AwayForAMoment => masters[at].down(),
+            Restored | Quarantined => masters[at].crash_and_restart(fault == Restored),
+        }
+        let begun = masters.clock().now();
+        let _ = guard.release().await;
+        if matches!(fault, PausedForAMoment | AwayForAMoment) {
+            sleep(ms(20)).await;
+            let_go(&masters[at..=at]);
+            masters[at].up();
+        }
+        all_served(waiting).await;
+        let took = masters.clock().now().saturating_since(begun);
+        let most = if fault == Paused { ms(1_500) } else { ms(200) };
+        assert!(took <= most, "{fault:?}: {took:?} {served:?}");
+        let_go(&masters[at..=at]);
+    }
+}

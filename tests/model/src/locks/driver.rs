@@ -90,6 +90,7 @@ impl World {
             }
             Step::AskAgain { masters, ballot } => {
                 let number = ballot.map_or(0, |ballot| ballot.number() as Number);
+                self.note_again(part, own, masters);
                 self.send_attempt(part, own, id, number, masters);
             }
             Step::Wait

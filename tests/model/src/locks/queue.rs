@@ -134,6 +134,13 @@ impl World {
         lock.into_iter().for_each(|lock| lock.leaving = Leaving::Place);
     }
 
+    /// A mutant remembers which masters were asked again.
+    pub(crate) fn note_again(&mut self, part: &Part, own: usize, masters: MasterSet) {
+        if part.broken == Some(Broken::RefusedBefore) {
+            self.contenders[own].accepted = masters.iter().map(|master| (master, 0)).collect();
+        }
+    }
+
     /// The attempt is given up: a mutant takes what masters answered before for the answer to what
     /// they are asked again.
     pub(crate) fn refused_before(&mut self, part: &Part, own: usize, id: u8) {
@@ -141,7 +148,9 @@ impl World {
             return;
         }
         let clock = self.contenders[own].clock(part, self.now);
-        let masters: Vec<usize> = self.contenders[own].taking(id).collect();
+        let contender = &self.contenders[own];
+        let is_again = |master: &usize| contender.accepted.contains(&(*master, 0));
+        let masters: Vec<usize> = contender.taking(id).filter(is_again).collect();
         for master in masters {
             let (answer, counts) = (Reply::Held.answer(), Counts::Yes);
             let judged = Judged { answer: &answer, counts: &counts };

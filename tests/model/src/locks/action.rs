@@ -5,7 +5,8 @@ use redlock_protocol::token::lifecycle::Stage;
 use super::contender::Lock;
 use super::driver::FIRST;
 use super::part::Part;
-use super::wire::{Done, Kind, Number, Request};
+use super::queue::MEETING_POINT;
+use super::wire::{Done, Number, Request};
 use super::world::World;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +26,14 @@ pub(crate) enum Action {
     Release(usize),
     ReleaseAgain(usize, u8, usize),
     Extend(usize),
+    /// A lease is given back, and left to the next contender by reservations.
+    Leave(usize),
+    /// A reservation ends.
+    Lapse(usize),
+    /// Masters that refused are asked again.
+    TakeAgain(usize),
+    /// A lease passes to the next caller of its contender.
+    HandOn(usize),
     /// A contender takes over the lease that was given away.
     Resume(usize, Number),
     /// A request of its first holder sets the key.
@@ -60,6 +69,7 @@ impl World {
             self.clock_actions(part, actions);
         }
         self.resume_actions(part, actions);
+        self.queue_actions(part, actions);
         self.loss_actions(part, actions);
     }
 
@@ -88,6 +98,9 @@ impl World {
                 if part.releases {
                     actions.push(Action::Release(own));
                 }
+                if self.left.hand_overs > 0 {
+                    actions.push(Action::HandOn(own));
+                }
                 if self.left.extensions > 0 && is_holder {
                     actions.push(Action::Extend(own));
                 }
@@ -113,7 +126,8 @@ impl World {
             open.is_some_and(|lock| lock.is_attempt() && !(lock.proposes && part.revives()));
         let has_begun = self.contenders[before].begun > 0 || self.left.resumes < part.resumes;
         let is_turn = !part.by_turns || has_begun && !is_asking;
-        let is_alike = part.attempts[own] == part.attempts[before];
+        let is_alike = part.attempts[own] == part.attempts[before]
+            && part.enters(own) == part.enters(before);
         is_turn && (!is_alike || self.contenders[before].begun > begun)
     }
 
@@ -130,13 +144,13 @@ impl World {
             actions.push(Action::Renew(own, master));
         }
         let Some(next) = link.iter().find(|request| request.reply.is_none()) else { return };
-        let is_release = next.kind == Kind::Release;
+        let is_release = next.kind.is_release();
         if is_release && !part.releases || !self.is_in_order(part, own, master) {
             return;
         }
         let waits = first.reply.is_some();
         // A refusal that is late delays a defeat, and a late acknowledgement the end of a release.
-        let grants = !is_release && self.masters[master].grants(part.resource(own), next);
+        let grants = !is_release && self.masters[master].grants(part, part.resource(own), next);
         let may_be_late = own < part.late && grants;
         if !waits && (part.prompt || !may_be_late) {
             actions.push(Action::Execute(own, master));
@@ -146,13 +160,15 @@ impl World {
         }
     }
 
-    /// Masters are alike: they are numbered as they carry out the first request of all.
+    /// Masters are alike, but for a meeting point: they are numbered as they carry out the first
+    /// request of all.
     fn is_in_order(&self, part: &Part, own: usize, master: usize) -> bool {
+        let first_alike = if part.has_queue() { MEETING_POINT + 1 } else { 0 };
         let is_first = |request: &Request| {
-            let is_acquire = request.lock == FIRST && request.kind == Kind::Acquire;
+            let is_acquire = request.lock == FIRST && request.kind.is_acquire();
             is_acquire && request.done == Done::default() && request.reply.is_none()
         };
-        !part.are_masters_alike() || own > 0 || master == 0 || {
+        !part.are_masters_alike() || own > 0 || master <= first_alike || {
             let link = |master: usize| self.contenders[0].links[master].first();
             !(link(master).is_some_and(is_first) && link(master - 1).is_some_and(is_first))
         }
@@ -205,6 +221,10 @@ impl World {
                 self.left.extensions -= 1;
                 self.extend(part, own);
             }
+            Action::Leave(own) => self.leave(part, own),
+            Action::Lapse(master) => self.masters[master].keys[0] = None,
+            Action::TakeAgain(own) => self.take_again(part, own),
+            Action::HandOn(own) => self.hand_on(part, own),
             Action::Resume(own, number) => {
                 self.left.resumes -= 1;
                 self.resume(part, own, number);

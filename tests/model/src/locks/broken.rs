@@ -57,11 +57,27 @@ pub enum Broken {
     FloorFromTooFew,
     /// The floor is read before the quarantine is over.
     FloorEarly,
+    /// A reservation that is found counts as a grant.
+    ReservationGrants,
+    /// TAKE replaces a token.
+    TakeReplaces,
+    /// RESERVE does not compare.
+    ReserveWithoutCompare,
+    /// All attempts of a contender that enters the queue have one value.
+    TakenTwice,
+    /// What a master has refused proves that no key is there while it is asked again.
+    RefusedBefore,
+    /// A lease is handed on that is over.
+    HandedOnOver,
+    /// A lease is handed on once more than there are numbers behind its ballot.
+    HandedOnOutside,
+    /// The tokens of hand-overs are to have the order of time, whatever clocks do.
+    OrderWithoutClocks,
 }
 
 impl Broken {
     /// Those that are found within seconds.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 30] = [
         Self::Drift,
         Self::OneValue,
         Self::FromReply,
@@ -84,6 +100,14 @@ impl Broken {
         Self::ResumedByTooFew,
         Self::FloorFromTooFew,
         Self::FloorEarly,
+        Self::ReservationGrants,
+        Self::TakeReplaces,
+        Self::ReserveWithoutCompare,
+        Self::TakenTwice,
+        Self::RefusedBefore,
+        Self::HandedOnOver,
+        Self::HandedOnOutside,
+        Self::OrderWithoutClocks,
     ];
 
     /// Those that take longer.

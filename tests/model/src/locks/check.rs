@@ -48,6 +48,10 @@ impl Model for Bounded {
                 |_, world: &World| world.wrong != Some(Wrong::OutOfOrder),
             ),
             Property::always(
+                "a lock that is handed on has a larger token than the one before it on the lease",
+                |_, world: &World| world.wrong != Some(Wrong::OutOfLease),
+            ),
+            Property::always(
                 "masters that two leases share held their keys in the order of their tokens",
                 |_, world: &World| world.has_key_order(),
             ),

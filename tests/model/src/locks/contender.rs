@@ -10,7 +10,8 @@ use redlock_protocol::token::lease::HeldLease;
 use redlock_protocol::token::lifecycle::{Lifecycle, Stage};
 
 use super::part::Part;
-use super::wire::{Done, Kind, Number, Request, Value};
+use super::queue::Leaving;
+use super::wire::{Done, Kind, Number, Request, Token, Value};
 
 /// The TTL, whatever its length in ticks.
 const TTL: Duration = Duration::from_millis(10);
@@ -39,9 +40,13 @@ pub(crate) struct Lock {
     pub(crate) id: u8,
     pub(crate) value: Value,
     /// The largest token that was handed out before it was asked for.
-    pub(crate) after: Number,
+    pub(crate) after: Token,
     /// Another ballot is to be proposed.
     pub(crate) proposes: bool,
+    /// Masters that refused are to be asked again.
+    pub(crate) takes: bool,
+    /// What its release leaves behind.
+    pub(crate) leaving: Leaving,
     pub(crate) machine: Lifecycle,
 }
 
@@ -49,6 +54,7 @@ pub(crate) struct Lock {
 impl Hash for Lock {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.id, self.value, self.after, self.proposes).hash(state);
+        (self.takes, self.leaving).hash(state);
         self.machine.hash(&mut WithoutLatencies(state));
     }
 }
@@ -71,6 +77,21 @@ impl<H: Hasher> Hasher for WithoutLatencies<'_, H> {
 }
 
 impl Lock {
+    pub(crate) fn new(id: u8, value: Value, after: Token, machine: Lifecycle) -> Self {
+        let leaving = Leaving::Nothing;
+        Self { id, value, after, proposes: false, takes: false, leaving, machine }
+    }
+
+    /// What the lock of this number is called.
+    pub(crate) fn id(own: usize, number: u8) -> u8 {
+        number + 8 * own as u8
+    }
+
+    /// Whose lock it is.
+    pub(crate) fn contender(id: u8) -> usize {
+        usize::from(id / 8)
+    }
+
     /// Whether it is wanted or held.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.machine.stage(), Stage::Attempt(_) | Stage::Lease(_))
@@ -120,6 +141,14 @@ impl Contender {
         self.locks.iter_mut().find(|lock| lock.id == id)
     }
 
+    /// The masters that are asked again for the key of this lock.
+    pub(crate) fn taking(&self, lock: u8) -> impl Iterator<Item = usize> {
+        let links = self.links.iter().enumerate();
+        let is_asked =
+            move |one: &Request| one.lock == lock && one.kind == Kind::Take && one.reply.is_none();
+        links.filter(move |(_, link)| link.iter().any(is_asked)).map(|(master, _)| master)
+    }
+
     /// What carries a further ballot of an attempt.
     pub(crate) fn further(&mut self, lock: u8, number: u32) -> Kind {
         let is_resumed = self.lock(lock).is_some_and(|lock| lock.machine.is_resumed());
@@ -160,6 +189,11 @@ impl Contender {
 pub(crate) fn at(part: &Part, tick: u8) -> Instant {
     let nanos = TTL.as_nanos() as u64 / u64::from(part.ttl);
     Instant::from_nanos(nanos * u64::from(tick))
+}
+
+/// What all clocks show at the start.
+pub(crate) fn at_start(part: &Part) -> Instant {
+    at(part, EPOCH)
 }
 
 pub(crate) fn timing() -> Timing {

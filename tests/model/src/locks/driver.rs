@@ -11,7 +11,8 @@ use super::broken::Broken;
 use super::contender::{Lock, at, options, timing};
 use super::master::FORMER_VALUE;
 use super::part::Part;
-use super::wire::{Kind, Number, Reply, Request, Value};
+use super::queue::MEETING_POINT;
+use super::wire::{Kind, Number, Reply, Request, Token, Value};
 use super::world::{FORMER, Handed, World, Wrong};
 
 /// The first lock of the first contender.
@@ -23,14 +24,16 @@ impl World {
         let (masters, after) = (self.asked(part, own), self.largest(part, part.resource(own)));
         let clock = self.contenders[own].clock(part, self.now);
         let contender = &mut self.contenders[own];
-        let id = FIRST + contender.begun + 8 * own as u8;
+        let id = Lock::id(own, FIRST + contender.begun);
         contender.begun += 1;
-        let value = if part.broken == Some(Broken::OneValue) { own as u8 } else { id };
+        let is_one = matches!(part.broken, Some(Broken::OneValue | Broken::TakenTwice));
+        let value = if is_one { own as u8 } else { id };
         let attempt = Attempt::new(masters.len(), Origin::Acquired, timing(), options(), clock);
         let attempt = if number > 0 { attempt.fenced(ballot(number)) } else { attempt };
-        let machine = Lifecycle::new(attempt);
-        contender.locks.push(Lock { id, value, after, proposes: false, machine });
-        contender.send(id, Kind::Acquire, number, masters, self.now);
+        let enters = part.enters(own);
+        let attempt = if enters { attempt.entering(MEETING_POINT) } else { attempt };
+        contender.locks.push(Lock::new(id, value, after, Lifecycle::new(attempt)));
+        self.send_attempt(part, own, id, number, masters);
         self.only_copies(part, own, id);
     }
 
@@ -80,12 +83,18 @@ impl World {
             }
             Step::SendRelease(places) => {
                 let masters = places.iter().map(|place| part.master(own, place)).collect();
-                contender.send(id, Kind::Release, 0, masters, now);
+                self.send_releases(part, own, id, masters);
+            }
+            Step::TakeAgain => {
+                contender.lock(id).into_iter().for_each(|lock| lock.takes = true);
+            }
+            Step::AskAgain { masters, ballot } => {
+                let number = ballot.map_or(0, |ballot| ballot.number() as Number);
+                self.note_again(part, own, masters);
+                self.send_attempt(part, own, id, number, masters);
             }
             Step::Wait
             | Step::AskOthers { .. }
-            | Step::TakeAgain
-            | Step::AskAgain { .. }
             | Step::AwaitCopies(_)
             | Step::HandedOn(_)
             | Step::Released
@@ -113,6 +122,9 @@ impl World {
     }
 
     fn answered(&mut self, part: &Part, own: usize, master: usize, request: &Request) {
+        if matches!(request.kind, Kind::Exit(_)) {
+            return;
+        }
         let sent_at = at(part, self.counted_from(part, own, request));
         let answer = self.told(part, own, master, request);
         let counts = if request.counts { Counts::Yes } else { Counts::Not(why()) };
@@ -137,12 +149,13 @@ impl World {
 
     fn won(&mut self, part: &Part, own: usize, id: u8, proof: Option<Proof>) {
         let (Some(proof), Some(lock)) = (proof, self.contenders[own].lock(id)) else { return };
-        let number = match part.broken {
-            Some(Broken::FormerToken) if lock.value == FORMER_VALUE => FORMER.number,
-            _ => proof.ballot.number() as Number,
+        let (token, ballot) = match part.broken {
+            Some(Broken::FormerToken) if lock.value == FORMER_VALUE => (FORMER.token, FORMER.ballot),
+            _ => (proof.ballot.token().get(), proof.ballot.number() as Number),
         };
         let after = lock.after;
-        self.hand_out(part, Handed { number, resource: part.resource(own), lock: id }, after);
+        let resource = part.resource(own);
+        self.hand_out(part, Handed { token, ballot, resource, lock: id }, after);
     }
 
     /// A ballot is proposed once more.
@@ -175,6 +188,8 @@ impl World {
         let Some(lock) = self.contenders[own].open() else { return };
         let id = lock.id;
         let deadline = lock.machine.lease().map(|lease| lease.deadline());
+        self.leave_place(part, own, id);
+        self.refused_before(part, own, id);
         let event = match deadline {
             Some(deadline) => {
                 Event::Returned { was_lost: deadline.is_none_or(|deadline| deadline <= clock) }
@@ -236,9 +251,12 @@ impl World {
     /// Whether a key is on a master, or comes to be, and no release is on its way behind it.
     fn is_left(&self, part: &Part, own: usize, master: usize, id: u8, value: Value) -> bool {
         let link = &self.contenders[own].links[master];
-        let coming = link.iter().rfind(|one| one.lock == id && one.reply.is_none());
+        let is_coming = |one: &&Request| {
+            one.lock == id && one.reply.is_none() && !matches!(one.kind, Kind::Exit(_))
+        };
+        let coming = link.iter().rfind(is_coming);
         match coming.map(|request| request.kind) {
-            Some(kind) => !matches!(kind, Kind::Release | Kind::Score | Kind::Ballot(_)),
+            Some(kind) => !kind.is_release() && !matches!(kind, Kind::Score | Kind::Ballot(_)),
             None => self.masters[master].holds(part.resource(own), value),
         }
     }
@@ -246,6 +264,11 @@ impl World {
 
 pub(crate) fn ballot(number: Number) -> Option<Ballot> {
     Ballot::new(u64::from(number))
+}
+
+/// The token of a ballot.
+pub(crate) fn token_of(number: Number) -> Token {
+    ballot(number).map_or(0, |ballot| ballot.token().get())
 }
 
 fn why() -> Cause {

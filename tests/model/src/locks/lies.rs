@@ -37,6 +37,10 @@ impl World {
     ) -> Answer {
         let reply = request.reply.unwrap_or(Reply::Unknown);
         let said = (master, request.ballot);
+        let reply = match part.broken {
+            Some(Broken::ReservationGrants) => self.reservation_granted(master, reply),
+            _ => reply,
+        };
         let accepted = &mut self.contenders[own].accepted;
         let reply = match (part.broken, reply) {
             (Some(Broken::AnswerIgnored), Reply::Refused) => Reply::Accepted,

@@ -61,10 +61,12 @@ impl Master {
     }
 
     /// Whether it would grant such a request now.
-    pub(crate) fn grants(&self, resource: usize, request: &Request) -> bool {
+    pub(crate) fn grants(&self, part: &Part, resource: usize, request: &Request) -> bool {
         match request.kind {
-            Kind::Acquire if request.done.set.is_some() => true,
-            Kind::Acquire | Kind::Readd => self.keys[resource].is_none(),
+            kind if kind.is_acquire() => {
+                request.done.set.is_some() || self.is_free(part, resource, request)
+            }
+            Kind::Readd => self.keys[resource].is_none(),
             _ => self.holds(resource, request.value),
         }
     }
@@ -81,7 +83,7 @@ impl Master {
             request.done.ballot = Some(self.accept(part, request));
             return None;
         }
-        if request.kind != Kind::Acquire || request.ballot == 0 {
+        if !request.kind.is_acquire() || request.ballot == 0 {
             return Some(self.execute_one(part, resource, request, now));
         }
         loop {
@@ -94,19 +96,22 @@ impl Master {
 
     fn execute_one(&mut self, part: &Part, resource: usize, request: &Request, now: u8) -> Reply {
         let until = now + self.gained + part.ttl;
+        if request.kind.is_acquire() {
+            let is_free = self.is_free(part, resource, request);
+            if is_free {
+                self.set(part, resource, request, until);
+            }
+            return if is_free { Reply::Granted } else { Reply::Held };
+        }
         let is_ours = self.holds(resource, request.value);
         let compares = part.broken != Some(Broken::ReleaseWithoutCompare);
         let key = &mut self.keys[resource];
         match (request.kind, *key) {
-            (Kind::Acquire, None) => {
-                self.set(part, resource, request, until);
-                Reply::Granted
-            }
             (Kind::Readd, None) => {
                 self.set(part, resource, request, until);
                 self.score_of(part, request).map_or(Reply::NoMember, Reply::Score)
             }
-            (Kind::Acquire | Kind::Readd, Some(_)) => Reply::Held,
+            (Kind::Readd, Some(_)) => Reply::Held,
             (Kind::Extend(_) | Kind::Resume(_), Some((_, before))) if is_ours => {
                 *key = Some((request.value, until.max(before)));
                 if request.ballot > 0 { self.resumed(part, request) } else { Reply::Granted }
@@ -116,7 +121,11 @@ impl Master {
                 Reply::Granted
             }
             (Kind::Extend(_) | Kind::Resume(_), Some(_)) => Reply::Held,
+            (Kind::Reserve | Kind::Leave(_) | Kind::Exit(_), _) => {
+                self.reserve(part, resource, request)
+            }
             (Kind::Extend(_) | Kind::Resume(_) | Kind::Release, _) => Reply::NotOurs,
+            (Kind::Acquire | Kind::Enter | Kind::Take, _) => unreachable!("answered above"),
             (Kind::Ballot(_), _) => self.second(part, resource, request),
             (Kind::Score, _) => self.score_of(part, request).map_or(Reply::NoMember, Reply::Score),
         }
@@ -145,7 +154,7 @@ impl Master {
             return None;
         }
         if set.is_none() {
-            let is_free = self.keys[resource].is_none();
+            let is_free = self.is_free(part, resource, request);
             request.done.set = Some(is_free);
             if !is_free {
                 self.accept(part, request);

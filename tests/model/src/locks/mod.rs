@@ -10,17 +10,21 @@
 //!
 //! - A request that a dead connection has left on the way: the connection is ended on the server
 //!   before a new one is used.
-//! - Waiting, and the meeting point: they decide when something is sent.
+//! - Waiting, and which ticket is first at the meeting point: they decide when something is sent.
+//!   What a release leaves there and elsewhere, and what the next one does with it, is modelled
+//!   (`queue`).
 
 mod action;
 mod broken;
 mod check;
 mod contender;
 mod driver;
+mod hand_over;
 mod lies;
 mod loss;
 mod master;
 mod part;
+mod queue;
 mod resume;
 mod story;
 mod wire;

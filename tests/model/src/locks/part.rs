@@ -53,6 +53,14 @@ pub struct Part {
     pub planted: [u8; 3],
     /// How many requests of its first holder to set the key are still on their way.
     pub plants: u8,
+    /// By contender, whether it enters the queue at master 0: it sends ENTER there and TAKE to the
+    /// others in the place of SET NX. Where there is one, a lease may be left to the next contender
+    /// by reservations. None where there is no queue.
+    pub enters: &'static [bool],
+    /// How often masters that refused are asked again under the same token.
+    pub again: u8,
+    /// How often a lease is handed on inside a contender.
+    pub hand_overs: u8,
     /// How many keys vanish, as where a master's clock jumps.
     pub vanish: u8,
     /// Whether clocks hold to their assumption: then one holder at most is valid, and tokens have
@@ -100,6 +108,9 @@ const TWO: Part = Part {
     resumes: 0,
     planted: [0; 3],
     plants: 0,
+    enters: &[],
+    again: 0,
+    hand_overs: 0,
     vanish: 0,
     clocks_hold: true,
     order: false,
@@ -127,6 +138,9 @@ const RESUME: Part = Part {
     ..FENCED
 };
 
+/// A lease that is left to the next contender, with ballots.
+const LEFT: Part = Part { enters: &[false, true], ..FENCED };
+
 /// The bounds that the ordinary tests exhaust in seconds.
 pub fn small() -> Vec<Part> {
     vec![
@@ -136,6 +150,8 @@ pub fn small() -> Vec<Part> {
         Part { name: "extend", extensions: 1, horizon: 2, ..TWO },
         Part { name: "first", ..FENCED },
         Part { name: "resume", numbers: &[2, 3], ..RESUME },
+        Part { name: "reserved", again: 1, ..LEFT },
+        Part { name: "handed", hand_overs: 1, ..FENCED },
     ]
 }
 
@@ -168,6 +184,8 @@ pub fn large() -> Vec<Part> {
         Part { name: "resume-second", second: 1, numbers: &[2, 3], ..RESUME },
         Part { name: "resume-restart", numbers: &[2, 3], restarts: true, ..resume_loss },
         Part { name: "keys-kept", keeps_keys: true, horizon: 2, lossy: &[0], ..restart },
+        Part { name: "reserved", ballots: 3, again: 1, second: 1, cancels: 1, ..LEFT },
+        Part { name: "handed", hand_overs: 2, ..FENCED },
     ]
 }
 
@@ -223,6 +241,20 @@ pub fn named(broken: Broken) -> Part {
         B::ResumedByTooFew => Part { numbers: &[2, 3], ..RESUME },
         B::FloorFromTooFew => Part { restarts: true, releases: false, ..lost },
         B::FloorEarly => Part { releases: false, ..lost },
+        B::ReservationGrants => Part { attempts: &[2, 1], ballots: 0, ..LEFT },
+        B::TakeReplaces => Part { ballots: 0, ..LEFT },
+        B::ReserveWithoutCompare => Part { attempts: &[2, 1], ballots: 0, ..LEFT },
+        B::TakenTwice => {
+            Part { attempts: &[2, 1], ballots: 0, breaks: 1, enters: &[true, true], ..LEFT }
+        }
+        B::RefusedBefore => Part { ballots: 0, again: 1, cancels: 1, ..LEFT },
+        B::HandedOnOver => {
+            Part { numbers: &[1, 2], hand_overs: 1, horizon: 2, releases: false, ..FENCED }
+        }
+        B::HandedOnOutside => Part { hand_overs: 1, ..FENCED },
+        B::OrderWithoutClocks => {
+            Part { hand_overs: 1, vanish: 2, clocks_hold: false, ..FENCED }
+        }
     };
     Part { name: "mutant", broken: Some(broken), ..part }
 }

@@ -7,7 +7,7 @@ use redlock_protocol::token::lifecycle::{Answered, Asked, Lifecycle};
 use super::action::Action;
 use super::broken::Broken;
 use super::contender::{Lock, options, timing};
-use super::driver::ballot;
+use super::driver::{ballot, token_of};
 use super::master::{FORMER_VALUE, Master};
 use super::part::Part;
 use super::wire::{Kind, Number, Reply, Request};
@@ -42,7 +42,7 @@ impl World {
         let id = FIRST + self.left.resumes;
         let attempt = Attempt::new(masters.len(), Origin::Resumed, timing(), options(), clock);
         let machine = Lifecycle::new(attempt.fenced(ballot(number)));
-        contender.locks.push(Lock { id, value: FORMER_VALUE, after, proposes: false, machine });
+        contender.locks.push(Lock::new(id, FORMER_VALUE, after, machine));
         contender.send(id, Kind::Resume(1), number, masters, self.now);
         self.only_copies(part, own, id);
     }
@@ -101,7 +101,8 @@ impl World {
             && lock.is_attempt()
             && number == other
         {
-            let (handed, after) = (Handed { number: *number, resource, lock: lock.id }, lock.after);
+            let (token, ballot) = (token_of(*number), *number);
+            let (handed, after) = (Handed { token, ballot, resource, lock: lock.id }, lock.after);
             contender.locks.retain(|lock| lock.id != handed.lock);
             self.hand_out(part, handed, after);
         }

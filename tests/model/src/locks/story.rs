@@ -21,7 +21,6 @@ pub(crate) fn tell(part: &Part, path: &[(World, Option<Action>)]) -> Vec<String>
 }
 
 fn line(part: &Part, before: &World, action: Action, after: &World) -> String {
-    let name = |own: usize| ["A", "B", "C"][own];
     match action {
         Action::Begin(own, 0) => format!("{} asks all masters", name(own)),
         Action::Begin(own, number) => {
@@ -51,6 +50,13 @@ fn line(part: &Part, before: &World, action: Action, after: &World) -> String {
             format!("{} sends its release to master {master} again", name(own))
         }
         Action::Extend(own) => format!("{} extends", name(own)),
+        Action::Leave(own) => format!("{} leaves it to the next one", name(own)),
+        Action::Lapse(master) => format!("the reservation on master {master} ends"),
+        Action::TakeAgain(own) => format!("{} asks those that refused again", name(own)),
+        Action::HandOn(own) => {
+            let token = after.handed.last().map_or(0, |handed| handed.token);
+            format!("{} hands it on, with token {token}", name(own))
+        }
         Action::Resume(own, number) => {
             format!("{} takes the lease over, with ballot {number}", name(own))
         }
@@ -97,7 +103,7 @@ fn carried_out(part: &Part, before: &World, own: usize, master: usize) -> String
 fn command(before: &Request, after: &Request) -> String {
     let said = |yes: Option<bool>| if yes == Some(true) { "granted" } else { "refused" };
     if before.done.set != after.done.set {
-        format!("SET: {}", said(after.done.set))
+        format!("{}: {}", setter(after.kind), said(after.done.set))
     } else if before.done.ballot != after.done.ballot {
         format!("ballot {}: {}", after.ballot, said(after.done.ballot))
     } else if matches!(before.kind, Kind::Resume(_)) {
@@ -107,12 +113,27 @@ fn command(before: &Request, after: &Request) -> String {
     }
 }
 
+fn name(own: usize) -> &'static str {
+    ["A", "B", "C"][own]
+}
+
+/// The command that sets the key.
+fn setter(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Enter => "ENTER",
+        Kind::Take => "TAKE",
+        _ => "SET",
+    }
+}
+
 fn what(request: &Request) -> String {
     let kind = match request.kind {
-        Kind::Acquire => "SET".to_owned(),
+        Kind::Acquire | Kind::Enter | Kind::Take => setter(request.kind).to_owned(),
         Kind::Extend(_) => "extension".to_owned(),
         Kind::Readd => "SET again".to_owned(),
         Kind::Release => "release".to_owned(),
+        Kind::Reserve => "RESERVE".to_owned(),
+        Kind::Leave(to) | Kind::Exit(to) => format!("LEAVE for {}", name(to)),
         Kind::Ballot(_) => format!("ballot {}", request.ballot),
         Kind::Score => "look at the score".to_owned(),
         Kind::Resume(_) => format!("extension with ballot {}", request.ballot),
@@ -142,7 +163,7 @@ fn state(before: &World, after: &World, own: usize) -> String {
         };
     match (stage(before), stage(after)) {
         (0, 1) => match after.handed.last() {
-            Some(handed) => format!(", and holds the lock with token {}", handed.number),
+            Some(handed) => format!(", and holds the lock with token {}", handed.token),
             None => ", and holds the lock".to_owned(),
         },
         (1, 2) => ", and has lost the lock".to_owned(),

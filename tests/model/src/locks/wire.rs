@@ -9,13 +9,26 @@ pub(crate) type Value = u8;
 /// A ballot, by its number; 0 where there is none.
 pub(crate) type Number = u8;
 
+/// A fencing token.
+pub(crate) type Token = u64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// `SET NX`; with a ballot, `ZADD` and `GET` behind it.
     Acquire,
+    /// The same where it enters the queue of the meeting point, which is this master.
+    Enter,
+    /// The same elsewhere, of one that enters a queue.
+    Take,
     Extend(u32),
     Readd,
     Release,
+    /// A release that puts a reservation in the place of the key.
+    Reserve,
+    /// The same at the meeting point, for this contender.
+    Leave(usize),
+    /// The meeting point is left, and no key of ours can be there.
+    Exit(usize),
     /// A ballot under this number, for a key that was granted: `ZADD`, `ZSCORE`, `GET`.
     Ballot(u32),
     Score,
@@ -27,13 +40,23 @@ impl Kind {
     /// What it is for the machine.
     pub(crate) fn asked(self) -> Asked {
         match self {
-            Self::Acquire | Self::Resume(1) => Asked::First,
+            Self::Acquire | Self::Enter | Self::Take | Self::Resume(1) => Asked::First,
             Self::Ballot(number) | Self::Resume(number) => Asked::Ballot(number),
             Self::Score => Asked::Score,
             Self::Extend(number) => Asked::Extension(number),
             Self::Readd => Asked::Readd,
-            Self::Release => Asked::Release,
+            Self::Release | Self::Reserve | Self::Leave(_) | Self::Exit(_) => Asked::Release,
         }
+    }
+
+    /// Whether it sets a key that was not ours before, with a ballot behind it.
+    pub(crate) fn is_acquire(self) -> bool {
+        matches!(self, Self::Acquire | Self::Enter | Self::Take)
+    }
+
+    /// Whether no key of ours is there behind it.
+    pub(crate) fn is_release(self) -> bool {
+        matches!(self, Self::Release | Self::Reserve | Self::Leave(_))
     }
 }
 

@@ -4,7 +4,7 @@ use super::broken::Broken;
 use super::contender::Contender;
 use super::master::{Master, RESOURCES};
 use super::part::Part;
-use super::wire::Number;
+use super::wire::{Number, Token};
 use crate::shared::Shared;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,13 +21,15 @@ pub(crate) struct World {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Handed {
-    pub(crate) number: Number,
+    pub(crate) token: Token,
+    /// The ballot behind it.
+    pub(crate) ballot: Number,
     pub(crate) resource: usize,
     pub(crate) lock: u8,
 }
 
 /// What the first holder of a lease that is taken over has got.
-pub(crate) const FORMER: Handed = Handed { number: 1, resource: 0, lock: 0 };
+pub(crate) const FORMER: Handed = Handed { token: 32, ballot: 1, resource: 0, lock: 0 };
 
 /// What may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,6 +43,8 @@ pub(crate) struct Left {
     pub(crate) losses: u8,
     pub(crate) resumes: u8,
     pub(crate) plants: u8,
+    pub(crate) again: u8,
+    pub(crate) hand_overs: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +57,8 @@ pub(crate) enum Wrong {
     OutOfTime,
     /// A token is not larger than one of an earlier lease.
     OutOfOrder,
+    /// A lock that was handed on has no larger token than the one before it on the lease.
+    OutOfLease,
 }
 
 impl World {
@@ -73,6 +79,8 @@ impl World {
                 losses: part.losses,
                 resumes: part.resumes,
                 plants: part.plants,
+                again: part.again,
+                hand_overs: part.hand_overs,
             },
         }
     }
@@ -88,9 +96,9 @@ impl World {
     }
 
     /// The largest token that was handed out for a resource.
-    pub(crate) fn largest(&self, part: &Part, resource: usize) -> Number {
+    pub(crate) fn largest(&self, part: &Part, resource: usize) -> Token {
         let own = self.handed(part).filter(|handed| handed.resource == resource);
-        own.map(|handed| handed.number).max().unwrap_or(0)
+        own.map(|handed| handed.token).max().unwrap_or(0)
     }
 
     /// What was handed out before. Where a lease keeps its former token that is its own.
@@ -100,13 +108,16 @@ impl World {
     }
 
     /// A token is handed out.
-    pub(crate) fn hand_out(&mut self, part: &Part, handed: Handed, after: Number) {
-        let Handed { number, resource, .. } = handed;
-        let wrong = if self.handed(part).any(|before| before.number == number) {
+    pub(crate) fn hand_out(&mut self, part: &Part, handed: Handed, after: Token) {
+        let Handed { token, resource, lock, .. } = handed;
+        let mut own = self.handed.iter().filter(|before| before.lock == lock);
+        let wrong = if self.handed(part).any(|before| before.token == token) {
             Some(Wrong::Twice)
-        } else if number <= after {
+        } else if own.any(|before| before.token > token) {
+            Some(Wrong::OutOfLease)
+        } else if token <= after {
             Some(Wrong::OutOfTime)
-        } else if part.clocks_hold && number <= self.largest(part, resource) {
+        } else if part.clocks_hold && token <= self.largest(part, resource) {
             Some(Wrong::OutOfOrder)
         } else {
             None
@@ -123,13 +134,16 @@ impl World {
     }
 
     /// Whether a master that has accepted both held their keys in another order than their numbers.
+    /// What one lease is handed on as has one key.
     fn is_turned(&self, one: &Handed, other: &Handed) -> bool {
         self.masters.iter().any(|master| {
             let place = |handed: &Handed| {
-                master.past.iter().position(|past| *past == (handed.lock, handed.number))
+                master.past.iter().position(|past| *past == (handed.lock, handed.ballot))
             };
             match (place(one), place(other)) {
-                (Some(first), Some(then)) => (first < then) != (one.number < other.number),
+                (Some(first), Some(then)) if first != then => {
+                    (first < then) != (one.token < other.token)
+                }
                 _ => false,
             }
         })

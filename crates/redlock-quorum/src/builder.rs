@@ -149,8 +149,8 @@ impl RedlockBuilder {
     }
 
     /// Whether locks have fencing tokens ([`Guard::fencing_token`](crate::Guard::fencing_token)).
-    /// Default: yes. Without them masters get the published algorithm and nothing else; both kinds
-    /// of clients exclude each other. With them a master needs Redis 6.2, and its user the right to
+    /// Default: yes. Without them, and without [queues](Self::queue), masters get the published
+    /// algorithm and nothing else; all these clients exclude each other. With them a master needs Redis 6.2, and its user the right to
     /// `ZADD`, or it does not count. Without them a master needs RESP3 and `CLIENT TRACKING` (Redis
     /// 6.0), by which it reports that its data is gone, or it does not count unless the quarantine
     /// is [off](Self::quarantine).

@@ -150,7 +150,9 @@ impl World {
     fn won(&mut self, part: &Part, own: usize, id: u8, proof: Option<Proof>) {
         let (Some(proof), Some(lock)) = (proof, self.contenders[own].lock(id)) else { return };
         let (token, ballot) = match part.broken {
-            Some(Broken::FormerToken) if lock.value == FORMER_VALUE => (FORMER.token, FORMER.ballot),
+            Some(Broken::FormerToken) if lock.value == FORMER_VALUE => {
+                (FORMER.token, FORMER.ballot)
+            }
             _ => (proof.ballot.token().get(), proof.ballot.number() as Number),
         };
         let after = lock.after;

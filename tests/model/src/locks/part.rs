@@ -252,9 +252,7 @@ pub fn named(broken: Broken) -> Part {
             Part { numbers: &[1, 2], hand_overs: 1, horizon: 2, releases: false, ..FENCED }
         }
         B::HandedOnOutside => Part { hand_overs: 1, ..FENCED },
-        B::OrderWithoutClocks => {
-            Part { hand_overs: 1, vanish: 2, clocks_hold: false, ..FENCED }
-        }
+        B::OrderWithoutClocks => Part { hand_overs: 1, vanish: 2, clocks_hold: false, ..FENCED },
     };
     Part { name: "mutant", broken: Some(broken), ..part }
 }

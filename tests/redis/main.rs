@@ -20,6 +20,7 @@ mod errors;
 mod exclusion;
 mod fencing;
 mod forgetting;
+mod hand_over;
 mod identity;
 mod idle;
 mod interop;

@@ -1,0 +1,34 @@
+//! Callers of one process that change without a request, on real servers.
+
+use futures::future::join_all;
+use redlock_testkit::RedisServers;
+
+use crate::lab::{calls, eventually, no_key_is_left, patient, warm_up};
+
+/// So many callers of one lease: its first holder, and one for each number behind its ballot.
+const CALLERS: u64 = 32;
+
+/// They change as fast as they can. A lease is handed on for 100 ms, so each time for which the
+/// machine stands still costs one more lease, and never a request for each caller.
+#[tokio::test]
+async fn callers_of_one_process_share_a_lease_and_each_has_a_token_of_its_own() {
+    let servers = RedisServers::start(5).unwrap();
+    let redlock = patient(servers.urls()).build().unwrap();
+    warm_up(&redlock, &servers).await;
+    let (before, won) = (calls(&servers[0], "set"), redlock.stats().outcomes.won);
+    let callers = (0..CALLERS * 4).map(|_| async {
+        let guard = redlock.lock("shared").wait_forever().await.unwrap();
+        let token = guard.fencing_token().unwrap();
+        guard.release().await.unwrap();
+        token
+    });
+    let tokens = join_all(callers).await;
+    assert!(tokens.is_sorted_by(|before, behind| before < behind), "{tokens:?}");
+    let stats = redlock.stats();
+    let leases = stats.outcomes.won - won;
+    assert!((4..=CALLERS * 2).contains(&leases), "{leases} leases");
+    assert_eq!(stats.handed_over, CALLERS * 4 - leases);
+    assert!(calls(&servers[0], "set") - before < CALLERS * 4, "{stats:?}");
+    no_key_is_left(&servers).await;
+    eventually("the numbers are written", || redlock.stats().held == 0).await;
+}

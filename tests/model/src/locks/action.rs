@@ -126,8 +126,8 @@ impl World {
             open.is_some_and(|lock| lock.is_attempt() && !(lock.proposes && part.revives()));
         let has_begun = self.contenders[before].begun > 0 || self.left.resumes < part.resumes;
         let is_turn = !part.by_turns || has_begun && !is_asking;
-        let is_alike = part.attempts[own] == part.attempts[before]
-            && part.enters(own) == part.enters(before);
+        let is_alike =
+            part.attempts[own] == part.attempts[before] && part.enters(own) == part.enters(before);
         is_turn && (!is_alike || self.contenders[before].begun > begun)
     }
 

@@ -194,13 +194,11 @@ impl Master {
     pub(crate) fn reserve(&mut self, part: &Part, resource: usize, request: &Request) -> Reply {
         let (value, own) = (self.keys[resource].map(|(value, _)| value), request.lock);
         let is_ours = value == Some(request.value);
-        let is_for_us = value.and_then(reserved_for).is_some_and(|to| {
-            to.is_none_or(|to| to == Lock::contender(own))
-        });
+        let is_for_us = value
+            .and_then(reserved_for)
+            .is_some_and(|to| to.is_none_or(|to| to == Lock::contender(own)));
         let (is_free, to) = match request.kind {
-            Kind::Leave(to) | Kind::Exit(to) => {
-                (is_ours || value.is_none() || is_for_us, Some(to))
-            }
+            Kind::Leave(to) | Kind::Exit(to) => (is_ours || value.is_none() || is_for_us, Some(to)),
             _ => (is_ours || part.broken == Some(Broken::ReserveWithoutCompare), None),
         };
         if is_free {

@@ -206,22 +206,10 @@ pub fn large() -> Vec<Part> {
             order: true,
             ..LEFT
         },
-        Part {
-            name: "reserved-restart",
-            horizon: 2,
-            lossy: &[1],
-            releases: true,
-            by_turns: true,
-            enters: &[false, true],
-            numbers: &[1, 2],
-            ..restart
-        },
         Part { name: "reserved-late", late: 2, again: 1, horizon: 1, ..plain },
         Part { name: "reserved-time", again: 1, horizon: 2, ..LEFT },
-        Part { name: "reserved-extend", extensions: 1, horizon: 2, ..plain },
         Part { name: "reserved-resume", enters: &[false, true], numbers: &[2, 3], ..RESUME },
         Part { name: "handed", ballots: 3, hand_overs: 2, breaks: 1, second: 1, ..FENCED },
-        Part { name: "handed-all", hand_overs: 33, numbers: &[1, 2], by_turns: true, ..FENCED },
         Part {
             name: "handed-vanish",
             hand_overs: 2,

@@ -77,7 +77,7 @@ pub enum Broken {
 
 impl Broken {
     /// Those that are found within seconds.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 29] = [
         Self::Drift,
         Self::OneValue,
         Self::FromReply,
@@ -103,7 +103,6 @@ impl Broken {
         Self::ReservationGrants,
         Self::TakeReplaces,
         Self::ReserveWithoutCompare,
-        Self::TakenTwice,
         Self::RefusedBefore,
         Self::HandedOnOver,
         Self::HandedOnOutside,
@@ -111,11 +110,12 @@ impl Broken {
     ];
 
     /// Those that take longer.
-    pub const LONG: [Self; 5] = [
+    pub const LONG: [Self; 6] = [
         Self::ReaddedCounts,
         Self::RefusedCounts,
         Self::FromExtension,
         Self::ResumedFromExtension,
         Self::HoldsMerged,
+        Self::TakenTwice,
     ];
 }

@@ -253,9 +253,10 @@ impl World {
     /// Whether a key is on a master, or comes to be, and no release is on its way behind it.
     fn is_left(&self, part: &Part, own: usize, master: usize, id: u8, value: Value) -> bool {
         let link = &self.contenders[own].links[master];
-        let is_coming = |one: &&Request| {
-            one.lock == id && one.reply.is_none() && !matches!(one.kind, Kind::Exit(_))
-        };
+        // What extends a key sets none.
+        let is_about_it = |kind| !matches!(kind, Kind::Exit(_) | Kind::Extend(_));
+        let is_coming =
+            |one: &&Request| one.lock == id && one.reply.is_none() && is_about_it(one.kind);
         let coming = link.iter().rfind(is_coming);
         match coming.map(|request| request.kind) {
             Some(kind) => !kind.is_release() && !matches!(kind, Kind::Score | Kind::Ballot(_)),

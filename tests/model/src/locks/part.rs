@@ -159,6 +159,7 @@ pub fn small() -> Vec<Part> {
 pub fn large() -> Vec<Part> {
     let again = Part { attempts: &[2, 1], releases: true, ..TWO };
     let restart = Part { losses: 1, restarts: true, admits: true, releases: false, ..FENCED };
+    let plain = Part { ballots: 0, ..LEFT };
     let resume_loss = Part { losses: 1, lossy: &[0], admits: true, ..RESUME };
     vec![
         Part { name: "late", late: 2, horizon: 2, ..TWO },
@@ -185,7 +186,60 @@ pub fn large() -> Vec<Part> {
         Part { name: "resume-restart", numbers: &[2, 3], restarts: true, ..resume_loss },
         Part { name: "keys-kept", keeps_keys: true, horizon: 2, lossy: &[0], ..restart },
         Part { name: "reserved", ballots: 3, again: 1, second: 1, cancels: 1, ..LEFT },
-        Part { name: "handed", hand_overs: 2, ..FENCED },
+        Part { name: "reserved-apart", again: 1, second: 1, apart: true, ..LEFT },
+        Part { name: "reserved-break", again: 1, breaks: 1, ..LEFT },
+        Part { name: "reserved-both", attempts: &[2, 1], enters: &[true, true], again: 1, ..plain },
+        Part {
+            name: "reserved-three",
+            attempts: &[1, 1, 1],
+            by_turns: true,
+            ballots: 3,
+            enters: &[false, true, true],
+            ..LEFT
+        },
+        Part {
+            name: "reserved-vanish",
+            again: 1,
+            vanish: 1,
+            clocks_hold: false,
+            apart: true,
+            order: true,
+            ..LEFT
+        },
+        Part { name: "reserved-late", late: 2, again: 1, horizon: 1, ..plain },
+        Part { name: "reserved-time", again: 1, horizon: 2, ..LEFT },
+        Part { name: "reserved-resume", enters: &[false, true], numbers: &[2, 3], ..RESUME },
+        Part { name: "handed", ballots: 3, hand_overs: 2, breaks: 1, second: 1, ..FENCED },
+        Part {
+            name: "handed-vanish",
+            hand_overs: 2,
+            vanish: 2,
+            clocks_hold: false,
+            order: true,
+            ..FENCED
+        },
+        Part { name: "handed-late", hand_overs: 1, late: 1, horizon: 2, releases: false, ..FENCED },
+        Part {
+            name: "handed-extend",
+            hand_overs: 2,
+            extensions: 1,
+            horizon: 2,
+            releases: false,
+            numbers: &[1, 2],
+            ..FENCED
+        },
+        Part {
+            name: "handed-drift",
+            hand_overs: 1,
+            numbers: &[1, 2],
+            ttl: 5,
+            horizon: 5,
+            slips: 2,
+            releases: false,
+            ..FENCED
+        },
+        Part { name: "handed-reserved", hand_overs: 1, again: 1, horizon: 1, ..LEFT },
+        Part { name: "handed-restart", hand_overs: 1, horizon: 2, lossy: &[0], ..restart },
     ]
 }
 

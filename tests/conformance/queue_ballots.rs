@@ -12,7 +12,7 @@ async fn admitted(backend: &Backend) -> [Waiter; 2] {
     let mut clients = [Waiter::new(backend, 0).await, Waiter::new(backend, 1).await];
     let reply = clients[0].asker.init(&Record::default(), FLOOR, 0).await;
     clients.iter().for_each(|client| client.asker.node.set_admitted(reply.record.run));
-    clients[1].asker.look().await;
+    clients[1].asker.read_record().await;
     clients
 }
 

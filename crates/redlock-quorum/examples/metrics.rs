@@ -41,7 +41,7 @@ fn prometheus(stats: &Stats) -> String {
     counter(&mut text, "handed_over", stats.handed_over);
     counter(&mut text, "failed", stats.failed);
     counter(&mut text, "cancelled", stats.cancelled);
-    counter(&mut text, "looks", stats.looks);
+    counter(&mut text, "watches", stats.watches);
     counter(&mut text, "polls", stats.polls);
     counter(&mut text, "pushes", stats.pushes);
     counter(&mut text, "extensions", stats.extensions);

@@ -9,7 +9,7 @@ use self::extension::{Extended, Extension};
 use self::hand_over::Handing;
 use self::keeper::Keeper;
 use crate::LostReason;
-use crate::ballot::proof::Proof;
+use crate::ballot::proposals::Proof;
 use crate::master_set::MasterSet;
 use crate::terms::{HoldOptions, Timing};
 use crate::votes::answer::{Judged, Shown};

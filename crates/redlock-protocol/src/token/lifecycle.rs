@@ -15,7 +15,7 @@ use super::lease::hand_over::HandOver;
 use super::lease::{self, HeldLease};
 use super::release::{Release, Released};
 use crate::LostReason;
-use crate::ballot::proof::Proof;
+use crate::ballot::proposals::Proof;
 use crate::master_set::MasterSet;
 use crate::terms::{HoldOptions, Timing};
 use crate::votes::answer::Judged;

@@ -12,7 +12,7 @@ use redlock_core::{FencingToken, Instant};
 
 use super::{HeldLease, State};
 use crate::LostReason;
-use crate::ballot::proof::Proof;
+use crate::ballot::proposals::Proof;
 use crate::terms::HoldOptions;
 
 /// How often one lease is handed on: its ballot has so many numbers behind its token.

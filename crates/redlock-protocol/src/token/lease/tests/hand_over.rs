@@ -3,7 +3,7 @@
 use redlock_core::Ballot;
 
 use super::*;
-use crate::ballot::proof::Proof;
+use crate::ballot::proposals::Proof;
 use crate::token::lease::hand_over::HAND_OVERS_MAX;
 
 /// A lease of three masters that was granted at 0, with a ballot that may be handed out until

@@ -34,7 +34,7 @@ impl Asker {
         }
     }
 
-    pub(super) async fn look(&mut self) -> (Record, Option<u32>) {
+    pub(super) async fn read_record(&mut self) -> (Record, Option<u32>) {
         match self.admission(AdmissionOp::ReadFacts).await {
             Ok(AdmissionReply::Facts { facts, members }) => {
                 assert_eq!(facts.identity, self.facts.identity);
@@ -94,7 +94,7 @@ async fn a_fresh_master_says_who_it_is_and_has_no_record() {
     assert_eq!(node.facts.record, Ok(Box::default()));
     assert_eq!(node.identity().to_string(), node.facts.run_id);
     assert!(node.facts.time_us.is_some() && !node.facts.is_loading());
-    assert_eq!(node.look().await, (Record::default(), Some(0)));
+    assert_eq!(node.read_record().await, (Record::default(), Some(0)));
     let before = node.time().await;
     backend.pass(Duration::from_millis(100)).await;
     assert!(node.time().await >= before + 100);
@@ -127,7 +127,7 @@ async fn a_quarantine_is_begun_noted_waited_for_and_ended() {
         Record { run: node.facts.identity, floor: Some(31), quarantine: None, ..expected };
     assert_eq!((admitted.outcome, admitted.record), (Outcome::Done, expected.clone()));
     assert_eq!(admitted.members, MEMBERS);
-    assert_eq!(node.look().await, (expected, Some(MEMBERS)));
+    assert_eq!(node.read_record().await, (expected, Some(MEMBERS)));
     assert_eq!(node.highest(node.identity()).await, Some(31));
     let unused = Identity::of(other);
     assert_eq!(node.highest(unused).await, None);
@@ -149,10 +149,10 @@ async fn an_order_that_comes_later_than_it_may_act_does_nothing() {
         let begin = Begin { expect, identity, nonce, until, ..BEGIN };
         let outcome = node.script(AdmissionOp::Begin(begin)).await.outcome;
         let expected = if is_late { Outcome::Late } else { Outcome::Done };
-        assert_eq!((outcome, node.look().await.0.nonce.is_some()), (expected, !is_late));
+        assert_eq!((outcome, node.read_record().await.0.nonce.is_some()), (expected, !is_late));
     }
     let until = node.time().await - 1;
-    let (record, _) = node.look().await;
+    let (record, _) = node.read_record().await;
     let expect = record.seen();
     let (lower, floor, level, converts) = (true, 31, 0, true);
     let (max_ttl, way) = (MAX_TTL, Way::Known);
@@ -174,7 +174,7 @@ async fn an_order_that_comes_later_than_it_may_act_does_nothing() {
         AdmissionOp::Remove(Remove { expect, start: Some(31), until }),
     ] {
         assert_eq!(node.script(order).await.outcome, Outcome::Late);
-        assert_eq!(node.look().await.0, record);
+        assert_eq!(node.read_record().await.0, record);
     }
 }
 
@@ -186,7 +186,7 @@ async fn a_quarantine_that_is_too_short_is_made_longer_once() {
     let begun = node.begin(&Record::default(), 7).await.record;
     let until = begun.quarantine.as_ref().unwrap().until;
     for max_ttl in [MAX_TTL - 1, 3 * MAX_TTL, 3 * MAX_TTL, 2 * MAX_TTL] {
-        let expect = node.look().await.0.seen();
+        let expect = node.read_record().await.0.seen();
         let (identity, nonce) = (node.identity(), Nonce(8));
         let begin = Begin { expect, identity, nonce, max_ttl, ..BEGIN };
         let longer = node.script(AdmissionOp::Begin(begin)).await.record;
@@ -254,7 +254,7 @@ async fn a_client_without_ballots_shows_its_use_by_one_member() {
     for _ in 0..2 {
         assert_eq!(node.admission(AdmissionOp::ShowUse).await, Ok(AdmissionReply::Shown));
         assert_eq!(node.highest(None).await, Some(0));
-        assert_eq!(node.look().await, (Record::default(), Some(1)));
+        assert_eq!(node.read_record().await, (Record::default(), Some(1)));
     }
     assert_eq!(node.begin(&Record::default(), 7).await.outcome, Outcome::Mixed);
     let converted = node.init(&Record::default(), 63, 0).await;
@@ -281,7 +281,7 @@ async fn a_flush_is_pushed_and_a_look_behind_it_finds_nothing() {
     node.init(&Record::default(), 31, 0).await;
     backend.flush().await;
     assert_eq!(node.event().await, NodeEvent::DataLost);
-    assert_eq!(node.look().await, (Record::default(), Some(0)));
+    assert_eq!(node.read_record().await, (Record::default(), Some(0)));
 }
 
 #[tokio::test]
@@ -294,7 +294,7 @@ async fn without_tracking_nobody_says_that_the_data_is_gone() {
     assert_eq!(node.acquire(&ours, LONG).await, Answer::granted());
     backend.flush().await;
     assert_eq!(node.acquire(&theirs, LONG).await, Answer::granted());
-    assert_eq!(node.look().await, (Record::default(), Some(0)));
+    assert_eq!(node.read_record().await, (Record::default(), Some(0)));
     assert!(node.events.try_recv().is_err());
 }
 

@@ -202,7 +202,7 @@ async fn ballots_that_are_gone_accept_nothing() {
         let answer = node.ballot(&ours, 6).await;
         assert!(unfit(WhyNot::Incomplete, Some(Balloted::NoMember), &answer), "{answer:?}");
         assert_eq!(node.event().await, NodeEvent::DataLost);
-        assert_eq!(node.look().await, (Record::default(), Some(0)));
+        assert_eq!(node.read_record().await, (Record::default(), Some(0)));
         let answer = node.ballot(&ours, 7).await;
         assert_eq!(why_not(&answer), Some(WhyNot::Incomplete), "a look hides no loss");
         assert_eq!(node.event().await, NodeEvent::DataLost);
@@ -258,7 +258,7 @@ async fn a_quarantine_takes_the_ballots_away() {
         let mut node = Asker::admitted(&backend).await;
         let (ours, _) = tokens();
         backend.remove_member(member()).await;
-        let record = node.look().await.0;
+        let record = node.read_record().await.0;
         let begun = node.begin(&record, 5).await.record;
         assert_eq!(begun.quarantine.map(|quarantine| quarantine.ballot), Some(FLOOR));
         assert_eq!(node.fenced(&ours, 5).await, refused());

@@ -49,13 +49,13 @@ async fn a_user_with_few_rights_gets_a_connection_without_barrier_and_pushes() {
     server.command(&words).unwrap();
     let mut node = Driven::start(&format!("redis://few:secret@{}", server.name()));
     let first = node.up().await;
-    assert!(first.is_barred && !first.tracks, "{first:?}");
+    assert!(first.has_barrier && !first.tracks, "{first:?}");
     assert_eq!(node.ask(acquire()).await, Answer::granted());
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]).unwrap();
     node.down().await;
     let second = node.up().await;
     assert_eq!(second.run_id, first.run_id);
-    assert!(!second.is_barred, "the former connection may still be served");
+    assert!(!second.has_barrier, "the former connection may still be served");
 }
 
 #[tokio::test]

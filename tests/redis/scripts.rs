@@ -82,7 +82,7 @@ impl Lab {
         let Ok(AdmissionReply::Facts { facts, .. }) =
             self.node.admission(AdmissionOp::ReadFacts).await
         else {
-            panic!("a look");
+            panic!("the facts");
         };
         let mut sets = Vec::new();
         for id in identities() {

@@ -16,7 +16,7 @@ use crate::lab::{
 };
 
 /// A head looks again after no less than this. What is served sooner was woken by something else.
-const LOOK_AGAIN: Duration = ms(750);
+const POLL_EVERY: Duration = ms(750);
 /// How often a test does what may be disturbed once by a machine that stood still.
 const ROUNDS: usize = 5;
 
@@ -31,7 +31,7 @@ async fn two(servers: &RedisServers) -> (Redlock, Redlock) {
 
 /// How many looks there were: each has the next change of a key reported. One more is in each
 /// handshake.
-fn looks(servers: &[RedisServer]) -> u64 {
+fn watches(servers: &[RedisServer]) -> u64 {
     servers.iter().map(|server| calls(server, "client|caching")).sum()
 }
 
@@ -63,30 +63,30 @@ fn wait(waiter: &Redlock, key: &str) -> JoinHandle<Instant> {
 
 /// The same, when it has been refused and looks.
 async fn watch(waiter: &Redlock, servers: &[RedisServer], key: &str) -> JoinHandle<Instant> {
-    let before = looks(servers);
+    let before = watches(servers);
     let waiting = wait(waiter, key);
-    eventually("it looks", || looks(servers) > before).await;
+    eventually("it looks", || watches(servers) > before).await;
     waiting
 }
 
 /// Waits until the caller has its lock, which `release` frees now. Returns how many looks that
 /// took.
-async fn looks_needed(
+async fn watches_needed(
     servers: &[RedisServer],
     waiting: JoinHandle<Instant>,
     release: impl Future<Output = ()>,
 ) -> u64 {
-    let before = looks(servers);
+    let before = watches(servers);
     release.await;
     in_time(waiting).await.unwrap();
     no_key_is_left(servers).await;
-    looks(servers) - before
+    watches(servers) - before
 }
 
 /// Most rounds took so many looks. On a machine that stands still a look may fall into the
 /// hand-over, or its answer may come too late to count.
 fn assert_mostly(needed: &[u64], expected: RangeInclusive<u64>) {
-    let count = needed.iter().filter(|looks| expected.contains(looks)).count();
+    let count = needed.iter().filter(|watches| expected.contains(watches)).count();
     assert!(count * 2 > ROUNDS, "{expected:?} looks are needed, and not {needed:?}");
 }
 
@@ -99,7 +99,7 @@ async fn a_release_wakes_the_waiter_of_another_handle() {
         let guard = everywhere(&holder, "woken").await;
         let waiting = watch(&waiter, &servers, "woken").await;
         let release = async { guard.release().await.unwrap() };
-        needed.push(looks_needed(&servers, waiting, release).await);
+        needed.push(watches_needed(&servers, waiting, release).await);
     }
     assert_mostly(&needed, 0..=0);
 }
@@ -114,7 +114,7 @@ async fn a_client_of_one_master_that_releases_wakes_the_waiter() {
         put(&servers[0], "woken", "theirs", 20_000);
         let waiting = watch(&waiter, &servers, "woken").await;
         let release = async { delete(&servers[0], "woken", "theirs") };
-        needed.push(looks_needed(&servers, waiting, release).await);
+        needed.push(watches_needed(&servers, waiting, release).await);
     }
     assert_mostly(&needed, 0..=0);
 }
@@ -145,8 +145,8 @@ async fn a_lock_that_stays_held_is_asked_for_less_and_less_often() {
     let (holder, waiter) = two(&servers).await;
     let guard = everywhere(&holder, "held").await;
     let waiting = watch(&waiter, &servers, "held").await;
-    let (tried, looked) = (attempts(&servers), looks(&servers));
-    eventually("it looks again and again", || looks(&servers) >= looked + 3).await;
+    let (tried, watched) = (attempts(&servers), watches(&servers));
+    eventually("it looks again and again", || watches(&servers) >= watched + 3).await;
     // With each look the other masters are asked, too: an orphan at the meeting point stops nobody.
     let tried = attempts(&servers) - tried;
     assert!(tried <= 4 * 5, "{tried} attempts");
@@ -169,7 +169,7 @@ async fn with_every_push_lost_a_waiter_is_served_when_it_asks_again() {
         let guard = everywhere(&holder, "unheard").await;
         let waiting = watch(&waiter, &servers, "unheard").await;
         let release = async { guard.release().await.unwrap() };
-        needed.push(looks_needed(&servers, waiting, release).await);
+        needed.push(watches_needed(&servers, waiting, release).await);
     }
     // One may have been under way at the release.
     assert_mostly(&needed, 0..=1);
@@ -204,11 +204,11 @@ async fn wait_in_a_crowd(room: &str) {
         let key = format!("crowded-{number}");
         held.push((everywhere(&holder, &key).await, wait(&waiter, &key)));
     }
-    eventually("all look", || looks(&servers) >= KEYS).await;
+    eventually("all look", || watches(&servers) >= KEYS).await;
     // Each finds out first that pushes are of no use.
-    eventually("they look again", || looks(&servers) >= 6 * KEYS).await;
-    let (begun, before) = (Instant::now(), looks(&servers));
-    eventually("and again", || looks(&servers) >= before + 5 * KEYS).await;
+    eventually("they look again", || watches(&servers) >= 6 * KEYS).await;
+    let (begun, before) = (Instant::now(), watches(&servers));
+    eventually("and again", || watches(&servers) >= before + 5 * KEYS).await;
     let rate = 5.0 / begun.elapsed().as_secs_f64();
     assert!(rate < 4.0, "each key is looked at {rate} times a second");
     for (guard, waiting) in held {
@@ -235,10 +235,10 @@ async fn without_tracking_waiters_try_again_and_again() {
         }
         let (holder, waiter) = two(&servers).await;
         let guard = everywhere(&holder, "polled").await;
-        let (tried, looked) = (attempts(&servers), looks(&servers));
+        let (tried, watched) = (attempts(&servers), watches(&servers));
         let waiting = wait(&waiter, "polled");
         eventually("it tries several times", || attempts(&servers) > tried + 9).await;
-        assert_eq!(looks(&servers), looked, "nothing would be reported");
+        assert_eq!(watches(&servers), watched, "nothing would be reported");
         guard.release().await.unwrap();
         in_time(waiting).await.unwrap();
         no_key_is_left(&servers).await;
@@ -262,7 +262,7 @@ async fn an_expiry_is_noticed_in_time_among_a_hundred_thousand_keys() {
     }
     late.sort();
     // A look behind the first one would come half of that later, at least.
-    assert!(late[ROUNDS / 2] < LOOK_AGAIN / 2, "{late:?}");
+    assert!(late[ROUNDS / 2] < POLL_EVERY / 2, "{late:?}");
 }
 
 /// What happens to the master that a waiter watches.

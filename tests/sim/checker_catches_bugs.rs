@@ -167,7 +167,7 @@ fn a_reused_token_without_clean_up_is_caught() {
 /// What no locker survives without a quarantine: masters that forget.
 #[test]
 fn masters_that_forget_break_even_a_locker_without_a_flaw() {
-    caught(None, |seed| nemesis(seed).faults([Fault::KillAndForget, Fault::Partition]));
+    caught(None, |seed| nemesis(seed).faults([Fault::KillAndLoseData, Fault::Partition]));
 }
 
 /// What no locker survives at all: clocks that jump by more than the guard on many masters.

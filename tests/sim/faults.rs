@@ -339,7 +339,7 @@ fn a_campaign_of_clocks_that_jump_further_than_the_guard_is_caught() {
 #[test]
 fn a_campaign_of_masters_that_forget_is_caught() {
     assert_caught(100, |seed| {
-        let faults = [Fault::KillAndForget, Fault::Partition];
+        let faults = [Fault::KillAndLoseData, Fault::Partition];
         Nemesis::new(seed).at_most(2).faults(faults)
     });
 }

@@ -194,7 +194,7 @@ async fn a_wait_can_be_followed_from_the_refusal_to_the_push_that_ends_it() {
         log.lines().split_off(seen).into_iter().map(|line| line.message).collect();
     assert_in_order(
         &messages,
-        &["request", "attempt", "decided", "wait", "look", "push", "attempt", "acquired"],
+        &["request", "attempt", "decided", "wait", "watch", "push", "attempt", "acquired"],
     );
 }
 

@@ -73,8 +73,8 @@ fn a_majority_in_trouble_costs_time_and_never_two_holders() {
 fn masters_that_forget_have_one_holder_at_a_time() {
     const FORGETFUL: Campaign = Campaign { quarantine: Quarantine::On, ..FIVE };
     seeds::each("masters_that_forget_have_one_holder_at_a_time", 0..40, |seed| async move {
-        use Fault::{ClockStep, Delay, Kill, KillAndForget, Partition, Pause};
-        let faults = [KillAndForget, KillAndForget, Kill, Partition, Pause, Delay, ClockStep];
+        use Fault::{ClockStep, Delay, Kill, KillAndLoseData, Partition, Pause};
+        let faults = [KillAndLoseData, KillAndLoseData, Kill, Partition, Pause, Delay, ClockStep];
         let nemesis = nemesis(seed, FORGETFUL.masters).at_most(4).faults(faults);
         let outcome = FORGETFUL.run(seed, &nemesis).await?;
         ensure!(outcome.claims > 0, "no claim at all");

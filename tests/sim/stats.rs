@@ -39,7 +39,7 @@ async fn a_lock_that_nothing_disturbs_is_one_attempt_in_one_round() {
     settle().await;
     let stats = redlock.stats();
     assert_eq!((stats.held, votes(&stats, "granted")), (0, 10), "the releases are granted, too");
-    let quiet = [stats.looks, stats.polls, stats.pushes, stats.extensions, stats.margins.count];
+    let quiet = [stats.watches, stats.polls, stats.pushes, stats.extensions, stats.margins.count];
     assert_eq!(quiet, [0; 5]);
     assert!(stats.losses.by_name().iter().all(|(_, lost)| *lost == 0));
 }
@@ -142,7 +142,7 @@ async fn a_wait_is_counted_with_its_length_and_with_what_ended_it() {
     let before = redlock.stats();
     // It asks again after 100 ms, and after 200 more.
     assert_eq!((before.waiting, before.pushes), (1, 0));
-    assert!(before.polls <= 2 && before.looks == before.polls + 1, "{before:?}");
+    assert!(before.polls <= 2 && before.watches == before.polls + 1, "{before:?}");
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();
     let after = redlock.stats();
@@ -171,14 +171,14 @@ async fn what_only_time_leads_to_is_a_poll() {
     let (client, redlock) = another(&masters);
     let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
     sleep(ms(10_000)).await;
-    let looks = redlock.stats();
-    assert!((9..=18).contains(&looks.polls), "a question a second: {looks:?}");
-    assert_eq!((looks.looks - looks.polls, looks.attempts - looks.polls), (1, 2));
+    let stats = redlock.stats();
+    assert!((9..=18).contains(&stats.polls), "a question a second: {stats:?}");
+    assert_eq!((stats.watches - stats.polls, stats.attempts - stats.polls), (1, 2));
     client.iter().for_each(|master| master.set_tracking(false));
     sleep(ms(10_000)).await;
     let blind = redlock.stats();
-    assert!(blind.polls - looks.polls > 50, "without pushes it tries again: {blind:?}");
-    assert!(blind.attempts - looks.attempts > 50, "{blind:?}");
+    assert!(blind.polls - stats.polls > 50, "without pushes it tries again: {blind:?}");
+    assert!(blind.attempts - stats.attempts > 50, "{blind:?}");
     waiting.abort();
 }
 

@@ -396,10 +396,10 @@ const FIVE: Campaign =
 /// What masters forget, too: their ballots are then raised above all that was accepted before.
 fn nemesis(seed: u64) -> Nemesis {
     use Fault::{
-        ClockStep, Delay, Kill, KillAndForget, LoseReplies, LoseRequests, Partition, Pause,
+        ClockStep, Delay, Kill, KillAndLoseData, LoseReplies, LoseRequests, Partition, Pause,
     };
     let faults =
-        [KillAndForget, Kill, Partition, Pause, Delay, ClockStep, LoseReplies, LoseRequests];
+        [KillAndLoseData, Kill, Partition, Pause, Delay, ClockStep, LoseReplies, LoseRequests];
     let nemesis = Nemesis::new(seed).at_most(2 + (seed % 3) as usize).faults(faults);
     nemesis.delay_max(NODE_TIMEOUT).clock_step_max(GUARD)
 }

@@ -287,17 +287,17 @@ pub(crate) fn latency(vote: &NodeVote) -> Option<Duration> {
 }
 
 /// A master that can't vote, and why, whatever it is asked.
-pub(crate) struct Barred<'a> {
+pub(crate) struct Incurable<'a> {
     pub(crate) node: &'a str,
     pub(crate) cause: &'a Cause,
 }
 
 /// The masters that can't vote in a way that waiting does not cure, by their votes on a lock.
-pub(crate) fn barred<'a>(votes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<Barred<'a>> {
-    votes.into_iter().filter_map(Barred::of).collect()
+pub(crate) fn incurable<'a>(votes: impl IntoIterator<Item = &'a NodeVote>) -> Vec<Incurable<'a>> {
+    votes.into_iter().filter_map(Incurable::of).collect()
 }
 
-impl<'a> Barred<'a> {
+impl<'a> Incurable<'a> {
     fn of(vote: &'a NodeVote) -> Option<Self> {
         match &vote.verdict {
             Verdict::Unknown(cause) if !cause.is_curable() => {

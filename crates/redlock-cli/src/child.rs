@@ -88,14 +88,14 @@ impl Child {
 
     /// What has happened since the last look.
     pub(crate) fn news(&mut self) -> News {
-        let look = |options| {
+        let wait = |options| {
             let options = options | WaitIdOptions::NOHANG;
             waitid(WaitId::Pid(self.group()), options).ok().flatten()
         };
-        if look(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).is_some() {
+        if wait(WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).is_some() {
             return News::Ended;
         }
-        let stopped = look(WaitIdOptions::STOPPED).as_ref().and_then(WaitIdStatus::stopping_signal);
+        let stopped = wait(WaitIdOptions::STOPPED).as_ref().and_then(WaitIdStatus::stopping_signal);
         self.reap_others();
         stopped.map_or(News::None, News::Stopped)
     }

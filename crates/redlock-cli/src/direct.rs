@@ -88,7 +88,7 @@ impl Direct {
         let begin = [prefix, Mark::PREFIX.as_bytes()].concat();
         let (names, _) = self.scan(&begin, limit, &AtomicUsize::new(0), |_| true)?;
         let names: Vec<Vec<u8>> = names.into_iter().collect();
-        let found = self.look(&names)?;
+        let found = self.read_keys(&names)?;
         let named = |(name, found): (&Vec<u8>, Found)| {
             let Found::Text { value, .. } = found else { return None };
             Some((Resource::from(&name[begin.len()..]).to_string(), Mark::parse(&value)?))
@@ -103,7 +103,7 @@ impl Direct {
     }
 
     /// What is under each of these keys.
-    pub(crate) fn look(&mut self, keys: &[Vec<u8>]) -> RedisResult<Vec<Found>> {
+    pub(crate) fn read_keys(&mut self, keys: &[Vec<u8>]) -> RedisResult<Vec<Found>> {
         let mut found = Vec::with_capacity(keys.len());
         for some in keys.chunks(KEYS_A_REQUEST) {
             let mut pipe = Pipeline::with_capacity(2 * some.len());

@@ -196,14 +196,15 @@ impl Session {
     /// A lock that is held may stand on a bare majority, because a minority can't vote at all:
     /// the next master that fails costs it.
     pub(crate) fn warn_of_margin(&self, votes: &Votes) {
-        let barred = answers::barred(votes);
-        if barred.is_empty() {
+        let incurable = answers::incurable(votes);
+        if incurable.is_empty() {
             return;
         }
-        let (masters, left) = (votes.len(), votes.len() - barred.len());
-        let one =
-            |barred: &answers::Barred<'_>| format!("{} can't vote: {}", barred.node, barred.cause);
-        let why = barred.iter().map(one).collect::<Vec<_>>().join(", ");
+        let (masters, left) = (votes.len(), votes.len() - incurable.len());
+        let one = |incurable: &answers::Incurable<'_>| {
+            format!("{} can't vote: {}", incurable.node, incurable.cause)
+        };
+        let why = incurable.iter().map(one).collect::<Vec<_>>().join(", ");
         let spare = left.saturating_sub(quorum(masters));
         output::note(&format!("{why}; of {masters} masters {left} are left, {spare} may fail"));
     }
@@ -217,7 +218,7 @@ impl Session {
     }
 
     /// The same failure, with what these causes mean: after how long, at which stage, which option.
-    pub(crate) fn explained(&self, failure: Failure, causes: &[&Cause]) -> Failure {
+    pub(crate) fn with_hints(&self, failure: Failure, causes: &[&Cause]) -> Failure {
         match self.hint(causes) {
             Some(hint) => failure.with_hint(&hint),
             None => failure,

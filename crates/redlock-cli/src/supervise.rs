@@ -27,7 +27,7 @@ pub(crate) struct Deadlines {
     /// The end of the lease is looked at as often: it moves without a word when the lease is
     /// extended, the watchdog must know it in time, and the runtime's timers stand still while the
     /// machine is suspended.
-    look_again: Duration,
+    check_again: Duration,
 }
 
 impl Deadlines {
@@ -36,14 +36,14 @@ impl Deadlines {
     pub(crate) fn new(ttl: Duration, kill_after: Duration) -> Self {
         /// The scheduler may be late by some of this, and the lease must not have ended.
         const KILL_MARGIN_MAX: Duration = Duration::from_millis(100);
-        const LOOK_AGAIN_MAX: Duration = Duration::from_secs(1);
+        const CHECK_AGAIN_MAX: Duration = Duration::from_secs(1);
         let kill = KILL_MARGIN_MAX.min(ttl / 20);
         Self {
             term: kill_after.min(ttl / 3).max(kill),
             kill,
             watchdog: kill / 2,
             kill_after,
-            look_again: LOOK_AGAIN_MAX.min(ttl / 6),
+            check_again: CHECK_AGAIN_MAX.min(ttl / 6),
         }
     }
 }
@@ -127,7 +127,7 @@ impl<'a> Supervisor<'a> {
             self.advance();
             tokio::select! {
                 biased;
-                () = self.next_look() => {}
+                () = self.next_check() => {}
                 signal = signals.next() => match signal {
                     Signal::CHILD => match self.child.news() {
                         News::None => {}
@@ -143,7 +143,7 @@ impl<'a> Supervisor<'a> {
     /// The command has ended, and keeps its lock for what it has started. Nobody reports the end of
     /// that.
     async fn outlast_the_group(&mut self, signals: &mut Signals) {
-        const LOOK: Duration = Duration::from_millis(50);
+        const CHECK_EVERY: Duration = Duration::from_millis(50);
         self.child.take_terminal_back();
         while self.stage != Stage::Killed && self.child.left() > 0 {
             self.advance();
@@ -158,8 +158,8 @@ impl<'a> Supervisor<'a> {
                     }
                     signal => self.pass_on(signal),
                 },
-                () = self.next_look() => {}
-                () = sleep(LOOK) => {}
+                () = self.next_check() => {}
+                () = sleep(CHECK_EVERY) => {}
             }
         }
     }
@@ -167,13 +167,13 @@ impl<'a> Supervisor<'a> {
     /// How many processes of the group go on. What a shell does not wait for, such as a process that
     /// reads the last of its output, ends a moment later and is not worth a word.
     async fn left(&self) -> usize {
-        const LOOK: Duration = Duration::from_millis(10);
-        const LOOKS: usize = 10;
-        for _ in 0..LOOKS {
+        const CHECK_EVERY: Duration = Duration::from_millis(10);
+        const CHECKS: usize = 10;
+        for _ in 0..CHECKS {
             if self.stage != Stage::Running || self.child.left() == 0 {
                 return 0;
             }
-            sleep(LOOK).await;
+            sleep(CHECK_EVERY).await;
         }
         self.child.left()
     }
@@ -210,7 +210,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Resolves when the next deadline may have come, or when masters say that the lock is gone.
-    async fn next_look(&mut self) {
+    async fn next_check(&mut self) {
         let left = self.hold.remaining();
         let wait = match self.stage {
             Stage::Running => left.saturating_sub(self.deadlines.term),
@@ -220,7 +220,7 @@ impl<'a> Supervisor<'a> {
             }
             Stage::Killed => return std::future::pending().await,
         };
-        let wait = wait.min(self.deadlines.look_again);
+        let wait = wait.min(self.deadlines.check_again);
         let began = watchdog::now();
         let mut lost = pin!(self.hold.lost());
         let mut timer = pin!(sleep(wait));

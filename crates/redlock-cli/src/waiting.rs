@@ -103,13 +103,13 @@ impl Session {
         tokio::select! {
             biased;
             signal = signals.next() => Err(self.stopped_by(signal, signals).await),
-            found = self.look_for_entry(patience.over(wait)) => Ok(found),
+            found = self.find_entry(patience.over(wait)) => Ok(found),
             never = self.say_what_is_waited_for(wait) => match never {},
         }
     }
 
-    async fn look_for_entry(&self, wait: Wait) -> Found {
-        const LOOK_AGAIN: Duration = Duration::from_millis(200);
+    async fn find_entry(&self, wait: Wait) -> Found {
+        const CHECK_AGAIN: Duration = Duration::from_millis(200);
         let began = Instant::now();
         while !self.held.is_empty() {
             let status = self.status().await;
@@ -121,7 +121,7 @@ impl Session {
             if !is_open || left == Wait::For(Duration::ZERO) {
                 return Found::None(left);
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(CHECK_AGAIN).await;
         }
         Found::None(wait)
     }
@@ -130,7 +130,7 @@ impl Session {
     /// for us, so to wait for it would have no end.
     async fn is_held_around_us(&self) -> (&Resource, Status) {
         /// Masters that have not answered, or have not been admitted, may do so later.
-        const LOOK_AGAIN: Duration = Duration::from_secs(1);
+        const CHECK_AGAIN: Duration = Duration::from_secs(1);
         if self.held.is_empty() {
             return pending().await;
         }
@@ -141,7 +141,7 @@ impl Session {
                     return (key, status);
                 }
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(CHECK_AGAIN).await;
         }
     }
 
@@ -190,7 +190,7 @@ impl Session {
             }
             error => Failure::new(UNAVAILABLE, error),
         };
-        let failure = self.explained(failure, &answers::causes(votes.iter().flatten()));
+        let failure = self.with_hints(failure, &answers::causes(votes.iter().flatten()));
         match again {
             Some(again) => {
                 let visits = visits.map(|visits| begins + visits);
@@ -208,7 +208,7 @@ impl Session {
             AcquireError::Invalid(why) => why.into(),
             error => Failure::new(UNAVAILABLE, error),
         };
-        self.explained(failure, &answers::causes(votes.iter().flatten()))
+        self.with_hints(failure, &answers::causes(votes.iter().flatten()))
     }
 
     /// Who holds the lock. Where no token does, it may be a key of another type, which only a
@@ -295,5 +295,5 @@ fn begins_within(votes: &Votes) -> Duration {
 
 /// Whether so many masters can't vote that no quorum is left, however long one waits.
 fn is_hopeless(votes: &[NodeVote]) -> bool {
-    votes.len() - answers::barred(votes).len() < quorum(votes.len())
+    votes.len() - answers::incurable(votes).len() < quorum(votes.len())
 }

@@ -141,20 +141,20 @@ pub(crate) fn watch() -> ExitCode {
     let mut order = None;
     let mut is_due = false;
     loop {
-        match hear(order.filter(|_| !is_due)) {
-            Heard::Nothing => {}
-            Heard::Order(next) => {
+        match receive(order.filter(|_| !is_due)) {
+            Received::Nothing => {}
+            Received::Order(next) => {
                 if order.is_none() {
                     // It fails when the launcher has ended: there is no command to begin.
                     let _ = rustix::io::write(io::stdout(), b".");
                 }
                 (order, is_due) = (Some(next), false);
             }
-            Heard::End => break,
+            Received::End => break,
         }
         if let Some(order) = order.filter(|_| !is_due) {
             is_due = now() >= order.kill_at;
-            look(order, is_due);
+            carry_out(order, is_due);
         }
     }
     if let Some(order) = order {
@@ -163,7 +163,7 @@ pub(crate) fn watch() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn look(order: Order, is_due: bool) {
+fn carry_out(order: Order, is_due: bool) {
     if is_due {
         signal_group(order.group, Signal::KILL);
     } else if order.is_job_stopped
@@ -176,33 +176,33 @@ fn look(order: Order, is_due: bool) {
     }
 }
 
-enum Heard {
+enum Received {
     Nothing,
     Order(Order),
     End,
 }
 
 /// The next order, or nothing when it is time to look.
-fn hear(order: Option<Order>) -> Heard {
+fn receive(order: Option<Order>) -> Received {
     /// Timers stand still while the machine is suspended, and the lease does not.
-    const LOOK_AGAIN: Duration = Duration::from_secs(1);
+    const CHECK_AGAIN: Duration = Duration::from_secs(1);
     /// Nobody reports that a process of others was continued.
-    const LOOK_AT_JOB: Duration = Duration::from_millis(50);
+    const CHECK_JOB: Duration = Duration::from_millis(50);
     let timeout = order.map(|order| {
         let left = Duration::from_nanos(order.kill_at.saturating_sub(now()));
-        let timeout = left.min(if order.is_job_stopped { LOOK_AT_JOB } else { LOOK_AGAIN });
+        let timeout = left.min(if order.is_job_stopped { CHECK_JOB } else { CHECK_AGAIN });
         Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() }
     });
     let stdin = io::stdin();
     let stdin = stdin.as_fd();
     if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], timeout.as_ref()) == Ok(0) {
-        return Heard::Nothing;
+        return Received::Nothing;
     }
     let mut bytes = [0; Order::SIZE];
     match rustix::io::read(stdin, &mut bytes) {
-        Ok(Order::SIZE) => Heard::Order(Order::from_bytes(bytes)),
-        Err(rustix::io::Errno::INTR) => Heard::Nothing,
-        _ => Heard::End,
+        Ok(Order::SIZE) => Received::Order(Order::from_bytes(bytes)),
+        Err(rustix::io::Errno::INTR) => Received::Nothing,
+        _ => Received::End,
     }
 }
 

@@ -220,7 +220,7 @@ struct Ratchet {
     /// Where the boot clock stood against the raw one when that sum last changed.
     lead: AtomicI64,
     /// Held while the two above change.
-    turn: Mutex<()>,
+    gate: Mutex<()>,
 }
 
 impl Ratchet {
@@ -231,7 +231,7 @@ impl Ratchet {
     fn advance(&self, mut read: impl FnMut() -> Reading) -> u64 {
         let Reading { boot, mut raw } = read();
         if self.gain(lead(boot, raw)).abs() > Self::NOISE {
-            raw = self.turn(read);
+            raw = self.read_again(read);
         }
         raw.saturating_add(self.gained.load(Ordering::Acquire))
     }
@@ -243,8 +243,8 @@ impl Ratchet {
     /// Reads again, so that no reading is older than what it is compared with. The sum grows before
     /// the lead changes, and a reader that sees the old lead waits here: no time is returned from
     /// which a gain that was noticed is missing.
-    fn turn(&self, read: impl FnMut() -> Reading) -> u64 {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    fn read_again(&self, read: impl FnMut() -> Reading) -> u64 {
+        let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         let Bounds { least, most, raw } = Bounds::take(read);
         if self.gain(least) > Self::NOISE {
             self.gained.fetch_add(self.gain(least).cast_unsigned(), Ordering::AcqRel);

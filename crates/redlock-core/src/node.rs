@@ -132,7 +132,7 @@ pub struct Facts {
     pub is_cluster: bool,
     /// Requests on an earlier connection to this process cannot be carried out any more: there was
     /// none, or the server ended it (`CLIENT KILL ID`). Otherwise a late SET may still arrive.
-    pub is_barred: bool,
+    pub has_barrier: bool,
     /// It pushes changes: [`Op::watch`] leads to [`NodeEvent::KeyChanged`], and a loss of all data
     /// is reported as [`NodeEvent::DataLost`]. Not so on servers before 6.0, behind proxies that
     /// know no RESP3, and where the user lacks the rights.
@@ -161,7 +161,7 @@ impl Facts {
             record: Err(Unread::NotAsked),
             role: Role::Master,
             is_cluster: false,
-            is_barred: true,
+            has_barrier: true,
             tracks: false,
             no_ballots: None,
             no_queue: Some(Self::PUSHES_NOTHING.into()),

@@ -22,7 +22,7 @@ pub struct NotAdmitted {
     /// ends it, because no other master votes, and where no time decides it.
     pub by_visits: Option<Duration>,
     /// What the server answered to the last step towards its admission, where that was an error.
-    pub hindrance: Option<String>,
+    pub step_error: Option<String>,
 }
 
 /// What keeps a master from voting.
@@ -73,13 +73,13 @@ pub enum WhyNot {
 impl NotAdmitted {
     /// For a reason that no quarantine ends.
     pub fn new(why: WhyNot) -> Self {
-        Self { why, in_quarantine: false, votes_again: None, by_visits: None, hindrance: None }
+        Self { why, in_quarantine: false, votes_again: None, by_visits: None, step_error: None }
     }
 
     /// Whether waiting may cure it: a quarantine ends, a server has loaded its data at some time.
     pub fn is_curable(&self) -> bool {
         if self.why.is_ended_by_quarantine() {
-            return self.in_quarantine || !self.hindrance.as_deref().is_some_and(is_lasting_error);
+            return self.in_quarantine || !self.step_error.as_deref().is_some_and(is_lasting_error);
         }
         matches!(self.why, WhyNot::Loading | WhyNot::Checked | WhyNot::AskedTooEarly)
     }
@@ -125,7 +125,7 @@ impl fmt::Display for NotAdmitted {
                 None => f.write_str(" at the earliest, and only if a client stays connected")?,
             }
         }
-        match &self.hindrance {
+        match &self.step_error {
             Some(error) => write!(f, "; {error}"),
             None => Ok(()),
         }
@@ -205,7 +205,9 @@ mod tests {
     fn a_quarantine_is_cured_by_waiting_and_a_right_that_is_missing_is_not() {
         let denied = |in_quarantine| NotAdmitted {
             in_quarantine,
-            hindrance: Some("NOPERM this user has no permissions to run the 'eval' command".into()),
+            step_error: Some(
+                "NOPERM this user has no permissions to run the 'eval' command".into(),
+            ),
             ..NotAdmitted::new(WhyNot::New)
         };
         assert!(quarantine(WhyNot::New, 5).is_curable());

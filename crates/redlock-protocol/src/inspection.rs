@@ -115,20 +115,20 @@ pub fn is_contended(answers: &[LastAnswer]) -> bool {
 }
 
 /// Whether no quorum is left of the masters that waiting may cure. A master that has not answered
-/// this time counts as what it answered last: it is one of `barred` or not. Those that were
-/// `hindered` before the request began may be cured.
-pub fn is_hopeless(answers: &[LastAnswer], barred: MasterSet, hindered: MasterSet) -> bool {
+/// this time counts as what it answered last: it is one of `incurable` or not. Those that were
+/// `curable` before the request began may be cured.
+pub fn is_hopeless(answers: &[LastAnswer], incurable: MasterSet, curable: MasterSet) -> bool {
     let is_lost = |(master, answer): &(usize, &LastAnswer)| {
-        let is_barred =
-            is_barring(&answer.verdict) || answer.is_pending() && barred.contains(*master);
-        is_barred && !hindered.contains(*master)
+        let is_cause =
+            is_incurable(&answer.verdict) || answer.is_pending() && incurable.contains(*master);
+        is_cause && !curable.contains(*master)
     };
     let lost = answers.iter().enumerate().filter(is_lost).count();
     answers.len() - lost < quorum(answers.len())
 }
 
 /// Whether a master can't vote in a way that waiting does not cure.
-pub fn is_barring(verdict: &Verdict) -> bool {
+pub fn is_incurable(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Unknown(cause) if !cause.is_curable())
 }
 

@@ -5,7 +5,7 @@
 //! events can be enumerated. In reading order:
 //!
 //! * `votes`: what the answers of N masters mean for one token; `retry`: when it is asked again;
-//! * `token`: one token from its attempt to its last release; `forgotten`: keys that are left to
+//! * `token`: one token from its attempt to its last release; `abandoned`: keys that are left to
 //!   expire;
 //! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
 //! * `inspection`: what each master says about a key; `marks`: what was completed under a name, by
@@ -13,7 +13,7 @@
 //! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: where
 //!   those of all processes meet;
 //! * `throttle`: which warnings are reported;
-//! * `admission`: which masters vote, and how one that forgot comes to vote again; `lives`: whether
+//! * `admission`: which masters vote, and how one that forgot comes to vote again; `incarnations`: whether
 //!   what they confirmed before still counts.
 
 #![cfg_attr(
@@ -21,13 +21,13 @@
     allow(clippy::disallowed_types, reason = "tests may share what machines may not")
 )]
 
+pub mod abandoned;
 pub mod admission;
 pub mod ballot;
-pub mod forgotten;
+pub mod incarnations;
 pub mod inspection;
 #[cfg(test)]
 mod lab;
-pub mod lives;
 mod lost_reason;
 pub mod marks;
 pub mod master_set;

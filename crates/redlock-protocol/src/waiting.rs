@@ -42,8 +42,8 @@ use std::time::Duration;
 
 use redlock_core::{Call, Instant, Verdict};
 
-use self::head::{Head, LOOK_AGAIN};
-pub use self::step::{Ask, Moment, Refusal, Step, Told};
+use self::head::{Head, WATCH_AGAIN};
+pub use self::step::{Ask, Moment, QueueAnswer, Refusal, Step};
 use super::queue::Queue;
 
 #[cfg(test)]
@@ -51,7 +51,7 @@ mod tests;
 
 /// How long a waiter sleeps that is not the first: 0.6 to 1 s, so that it is there within a second
 /// where the first ended with its process and told nobody.
-const SECOND_LOOKS: Duration = Duration::from_millis(800);
+const PLACE_AGAIN: Duration = Duration::from_millis(800);
 /// How long a key counts as contended after it was refused.
 const CONTENDED: Duration = Duration::from_secs(1);
 /// How often a head enters again at once because the queue is full of waiters that are gone: M
@@ -140,7 +140,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// A caller of this process has released the key: the next one asks right behind the release.
     pub fn released(&mut self, now: Instant) -> Step<Id> {
         match self.head {
-            Head::AwaitingRelease { .. } | Head::Looking { .. } | Head::Asleep { .. } => {
+            Head::AwaitingRelease { .. } | Head::Watching { .. } | Head::Asleep { .. } => {
                 self.begin(now)
             }
             _ => Step::Wait,
@@ -157,17 +157,17 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.await_release(now)
     }
 
-    /// The attempt of the head was lost. `told` is what M said when it did not let it in.
-    pub fn lost(&mut self, refusal: Refusal, told: Option<Told>, at: Moment) -> Step<Id> {
+    /// The attempt of the head was lost. `answer` is what M said when it did not let it in.
+    pub fn lost(&mut self, refusal: Refusal, answer: Option<QueueAnswer>, at: Moment) -> Step<Id> {
         let Head::Attempting { ask, is_called } = self.head else { return Step::Wait };
         if refusal != Refusal::Silent {
             self.contended_at = Some(at.now);
         }
-        match (refusal, told) {
+        match (refusal, answer) {
             (Refusal::Held | Refusal::Split, Some(_)) if is_called => self.attempt(Ask::Called),
-            (Refusal::Held | Refusal::Split, Some(told)) => self.told(told, at),
+            (Refusal::Held | Refusal::Split, Some(answer)) => self.answered(answer, at),
             (Refusal::Held | Refusal::Split, None) if ask == Ask::All => self.attempt(Ask::First),
-            (Refusal::Held, None) => Step::Look,
+            (Refusal::Held, None) => Step::Watch,
             (Refusal::Split, None) => {
                 let pause = at.fan_out + (at.fan_out * 2).mul_f64(at.random);
                 self.pause(at.now.saturating_add(pause), Ask::First)
@@ -182,26 +182,26 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     /// M has not let the head in, and says what there is.
-    fn told(&mut self, told: Told, at: Moment) -> Step<Id> {
+    fn answered(&mut self, answer: QueueAnswer, at: Moment) -> Step<Id> {
         self.contended_at = Some(at.now);
-        if told.is_reserved_for_us {
+        if answer.is_reserved_for_us {
             return self.attempt(Ask::Called);
         }
-        match told.rank {
+        match answer.rank {
             // The queue is full.
             None => {
                 self.place = None;
-                Step::Look
+                Step::Watch
             }
-            Some(0) => Step::Look,
-            Some(_) if told.is_free && self.tries < DROPS_MAX => {
+            Some(0) => Step::Watch,
+            Some(_) if answer.is_free && self.tries < DROPS_MAX => {
                 self.tries += 1;
                 self.attempt(Ask::First)
             }
             Some(rank) => {
-                let sleep = SECOND_LOOKS.max(Duration::from_millis(rank.into()));
+                let sleep = PLACE_AGAIN.max(Duration::from_millis(rank.into()));
                 let until = at.now.saturating_add(sleep.mul_f64(0.75 + at.random / 2.0));
-                self.head = Head::Asleep { at: told.at, until, ask: Ask::First };
+                self.head = Head::Asleep { at: answer.at, until, ask: Ask::First };
                 Step::Wait
             }
         }
@@ -215,10 +215,10 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     /// The answer of M to that; `None` if it did not answer.
-    pub fn queued(&mut self, master: usize, told: Option<Told>, at: Moment) -> Step<Id> {
-        match (self.head, told) {
+    pub fn queued(&mut self, master: usize, answer: Option<QueueAnswer>, at: Moment) -> Step<Id> {
+        match (self.head, answer) {
             (Head::Queueing { at }, _) if at != master => Step::Wait,
-            (Head::Queueing { .. }, Some(told)) => self.told(told, at),
+            (Head::Queueing { .. }, Some(answer)) => self.answered(answer, at),
             (Head::Queueing { .. }, None) => self.silent(master, at),
             _ => Step::Wait,
         }
@@ -226,7 +226,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// The master has not answered the look, or the question for a place.
     pub fn silent(&mut self, master: usize, at: Moment) -> Step<Id> {
-        if !self.is_looking() || !self.head.is_at(master) {
+        if !self.is_asking() || !self.head.is_at(master) {
             return Step::Wait;
         }
         self.place = None;
@@ -234,18 +234,18 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     /// The look goes to this master; `None` if no master can report changes.
-    pub fn look_sent(&mut self, master: Option<usize>, at: Moment) -> Step<Id> {
+    pub fn watch_sent(&mut self, master: Option<usize>, at: Moment) -> Step<Id> {
         let Some(master) = master else { return self.pause_blindly(at) };
         // Right behind a place without the key there is no use in asking again at once.
         let enters = !matches!(self.head, Head::Queueing { .. });
-        self.head = Head::Looking { at: master, enters };
+        self.head = Head::Watching { at: master, enters };
         Step::Wait
     }
 
     /// What the meeting point answered to the look.
-    pub fn looked(&mut self, master: usize, verdict: &Verdict, at: Moment) -> Step<Id> {
-        let Head::Looking { at: looks_at, enters } = self.head else { return Step::Wait };
-        if looks_at != master {
+    pub fn watch_answered(&mut self, master: usize, verdict: &Verdict, at: Moment) -> Step<Id> {
+        let Head::Watching { at: watches, enters } = self.head else { return Step::Wait };
+        if watches != master {
             return Step::Wait;
         }
         match verdict {
@@ -283,7 +283,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 self.pause(until, ask)
             }
             _ if is_useless => {
-                self.pause(at.now.saturating_add(LOOK_AGAIN.mul_f64(at.random)), Ask::First)
+                self.pause(at.now.saturating_add(WATCH_AGAIN.mul_f64(at.random)), Ask::First)
             }
             _ if self.place.is_some() => self.attempt(Ask::First),
             _ => self.pause_apart(at),
@@ -312,7 +312,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 self.tries = 0;
                 self.attempt(Ask::Called)
             }
-            (Head::Asleep { .. } | Head::Looking { .. }, Call::Try) => {
+            (Head::Asleep { .. } | Head::Watching { .. }, Call::Try) => {
                 let pause = (at.fan_out * 2).mul_f64(at.random);
                 self.pause(at.now.saturating_add(pause), Ask::Called)
             }
@@ -370,8 +370,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     /// Whether the head waits for the answer to a look, or to the question for a place.
-    pub fn is_looking(&self) -> bool {
-        matches!(self.head, Head::Looking { .. } | Head::Queueing { .. })
+    pub fn is_asking(&self) -> bool {
+        matches!(self.head, Head::Watching { .. } | Head::Queueing { .. })
     }
 
     /// The master at which this process has a place, or may have.
@@ -423,7 +423,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     fn await_release(&mut self, now: Instant) -> Step<Id> {
         self.head = match self.queue.is_empty() {
             true => Head::Idle,
-            false => Head::AwaitingRelease { ask_at: now.saturating_add(LOOK_AGAIN) },
+            false => Head::AwaitingRelease { ask_at: now.saturating_add(WATCH_AGAIN) },
         };
         Step::Wait
     }

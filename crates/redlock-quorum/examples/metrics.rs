@@ -40,7 +40,7 @@ fn prometheus(stats: &Stats) -> String {
     counter(&mut text, "acquired", stats.acquired);
     counter(&mut text, "failed", stats.failed);
     counter(&mut text, "cancelled", stats.cancelled);
-    counter(&mut text, "looks", stats.looks);
+    counter(&mut text, "watches", stats.watches);
     counter(&mut text, "polls", stats.polls);
     counter(&mut text, "pushes", stats.pushes);
     counter(&mut text, "extensions", stats.extensions);

@@ -108,7 +108,7 @@ impl RedlockBuilder {
     /// What every key begins with. Default: nothing. All clients that are to exclude each other
     /// must have the same.
     pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
-        self.origins.forget(PREFIX.name());
+        self.origins.remove(PREFIX.name());
         self.prefix = prefix.into();
         self
     }
@@ -134,7 +134,7 @@ impl RedlockBuilder {
     /// have come back with old records, the quarantine that this handle begins is as long as the
     /// larger of theirs and of what was given here.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.origins.forget(variables::MAX_TTL.name());
+        self.origins.remove(variables::MAX_TTL.name());
         self.max_ttl = Some(max_ttl);
         self
     }
@@ -183,7 +183,7 @@ impl RedlockBuilder {
     /// tenth of the TTL, whichever is shorter. It is never waited for when a quorum has answered;
     /// raise it where masters are far away.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
-        self.origins.forget(NODE_TIMEOUT.name());
+        self.origins.remove(NODE_TIMEOUT.name());
         self.node_timeout = Some(node_timeout);
         self
     }
@@ -209,7 +209,7 @@ impl RedlockBuilder {
     /// A name that is added to every token, for people that ask who holds a lock: 1 to 64 of
     /// `A-Z a-z 0-9 . _ @ : -`. Default: none. It is never compared.
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.origins.forget(LABEL.name());
+        self.origins.remove(LABEL.name());
         self.label = Some(label.into());
         self
     }
@@ -217,8 +217,8 @@ impl RedlockBuilder {
     /// Certificates and keys for `rediss://` masters. Default: what the operating system trusts,
     /// and no certificate of our own.
     pub fn tls(mut self, tls: Tls) -> Self {
-        self.origins.forget(TLS_CA.name());
-        self.origins.forget(TLS_CERT.name());
+        self.origins.remove(TLS_CA.name());
+        self.origins.remove(TLS_CERT.name());
         self.tls = tls;
         self
     }
@@ -296,7 +296,7 @@ impl RedlockBuilder {
         if let Some(guard) = settings.clock_guard.filter(|guard| *guard > max_ttl) {
             return Err(BuildError::ClockGuard { guard, max_ttl });
         }
-        settings.timing(None, settings.known_limit())?;
+        settings.timing(None, settings.unread_max_ttl())?;
         Ok(settings)
     }
 

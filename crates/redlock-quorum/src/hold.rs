@@ -36,7 +36,7 @@ pub(crate) struct HoldCell {
     is_settled: AtomicBool,
     /// Taken off the end of the lease, for work that needs time to stop.
     pub(crate) stop_margin: Duration,
-    facts: Mutex<Facts>,
+    state: Mutex<State>,
 }
 
 /// Whether the caller that a lock was won for has taken it. It does so when its future is polled,
@@ -54,7 +54,7 @@ pub(crate) enum Acceptance {
 }
 
 /// What the driver has written down for the holder.
-struct Facts {
+struct State {
     rows: Vec<Row>,
     /// How long an extension makes the lease last.
     ttl: Duration,
@@ -106,7 +106,7 @@ impl HoldCell {
         let ttl = lease.timing().ttl.get();
         let lapse = LostReason::NotExtended;
         let acceptance = Acceptance::Offered;
-        let facts = Facts { rows, ttl, lapse, ended: None, acceptance, changed: None };
+        let state = State { rows, ttl, lapse, ended: None, acceptance, changed: None };
         Arc::new(Self {
             resource,
             token,
@@ -116,7 +116,7 @@ impl HoldCell {
             deadline: AtomicU64::new(lease.deadline().map_or(0, Instant::as_nanos)),
             is_settled: AtomicBool::new(ledger.pending().is_empty()),
             stop_margin: lease.stop_margin(),
-            facts: Mutex::new(facts),
+            state: Mutex::new(state),
         })
     }
 
@@ -153,12 +153,12 @@ impl HoldCell {
     }
 
     pub(crate) fn acceptance(&self) -> Acceptance {
-        self.facts().acceptance
+        self.state().acceptance
     }
 
     /// What was accepted or withdrawn stays so. Returns what it was before.
     pub(crate) fn change_acceptance(&self, to: Acceptance) -> Acceptance {
-        let now = &mut self.facts().acceptance;
+        let now = &mut self.state().acceptance;
         let before = *now;
         if matches!(before, Acceptance::Offered | Acceptance::Awaited) {
             *now = to;
@@ -204,28 +204,28 @@ impl HoldCell {
             return None;
         }
         // Another thread may have found the deadline passed and not have written it down yet.
-        let mut facts = self.facts();
-        let ended = facts.ended.clone();
+        let mut state = self.state();
+        let ended = state.ended.clone();
         if ended.is_none() {
-            let lost = self.lost_by(&facts, facts.lapse);
-            facts.ended = Some(Ended::Lost(lost));
+            let lost = self.lost_by(&state, state.lapse);
+            state.ended = Some(Ended::Lost(lost));
         }
-        facts.ended.clone()
+        state.ended.clone()
     }
 
     /// How many masters are known to hold the key.
     pub(crate) fn copies(&self) -> usize {
         let now = self.clock.now();
-        self.facts().rows.iter().filter(|row| row.hold_until > now).count()
+        self.state().rows.iter().filter(|row| row.hold_until > now).count()
     }
 
     pub(crate) fn votes(&self) -> Votes {
-        self.votes_of(&self.facts())
+        self.votes_of(&self.state())
     }
 
     /// The loss for `reason`, with what the masters said last.
     pub(crate) fn lost(&self, reason: LostReason) -> Lost {
-        self.lost_by(&self.facts(), reason)
+        self.lost_by(&self.state(), reason)
     }
 
     /// Whether every master has answered the attempt, or its time is up.
@@ -237,35 +237,35 @@ impl HoldCell {
     /// that has stopped, or the last answer to the attempt. What a caller looks at behind this call
     /// is as it was before the change, and then it is woken, or as it is after it.
     pub(crate) fn changed(&self) -> OwnedNotified {
-        let changed = self.facts().changed.get_or_insert_default().clone();
+        let changed = self.state().changed.get_or_insert_default().clone();
         changed.notified_owned()
     }
 
     /// How long an extension makes the lease last.
     pub(crate) fn ttl(&self) -> Duration {
-        self.facts().ttl
+        self.state().ttl
     }
 
     // What the driver writes.
 
     /// What `master` has said and confirmed.
     pub(crate) fn write(&self, ledger: &Ledger, master: usize) {
-        self.facts().rows[master] = Row::of(ledger, master);
+        self.state().rows[master] = Row::of(ledger, master);
     }
 
     /// The same of all masters.
     pub(crate) fn write_all(&self, ledger: &Ledger) {
-        let mut facts = self.facts();
-        for (master, row) in facts.rows.iter_mut().enumerate() {
+        let mut state = self.state();
+        for (master, row) in state.rows.iter_mut().enumerate() {
             *row = Row::of(ledger, master);
         }
     }
 
     /// How long an extension makes the lease last, and why it is lost if its deadline passes.
     pub(crate) fn write_terms(&self, lease: &HeldLease) {
-        let mut facts = self.facts();
-        facts.ttl = lease.timing().ttl.get();
-        facts.lapse = lease.reason();
+        let mut state = self.state();
+        state.ttl = lease.timing().ttl.get();
+        state.lapse = lease.reason();
     }
 
     /// Every master has answered the attempt, or its time is up.
@@ -300,39 +300,39 @@ impl HoldCell {
 
     /// Ends the lease, and with it the time of masters to answer the attempt. The first end stays.
     pub(crate) fn end(&self, ended: Ended) {
-        let mut facts = self.facts();
-        facts.ended.get_or_insert(ended);
+        let mut state = self.state();
+        state.ended.get_or_insert(ended);
         self.deadline.store(0, Ordering::Release);
         self.is_settled.store(true, Ordering::Release);
-        drop(facts);
+        drop(state);
         self.wake();
     }
 
     /// Wakes those that wait: something has changed, which was written before this call; or no task
     /// drives the handle any more, and one of them may.
     pub(crate) fn wake(&self) {
-        let changed = self.facts().changed.clone();
+        let changed = self.state().changed.clone();
         if let Some(changed) = changed {
             changed.notify_waiters();
         }
     }
 
     fn end_lapsed(&self) {
-        let mut facts = self.facts();
-        if facts.ended.is_none() {
-            let lost = self.lost_by(&facts, facts.lapse);
-            facts.ended = Some(Ended::Lost(lost));
+        let mut state = self.state();
+        if state.ended.is_none() {
+            let lost = self.lost_by(&state, state.lapse);
+            state.ended = Some(Ended::Lost(lost));
         }
-        drop(facts);
+        drop(state);
         self.wake();
     }
 
-    fn lost_by(&self, facts: &Facts, reason: LostReason) -> Lost {
-        Lost { resource: self.resource.clone(), reason, votes: self.votes_of(facts) }
+    fn lost_by(&self, state: &State, reason: LostReason) -> Lost {
+        Lost { resource: self.resource.clone(), reason, votes: self.votes_of(state) }
     }
 
-    fn votes_of(&self, facts: &Facts) -> Votes {
-        votes(&self.names, facts.rows.iter().map(|row| &row.answer))
+    fn votes_of(&self, state: &State) -> Votes {
+        votes(&self.names, state.rows.iter().map(|row| &row.answer))
     }
 
     fn swap_deadline(&self, from: u64, to: u64) -> bool {
@@ -340,8 +340,8 @@ impl HoldCell {
     }
 
     /// No code that holds this lock can panic half-way through a change.
-    fn facts(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

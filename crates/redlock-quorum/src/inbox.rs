@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::driver::command::Command;
-use crate::driver::life::{PATIENCE, living_runtime};
+use crate::driver::runtimes::{PATIENCE, living_runtime};
 use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::settings::InvalidRequest;
@@ -176,8 +176,8 @@ mod tests {
 
     #[test]
     fn a_driver_elsewhere_is_looked_at_soon_and_then_once_a_second() {
-        let looks = std::iter::successors(Some(PATIENCE), |last| Some(longer(*last))).take(6);
-        let millis: Vec<_> = looks.map(|patience| patience.as_millis()).collect();
+        let pauses = std::iter::successors(Some(PATIENCE), |last| Some(longer(*last))).take(6);
+        let millis: Vec<_> = pauses.map(|patience| patience.as_millis()).collect();
         assert_eq!(millis, [100, 200, 400, 800, 1_000, 1_000]);
     }
 }

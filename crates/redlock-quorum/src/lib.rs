@@ -138,9 +138,9 @@ pub use lost::{Ended, Lost, LostReason};
 pub use marks::LastRun;
 pub use recipes::lock_all::LockAllRequest;
 pub use recipes::once::{Once, OnceRequest};
+pub use recipes::once_guard::{Begun, OnceGuard};
 pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};
-pub use recipes::turn::{Begun, OnceGuard};
 pub use redlock::Redlock;
 pub use redlock_core::{
     Cause, Clock, FencingToken, Instant, InvalidFencingToken, InvalidLabel, InvalidNode,

@@ -55,7 +55,7 @@ pub struct ServerReport {
     pub tracks: bool,
     /// Requests of a broken connection are not carried out late. Otherwise the server does not let
     /// us end one (`CLIENT KILL ID`).
-    pub is_barred: bool,
+    pub has_barrier: bool,
     /// How far its clock is ahead of the median of the masters' clocks, in milliseconds; as exact
     /// as the time that an answer takes.
     pub clock_offset_ms: Option<i64>,

@@ -249,7 +249,7 @@ impl LockRequest {
                 resume: resume.clone(),
                 reply,
                 entry: entry.clone(),
-                known: Default::default(),
+                key_use: Default::default(),
                 is_attempted: false,
                 ask: Ask::All,
             })

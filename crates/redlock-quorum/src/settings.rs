@@ -287,7 +287,7 @@ impl Settings {
 
     /// The longest TTL that may be used before masters have told: with a quarantine their records say
     /// it, and our own value counts only where they have none.
-    pub(crate) fn known_limit(&self) -> Duration {
+    pub(crate) fn unread_max_ttl(&self) -> Duration {
         match self.quarantine {
             Quarantine::On => MAX_TTL_MAX,
             Quarantine::Off => self.max_ttl(),
@@ -320,7 +320,7 @@ impl Settings {
     }
 
     /// How long a key can live at most, where all clients keep to this `max_ttl` and to our guard.
-    pub(crate) fn life_max(&self, max_ttl: Duration) -> Duration {
+    pub(crate) fn expiry_max(&self, max_ttl: Duration) -> Duration {
         max_ttl + self.clock_guard.unwrap_or(max_ttl / 10)
     }
 

@@ -52,7 +52,7 @@ pub struct Stats {
     /// From a request for a lock to its answer, whether or not it got the lock.
     pub waits: Histogram,
     /// Questions to a meeting point who holds a key that callers wait for.
-    pub looks: u64,
+    pub watches: u64,
     /// What callers that wait have asked because time had passed, and not because of a push: looks,
     /// and attempts behind a pause that nothing shortened.
     pub polls: u64,

@@ -236,7 +236,7 @@ mod tests {
         let denied = || {
             let mut why = NotAdmitted::new(WhyNot::New);
             why.votes_again = Some(Duration::from_secs(5));
-            why.hindrance = Some("NOPERM no EVAL".into());
+            why.step_error = Some("NOPERM no EVAL".into());
             vote(Verdict::Unknown(Cause::NotAdmitted(why.into())))
         };
         assert_eq!(after(vec![denied(), denied(), in_quarantine(2_000)]), None);

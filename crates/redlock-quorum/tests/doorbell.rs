@@ -26,9 +26,9 @@ use self::doorbell::Doorbell;
 #[derive(Clone, Copy)]
 enum Order {
     /// As it is.
-    SaysAndLooks,
+    RingsThenChecks,
     /// The other way round, which is wrong.
-    LooksAndSays,
+    ChecksThenRings,
 }
 
 /// What the mailbox is made of: letters behind a lock, and a bit for each link that was woken.
@@ -70,8 +70,8 @@ impl Mailbox {
 
     fn may_sleep(&self) -> bool {
         match self.order {
-            Order::SaysAndLooks => self.doorbell.may_sleep(|| self.is_idle()),
-            Order::LooksAndSays => {
+            Order::RingsThenChecks => self.doorbell.may_sleep(|| self.is_idle()),
+            Order::ChecksThenRings => {
                 let is_idle = self.is_idle();
                 self.doorbell.may_sleep(|| is_idle)
             }
@@ -120,11 +120,11 @@ fn no_work_is_left(order: Order) {
 
 #[test]
 fn the_driver_never_sleeps_while_there_is_work() {
-    no_work_is_left(Order::SaysAndLooks);
+    no_work_is_left(Order::RingsThenChecks);
 }
 
 #[test]
 #[should_panic(expected = "the driver sleeps and work is left")]
 fn a_driver_that_looks_before_it_says_that_it_sleeps_is_found_to_miss_work() {
-    no_work_is_left(Order::LooksAndSays);
+    no_work_is_left(Order::ChecksThenRings);
 }

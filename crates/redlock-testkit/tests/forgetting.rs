@@ -104,7 +104,7 @@ fn a_flush_takes_the_record_and_keeps_the_identity() {
     lab.node.flush();
     assert!(lab.was_reported(&NodeEvent::DataLost));
     let Ok(AdmissionReply::Facts { facts, members }) = lab.admission(AdmissionOp::ReadFacts) else {
-        panic!("a look")
+        panic!("the facts")
     };
     assert_eq!((facts.identity, members), (before, Some(0)));
     assert_eq!(facts.record.unwrap().run, None);

@@ -33,8 +33,11 @@ async fn without_the_right_to_send_ballots_there_are_plain_locks_and_no_others()
     for vote in votes {
         match &vote.verdict {
             Verdict::Unknown(Cause::NotAdmitted(why)) if why.why == WhyNot::NoBallots => {
-                let hindrance = why.hindrance.as_deref().unwrap();
-                assert!(hindrance.contains("NOPERM") && hindrance.contains("zadd"), "{hindrance}");
+                let step_error = why.step_error.as_deref().unwrap();
+                assert!(
+                    step_error.contains("NOPERM") && step_error.contains("zadd"),
+                    "{step_error}"
+                );
             }
             verdict => panic!("{verdict}"),
         }

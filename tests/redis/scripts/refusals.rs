@@ -163,7 +163,7 @@ async fn a_malformed_record_is_named_and_no_script_writes_to_it() {
     let before = dump(&mut lab);
     let Ok(AdmissionReply::Facts { facts, .. }) = lab.node.admission(AdmissionOp::ReadFacts).await
     else {
-        panic!("a look")
+        panic!("the facts")
     };
     assert_eq!(facts.record, Err(Unread::Malformed("max_ttl".into())));
     for order in [init(identity), begin(&Record::default(), identity)] {

@@ -43,15 +43,15 @@ impl Drop for Claim<'_> {
 
 async fn once(redlock: &Redlock, fire: u64, work: Duration, log: &Contender) {
     let request = redlock.once(NAME).fire(fire).wait(2 * HOUR);
-    let Ok(Begun::Run(turn)) = request.begin().await else { return };
-    let claim = Claim(log, turn.token().to_string());
+    let Ok(Begun::Run(guard)) = request.begin().await else { return };
+    let claim = Claim(log, guard.token().to_string());
     log.granted(&claim.1, redlock_core::Instant::from_nanos(u64::MAX));
     tokio::select! {
-        _ = turn.lost() => return,
+        _ = guard.lost() => return,
         () = sleep(work) => {}
     }
     drop(claim);
-    if turn.complete().await.is_ok() {
+    if guard.complete().await.is_ok() {
         log.completed(fire);
     }
 }

@@ -59,7 +59,7 @@ async fn asked_daily(flaw: Option<Flaw>) -> Result<usize, Box<Repeat>> {
 #[tokio::test(start_paused = true)]
 async fn a_recipe_that_writes_nothing_back_completes_a_fire_again() {
     assert_eq!(asked_daily(None).await, Ok(1));
-    assert!(asked_daily(Some(Flaw::ForgetsWithTheMasters)).await.is_err());
+    assert!(asked_daily(Some(Flaw::LosesDataWithTheMasters)).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,11 +146,11 @@ async fn work_that_is_dropped_at_any_millisecond_is_in_nobody_s_way() {
 #[tokio::test(start_paused = true)]
 async fn a_completion_that_is_dropped_leaves_the_lock_to_expire() {
     let (masters, redlock) = masters(5);
-    let Ok(Begun::Run(turn)) = redlock.once(NAME).fire(7).begin().await else {
+    let Ok(Begun::Run(guard)) = redlock.once(NAME).fire(7).begin().await else {
         panic!("it was never done")
     };
     hold(&masters);
-    assert!(timeout(ms(20), turn.complete()).await.is_err());
+    assert!(timeout(ms(20), guard.complete()).await.is_err());
     let_go(&masters);
     sleep(ms(100)).await;
     assert_eq!(copies(&masters), 5);

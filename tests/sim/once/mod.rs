@@ -199,12 +199,12 @@ async fn a_mark_that_no_quorum_has_is_logged_and_the_lock_is_left_to_expire() {
 #[tokio::test(start_paused = true)]
 async fn masters_are_told_again_until_a_quorum_has_the_mark() {
     let (masters, redlock) = masters(5);
-    let Ok(Begun::Run(turn)) = redlock.once(NAME).fire(7).begin().await else {
+    let Ok(Begun::Run(guard)) = redlock.once(NAME).fire(7).begin().await else {
         panic!("it was never done")
     };
     let complete = tokio::spawn({
         partition(&masters[..3]);
-        turn.complete()
+        guard.complete()
     });
     sleep(ms(400)).await;
     heal(&masters);
@@ -213,12 +213,12 @@ async fn masters_are_told_again_until_a_quorum_has_the_mark() {
     assert!(marks(&masters).iter().flatten().count() >= 3);
 
     // No longer than the lock is held.
-    let Ok(Begun::Run(turn)) = redlock.once(NAME).fire(8).begin().await else {
+    let Ok(Begun::Run(guard)) = redlock.once(NAME).fire(8).begin().await else {
         panic!("it was never done")
     };
     partition(&masters[..3]);
     let begin = masters.clock().now();
-    let error = turn.complete().await.unwrap_err();
+    let error = guard.complete().await.unwrap_err();
     assert!(matches!(error, MarkError::NoQuorum { .. }), "{error}");
     assert!(masters.clock().now().saturating_since(begin) <= TTL + ms(100));
 }
@@ -227,9 +227,9 @@ async fn masters_are_told_again_until_a_quorum_has_the_mark() {
 async fn a_lock_that_was_lost_before_the_end_is_no_completion() {
     let (masters, redlock) = masters(5);
     let begun = redlock.once(NAME).fire(7).auto_extend(false).begin().await;
-    let Ok(Begun::Run(turn)) = begun else { panic!("it was never done") };
+    let Ok(Begun::Run(guard)) = begun else { panic!("it was never done") };
     sleep(TTL).await;
-    assert!(matches!(turn.complete().await, Err(MarkError::Lost(_))));
+    assert!(matches!(guard.complete().await, Err(MarkError::Lost(_))));
     assert_eq!(marks(&masters), vec![None; 5]);
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Flaw {
     /// It releases the lock before it tells the masters, which takes it a while.
     ReleasesFirst,
     /// It does not write back what a master has lost.
-    ForgetsWithTheMasters,
+    LosesDataWithTheMasters,
 }
 
 pub(super) struct Recipe {
@@ -74,7 +74,7 @@ impl Recipe {
         let marked = |answer: &Answer| answer.marked.as_deref().cloned();
         let marked: Vec<Marked> = answers.iter().filter_map(marked).collect();
         let largest = marked.iter().filter_map(|marked| Some(marked.mark.as_ref()?.fire)).max();
-        if let Some(fire) = largest.filter(|_| !self.has(Flaw::ForgetsWithTheMasters)) {
+        if let Some(fire) = largest.filter(|_| !self.has(Flaw::LosesDataWithTheMasters)) {
             self.raise(fire).await;
         }
         // Too few that answer: somebody else may know.

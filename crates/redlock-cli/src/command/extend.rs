@@ -62,5 +62,5 @@ fn not_extended(session: &Session, error: ExtendError) -> Failure {
         ExtendError::Lost(lost) => Failure::new(NOT_OURS, lost),
         error => Failure::new(UNAVAILABLE, error),
     };
-    session.explained(failure, &answers::causes(votes.iter().flatten()))
+    session.with_hints(failure, &answers::causes(votes.iter().flatten()))
 }

@@ -104,8 +104,8 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> Vec<Target> 
 /// The key on one master, if it is a string: one of another type is data of something else.
 async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Option<Target> {
     let (node, key) = (vote.node.to_string(), key.to_vec());
-    let look = move |master: &mut Direct| master.look(&[key]);
-    let found = direct::ask(url, session.masters.pem(), PATIENCE * 3, look).await;
+    let read = move |master: &mut Direct| master.read_keys(&[key]);
+    let found = direct::ask(url, session.masters.pem(), PATIENCE * 3, read).await;
     match found.map(|mut found| found.pop()) {
         Ok(Some(Found::Text { value, .. })) => {
             return Some(Target { url: url.to_owned(), node, value, held: answers::held(vote) });
@@ -128,7 +128,7 @@ fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Fai
     }
     let is_known = answers::answered(status) >= quorum(status.nodes.len());
     let code = if is_known { NOT_OURS } else { UNAVAILABLE };
-    Err(session.explained(Failure::new(code, cause), &answers::causes(&status.nodes)))
+    Err(session.with_hints(Failure::new(code, cause), &answers::causes(&status.nodes)))
 }
 
 fn has_terminal() -> bool {
@@ -156,5 +156,5 @@ async fn confirm(session: &Session) -> Result<u8, Failure> {
     }
     let list = answers::list(&status);
     let cause = anyhow!("{} is not free on a majority of the masters: {list}", session.key);
-    Err(session.explained(Failure::new(UNAVAILABLE, cause), &answers::causes(&status.nodes)))
+    Err(session.with_hints(Failure::new(UNAVAILABLE, cause), &answers::causes(&status.nodes)))
 }

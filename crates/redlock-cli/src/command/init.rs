@@ -69,7 +69,7 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
             let limits = error.nodes().filter(|_| global.max_ttl.is_some()).and_then(limits);
             let causes = error.nodes().into_iter().flatten().filter_map(|node| node.cause.clone());
             let causes: Vec<_> = causes.collect();
-            let failure = session.explained(refused(error), &causes.iter().collect::<Vec<_>>());
+            let failure = session.with_hints(refused(error), &causes.iter().collect::<Vec<_>>());
             Err(match limits {
                 Some(limits) => failure.with_hint(&limits),
                 None => failure,

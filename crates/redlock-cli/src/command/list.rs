@@ -107,7 +107,7 @@ async fn voters(session: &Session) -> Result<Vec<String>, Failure> {
         let list = answers::list(&status);
         let cause = anyhow!("too few masters answered to list the locks: {list}");
         let causes = answers::causes(&status.nodes);
-        return Err(session.explained(Failure::new(UNAVAILABLE, cause), &causes));
+        return Err(session.with_hints(Failure::new(UNAVAILABLE, cause), &causes));
     }
     Ok(urls)
 }
@@ -144,8 +144,8 @@ async fn columns(
 ) -> Result<Vec<Column>, Failure> {
     let asked = urls.iter().map(|url| {
         let names = names.clone();
-        let look = move |master: &mut Direct| master.look(&names);
-        tokio::spawn(direct::ask(url, session.masters.pem(), Duration::MAX, look))
+        let read = move |master: &mut Direct| master.read_keys(&names);
+        tokio::spawn(direct::ask(url, session.masters.pem(), Duration::MAX, read))
     });
     let asked: Vec<_> = asked.collect();
     let seen = AtomicUsize::new(names.len());

@@ -99,8 +99,8 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>
     let (mut targets, mut silent) = (Vec::new(), 0);
     for (url, node) in session.masters.urls().zip(&status.nodes) {
         let (node, wanted) = (node.node.to_string(), key.to_vec());
-        let look = move |master: &mut Direct| master.look(&[wanted]);
-        match direct::ask(url, session.masters.pem(), PATIENCE * 3, look).await {
+        let read = move |master: &mut Direct| master.read_keys(&[wanted]);
+        match direct::ask(url, session.masters.pem(), PATIENCE * 3, read).await {
             Ok(found) => match found.into_iter().next() {
                 Some(Found::Text { value, .. }) => {
                     let held = Mark::parse(&value).as_ref().map(Done::from);

@@ -28,7 +28,7 @@ impl Lock {
     pub(super) async fn release(self) -> Result<(), ReleaseError> {
         match self {
             Self::Plain(locks) => locks.release().await,
-            Self::Once(turn) => turn.release().await,
+            Self::Once(guard) => guard.release().await,
         }
     }
 }
@@ -39,7 +39,7 @@ impl Deref for Lock {
     fn deref(&self) -> &[Guard] {
         match self {
             Self::Plain(locks) => locks.iter().as_slice(),
-            Self::Once(turn) => std::slice::from_ref(turn),
+            Self::Once(guard) => std::slice::from_ref(guard),
         }
     }
 }
@@ -64,7 +64,7 @@ pub(super) async fn begin(
         begun = request.under(guard) => begun,
     };
     match begun {
-        Ok(Begun::Run(turn)) => Ok(Some(Lock::Once(turn))),
+        Ok(Begun::Run(guard)) => Ok(Some(Lock::Once(guard))),
         Ok(Begun::Done { at, by }) => {
             if !session.is_quiet {
                 let done = done(&session.key.to_string(), at, by.as_deref(), SystemTime::now());
@@ -87,8 +87,8 @@ pub(super) async fn begin(
 }
 
 /// The command has ended, and its work is done.
-pub(super) async fn complete(session: &Session, turn: OnceGuard) -> Result<(), Failure> {
-    match turn.complete().await {
+pub(super) async fn complete(session: &Session, guard: OnceGuard) -> Result<(), Failure> {
+    match guard.complete().await {
         Ok(()) => Ok(()),
         Err(MarkError::Lost(lost)) => {
             let answers = session.answers().await;

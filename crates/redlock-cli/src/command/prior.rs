@@ -29,7 +29,7 @@ pub(super) async fn check(session: &Session, global: &Global) -> Result<Vec<Node
             None => return Ok(nodes),
             Some(failure) if Instant::now() >= until => {
                 let causes: Vec<_> = nodes.iter().filter_map(|node| node.cause.as_ref()).collect();
-                return Err(session.explained(failure, &causes));
+                return Err(session.with_hints(failure, &causes));
             }
             Some(_) => tokio::time::sleep(PAUSE).await,
         }

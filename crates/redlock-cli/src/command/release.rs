@@ -42,7 +42,7 @@ fn not_released(session: &Session, error: ReleaseError) -> Failure {
         ReleaseError::NotOurs { .. } => Failure::new(NOT_OURS, anyhow!(words(&error))),
         _ => Failure::new(UNAVAILABLE, anyhow!(words(&error))),
     };
-    session.explained(failure, &answers::causes(votes.iter().flatten()))
+    session.with_hints(failure, &answers::causes(votes.iter().flatten()))
 }
 
 /// Why a lock is not known to be released.

@@ -145,7 +145,7 @@ async fn held_to_the_end(
     let is_success = status.as_ref().is_ok_and(ExitStatus::success);
     let is_done = is_success || args.mark_failures && status.as_ref().is_ok_and(has_begun);
     match lock {
-        Lock::Once(turn) if is_done => once::complete(session, turn).await?,
+        Lock::Once(guard) if is_done => once::complete(session, guard).await?,
         Lock::Plain(locks) if args.keep && is_success => keep(session, locks).await,
         lock => release(lock).await?,
     }

@@ -37,7 +37,7 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
         _ => output::line(&and_done(output::people(&key, &status), done)),
     };
     let judged =
-        judged.map_err(|failure| session.explained(failure, &answers::causes(&status.nodes)));
+        judged.map_err(|failure| session.with_hints(failure, &answers::causes(&status.nodes)));
     session.close().await;
     printed?;
     judged

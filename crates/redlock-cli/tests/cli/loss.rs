@@ -41,7 +41,7 @@ fn pause(servers: &[RedisServer]) {
 }
 
 /// How long a key still lives on one master.
-fn life(server: &RedisServer, key: &str) -> Duration {
+fn remaining(server: &RedisServer, key: &str) -> Duration {
     let left = format!("{:?}", server.command(&["PTTL", key]).unwrap());
     let millis = left.trim_start_matches("int(").trim_end_matches(')').parse().unwrap();
     Duration::from_millis(millis)
@@ -244,14 +244,14 @@ fn a_lease_that_ends_earlier_than_it_did_is_still_ahead_of_the_command() {
     const TTL: Duration = Duration::from_secs(6);
     let servers = RedisServers::start(5).unwrap();
     let px = TTL + TTL / 10;
-    let is_fresh = |server| life(server, "k") > TTL;
+    let is_fresh = |server| remaining(server, "k") > TTL;
     let mut command = redlock(&servers, ["run", "k", "--ttl", "6s", "--kill-after", "500ms"]);
     command.args(["--", "sh", "-c", &format!("trap '' USR1; {STUBBORN}")]);
     let mut run = Running::start(command);
     let pids = pids(&mut run);
     poll("the lock was extended a moment ago", || is_fresh(&servers[0]).then_some(()));
     // The reply has come by now, and so this is no earlier than the truth.
-    let extended = Instant::now() - (px - life(&servers[0], "k"));
+    let extended = Instant::now() - (px - remaining(&servers[0], "k"));
     pause(&servers[..2]);
     let paused = Instant::now();
     poll("the three others are extended without the two", || {

@@ -93,7 +93,7 @@ pub struct Admit {
     pub until: Millis,
 }
 
-/// *Init*: a person states that no lock of a former life is alive.
+/// *Init*: a person states that no lock of a former incarnation is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Init {
     /// What was read. Where the record is another by now, nothing is written.

@@ -48,7 +48,7 @@ pub const SCORE_END: Score = 1 << 53;
 /// The largest `max_ttl`. A lock that must live longer is extended, not granted for days.
 pub const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long no lock of a former life may count: the longest TTL, and a tenth of it because the
+/// How long no lock of a former incarnation may count: the longest TTL, and a tenth of it because the
 /// clock of a server may run fast by the clock guard.
 pub fn quarantine_length(max_ttl: Millis) -> Millis {
     max_ttl + max_ttl / 10

@@ -149,7 +149,7 @@ fn parts(verb: Verb) -> &'static [Part] {
 
 /// The replies so far to one request. Where a command was refused, the error is the reply.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct Replies {
     replies: usize,
     set: Option<Result<bool, Cause>>,
     /// All that a script has said that sets the key.
@@ -159,7 +159,7 @@ pub(super) struct Heard {
     is_ours: Option<Result<bool, Cause>>,
 }
 
-impl Heard {
+impl Replies {
     /// Takes the next reply to `op`, of which nothing but its first command was sent where it
     /// `is_alone`. A member that is not there means `missing`. Returns the answer with the last
     /// one.
@@ -172,18 +172,18 @@ impl Heard {
     ) -> Result<Option<Answer>, Garbage> {
         let parts = parts(op.verb());
         let part = *parts.get(self.replies).ok_or(Garbage)?;
-        self.hear(part, op, missing, reply)?;
+        self.take_part(part, op, missing, reply)?;
         self.replies += 1;
         if self.replies < parts.len() && !is_alone {
             return Ok(None);
         }
-        let heard = std::mem::take(self);
-        let queued = heard.script.as_ref().and_then(|script| script.queued);
-        let answer = if is_alone { heard.alone() } else { heard.answer() };
+        let replies = std::mem::take(self);
+        let queued = replies.script.as_ref().and_then(|script| script.queued);
+        let answer = if is_alone { replies.alone() } else { replies.answer() };
         Ok(Some(Answer { queued, ..answer }))
     }
 
-    fn hear(
+    fn take_part(
         &mut self,
         part: Part,
         op: &Op,
@@ -286,10 +286,10 @@ pub(super) fn resumed(op: &Op, missing: Balloted, reply: Value) -> Result<Answer
             let Ok([_, raised, score]) = <[Value; 3]>::try_from(replies) else {
                 return Err(Garbage);
             };
-            let mut heard = Heard::default();
-            heard.hear(Part::Raise, op, missing, raised)?;
-            heard.hear(Part::Score, op, missing, score)?;
-            Ok(heard.answer())
+            let mut replies = Replies::default();
+            replies.take_part(Part::Raise, op, missing, raised)?;
+            replies.take_part(Part::Score, op, missing, score)?;
+            Ok(replies.answer())
         }
         reply => reply::answer(op.verb(), reply),
     }

@@ -13,7 +13,7 @@ use futures::stream::FuturesUnordered;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-type LookUp = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// How long after the one before the next address of a name is tried, at most.
 const STAGGER: Duration = Duration::from_millis(250);
@@ -60,7 +60,7 @@ async fn connect(addresses: Vec<SocketAddr>, limit: Duration) -> io::Result<TcpS
 /// no runtime waits for when it ends, and there is one at a time: a look-up that hangs is waited
 /// for by the next attempt, too.
 pub(super) struct Resolver {
-    look_up: Arc<LookUp>,
+    lookup: Arc<Lookup>,
     progress: Arc<Mutex<Progress>>,
 }
 
@@ -79,9 +79,9 @@ impl Default for Resolver {
 
 impl Resolver {
     fn new(
-        look_up: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+        lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Self {
-        Self { look_up: Arc::new(look_up), progress: Arc::new(Mutex::new(Progress::Idle)) }
+        Self { lookup: Arc::new(lookup), progress: Arc::new(Mutex::new(Progress::Idle)) }
     }
 
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
@@ -108,10 +108,10 @@ impl Resolver {
     /// The thread waits for the lock on the progress, which is held here, before it says its
     /// result.
     fn start(&self, host: &str, port: u16) -> io::Result<()> {
-        let (host, look_up, progress) =
-            (host.to_owned(), self.look_up.clone(), self.progress.clone());
+        let (host, lookup, progress) =
+            (host.to_owned(), self.lookup.clone(), self.progress.clone());
         let run = move || {
-            let found = look_up(&host, port);
+            let found = lookup(&host, port);
             let done = Progress::Done(found, Instant::now());
             let before = std::mem::replace(&mut *lock(&progress), done);
             if let Progress::Running(waker) = before {

@@ -31,12 +31,12 @@ pub(super) struct Talk<'a> {
     unread: Vec<u8>,
     pushed: Vec<NodeEvent>,
     /// The server has said something, whatever it was.
-    has_heard: bool,
+    has_received: bool,
 }
 
 impl<'a> Talk<'a> {
     pub(super) fn new(stream: &'a mut dyn Stream) -> Self {
-        Self { stream, unread: Vec::new(), pushed: Vec::new(), has_heard: false }
+        Self { stream, unread: Vec::new(), pushed: Vec::new(), has_received: false }
     }
 
     /// Logs in, and learns which server answers.
@@ -141,7 +141,7 @@ impl<'a> Talk<'a> {
         match self.stream.read_buf(&mut self.unread).await {
             Ok(0) => Err(Cause::ConnectionClosed),
             Ok(_) => {
-                self.has_heard = true;
+                self.has_received = true;
                 Ok(())
             }
             Err(error) => Err(cause(&error)),
@@ -149,8 +149,8 @@ impl<'a> Talk<'a> {
     }
 
     /// Whether the server has said anything at all.
-    pub(super) fn has_heard(&self) -> bool {
-        self.has_heard
+    pub(super) fn has_received(&self) -> bool {
+        self.has_received
     }
 
     fn stranger(&self) -> Cause {

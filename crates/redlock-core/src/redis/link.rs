@@ -111,14 +111,14 @@ impl Link {
         let mut talk = Talk::new(&mut *stream);
         let greeted = talk.greet(&node.address.login, node.namespace.as_deref()).await;
         let mut identity = greeted.map_err(|cause| match cause {
-            Cause::ConnectionClosed if !talk.has_heard() && place.is_plain_tcp() => {
+            Cause::ConnectionClosed if !talk.has_received() && place.is_plain_tcp() => {
                 not_connected(MAY_SPEAK_TLS)
             }
             cause => cause,
         })?;
         let predecessor = node.wire().predecessor(&identity.facts.run_id);
         if let Some(predecessor) = predecessor {
-            identity.facts.is_barred = talk.kill(predecessor).await?;
+            identity.facts.has_barrier = talk.kill(predecessor).await?;
         }
         let (pushed, read) = talk.into_rest();
         Ok(Opened { stream, identity, pushed, read })

@@ -50,7 +50,7 @@ pub use tls::{InvalidTls, Tls};
 /// On every new connection it logs in, and reads `INFO server` and `INFO replication` for the
 /// [`Facts`](crate::Facts) that it reports. If the same server process has answered before, the
 /// connection before this one is ended there first (`CLIENT KILL ID`), so that nothing that was
-/// still on its way is carried out later; [`Facts::is_barred`](crate::Facts::is_barred) reports
+/// still on its way is carried out later; [`Facts::has_barrier`](crate::Facts::has_barrier) reports
 /// whether that was possible.
 ///
 /// With a [`namespace`](RedisSetup::namespace) it reads the record in the same batch, and carries

@@ -26,7 +26,7 @@ const COMPACT_MIN: usize = 1 << 16;
 const READING_MIN: usize = 1 << 14;
 
 /// What is passed on once the wire is free again, behind the votes before it.
-struct Heard {
+struct Deferred {
     events: Vec<NodeEvent>,
     /// It comes behind the events: the data may be gone, or queues cannot be used.
     vote: Option<(VoteSlot, Answer)>,
@@ -86,7 +86,7 @@ impl<'a> Pump<'a> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Cause> {
         loop {
-            self.look_again(cx);
+            self.ask_role_again(cx);
             let oldest = self.take(cx);
             if self.broken.is_none()
                 && let Err(error) = self.write(cx)
@@ -105,10 +105,10 @@ impl<'a> Pump<'a> {
         }
     }
 
-    fn look_again(&mut self, cx: &mut Context<'_>) {
+    fn ask_role_again(&mut self, cx: &mut Context<'_>) {
         if let Some((_, pace)) = &mut self.other {
             while pace.poll_tick(cx).is_ready() {
-                self.node.wire().look(self.node.clock.now());
+                self.node.wire().ask_role(self.node.clock.now());
             }
         }
     }
@@ -160,7 +160,7 @@ impl<'a> Pump<'a> {
             // The wire is free again.
             self.batch.cast();
             match settled {
-                Ok(Some(heard)) => self.pass_on(heard, now),
+                Ok(Some(deferred)) => self.pass_on(deferred, now),
                 Ok(None) => break Ok(()),
                 Err(cause) => break Err(cause),
             }
@@ -170,9 +170,9 @@ impl<'a> Pump<'a> {
         outcome
     }
 
-    fn pass_on(&mut self, heard: Heard, now: crate::Instant) {
-        heard.events.into_iter().for_each(|event| self.events.report(event));
-        if let Some((slot, answer)) = heard.vote {
+    fn pass_on(&mut self, deferred: Deferred, now: crate::Instant) {
+        deferred.events.into_iter().for_each(|event| self.events.report(event));
+        if let Some((slot, answer)) = deferred.vote {
             self.batch.add(slot, answer, now);
         }
     }
@@ -184,7 +184,7 @@ impl<'a> Pump<'a> {
 
     /// Takes whole replies out of what was read, from `at` on. Returns what else there is to pass
     /// on behind their votes, and nothing where there is no more.
-    fn settle(&mut self, at: &mut usize, now: crate::Instant) -> Result<Option<Heard>, Cause> {
+    fn settle(&mut self, at: &mut usize, now: crate::Instant) -> Result<Option<Deferred>, Cause> {
         let node = self.node;
         let mut wire = node.wire();
         let role = self.role();
@@ -198,7 +198,7 @@ impl<'a> Pump<'a> {
             *at += len;
             if reply::is_aside(&rest[..len]) {
                 match reply::aside(&rest[..len]).map_err(|Garbage| garbage())? {
-                    Aside::Events(events) => return Ok(Some(Heard { events, vote: None })),
+                    Aside::Events(events) => return Ok(Some(Deferred { events, vote: None })),
                     Aside::Subscribed => wire.subscribed(),
                 }
                 continue;
@@ -217,7 +217,7 @@ impl<'a> Pump<'a> {
                     continue;
                 }
             };
-            return Ok(Some(Heard { events: vec![event], vote: vote_behind }));
+            return Ok(Some(Deferred { events: vec![event], vote: vote_behind }));
         }
     }
 
@@ -280,7 +280,7 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
         Settled::Garbage(slot) => {
             (Some((slot, Answer::unknown(Cause::ConnectionClosed))), Err(garbage()))
         }
-        Settled::Look(reply) => match facts::role(&reply) {
+        Settled::Role(reply) => match facts::role(&reply) {
             Ok(now) if now != role => (None, Err(role_changed())),
             _ => (None, Ok(())),
         },

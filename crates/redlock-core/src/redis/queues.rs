@@ -48,7 +48,7 @@ fn enter<T>(
         d.format(SharedQueue::LEN_MAX).as_bytes(),
     ];
     let mut digits = itoa::Buffer::new();
-    let life = digits.format(SharedQueue::LIFE_MS).as_bytes();
+    let expiry = digits.format(SharedQueue::EXPIRY_MS).as_bytes();
     call(&[
         op.key(),
         queue.key(),
@@ -56,7 +56,7 @@ fn enter<T>(
         op.token(),
         px,
         waited,
-        life,
+        expiry,
         reservation,
         queue.channels(),
         room,

@@ -13,7 +13,7 @@ use redis::Value;
 
 use self::admission::Counting;
 use super::admission::InHand;
-use super::ballots::{Heard, Set};
+use super::ballots::{Replies, Set};
 use super::encode::{self, Loaded, Native};
 use super::handshake;
 use super::namespace::Namespace;
@@ -39,11 +39,11 @@ pub(super) struct Wire {
     /// The server pushes changes of keys that are watched.
     tracks: bool,
     /// Nothing of an earlier connection can be carried out any more.
-    is_barred: bool,
+    has_barrier: bool,
     /// The ballot set, where the master has one: it does once it was admitted.
     set: Option<Set>,
     /// What was answered so far to the oldest request, where it has several commands.
-    heard: Heard,
+    replies: Replies,
     /// Why no shared queue can be used, see [`Facts::no_queue`].
     no_queue: Option<String>,
     /// On whose channel this connection listens.
@@ -52,7 +52,7 @@ pub(super) struct Wire {
     no_ballots: Option<String>,
     /// How often something was read about the master, and which of that was told last.
     reads: u64,
-    told: u64,
+    reported: u64,
     namespace: Option<Arc<Namespace>>,
     /// Wakes the connection when there is something to send, and the pause before one.
     waker: Option<Waker>,
@@ -80,7 +80,7 @@ enum Pending {
     /// The first half of a watch, and when it was sent.
     TrackNext(Instant),
     /// Our own question for the server's role, and when it was asked.
-    Look(Instant),
+    Role(Instant),
     /// A request about admission.
     Admission(Box<InHand>),
     /// Its last part, where it reads facts.
@@ -123,7 +123,7 @@ pub(super) enum Settled {
     /// How many members there are, as [`NodeEvent::Members`](crate::NodeEvent::Members) tells.
     Members(u32),
     /// The answer to the question for the server's role.
-    Look(Value),
+    Role(Value),
     /// There is no request that it could answer.
     Unasked(Value),
 }
@@ -153,14 +153,14 @@ impl Wire {
             loaded: Loaded::default(),
             native: None,
             tracks: false,
-            is_barred: true,
+            has_barrier: true,
             set: None,
-            heard: Heard::default(),
+            replies: Replies::default(),
             no_queue: None,
             listens_for: None,
             no_ballots: None,
             reads: 0,
-            told: 0,
+            reported: 0,
             namespace,
             waker: None,
             is_urgent: false,
@@ -274,7 +274,7 @@ impl Wire {
             Pending::Request(_, slot, _) => slot.sent_at(),
             Pending::TrackNext(at)
             | Pending::Subscribe(at)
-            | Pending::Look(at)
+            | Pending::Role(at)
             | Pending::Members(at, _) => *at,
             Pending::Admission(in_hand) => in_hand.slot.sent_at(),
             Pending::Count(counting) => counting.slot.sent_at(),
@@ -282,9 +282,9 @@ impl Wire {
     }
 
     /// Asks for the server's role, in line with the requests.
-    pub(super) fn look(&mut self, now: Instant) {
+    pub(super) fn ask_role(&mut self, now: Instant) {
         self.out.extend_from_slice(&handshake::info("replication").get_packed_command());
-        self.in_flight.push_back(Pending::Look(now));
+        self.in_flight.push_back(Pending::Role(now));
     }
 
     /// Sets whether a new connection is urgent. The waker, where there is one, must be woken once
@@ -313,7 +313,7 @@ impl Wire {
     ) -> Option<usize> {
         let Some(Pending::Request(op, _, form)) = self.in_flight.front() else { return None };
         let (answer, len) = match form {
-            Form::Parts | Form::PartsAgain => self.heard.at_once(op, bytes)?,
+            Form::Parts | Form::PartsAgain => self.replies.at_once(op, bytes)?,
             Form::Alone => return None,
             _ => (Answer::granted(), reply::granted(op.verb(), bytes)?),
         };
@@ -332,7 +332,7 @@ impl Wire {
             // Without tracking a watch is still a look.
             Some(Pending::TrackNext(_)) => return Settled::More,
             Some(Pending::Subscribe(_)) => return self.settle_subscribe(reply),
-            Some(Pending::Look(_)) => return Settled::Look(reply),
+            Some(Pending::Role(_)) => return Settled::Role(reply),
             Some(Pending::Admission(in_hand)) => return self.settle_admission(in_hand, reply),
             Some(Pending::Count(counting)) => return self.settle_count(*counting, &reply),
             Some(Pending::Members(_, run)) => {
@@ -377,7 +377,7 @@ impl Wire {
     pub(super) fn up(&mut self, server: handshake::Identity, now: Instant) -> Facts {
         let handshake::Identity { facts, client_id, native } = server;
         self.native = native;
-        (self.tracks, self.is_barred) = (facts.tracks, facts.is_barred);
+        (self.tracks, self.has_barrier) = (facts.tracks, facts.has_barrier);
         self.no_ballots.clone_from(&facts.no_ballots);
         self.no_queue.clone_from(&facts.no_queue);
         if self.count_members(&facts) {
@@ -407,7 +407,7 @@ impl Wire {
         // What the next connection leads to may be admitted as something else.
         self.name_set(None);
         self.loaded = Loaded::default();
-        self.heard = Heard::default();
+        self.replies = Replies::default();
         self.listens_for = None;
         self.waker = None;
         std::mem::take(&mut self.in_flight)

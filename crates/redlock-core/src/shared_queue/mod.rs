@@ -110,7 +110,7 @@ impl SharedQueue {
     /// How the channel of a ticket goes on behind the prefix, before the ticket. Fixed for ever.
     pub const CHANNEL: &'static str = "redlock-quorum:1:go:";
     /// How long a queue lives after somebody entered it, in milliseconds.
-    pub const LIFE_MS: u64 = 3_000;
+    pub const EXPIRY_MS: u64 = 3_000;
     /// The largest number of tickets in one queue: who comes later is refused without a place.
     pub const LEN_MAX: u32 = 10_000;
     /// How many tickets that nobody listens for are dropped in one request, at most.

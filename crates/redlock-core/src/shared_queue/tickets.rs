@@ -71,8 +71,8 @@ impl Tickets {
         self.expire(master);
         let (ticket, found) = (entry.queue.ticket(), master.found().map(|(found, _)| found));
         let is_for_us = found.as_ref().is_some_and(|found| found.is_for(Some(ticket)));
-        let is_our_turn = is_for_us || found.is_none() && self.waiting.is_empty();
-        if let Some(ask) = entry.ask.as_ref().filter(|_| is_our_turn) {
+        let may_take = is_for_us || found.is_none() && self.waiting.is_empty();
+        if let Some(ask) = entry.ask.as_ref().filter(|_| may_take) {
             return self.take(master, ticket, ask);
         }
         if !is_for_us {
@@ -156,7 +156,7 @@ impl Tickets {
         let entry = (time_us.saturating_sub_unsigned(waited_us), ticket);
         let (Ok(at) | Err(at)) = self.waiting.binary_search(&entry);
         self.waiting.insert(at, entry);
-        self.ends_at = time_us.saturating_add_unsigned(SharedQueue::LIFE_MS * 1_000);
+        self.ends_at = time_us.saturating_add_unsigned(SharedQueue::EXPIRY_MS * 1_000);
     }
 
     /// The first that listens, or is `own`; those before it are dropped.

@@ -80,7 +80,9 @@ async fn without_a_run_the_ballots_of_clients_without_quarantine_are_counted() {
     peer.say([server(), replication("master"), "*0\r\n".into()].concat()).await;
     assert_eq!(peer.expect("ZCARD").await[1..], [OFF]);
     peer.say(":8\r\n").await;
-    let Ok(AdmissionReply::Facts { members, .. }) = client.said().await else { panic!("a look") };
+    let Ok(AdmissionReply::Facts { members, .. }) = client.said().await else {
+        panic!("the facts")
+    };
     assert_eq!(members, Some(8));
 }
 
@@ -168,7 +170,7 @@ async fn a_look_is_read_behind_what_was_sent_before_and_then_its_set_is_counted(
         assert_eq!(client.answer().await, Answer::new(Verdict::Free));
     }
     let Ok(AdmissionReply::Facts { facts, members }) = client.said().await else {
-        panic!("a look")
+        panic!("the facts")
     };
     assert_eq!((facts.role, facts.time_us), (Role::Master, Some(1_700_000_000_000_999)));
     assert_eq!((facts.record.unwrap().run, members), (Some(identity(RUN)), Some(5)));
@@ -198,7 +200,7 @@ async fn a_look_that_is_overtaken_by_what_was_read_later_is_repeated() {
     peer.expect("ZCARD").await;
     peer.say(":0\r\n").await;
     let Ok(AdmissionReply::Facts { facts, members }) = client.said().await else {
-        panic!("a look")
+        panic!("the facts")
     };
     assert_eq!((facts.record, members), (Ok(Box::default()), Some(0)));
 }
@@ -209,7 +211,7 @@ async fn a_look_that_finds_a_replica_ends_the_connection() {
     client.submit(0, Op::admission(AdmissionOp::ReadFacts));
     peer.expect("INFO").await;
     peer.say([server(), replication("slave"), "*0\r\n".into()].concat()).await;
-    let Ok(AdmissionReply::Facts { facts, .. }) = client.said().await else { panic!("a look") };
+    let Ok(AdmissionReply::Facts { facts, .. }) = client.said().await else { panic!("the facts") };
     assert_eq!(facts.role, Role::Replica);
     client.down().await;
     assert_eq!(client.order()[2..], ["vote", "down"]);
@@ -281,7 +283,7 @@ async fn a_node_without_a_namespace_looks_and_does_no_more() {
     }
     peer.say([server(), replication("master")].concat()).await;
     let Ok(AdmissionReply::Facts { facts, members }) = client.said().await else {
-        panic!("a look")
+        panic!("the facts")
     };
     assert_eq!((facts.record, members), (Err(Unread::NotAsked), Some(0)));
     client.submit(0, acquire());

@@ -6,8 +6,8 @@
 mod admission;
 mod ballots;
 mod client;
+mod connection;
 mod handshake;
-mod life;
 mod pushes;
 mod queues;
 mod replies;

@@ -2,7 +2,7 @@
 //!
 //! The length comes from `max_ttl`, which is the masters' and not the client's, but where none of
 //! their records may be of today ([`longest_ttl`](Admission::longest_ttl)): a lock of the
-//! former life may have been taken by a client that was allowed a longer TTL than this one. So the
+//! former incarnation may have been taken by a client that was allowed a longer TTL than this one. So the
 //! largest `max_ttl` counts that any record holds, and a record is worth asking for only
 //!
 //! - *behind the loss*: one that was read before may have been raised since, and the longer lock
@@ -15,8 +15,8 @@
 
 use redlock_core::admission::{Begin, Millis, Nonce, Record, quarantine_length};
 
-use super::facts::{Facts, Role};
 use super::peer::Stuck;
+use super::view::{MasterKind, MasterView};
 use super::{Admission, Step};
 use crate::quorum::quorum;
 
@@ -59,7 +59,7 @@ impl Admission {
     pub(super) fn begin(
         &self,
         master: usize,
-        facts: &Facts,
+        facts: &MasterView,
         now: Millis,
         nonce: Nonce,
     ) -> Option<Step> {
@@ -77,7 +77,7 @@ impl Admission {
         Some(self.begin_now(master, facts, now, nonce))
     }
 
-    fn begin_now(&self, master: usize, facts: &Facts, now: Millis, nonce: Nonce) -> Step {
+    fn begin_now(&self, master: usize, facts: &MasterView, now: Millis, nonce: Nonce) -> Step {
         let (expect, identity) = (facts.record.seen(), facts.identity);
         let (max_ttl, until) = (self.longest_ttl(), self.until(master, now));
         let is_outdated = self.peers[master].is_outdated();
@@ -98,8 +98,13 @@ impl Admission {
     }
 
     /// The records of the others arrived, behind what was read of this master.
-    pub(super) fn on_records(&mut self, master: usize, answers: &[(usize, Facts)], now: Millis) {
-        let of_masters = answers.iter().filter(|(_, facts)| facts.role == Role::Master);
+    pub(super) fn on_records(
+        &mut self,
+        master: usize,
+        answers: &[(usize, MasterView)],
+        now: Millis,
+    ) {
+        let of_masters = answers.iter().filter(|(_, facts)| facts.role == MasterKind::Master);
         let mut answered = vec![master];
         for (other, facts) in of_masters {
             self.peers[*other].remember(facts);

@@ -7,7 +7,7 @@
 
 use redlock_core::admission::{Millis, SCORE_END, Score};
 
-use super::facts::{Facts, Life};
+use super::view::{Incarnation, MasterView};
 use crate::quorum::quorum;
 
 /// The answer of one master to *read the floor*: one batch, the score first, then all the rest.
@@ -16,12 +16,12 @@ pub struct Scored {
     /// The index of the master.
     pub master: usize,
     /// The life that was asked for, as the step named it.
-    pub asked: Life,
+    pub asked: Incarnation,
     /// The highest score below 2^53 of the set of that life; of the set of clients without
     /// quarantine where it has no `run`. None: there is no such set.
     pub highest: Option<Score>,
     /// What it is, read behind the score.
-    pub facts: Facts,
+    pub facts: MasterView,
 }
 
 /// A floor, and what it rests on.
@@ -42,7 +42,7 @@ impl Scored {
         let facts = &self.facts;
         self.highest.is_some()
             && facts.record.admits(facts.identity)
-            && Life::of(facts) == self.asked
+            && Incarnation::of(facts) == self.asked
     }
 
     /// Whether clients without quarantine have left ballots there. One that has a `run` was not

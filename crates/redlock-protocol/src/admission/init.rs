@@ -1,4 +1,4 @@
-//! `init`: a person states that no lock of a former life is alive on any of these masters. What
+//! `init`: a person states that no lock of a former incarnation is alive on any of these masters. What
 //! is written where, decided from all that was read.
 //!
 //! A client with quarantine admits; with `again` it takes over the ballots of clients without. One
@@ -15,10 +15,10 @@
 use redlock_core::admission::{AdmissionOp, Init, Millis, Nonce, Remove, Score};
 
 use super::begin::Reading;
-use super::facts::Role;
 use super::floor::{by_clock, rounded};
 use super::peer::Stuck;
-use super::{Admission, Facts, Scored};
+use super::view::MasterKind;
+use super::{Admission, MasterView, Scored};
 use crate::ballot::clock::LEAD_MAX_US;
 use crate::median::lower_median;
 use crate::quorum::quorum;
@@ -103,7 +103,7 @@ impl Admission {
         let floor = rounded(by_clock(answers).max(options.floor)).ok_or(NoPlan::TooLarge)?;
         let is_mixed = answers.iter().any(Scored::shows_no_quarantine);
         self.notice_no_quarantine(answers);
-        let refused = !options.again && (is_mixed || self.has_forgotten(&masters, ours));
+        let refused = !options.again && (is_mixed || self.has_lost_data(&masters, ours));
         let level = if refused { 0 } else { self.level(answers) };
         let (max_ttl, lower) = (self.max_ttl_for_all(options), options.lower);
         let due = answers.iter().zip(nonces).filter(|(Scored { master, .. }, _)| {
@@ -134,7 +134,7 @@ impl Admission {
 
     /// Two that restarted empty look new beside a third one that is away.
     fn has_read_all(&self, answers: &[Scored], now: Millis) -> Result<(), NoPlan> {
-        let is_read = |answer: &Scored| answer.facts.role == Role::Master;
+        let is_read = |answer: &Scored| answer.facts.role == MasterKind::Master;
         let read: Vec<_> = answers.iter().filter(|answer| is_read(answer)).collect();
         let reading = self.reading(|master| read.iter().any(|found| found.master == master), now);
         match reading {
@@ -153,7 +153,7 @@ impl Admission {
 
     /// Whether there is a master to admit although the namespace was in use: it may have forgotten.
     /// What this very call has written shows no use from before.
-    fn has_forgotten(&self, masters: &[usize], ours: &[Nonce]) -> bool {
+    fn has_lost_data(&self, masters: &[usize], ours: &[Nonce]) -> bool {
         self.was_used_before(ours) && !masters.iter().all(|&master| self.votes(master))
     }
 
@@ -173,7 +173,7 @@ impl Admission {
     }
 }
 
-fn init_order(facts: &Facts, options: InitOptions, max_ttl: Millis, nonce: Nonce) -> Init {
+fn init_order(facts: &MasterView, options: InitOptions, max_ttl: Millis, nonce: Nonce) -> Init {
     let (expect, identity) = (facts.record.seen(), facts.identity);
     let (lower, converts) = (options.lower, options.again);
     let (floor, level, until) = (0, 0, 0);

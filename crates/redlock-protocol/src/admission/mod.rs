@@ -34,7 +34,6 @@
 //! - *A noted process dies*: any client adds notes of others.
 
 mod begin;
-mod facts;
 mod floor;
 mod init;
 mod over;
@@ -42,15 +41,16 @@ mod past;
 mod peer;
 mod settled;
 mod twins;
+mod view;
 mod why;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::facts::{Facts, Life, Role, Told};
 pub use self::floor::{Floor, Scored};
 pub use self::init::{InitOptions, InitPlan, NoPlan};
-pub use self::settled::{Round, Settled};
+pub use self::settled::{Settled, WritePass};
+pub use self::view::{Incarnation, MasterKind, MasterTime, MasterView};
 pub use self::why::Why;
 
 use redlock_core::admission::{
@@ -70,7 +70,7 @@ pub struct Admission {
     /// where every record that was read may be older than what was last allowed.
     is_given: bool,
     /// How often a master that does not vote is looked at.
-    look_every: Millis,
+    probe_every: Millis,
     /// How long a script may act, from when it is sent, by the TIME of its master.
     act_within: Millis,
     /// Whether the handle was asked for a lock. One that only reads writes nothing.
@@ -90,24 +90,24 @@ pub struct Admission {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A new connection has finished its handshake.
-    Up(Facts),
+    Up(MasterView),
     /// The connection is gone.
     Down,
     /// `invalidate null`.
     Pushed,
-    /// The answer to [`Step::Look`], `ZCARD` included.
-    Looked(Facts),
+    /// The answer to [`Step::Probe`], `ZCARD` included.
+    Probed(MasterView),
     /// What a master has said about itself, whatever it was asked for. It comes here before it goes
     /// to whoever asked: a loss of data that only those know would be compared with itself.
-    Read(Facts),
-    /// `ZCARD`, of the set that [`Facts::members`] tells, by the latest facts.
+    Read(MasterView),
+    /// `ZCARD`, of the set that [`MasterView::members`] tells, by the latest facts.
     Members(u32),
     /// The reply of *begin*, *note*, *admit*, *init* or *remove*.
     Script(Reply),
     /// The answers to [`Step::ReadRecords`], once all have answered or their time is up.
-    Records(Vec<(usize, Facts)>),
+    Records(Vec<(usize, MasterView)>),
     /// The answers to [`Step::AskTimes`], once all have answered or their time is up.
-    Times(Nonce, Vec<Told>),
+    Times(Nonce, Vec<MasterTime>),
     /// The answers to [`Step::ReadFloor`], once all have answered or their time is up.
     Floors(Nonce, Vec<Scored>),
     /// What became of [`Step::ShowUse`], whatever it was. Without the right to it such a client works
@@ -123,7 +123,7 @@ pub enum Step {
     /// It votes, is away, or owes an answer.
     Nothing,
     /// Read INFO and the record again, behind everything sent so far, and `ZCARD`.
-    Look,
+    Probe,
     /// Look at these masters, for what their records hold as `max_ttl`.
     ReadRecords(Vec<usize>),
     /// Its quarantine begins.
@@ -132,9 +132,9 @@ pub enum Step {
     AskTimes(Nonce, Vec<usize>),
     /// The members of this namespace are written down on it.
     Note(Note),
-    /// Ask these masters for the highest score of the set of their life, then for their identity,
+    /// Ask these masters for the highest score of the set of their incarnation, then for their identity,
     /// record and TIME, for this quarantine.
-    ReadFloor(Nonce, Vec<(usize, Life)>),
+    ReadFloor(Nonce, Vec<(usize, Incarnation)>),
     /// It is admitted: its record names all members.
     Admit(Admit),
     /// Remove a record that was never admitted, for a client without quarantine.
@@ -148,14 +148,14 @@ pub enum Step {
 
 impl Admission {
     /// Each script acts no later than `act_within` behind its sending.
-    pub fn new(masters: usize, max_ttl: Millis, look_every: Millis, act_within: Millis) -> Self {
+    pub fn new(masters: usize, max_ttl: Millis, probe_every: Millis, act_within: Millis) -> Self {
         let (peers, twins) = (vec![Peer::default(); masters], Twins::new(masters));
         let (asked, has_quarantine, is_connecting) = (false, true, false);
         let (is_given, shows_use) = (false, false);
         Self {
             max_ttl,
             is_given,
-            look_every,
+            probe_every,
             act_within,
             asked,
             has_quarantine,
@@ -213,7 +213,10 @@ impl Admission {
     pub fn is_foreign(&self, master: usize) -> bool {
         let Some(facts) = &self.peers[master].facts else { return false };
         self.twins.twin_of(master).is_some()
-            || matches!(facts.role, Role::Replica | Role::NotMaster | Role::Cluster)
+            || matches!(
+                facts.role,
+                MasterKind::Replica | MasterKind::NotMaster | MasterKind::Cluster
+            )
     }
 
     /// Whether nothing is known of it at present: it is away, or is being looked at.
@@ -249,17 +252,17 @@ impl Admission {
         self.time(master, now).saturating_add(self.act_within)
     }
 
-    /// The life of a voting master. Copies there are disowned when it is another, or none, after
-    /// a null push or on a new connection: the key went with the life. `run` alone does not tell,
+    /// The incarnation of a voting master. Copies there are disowned when it is another, or none, after
+    /// a null push or on a new connection: the key went with the incarnation. `run` alone does not tell,
     /// because a flushed master may be admitted as what it was. For a client without quarantine
     /// the record says nothing about the data: it is the process alone.
-    pub fn life(&self, master: usize) -> Option<Life> {
-        let life = self.known_life(master).filter(|_| self.votes(master))?;
-        Some(if self.has_quarantine { life } else { life.without_record() })
+    pub fn incarnation(&self, master: usize) -> Option<Incarnation> {
+        let incarnation = self.present_incarnation(master).filter(|_| self.votes(master))?;
+        Some(if self.has_quarantine { incarnation } else { incarnation.without_record() })
     }
 
-    fn known_life(&self, master: usize) -> Option<Life> {
-        Some(Life::of(self.peers[master].master()?))
+    fn present_incarnation(&self, master: usize) -> Option<Incarnation> {
+        Some(Incarnation::of(self.peers[master].master()?))
     }
 
     /// The longest TTL that may be used: the smallest that records hold, our own where none does.
@@ -288,12 +291,12 @@ impl Admission {
             }
             Event::Down => peer.reset(),
             Event::Pushed => peer.doubt = Doubt::Unasked,
-            Event::Looked(facts) => peer.looked(facts, now),
+            Event::Probed(facts) => peer.probed(facts, now),
             Event::Read(facts) => peer.read(facts, now),
             Event::Members(members) => peer.count(members),
             Event::Script(reply) => peer.replied(reply, now),
             Event::Records(answers) => self.on_records(master, &answers, now),
-            Event::Times(nonce, told) => peer.told(nonce, told),
+            Event::Times(nonce, times) => peer.learn_times(nonce, times),
             Event::Floors(nonce, answers) => self.on_floors(master, nonce, &answers, now),
             Event::Shown => peer.under_way = false,
             Event::Failed => peer.fail(now),
@@ -308,7 +311,7 @@ impl Admission {
     pub fn step(&mut self, master: usize, now: Millis, fresh: Nonce) -> Step {
         let step = self.decide(master, now, fresh);
         let peer = &mut self.peers[master];
-        if step == Step::Look {
+        if step == Step::Probe {
             peer.doubt = if peer.doubt == Doubt::None { Doubt::None } else { Doubt::Asked };
         }
         peer.shows_use |= step == Step::ShowUse;
@@ -319,22 +322,22 @@ impl Admission {
     fn decide(&self, master: usize, now: Millis, fresh: Nonce) -> Step {
         let peer = &self.peers[master];
         let Some(facts) = &peer.facts else { return Step::Nothing };
-        let look_at = peer.paced + self.look_every;
+        let probe_at = peer.paced + self.probe_every;
         if !peer.under_way && self.is_to_be_shown(master) {
             Step::ShowUse
         } else if peer.under_way || (self.votes(master) && !self.removes(master)) {
             Step::Nothing
-        } else if now >= look_at || (peer.doubt != Doubt::None && peer.stuck.is_none()) {
-            Step::Look
+        } else if now >= probe_at || (peer.doubt != Doubt::None && peer.stuck.is_none()) {
+            Step::Probe
         } else if !self.asked || self.is_out(master) {
-            Step::Wait(look_at)
+            Step::Wait(probe_at)
         } else if self.removes(master) {
             let (expect, until) = (facts.record.seen(), self.until(master, now));
             Step::Remove(Remove { expect, start: None, until })
         } else if !self.has_quarantine {
-            Step::Wait(look_at)
+            Step::Wait(probe_at)
         } else if peer.wants_quarantine() || self.is_too_short(master) {
-            self.begin(master, facts, now, fresh).unwrap_or(Step::Wait(look_at))
+            self.begin(master, facts, now, fresh).unwrap_or(Step::Wait(probe_at))
         } else {
             self.in_quarantine(master, now).unwrap_or_else(|| self.wait(master, now))
         }
@@ -371,9 +374,9 @@ impl Admission {
 
     fn in_quarantine(&self, master: usize, now: Millis) -> Option<Step> {
         let peer = &self.peers[master];
-        let (nonce, _) = peer.known?;
+        let (nonce, _) = peer.nonce_since?;
         let identity = peer.facts.as_ref()?.identity;
-        if let Some(way) = over::over(peer, self.length(), now, |told| self.votes_as(told)) {
+        if let Some(way) = over::over(peer, self.length(), now, |one| self.votes_as(one)) {
             return Some(match peer.floor {
                 None => Step::ReadFloor(nonce, self.reachable()),
                 Some(Floor { score: floor, .. }) => {
@@ -382,7 +385,7 @@ impl Admission {
                 }
             });
         }
-        if peer.told.is_none() {
+        if peer.times.is_none() {
             let voting: Vec<_> = self.voting().collect();
             return (!voting.is_empty()).then_some(Step::AskTimes(nonce, voting));
         }
@@ -397,16 +400,16 @@ impl Admission {
         let Some(quarantine) = facts.and_then(|facts| facts.record.quarantine.as_ref()) else {
             return Vec::new();
         };
-        let told = peer.told.iter().flatten().filter(|told| self.votes_as(told));
-        let wanted = told.filter(|told| quarantine.wants(told.process, told.time));
-        wanted.map(|told| (told.process, told.time)).collect()
+        let times = peer.times.iter().flatten().filter(|one| self.votes_as(one));
+        let wanted = times.filter(|one| quarantine.wants(one.process, one.time));
+        wanted.map(|one| (one.process, one.time)).collect()
     }
 
     fn wait(&self, master: usize, now: Millis) -> Step {
         let peer = &self.peers[master];
-        let look_at = peer.paced + self.look_every;
+        let probe_at = peer.paced + self.probe_every;
         let over_at = over::over_at(peer, self.length(), now);
-        Step::Wait(over_at.map_or(look_at, |over| over.min(look_at)))
+        Step::Wait(over_at.map_or(probe_at, |over| over.min(probe_at)))
     }
 
     fn on_floors(&mut self, master: usize, nonce: Nonce, answers: &[Scored], now: Millis) {
@@ -414,7 +417,7 @@ impl Admission {
         self.peers[master].under_way = false;
         let peer = &self.peers[master];
         let Some(quarantine) = peer.quarantine() else { return };
-        if peer.known.is_none_or(|(known, _)| known != nonce) {
+        if peer.nonce_since.is_none_or(|(known, _)| known != nonce) {
             return;
         }
         let is_proven = |answer: &Scored| self.is_proven(answer);
@@ -440,14 +443,14 @@ impl Admission {
     }
 
     /// Whether the process that told its TIME votes now.
-    fn votes_as(&self, told: &Told) -> bool {
-        let process = self.peers[told.master].facts.as_ref().map(|facts| facts.identity.run);
-        process == Some(told.process) && self.votes(told.master)
+    fn votes_as(&self, one: &MasterTime) -> bool {
+        let process = self.peers[one.master].facts.as_ref().map(|facts| facts.identity.run);
+        process == Some(one.process) && self.votes(one.master)
     }
 
     /// The masters that may be asked for a floor, and whose sets. The one that asks is among them.
-    pub fn reachable(&self) -> Vec<(usize, Life)> {
+    pub fn reachable(&self) -> Vec<(usize, Incarnation)> {
         let masters = 0..self.peers.len();
-        masters.filter_map(|master| Some((master, self.known_life(master)?))).collect()
+        masters.filter_map(|master| Some((master, self.present_incarnation(master)?))).collect()
     }
 }

@@ -11,8 +11,8 @@
 
 use redlock_core::admission::{Millis, Quarantine, RunId, Way};
 
-use super::facts::Told;
 use super::peer::Peer;
+use super::view::MasterTime;
 
 /// By which way the quarantine is over at `now`. `votes` says whether a master votes.
 ///
@@ -21,19 +21,19 @@ pub(super) fn over(
     peer: &Peer,
     length: Millis,
     now: Millis,
-    votes: impl Fn(&Told) -> bool,
+    votes: impl Fn(&MasterTime) -> bool,
 ) -> Option<Way> {
     let quarantine = present(peer)?;
     let time = peer.time(now);
-    if now >= known_until(peer, length)? && time >= quarantine.until {
+    if now >= length_ends_at(peer, length)? && time >= quarantine.until {
         return Some(Way::Known);
     }
-    let gone_by = |told: &Told| {
-        let note = quarantine.note(told.process);
-        note.is_some_and(|note| told.time >= note + 2 * length)
+    let gone_by = |other: &MasterTime| {
+        let note = quarantine.note(other.process);
+        note.is_some_and(|note| other.time >= note + 2 * length)
     };
-    let mut told = peer.told.iter().flatten();
-    let noted = told.any(|told| gone_by(told) && votes(told));
+    let mut times = peer.times.iter().flatten();
+    let noted = times.any(|other| gone_by(other) && votes(other));
     (noted && time >= quarantine.until + length).then_some(Way::Noted)
 }
 
@@ -43,7 +43,7 @@ pub(super) fn over(
 pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis> {
     let quarantine = present(peer)?;
     let by_master = now + quarantine.until.saturating_sub(peer.time(now));
-    Some(known_until(peer, length)?.max(by_master))
+    Some(length_ends_at(peer, length)?.max(by_master))
 }
 
 /// When the clocks of others will show that it is over, to any client that asks them then. A
@@ -73,7 +73,7 @@ fn present(peer: &Peer) -> Option<&Quarantine> {
     peer.present()?.quarantine()
 }
 
-fn known_until(peer: &Peer, length: Millis) -> Option<Millis> {
-    let (_, since) = peer.known?;
+fn length_ends_at(peer: &Peer, length: Millis) -> Option<Millis> {
+    let (_, since) = peer.nonce_since?;
     Some(since + length)
 }

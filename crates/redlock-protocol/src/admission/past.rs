@@ -2,7 +2,7 @@
 
 use redlock_core::admission::{Nonce, Record, RunId};
 
-use super::facts::Facts;
+use super::view::MasterView;
 
 /// The records that one process has shown to this client, by their nonces.
 ///
@@ -30,7 +30,7 @@ const KEPT: usize = 32;
 
 impl Past {
     /// A master has shown this. Whatever else a server is, its record says nothing of its data.
-    pub(super) fn show(&mut self, facts: &Facts) {
+    pub(super) fn show(&mut self, facts: &MasterView) {
         let process = Some(facts.identity.run);
         if self.process != process {
             *self = Self { process, ..Self::default() };

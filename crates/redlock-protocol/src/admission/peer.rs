@@ -2,14 +2,14 @@
 
 use redlock_core::admission::{Millis, Nonce, Outcome, Quarantine, Record, Reply};
 
-use super::facts::{Facts, Life, Role, Told};
 use super::past::Past;
+use super::view::{Incarnation, MasterKind, MasterTime, MasterView};
 
 /// What is known of one master.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
     /// The latest facts of the connection that is up.
-    pub(super) facts: Option<Facts>,
+    pub(super) facts: Option<MasterView>,
     /// When they arrived, by our own clock.
     read: Millis,
     /// From when the pause before the next look counts. What others have read changes nothing
@@ -17,9 +17,9 @@ pub(super) struct Peer {
     pub(super) paced: Millis,
     /// The latest nonce, and when the first reply that held it arrived. It outlives connections:
     /// it says something about the data and not about a process.
-    pub(super) known: Option<(Nonce, Millis)>,
+    pub(super) nonce_since: Option<(Nonce, Millis)>,
     /// The largest `max_ttl` of its records that were read since the last admitted one, that one
-    /// included. It outlives connections and records: a lock of a former life may be as long.
+    /// included. It outlives connections and records: a lock of a former incarnation may be as long.
     pub(super) max_ttl: Option<Millis>,
     /// What tells a record that is older than another one that was read.
     past: Past,
@@ -34,7 +34,7 @@ pub(super) struct Peer {
     /// A step was given out and its answer has not come.
     pub(super) under_way: bool,
     /// The TIMEs of other masters, asked for since the latest look, under this nonce.
-    pub(super) told: Option<Vec<Told>>,
+    pub(super) times: Option<Vec<MasterTime>>,
     /// The floor for this nonce, read after the quarantine was over.
     pub(super) floor: Option<super::Floor>,
     /// What the latest script did not do, until the next look.
@@ -96,17 +96,17 @@ pub(super) enum Stuck {
 
 impl Peer {
     /// The facts, where this is a master that we may judge.
-    pub(super) fn master(&self) -> Option<&Facts> {
-        self.facts.as_ref().filter(|facts| facts.role == Role::Master)
+    pub(super) fn master(&self) -> Option<&MasterView> {
+        self.facts.as_ref().filter(|facts| facts.role == MasterKind::Master)
     }
 
     /// The facts of a master that may not have lost its data since they were read.
-    pub(super) fn undoubted(&self) -> Option<&Facts> {
+    pub(super) fn undoubted(&self) -> Option<&MasterView> {
         self.master().filter(|_| self.doubt == Doubt::None)
     }
 
     /// The facts of a master whose record is of its present data, as far as this client knows.
-    pub(super) fn present(&self) -> Option<&Facts> {
+    pub(super) fn present(&self) -> Option<&MasterView> {
         self.master().filter(|_| !self.is_outdated())
     }
 
@@ -131,22 +131,22 @@ impl Peer {
         self.master().is_some_and(|facts| self.is_outdated() || facts.wants_quarantine())
     }
 
-    pub(super) fn learn(&mut self, facts: Facts, now: Millis) {
-        if facts.role == Role::Master {
+    pub(super) fn learn(&mut self, facts: MasterView, now: Millis) {
+        if facts.role == MasterKind::Master {
             self.past.show(&facts);
             let is_used = facts.record.was_admitted() && self.used.is_none();
             self.used = if is_used { Some(Used { nonce: facts.record.nonce }) } else { self.used };
         }
         match facts.record.nonce {
-            Some(nonce) if self.known.is_some_and(|(known, _)| known == nonce) => {}
+            Some(nonce) if self.nonce_since.is_some_and(|(known, _)| known == nonce) => {}
             nonce => {
-                self.known = nonce.map(|nonce| (nonce, now));
-                self.told = None;
+                self.nonce_since = nonce.map(|nonce| (nonce, now));
+                self.times = None;
                 self.floor = None;
             }
         }
         self.loading = match facts.role {
-            Role::Loading { uptime } => {
+            MasterKind::Loading { uptime } => {
                 Some(self.loading.unwrap_or(Loading { seen: now, before: uptime }))
             }
             _ => None,
@@ -159,22 +159,22 @@ impl Peer {
 
     /// What was read for any purpose. Where an answer has left the master in doubt, this may be
     /// older than that answer, and the look behind it tells all. How many members there are may not
-    /// have been asked: then it is what it was, in the same life.
-    pub(super) fn read(&mut self, facts: Facts, now: Millis) {
+    /// have been asked: then it is what it was, in the same incarnation.
+    pub(super) fn read(&mut self, facts: MasterView, now: Millis) {
         let Some(before) = self.facts.as_ref().filter(|_| self.doubt == Doubt::None) else {
             return;
         };
-        let is_same = Life::of(before) == Life::of(&facts);
+        let is_same = Incarnation::of(before) == Incarnation::of(&facts);
         let members = facts.members.or_else(|| before.members.filter(|_| is_same));
         let paced = self.paced;
-        self.learn(Facts { members, ..facts }, now);
+        self.learn(MasterView { members, ..facts }, now);
         self.paced = paced;
     }
 
     /// Keeps [`max_ttl`](Self::max_ttl) up to date. An admitted record replaces it, even by a
     /// smaller one, which a person has set. Any other record can only raise it: that one may be
     /// old, or begun by a client that knew less. A record without a `max_ttl` changes nothing.
-    pub(super) fn remember(&mut self, facts: &Facts) {
+    pub(super) fn remember(&mut self, facts: &MasterView) {
         let record = &facts.record;
         let is_present = record.admits(facts.identity) && !self.past.is_over(record);
         self.max_ttl = match is_present {
@@ -188,7 +188,7 @@ impl Peer {
         if let Some(facts) = &self.facts {
             let Reply { time, record, members, .. } = reply;
             let members = Some(members);
-            self.learn(Facts { time, record, members, ..facts.clone() }, now);
+            self.learn(MasterView { time, record, members, ..facts.clone() }, now);
         }
     }
 
@@ -200,15 +200,15 @@ impl Peer {
 
     /// What does not outlive a connection.
     pub(super) fn reset(&mut self) {
-        let Self { known, max_ttl, past, used, loading, in_use, .. } = std::mem::take(self);
-        *self = Self { known, max_ttl, past, used, loading, in_use, ..Self::default() };
+        let Self { nonce_since, max_ttl, past, used, loading, in_use, .. } = std::mem::take(self);
+        *self = Self { nonce_since, max_ttl, past, used, loading, in_use, ..Self::default() };
     }
 
     /// A look that was sent before the push says nothing about what came after it.
-    pub(super) fn looked(&mut self, facts: Facts, now: Millis) {
+    pub(super) fn probed(&mut self, facts: MasterView, now: Millis) {
         self.under_way = false;
         self.stuck = None;
-        self.told = None;
+        self.times = None;
         if self.doubt == Doubt::Asked {
             self.doubt = Doubt::None;
         }
@@ -245,10 +245,10 @@ impl Peer {
     }
 
     /// TIMEs that were asked for another quarantine may be older than the loss before this one.
-    pub(super) fn told(&mut self, nonce: Nonce, told: Vec<Told>) {
+    pub(super) fn learn_times(&mut self, nonce: Nonce, times: Vec<MasterTime>) {
         self.under_way = false;
-        if self.known.is_some_and(|(known, _)| known == nonce) {
-            self.told = Some(told);
+        if self.nonce_since.is_some_and(|(known, _)| known == nonce) {
+            self.times = Some(times);
         }
     }
 

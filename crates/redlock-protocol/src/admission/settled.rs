@@ -19,7 +19,7 @@ use super::{InitPlan, Scored};
 
 /// What one round of scripts was to write, and what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Round {
+pub struct WritePass {
     /// What all masters are to hold.
     max_ttl: Millis,
     /// A person asked for just that. Otherwise it is the largest of all that is known, and a retry
@@ -36,7 +36,7 @@ struct Written {
     /// Its record was to be removed: it has no `max_ttl` to claim.
     is_removed: bool,
     /// The `max_ttl` that was read, or what this round has written: any other is of another call.
-    known: Option<Millis>,
+    expected: Option<Millis>,
     /// What the script has said; `None` if it did not answer, or was refused.
     outcome: Option<Outcome>,
 }
@@ -54,16 +54,16 @@ pub enum Settled {
     GivesUp,
 }
 
-impl Round {
+impl WritePass {
     /// A round that carries out this plan.
     pub fn new(plan: &InitPlan) -> Self {
         let written = |(master, order): &(usize, AdmissionOp)| {
-            let known = match order {
+            let expected = match order {
                 AdmissionOp::Init(init) => init.expect.max_ttl,
                 _ => None,
             };
             let is_removed = matches!(order, AdmissionOp::Remove(_));
-            Written { master: *master, is_removed, known, outcome: None }
+            Written { master: *master, is_removed, expected, outcome: None }
         };
         let masters = plan.orders.iter().map(written).collect();
         Self { max_ttl: plan.max_ttl, is_asked: plan.lower, refused: plan.refused, masters }
@@ -91,7 +91,7 @@ impl Round {
         for written in self.masters.iter_mut().filter(|written| written.master == master) {
             written.outcome = Some(outcome);
             if outcome == Outcome::Done {
-                written.known = Some(max_ttl);
+                written.expected = Some(max_ttl);
             }
         }
     }
@@ -122,7 +122,7 @@ impl Round {
     fn gives_up(&self, answers: &[Scored]) -> bool {
         let foreign = self.masters.iter().filter_map(|written| {
             let held = held(written.master, answers).filter(|_| !written.is_removed)?;
-            (held != self.max_ttl && Some(held) != written.known).then_some(held)
+            (held != self.max_ttl && Some(held) != written.expected).then_some(held)
         });
         let Some(largest) = foreign.max().filter(|_| self.is_asked) else { return false };
         let all = |written: &Written| held(written.master, answers) == Some(largest);
@@ -140,7 +140,7 @@ mod tests {
     use redlock_core::admission::{Identity, Record};
 
     use super::*;
-    use crate::admission::{Facts, Life, Role};
+    use crate::admission::{Incarnation, MasterKind, MasterView};
 
     const WANTED: Millis = 40;
     const BEFORE: Millis = 60;
@@ -149,15 +149,15 @@ mod tests {
         [Some(Outcome::Done), Some(Outcome::Moved), Some(Outcome::Done)];
     const SILENT: [Option<Outcome>; 3] = [Some(Outcome::Done), None, Some(Outcome::Done)];
 
-    fn round(outcomes: [Option<Outcome>; 3], is_asked: bool) -> Round {
+    fn pass(outcomes: [Option<Outcome>; 3], is_asked: bool) -> WritePass {
         let written =
-            |master| Written { master, is_removed: false, known: Some(BEFORE), outcome: None };
+            |master| Written { master, is_removed: false, expected: Some(BEFORE), outcome: None };
         let masters = (0..3).map(written).collect();
-        let mut round = Round { max_ttl: WANTED, is_asked, refused: false, masters };
+        let mut pass = WritePass { max_ttl: WANTED, is_asked, refused: false, masters };
         for (master, outcome) in outcomes.into_iter().enumerate() {
-            outcome.into_iter().for_each(|outcome| round.answered(master, outcome));
+            outcome.into_iter().for_each(|outcome| pass.answered(master, outcome));
         }
-        round
+        pass
     }
 
     /// What masters answer that hold these; those without one are away.
@@ -165,16 +165,16 @@ mod tests {
         let answer = |(master, held): (usize, Option<Millis>)| {
             let identity: Identity = format!("{master:040x}").parse().ok()?;
             let record = Record { max_ttl: Some(held?), ..Record::default() };
-            let role = Role::Master;
-            let facts = Facts { identity, time: 0, role, record, members: None };
-            Some(Scored { master, asked: Life::of(&facts), highest: None, facts })
+            let role = MasterKind::Master;
+            let facts = MasterView { identity, time: 0, role, record, members: None };
+            Some(Scored { master, asked: Incarnation::of(&facts), highest: None, facts })
         };
         held.into_iter().enumerate().filter_map(answer).collect()
     }
 
     fn settled(outcomes: [Option<Outcome>; 3], is_asked: bool, held: [u64; 3]) -> Settled {
         let held = held.map(|held| Some(held).filter(|held| *held > 0));
-        round(outcomes, is_asked).settled(&answers(held))
+        pass(outcomes, is_asked).settled(&answers(held))
     }
 
     #[test]

@@ -6,7 +6,7 @@ use redlock_core::admission::{Millis, Nonce};
 use redlock_core::{NotAdmitted, WhyNot};
 
 use super::peer::{Doubt, Stuck};
-use super::{Admission, Facts, Role, over};
+use super::{Admission, MasterKind, MasterView, over};
 
 /// What keeps a master from voting.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ impl Admission {
             return None;
         }
         let Some(facts) = &self.peers[master].facts else { return Some(Why::Away) };
-        if let (Role::Master, Some(twin)) = (facts.role, self.twins.twin_of(master)) {
+        if let (MasterKind::Master, Some(twin)) = (facts.role, self.twins.twin_of(master)) {
             return Some(Why::TwinOf(twin));
         }
         let why = self.why_not(master, facts);
@@ -59,22 +59,24 @@ impl Admission {
         Some(Why::NotAdmitted(said))
     }
 
-    fn why_not(&self, master: usize, facts: &Facts) -> WhyNot {
+    fn why_not(&self, master: usize, facts: &MasterView) -> WhyNot {
         let peer = &self.peers[master];
         match facts.role {
-            Role::Replica => WhyNot::Replica,
-            Role::NotMaster => WhyNot::NotMaster,
-            Role::Loading { .. } => WhyNot::Loading,
-            Role::Cluster => WhyNot::Cluster,
-            Role::Denied => WhyNot::Denied,
-            Role::Master if peer.doubt != Doubt::None => WhyNot::Checked,
-            Role::Master if !self.has_quarantine => WhyNot::UsedWithQuarantine,
-            Role::Master if peer.stuck == Some(Stuck::Mixed) || facts.shows_no_quarantine() => {
+            MasterKind::Replica => WhyNot::Replica,
+            MasterKind::NotMaster => WhyNot::NotMaster,
+            MasterKind::Loading { .. } => WhyNot::Loading,
+            MasterKind::Cluster => WhyNot::Cluster,
+            MasterKind::Denied => WhyNot::Denied,
+            MasterKind::Master if peer.doubt != Doubt::None => WhyNot::Checked,
+            MasterKind::Master if !self.has_quarantine => WhyNot::UsedWithQuarantine,
+            MasterKind::Master
+                if peer.stuck == Some(Stuck::Mixed) || facts.shows_no_quarantine() =>
+            {
                 WhyNot::UsedWithoutQuarantine
             }
-            Role::Master if peer.stuck == Some(Stuck::TooLarge) => WhyNot::ScoreTooLarge,
-            Role::Master if peer.is_outdated() => WhyNot::Outdated,
-            Role::Master => self.why_unadmitted(facts),
+            MasterKind::Master if peer.stuck == Some(Stuck::TooLarge) => WhyNot::ScoreTooLarge,
+            MasterKind::Master if peer.is_outdated() => WhyNot::Outdated,
+            MasterKind::Master => self.why_unadmitted(facts),
         }
     }
 
@@ -102,7 +104,7 @@ impl Admission {
 
     /// Every admission leaves a floor behind, and a quarantine keeps it. One that was read of any
     /// master shows that the namespace is not new, where this master has none.
-    fn why_unadmitted(&self, facts: &Facts) -> WhyNot {
+    fn why_unadmitted(&self, facts: &MasterView) -> WhyNot {
         let record = &facts.record;
         if record.admits(facts.identity) {
             WhyNot::Incomplete

@@ -30,16 +30,16 @@ pub const LEAD_MAX_US: u64 = 1 << 51;
 /// does shrink, so that one wrong clock does not move all others for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BallotClock {
-    told: [Option<Told>; MASTERS_MAX],
+    samples: [Option<Sample>; MASTERS_MAX],
     /// The lower median of them. It stays that of the same master until another one tells: our own
     /// clock advances all of them.
-    median: Option<Told>,
+    median: Option<Sample>,
     lead: Option<Lead>,
 }
 
 /// What a master said about its clock, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Told {
+struct Sample {
     micros: u64,
     at: Instant,
 }
@@ -55,7 +55,7 @@ impl BallotClock {
     /// `master` told its TIME, in microseconds since 1970.
     pub fn learn(&mut self, master: usize, micros: u64, now: Instant) {
         let before = self.micros(now);
-        self.told[master] = Some(Told { micros, at: now });
+        self.samples[master] = Some(Sample { micros, at: now });
         self.median = self.median(now);
         // What was taken for a lead of others may have been our own clock that was behind.
         let corrected = self.micros(now).saturating_sub(before);
@@ -115,17 +115,17 @@ impl BallotClock {
     /// The lower median of the masters' clocks; zero while none has told.
     #[inline]
     fn micros(&self, now: Instant) -> u64 {
-        self.median.map_or(0, |told| told.micros(now))
+        self.median.map_or(0, |samples| samples.micros(now))
     }
 
-    fn median(&self, now: Instant) -> Option<Told> {
+    fn median(&self, now: Instant) -> Option<Sample> {
         let mut shown = [0; MASTERS_MAX];
         let mut count = 0;
-        for told in self.told.iter().flatten() {
-            shown[count] = told.micros(now);
+        for samples in self.samples.iter().flatten() {
+            shown[count] = samples.micros(now);
             count += 1;
         }
-        lower_median(&mut shown[..count]).map(|micros| Told { micros, at: now })
+        lower_median(&mut shown[..count]).map(|micros| Sample { micros, at: now })
     }
 
     #[inline]
@@ -135,7 +135,7 @@ impl BallotClock {
     }
 }
 
-impl Told {
+impl Sample {
     /// What it shows now.
     #[inline]
     fn micros(self, now: Instant) -> u64 {

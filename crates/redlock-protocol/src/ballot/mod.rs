@@ -13,4 +13,4 @@
 pub mod chooser;
 pub mod clock;
 pub mod proof;
-pub mod rounds;
+pub mod proposals;

@@ -2,7 +2,7 @@
 
 use redlock_core::{Ballot, Instant};
 
-use super::rounds::Rounds;
+use super::proposals::Proposals;
 
 /// A ballot that may be handed out, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,7 +15,7 @@ pub struct Proof {
 
 /// The ballot whose token may be handed out the longest: a quorum of masters has accepted this one,
 /// and is known to hold the key until then. None where no ballot has a quorum.
-pub fn proof(rounds: &Rounds) -> Option<Proof> {
+pub fn proof(proposals: &Proposals) -> Option<Proof> {
     let proof = |(ballot, until)| Proof { ballot, until };
-    rounds.accepted().map(proof).max_by_key(|proof| proof.until)
+    proposals.accepted().map(proof).max_by_key(|proof| proof.until)
 }

@@ -7,7 +7,7 @@ use redlock_core::Instant;
 use super::step::Ask;
 
 /// The longest sleep between two questions about a key that stays held, but for a random part.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the head does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub(super) enum Head {
     /// It makes an attempt at this instant.
     Pausing { until: Instant, ask: Ask },
     /// It has asked the meeting point who holds the key, and asks for it at once if nobody does.
-    Looking { at: usize, enters: bool },
+    Watching { at: usize, enters: bool },
     /// It sleeps until this instant. The first in the queue watches the key meanwhile.
     Asleep { at: usize, until: Instant, ask: Ask },
 }
@@ -39,15 +39,16 @@ impl Head {
             Self::Pausing { until, .. }
             | Self::Asleep { until, .. }
             | Self::AwaitingRelease { ask_at: until } => Some(until),
-            Self::Idle | Self::Attempting { .. } | Self::Queueing { .. } | Self::Looking { .. } => {
-                None
-            }
+            Self::Idle
+            | Self::Attempting { .. }
+            | Self::Queueing { .. }
+            | Self::Watching { .. } => None,
         }
     }
 
     /// Whether it looks or watches at this master. One that asks for a place does not.
     pub(super) fn is_watching(self, master: usize) -> bool {
-        matches!(self, Self::Looking { at, .. } | Self::Asleep { at, .. } if at == master)
+        matches!(self, Self::Watching { at, .. } | Self::Asleep { at, .. } if at == master)
     }
 
     /// Whether it waits for something from this master.

@@ -13,7 +13,7 @@ use redlock_core::Instant;
 
 use super::head::Head;
 use super::step::{Ask, Moment, Step};
-use super::{LOOK_AGAIN, Waiting};
+use super::{WATCH_AGAIN, Waiting};
 use crate::retry::{self, APART_MAX};
 
 /// For how long the first in a queue sleeps first; each sleep is twice as long, up to a second.
@@ -38,7 +38,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// nothing about contenders.
     pub fn lost_for_want_of_votes(&mut self, at: Moment) -> Step<Id> {
         (self.place, self.since) = (None, at.now);
-        let pause = LOOK_AGAIN.mul_f64(0.75 + at.random / 4.0);
+        let pause = WATCH_AGAIN.mul_f64(0.75 + at.random / 4.0);
         self.pause(at.now.saturating_add(pause), Ask::All)
     }
 
@@ -56,7 +56,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// The key is watched at this master, and this is the time that its holder has left.
     pub(super) fn watch(&mut self, master: usize, ttl: Option<Duration>, at: Moment) -> Step<Id> {
-        let again = SLEEP_MIN.saturating_mul(1 << self.tries.min(16)).min(LOOK_AGAIN);
+        let again = SLEEP_MIN.saturating_mul(1 << self.tries.min(16)).min(WATCH_AGAIN);
         let again = again.mul_f64(0.75 + at.random / 2.0);
         let expires = ttl.map_or(again, |ttl| ttl.saturating_add(BEHIND_EXPIRY));
         let until = at.now.saturating_add(expires.min(again));

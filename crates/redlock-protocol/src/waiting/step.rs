@@ -1,5 +1,5 @@
 //! `Step`: what is to be done for the head; `Ask` and `Refusal`: what it asks for, and how it
-//! fails; `Told` and `Moment`: what it hears, and when.
+//! fails; `QueueAnswer` and `Moment`: what it hears, and when.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub enum Step<Id> {
     /// An attempt is to be made for this caller.
     Attempt(Id, Ask),
     /// M is to be asked who holds the key, and to report its next change.
-    Look,
+    Watch,
     /// M is to be asked for a place, and not for the key.
     Queue,
     /// The place at this master, or a reservation for us there, is to be given up.
@@ -48,7 +48,7 @@ pub enum Refusal {
 
 /// What M said to a head that it did not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Told {
+pub struct QueueAnswer {
     /// The master that said so.
     pub at: usize,
     /// How many stand before it; `None` if it has no place.
@@ -59,7 +59,7 @@ pub struct Told {
     pub is_reserved_for_us: bool,
 }
 
-impl Told {
+impl QueueAnswer {
     /// What the answer of master `at` to one who enters with `ticket` says; `None` if it has let
     /// it in, and where it says nothing of a queue.
     pub fn of(at: usize, answer: &Answer, ticket: QueueTicket) -> Option<Self> {

@@ -30,23 +30,23 @@ fn start(random: f64) -> Moment {
 }
 
 /// One caller, the first in the queue, that looks.
-fn looking() -> Waiting<u32> {
+fn asking() -> Waiting<u32> {
     World::after(&[JOIN, REFUSED, FIRST]).waiting
 }
 
 /// One caller that watches a key; its holder keeps the key for `ttl`.
 fn watching(ttl: Option<Duration>, random: f64) -> Waiting<u32> {
-    let mut waiting = looking();
+    let mut waiting = asking();
     let held = Verdict::Held { token: None, ttl };
-    assert_eq!(waiting.looked(0, &held, start(random)), Step::Wait);
+    assert_eq!(waiting.watch_answered(0, &held, start(random)), Step::Wait);
     waiting
 }
 
 /// One caller with a place behind so many others.
 fn behind(rank: u32, random: f64) -> Waiting<u32> {
     let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
-    let told = Some(Place::Behind(rank).told(0));
-    assert_eq!(waiting.lost(Refusal::Held, told, start(random)), Step::Wait);
+    let answer = Some(Place::Behind(rank).answered(0));
+    assert_eq!(waiting.lost(Refusal::Held, answer, start(random)), Step::Wait);
     waiting
 }
 
@@ -54,9 +54,9 @@ fn behind(rank: u32, random: f64) -> Waiting<u32> {
 fn unqueued() -> Waiting<u32> {
     let mut waiting = World::after(&[JOIN]).waiting;
     assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), first(1));
-    assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), Step::Look);
-    waiting.look_sent(Some(0), start(0.5));
-    assert_eq!(waiting.looked(0, &Verdict::HELD, start(0.5)), Step::Wait);
+    assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), Step::Watch);
+    waiting.watch_sent(Some(0), start(0.5));
+    assert_eq!(waiting.watch_answered(0, &Verdict::HELD, start(0.5)), Step::Wait);
     waiting
 }
 
@@ -85,8 +85,8 @@ fn a_refused_caller_enters_the_queue_at_once_and_the_first_in_it_watches_the_key
     let mut waiting = World::after(&[JOIN]).waiting;
     assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), first(1));
     waiting.entering(0);
-    let step = waiting.lost(Refusal::Held, Some(Place::First.told(0)), start(0.5));
-    assert_eq!((step, waiting.place()), (Step::Look, Some(0)));
+    let step = waiting.lost(Refusal::Held, Some(Place::First.answered(0)), start(0.5));
+    assert_eq!((step, waiting.place()), (Step::Watch, Some(0)));
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn who_stands_behind_others_renews_its_place_within_a_second_and_less_often_far_
 #[test]
 fn a_push_is_followed_by_an_entry_at_once() {
     assert_eq!(watching(None, 0.5).changed(0, start(0.5)), first(1));
-    assert_eq!(looking().changed(0, start(0.5)), first(1), "before the answer to the look");
+    assert_eq!(asking().changed(0, start(0.5)), first(1), "before the answer to the look");
     assert_eq!(watching(None, 0.5).changed(1, start(0.5)), Step::Wait, "not its master");
 }
 
@@ -152,12 +152,12 @@ fn pushes_that_nothing_comes_of_lead_to_one_entry_a_second() {
 
 #[test]
 fn a_key_that_is_free_at_the_look_is_asked_for_again() {
-    assert_eq!(looking().looked(0, &Verdict::Free, start(0.5)), first(1));
+    assert_eq!(asking().watch_answered(0, &Verdict::Free, start(0.5)), first(1));
 }
 
 #[test]
 fn who_is_called_takes_the_key_from_everywhere_it_may_sleep() {
-    for mut waiting in [looking(), watching(None, 0.5), behind(3, 0.5)] {
+    for mut waiting in [asking(), watching(None, 0.5), behind(3, 0.5)] {
         assert_eq!(waiting.clone().called(1, Call::Go, RESERVATION, start(0.5)), Step::Leave(1));
         assert_eq!(waiting.called(0, Call::Go, RESERVATION, start(0.5)), called(1));
     }
@@ -183,7 +183,7 @@ fn who_is_called_while_its_attempt_is_being_lost_takes_the_key_then() {
     let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD, Event::Due]);
     world.happen(Event::Called(0, Call::Go));
     assert!(world.attempting.is_some());
-    let step = world.waiting.lost(Refusal::Held, Some(Place::First.told(0)), world.moment());
+    let step = world.waiting.lost(Refusal::Held, Some(Place::First.answered(0)), world.moment());
     assert_eq!(step, called(1));
 }
 
@@ -210,7 +210,7 @@ fn who_is_told_to_try_does_so_within_two_fan_outs() {
 
 #[test]
 fn behind_waiters_that_are_gone_it_enters_again_at_once_160_times() {
-    let gone = Some(Place::BehindThoseThatAreGone.told(0));
+    let gone = Some(Place::BehindThoseThatAreGone.answered(0));
     let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
     let mut entries = 0;
     while waiting.lost(Refusal::Held, gone, start(0.5)) == first(1) {
@@ -222,7 +222,7 @@ fn behind_waiters_that_are_gone_it_enters_again_at_once_160_times() {
 
 #[test]
 fn a_reservation_that_names_it_is_as_good_as_a_call() {
-    let ours = Some(Place::OursIsReserved.told(0));
+    let ours = Some(Place::OursIsReserved.answered(0));
     assert_eq!(World::after(&[JOIN]).waiting.lost(Refusal::Held, ours, start(0.5)), called(1));
 }
 
@@ -258,10 +258,10 @@ fn without_a_queue_a_push_is_followed_by_a_pause_that_widens_up_to_40_ms() {
         let pause = ms(40).min(FAN_OUT * 2 * (1 << tries));
         assert_eq!(sleep(waiting.clone()), (pause, first(1)));
         waiting.tick(waiting.due().unwrap());
-        assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), Step::Look);
-        waiting.look_sent(Some(0), start(0.5));
+        assert_eq!(waiting.lost(Refusal::Held, None, start(0.5)), Step::Watch);
+        waiting.watch_sent(Some(0), start(0.5));
         let other = Verdict::Held { token: Some(format!("n{tries}")), ttl: None };
-        waiting.looked(0, &other, start(0.5));
+        waiting.watch_answered(0, &other, start(0.5));
     }
 }
 
@@ -271,8 +271,8 @@ fn without_a_queue_who_finds_the_key_free_asks_apart_from_others() {
     waiting.tick(waiting.due().unwrap());
     waiting.lost(Refusal::Held, None, start(0.5));
     waiting.lost(Refusal::Held, None, start(0.5));
-    waiting.look_sent(Some(0), start(0.5));
-    assert_eq!(waiting.looked(0, &Verdict::Free, start(1.0)), Step::Wait);
+    waiting.watch_sent(Some(0), start(0.5));
+    assert_eq!(waiting.watch_answered(0, &Verdict::Free, start(1.0)), Step::Wait);
     assert_eq!(sleep(waiting).1, first(1));
 }
 
@@ -288,14 +288,14 @@ fn without_a_queue_contenders_that_split_come_back_one_after_the_other() {
 #[test]
 fn a_full_queue_is_waited_for_outside() {
     let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
-    let full = Some(Place::Full.told(0));
-    assert_eq!(waiting.lost(Refusal::Held, full, start(0.5)), Step::Look);
+    let full = Some(Place::Full.answered(0));
+    assert_eq!(waiting.lost(Refusal::Held, full, start(0.5)), Step::Watch);
     assert_eq!(waiting.place(), None);
 }
 
 #[test]
 fn a_meeting_point_out_of_sight_is_left_for_the_next_within_40_ms() {
-    for waiting in [looking(), watching(None, 0.5), behind(3, 0.5)] {
+    for waiting in [asking(), watching(None, 0.5), behind(3, 0.5)] {
         for (random, fan_out, pause) in
             [(1.0, FAN_OUT, FAN_OUT * 4), (0.5, FAN_OUT, FAN_OUT * 2), (1.0, ms(30), ms(40))]
         {
@@ -310,11 +310,11 @@ fn a_meeting_point_out_of_sight_is_left_for_the_next_within_40_ms() {
 /// Its answer is missing, it says what no waiter can use, or there is no such master.
 #[test]
 fn without_a_meeting_point_it_is_tried_again_after_a_blind_pause_that_doubles() {
-    let mut silent = looking();
-    silent.looked(0, &Verdict::Unknown(Cause::TimedOut), start(1.0));
+    let mut silent = asking();
+    silent.watch_answered(0, &Verdict::Unknown(Cause::TimedOut), start(1.0));
     let mut none = World::after(&[JOIN, REFUSED]).waiting;
-    assert_eq!(none.lost(Refusal::Held, None, start(1.0)), Step::Look);
-    assert_eq!(none.look_sent(None, start(1.0)), Step::Wait);
+    assert_eq!(none.lost(Refusal::Held, None, start(1.0)), Step::Watch);
+    assert_eq!(none.watch_sent(None, start(1.0)), Step::Wait);
     let mut unanswered = World::after(&[JOIN]).waiting;
     assert_eq!(unanswered.lost(Refusal::Silent, None, start(1.0)), Step::Wait);
     let mut placeless = World::after(&[JOIN, REFUSED, Event::Lost(Refusal::Alone)]).waiting;
@@ -344,9 +344,9 @@ fn a_key_counts_as_contended_for_a_second_after_others_were_seen() {
             assert_eq!(waiting.join(9, false, now), wanted, "{refusal:?} {millis}");
         }
     }
-    let mut told = Waiting::<u32>::new();
-    told.others_wait(Instant::ORIGIN);
-    assert_eq!(told.join(9, false, Instant::ORIGIN), first(9));
+    let mut answer = Waiting::<u32>::new();
+    answer.others_wait(Instant::ORIGIN);
+    assert_eq!(answer.join(9, false, Instant::ORIGIN), first(9));
 }
 
 #[test]
@@ -407,7 +407,7 @@ fn nothing_is_remembered_when_nobody_waits_and_the_contention_is_over() {
     let world = World::after(&[JOIN, REFUSED, Event::LeaveFirst]);
     assert!(!world.waiting.is_over(world.now));
     assert!(world.waiting.is_over(world.now.saturating_add(CONTENDED)));
-    assert!(!looking().is_over(world.now.saturating_add(CONTENDED)), "a caller waits");
+    assert!(!asking().is_over(world.now.saturating_add(CONTENDED)), "a caller waits");
 }
 
 #[test]

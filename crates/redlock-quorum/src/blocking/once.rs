@@ -12,7 +12,7 @@ use crate::error::{AcquireError, MarkError, ReleaseError};
 use crate::guard::Hold;
 use crate::marks::LastRun;
 use crate::recipes::once::Once;
-use crate::recipes::turn::ended;
+use crate::recipes::once_guard::ended;
 use crate::run_error::RunError;
 
 impl Redlock {
@@ -107,9 +107,9 @@ impl OnceRequest {
     pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<Once<T>, RunError<T>> {
         match self.begin().map_err(RunError::without_output)? {
             Begun::Done { at, by } => Ok(Once::Done { at, by }),
-            Begun::Run(turn) => {
-                let output = work(turn.hold());
-                turn.end(output).map(Once::Ran)
+            Begun::Run(guard) => {
+                let output = work(guard.hold());
+                guard.end(output).map(Once::Ran)
             }
         }
     }
@@ -122,15 +122,15 @@ impl OnceRequest {
     where
         E: From<RunError<T>>,
     {
-        let turn = match self.begin().map_err(RunError::without_output)? {
+        let guard = match self.begin().map_err(RunError::without_output)? {
             Begun::Done { at, by } => return Ok(Once::Done { at, by }),
-            Begun::Run(turn) => turn,
+            Begun::Run(guard) => guard,
         };
-        match work(turn.hold()) {
-            Ok(output) => Ok(Once::Ran(turn.end(output)?)),
+        match work(guard.hold()) {
+            Ok(output) => Ok(Once::Ran(guard.end(output)?)),
             Err(error) => {
-                let handle = turn.handle().clone();
-                if let Err(error) = turn.release() {
+                let handle = guard.handle().clone();
+                if let Err(error) = guard.release() {
                     handle.warn_of_release(&error);
                 }
                 Err(error)
@@ -146,7 +146,7 @@ impl OnceRequest {
         let begun = self.worker.wait(self.request.begin());
         Ok(match begun.unwrap_or(Err(AcquireError::Shutdown.into()))? {
             crate::Begun::Done { at, by } => Begun::Done { at, by },
-            crate::Begun::Run(turn) => Begun::Run(OnceGuard { turn, worker: self.worker }),
+            crate::Begun::Run(guard) => Begun::Run(OnceGuard { guard, worker: self.worker }),
         })
     }
 
@@ -178,7 +178,7 @@ pub enum Begun {
 /// The lock of work that is to be done once, while it goes on; see [`crate::OnceGuard`].
 #[must_use = "the work is not marked as done when its guard is dropped"]
 pub struct OnceGuard {
-    turn: crate::OnceGuard,
+    guard: crate::OnceGuard,
     worker: Arc<Worker>,
 }
 
@@ -188,7 +188,7 @@ impl OnceGuard {
     /// # Errors
     /// As [`crate::OnceGuard::complete`].
     pub fn complete(self) -> Result<(), MarkError> {
-        self.worker.wait(self.turn.complete()).unwrap_or(Err(MarkError::Shutdown))
+        self.worker.wait(self.guard.complete()).unwrap_or(Err(MarkError::Shutdown))
     }
 
     /// As [`crate::OnceGuard::release`].
@@ -196,7 +196,7 @@ impl OnceGuard {
     /// # Errors
     /// As [`super::Guard::release`].
     pub fn release(self) -> Result<(), ReleaseError> {
-        self.worker.wait(self.turn.release()).unwrap_or(Err(ReleaseError::Shutdown))
+        self.worker.wait(self.guard.release()).unwrap_or(Err(ReleaseError::Shutdown))
     }
 
     fn end<T>(self, output: T) -> Result<T, RunError<T>> {
@@ -209,12 +209,12 @@ impl Deref for OnceGuard {
     type Target = crate::OnceGuard;
 
     fn deref(&self) -> &crate::OnceGuard {
-        &self.turn
+        &self.guard
     }
 }
 
 impl fmt::Debug for OnceGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.turn.fmt(f)
+        self.guard.fmt(f)
     }
 }

@@ -14,7 +14,7 @@ use redlock_protocol::votes::ledger::LastAnswer;
 use super::Driver;
 use super::command::Request;
 use super::hold::held_lock::HeldLock;
-use super::line::Turn;
+use super::line::Outgoing;
 use super::masters::REVIVAL;
 use super::ticket::RequestId;
 use super::timers::Due;
@@ -115,11 +115,11 @@ impl Driver {
         if let Some(until) = self.requests.get(id).and_then(|request| request.until) {
             // Time for the first connections, and for the last attempt at the end of the wait.
             let grace = self.settings.connect_timeout.saturating_mul(2);
-            self.timers.enter(until.saturating_add(grace), Due::Turn(id));
+            self.timers.enter(until.saturating_add(grace), Due::Unsent(id));
         }
     }
 
-    pub(super) fn turn_due(&mut self, id: RequestId) {
+    pub(super) fn unsent_due(&mut self, id: RequestId) {
         // Those that are being attempted end by themselves.
         let is_attempted = self.requests.get(id).is_none_or(|request| request.is_attempted);
         if !is_attempted && let Some(request) = self.requests.remove(id) {
@@ -138,7 +138,7 @@ impl Driver {
 
     pub(super) fn stand_in_line(&mut self, id: RequestId) {
         if self.requests.contains_key(id) {
-            self.line.push(Turn::Attempt(id));
+            self.line.push(Outgoing::Attempt(id));
             self.limit_standing(id);
         }
     }
@@ -151,12 +151,12 @@ impl Driver {
         // The clock is read before the first byte can leave, and once for all: none leaves before
         // the links are polled.
         let now = self.now();
-        while let Some(turn) = self.line.pop() {
-            match turn {
-                Turn::Attempt(request) => self.attempt(request, now),
-                Turn::Release(lock) => self.release_turn(lock, now),
-                Turn::Place(waiting) => self.ask_for_a_place(waiting, now),
-                Turn::Inspection(inspection) | Turn::Mark(inspection) => {
+        while let Some(outgoing) = self.line.pop() {
+            match outgoing {
+                Outgoing::Attempt(request) => self.attempt(request, now),
+                Outgoing::Release(lock) => self.send_release(lock, now),
+                Outgoing::Place(waiting) => self.ask_for_a_place(waiting, now),
+                Outgoing::Inspection(inspection) | Outgoing::Mark(inspection) => {
                     self.send_inspection(inspection, now);
                 }
             }

@@ -27,23 +27,23 @@
 //! - *The runtime goes away*: nothing is under way any more; what was sent may still be carried
 //!   out, so each script compares.
 //! - *A null push*: nothing that comes from there counts until a look behind it is answered. What
-//!   is held there is extended at once. Where that look does not show the same life in its time,
+//!   is held there is extended at once. Where that look does not show the same incarnation in its time,
 //!   the copies there are disowned.
 
 mod gate;
 
 use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis, Nonce};
 use redlock_core::{Cause, Instant, Vote};
-use redlock_protocol::admission::{Event, Facts, Life, Scored, Step, Told};
+use redlock_protocol::admission::{Event, Incarnation, MasterTime, MasterView, Scored, Step};
 use redlock_protocol::master_set::MasterSet;
 
 use self::gate::Gate;
 use super::Driver;
+use super::convert::{floor_millis, instant, view_of};
 use super::hold::Doubt;
 use super::masters::Changed;
 use super::ticket::Asker;
 use super::timers::Due;
-use super::told::{facts_of, floor_millis, instant};
 
 /// The steps that are under way, one for each master at most.
 pub(super) struct Steps {
@@ -69,9 +69,9 @@ enum Task {
     Single,
     /// The same, and nothing depends on what comes of it.
     Show,
-    Records(MasterSet, Vec<(usize, Facts)>),
-    Times(Nonce, MasterSet, Vec<Told>),
-    Floors(Nonce, Vec<(usize, Life)>, Vec<Scored>),
+    Records(MasterSet, Vec<(usize, MasterView)>),
+    Times(Nonce, MasterSet, Vec<MasterTime>),
+    Floors(Nonce, Vec<(usize, Incarnation)>, Vec<Scored>),
 }
 
 impl Steps {
@@ -125,7 +125,7 @@ impl Driver {
         match self.masters.admission.step(master, floor_millis(now), fresh) {
             Step::Nothing => {}
             Step::Wait(at) => self.schedule_step(master, at),
-            Step::Look => self.single(master, AdmissionOp::ReadFacts, now),
+            Step::Probe => self.single(master, AdmissionOp::ReadFacts, now),
             Step::Begin(begin) => self.single(master, AdmissionOp::Begin(begin), now),
             Step::Note(note) => self.single(master, AdmissionOp::Note(note), now),
             Step::Remove(remove) => self.single(master, AdmissionOp::Remove(remove), now),
@@ -150,8 +150,9 @@ impl Driver {
             }
             Step::ReadFloor(nonce, asked) => {
                 let task = Task::Floors(nonce, asked.clone(), vec![]);
-                let scores =
-                    |(other, life): (usize, Life)| (other, AdmissionOp::ReadScores(life.run));
+                let scores = |(other, incarnation): (usize, Incarnation)| {
+                    (other, AdmissionOp::ReadScores(incarnation.run))
+                };
                 self.take_step(master, task, asked.into_iter().map(scores), now);
             }
         }
@@ -221,21 +222,21 @@ impl Driver {
             Ok(AdmissionReply::Scores { facts, .. }) => (facts, None),
             _ => return,
         };
-        let read = self.facts_now(master, facts, members, now);
-        self.masters.looked(master, facts.clone(), now);
+        let read = self.view_now(master, facts, members, now);
+        self.masters.probed(master, facts.clone(), now);
         self.learn_facts(master, now);
         self.learn(master, Event::Read(read), now);
     }
 
     /// A server that does not tell its TIME is taken to go on as it did.
-    fn facts_now(
+    fn view_now(
         &self,
         master: usize,
         facts: &redlock_core::Facts,
         members: Option<u32>,
         now: Instant,
-    ) -> Facts {
-        facts_of(facts, members, self.masters.admission.time(master, floor_millis(now)))
+    ) -> MasterView {
+        view_of(facts, members, self.masters.admission.time(master, floor_millis(now)))
     }
 
     fn step_answered(
@@ -252,14 +253,14 @@ impl Driver {
             Some(Task::Records(pending, answers)) => {
                 pending.remove(from);
                 if let Ok(AdmissionReply::Facts { facts, members }) = said {
-                    answers.push((from, facts_of(&facts, members, 0)));
+                    answers.push((from, view_of(&facts, members, 0)));
                 }
                 pending.is_empty()
             }
-            Some(Task::Times(_, pending, told)) => {
+            Some(Task::Times(_, pending, times)) => {
                 pending.remove(from);
                 if let Ok(AdmissionReply::Time { process, time }) = said {
-                    told.push(Told { master: from, process, time });
+                    times.push(MasterTime { master: from, process, time });
                 }
                 pending.is_empty()
             }
@@ -268,7 +269,7 @@ impl Driver {
                 let asked = place.map(|place| pending.swap_remove(place).1);
                 if let (Some(asked), Ok(AdmissionReply::Scores { highest, facts })) = (asked, said)
                 {
-                    let facts = facts_of(&facts, None, 0);
+                    let facts = view_of(&facts, None, 0);
                     answers.push(Scored { master: from, asked, highest, facts });
                 }
                 pending.is_empty()
@@ -288,10 +289,10 @@ impl Driver {
         self.steps.masters[master].task = None;
         let event = match said {
             Ok(AdmissionReply::Facts { facts, members }) => {
-                Event::Looked(self.facts_now(master, &facts, members, now))
+                Event::Probed(self.view_now(master, &facts, members, now))
             }
             Ok(AdmissionReply::Script(reply)) => {
-                self.masters.clear_hindrance(master);
+                self.masters.clear_step_failure(master);
                 Event::Script(reply)
             }
             Ok(_) => Event::Failed,
@@ -306,7 +307,7 @@ impl Driver {
     /// An error that waiting does not cure ends the wait of callers with their next attempt.
     fn step_refused(&mut self, master: usize, cause: &Cause, now: Instant) {
         if cause.is_error_reply() {
-            self.masters.hinder(master, cause, now);
+            self.masters.step_failed(master, cause, now);
             if !cause.is_curable() {
                 self.end_pauses(now);
             }
@@ -331,7 +332,7 @@ impl Driver {
             Some(Task::Single) => Event::Failed,
             Some(Task::Show) => Event::Shown,
             Some(Task::Records(_, answers)) => Event::Records(answers),
-            Some(Task::Times(nonce, _, told)) => Event::Times(nonce, told),
+            Some(Task::Times(nonce, _, times)) => Event::Times(nonce, times),
             Some(Task::Floors(nonce, _, answers)) => Event::Floors(nonce, answers),
         };
         self.learn(master, event, now);
@@ -365,7 +366,7 @@ impl Driver {
     }
 
     /// The connection is up again, or gone: what was under way there has its answer.
-    pub(super) fn forget_step(&mut self, master: usize) {
+    pub(super) fn drop_step(&mut self, master: usize) {
         let entry = &mut self.steps.masters[master];
         entry.number = entry.number.wrapping_add(1);
         entry.task = None;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlock_core::Instant;
-use redlock_protocol::forgotten::Left;
+use redlock_protocol::abandoned::Left;
 
 use super::Driver;
 use super::acquire::Start;
@@ -107,14 +107,14 @@ impl Driver {
     fn left(&mut self) -> Result<(), Unreleased> {
         let now = self.now();
         let keys = self.locks.values().flat_map(|lock| self.left_of(lock, now)).collect();
-        Unreleased { keys, forgotten: self.forgotten(now) }.into_result()
+        Unreleased { keys, forgotten: self.abandoned(now) }.into_result()
     }
 
-    fn forgotten(&mut self, now: Instant) -> Vec<ForgottenKeys> {
+    fn abandoned(&mut self, now: Instant) -> Vec<ForgottenKeys> {
         let (names, masters) = (self.masters.names(), &self.masters);
         let of = |(master, unacknowledged): (usize, &mut Unacknowledged)| {
-            let Left { count, within, from_wake_up } = unacknowledged.forgotten(now)?;
-            let from_wake_up = from_wake_up || masters.is_unbarred(master);
+            let Left { count, within, from_wake_up } = unacknowledged.abandoned(now)?;
+            let from_wake_up = from_wake_up || masters.lacks_barrier(master);
             Some(ForgottenKeys { node: names[master].to_string(), count, within, from_wake_up })
         };
         self.unacknowledged.iter_mut().enumerate().filter_map(of).collect()
@@ -122,11 +122,11 @@ impl Driver {
 
     fn left_of(&self, lock: &Lock, now: Instant) -> Vec<UnreleasedKey> {
         let names = self.masters.names();
-        let key = |master: usize, left: Option<Duration>, life: Duration| UnreleasedKey {
+        let key = |master: usize, left: Option<Duration>, expiry: Duration| UnreleasedKey {
             node: names[master].to_string(),
             resource: lock.resource.clone(),
-            within: left.unwrap_or(life),
-            from_wake_up: left.is_none() || self.masters.is_unbarred(master),
+            within: left.unwrap_or(expiry),
+            from_wake_up: left.is_none() || self.masters.lacks_barrier(master),
         };
         let (left, expiry) = (lock.machine.left(now), lock.machine.expiry());
         left.into_iter().map(|(master, left)| key(master, left, expiry)).collect()

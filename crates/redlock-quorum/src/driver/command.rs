@@ -100,7 +100,7 @@ pub(crate) struct Request {
     pub(crate) reply: AcquireReply,
     pub(crate) entry: Arc<Entry>,
     /// The driver's entry of its key; the null id before the driver has looked for one.
-    pub(crate) known: UseId,
+    pub(crate) key_use: UseId,
     /// An attempt is under way.
     pub(crate) is_attempted: bool,
     /// Which masters its next attempt asks.

@@ -19,8 +19,8 @@ impl Driver {
                 Due::TakeAgain(lock) => self.happens(lock, Event::TakeAgain, now),
                 Due::Wait(request) => self.wait_due(request, now),
                 Due::Waiting(waiting, at) => self.waiting_due(waiting, at, now),
-                Due::Look(waiting, number) => self.look_due(waiting, number, now),
-                Due::Turn(request) => self.turn_due(request),
+                Due::Watch(waiting, number) => self.watch_due(waiting, number, now),
+                Due::Unsent(request) => self.unsent_due(request),
                 Due::Keep(lock, at) => self.keep_due(lock, at, now),
                 Due::Extension(lock, number) => self.extension_due(lock, number, now),
                 Due::Release(lock) => self.release_due(lock, now),
@@ -30,7 +30,7 @@ impl Driver {
                 Due::Admission(master) => self.admission_due(master, now),
                 Due::Step(master, number) => self.step_due(master, number, now),
                 Due::Doubt(master) => self.doubt_due(master, now),
-                Due::Round(master) => self.round_due(master, now),
+                Due::Recheck(master) => self.recheck_due(master, now),
                 Due::Init => self.consider_init(now),
                 Due::Report(number) => self.report_due(number, now),
                 Due::Fresh => self.fresh_due(now),
@@ -51,8 +51,8 @@ impl Driver {
                 !awaits(lock, Lock::is_attempt)
             }
             Due::Keep(lock, _) | Due::Extension(lock, _) => !awaits(lock, Lock::is_lease),
-            Due::Wait(request) | Due::Turn(request) => !requests.contains_key(request),
-            Due::Waiting(waiting, _) | Due::Look(waiting, _) => !waiters.contains(waiting),
+            Due::Wait(request) | Due::Unsent(request) => !requests.contains_key(request),
+            Due::Waiting(waiting, _) | Due::Watch(waiting, _) => !waiters.contains(waiting),
             Due::Inspection(inspection) => !inspections.contains_key(inspection),
             Due::Unacknowledged(_)
             | Due::Start
@@ -60,7 +60,7 @@ impl Driver {
             | Due::Admission(_)
             | Due::Step(..)
             | Due::Doubt(_)
-            | Due::Round(_)
+            | Due::Recheck(_)
             | Due::Wake
             | Due::Init
             | Due::Report(_)

@@ -1,4 +1,4 @@
-//! `init`: a person states that no lock of a former life is alive, and masters are admitted.
+//! `init`: a person states that no lock of a former incarnation is alive, and masters are admitted.
 //!
 //! 1. All masters are waited for, for some seconds. Where fewer than q are there nothing is
 //!    written.
@@ -16,16 +16,16 @@ use std::time::Duration;
 use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis, Nonce, Score};
 use redlock_core::{Cause, FencingToken, Instant};
 use redlock_protocol::admission::{
-    Event, InitOptions, InitPlan, Life, NoPlan, Round, Scored, Settled,
+    Event, Incarnation, InitOptions, InitPlan, NoPlan, Scored, Settled, WritePass,
 };
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::quorum::quorum;
 
 use super::Driver;
 use super::command::InitReply;
+use super::convert::{floor_millis, from_millis, to_millis, view_of};
 use super::ticket::Asker;
 use super::timers::Due;
-use super::told::{facts_of, floor_millis, from_millis, to_millis};
 use crate::init::{Init, InitError, InitNode, InitReport, is_checked};
 use crate::report::Standing;
 
@@ -62,7 +62,7 @@ struct Call {
     /// The nonces of all scripts that were sent: a record with one of these is of this very call.
     ours: Vec<Nonce>,
     /// The latest scripts, until it is known whether all masters hold what they wrote.
-    round: Option<Round>,
+    pass: Option<WritePass>,
     /// The `max_ttl` that was asked for, where the larger one of another call stays: masters that
     /// were given this one get that one, and the call fails.
     gave_up: Option<Millis>,
@@ -72,7 +72,7 @@ enum Phase {
     /// Masters are waited for.
     Connecting,
     /// Scores and facts are being read.
-    Reading(Vec<(usize, Life)>, Vec<Scored>),
+    Reading(Vec<(usize, Incarnation)>, Vec<Scored>),
     /// Scripts are under way.
     Writing(MasterSet),
     /// Everything is read again after a pause.
@@ -111,7 +111,7 @@ impl Driver {
             was: None,
             floor: None,
             ours: Vec::new(),
-            round: None,
+            pass: None,
             gave_up: None,
         };
         self.inits.current = Some(call);
@@ -139,8 +139,13 @@ impl Driver {
     fn read_scores(&mut self, now: Instant) {
         let reachable = self.masters.admission.reachable();
         let (number, due) = self.init_phase(Phase::Reading(reachable.clone(), vec![]), now);
-        for (master, life) in &reachable {
-            self.masters.ask(*master, AdmissionOp::ReadScores(life.run), Asker::Init(number), now);
+        for (master, incarnation) in &reachable {
+            self.masters.ask(
+                *master,
+                AdmissionOp::ReadScores(incarnation.run),
+                Asker::Init(number),
+                now,
+            );
         }
         self.timers.enter(due, Due::Init);
         if reachable.is_empty() {
@@ -182,10 +187,10 @@ impl Driver {
                 match (asked, said) {
                     (Some(asked), Ok(AdmissionReply::Scores { highest, facts })) => {
                         let time = self.masters.admission.time(master, floor_millis(now));
-                        let facts = facts_of(&facts, None, time);
+                        let facts = view_of(&facts, None, time);
                         answers.push(Scored { master, asked, highest, facts });
                     }
-                    (Some(_), Err(cause)) => self.masters.hinder(master, &cause, now),
+                    (Some(_), Err(cause)) => self.masters.step_failed(master, &cause, now),
                     _ => {}
                 }
                 if pending.is_empty() {
@@ -195,17 +200,17 @@ impl Driver {
             (Phase::Writing(pending), said) => {
                 pending.remove(master);
                 let is_last = pending.is_empty();
-                if let (Ok(AdmissionReply::Script(reply)), Some(round)) = (&said, &mut call.round) {
-                    round.answered(master, reply.outcome);
+                if let (Ok(AdmissionReply::Script(reply)), Some(pass)) = (&said, &mut call.pass) {
+                    pass.answered(master, reply.outcome);
                 }
                 match said {
                     Ok(AdmissionReply::Script(reply)) => {
-                        self.forget_step(master);
-                        self.masters.clear_hindrance(master);
+                        self.drop_step(master);
+                        self.masters.clear_step_failure(master);
                         self.learn(master, Event::Script(reply), now);
                     }
                     Ok(_) => {}
-                    Err(cause) => self.masters.hinder(master, &cause, now),
+                    Err(cause) => self.masters.step_failed(master, &cause, now),
                 }
                 if is_last {
                     self.written(now);
@@ -219,7 +224,7 @@ impl Driver {
     fn init_read(&mut self, now: Instant) {
         let Some(call) = &mut self.inits.current else { return };
         let Phase::Reading(_, answers) = &call.phase else { return };
-        let Some(round) = call.round.as_ref().filter(|round| !round.is_refused()) else {
+        let Some(pass) = call.pass.as_ref().filter(|pass| !pass.is_refused()) else {
             return self.plan_init(now);
         };
         let masters = self.masters.len();
@@ -228,9 +233,9 @@ impl Driver {
         }
         let has_tries = call.tries as usize <= TRIES_MAX as usize + masters;
         let failure = |max_ttl| Failure::MaxTtl(from_millis(max_ttl));
-        match (round.settled(answers), call.gave_up) {
+        match (pass.settled(answers), call.gave_up) {
             (Settled::GivesUp, _) => {
-                (call.gave_up, call.tries) = (Some(round.max_ttl()), 0);
+                (call.gave_up, call.tries) = (Some(pass.max_ttl()), 0);
                 self.plan_init(now);
             }
             (Settled::Moved | Settled::Differs, _) if has_tries => self.plan_init(now),
@@ -238,7 +243,7 @@ impl Driver {
             (Settled::Yes, None) => self.end_init(Failure::None, now),
             (Settled::Moved, None) => self.end_init(Failure::Moved, now),
             (Settled::Differs, None) => {
-                let max_ttl = round.max_ttl();
+                let max_ttl = pass.max_ttl();
                 self.end_init(failure(max_ttl), now);
             }
         }
@@ -291,14 +296,14 @@ impl Driver {
     }
 
     fn write_init(&mut self, plan: InitPlan, now: Instant) {
-        let round = Some(Round::new(&plan));
+        let pass = Some(WritePass::new(&plan));
         let InitPlan { orders, floor, .. } = plan;
         let pending = orders.iter().map(|(master, _)| *master).collect();
         let (number, due) = self.init_phase(Phase::Writing(pending), now);
         self.timers.enter(due, Due::Init);
         if let Some(call) = &mut self.inits.current {
             call.floor = call.floor.max(floor);
-            call.round = round;
+            call.pass = pass;
             // Whether a script that was sent has acted may never be known.
             call.ours.extend(orders.iter().filter_map(|(_, order)| match order {
                 AdmissionOp::Init(init) => Some(init.nonce),
@@ -315,9 +320,9 @@ impl Driver {
 
     fn written(&mut self, now: Instant) {
         let Some(call) = &mut self.inits.current else { return };
-        let Some(round) = &call.round else { return };
+        let Some(pass) = &call.pass else { return };
         call.tries += 1;
-        match (round.is_refused(), round.has_moved()) {
+        match (pass.is_refused(), pass.has_moved()) {
             (true, has_moved) if !has_moved || call.tries >= TRIES_MAX => {
                 self.end_init(Failure::Refused, now);
             }

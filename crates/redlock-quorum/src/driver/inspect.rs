@@ -13,7 +13,7 @@ use redlock_protocol::votes::ledger::LastAnswer;
 
 use super::Driver;
 use super::command::{MarkReply, MarkRequest, MarkVotes, Request, StatusReply, WaitersReply};
-use super::line::Turn;
+use super::line::Outgoing;
 use super::ticket::{InspectionId, Ticket};
 use super::timers::Due;
 use crate::error::AcquireError;
@@ -62,7 +62,7 @@ impl Driver {
         let (op, asked) = (Op::count_waiters(queue), MasterSet::all(self.masters.len()));
         let question = Question { inspection, op, asked, node_timeout, asker, opened: None };
         let id = self.inspections.insert(question);
-        self.line.push(Turn::Inspection(id));
+        self.line.push(Outgoing::Inspection(id));
     }
 
     /// Asks who holds what `request` did not get; `answers` are the votes on its last attempt.
@@ -111,7 +111,7 @@ impl Driver {
         let (op, asked) = (Op::inspect(key), MasterSet::all(self.masters.len()));
         let question = Question { inspection, op, asked, node_timeout, asker, opened: None };
         let id = self.inspections.insert(question);
-        self.line.push(Turn::Inspection(id));
+        self.line.push(Outgoing::Inspection(id));
         id
     }
 
@@ -127,7 +127,7 @@ impl Driver {
         let asker = Asker::Mark(reply, vec![MarkAnswer::default(); masters]);
         let question = Question { inspection, op, asked, node_timeout, asker, opened: None };
         let id = self.inspections.insert(question);
-        self.line.push(Turn::Mark(id));
+        self.line.push(Outgoing::Mark(id));
     }
 
     pub(super) fn send_inspection(&mut self, id: InspectionId, now: Instant) {
@@ -152,7 +152,7 @@ impl Driver {
     ) {
         let Some(question) = self.inspections.get_mut(id) else { return };
         if let Verdict::Held { ttl: Some(ttl), .. } = vote.answer.verdict
-            && ttl > self.settings.life_max(self.masters.max_ttl())
+            && ttl > self.settings.expiry_max(self.masters.max_ttl())
         {
             self.observer.lives_too_long(vote.master, now);
         }
@@ -183,7 +183,7 @@ impl Driver {
     }
 
     /// The late answer of a master to the attempt that an inspection explains.
-    pub(super) fn attempt_explained(
+    pub(super) fn late_attempt_vote(
         &mut self,
         id: InspectionId,
         master: usize,

@@ -73,20 +73,20 @@ impl Keys {
         }
     }
 
-    /// This caller has the key. `known` is the entry under which it
+    /// This caller has the key. `key_use` is the entry under which it
     /// asked for it, if it did; the one that has it now is returned, and stays while it is held.
     pub(super) fn won(
         &mut self,
         key: &Arc<[u8]>,
-        known: UseId,
+        key_use: UseId,
         (id, lock): (RequestId, LockId),
     ) -> UseId {
-        let known = if self.uses.contains_key(known) { known } else { self.enter(key) };
-        if let Some(one) = self.uses.get_mut(known) {
+        let key_use = if self.uses.contains_key(key_use) { key_use } else { self.enter(key) };
+        if let Some(one) = self.uses.get_mut(key_use) {
             one.asker = one.asker.filter(|asker| *asker != id);
             one.holder = Some(lock);
         }
-        known
+        key_use
     }
 
     /// A caller does not hold the key of this entry any longer. False where it did not.

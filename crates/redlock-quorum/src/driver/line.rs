@@ -18,8 +18,8 @@ pub(super) const WAITING_MAX: usize = 1_000_000;
 /// done. There are no more releases than there were attempts, so these come to their turn, too.
 #[derive(Default)]
 pub(super) struct Line {
-    first: VecDeque<Turn>,
-    waiting: VecDeque<Turn>,
+    first: VecDeque<Outgoing>,
+    waiting: VecDeque<Outgoing>,
     /// No attempt is sent.
     is_held: bool,
     open: usize,
@@ -28,7 +28,7 @@ pub(super) struct Line {
 
 /// What is sent when its turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum Outgoing {
     Attempt(RequestId),
     Release(LockId),
     Inspection(InspectionId),
@@ -39,16 +39,18 @@ pub(super) enum Turn {
 }
 
 impl Line {
-    pub(super) fn push(&mut self, turn: Turn) {
-        match turn {
-            Turn::Release(_) | Turn::Mark(_) | Turn::Place(_) => self.first.push_back(turn),
-            Turn::Inspection(_) if self.is_held => self.first.push_back(turn),
-            Turn::Attempt(_) | Turn::Inspection(_) => self.waiting.push_back(turn),
+    pub(super) fn push(&mut self, outgoing: Outgoing) {
+        match outgoing {
+            Outgoing::Release(_) | Outgoing::Mark(_) | Outgoing::Place(_) => {
+                self.first.push_back(outgoing)
+            }
+            Outgoing::Inspection(_) if self.is_held => self.first.push_back(outgoing),
+            Outgoing::Attempt(_) | Outgoing::Inspection(_) => self.waiting.push_back(outgoing),
         }
     }
 
     /// What is to be sent next, if there is room for it.
-    pub(super) fn pop(&mut self) -> Option<Turn> {
+    pub(super) fn pop(&mut self) -> Option<Outgoing> {
         if !self.can_advance() {
             return None;
         }
@@ -67,7 +69,7 @@ impl Line {
         if is_held && !self.is_held {
             let waiting = std::mem::take(&mut self.waiting).into_iter();
             let (attempts, others): (VecDeque<_>, VecDeque<_>) =
-                waiting.partition(|turn| matches!(turn, Turn::Attempt(_)));
+                waiting.partition(|outgoing| matches!(outgoing, Outgoing::Attempt(_)));
             self.waiting = attempts;
             self.first.extend(others);
         }
@@ -175,14 +177,14 @@ mod tests {
         let mut locks: SlotMap<LockId, ()> = SlotMap::with_key();
         let locks: Vec<LockId> = (0..SIZE_MIN + 2).map(|_| locks.insert(())).collect();
         let mut line = Line::default();
-        locks.iter().for_each(|lock| line.push(Turn::Release(*lock)));
+        locks.iter().for_each(|lock| line.push(Outgoing::Release(*lock)));
         for lock in &locks[..SIZE_MIN] {
-            assert_eq!(line.pop(), Some(Turn::Release(*lock)));
+            assert_eq!(line.pop(), Some(Outgoing::Release(*lock)));
             line.open();
         }
         assert_eq!(line.pop(), None);
         line.close(Instant::ORIGIN, Instant::ORIGIN, NODE_TIMEOUT);
-        assert_eq!(line.pop(), Some(Turn::Release(locks[SIZE_MIN])));
+        assert_eq!(line.pop(), Some(Outgoing::Release(locks[SIZE_MIN])));
         assert!(line.can_advance());
     }
 
@@ -190,13 +192,13 @@ mod tests {
     fn a_release_does_not_wait_behind_attempts() {
         let mut requests: SlotMap<RequestId, ()> = SlotMap::with_key();
         let mut locks: SlotMap<LockId, ()> = SlotMap::with_key();
-        let attempts = [0; 2].map(|_| Turn::Attempt(requests.insert(())));
-        let releases = [0; 2].map(|_| Turn::Release(locks.insert(())));
+        let attempts = [0; 2].map(|_| Outgoing::Attempt(requests.insert(())));
+        let releases = [0; 2].map(|_| Outgoing::Release(locks.insert(())));
         let mut line = Line::default();
-        for turn in [attempts[0], releases[0], attempts[1], releases[1]] {
-            line.push(turn);
+        for outgoing in [attempts[0], releases[0], attempts[1], releases[1]] {
+            line.push(outgoing);
         }
-        let order: Vec<Turn> = std::iter::from_fn(|| line.pop()).collect();
+        let order: Vec<Outgoing> = std::iter::from_fn(|| line.pop()).collect();
         assert_eq!(order, [releases[0], releases[1], attempts[0], attempts[1]]);
     }
 

@@ -18,7 +18,7 @@ pub(super) struct Lock {
     pub(super) resource: Resource,
     pub(super) key: Arc<[u8]>,
     /// What is known of the key, while it is held.
-    pub(super) known: UseId,
+    pub(super) key_use: UseId,
     pub(super) token: Token,
     /// How long masters have to answer what is sent for it.
     pub(super) node_timeout: Duration,

@@ -11,18 +11,18 @@ use redlock_core::{
     Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verdict, Vote, VoteSlot,
 };
 use redlock_protocol::admission::{Admission, Event};
-use redlock_protocol::inspection::is_barring;
-use redlock_protocol::lives::Lives;
+use redlock_protocol::incarnations::Incarnations;
+use redlock_protocol::inspection::is_incurable;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::meeting_point::weight;
 use redlock_protocol::quorum::quorum;
 
 use self::link::Need;
-pub(super) use self::link::{Changed, Hindrance, Link, News, State};
+pub(super) use self::link::{Changed, Link, News, State, StepFailure};
+use super::convert::{ceil_millis, to_millis, view_of};
 use super::mailbox::Mailbox;
 use super::observe::Observer;
 use super::ticket::{Asker, Ticket};
-use super::told::{ceil_millis, facts_of, to_millis};
 use crate::settings::{Quarantine, Settings};
 
 /// All masters of a handle.
@@ -33,7 +33,7 @@ pub(super) struct Masters {
     pub(super) links: Vec<Link>,
     /// Which masters vote.
     pub(super) admission: Admission,
-    pub(super) lives: Lives,
+    pub(super) incarnations: Incarnations,
     /// What follows from both: the masters that vote, and the longest TTL that may be used.
     pub(super) voting: MasterSet,
     pub(super) max_ttl: Duration,
@@ -48,7 +48,7 @@ pub(super) struct Masters {
 }
 
 /// How often a master that does not vote is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 impl Masters {
     pub(super) fn new(
@@ -61,10 +61,10 @@ impl Masters {
             state: State::Connecting,
             outbox: Vec::new(),
             drive: None,
-            is_unbarred: false,
+            lacks_barrier: false,
             is_known_mute: false,
             is_unqueued: false,
-            is_barred: false,
+            is_incurable: false,
             is_urgent: false,
             facts: None,
             read_at: Instant::ORIGIN,
@@ -72,15 +72,15 @@ impl Masters {
             votes_from: NEVER,
             admitted_as: None,
             unfit: None,
-            hindrance: None,
+            step_failure: None,
             suspect_until: Instant::ORIGIN,
         };
         Self {
             links: nodes.iter().map(|_| link()).collect(),
             admission: admission(nodes.len(), settings),
-            lives: Lives::new(nodes.len()),
+            incarnations: Incarnations::new(nodes.len()),
             voting: MasterSet::EMPTY,
-            max_ttl: settings.known_limit(),
+            max_ttl: settings.unread_max_ttl(),
             nodes,
             names,
             mailbox,
@@ -241,14 +241,14 @@ impl Masters {
         self.warn(master, &facts, now, observer);
         let link = &mut self.links[master];
         link.state = State::Up;
-        link.is_barred = false;
-        link.hindrance = Hindrance::of(&facts, now);
+        link.is_incurable = false;
+        link.step_failure = StepFailure::of(&facts, now);
         link.unfit = self.need.unmet(&facts);
         // The connection before this one is forgotten, and all that was said of it.
         link.admitted_as = None;
         let before = self.admission.process(master);
-        let told = facts_of(&facts, None, self.admission.time(master, ceil_millis(now)));
-        let changed = self.admit(master, Event::Up(told), now);
+        let view = view_of(&facts, None, self.admission.time(master, ceil_millis(now)));
+        let changed = self.admit(master, Event::Up(view), now);
         self.links[master].facts = Some(facts);
         self.links[master].read_at = now;
         if !self.votes(master) {
@@ -269,9 +269,9 @@ impl Masters {
         if let Some(why) = facts.no_queue.as_ref().filter(|_| is_news) {
             observer.no_queue(master, why, now);
         }
-        let was_unbarred = std::mem::replace(&mut link.is_unbarred, !facts.is_barred);
-        if !facts.is_barred && !was_unbarred {
-            observer.unbarred(master, now);
+        let lacked_barrier = std::mem::replace(&mut link.lacks_barrier, !facts.has_barrier);
+        if !facts.has_barrier && !lacked_barrier {
+            observer.lacks_barrier(master, now);
         }
     }
 
@@ -344,12 +344,12 @@ impl Masters {
 
     /// What `master` has answered to an attempt.
     pub(super) fn answered(&mut self, master: usize, verdict: &Verdict) {
-        self.links[master].is_barred = is_barring(verdict);
+        self.links[master].is_incurable = is_incurable(verdict);
     }
 
     /// The masters that answered the last attempt with what waiting does not cure.
-    pub(super) fn barred(&self) -> MasterSet {
-        (0..self.len()).filter(|master| self.links[*master].is_barred).collect()
+    pub(super) fn incurable(&self) -> MasterSet {
+        (0..self.len()).filter(|master| self.links[*master].is_incurable).collect()
     }
 
     fn urge(&mut self, master: usize) {
@@ -365,8 +365,8 @@ impl Masters {
     }
 
     /// Whether a late SET may still arrive over an earlier connection to `master`.
-    pub(super) fn is_unbarred(&self, master: usize) -> bool {
-        self.links[master].is_unbarred
+    pub(super) fn lacks_barrier(&self, master: usize) -> bool {
+        self.links[master].lacks_barrier
     }
 
     /// Whether some master was never reached yet, and still may be.
@@ -405,9 +405,9 @@ impl Masters {
 pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 fn admission(masters: usize, settings: &Settings) -> Admission {
-    let (max_ttl, look_every) = (to_millis(settings.max_ttl()), to_millis(LOOK_EVERY));
+    let (max_ttl, probe_every) = (to_millis(settings.max_ttl()), to_millis(PROBE_EVERY));
     let act_within = to_millis(settings.act_within());
-    let mut admission = Admission::new(masters, max_ttl, look_every, act_within);
+    let mut admission = Admission::new(masters, max_ttl, probe_every, act_within);
     if settings.max_ttl.is_some() {
         admission = admission.with_given_max_ttl();
     }

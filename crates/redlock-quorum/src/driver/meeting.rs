@@ -13,7 +13,7 @@ use super::{Driver, Lock};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::token::lifecycle::Loss;
-use redlock_protocol::waiting::{Ask, Refusal, Told};
+use redlock_protocol::waiting::{Ask, QueueAnswer, Refusal};
 
 /// One such release in so many frees the key for everybody: for those that wait at another master,
 /// and for those that cannot wait in a queue.
@@ -32,7 +32,7 @@ pub(super) struct Meeting {
     /// The master has not answered yet.
     is_open: bool,
     /// What it said when it did not let the caller in.
-    told: Option<Told>,
+    answer: Option<QueueAnswer>,
     /// Others wait for the key, as far as is known.
     pub(super) others_wait: bool,
 }
@@ -62,7 +62,7 @@ impl Driver {
             entry: self.entry(&request.resource, since.max(request.asked_at), now),
             takes: request.ask != Ask::All,
             is_open: true,
-            told: None,
+            answer: None,
             others_wait: false,
         };
         Some(Box::new(meeting))
@@ -115,9 +115,9 @@ impl Driver {
         if meeting.at != vote.master || !std::mem::take(&mut meeting.is_open) {
             return;
         }
-        meeting.told = Told::of(vote.master, &vote.answer, ticket);
+        meeting.answer = QueueAnswer::of(vote.master, &vote.answer, ticket);
         let others_wait = vote.answer.queued.is_some_and(|queued| queued.waiters > 0);
-        let is_in = meeting.told.is_none();
+        let is_in = meeting.answer.is_none();
         meeting.others_wait |= others_wait && is_in;
         let is_lease = lock.is_lease();
         let key = lock.key.clone();
@@ -146,7 +146,7 @@ impl Driver {
     pub(super) fn won_without(&mut self, id: LockId, now: Instant) {
         if let Some(lock) = self.locks.get(id)
             && let Some(meeting) = &lock.meeting
-            && meeting.told.is_some()
+            && meeting.answer.is_some()
         {
             self.give_up_place_of(id, now);
         }
@@ -192,7 +192,7 @@ impl Driver {
     }
 
     /// How an attempt was lost, for those that wait on.
-    pub(super) fn refusal(&self, id: LockId, loss: &Loss) -> (Refusal, Option<Told>) {
+    pub(super) fn refusal(&self, id: LockId, loss: &Loss) -> (Refusal, Option<QueueAnswer>) {
         let refusal = loss.refusal;
         let Some(meeting) = self.locks.get(id).and_then(|lock| lock.meeting.as_ref()) else {
             return (refusal, None);
@@ -202,7 +202,7 @@ impl Driver {
             Refusal::Held | Refusal::Split if loss.is_let_in => Refusal::Alone,
             refusal => refusal,
         };
-        (refusal, meeting.told)
+        (refusal, meeting.answer)
     }
 
     /// How an attempt that was not won leaves the meeting point, where its key may be there. One
@@ -210,7 +210,7 @@ impl Driver {
     pub(super) fn leave_after(&mut self, id: LockId, refusal: Refusal, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let (at, gives_up) = match &lock.meeting {
-            Some(meeting) if refusal == Refusal::Alone || meeting.told.is_some() => return,
+            Some(meeting) if refusal == Refusal::Alone || meeting.answer.is_some() => return,
             Some(meeting) => (Some(meeting.at), true),
             None => (self.queue_of(&lock.key, now), false),
         };
@@ -225,7 +225,7 @@ impl Driver {
     pub(super) fn leave_lease(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let others_wait = lock.meeting.as_ref().is_some_and(|meeting| meeting.others_wait);
-        if !self.settings.queue || !others_wait && !self.keys.was_held_before(lock.known, now) {
+        if !self.settings.queue || !others_wait && !self.keys.was_held_before(lock.key_use, now) {
             return;
         }
         let met = lock.meeting.as_ref().map(|meeting| meeting.at);

@@ -13,6 +13,7 @@ mod acquire;
 mod admission;
 mod close;
 pub(crate) mod command;
+mod convert;
 mod doorbell;
 mod due;
 mod freshness;
@@ -20,7 +21,6 @@ pub(crate) mod hold;
 mod init;
 mod inspect;
 mod keys;
-pub(crate) mod life;
 mod line;
 mod lock;
 pub(crate) mod mailbox;
@@ -29,11 +29,11 @@ mod meeting;
 mod observe;
 mod release;
 mod report;
+pub(crate) mod runtimes;
 pub(crate) mod slot;
 mod task;
 mod ticket;
 mod timers;
-mod told;
 mod voting;
 mod waiting;
 
@@ -339,7 +339,7 @@ impl Driver {
             Ticket::Readd(lock) => self.happens(lock, token(Asked::Readd), now),
             Ticket::Release(lock) => self.release_vote(lock, vote, judged, now),
             Ticket::Inspection(id) => self.inspection_vote(id, vote, &counts, now),
-            Ticket::Look(waiting, number) => self.look_vote(waiting, number, vote, now),
+            Ticket::Watch(waiting, number) => self.watch_vote(waiting, number, vote, now),
             Ticket::Place(waiting, number) => self.place_vote(waiting, number, vote, now),
             Ticket::Exit(lock) => self.left_queue(lock, &vote.answer, now),
         }
@@ -349,7 +349,7 @@ impl Driver {
         let now = self.now();
         let (news, changed) = self.masters.event(master, event, now, &mut self.observer);
         if matches!(news, News::Up | News::Restarted | News::Ended | News::Down) {
-            self.forget_step(master);
+            self.drop_step(master);
         }
         if matches!(news, News::Up | News::Restarted) {
             self.learn_facts(master, now);

@@ -44,10 +44,10 @@ enum Warning {
     NotCounting(usize),
     FloorByClock(usize),
     LivesTooLong(usize),
-    Unbarred(usize),
+    LacksBarrier(usize),
     NoPushes(usize),
     NoQueue(usize),
-    Forgotten(usize),
+    Abandoned(usize),
     Lost(LostReason),
 }
 
@@ -138,8 +138,8 @@ impl Observer {
     }
 
     /// A broken connection to `master` cannot be ended there.
-    pub(super) fn unbarred(&mut self, master: usize, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::Unbarred(master), now) {
+    pub(super) fn lacks_barrier(&mut self, master: usize, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::LacksBarrier(master), now) {
             log(|| {
                 warn!(
                     node = %self.names[master],
@@ -182,8 +182,8 @@ impl Observer {
     }
 
     /// Releases that `master` has not acknowledged are given up.
-    pub(super) fn forgotten(&mut self, master: usize, forgotten: u64, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::Forgotten(master), now) {
+    pub(super) fn abandoned(&mut self, master: usize, forgotten: u64, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::Abandoned(master), now) {
             log(|| {
                 warn!(
                     node = %self.names[master],
@@ -251,10 +251,10 @@ impl Observer {
                 Warning::NotCounting(master)
                 | Warning::FloorByClock(master)
                 | Warning::LivesTooLong(master)
-                | Warning::Unbarred(master)
+                | Warning::LacksBarrier(master)
                 | Warning::NoPushes(master)
                 | Warning::NoQueue(master)
-                | Warning::Forgotten(master) => {
+                | Warning::Abandoned(master) => {
                     log(|| warn!(node = %self.names[master], suppressed, "the same as before"));
                 }
             }
@@ -382,8 +382,8 @@ impl Driver {
             Ticket::Extension(id, _) => ("extension", id),
             Ticket::Readd(id) => ("re-add", id),
             Ticket::Release(id) => ("release", id),
-            Ticket::Look(waiting, _) | Ticket::Place(waiting, _) => {
-                return self.say_waiting(waiting, vote.master, "vote on a look");
+            Ticket::Watch(waiting, _) | Ticket::Place(waiting, _) => {
+                return self.say_waiting(waiting, vote.master, "vote on a watch");
             }
             // What it comes to is said with the error that it explains.
             Ticket::Inspection(_) | Ticket::Admission(_) => return,

@@ -12,11 +12,11 @@ use redlock_protocol::votes::ledger::LastAnswer;
 
 use super::Driver;
 use super::command::{LeaseRelease, ReleaseReply};
-use super::line::Turn;
+use super::convert::from_millis;
+use super::line::Outgoing;
 use super::lock::{Caller, Lock};
 use super::ticket::{InspectionId, LockId, UseId};
 use super::timers::Due;
-use super::told::from_millis;
 use crate::error::{ExtendError, ReleaseError};
 use crate::hold::votes;
 use crate::lost::{Ended, LostReason};
@@ -63,7 +63,7 @@ impl Driver {
         let id = self.locks.insert(Lock {
             resource,
             key,
-            known: UseId::default(),
+            key_use: UseId::default(),
             token,
             node_timeout: timing.node_timeout,
             machine: Lifecycle::releasing(self.masters.len(), timing, now),
@@ -85,14 +85,14 @@ impl Driver {
 
     /// How long a key may live that some client has set, as far as the masters have told.
     fn longest_expiry(&self) -> Duration {
-        self.settings.life_max(from_millis(self.masters.admission.longest_ttl()))
+        self.settings.expiry_max(from_millis(self.masters.admission.longest_ttl()))
     }
 
     /// A token has left its attempt or its lease, or its release is to be sent once more.
     pub(super) fn begin_release(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         match lock.caller {
-            Caller::Returned { .. } => return self.line.push(Turn::Release(id)),
+            Caller::Returned { .. } => return self.line.push(Outgoing::Release(id)),
             Caller::Holds(_) => {
                 self.end_hold(id);
                 self.leave_lease(id, now);
@@ -120,7 +120,7 @@ impl Driver {
             return;
         }
         self.releases += 1;
-        self.line.push(Turn::Release(id));
+        self.line.push(Outgoing::Release(id));
         // What waits for the key here asks behind the release.
         self.key_left(id, now);
     }
@@ -135,7 +135,7 @@ impl Driver {
 
     /// Its turn has come: it goes to every master on which the key may be, behind what was sent
     /// there before, on the same connection.
-    pub(super) fn release_turn(&mut self, id: LockId, now: Instant) {
+    pub(super) fn send_release(&mut self, id: LockId, now: Instant) {
         let Some(step) = self.decide(id, Event::Turn, now) else { return };
         if let (Step::SendRelease(_), Some(lock)) = (&step, self.locks.get_mut(id)) {
             lock.opened = Some(now);
@@ -244,7 +244,7 @@ impl Driver {
             let failed: Vec<usize> =
                 (0..self.masters.len()).filter(|master| release.has_failed(*master)).collect();
             if release.is_waiting() {
-                self.line.push(Turn::Release(id));
+                self.line.push(Outgoing::Release(id));
             } else if release.outcome().is_none() {
                 self.timers.enter(now.saturating_add(lock.node_timeout), Due::Release(id));
             }

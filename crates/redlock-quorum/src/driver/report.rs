@@ -7,9 +7,9 @@ use redlock_protocol::median::lower_median;
 
 use super::Driver;
 use super::command::ReportReply;
+use super::convert::from_millis;
 use super::ticket::Asker;
 use super::timers::Due;
-use super::told::from_millis;
 use crate::report::{NodeReport, ServerReport, Standing};
 
 /// The reports that are being made.
@@ -23,11 +23,11 @@ struct Report {
     number: u32,
     reply: ReportReply,
     pending: MasterSet,
-    said: Vec<Option<Looked>>,
+    said: Vec<Option<Probed>>,
 }
 
 #[derive(Clone)]
-struct Looked {
+struct Probed {
     facts: Facts,
     members: Option<u32>,
     at: Instant,
@@ -71,7 +71,7 @@ impl Driver {
         let mut open = self.reports.open.iter_mut();
         let Some(report) = open.find(|report| report.number == number) else { return };
         if let Ok(AdmissionReply::Facts { facts, members }) = said {
-            report.said[master] = Some(Looked { facts, members, at: now, standing });
+            report.said[master] = Some(Probed { facts, members, at: now, standing });
         }
         report.pending.remove(master);
         if report.pending.is_empty() {
@@ -107,19 +107,19 @@ impl Driver {
 }
 
 /// How far the clock of a master is ahead of ours, which has no date.
-fn ahead(said: &Looked) -> Option<i64> {
+fn ahead(said: &Probed) -> Option<i64> {
     let time = said.facts.time_us? / 1_000;
     let at = said.at.as_nanos() / 1_000_000;
     i64::try_from(time).ok()?.checked_sub(i64::try_from(at).ok()?)
 }
 
 /// The lower median of the masters' clocks.
-fn median(said: &[Option<Looked>]) -> Option<i64> {
+fn median(said: &[Option<Probed>]) -> Option<i64> {
     let mut clocks: Vec<i64> = said.iter().flatten().filter_map(ahead).collect();
     lower_median(&mut clocks)
 }
 
-fn server(said: &Looked, median: Option<i64>) -> ServerReport {
+fn server(said: &Probed, median: Option<i64>) -> ServerReport {
     let facts = &said.facts;
     let record = facts.record.as_deref().cloned().unwrap_or_default();
     let time = facts.time_us.map_or(0, |micros| micros / 1_000);
@@ -139,7 +139,7 @@ fn server(said: &Looked, median: Option<i64>) -> ServerReport {
         ballots: said.members.filter(|_| record.run.is_some()),
         quarantine_left: quarantine.map(|quarantine| left(quarantine.until)),
         tracks: facts.tracks,
-        is_barred: facts.is_barred,
+        has_barrier: facts.has_barrier,
         clock_offset_ms: ahead(said).zip(median).map(|(ahead, median)| ahead - median),
     }
 }

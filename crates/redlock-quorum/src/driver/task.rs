@@ -27,7 +27,7 @@ pub(super) struct Task {
     /// them go first, or what each asks would be written to the masters by itself.
     lets_others_first: bool,
     /// The runtime is to look for replies.
-    look: Option<Arc<Look>>,
+    check: Option<Arc<SocketCheck>>,
     /// It has found those that came before this.
     seen: Instant,
 }
@@ -44,20 +44,20 @@ struct Alarm {
 /// Asked of the runtime when something is due: to look at its sockets before that happens. A reply
 /// that lies there does not count as late because this process was stopped, or busy with something
 /// else.
-struct Look {
+struct SocketCheck {
     asked_at: Instant,
     is_over: AtomicBool,
     task: Waker,
 }
 
-impl Look {
+impl SocketCheck {
     /// A runtime wakes what has yielded once it has looked at its sockets.
     fn ask(now: Instant, task: &Waker) -> Arc<Self> {
         let task = task.clone();
-        let look = Arc::new(Self { asked_at: now, is_over: AtomicBool::new(false), task });
-        let waker = Waker::from(look.clone());
+        let check = Arc::new(Self { asked_at: now, is_over: AtomicBool::new(false), task });
+        let waker = Waker::from(check.clone());
         let _ = pin!(yield_now()).poll(&mut Context::from_waker(&waker));
-        look
+        check
     }
 }
 
@@ -68,7 +68,7 @@ impl Alarm {
     }
 }
 
-impl Wake for Look {
+impl Wake for SocketCheck {
     fn wake(self: Arc<Self>) {
         self.is_over.store(true, Ordering::Release);
         self.task.wake_by_ref();
@@ -87,7 +87,7 @@ impl Task {
     pub(super) fn new(number: u64, slot: Arc<Slot>, runtime: &Handle) -> Self {
         let lets_others_first = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
         let seen = Instant::ORIGIN;
-        Self { number, slot, alarm: None, was_busy: false, lets_others_first, look: None, seen }
+        Self { number, slot, alarm: None, was_busy: false, lets_others_first, check: None, seen }
     }
 
     /// Whether something may be due. There is one timer of the runtime for all that is to come.
@@ -104,9 +104,9 @@ impl Task {
     }
 
     /// The runtime has looked for replies since it was asked to.
-    fn end_look(&mut self) {
-        if let Some(look) = self.look.take_if(|look| look.is_over.load(Ordering::Acquire)) {
-            self.seen = look.asked_at;
+    fn end_check(&mut self) {
+        if let Some(check) = self.check.take_if(|check| check.is_over.load(Ordering::Acquire)) {
+            self.seen = check.asked_at;
         }
     }
 
@@ -141,10 +141,10 @@ impl Future for Task {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.end_look();
+        self.end_check();
         let Outcome::Rests { next, holds } = self.turn(cx) else { return Poll::Ready(()) };
-        if self.look.is_none() && self.is_due(next, holds, cx) {
-            self.look = Some(Look::ask(self.slot.now(), cx.waker()));
+        if self.check.is_none() && self.is_due(next, holds, cx) {
+            self.check = Some(SocketCheck::ask(self.slot.now(), cx.waker()));
         }
         Poll::Pending
     }

@@ -30,7 +30,7 @@ pub(super) enum Ticket {
     /// An inspection.
     Inspection(InspectionId),
     /// The look with this number at a key that callers wait for.
-    Look(WaitingId, u32),
+    Watch(WaitingId, u32),
     /// The ballot with this number of the attempt.
     Ballot(LockId, u32),
     /// The score behind a ballot that was refused.
@@ -52,7 +52,7 @@ impl Ticket {
             Self::Readd(lock) => (2, 0, lock.data().as_ffi()),
             Self::Release(lock) => (3, 0, lock.data().as_ffi()),
             Self::Inspection(inspection) => (4, 0, inspection.data().as_ffi()),
-            Self::Look(waiting, number) => (5, number, waiting.data().as_ffi()),
+            Self::Watch(waiting, number) => (5, number, waiting.data().as_ffi()),
             Self::Ballot(lock, number) => (6, number, lock.data().as_ffi()),
             Self::Score(lock) => (7, 0, lock.data().as_ffi()),
             Self::Exit(lock) => (8, 0, lock.data().as_ffi()),
@@ -76,7 +76,7 @@ impl Ticket {
             2 => Self::Readd(key.into()),
             3 => Self::Release(key.into()),
             4 => Self::Inspection(key.into()),
-            5 => Self::Look(key.into(), number),
+            5 => Self::Watch(key.into(), number),
             6 => Self::Ballot(key.into(), number),
             7 => Self::Score(key.into()),
             8 => Self::Exit(key.into()),
@@ -122,7 +122,7 @@ mod tests {
             Ticket::Readd(lock),
             Ticket::Release(first),
             Ticket::Inspection(inspection),
-            Ticket::Look(SlotMap::<WaitingId, ()>::with_key().insert(()), 7),
+            Ticket::Watch(SlotMap::<WaitingId, ()>::with_key().insert(()), 7),
             Ticket::Ballot(lock, u32::MAX),
             Ticket::Score(lock),
             Ticket::Exit(lock),

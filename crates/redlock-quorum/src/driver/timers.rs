@@ -25,9 +25,9 @@ pub(super) enum Due {
     /// The head of those that wait has something to do; stale if it is scheduled otherwise.
     Waiting(WaitingId, Instant),
     /// The time for the answer to a look is over.
-    Look(WaitingId, u32),
+    Watch(WaitingId, u32),
     /// A request has stood in line for too long.
-    Turn(RequestId),
+    Unsent(RequestId),
     /// The keeper of a lease has something to do; stale if the lease is scheduled otherwise.
     Keep(LockId, Instant),
     /// The node timeout of an extension that its holder waits for has passed.
@@ -49,7 +49,7 @@ pub(super) enum Due {
     /// It was to be proven by now that the data of a master is there.
     Doubt(usize),
     /// Leases may be extended at this master again because it reports that its data may be gone.
-    Round(usize),
+    Recheck(usize),
     /// The time is over for which something waited; the turn looks what.
     Wake,
     /// The time of a call of `init`, or of its next look, is over.

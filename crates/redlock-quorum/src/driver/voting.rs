@@ -3,13 +3,13 @@
 use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{Cause, Facts, Instant, NotAdmitted, Vote, WhyNot};
 use redlock_protocol::admission::{Event, Why};
-use redlock_protocol::lives::Custody;
+use redlock_protocol::incarnations::Continuity;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::quorum::quorum;
 use redlock_protocol::votes::answer::Counts;
 
-use super::masters::{Changed, Hindrance, Masters, NEVER};
-use super::told::{ceil_millis, floor_millis, from_millis};
+use super::convert::{ceil_millis, floor_millis, from_millis};
+use super::masters::{Changed, Masters, NEVER, StepFailure};
 
 impl Masters {
     /// Whether what a master has answered counts. It does not where the master does not vote, nor
@@ -65,7 +65,8 @@ impl Masters {
                 unfit
             }
             (Some(Why::NotAdmitted(mut why)), _) => {
-                why.hindrance = link.hindrance.as_ref().map(|hindrance| hindrance.error.clone());
+                why.step_error =
+                    link.step_failure.as_ref().map(|step_failure| step_failure.error.clone());
                 why
             }
             (None, Some(unfit)) => unfit.clone(),
@@ -80,11 +81,11 @@ impl Masters {
         self.admission.on(master, event, ceil_millis(now));
         let mut changed = Changed::default();
         for master in 0..self.len() {
-            let custody = self.lives.review(master, &self.admission);
-            if custody == Custody::Lost {
+            let continuity = self.incarnations.review(master, &self.admission);
+            if continuity == Continuity::Lost {
                 changed.lost.insert(master);
             }
-            if self.review(master, custody, now) {
+            if self.review(master, continuity, now) {
                 changed.gained.insert(master);
             }
             self.name_ballots(master);
@@ -103,9 +104,9 @@ impl Masters {
     }
 
     /// Says whether `master` votes and did not before.
-    fn review(&mut self, master: usize, custody: Custody, now: Instant) -> bool {
+    fn review(&mut self, master: usize, continuity: Continuity, now: Instant) -> bool {
         let link = &mut self.links[master];
-        if custody != Custody::Kept {
+        if continuity != Continuity::Kept {
             link.alive_since = now;
         }
         if !self.admission.votes(master) || link.unfit.is_some() {
@@ -114,7 +115,7 @@ impl Masters {
             return false;
         }
         link.votes_from = link.alive_since;
-        link.hindrance = None;
+        link.step_failure = None;
         let voted = self.voting.contains(master);
         self.voting.insert(master);
         !voted
@@ -122,42 +123,45 @@ impl Masters {
 
     /// It was not proven in time that `master` has what it had. Says whether something may be gone.
     pub(super) fn give_up(&mut self, master: usize) -> bool {
-        !self.votes(master) && self.lives.give_up(master)
+        !self.votes(master) && self.incarnations.give_up(master)
     }
 
     /// A step towards its admission failed. Of an error reply the text of the server is kept: by
     /// that it is known whether waiting cures it.
-    pub(super) fn hinder(&mut self, master: usize, cause: &Cause, now: Instant) {
+    pub(super) fn step_failed(&mut self, master: usize, cause: &Cause, now: Instant) {
         let error = match cause {
             Cause::ErrorReply(error) | Cause::Demoted(error) => error.clone(),
             cause => cause.to_string(),
         };
-        self.links[master].hindrance = Some(Hindrance { error, at: now });
+        self.links[master].step_failure = Some(StepFailure { error, at: now });
     }
 
     /// The masters whose latest step failed before this instant: a person may have cured since what
     /// it failed for, and the next step shows it.
-    pub(super) fn hindered_before(&self, at: Instant) -> MasterSet {
+    pub(super) fn step_failed_before(&self, at: Instant) -> MasterSet {
         let was = |master: &usize| {
-            self.links[*master].hindrance.as_ref().is_some_and(|hindrance| hindrance.at < at)
+            self.links[*master]
+                .step_failure
+                .as_ref()
+                .is_some_and(|step_failure| step_failure.at < at)
         };
         (0..self.len()).filter(was).collect()
     }
 
     /// A step towards its admission was carried out.
-    pub(super) fn clear_hindrance(&mut self, master: usize) {
-        self.links[master].hindrance = None;
+    pub(super) fn clear_step_failure(&mut self, master: usize) {
+        self.links[master].step_failure = None;
     }
 
     /// What the server says about itself was read again.
-    pub(super) fn looked(&mut self, master: usize, mut facts: Facts, now: Instant) {
+    pub(super) fn probed(&mut self, master: usize, mut facts: Facts, now: Instant) {
         let link = &mut self.links[master];
         if let Some(before) = &link.facts {
             // These are about the connection, which is the same.
-            (facts.tracks, facts.is_barred) = (before.tracks, before.is_barred);
+            (facts.tracks, facts.has_barrier) = (before.tracks, before.has_barrier);
             facts.no_ballots.clone_from(&before.no_ballots);
         }
-        link.hindrance = Hindrance::of(&facts, now).or_else(|| link.hindrance.take());
+        link.step_failure = StepFailure::of(&facts, now).or_else(|| link.step_failure.take());
         link.facts = Some(facts);
         link.read_at = now;
     }

@@ -1,18 +1,18 @@
 //! Callers that wait for a key: one queue for each key, whose head alone talks to masters.
 
-mod looks;
+mod watches;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Call, Instant};
-use redlock_protocol::waiting::{Ask, Moment, Refusal, Step, Told, Waiting};
+use redlock_protocol::waiting::{Ask, Moment, QueueAnswer, Refusal, Step, Waiting};
 use slotmap::SlotMap;
 
 use super::Driver;
 use super::command::{Entry, Request};
-use super::line::Turn;
+use super::line::Outgoing;
 use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 use super::timers::Due;
 
@@ -30,9 +30,9 @@ struct Queue {
     /// When its head is scheduled next.
     scheduled: Option<Instant>,
     /// The number of its last look.
-    look: u32,
+    watch: u32,
     /// The master that was asked in it.
-    looks_at: usize,
+    watch_at: usize,
     /// The last caller that made its last attempt here.
     last: Option<RequestId>,
     /// When an attempt for this key was lost last.
@@ -63,8 +63,8 @@ impl Waiters {
             key: key.clone(),
             waiting: Waiting::new(),
             scheduled: None,
-            look: 0,
-            looks_at: 0,
+            watch: 0,
+            watch_at: 0,
             last: None,
             lost_at: None,
             explanation: None,
@@ -124,10 +124,10 @@ impl Driver {
             self.keys.of(&key)
         } else {
             // Its caller is the first one, or others have an entry already.
-            request.known = self.keys.enter(&key);
-            self.keys.get(request.known).unwrap_or_default()
+            request.key_use = self.keys.enter(&key);
+            self.keys.get(request.key_use).unwrap_or_default()
         };
-        let (entry, is_held_here, asker) = (request.known, known.is_held(), known.asker);
+        let (entry, is_held_here, asker) = (request.key_use, known.is_held(), known.asker);
         if !has_queue && !is_held_here && asker.is_none() {
             self.keys.ask(entry, id);
             return self.stand_in_line(id);
@@ -155,7 +155,7 @@ impl Driver {
         &mut self,
         id: RequestId,
         refusal: Refusal,
-        told: Option<Told>,
+        answer: Option<QueueAnswer>,
         now: Instant,
     ) {
         let Some(request) = self.requests.get_mut(id) else { return };
@@ -177,7 +177,7 @@ impl Driver {
         let step = match refusal {
             Refusal::Held | Refusal::Split if is_held_here => waiting.lost_here(now),
             _ if lacks_votes => waiting.lost_for_want_of_votes(moment),
-            refusal => waiting.lost(refusal, told, moment),
+            refusal => waiting.lost(refusal, answer, moment),
         };
         self.step(queue, step, now);
     }
@@ -205,9 +205,9 @@ impl Driver {
     /// A caller has the key: from here on those behind it wait for its release.
     pub(super) fn key_won(&mut self, lock: LockId, id: RequestId, request: &Request, now: Instant) {
         let key = &request.key;
-        let known = self.keys.won(key, request.known, (id, lock));
+        let known = self.keys.won(key, request.key_use, (id, lock));
         if let Some(lock) = self.locks.get_mut(lock) {
-            lock.known = known;
+            lock.key_use = known;
         }
         let Some(queue) = self.waiters.of(key) else { return };
         let waiting = &mut self.waiters.queues[queue].waiting;
@@ -221,7 +221,7 @@ impl Driver {
     /// lease is over.
     pub(super) fn key_left(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
-        if !self.keys.left(lock.known, id, now) {
+        if !self.keys.left(lock.key_use, id, now) {
             return;
         }
         let Some(queue) = self.waiters.of(&lock.key) else { return };
@@ -235,9 +235,9 @@ impl Driver {
         loop {
             step = match step {
                 Step::Wait => return self.schedule_waiting(id, now),
-                Step::Look => self.look(id, now),
+                Step::Watch => self.watch(id, now),
                 Step::Queue => {
-                    self.line.push(Turn::Place(id));
+                    self.line.push(Outgoing::Place(id));
                     Step::Wait
                 }
                 Step::Leave(at) => {
@@ -252,10 +252,10 @@ impl Driver {
                     self.waiters.queues[id].waiting.leave(request, now)
                 }
                 Step::Attempt(request, ask) => match self.requests.get_mut(request) {
-                    Some(wish) if !wish.reply.is_closed() => {
-                        wish.ask = ask;
-                        wish.is_attempted = true;
-                        self.line.push(Turn::Attempt(request));
+                    Some(entry) if !entry.reply.is_closed() => {
+                        entry.ask = ask;
+                        entry.is_attempted = true;
+                        self.line.push(Outgoing::Attempt(request));
                         Step::Wait
                     }
                     // The caller is gone: its turn goes to the next.

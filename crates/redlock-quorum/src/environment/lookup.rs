@@ -9,13 +9,13 @@ use crate::settings::BuildError;
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "its values are secrets")]
 pub struct Environment<'a> {
-    pub(crate) look_up: &'a dyn Fn(&str) -> Option<OsString>,
+    pub(crate) lookup: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
 impl Environment<'static> {
     /// The environment of this process.
     pub fn of_process() -> Self {
-        Self { look_up: &|name| std::env::var_os(name) }
+        Self { lookup: &|name| std::env::var_os(name) }
     }
 }
 
@@ -23,7 +23,7 @@ impl Environment<'_> {
     /// The value of a variable that is set, and not to nothing: an empty one is how units and
     /// manifests switch one off.
     pub fn get(&self, name: &str) -> Option<OsString> {
-        (self.look_up)(name).filter(|value| !value.is_empty())
+        (self.lookup)(name).filter(|value| !value.is_empty())
     }
 
     /// The value of a variable, read.

@@ -14,12 +14,12 @@ pub(crate) struct Origins {
 
 impl Origins {
     pub(crate) fn set(&mut self, variable: &'static str, origin: String) {
-        self.forget(variable);
+        self.remove(variable);
         self.given.push((variable, origin));
     }
 
     /// The program has given the value itself.
-    pub(crate) fn forget(&mut self, variable: &str) {
+    pub(crate) fn remove(&mut self, variable: &str) {
         self.given.retain(|(name, _)| *name != variable);
     }
 

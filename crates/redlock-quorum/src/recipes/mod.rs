@@ -6,6 +6,6 @@
 mod collect;
 pub(crate) mod lock_all;
 pub(crate) mod once;
+pub(crate) mod once_guard;
 pub(crate) mod reentrant;
 pub(crate) mod set;
-pub(crate) mod turn;

@@ -37,7 +37,7 @@ use std::time::{Duration, SystemTime};
 use redlock_core::{Mark, Resource};
 use redlock_protocol::marks::When;
 
-use super::turn::{Begun, begun, reading};
+use super::once_guard::{Begun, begun, reading};
 use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
 use crate::marks::LastRun;
@@ -229,12 +229,12 @@ impl OnceRequest {
         W: FnOnce(Hold) -> F,
         F: Future,
     {
-        let turn = match self.begin().await.map_err(RunError::without_output)? {
+        let guard = match self.begin().await.map_err(RunError::without_output)? {
             Begun::Done { at, by } => return Ok(Once::Done { at, by }),
-            Begun::Run(turn) => turn,
+            Begun::Run(guard) => guard,
         };
-        let output = turn.work(work).await?;
-        turn.end(output).await.map(Once::Ran)
+        let output = guard.work(work).await?;
+        guard.end(output).await.map(Once::Ran)
     }
 
     /// The same for work that may fail: it is marked as done where it ended with `Ok`. Otherwise
@@ -251,14 +251,14 @@ impl OnceRequest {
         F: Future<Output = Result<T, E>>,
         E: From<RunError<T>>,
     {
-        let turn = match self.begin().await.map_err(RunError::without_output)? {
+        let guard = match self.begin().await.map_err(RunError::without_output)? {
             Begun::Done { at, by } => return Ok(Once::Done { at, by }),
-            Begun::Run(turn) => turn,
+            Begun::Run(guard) => guard,
         };
-        match turn.work(work).await {
-            Ok(Ok(output)) => Ok(Once::Ran(turn.end(output).await?)),
+        match guard.work(work).await {
+            Ok(Ok(output)) => Ok(Once::Ran(guard.end(output).await?)),
             Ok(Err(error)) => {
-                turn.leave().await;
+                guard.leave().await;
                 Err(error)
             }
             lost => RunError::flat(lost).map(Once::Ran),

@@ -22,21 +22,21 @@ pub(super) struct Namespace {
 }
 
 /// What the node reports.
-enum Heard {
+enum Report {
     Event(NodeEvent),
     Answer(Vote),
 }
 
-struct Ear(UnboundedSender<Heard>);
+struct Ear(UnboundedSender<Report>);
 
 impl Sink for Ear {
     // Who does not listen any more knows enough.
     fn vote(&self, vote: Vote) {
-        let _ = self.0.send(Heard::Answer(vote));
+        let _ = self.0.send(Report::Answer(vote));
     }
 
     fn event(&self, _: usize, event: NodeEvent) {
-        let _ = self.0.send(Heard::Event(event));
+        let _ = self.0.send(Report::Event(event));
     }
 }
 
@@ -72,21 +72,21 @@ async fn converse(url: &str, namespace: &Namespace) -> anyhow::Result<()> {
 async fn ask(
     node: &RedisNode,
     ear: &Arc<Ear>,
-    heard: &mut UnboundedReceiver<Heard>,
+    heard: &mut UnboundedReceiver<Report>,
     namespace: &Namespace,
 ) -> anyhow::Result<()> {
     while let Some(heard) = heard.recv().await {
         match heard {
-            Heard::Event(NodeEvent::Up(facts)) => match init(&facts, namespace) {
+            Report::Event(NodeEvent::Up(facts)) => match init(&facts, namespace) {
                 Some(init) => {
                     let slot = VoteSlot::new(ear.clone(), 0, 0, Instant::ORIGIN);
                     node.submit(Op::admission(AdmissionOp::Init(init)), slot);
                 }
                 None => return Ok(()),
             },
-            Heard::Event(NodeEvent::Down { cause, .. }) => bail!("no connection: {cause}"),
-            Heard::Event(_) => {}
-            Heard::Answer(answer) => return check(answer),
+            Report::Event(NodeEvent::Down { cause, .. }) => bail!("no connection: {cause}"),
+            Report::Event(_) => {}
+            Report::Answer(answer) => return check(answer),
         }
     }
     bail!("it is gone")

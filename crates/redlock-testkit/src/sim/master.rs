@@ -45,7 +45,7 @@ pub(super) struct Master {
     /// With this set, every entry and every exit gets this error.
     pub(super) queue_error: Option<String>,
     /// What was published and not passed on yet.
-    pub(super) told: Vec<(QueueTicket, Call, Vec<u8>)>,
+    pub(super) calls: Vec<(QueueTicket, Call, Vec<u8>)>,
     pub(super) queues: HashMap<Vec<u8>, Tickets>,
     keys: HashMap<Vec<u8>, Entry>,
 }
@@ -75,7 +75,7 @@ impl Master {
             data: Data::default(),
             ballot_error: None,
             queue_error: None,
-            told: Vec::new(),
+            calls: Vec::new(),
             queues: HashMap::new(),
             keys: HashMap::new(),
         }

@@ -17,7 +17,7 @@ pub enum Fault {
     Kill,
     /// The process dies and comes back later without its keys. Outside of what a lock without
     /// quarantine survives, so only on request.
-    KillAndForget,
+    KillAndLoseData,
     /// The process is stopped for a while.
     Pause,
     /// Its connections break for a while.
@@ -168,7 +168,7 @@ impl Nemesis {
             }),
             _ => {
                 let Some(node) = free.first().copied() else { return };
-                let network = !matches!(fault, Fault::Kill | Fault::KillAndForget | Fault::Pause);
+                let network = !matches!(fault, Fault::Kill | Fault::KillAndLoseData | Fault::Pause);
                 let alone = network && plan.rng.random();
                 // A fault of the server reaches every client through any of them.
                 let client = if alone { plan.rng.random_range(0..clients) } else { 0 };
@@ -199,14 +199,14 @@ impl Nemesis {
 
     fn act(&self, node: &SimNode, action: Action) {
         use Fault::{
-            ClockStep, Delay, Kill, KillAndForget, LoseReplies, LoseRequests, Partition, Pause,
+            ClockStep, Delay, Kill, KillAndLoseData, LoseReplies, LoseRequests, Partition, Pause,
             SwizzleClog,
         };
         let zero = Duration::ZERO..=Duration::ZERO;
         let slow = Duration::ZERO..=self.delay_max;
         match action {
-            Action::Begin(Kill | KillAndForget) => node.down(),
-            Action::End(kill @ (Kill | KillAndForget)) => {
+            Action::Begin(Kill | KillAndLoseData) => node.down(),
+            Action::End(kill @ (Kill | KillAndLoseData)) => {
                 node.crash_and_restart(kill == Kill);
                 node.up();
             }
@@ -303,9 +303,9 @@ mod tests {
                 offsets[step.node] += millis;
             }
             assert!((0..=50).contains(&offsets[step.node]), "{step}");
-            assert_ne!(step.action, Action::Begin(Fault::KillAndForget));
+            assert_ne!(step.action, Action::Begin(Fault::KillAndLoseData));
         }
-        let asked = Nemesis::new(3).faults([Fault::KillAndForget]).plan(5, 1, MINUTE);
-        assert!(asked.iter().any(|step| step.action == Action::Begin(Fault::KillAndForget)));
+        let asked = Nemesis::new(3).faults([Fault::KillAndLoseData]).plan(5, 1, MINUTE);
+        assert!(asked.iter().any(|step| step.action == Action::Begin(Fault::KillAndLoseData)));
     }
 }

@@ -297,7 +297,7 @@ impl SimNode {
 
     fn change(&self, change: impl FnOnce(&mut World, usize, &mut Outbox)) {
         let link = self.link;
-        turn(&self.world, |world, outbox| change(world, link, outbox));
+        change_world(&self.world, |world, outbox| change(world, link, outbox));
     }
 
     /// No code that holds this lock can panic half-way through a change.
@@ -380,7 +380,7 @@ impl Drop for Driven {
 }
 
 /// Changes the world, lets happen what is due, casts and reports it, and sets the timer.
-fn turn(world: &Arc<Mutex<World>>, change: impl FnOnce(&mut World, &mut Outbox)) {
+fn change_world(world: &Arc<Mutex<World>>, change: impl FnOnce(&mut World, &mut Outbox)) {
     let mut outbox = Outbox::default();
     let mut locked = world.lock().unwrap_or_else(PoisonError::into_inner);
     change(&mut locked, &mut outbox);
@@ -402,7 +402,7 @@ fn wake_later(world: &Arc<Mutex<World>>, locked: &mut World) {
     let (world, after) = (world.clone(), due.saturating_since(locked.clock.now()));
     let task = runtime.spawn(async move {
         tokio::time::sleep(after).await;
-        turn(&world, |world, _| world.timer = None);
+        change_world(&world, |world, _| world.timer = None);
     });
     if let Some((_, late)) = locked.timer.replace((due, task)) {
         late.abort();

@@ -74,7 +74,7 @@ impl QueueMaster for Meeting<'_> {
     }
 
     fn tell(&mut self, ticket: QueueTicket, call: Call) -> bool {
-        self.master.told.push((ticket, call, self.key.to_vec()));
+        self.master.calls.push((ticket, call, self.key.to_vec()));
         true
     }
 

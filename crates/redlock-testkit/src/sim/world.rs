@@ -217,7 +217,7 @@ impl World {
         let listening: Vec<_> = self.links.iter().filter_map(|link| link.listens_for).collect();
         let answer = self.master.execute(now, op, set, self.facts.role, &listening);
         // Servers differ in whether one that calls itself hears it before the reply, or behind it.
-        if !self.master.told.is_empty() && self.rng.random() {
+        if !self.master.calls.is_empty() && self.rng.random() {
             self.call(now);
         }
         if let Some(slot) = slot {
@@ -228,7 +228,7 @@ impl World {
 
     /// Passes on what was published.
     fn call(&mut self, now: Instant) {
-        for (ticket, call, key) in std::mem::take(&mut self.master.told) {
+        for (ticket, call, key) in std::mem::take(&mut self.master.calls) {
             for link in self.links.iter_mut().filter(|link| link.listens_for == Some(ticket)) {
                 let event = NodeEvent::Called(call, key.clone().into());
                 link.reply(Back::Push(event), now, &mut self.rng);

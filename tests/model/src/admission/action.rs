@@ -1,7 +1,7 @@
 //! What may happen next, and what it does.
 
 use redlock_core::Member;
-use redlock_protocol::admission::{Event, Facts, Scored};
+use redlock_protocol::admission::{Event, MasterView, Scored};
 
 use super::broken::Broken;
 use super::client::Client;
@@ -181,16 +181,16 @@ impl World {
     fn arrive(&mut self, part: &Part, client: usize, master: usize) {
         let Some(request) = self.clients[client].links[master].wire.take() else { return };
         let event = match request {
-            Request::Look => {
+            Request::Probe => {
                 let server = &self.servers[master];
                 let members = Some(server.data.members());
-                Event::Looked(Facts { members, ..server.facts(part, self.now) })
+                Event::Probed(MasterView { members, ..server.facts(part, self.now) })
             }
             Request::Floor(mut read) => {
                 let before = read.done.len();
                 self.read_floor(part, client, &mut read);
                 for found in read.done[before..].iter().cloned() {
-                    let facts = Facts { members: None, ..found.facts };
+                    let facts = MasterView { members: None, ..found.facts };
                     self.tell(part, client, found.master, Event::Read(facts));
                 }
                 if !read.todo.is_empty() {
@@ -254,7 +254,8 @@ impl World {
     fn ballot(&mut self, part: &Part, master: usize) {
         let ballot = 31 + 32 * u64::from(part.ballots - self.left.ballots + 1);
         let until = self.now + TTL;
-        let run = self.clients[0].machine.life(master).and_then(|life| life.run);
+        let run =
+            self.clients[0].machine.incarnation(master).and_then(|incarnation| incarnation.run);
         if self.attempt.is_none() {
             self.left.ballots -= 1;
             let accepted = vec![None; part.masters];

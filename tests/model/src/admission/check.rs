@@ -31,7 +31,7 @@ impl Model for Bounded {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(
-                "no master votes while a lock of its former life may be alive",
+                "no master votes while a lock of its former incarnation may be alive",
                 |model: &Self, world: &World| !world.votes_too_early(&model.0),
             ),
             Property::always("one valid holder at most", |model: &Self, world: &World| {

@@ -1,7 +1,7 @@
 //! A client: the machine that ships, and its connections. Here the mutants lie to it.
 
 use redlock_core::admission::Nonce;
-use redlock_protocol::admission::{Admission, Event, Facts, Step, Told};
+use redlock_protocol::admission::{Admission, Event, MasterTime, MasterView, Step};
 
 use super::broken::Broken;
 use super::part::{Part, TTL};
@@ -22,7 +22,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(part: &Part, alive: bool) -> Self {
-        let mut machine = Admission::new(part.masters, part.own, part.look_every, part.act_within);
+        let mut machine = Admission::new(part.masters, part.own, part.probe_every, part.act_within);
         if part.given && part.broken != Some(Broken::GivenIgnored) {
             machine = machine.with_given_max_ttl();
         }
@@ -127,7 +127,7 @@ impl World {
                     self.tell(part, client, master, Event::Times(nonce, told));
                     continue;
                 }
-                Step::Look => Request::Look,
+                Step::Probe => Request::Probe,
                 Step::ReadRecords(masters) => {
                     let records = self.records(part, client, &masters);
                     for (other, facts) in records.clone() {
@@ -136,7 +136,7 @@ impl World {
                     self.tell(part, client, master, Event::Records(records));
                     continue;
                 }
-                Step::Begin(_) if self.looks_new(part) => {
+                Step::Begin(_) if self.appears_new(part) => {
                     return self.init_unasked(part, client, master);
                 }
                 Step::Begin(begin) => Request::Begin(begin),
@@ -156,7 +156,7 @@ impl World {
 
     /// The answers of the masters that are asked for their records. They arrive at once: a later
     /// one could only allow more.
-    fn records(&self, part: &Part, client: usize, asked: &[usize]) -> Vec<(usize, Facts)> {
+    fn records(&self, part: &Part, client: usize, asked: &[usize]) -> Vec<(usize, MasterView)> {
         let links = &self.clients[client].links;
         let reached = asked.iter().filter(|&&other| links[other].up);
         let facts = reached.map(|&other| {
@@ -171,7 +171,7 @@ impl World {
     }
 
     /// The answers of the masters that are asked for TIME.
-    fn times(&self, part: &Part, client: usize, master: usize, asked: &[usize]) -> Vec<Told> {
+    fn times(&self, part: &Part, client: usize, master: usize, asked: &[usize]) -> Vec<MasterTime> {
         let own = &self.clients[client];
         let reached = asked.iter().filter(|&&other| own.links[other].up);
         let told = reached.map(|&other| {
@@ -182,7 +182,7 @@ impl World {
             let first = own.links[other].first.map(|first| first.time);
             let before = part.broken == Some(Broken::TimesBeforeNonce) && !noted;
             let time = first.filter(|_| before).unwrap_or_else(|| server.time(self.now));
-            Told { master: other, process, time }
+            MasterTime { master: other, process, time }
         });
         told.collect()
     }
@@ -190,7 +190,7 @@ impl World {
 
 /// What a mutant makes of an event: another TIME, another identity.
 fn lie(broken: Option<Broken>, event: Event, first: Option<First>) -> Event {
-    let facts = |mut facts: Facts| {
+    let facts = |mut facts: MasterView| {
         if let (Some(Broken::UntilByClient), Some(first)) = (broken, first) {
             facts.time = first.time;
         }
@@ -201,7 +201,7 @@ fn lie(broken: Option<Broken>, event: Event, first: Option<First>) -> Event {
     };
     match event {
         Event::Up(found) => Event::Up(facts(found)),
-        Event::Looked(found) => Event::Looked(facts(found)),
+        Event::Probed(found) => Event::Probed(facts(found)),
         Event::Read(found) => Event::Read(facts(found)),
         Event::Script(mut reply) => {
             if let (Some(Broken::UntilByClient), Some(first)) = (broken, first) {

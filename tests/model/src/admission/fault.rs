@@ -1,7 +1,7 @@
 //! What goes wrong.
 
 use super::action::Action;
-use redlock_protocol::admission::{Event, Life};
+use redlock_protocol::admission::{Event, Incarnation};
 use redlock_testkit::Data;
 
 use super::broken::Broken;
@@ -42,7 +42,7 @@ impl World {
     /// master has now, and this process has had what was saved.
     fn may_put_back(&self, part: &Part, master: usize) -> bool {
         let server = &self.servers[master];
-        let present = Life::of(&server.facts(part, self.now));
+        let present = Incarnation::of(&server.facts(part, self.now));
         let (saved, record) = (&server.saved.record, &server.data.record);
         let is_former = (saved.nonce, saved.run) != (record.nonce, record.run);
         let has_seen = |client: &Shared<Client>| {

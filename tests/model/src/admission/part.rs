@@ -19,7 +19,7 @@ pub struct Part {
     /// When time ends.
     pub horizon: u64,
     /// How often a client looks at a master that does not vote.
-    pub look_every: u64,
+    pub probe_every: u64,
     /// How long a script may act behind its sending.
     pub act_within: u64,
     /// How many losses of data there are.
@@ -105,7 +105,7 @@ const NONE: Part = Part {
     clients: 2,
     visits: 1,
     horizon: 8,
-    look_every: 100,
+    probe_every: 100,
     act_within: u64::MAX,
     losses: 1,
     lossy: 1,
@@ -167,7 +167,7 @@ pub fn large() -> Vec<Part> {
         Part {
             name: "looks",
             losses: 1,
-            look_every: 1,
+            probe_every: 1,
             steps: 1,
             strides: &[4],
             horizon: 5,
@@ -245,8 +245,8 @@ pub fn named(broken: Broken) -> Part {
         // The client that stays has seen that the namespace was in use.
         B::NewWithoutRecord => Part { visits: 1, ..alone },
         B::PushIgnored => Part { kinds: &[Flush], ..alone },
-        B::TimeAlone => Part { steps: 1, look_every: 1, ..alone },
-        B::IdentityKnown => Part { kinds: &[Flush], steps: 1, look_every: 1, ..alone },
+        B::TimeAlone => Part { steps: 1, probe_every: 1, ..alone },
+        B::IdentityKnown => Part { kinds: &[Flush], steps: 1, probe_every: 1, ..alone },
         B::TimesBeforeNonce => Part {
             kinds: &[Flush],
             clients: 1,
@@ -254,7 +254,7 @@ pub fn named(broken: Broken) -> Part {
             steps: 1,
             strides: &[4],
             horizon: 6,
-            look_every: 1,
+            probe_every: 1,
             ..three
         },
         B::NoteWithoutNonce => Part {
@@ -263,7 +263,7 @@ pub fn named(broken: Broken) -> Part {
             steps: 1,
             strides: &[4],
             horizon: 5,
-            look_every: 1,
+            probe_every: 1,
             clients: 1,
             visits: 0,
             ..three
@@ -297,7 +297,7 @@ pub fn named(broken: Broken) -> Part {
             clock: Some(0),
             strides: &[4],
             horizon: 5,
-            look_every: 1,
+            probe_every: 1,
             clients: 1,
             visits: 0,
             ..three
@@ -325,7 +325,7 @@ pub fn named(broken: Broken) -> Part {
         }
         B::GivenIgnored => older(Part { clients: 1, visits: 0, ..alone }),
         B::NotedWithoutMore => {
-            Part { kinds: &[Flush], steps: 1, clients: 1, visits: 0, look_every: 1, ..three }
+            Part { kinds: &[Flush], steps: 1, clients: 1, visits: 0, probe_every: 1, ..three }
         }
     };
     Part { name: "mutant", broken: Some(broken), ..part }

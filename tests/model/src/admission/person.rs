@@ -1,7 +1,7 @@
 //! A person who types `init`, and the mutant that does so unasked.
 
 use redlock_core::admission::{AdmissionOp, Nonce, Record};
-use redlock_protocol::admission::{Event, Facts, InitOptions, Life, Scored};
+use redlock_protocol::admission::{Event, Incarnation, InitOptions, MasterView, Scored};
 use redlock_testkit::Data;
 
 use super::broken::Broken;
@@ -12,7 +12,7 @@ use super::wire::Request;
 use super::world::World;
 
 impl World {
-    /// Whether `init` may be typed: the statement is true, no lock of a former life is alive on
+    /// Whether `init` may be typed: the statement is true, no lock of a former incarnation is alive on
     /// any master. A start script says so whether it is true or not, and may do no harm as long as
     /// one record is left that shows use.
     pub(crate) fn may_init(&self, part: &Part) -> bool {
@@ -66,9 +66,9 @@ impl World {
         let away = (0..part.masters).filter(|&master| !self.servers[master].up);
         let empty = away.map(|master| {
             let facts = self.servers[master].facts(part, self.now);
-            let facts = Facts { record: Record::default(), members: Some(0), ..facts };
+            let facts = MasterView { record: Record::default(), members: Some(0), ..facts };
             person.clients[0].machine.on(master, Event::Up(facts.clone()), self.now);
-            Scored { master, asked: Life::of(&facts), highest: None, facts }
+            Scored { master, asked: Incarnation::of(&facts), highest: None, facts }
         });
         empty.collect()
     }
@@ -90,12 +90,12 @@ impl World {
     pub(crate) fn scored(&self, part: &Part, master: usize) -> Scored {
         let server = &self.servers[master];
         let facts = server.facts(part, self.now);
-        let asked = Life::of(&facts);
+        let asked = Incarnation::of(&facts);
         Scored { master, asked, highest: highest(&server.data, asked), facts }
     }
 
     /// The mutant: no master that answers has a record, so the namespace is taken for new.
-    pub(crate) fn looks_new(&self, part: &Part) -> bool {
+    pub(crate) fn appears_new(&self, part: &Part) -> bool {
         let mut up = self.servers.iter().filter(|server| server.up);
         part.broken == Some(Broken::NewWithoutRecord)
             && up.all(|server| server.data.record.nonce.is_none())
@@ -129,6 +129,6 @@ fn options(again: bool) -> InitOptions {
 }
 
 /// The highest score of the set of a life.
-pub(crate) fn highest(data: &Data, life: Life) -> Option<u64> {
-    Some(data.ballots(life.run?)?.highest())
+pub(crate) fn highest(data: &Data, incarnation: Incarnation) -> Option<u64> {
+    Some(data.ballots(incarnation.run?)?.highest())
 }

@@ -30,7 +30,7 @@ impl World {
 
     fn stays(mut self, part: &Part) -> bool {
         let mut part = *part;
-        (part.look_every, part.clients) = (1, 1);
+        (part.probe_every, part.clients) = (1, 1);
         self.clients[0] = Client::new(&part, true).into();
         self.connect_all(&part, 0);
         for _ in 0..LENGTHS * TTL {

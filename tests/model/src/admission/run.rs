@@ -18,7 +18,7 @@ impl World {
             Request::Note(note) => self.run_note(part, master, note),
             Request::Admit(admit) => self.run_admit(part, master, admit),
             Request::Init(init) => self.run_init(part, master, init),
-            Request::Look | Request::Floor(_) => unreachable!("no script"),
+            Request::Probe | Request::Floor(_) => unreachable!("no script"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A master: its process, clock and data, and what is owed to its former lives.
 
 use redlock_core::admission::{Identity, MEMBERS, Nonce, Record, ReplId, RunId, Score};
-use redlock_protocol::admission::{Facts, Role};
+use redlock_protocol::admission::{MasterKind, MasterView};
 use redlock_testkit::{Ballots, Data};
 
 use super::part::{Part, TTL};
@@ -32,7 +32,7 @@ pub(crate) struct Server {
     pub(crate) losses: u8,
     /// It lost data after its latest *begin*.
     pub(crate) lost: bool,
-    /// Until when a lock of a former life may be alive and counted.
+    /// Until when a lock of a former incarnation may be alive and counted.
     pub(crate) owed_until: u64,
     /// The largest ballot handed out that it has accepted in this life.
     pub(crate) accepted: Score,
@@ -67,9 +67,9 @@ impl Server {
         (START + self.ahead).max(0) as u64 + now
     }
 
-    pub(crate) fn facts(&self, part: &Part, now: u64) -> Facts {
-        Facts {
-            role: Role::Master,
+    pub(crate) fn facts(&self, part: &Part, now: u64) -> MasterView {
+        MasterView {
+            role: MasterKind::Master,
             identity: self.identity,
             time: self.time(now),
             record: self.data.record.clone(),
@@ -127,7 +127,7 @@ fn admitted(part: &Part, identity: Identity, nonce: Option<Nonce>) -> Data {
 }
 
 impl Server {
-    /// Whether it votes without a ballot that it may have accepted in a former life. One whose data is
+    /// Whether it votes without a ballot that it may have accepted in a former incarnation. One whose data is
     /// lost and that still says that it is admitted has got a copy back: whether a client counts it
     /// is the first property.
     pub(crate) fn is_behind(&self) -> bool {

@@ -85,7 +85,7 @@ fn lost(loss: Loss) -> &'static str {
 
 fn what(request: &Request) -> String {
     match request {
-        Request::Look => "look".to_owned(),
+        Request::Probe => "probe".to_owned(),
         Request::Begin(_) => "begin".to_owned(),
         Request::Note(note) => format!("note for nonce {}", note.nonce.0),
         Request::Admit(admit) => {

@@ -1,7 +1,7 @@
 //! What is on the way between a client and a master.
 
 use redlock_core::admission::{Admit, Begin, Init, Nonce, Note, Score};
-use redlock_protocol::admission::{Life, Scored};
+use redlock_protocol::admission::{Incarnation, Scored};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
@@ -25,7 +25,7 @@ pub(crate) struct First {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Request {
-    Look,
+    Probe,
     Begin(Begin),
     Note(Note),
     Admit(Admit),
@@ -37,7 +37,7 @@ pub(crate) enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FloorRead {
     pub(crate) nonce: Nonce,
-    pub(crate) todo: Vec<(usize, Life)>,
+    pub(crate) todo: Vec<(usize, Incarnation)>,
     /// The first half of the answer of the first in `todo`.
     pub(crate) half: Option<Half>,
     pub(crate) done: Vec<Scored>,
@@ -59,6 +59,6 @@ impl Link {
 impl Request {
     /// Whether it does anything when its connection is gone.
     pub(crate) fn is_script(&self) -> bool {
-        !matches!(self, Self::Look | Self::Floor(_))
+        !matches!(self, Self::Probe | Self::Floor(_))
     }
 }

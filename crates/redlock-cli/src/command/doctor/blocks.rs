@@ -84,8 +84,8 @@ mod tests {
 
     use redlock_quorum::{Cause, NotAdmitted, WhyNot};
 
-    use super::super::findings::{no_vote, of_look};
-    use super::super::look::Look;
+    use super::super::findings::{no_vote, of_probe};
+    use super::super::probe::Probe;
     use super::*;
 
     fn quarantined(node: &str, left: u64) -> Finding {
@@ -114,8 +114,8 @@ mod tests {
 
     #[test]
     fn what_would_hinder_a_master_that_votes_is_no_cause_of_another_problem() {
-        let look = Look { missing_rights: vec!["+hset".into()], ..Look::default() };
-        let lacks = |votes| of_look(&look, true).remove(0).of("a:1", votes);
+        let probe = Probe { missing_rights: vec!["+hset".into()], ..Probe::default() };
+        let lacks = |votes| of_probe(&probe, true).remove(0).of("a:1", votes);
         let first = |lacks| blocks(&[quarantined("b:1", 9), lacks])[0].line();
         assert!(first(lacks(true)).starts_with("b:1 not admitted"));
         assert!(first(lacks(false)).starts_with("a:1 its user lacks +hset"));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redlock_quorum::{Cause, NodeReport, NotAdmitted, ServerReport, Standing, quorum};
 use serde::Serialize;
 
-use super::look::Look;
 use super::no_vote::{self, FOREIGN_CURE, NO_TOKEN};
+use super::probe::Probe;
 use super::rights;
 use crate::duration::spelled;
 
@@ -107,16 +107,16 @@ impl Finding {
 }
 
 /// What is wrong with all, then with each.
-pub(super) fn find(nodes: &[NodeReport], looks: &[Look], has_quarantine: bool) -> Vec<Finding> {
+pub(super) fn find(nodes: &[NodeReport], probes: &[Probe], has_quarantine: bool) -> Vec<Finding> {
     let of_all = [no_quorum(nodes), even(nodes.len()), one_host(nodes), limits_differ(nodes)];
     let mut found: Vec<Finding> = of_all.into_iter().flatten().collect();
     let may_be_new = NotAdmitted::may_be_new(nodes.iter().map(not_admitted));
-    for (node, look) in nodes.iter().zip(looks) {
+    for (node, probe) in nodes.iter().zip(probes) {
         let cause = node.cause.as_ref();
-        let of_cause = |cause| no_vote(cause, look.hinders_admission(), may_be_new);
+        let of_cause = |cause| no_vote(cause, probe.hinders_admission(), may_be_new);
         let of_node = cause.map(of_cause).into_iter();
         let of_node = of_node.chain(node.server.iter().flat_map(of_server));
-        let of_node = of_node.chain(of_look(look, has_quarantine));
+        let of_node = of_node.chain(of_probe(probe, has_quarantine));
         found.extend(of_node.map(|finding| finding.of(&node.node, cause.is_none())));
     }
     found
@@ -232,33 +232,33 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
     found
 }
 
-pub(super) fn of_look(look: &Look, has_quarantine: bool) -> Vec<Finding> {
+pub(super) fn of_probe(probe: &Probe, has_quarantine: bool) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some(policy) = look.eviction.as_ref().filter(|policy| *policy != "noeviction") {
+    if let Some(policy) = probe.eviction.as_ref().filter(|policy| *policy != "noeviction") {
         let what = format!("evicts keys when its memory is full: {policy}");
         let why = "an evicted lock can be granted to another client while it is held";
         found.push(Finding::warning(what, why, "maxmemory-policy noeviction"));
     }
-    if let Some(policy) = look.idle_eviction.as_ref().filter(|policy| *policy != "noeviction") {
+    if let Some(policy) = probe.idle_eviction.as_ref().filter(|policy| *policy != "noeviction") {
         let what = format!("would evict keys if its memory had a limit: {policy}, maxmemory 0");
         let why = "nothing is evicted now; a maxmemory that is set later evicts locks";
         found.push(Finding::info(what, why, "maxmemory-policy noeviction"));
     }
-    if look.keeps_writes == Some(false) && !has_quarantine {
+    if probe.keeps_writes == Some(false) && !has_quarantine {
         let why =
             "without a quarantine, a master that restarts may grant a lock that is still held";
         let cure = "appendonly yes and appendfsync always, or --quarantine on";
         found.push(Finding::warning("may lose writes that it has acknowledged", why, cure));
     }
-    if let Some(one) = look.foreign_scores.first() {
+    if let Some(one) = probe.foreign_scores.first() {
         let what =
-            format!("{} of its ballots are foreign, such as {one}", look.foreign_scores.len());
+            format!("{} of its ballots are foreign, such as {one}", probe.foreign_scores.len());
         found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE).ranked(Rank::Hindrance));
     }
-    found.extend(look.future_marks.iter().map(|mark| future_mark(mark)));
-    found.extend(look.foreign_keys.iter().map(|key| foreign_key(key, has_quarantine)));
-    found.extend(look.write_refusal.as_ref().map(write_refusal));
-    found.extend(missing_rights(look));
+    found.extend(probe.future_marks.iter().map(|mark| future_mark(mark)));
+    found.extend(probe.foreign_keys.iter().map(|key| foreign_key(key, has_quarantine)));
+    found.extend(probe.write_refusal.as_ref().map(write_refusal));
+    found.extend(missing_rights(probe));
     found
 }
 
@@ -290,14 +290,14 @@ fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
 }
 
 /// What only people need is no problem where it is missing.
-fn missing_rights(look: &Look) -> Vec<Finding> {
-    let missing = look.missing_rights.iter().map(String::as_str);
+fn missing_rights(probe: &Probe) -> Vec<Finding> {
+    let missing = probe.missing_rights.iter().map(String::as_str);
     let (for_people, needed): (Vec<&str>, Vec<&str>) =
         missing.partition(|right| rights::is_for_people(right));
     let mut found = Vec::new();
     let said = |rights: &[&str]| {
         let rights = rights.join(" ");
-        let cure = format!("ACL SETUSER {} {rights}; docs/GUIDE.md has all of them", look.user);
+        let cure = format!("ACL SETUSER {} {rights}; docs/GUIDE.md has all of them", probe.user);
         (format!("its user lacks {rights}"), cure)
     };
     if !needed.is_empty() {

@@ -3,8 +3,8 @@
 mod blocks;
 mod findings;
 mod keys;
-mod look;
 mod no_vote;
+mod probe;
 mod rights;
 
 use std::ffi::OsStr;
@@ -22,7 +22,7 @@ use crate::output::{self, millis, millis_up};
 use crate::session::Session;
 use blocks::{Block, blocks};
 use findings::{Finding, find};
-use look::Look;
+use probe::Probe;
 
 /// What `doctor` prints as JSON.
 #[derive(Serialize)]
@@ -40,7 +40,7 @@ struct Node<'a> {
     #[serde(flatten)]
     server: Option<Server<'a>>,
     #[serde(flatten)]
-    look: &'a Look,
+    probe: &'a Probe,
 }
 
 #[derive(Serialize)]
@@ -63,13 +63,13 @@ struct Server<'a> {
 pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, Failure> {
     let session = Session::new(global, OsStr::new("-"))?;
     let nodes = inspect(&session).await;
-    let looks = look::at_all(global, &session, &nodes).await;
-    let findings = find(&nodes, &looks, global.quarantine() == Quarantine::On);
+    let probes = probe::at_all(global, &session, &nodes).await;
+    let findings = find(&nodes, &probes, global.quarantine() == Quarantine::On);
     session.close().await;
     let problems = blocks(&findings).into_iter().filter(Block::is_problem);
     let problems = problems.map(|block| block.line()).collect::<Vec<_>>();
     if args.json {
-        let nodes = nodes.iter().zip(&looks).map(|(node, look)| Node::new(node, look)).collect();
+        let nodes = nodes.iter().zip(&probes).map(|(node, probe)| Node::new(node, probe)).collect();
         output::json(&Report { nodes, findings })?;
     } else {
         output::line(&people(&nodes, &findings))?;
@@ -123,13 +123,13 @@ fn in_words(standing: Standing) -> &'static str {
 }
 
 impl<'a> Node<'a> {
-    fn new(report: &'a NodeReport, look: &'a Look) -> Self {
+    fn new(report: &'a NodeReport, probe: &'a Probe) -> Self {
         Self {
             node: &report.node,
             state: report.standing.as_str(),
             cause: report.cause.as_ref().map(ToString::to_string),
             server: report.server.as_ref().map(Server::new),
-            look,
+            probe,
         }
     }
 }

@@ -62,7 +62,7 @@ fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static 
         WhyNot::Replica | WhyNot::NotMaster | WhyNot::Cluster => {
             ("its data is a copy of another server's", "give independent masters")
         }
-        WhyNot::Denied => (UNTOLD, unread(not.hindrance.as_deref().unwrap_or_default())),
+        WhyNot::Denied => (UNTOLD, unread(not.step_error.as_deref().unwrap_or_default())),
         WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
         WhyNot::NoBallots => (
             "it takes no part in locks with fencing tokens",
@@ -90,11 +90,11 @@ fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static 
 }
 
 /// What makes the record of a master readable.
-fn unread(hindrance: &str) -> &'static str {
-    if hindrance.contains("is malformed") {
+fn unread(step_error: &str) -> &'static str {
+    if step_error.contains("is malformed") {
         "find out who wrote it, and delete the key of the record (its name is the prefix and \
          redlock-quorum:1): its master is then in quarantine for D"
-    } else if hindrance.contains("of another type") {
+    } else if step_error.contains("of another type") {
         "find out who wrote it, and delete the key: its master is then in quarantine for D"
     } else {
         "give its user +info and +hgetall"
@@ -138,9 +138,9 @@ mod tests {
 
     #[test]
     fn a_record_that_is_malformed_is_no_matter_of_rights() {
-        let cure = |hindrance: &str| {
+        let cure = |step_error: &str| {
             let mut not = NotAdmitted::new(WhyNot::Denied);
-            not.hindrance = Some(hindrance.into());
+            not.step_error = Some(step_error.into());
             of(&Cause::NotAdmitted(not.into()), false, false).1
         };
         assert!(cure("the record has a field \"max_ttl\" that is malformed").contains("delete"));

@@ -66,7 +66,7 @@ impl Wire {
     /// once more: the machine gets no older state of a master behind a newer one.
     pub(super) fn settle_count(&mut self, counting: Counting, reply: &Value) -> Settled {
         let Counting { slot, facts, read } = counting;
-        if read >= self.told {
+        if read >= self.reported {
             let members = admission::members(reply);
             return self.tell(slot, Ok(AdmissionReply::Facts { facts, members }), read);
         }
@@ -87,7 +87,7 @@ impl Wire {
             | AdmissionReply::Script(_),
         ) = said
         {
-            self.told = read;
+            self.reported = read;
         }
         Settled::Vote(slot, Answer::of_admission(said.map(|said| self.complete(said))))
     }
@@ -97,7 +97,7 @@ impl Wire {
         if let AdmissionReply::Facts { facts, .. } | AdmissionReply::Scores { facts, .. } =
             &mut said
         {
-            (facts.tracks, facts.is_barred) = (self.tracks, self.is_barred);
+            (facts.tracks, facts.has_barrier) = (self.tracks, self.has_barrier);
             facts.no_ballots.clone_from(&self.no_ballots);
             facts.no_queue.clone_from(&self.no_queue);
         }

@@ -80,11 +80,11 @@ impl Wire {
             return Settled::Unasked(reply);
         };
         let is_alone = form == Form::Alone;
-        match self.heard.take(&op, is_alone, self.missing(), reply) {
+        match self.replies.take(&op, is_alone, self.missing(), reply) {
             Ok(Some(answer))
                 if form == Form::Parts
                     && self.set.is_some()
-                    && is_forgotten(&answer)
+                    && is_script_unknown(&answer)
                     && self.may_repeat(&op) =>
             {
                 let text = encode::by_text(&op, None);
@@ -129,6 +129,6 @@ impl Wire {
 }
 
 /// Whether the server did not know the script any more, and so has done nothing.
-fn is_forgotten(answer: &Answer) -> bool {
+fn is_script_unknown(answer: &Answer) -> bool {
     matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(text)) if text.starts_with("NOSCRIPT"))
 }

@@ -43,8 +43,8 @@ fn master(kind: Kind, run: u64) -> Master {
     let mut master = Master::admitted(run);
     match kind {
         Kind::Away => master.up = false,
-        Kind::Replica => master.role = Role::Replica,
-        Kind::Loading => master.role = Role::Loading { uptime: 0 },
+        Kind::Replica => master.role = MasterKind::Replica,
+        Kind::Loading => master.role = MasterKind::Loading { uptime: 0 },
         Kind::Admitted => {}
         Kind::Flipped => master.data.record.run = Some(former_replica(run, 7)),
         Kind::Restarted => master.identity = identity(run + 1),
@@ -99,7 +99,7 @@ fn tells_records(all: [Kind; 3]) -> bool {
 fn name(step: &Step) -> &'static str {
     match step {
         Step::Nothing => "nothing",
-        Step::Look => "look",
+        Step::Probe => "probe",
         Step::ReadRecords(_) => "records",
         Step::Begin(_) => "begin",
         Step::AskTimes(..) => "ask",

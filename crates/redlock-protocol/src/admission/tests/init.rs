@@ -28,7 +28,7 @@ fn plan_by(
 
 fn answers(masters: &[Master]) -> Vec<Scored> {
     let up = masters.iter().enumerate().filter(|(_, master)| master.up);
-    up.map(|(index, master)| master.scored(index, Life::of(&master.facts(0)), 0)).collect()
+    up.map(|(index, master)| master.scored(index, Incarnation::of(&master.facts(0)), 0)).collect()
 }
 
 fn nonces(masters: &[Master]) -> Vec<Nonce> {
@@ -83,11 +83,11 @@ fn init_is_refused_while_it_cannot_read_a_record_unless_again_is_said() {
     unread(&masters, false);
     // It reads its data from disk, for so long already.
     for (uptime, may_come) in [(0, true), (LENGTH - 1, true), (LENGTH, false)] {
-        (masters[2].role, masters[2].up) = (Role::Loading { uptime }, true);
+        (masters[2].role, masters[2].up) = (MasterKind::Loading { uptime }, true);
         unread(&masters, may_come);
     }
     // It was read some time ago, and is stopped now.
-    (masters[2].role, masters[2].up) = (Role::Master, true);
+    (masters[2].role, masters[2].up) = (MasterKind::Master, true);
     let (mut client, answers) = (client(&masters, 0), answers(&masters));
     let planned = client.plan_init(PLAIN, &answers[..2], &nonces(&masters), &[], 0);
     assert_eq!(planned, Err(NoPlan::Unread { masters: vec![2], may_come: false }));

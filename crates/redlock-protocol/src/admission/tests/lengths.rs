@@ -1,4 +1,4 @@
-//! How long a quarantine is: the largest `max_ttl` that a lock of the former life may have had.
+//! How long a quarantine is: the largest `max_ttl` that a lock of the former incarnation may have had.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::*;
 /// `max_ttl` of a master that allows more than the client.
 const LONG: Millis = 10 * MAX_TTL;
 
-const LOADING: Role = Role::Loading { uptime: 0 };
+const LOADING: MasterKind = MasterKind::Loading { uptime: 0 };
 
 /// Two masters that lost their records, and one that allows more.
 fn two_lost_and_one_long() -> Vec<Master> {
@@ -116,7 +116,7 @@ fn no_quarantine_is_begun_while_a_master_reads_its_data_from_disk() {
     assert!(!admission.awaits_connections(), "nobody waits for it");
     assert!(matches!(admission.step(0, 0, Nonce(1)), Step::Wait(_)));
     masters[2] = two_lost_and_one_long().remove(2);
-    admission.on(2, Event::Looked(masters[2].facts(0)), 0);
+    admission.on(2, Event::Probed(masters[2].facts(0)), 0);
     assert_eq!(begun_with(&mut admission, &masters), LONG);
 }
 
@@ -138,7 +138,7 @@ fn a_master_that_reads_its_data_is_waited_for_as_long_as_a_quarantine_lasts() {
 fn a_master_that_has_read_its_data_for_so_long_is_waited_for_by_nobody() {
     let mut masters = two_lost_and_one_long();
     for (uptime, waits) in [(LENGTH - 1, true), (LENGTH, false)] {
-        (masters[2].role, masters[2].data) = (Role::Loading { uptime }, Data::default());
+        (masters[2].role, masters[2].data) = (MasterKind::Loading { uptime }, Data::default());
         let step = client(&masters, 7).step(0, 7, Nonce(1));
         assert_eq!(matches!(step, Step::Wait(_)), waits, "{uptime}: {step:?}");
     }
@@ -158,7 +158,7 @@ fn masters_that_vote_wait_for_no_connection() {
 #[test]
 fn records_that_are_read_of_replicas_count_for_nothing() {
     let masters = two_lost_and_one_long();
-    for role in [Role::Replica, LOADING] {
+    for role in [MasterKind::Replica, LOADING] {
         let mut admission = client(&masters, 0);
         assert_eq!(admission.step(0, 0, Nonce(1)), Step::ReadRecords(vec![1, 2]));
         let mut other = Master::admitted(20);
@@ -227,7 +227,7 @@ fn records_of_fewer_than_a_quorum_are_no_reason_to_begin() {
     assert_eq!(step, Step::ReadRecords(vec![1]));
     admission.on(0, Event::Records(Vec::new()), 5);
     assert_eq!(admission.step(0, 5, Nonce(1)), Step::Wait(1005));
-    assert_eq!(admission.step(0, 1005, Nonce(1)), Step::Look);
+    assert_eq!(admission.step(0, 1005, Nonce(1)), Step::Probe);
 }
 
 /// What was read behind the first loss says nothing about what came before the second one.
@@ -237,7 +237,7 @@ fn behind_another_loss_the_records_are_read_again() {
     let mut admission = client(&masters, 0);
     read_records(&mut admission, &mut masters, 0);
     admission.on(0, Event::Pushed, 1);
-    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Look);
-    admission.on(0, Event::Looked(masters[0].facts(1)), 1);
+    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Probe);
+    admission.on(0, Event::Probed(masters[0].facts(1)), 1);
     assert_eq!(admission.step(0, 1, Nonce(1)), Step::ReadRecords(vec![1, 2]));
 }

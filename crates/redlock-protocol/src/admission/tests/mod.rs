@@ -39,7 +39,7 @@ fn member() -> Member {
 #[derive(Clone, Debug)]
 struct Master {
     identity: Identity,
-    role: Role,
+    role: MasterKind,
     up: bool,
     data: Data,
     /// How far its clock is ahead, in ms.
@@ -68,7 +68,7 @@ fn digits(number: u64) -> [u8; 20] {
 impl Master {
     fn fresh(run: u64) -> Self {
         let identity = identity(run);
-        Self { identity, role: Role::Master, up: true, data: Data::default(), ahead: 0 }
+        Self { identity, role: MasterKind::Master, up: true, data: Data::default(), ahead: 0 }
     }
 
     fn admitted(run: u64) -> Self {
@@ -88,14 +88,14 @@ impl Master {
         EPOCH + self.ahead + now
     }
 
-    fn facts(&self, now: Millis) -> Facts {
+    fn facts(&self, now: Millis) -> MasterView {
         let (role, identity, record) = (self.role, self.identity, self.data.record.clone());
         let off = self.data.off.as_ref().map_or(0, |off| off.members);
         let members = if record.run.is_some() { self.data.members() } else { off };
-        Facts { role, identity, time: self.time(now), record, members: Some(members) }
+        MasterView { role, identity, time: self.time(now), record, members: Some(members) }
     }
 
-    fn scored(&self, master: usize, asked: Life, now: Millis) -> Scored {
+    fn scored(&self, master: usize, asked: Incarnation, now: Millis) -> Scored {
         let ballots = match asked.run {
             Some(run) => self.data.ballots(run),
             None => self.data.off.as_ref(),
@@ -164,14 +164,14 @@ fn carry_out(
     now: Millis,
 ) -> Option<(&'static str, Event)> {
     let time = masters[index].time(now);
-    let told = |master: usize| Told {
+    let told = |master: usize| MasterTime {
         master,
         process: masters[master].identity.run,
         time: masters[master].time(now),
     };
     Some(match step {
         Step::Nothing | Step::Wait(_) => return None,
-        Step::Look => ("look", Event::Looked(masters[index].facts(now))),
+        Step::Probe => ("probe", Event::Probed(masters[index].facts(now))),
         Step::ReadRecords(asked) => {
             let facts = |other: usize| Some((other, masters.get(other)?.facts(now)));
             ("records", Event::Records(asked.into_iter().filter_map(facts).collect()))
@@ -181,7 +181,8 @@ fn carry_out(
         }
         Step::ReadFloor(nonce, asked) => {
             let asked = asked.into_iter();
-            let answers = asked.map(|(other, life)| masters[other].scored(other, life, now));
+            let answers =
+                asked.map(|(other, incarnation)| masters[other].scored(other, incarnation, now));
             ("read", Event::Floors(nonce, answers.collect()))
         }
         Step::Begin(order) => ("begin", Event::Script(masters[index].data.begin(time, &order))),

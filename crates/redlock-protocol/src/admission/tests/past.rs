@@ -19,8 +19,8 @@ fn lab() -> (Vec<Master>, Admission, Data) {
 fn put(admission: &mut Admission, masters: &mut [Master], data: &Data, now: Millis) {
     masters[0].data = data.clone();
     admission.on(0, Event::Pushed, now);
-    assert_eq!(admission.step(0, now, Nonce(1)), Step::Look);
-    admission.on(0, Event::Looked(masters[0].facts(now)), now);
+    assert_eq!(admission.step(0, now, Nonce(1)), Step::Probe);
+    admission.on(0, Event::Probed(masters[0].facts(now)), now);
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_record_that_was_gone_is_not_accepted_again() {
     put(&mut admission, &mut masters, &copy, 2);
     assert!(masters[0].data.record.admits(masters[0].identity), "it says so");
     assert_eq!(
-        (admission.votes(0), admission.life(0), admission.admitted_as(0)),
+        (admission.votes(0), admission.incarnation(0), admission.admitted_as(0)),
         (false, None, None)
     );
     assert_eq!(not_admitted(&admission, 0, 2).why, WhyNot::Outdated);
@@ -91,8 +91,8 @@ fn a_quarantine_that_is_over_does_not_come_again() {
 #[test]
 fn the_scores_of_an_outdated_record_are_no_floor() {
     let (mut masters, mut admission, copy) = lab();
-    let life = admission.life(0).unwrap();
-    let answer = masters[0].scored(0, life, 1);
+    let incarnation = admission.incarnation(0).unwrap();
+    let answer = masters[0].scored(0, incarnation, 1);
     assert!(admission.is_proven(&answer));
     put(&mut admission, &mut masters, &Data::default(), 1);
     put(&mut admission, &mut masters, &copy, 2);

@@ -177,7 +177,7 @@ fn a_floor_that_was_read_too_early_is_read_again() {
     let early = masters[0].data.admit(EPOCH + LENGTH - 1, &order);
     assert_eq!(early.outcome, Outcome::Early);
     admission.on(0, Event::Script(early), LENGTH);
-    assert_eq!(settle(&mut admission, &mut masters, LENGTH), ["look", "read", "admit"]);
+    assert_eq!(settle(&mut admission, &mut masters, LENGTH), ["probe", "read", "admit"]);
 }
 
 #[test]
@@ -220,7 +220,9 @@ fn a_score_from_before_the_last_admission_of_another_master_proves_nothing() {
     };
     let scored = |masters: &[Master]| -> Vec<_> {
         let asked = asked.iter();
-        asked.map(|&(other, life)| masters[other].scored(other, life, LENGTH)).collect()
+        asked
+            .map(|&(other, incarnation)| masters[other].scored(other, incarnation, LENGTH))
+            .collect()
     };
     let mut answers = scored(&masters);
     // Master 1 was admitted anew, with a floor of its own, before it told what it is.
@@ -238,7 +240,8 @@ fn scores_of_a_former_quarantine_or_without_those_of_the_master_itself_are_not_u
         panic!("the floor is read when the time has come")
     };
     let asked = asked.into_iter();
-    let answers = asked.map(|(other, life)| masters[other].scored(other, life, LENGTH));
+    let answers =
+        asked.map(|(other, incarnation)| masters[other].scored(other, incarnation, LENGTH));
     let answers: Vec<_> = answers.collect();
     let others = answers.iter().filter(|answer| answer.master != 0).cloned().collect();
     for (nonce, answers, is_used) in
@@ -257,9 +260,9 @@ fn the_floor_is_not_read_before_the_master_says_that_the_time_has_come() {
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
     settle(&mut admission, &mut masters, 0);
-    assert_eq!(admission.step(0, 1000, Nonce(9)), Step::Look);
+    assert_eq!(admission.step(0, 1000, Nonce(9)), Step::Probe);
     // Its clock is slower than ours.
-    admission.on(0, Event::Looked(masters[0].facts(900)), 1000);
+    admission.on(0, Event::Probed(masters[0].facts(900)), 1000);
     settle(&mut admission, &mut masters, 1000);
     assert_eq!(admission.step(0, LENGTH, Nonce(9)), Step::Wait(LENGTH + 100));
     let later = admission.step(0, LENGTH + 100, Nonce(9));
@@ -282,7 +285,7 @@ fn a_time_is_not_noted_for_a_process_that_is_gone() {
             admission.on(1, Event::Up(masters[1].facts(0)), 0);
         }
         assert!(admission.votes(1));
-        let told = Told { master: 1, process: process(20), time: EPOCH };
+        let told = MasterTime { master: 1, process: process(20), time: EPOCH };
         admission.on(0, Event::Times(nonce, vec![told]), 0);
         let step = admission.step(0, 0, Nonce(9));
         assert_eq!(matches!(step, Step::Note(_)), !is_gone, "{step:?}");

@@ -16,13 +16,13 @@ fn after_a_null_push_nothing_counts_until_a_look_behind_it() {
     let mut admission = client(&masters, 0);
     admission.on(0, Event::Pushed, 1);
     assert!(!admission.votes(0));
-    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Look);
-    admission.on(0, Event::Looked(masters[0].facts(1)), 1);
+    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Probe);
+    admission.on(0, Event::Probed(masters[0].facts(1)), 1);
     assert!(admission.votes(0), "FLUSHDB of another database ends nothing");
 
     admission.on(0, Event::Pushed, 2);
     masters[0].data = Data::default();
-    assert_eq!(settle(&mut admission, &mut masters, 2)[..3], ["look", "records", "begin"]);
+    assert_eq!(settle(&mut admission, &mut masters, 2)[..3], ["probe", "records", "begin"]);
 }
 
 #[test]
@@ -30,12 +30,12 @@ fn a_look_that_was_sent_before_the_push_ends_no_doubt() {
     let masters = three();
     let mut admission = client(&masters, 0);
     admission.on(0, Event::Pushed, 1);
-    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Look);
+    assert_eq!(admission.step(0, 1, Nonce(1)), Step::Probe);
     admission.on(0, Event::Pushed, 2);
-    admission.on(0, Event::Looked(masters[0].facts(2)), 2);
+    admission.on(0, Event::Probed(masters[0].facts(2)), 2);
     assert!(!admission.votes(0));
-    assert_eq!(admission.step(0, 2, Nonce(1)), Step::Look);
-    admission.on(0, Event::Looked(masters[0].facts(2)), 2);
+    assert_eq!(admission.step(0, 2, Nonce(1)), Step::Probe);
+    admission.on(0, Event::Probed(masters[0].facts(2)), 2);
     assert!(admission.votes(0));
 }
 
@@ -46,14 +46,14 @@ fn a_set_without_members_is_found_by_a_look() {
     masters[0].data.sets.clear();
     admission.on(0, Event::Pushed, 1);
     assert!(!admission.votes(0));
-    assert_eq!(settle(&mut admission, &mut masters, 1)[..3], ["look", "records", "begin"]);
+    assert_eq!(settle(&mut admission, &mut masters, 1)[..3], ["probe", "records", "begin"]);
 }
 
 #[test]
 fn a_set_counts_as_complete_until_it_is_counted() {
     let masters = three();
     let mut admission = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN);
-    admission.on(0, Event::Up(Facts { members: None, ..masters[0].facts(0) }), 0);
+    admission.on(0, Event::Up(MasterView { members: None, ..masters[0].facts(0) }), 0);
     assert!(admission.votes(0));
     admission.on(0, Event::Members(MEMBERS - 1), 0);
     assert!(!admission.votes(0));
@@ -259,7 +259,7 @@ fn without_quarantine_a_master_that_forgot_votes_and_nothing_is_written() {
     assert!(settle(&mut admission, &mut masters, 0).is_empty());
     admission.on(0, Event::Pushed, 1);
     assert!(!admission.votes(0));
-    assert_eq!(settle(&mut admission, &mut masters, 1), ["look"]);
+    assert_eq!(settle(&mut admission, &mut masters, 1), ["probe"]);
     assert!(admission.votes(0));
 }
 
@@ -282,7 +282,7 @@ fn without_quarantine_and_ballots_each_connection_shows_its_use_once_and_for_a_l
     assert_eq!(settle(&mut admission, &mut masters, 0), ["show"; 3]);
     assert!((0..3).all(|index| admission.votes(index)));
     admission.on(0, Event::Pushed, 1);
-    assert_eq!(settle(&mut admission, &mut masters, 1), ["look"]);
+    assert_eq!(settle(&mut admission, &mut masters, 1), ["probe"]);
     admission.on(0, Event::Down, 2);
     admission.on(0, Event::Up(masters[0].facts(2)), 2);
     assert_eq!(settle(&mut admission, &mut masters, 2), ["show"]);
@@ -333,7 +333,7 @@ fn a_use_that_cannot_be_shown_costs_nothing() {
     assert!(admission.votes(0));
     assert_eq!(admission.step(0, 1, Nonce(1)), Step::Nothing, "and it is not tried again");
     admission.on(0, Event::Pushed, 2);
-    assert_eq!(admission.step(0, 2, Nonce(1)), Step::Look);
+    assert_eq!(admission.step(0, 2, Nonce(1)), Step::Probe);
 }
 
 /// It may have been sent before the push.
@@ -367,7 +367,11 @@ fn what_anybody_has_read_is_believed_and_nothing_else_names_the_ballots() {
     assert!(matches!(admission.step(1, 2, Nonce(9)), Step::ReadRecords(_)), "it begins at once");
     masters[2].identity = former_replica(30, 9);
     admission.on(2, Event::Read(masters[2].facts(2)), 2);
-    assert_eq!((admission.votes(2), admission.admitted_as(2)), (false, None), "another life");
+    assert_eq!(
+        (admission.votes(2), admission.admitted_as(2)),
+        (false, None),
+        "another incarnation"
+    );
 }
 
 #[test]
@@ -375,7 +379,7 @@ fn members_that_were_not_counted_are_as_many_as_before_in_the_same_life() {
     let mut masters = three();
     masters[0].data.sets.clear();
     let mut admission = client(&masters, 0);
-    let uncounted = |master: &Master| Event::Read(Facts { members: None, ..master.facts(1) });
+    let uncounted = |master: &Master| Event::Read(MasterView { members: None, ..master.facts(1) });
     admission.on(0, uncounted(&masters[0]), 1);
     assert_eq!(not_admitted(&admission, 0, 1).why, WhyNot::Incomplete);
     masters[0].data.record.nonce = Some(Nonce(99));
@@ -392,9 +396,9 @@ fn what_others_read_does_not_put_off_the_next_look() {
     settle(&mut admission, &mut masters, 0);
     for now in 1..1000 {
         admission.on(0, Event::Read(masters[0].facts(now)), now);
-        assert_ne!(admission.step(0, now, Nonce(9)), Step::Look, "{now}");
+        assert_ne!(admission.step(0, now, Nonce(9)), Step::Probe, "{now}");
     }
-    assert_eq!(admission.step(0, 1000, Nonce(9)), Step::Look);
+    assert_eq!(admission.step(0, 1000, Nonce(9)), Step::Probe);
 }
 
 /// Three masters without a record of an admission; a client with a quarantine was here a moment
@@ -415,13 +419,13 @@ fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothi
     for (index, master) in masters.iter().enumerate() {
         admission.on(index, Event::Up(master.facts(0)), 0);
     }
-    let life = admission.life(0);
-    assert!(admission.votes(0) && life.is_some());
+    let incarnation = admission.incarnation(0);
+    assert!(admission.votes(0) && incarnation.is_some());
     assert_eq!(admission.step(0, 0, Nonce(1)), Step::Nothing, "it was asked for no lock");
     admission.ask();
     assert_eq!(settle(&mut admission, &mut masters, 0), ["remove"]);
     assert_eq!(masters[0].data, Data::default());
-    assert_eq!((admission.votes(0), admission.life(0)), (true, life));
+    assert_eq!((admission.votes(0), admission.incarnation(0)), (true, incarnation));
 }
 
 /// It was admitted between the look and the removal.
@@ -434,7 +438,7 @@ fn without_quarantine_a_record_that_is_admitted_meanwhile_stays() {
     let order = masters[0].init_order(9);
     masters[0].data.init(EPOCH, &order);
     let before = masters[0].data.clone();
-    assert_eq!(settle(&mut admission, &mut masters, 0), ["remove", "look"]);
+    assert_eq!(settle(&mut admission, &mut masters, 0), ["remove", "probe"]);
     assert_eq!(masters[0].data, before);
     assert_eq!(not_admitted(&admission, 0, 0).why, WhyNot::UsedWithQuarantine);
 }
@@ -482,7 +486,7 @@ fn a_step_that_fails_is_tried_again_with_the_next_look() {
     assert_eq!(admission.step(0, 0, Nonce(1)), Step::Nothing, "one at a time");
     admission.on(0, Event::Failed, 20);
     assert_eq!(admission.step(0, 20, Nonce(1)), Step::Wait(1020));
-    assert_eq!(settle(&mut admission, &mut masters, 1020)[..3], ["look", "records", "begin"]);
+    assert_eq!(settle(&mut admission, &mut masters, 1020)[..3], ["probe", "records", "begin"]);
 }
 
 #[test]
@@ -491,7 +495,7 @@ fn answers_for_a_former_quarantine_are_not_used() {
     masters[0].restart(11);
     let mut admission = client(&masters, 0);
     settle(&mut admission, &mut masters, 0);
-    let told = Told { master: 1, process: process(20), time: EPOCH + 9 * LENGTH };
+    let told = MasterTime { master: 1, process: process(20), time: EPOCH + 9 * LENGTH };
     masters[0].data = Data::default();
     admission.on(0, Event::Pushed, 10);
     admission.on(0, Event::Times(Nonce(1), vec![told]), 10);
@@ -504,12 +508,12 @@ fn answers_for_a_former_quarantine_are_not_used() {
 fn a_flushed_master_that_is_admitted_as_what_it_was_has_another_life() {
     let mut masters = three();
     let mut admission = client(&masters, 0);
-    let life = admission.life(0);
-    assert!(life.is_some());
+    let incarnation = admission.incarnation(0);
+    assert!(incarnation.is_some());
     admission.on(0, Event::Pushed, 1);
-    assert_eq!(admission.life(0), None);
+    assert_eq!(admission.incarnation(0), None);
     settle(&mut admission, &mut masters, 1);
-    assert_eq!(admission.life(0), life, "another database was flushed");
+    assert_eq!(admission.incarnation(0), incarnation, "another database was flushed");
 
     masters[0].data = Data::default();
     let init = masters[0].init_order(77);
@@ -517,7 +521,7 @@ fn a_flushed_master_that_is_admitted_as_what_it_was_has_another_life() {
     admission.on(0, Event::Pushed, 2);
     settle(&mut admission, &mut masters, 2);
     assert!(admission.votes(0));
-    assert_ne!(admission.life(0), life);
+    assert_ne!(admission.incarnation(0), incarnation);
 }
 
 #[test]
@@ -535,9 +539,9 @@ fn a_quarantine_without_max_ttl_is_begun_anew() {
 /// It wrote nothing, and so no script has told it.
 #[test]
 fn a_client_that_only_reads_tells_a_namespace_without_quarantine_from_a_new_one() {
-    let why = |facts: Facts, counted: Option<u32>| {
+    let why = |facts: MasterView, counted: Option<u32>| {
         let mut admission = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN);
-        admission.on(0, Event::Up(Facts { members: None, ..facts }), 0);
+        admission.on(0, Event::Up(MasterView { members: None, ..facts }), 0);
         counted.into_iter().for_each(|members| admission.on(0, Event::Members(members), 0));
         let Some(Why::NotAdmitted(said)) = admission.why(0, 0) else { panic!("it votes") };
         (said.why, said.votes_again.is_some())
@@ -551,7 +555,7 @@ fn a_client_that_only_reads_tells_a_namespace_without_quarantine_from_a_new_one(
     master.data.record.floor = Some(31);
     assert_eq!(why(master.facts(0), Some(1)), used, "it was admitted before");
     let admitted = Master::admitted(20);
-    let other = Facts { identity: identity(21), ..admitted.facts(0) };
+    let other = MasterView { identity: identity(21), ..admitted.facts(0) };
     assert_eq!(why(other, Some(MEMBERS)), (WhyNot::Restarted, true), "these are its own");
 }
 

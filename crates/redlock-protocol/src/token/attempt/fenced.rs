@@ -4,7 +4,7 @@ use redlock_core::{Answer, Ballot, Balloted, Instant, Verdict};
 
 use super::{Attempt, Defeat, Origin, Step};
 use crate::ballot::proof::{Proof, proof};
-use crate::ballot::rounds::Rounds;
+use crate::ballot::proposals::Proposals;
 use crate::master_set::MasterSet;
 use crate::quorum::quorum;
 use crate::votes::answer::{Judged, Shown};
@@ -13,7 +13,7 @@ use crate::votes::tally::Decision;
 /// The ballots of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fenced {
-    rounds: Rounds,
+    proposals: Proposals,
     /// Until then some ballot must be accepted: one node timeout after a quorum has granted.
     until: Option<Instant>,
 }
@@ -26,8 +26,8 @@ impl Attempt {
     /// the meeting point is asked for the key alone.
     #[inline]
     pub fn fenced(mut self, ballot: Option<Ballot>) -> Self {
-        let rounds = Rounds::new(self.ledger.masters());
-        self.fenced = Some(Fenced { rounds, until: None });
+        let proposals = Proposals::new(self.ledger.masters());
+        self.fenced = Some(Fenced { proposals, until: None });
         self.propose_first(ballot);
         self
     }
@@ -46,13 +46,13 @@ impl Attempt {
 
     /// How many ballots were proposed.
     pub fn ballots(&self) -> u32 {
-        self.fenced.as_ref().map_or(0, |fenced| fenced.rounds.count())
+        self.fenced.as_ref().map_or(0, |fenced| fenced.proposals.count())
     }
 
     /// The ballot that may be handed out.
     #[inline]
     pub fn proof(&self) -> Option<Proof> {
-        proof(&self.fenced.as_ref()?.rounds)
+        proof(&self.fenced.as_ref()?.proposals)
     }
 
     #[cfg(test)]
@@ -65,28 +65,28 @@ impl Attempt {
     #[inline]
     pub(super) fn propose_first(&mut self, ballot: Option<Ballot>) {
         if let (Some(fenced), Some(ballot)) = (&mut self.fenced, ballot) {
-            fenced.rounds.propose(ballot, self.asked);
+            fenced.proposals.propose(ballot, self.asked);
             self.ledger.scores_asked(self.asked);
         }
     }
 
     /// Another ballot goes out now, under this number to these masters.
     pub fn propose(&mut self, ballot: Ballot) -> Option<(u32, MasterSet)> {
-        let rounds = &mut self.fenced.as_mut()?.rounds;
-        let masters = rounds.askable(self.granted);
+        let proposals = &mut self.fenced.as_mut()?.proposals;
+        let masters = proposals.askable(self.granted);
         self.ledger.scores_asked(masters);
-        Some((rounds.propose(ballot, masters), masters))
+        Some((proposals.propose(ballot, masters), masters))
     }
 
     /// The latest ballot goes to these masters, too.
     pub fn join(&mut self, masters: MasterSet) -> Option<(u32, Ballot)> {
         self.ledger.scores_asked(masters);
-        self.fenced.as_mut()?.rounds.join(masters)
+        self.fenced.as_mut()?.proposals.join(masters)
     }
 
     /// The first ballot goes out again with the key.
     pub(super) fn join_again(&mut self, masters: MasterSet) -> Option<Ballot> {
-        self.fenced.as_mut()?.rounds.join(masters).map(|(_, ballot)| ballot)
+        self.fenced.as_mut()?.proposals.join(masters).map(|(_, ballot)| ballot)
     }
 
     /// The masters that are to be asked for their score now.
@@ -116,18 +116,18 @@ impl Attempt {
             self.confirm(master, judged, sent_at);
         }
         self.note_ballot(number, master, judged, sent_at);
-        if let (Verdict::Unknown(_), Some(Fenced { rounds, .. })) =
+        if let (Verdict::Unknown(_), Some(Fenced { proposals, .. })) =
             (&answer.verdict, &mut self.fenced)
         {
-            rounds.leave(number, master);
+            proposals.leave(number, master);
         }
         self.judge_ballots(now)
     }
 
     /// The next ballot is not above the scores of these masters: it is proposed to the others.
     pub fn set_refusing(&mut self, masters: MasterSet) {
-        if let Some(Fenced { rounds, .. }) = &mut self.fenced {
-            rounds.set_refusing(masters);
+        if let Some(Fenced { proposals, .. }) = &mut self.fenced {
+            proposals.set_refusing(masters);
         }
     }
 
@@ -182,10 +182,10 @@ impl Attempt {
         sent_at: Instant,
     ) {
         let until = self.accepted_until(master, sent_at);
-        let Some(Fenced { rounds, .. }) = &mut self.fenced else { return };
+        let Some(Fenced { proposals, .. }) = &mut self.fenced else { return };
         match (&*judged.verdict(), judged.answer.balloted) {
-            (Verdict::Granted, Some(Balloted::Accepted)) => rounds.accept(number, master, until),
-            _ => rounds.refuse(number, master),
+            (Verdict::Granted, Some(Balloted::Accepted)) => proposals.accept(number, master, until),
+            _ => proposals.refuse(number, master),
         }
     }
 
@@ -219,7 +219,7 @@ impl Attempt {
     /// Nothing that `master` has accepted counts.
     pub(super) fn disown_ballots(&mut self, master: usize) {
         if let Some(fenced) = &mut self.fenced {
-            fenced.rounds.disown(master);
+            fenced.proposals.disown(master);
         }
     }
 
@@ -233,11 +233,11 @@ impl Attempt {
     /// A quorum has granted, and no ballot has one.
     pub(super) fn pursue_ballots(&mut self, now: Instant) -> Step {
         let (quorum, node_timeout) = (quorum(self.ledger.masters()), self.timing.node_timeout);
-        let Some(Fenced { rounds, until }) = &mut self.fenced else { return Step::Wait };
+        let Some(Fenced { proposals, until }) = &mut self.fenced else { return Step::Wait };
         until.get_or_insert(now.saturating_add(node_timeout));
-        let askable = rounds.askable(self.granted).len();
-        let unasked = rounds.unasked(self.granted);
-        if rounds.is_hopeful(self.granted) {
+        let askable = proposals.askable(self.granted).len();
+        let unasked = proposals.unasked(self.granted);
+        if proposals.is_hopeful(self.granted) {
             if unasked.is_empty() { Step::Wait } else { Step::Join(unasked) }
         } else if askable >= quorum {
             Step::Propose

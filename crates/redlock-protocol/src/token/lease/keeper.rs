@@ -13,7 +13,7 @@ pub(super) enum Keeper {
     /// It extends at this instant.
     Due(Instant),
     /// It has asked, and looks at this instant what came of it.
-    Asked { look_at: Instant, failures: u32 },
+    Asked { answer_by: Instant, failures: u32 },
     /// What it asked did not move the lease: it asks again at this instant.
     Pausing { until: Instant, failures: u32 },
     /// It does not extend, or not any more.
@@ -26,7 +26,7 @@ impl HeldLease {
     pub fn due(&self) -> Option<Instant> {
         match (self.state, self.keeper) {
             (State::Over(_), _) | (_, Keeper::Off) => None,
-            (_, Keeper::Due(at) | Keeper::Asked { look_at: at, .. }) => Some(at),
+            (_, Keeper::Due(at) | Keeper::Asked { answer_by: at, .. }) => Some(at),
             (_, Keeper::Pausing { until, .. }) => Some(until),
         }
     }
@@ -35,7 +35,7 @@ impl HeldLease {
     /// [`tick`](Self::tick) is due to write them down.
     pub fn silent(&self, now: Instant) -> MasterSet {
         match self.keeper {
-            Keeper::Asked { look_at, .. } if look_at <= now => self.unanswered(),
+            Keeper::Asked { answer_by, .. } if answer_by <= now => self.unanswered(),
             _ => MasterSet::EMPTY,
         }
     }
@@ -77,8 +77,8 @@ impl HeldLease {
             self.lapse = LostReason::MaxHold;
             return None;
         }
-        let look_at = now.saturating_add(self.timing.node_timeout);
-        self.keeper = Keeper::Asked { look_at, failures };
+        let answer_by = now.saturating_add(self.timing.node_timeout);
+        self.keeper = Keeper::Asked { answer_by, failures };
         let masters = MasterSet::all(self.ledger.masters()).without(self.unanswered());
         (!masters.is_empty()).then(|| self.extension(masters, false))
     }

@@ -33,8 +33,8 @@ fn events() -> Vec<(u32, Event)> {
         add(vec![Event::Leave(waiter)]);
         let lost = REFUSALS.map(Event::Lost);
         let others = [Event::Won, Event::LostHere, Event::LostForWantOfVotes];
-        let told = Place::ALL.map(Event::NotLetIn);
-        add(others.into_iter().chain(lost).chain(told).collect());
+        let answer = Place::ALL.map(Event::NotLetIn);
+        add(others.into_iter().chain(lost).chain(answer).collect());
         add(vec![Event::Released]);
     }
     events
@@ -88,7 +88,7 @@ fn serve_all(mut world: World) {
             served.push(caller);
             world.happen(Event::Won);
             world.happen(Event::Released);
-        } else if let Some(at) = world.looking {
+        } else if let Some(at) = world.asked {
             world.happen(Event::Answer(at, Said::Free));
         } else {
             world.happen(Event::Due);

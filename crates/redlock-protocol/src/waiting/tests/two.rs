@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock_core::{Call, Instant, Verdict};
 
 use super::world::moment;
-use crate::waiting::{Ask, Moment, Refusal, Step, Told, Waiting};
+use crate::waiting::{Ask, Moment, QueueAnswer, Refusal, Step, Waiting};
 
 const M: usize = 0;
 /// Where they meet when M is lost.
@@ -27,9 +27,9 @@ enum Key {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Message {
     LetIn,
-    Told(Told),
-    Placed(Told),
-    Looked(usize, Key),
+    QueueAnswer(QueueAnswer),
+    Placed(QueueAnswer),
+    Watched(usize, Key),
     Call(usize, Call),
     Pushed,
     Lost,
@@ -144,10 +144,10 @@ impl World {
         assert!(holders <= 1 || self.is_lost, "two were let in: {self:?}");
     }
 
-    fn lose(&mut self, id: usize, refusal: Refusal, told: Option<Told>) {
+    fn lose(&mut self, id: usize, refusal: Refusal, answer: Option<QueueAnswer>) {
         let moment = self.moment();
         self.processes[id].attempt = None;
-        let step = self.processes[id].waiting.lost(refusal, told, moment);
+        let step = self.processes[id].waiting.lost(refusal, answer, moment);
         self.carry_out(id, step);
     }
 
@@ -261,13 +261,13 @@ impl World {
                 }
                 return;
             }
-            Message::Told(told) if process.attempt.is_some() => {
-                return self.lose(id, Refusal::Held, Some(told));
+            Message::QueueAnswer(answer) if process.attempt.is_some() => {
+                return self.lose(id, Refusal::Held, Some(answer));
             }
-            Message::Placed(told) => process.waiting.queued(told.at, Some(told), moment),
-            Message::Looked(at, key) => {
+            Message::Placed(answer) => process.waiting.queued(answer.at, Some(answer), moment),
+            Message::Watched(at, key) => {
                 let verdict = if key == Key::Free { Verdict::Free } else { Verdict::HELD };
-                process.waiting.looked(at, &verdict, moment)
+                process.waiting.watch_answered(at, &verdict, moment)
             }
             Message::Call(at, call) => process.waiting.called(at, call, RESERVATION, moment),
             Message::Pushed => process.waiting.changed(at.unwrap_or(M), moment),
@@ -282,7 +282,7 @@ impl World {
                 }
                 Step::Wait
             }
-            Message::Told(_) => Step::Wait,
+            Message::QueueAnswer(_) => Step::Wait,
         };
         self.carry_out(id, step);
     }
@@ -302,13 +302,13 @@ impl World {
                 assert_eq!(step, Step::Wait);
                 self.enter(at, id, false);
             }
-            Step::Look => {
+            Step::Watch => {
                 let place = self.processes[id].waiting.place();
                 let (at, moment) = (place.unwrap_or_else(|| self.meeting_point()), self.moment());
-                let step = self.processes[id].waiting.look_sent(Some(at), moment);
+                let step = self.processes[id].waiting.watch_sent(Some(at), moment);
                 assert_eq!(step, Step::Wait);
                 self.meetings[at].watching[id] = true;
-                let message = Message::Looked(at, self.meetings[at].key);
+                let message = Message::Watched(at, self.meetings[at].key);
                 self.processes[id].inbox.push_back(message);
             }
             Step::Leave(at) => self.undo(Some(at), id),
@@ -335,8 +335,8 @@ impl World {
         let is_free = self.meetings[at].key == Key::Free;
         let is_reserved_for_us = self.meetings[at].key == Key::ReservedFor(id);
         let rank = rank.map(|rank| rank as u32);
-        let told = Told { at, rank, is_free, is_reserved_for_us };
-        let message = if asks { Message::Told(told) } else { Message::Placed(told) };
+        let answer = QueueAnswer { at, rank, is_free, is_reserved_for_us };
+        let message = if asks { Message::QueueAnswer(answer) } else { Message::Placed(answer) };
         self.processes[id].inbox.push_back(message);
     }
 
@@ -378,7 +378,7 @@ impl World {
         for id in [0, 1] {
             let process = &self.processes[id];
             let goes_on = process.attempt.is_some()
-                || process.waiting.is_looking()
+                || process.waiting.is_asking()
                 || process.waiting.due().is_some();
             assert!(!self.waits(id) || goes_on, "{id} sleeps for ever: {self:?}");
         }

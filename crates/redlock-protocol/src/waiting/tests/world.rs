@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{Call, Cause, Instant, Verdict};
 
-use crate::waiting::{Ask, Head, LOOK_AGAIN, Moment, Refusal, Step, Told, Waiting};
+use crate::waiting::{Ask, Head, Moment, QueueAnswer, Refusal, Step, WATCH_AGAIN, Waiting};
 
 pub(super) const FAN_OUT: Duration = Duration::from_micros(300);
 const RANDOM: f64 = 0.5;
@@ -64,7 +64,7 @@ impl Place {
         Self::Full,
     ];
 
-    pub(super) fn told(self, at: usize) -> Told {
+    pub(super) fn answered(self, at: usize) -> QueueAnswer {
         let rank = match self {
             Self::First => Some(0),
             Self::Behind(rank) => Some(rank),
@@ -72,7 +72,7 @@ impl Place {
             Self::OursIsReserved | Self::Full => None,
         };
         let is_free = matches!(self, Self::BehindThoseThatAreGone);
-        Told { at, rank, is_free, is_reserved_for_us: matches!(self, Self::OursIsReserved) }
+        QueueAnswer { at, rank, is_free, is_reserved_for_us: matches!(self, Self::OursIsReserved) }
     }
 }
 
@@ -96,7 +96,7 @@ pub(super) struct World {
     /// The caller whose attempt is under way.
     pub(super) attempting: Option<u32>,
     /// The master that was sent the last look or question for a place, and has not answered it.
-    pub(super) looking: Option<usize>,
+    pub(super) asked: Option<usize>,
     /// A place is asked for.
     is_queueing: bool,
     /// Masters that cannot be reached any more.
@@ -112,7 +112,7 @@ impl World {
             now: Instant::ORIGIN,
             next: 0,
             attempting: None,
-            looking: None,
+            asked: None,
             is_queueing: false,
             is_lost: [false; MASTERS],
             left: Vec::new(),
@@ -151,7 +151,7 @@ impl World {
             }
             Event::NotLetIn(place) if self.waiting.place().is_some() && self.attempt_ends() => {
                 let at = self.waiting.place().unwrap();
-                let step = self.waiting.lost(Refusal::Held, Some(place.told(at)), moment);
+                let step = self.waiting.lost(Refusal::Held, Some(place.answered(at)), moment);
                 self.carry_out(step);
             }
             Event::LostHere if self.attempt_ends() => {
@@ -161,7 +161,7 @@ impl World {
             Event::LostForWantOfVotes if self.attempt_ends() => {
                 let step = self.waiting.lost_for_want_of_votes(moment);
                 assert_eq!(step, Step::Wait, "no attempt can be won");
-                assert!(self.waiting.due() >= Some(now.saturating_add(LOOK_AGAIN / 2)));
+                assert!(self.waiting.due() >= Some(now.saturating_add(WATCH_AGAIN / 2)));
             }
             Event::VotesGained => {
                 let step = self.waiting.votes_gained(moment);
@@ -171,7 +171,7 @@ impl World {
                 let step = self.waiting.released(now);
                 self.carry_out(step);
             }
-            Event::Answer(at, said) if self.looking == Some(at) => self.answer(at, said),
+            Event::Answer(at, said) if self.asked == Some(at) => self.answer(at, said),
             Event::Called(at, call) => self.call(at, call),
             Event::Pushed(at) => self.push(at),
             Event::LostSight(at) => self.lose_sight(at),
@@ -190,13 +190,13 @@ impl World {
     }
 
     fn answer(&mut self, at: usize, said: Said) {
-        self.looking = None;
+        self.asked = None;
         let (before, moment) = (self.waiting.clone(), self.moment());
         let step = match (std::mem::take(&mut self.is_queueing), said) {
             (_, Said::Nothing) => self.waiting.silent(at, moment),
-            (true, Said::Held) => self.waiting.queued(at, Some(Place::First.told(at)), moment),
-            (true, Said::Free) => self.waiting.queued(at, Some(Place::Full.told(at)), moment),
-            (false, said) => self.waiting.looked(at, &said.verdict(), moment),
+            (true, Said::Held) => self.waiting.queued(at, Some(Place::First.answered(at)), moment),
+            (true, Said::Free) => self.waiting.queued(at, Some(Place::Full.answered(at)), moment),
+            (false, said) => self.waiting.watch_answered(at, &said.verdict(), moment),
         };
         if !before.head.is_at(at) {
             assert_eq!((step, &self.waiting), (Step::Wait, &before), "nothing looks there");
@@ -238,7 +238,7 @@ impl World {
     /// What that master has not answered is unknown before its connection is reported as lost.
     fn lose_sight(&mut self, at: usize) {
         self.is_lost[at] = true;
-        if self.looking == Some(at) {
+        if self.asked == Some(at) {
             self.answer(at, Said::Nothing);
         }
         let before = self.waiting.clone();
@@ -258,7 +258,7 @@ impl World {
             let step = self.waiting.tick(self.now);
             assert_ne!(step, Step::Wait, "an alarm that does nothing rings for ever");
             self.carry_out(step);
-        } else if let Some(at) = self.looking {
+        } else if let Some(at) = self.asked {
             self.answer(at, Said::Nothing);
         }
     }
@@ -299,13 +299,13 @@ impl World {
                     self.waiting.entering(at);
                 }
             }
-            Step::Look | Step::Queue => {
-                self.looking = self.meeting_point();
+            Step::Watch | Step::Queue => {
+                self.asked = self.meeting_point();
                 self.is_queueing = step == Step::Queue;
                 let moment = self.moment();
                 let step = match step {
-                    Step::Queue => self.waiting.queue_sent(self.looking, moment),
-                    _ => self.waiting.look_sent(self.looking, moment),
+                    Step::Queue => self.waiting.queue_sent(self.asked, moment),
+                    _ => self.waiting.watch_sent(self.asked, moment),
                 };
                 self.carry_out(step);
             }
@@ -321,12 +321,12 @@ impl World {
     fn check(&self, event: Event) {
         let waits = self.waiting.head().is_some();
         let goes_on = self.attempting.is_some()
-            || self.waiting.is_looking() && self.looking.is_some()
+            || self.waiting.is_asking() && self.asked.is_some()
             || self.waiting.due().is_some();
         assert_eq!(waits, goes_on, "{event:?} led to a dead end or a ghost: {:?}", self.waiting);
         assert!(waits || self.waiting.place().is_none(), "{event:?} left a place behind");
         let sleep = self.waiting.due().map(|due| due.saturating_since(self.now));
-        assert!(sleep <= Some(LOOK_AGAIN.mul_f64(1.25)), "sleeps are short: {:?}", self.waiting);
+        assert!(sleep <= Some(WATCH_AGAIN.mul_f64(1.25)), "sleeps are short: {:?}", self.waiting);
     }
 }
 

@@ -10,11 +10,11 @@ const MASTERS: (&str, &str) = ("REDLOCK_NODES", "redis://a,redis://b,redis://c")
 
 /// A builder in an environment of these variables.
 fn builder(variables: &[(&str, &str)]) -> Result<RedlockBuilder, BuildError> {
-    let look_up = |name: &str| -> Option<OsString> {
+    let lookup = |name: &str| -> Option<OsString> {
         let found = variables.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| value.into())
     };
-    Environment { look_up: &look_up }.builder()
+    Environment { lookup: &lookup }.builder()
 }
 
 fn built(variables: &[(&str, &str)]) -> Result<Redlock, BuildError> {

@@ -61,7 +61,7 @@ impl Driver {
         let lock = self.locks.insert(Lock {
             resource,
             key,
-            known: UseId::default(),
+            key_use: UseId::default(),
             token,
             node_timeout,
             machine: Lifecycle::new(attempt),
@@ -184,7 +184,7 @@ impl Driver {
         let Some(lock) = self.locks.get(id) else { return };
         if let Caller::Returned { explains: Some(inspection), .. } = lock.caller {
             let latency = now.saturating_since(vote.sent_at);
-            self.attempt_explained(inspection, vote.master, judged, latency);
+            self.late_attempt_vote(inspection, vote.master, judged, latency);
         }
         self.attempt_event(id, Event::answered(Asked::First, vote, judged), now);
         if matches!(vote.answer.verdict, Verdict::BallotRefused) {

@@ -20,17 +20,17 @@ use crate::hold::{Fence, HoldCell};
 impl Driver {
     /// Hands the lease to its caller, which is woken from here.
     pub(in crate::driver) fn won(&mut self, id: LockId, won: Won, now: Instant) {
-        let Some(wish) = self.leave_attempt(id, now) else { return };
+        let Some(asked_by) = self.leave_attempt(id, now) else { return };
         self.observer.counters.outcome(Outcome::Won);
         if let Some(fan_out) = won.fan_out {
             self.measure(fan_out);
         }
         self.won_without(id, now);
-        let Some(request) = self.requests.remove(wish) else {
+        let Some(request) = self.requests.remove(asked_by) else {
             // Nobody wants it any more.
             return self.happens(id, Event::Untaken, now);
         };
-        self.key_won(id, wish, &request, now);
+        self.key_won(id, asked_by, &request, now);
         let Some(lock) = self.locks.get_mut(id) else { return };
         let Some(lease) = lock.machine.lease() else { return };
         let cell = HoldCell::new(
@@ -77,31 +77,31 @@ impl Driver {
             self.measure(fan_out);
         }
         self.count_loss(&loss);
-        let (refusal, told) = self.refusal(id, &loss);
+        let (refusal, answer) = self.refusal(id, &loss);
         let is_resumed = self.locks[id].machine.is_resumed();
         self.leave_after(id, refusal, now);
         self.begin_release(id, now);
-        let Some(wish) = self.requests.get(request) else { return };
-        let key = wish.key.clone();
-        let is_gone = wish.reply.is_closed();
+        let Some(asked_by) = self.requests.get(request) else { return };
+        let key = asked_by.key.clone();
+        let is_gone = asked_by.reply.is_closed();
         let may_wait = !is_resumed
-            && wish.until.is_none_or(|until| now < until)
-            && !self.is_hopeless(&loss, refusal, wish.asked_at);
+            && asked_by.until.is_none_or(|until| now < until)
+            && !self.is_hopeless(&loss, refusal, asked_by.asked_at);
         self.key_refused(&key, now);
         if !is_gone && may_wait {
-            return self.wait_on(request, refusal, told, now);
+            return self.wait_on(request, refusal, answer, now);
         }
-        let Some(wish) = self.requests.remove(request) else { return };
+        let Some(asked_by) = self.requests.remove(request) else { return };
         self.left_waiting(request, &key, now);
         if is_gone {
             self.observer.counters.cancelled.add(1);
         } else if loss.is_explicable {
             // The error reports who holds the resource: masters are asked for that,
             // behind our own release. Where no master is left that may know, none is asked.
-            let inspection = self.explain(wish, loss.defeat, loss.answers);
+            let inspection = self.explain(asked_by, loss.defeat, loss.answers);
             self.set_explains(id, inspection);
         } else {
-            self.fail(wish, loss.defeat, &loss.answers);
+            self.fail(asked_by, loss.defeat, &loss.answers);
         }
     }
 
@@ -116,8 +116,8 @@ impl Driver {
 
     /// Whether waiting cannot cure what the masters answered last. More votes may be on their way.
     fn is_hopeless(&self, loss: &Loss, refusal: Refusal, asked_at: Instant) -> bool {
-        let hindered = self.masters.hindered_before(asked_at);
-        refusal == Refusal::Silent && is_hopeless(&loss.answers, self.masters.barred(), hindered)
+        let curable = self.masters.step_failed_before(asked_at);
+        refusal == Refusal::Silent && is_hopeless(&loss.answers, self.masters.incurable(), curable)
     }
 
     /// How long votes take: what waiters pause for is measured by it.
@@ -168,7 +168,7 @@ mod tests {
         let id = driver.locks.insert(Lock {
             key: resource.key(b""),
             resource,
-            known: UseId::default(),
+            key_use: UseId::default(),
             token: Token::random(None),
             node_timeout: timing.node_timeout,
             machine: Lifecycle::new(attempt),

@@ -15,17 +15,17 @@ use crate::settings::Quarantine;
 
 /// Between two rounds of extensions at one master. Nothing depends on them being soon: the look
 /// has proven that the data is there.
-const ROUND: Duration = Duration::from_secs(1);
+const RECHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// One master.
 #[derive(Default)]
 pub(crate) struct Doubt {
-    /// When its copies are disowned, unless its life proves unchanged before.
+    /// When its copies are disowned, unless its incarnation proves unchanged before.
     until: Option<Instant>,
     /// It has reported since the last round of extensions.
-    owes_round: bool,
+    owes_recheck: bool,
     /// The next round comes no earlier.
-    round_from: Option<Instant>,
+    recheck_from: Option<Instant>,
 }
 
 impl Driver {
@@ -46,7 +46,7 @@ impl Driver {
     /// The first report that is not answered by a proof counts: later ones postpone nothing.
     fn doubt_record(&mut self, master: usize, now: Instant) {
         let doubt = &mut self.steps.doubts[master];
-        doubt.owes_round = true;
+        doubt.owes_recheck = true;
         if doubt.until.is_none() {
             self.doubt_until(master, now, self.settings.order_timeout());
         }
@@ -74,26 +74,26 @@ impl Driver {
     pub(in crate::driver) fn proven(&mut self, master: usize, now: Instant) {
         if self.settings.quarantine == Quarantine::On {
             self.steps.doubts[master].until = None;
-            self.round(master, now);
+            self.recheck(master, now);
         }
     }
 
     /// Another round of extensions may go to `master`.
-    pub(in crate::driver) fn round_due(&mut self, master: usize, now: Instant) {
+    pub(in crate::driver) fn recheck_due(&mut self, master: usize, now: Instant) {
         if self.masters.votes(master) {
-            self.round(master, now);
+            self.recheck(master, now);
         }
     }
 
     /// Each lease asks `master` whether it has its key, if that has reported since it was asked.
-    fn round(&mut self, master: usize, now: Instant) {
+    fn recheck(&mut self, master: usize, now: Instant) {
         let doubt = &mut self.steps.doubts[master];
-        if !doubt.owes_round || doubt.round_from.is_some_and(|from| now < from) {
+        if !doubt.owes_recheck || doubt.recheck_from.is_some_and(|from| now < from) {
             return;
         }
-        let next = now.saturating_add(ROUND);
-        (doubt.owes_round, doubt.round_from) = (false, Some(next));
-        self.timers.enter(next, Due::Round(master));
+        let next = now.saturating_add(RECHECK_EVERY);
+        (doubt.owes_recheck, doubt.recheck_from) = (false, Some(next));
+        self.timers.enter(next, Due::Recheck(master));
         self.each_taken(now, || Event::Proven(master));
     }
 

@@ -18,13 +18,13 @@ pub(in crate::driver) struct Link {
     /// The node's own input and output, with the waker that says it has something to do.
     pub(super) drive: Option<(BoxFuture<'static, ()>, Waker)>,
     /// An earlier connection may still carry out requests: the server did not let us end it.
-    pub(super) is_unbarred: bool,
+    pub(super) lacks_barrier: bool,
     /// It was said that the server does not report changes of keys.
     pub(super) is_known_mute: bool,
     /// It was said that it keeps no queue for us.
     pub(super) is_unqueued: bool,
     /// It answered the last attempt with what waiting does not cure.
-    pub(super) is_barred: bool,
+    pub(super) is_incurable: bool,
     /// The node knows that a new connection is urgent.
     pub(super) is_urgent: bool,
     /// What the server said about itself on the connection that is up.
@@ -41,7 +41,7 @@ pub(in crate::driver) struct Link {
     /// cures it.
     pub(in crate::driver) unfit: Option<NotAdmitted>,
     /// What the server answered to the last step towards its admission, where that was an error.
-    pub(in crate::driver) hindrance: Option<Hindrance>,
+    pub(in crate::driver) step_failure: Option<StepFailure>,
     /// It was slow or silent, and is no meeting point until then.
     pub(super) suspect_until: Instant,
 }
@@ -71,7 +71,7 @@ impl Need {
         match self {
             Self::Ballots => facts.no_ballots.as_ref().map(|error| {
                 let mut why = NotAdmitted::new(WhyNot::NoBallots);
-                why.hindrance = Some(error.clone());
+                why.step_error = Some(error.clone());
                 why
             }),
             Self::Pushes if !facts.tracks => Some(NotAdmitted::new(WhyNot::ReportsNoLoss)),
@@ -81,13 +81,13 @@ impl Need {
 }
 
 /// What is in the way of the admission of a master.
-pub(in crate::driver) struct Hindrance {
+pub(in crate::driver) struct StepFailure {
     pub(in crate::driver) error: String,
     /// When it was said.
     pub(in crate::driver) at: Instant,
 }
 
-impl Hindrance {
+impl StepFailure {
     /// Why it cannot be read what tells whether a server may vote.
     pub(in crate::driver) fn of(facts: &Facts, at: Instant) -> Option<Self> {
         let error = match &facts.record {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use redlock_core::Instant;
-use redlock_protocol::forgotten::{Forgotten, Left};
+use redlock_protocol::abandoned::{Abandoned, Left};
 use redlock_protocol::token::lifecycle::Event;
 
 use crate::driver::Driver;
@@ -40,7 +40,7 @@ pub(in crate::driver) struct Unacknowledged {
     /// Releases that were forgotten since the last line in the log.
     unreported: u64,
     /// Their keys, and those of all before them.
-    forgotten: Forgotten,
+    abandoned: Abandoned,
 }
 
 impl Unacknowledged {
@@ -50,12 +50,12 @@ impl Unacknowledged {
 
     /// No request that was sent before is in the buffers of the master any more.
     pub(in crate::driver) fn settle(&mut self, now: Instant) {
-        self.forgotten.settle(now);
+        self.abandoned.settle(now);
     }
 
     /// The keys that the master is not asked for any more, as far as they may live.
-    pub(in crate::driver) fn forgotten(&mut self, now: Instant) -> Option<Left> {
-        self.forgotten.left(now)
+    pub(in crate::driver) fn abandoned(&mut self, now: Instant) -> Option<Left> {
+        self.abandoned.left(now)
     }
 
     /// The releases themselves stay in the table.
@@ -87,7 +87,7 @@ impl Driver {
     fn give_up_release(&mut self, id: LockId, master: usize, now: Instant) {
         if let Some(release) = self.locks.get(id).and_then(|lock| lock.machine.release()) {
             let (left, expiry) = (release.left(master, now), release.expiry());
-            self.unacknowledged[master].forgotten.add(left, expiry, now);
+            self.unacknowledged[master].abandoned.add(left, expiry, now);
             self.happens(id, Event::GivenUp(master), now);
         }
     }
@@ -129,7 +129,7 @@ impl Driver {
         let leaves = std::mem::take(&mut unacknowledged.leaves);
         let acknowledges = std::mem::take(&mut unacknowledged.acknowledges);
         let keeps_up = acknowledges && !leaves && !is_denying;
-        self.report_forgotten(master, now);
+        self.report_abandoned(master, now);
         self.expire_releases(master, now);
         if self.masters.is_up(master) {
             self.send_batch(master, now);
@@ -141,10 +141,10 @@ impl Driver {
         }
     }
 
-    fn report_forgotten(&mut self, master: usize, now: Instant) {
+    fn report_abandoned(&mut self, master: usize, now: Instant) {
         let forgotten = std::mem::take(&mut self.unacknowledged[master].unreported);
         if forgotten > 0 {
-            self.observer.forgotten(master, forgotten, now);
+            self.observer.abandoned(master, forgotten, now);
         }
     }
 

@@ -31,20 +31,20 @@ fn pauses_double_up_to_a_tenth_of_the_ttl_until_the_lease_has_moved() {
     for _ in 0..4 {
         let number = keep(&mut lease, now).number;
         all_answer(&mut lease, number, 0..3, &busy(), now);
-        let look_at = lease.due().unwrap();
-        assert_eq!(look_at, now.saturating_add(ms(NODE_TIMEOUT)));
-        assert_eq!(lease.tick(look_at, 1.0), Step::default());
+        let answer_by = lease.due().unwrap();
+        assert_eq!(answer_by, now.saturating_add(ms(NODE_TIMEOUT)));
+        assert_eq!(lease.tick(answer_by, 1.0), Step::default());
         now = lease.due().unwrap();
-        pauses.push(now.saturating_since(look_at));
+        pauses.push(now.saturating_since(answer_by));
     }
     assert_eq!(pauses, [50, 100, 100, 100].map(ms));
     let number = keep(&mut lease, now).number;
     all_answer(&mut lease, number, 0..2, &Answer::granted(), now);
     now = lease.due().unwrap();
     keep(&mut lease, now);
-    let look_at = lease.due().unwrap();
-    lease.tick(look_at, 0.0);
-    assert_eq!(lease.due(), Some(look_at.saturating_add(ms(25))), "it starts anew");
+    let answer_by = lease.due().unwrap();
+    lease.tick(answer_by, 0.0);
+    assert_eq!(lease.due(), Some(answer_by.saturating_add(ms(25))), "it starts anew");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::{Instant, Op, Verdict, Vote};
 use redlock_protocol::master_set::MasterSet;
-use redlock_protocol::waiting::{Step, Told};
+use redlock_protocol::waiting::{QueueAnswer, Step};
 
 use crate::driver::Driver;
 use crate::driver::ticket::{RequestId, Ticket, WaitingId};
@@ -17,22 +17,22 @@ const ANSWER_MIN: Duration = Duration::from_millis(10);
 
 impl Driver {
     /// Asks the meeting point who holds the key, and has it report the next change.
-    pub(super) fn look(&mut self, id: WaitingId, now: Instant) -> Step<RequestId> {
+    pub(super) fn watch(&mut self, id: WaitingId, now: Instant) -> Step<RequestId> {
         let (moment, time) = (self.moment(now), self.answer_time());
         let Some(queue) = self.waiters.queues.get_mut(id) else { return Step::Wait };
         let at = match queue.waiting.place() {
             Some(at) => Some(at),
             None => self.masters.meeting_point(&queue.key, now),
         };
-        let step = queue.waiting.look_sent(at, moment);
+        let step = queue.waiting.watch_sent(at, moment);
         let Some(at) = at else { return step };
-        queue.look = queue.look.wrapping_add(1);
-        queue.looks_at = at;
-        let (op, ticket) = (Op::watch(queue.key.clone()), Ticket::Look(id, queue.look));
+        queue.watch = queue.watch.wrapping_add(1);
+        queue.watch_at = at;
+        let (op, ticket) = (Op::watch(queue.key.clone()), Ticket::Watch(id, queue.watch));
         let due = now.saturating_add(time);
-        self.timers.enter(due, Due::Look(id, queue.look));
-        self.observer.counters.looks.add(1);
-        self.say_waiting(id, at, "look");
+        self.timers.enter(due, Due::Watch(id, queue.watch));
+        self.observer.counters.watches.add(1);
+        self.say_waiting(id, at, "watch");
         for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
             self.vote(&vote);
         }
@@ -45,7 +45,7 @@ impl Driver {
     }
 
     /// What the meeting point answered.
-    pub(in crate::driver) fn look_vote(
+    pub(in crate::driver) fn watch_vote(
         &mut self,
         id: WaitingId,
         number: u32,
@@ -54,10 +54,10 @@ impl Driver {
     ) {
         let moment = self.moment(now);
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
-        if queue.look != number {
+        if queue.watch != number {
             return;
         }
-        let step = queue.waiting.looked(vote.master, &vote.answer.verdict, moment);
+        let step = queue.waiting.watch_answered(vote.master, &vote.answer.verdict, moment);
         self.step(id, step, now);
     }
 
@@ -72,10 +72,10 @@ impl Driver {
         let at = at.filter(|at| self.masters.has_queue(*at));
         let step = queue.waiting.queue_sent(at.filter(|_| op.is_some()), moment);
         if let (Some(at), Some(op)) = (at, op) {
-            queue.look = queue.look.wrapping_add(1);
-            queue.looks_at = at;
-            let (ticket, due) = (Ticket::Place(id, queue.look), now.saturating_add(time));
-            self.timers.enter(due, Due::Look(id, queue.look));
+            queue.watch = queue.watch.wrapping_add(1);
+            queue.watch_at = at;
+            let (ticket, due) = (Ticket::Place(id, queue.watch), now.saturating_add(time));
+            self.timers.enter(due, Due::Watch(id, queue.watch));
             for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
                 self.vote(&vote);
             }
@@ -92,21 +92,21 @@ impl Driver {
         now: Instant,
     ) {
         let moment = self.moment(now);
-        let told = Told::of(vote.master, &vote.answer, self.queue_ticket);
+        let answer = QueueAnswer::of(vote.master, &vote.answer, self.queue_ticket);
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
-        if queue.look != number {
+        if queue.watch != number {
             return;
         }
-        let step = queue.waiting.queued(vote.master, told, moment);
+        let step = queue.waiting.queued(vote.master, answer, moment);
         self.step(id, step, now);
     }
 
     /// The meeting point did not answer in time: for a moment it is none.
-    pub(in crate::driver) fn look_due(&mut self, id: WaitingId, number: u32, now: Instant) {
+    pub(in crate::driver) fn watch_due(&mut self, id: WaitingId, number: u32, now: Instant) {
         let moment = self.moment(now);
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
-        let at = queue.looks_at;
-        if queue.look != number || !queue.waiting.is_looking() {
+        let at = queue.watch_at;
+        if queue.watch != number || !queue.waiting.is_asking() {
             return;
         }
         let silent = Verdict::Unknown(redlock_core::Cause::TimedOut);

@@ -64,7 +64,7 @@ impl Slot {
 
     /// Sees to it that what was posted, and is not waited for, is read: also where the runtime of
     /// the driver is not polled, and this one is.
-    pub(crate) fn look_after(self: &Arc<Self>) {
+    pub(crate) fn ensure_served(self: &Arc<Self>) {
         let is_started = self.start().is_ok();
         if !is_started || !self.is_elsewhere() {
             return;
@@ -115,16 +115,16 @@ pub(crate) fn living_runtime() -> Option<Handle> {
 impl Giver for Slot {
     fn release(self: Arc<Self>, lock: LockId) {
         self.post(Command::Release { lock, reply: None });
-        self.look_after();
+        self.ensure_served();
     }
 
     fn forget(self: Arc<Self>, lock: LockId) {
         self.post(Command::Forget { lock });
-        self.look_after();
+        self.ensure_served();
     }
 
     fn accepted(self: Arc<Self>, lock: LockId) {
         self.post(Command::Accepted { lock });
-        self.look_after();
+        self.ensure_served();
     }
 }

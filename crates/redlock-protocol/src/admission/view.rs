@@ -4,7 +4,7 @@ use redlock_core::admission::{Identity, MEMBERS, Millis, Nonce, Quarantine, Reco
 
 /// What a server is for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum MasterKind {
     /// It takes writes.
     Master,
     /// It follows another server.
@@ -26,9 +26,9 @@ pub enum Role {
 /// The answer to a handshake or to a look: all of it read in one batch, on one connection, INFO
 /// before the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Facts {
+pub struct MasterView {
     /// Whether it takes writes.
-    pub role: Role,
+    pub role: MasterKind,
     /// Which server process answered, and on which host.
     pub identity: Identity,
     /// TIME of the master, in ms.
@@ -40,9 +40,9 @@ pub struct Facts {
     pub members: Option<u32>,
 }
 
-/// One life of a master's data: no *begin* and no `init` lies between two answers that agree on it.
+/// One incarnation of a master's data: no *begin* and no `init` lies between two answers that agree on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Life {
+pub struct Incarnation {
     /// The server process that answered.
     pub process: RunId,
     /// What it was admitted as, which names its ballot set.
@@ -53,7 +53,7 @@ pub struct Life {
 
 /// TIME of a master, by the process that answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Told {
+pub struct MasterTime {
     /// The index of the master.
     pub master: usize,
     /// The server process that answered.
@@ -62,10 +62,10 @@ pub struct Told {
     pub time: Millis,
 }
 
-impl Life {
+impl Incarnation {
     /// What of `facts` a later answer is compared with.
-    pub fn of(facts: &Facts) -> Self {
-        let Facts { identity, record, .. } = facts;
+    pub fn of(facts: &MasterView) -> Self {
+        let MasterView { identity, record, .. } = facts;
         Self { process: identity.run, run: record.run, nonce: record.nonce }
     }
 
@@ -74,7 +74,7 @@ impl Life {
     }
 }
 
-impl Facts {
+impl MasterView {
     pub(super) fn is_admitted(&self) -> bool {
         self.record.admits(self.identity) && self.is_complete()
     }

@@ -165,7 +165,7 @@ async fn the_same_process_first_ends_the_connection_before() {
 
 #[tokio::test]
 async fn a_connection_that_may_still_be_served_is_reported() {
-    for (reply, is_barred) in [
+    for (reply, has_barrier) in [
         (":1", true),
         (":0", true),
         ("-ERR No such client", true),
@@ -179,7 +179,7 @@ async fn a_connection_that_may_still_be_served_is_reported() {
         let mut peer = server.admit("abc", 2).await;
         peer.expect("CLIENT").await;
         peer.say(format!("{reply}\r\n")).await;
-        assert_eq!(client.up().await.is_barred, is_barred, "{reply}");
+        assert_eq!(client.up().await.has_barrier, has_barrier, "{reply}");
     }
 }
 
@@ -191,7 +191,7 @@ async fn the_latest_processes_behind_a_proxy_are_remembered() {
             drop(peer);
             client.down().await;
             peer = server.admit(&other, 1).await;
-            assert!(client.up().await.is_barred, "there was no connection to {other} before");
+            assert!(client.up().await.has_barrier, "there was no connection to {other} before");
         }
         drop(peer);
         client.down().await;
@@ -200,7 +200,7 @@ async fn the_latest_processes_behind_a_proxy_are_remembered() {
             assert_eq!(peer.expect("CLIENT").await[1..], ["KILL", "ID", "1"]);
             peer.say(":1\r\n").await;
         }
-        assert!(client.up().await.is_barred);
+        assert!(client.up().await.has_barrier);
     }
 }
 

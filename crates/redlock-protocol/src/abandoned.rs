@@ -1,4 +1,4 @@
-//! `Forgotten`: keys on one master that it is not asked to release any more.
+//! `Abandoned`: keys on one master that it is not asked to release any more.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redlock_core::Instant;
 /// The keys of releases that were given up because too many were unacknowledged: how many, and
 /// until when the last of them may live. They are not told apart, so that they take no memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Forgotten {
+pub struct Abandoned {
     count: u64,
     /// When the last of those has expired of which that is known.
     expires: Option<Instant>,
@@ -27,10 +27,10 @@ pub struct Left {
     pub from_wake_up: bool,
 }
 
-impl Forgotten {
-    /// One more, which lives for `left`; for `life` from when the master runs again, where that is
+impl Abandoned {
+    /// One more, which lives for `left`; for `expiry` from when the master runs again, where that is
     /// not known.
-    pub fn add(&mut self, left: Option<Duration>, life: Duration, now: Instant) {
+    pub fn add(&mut self, left: Option<Duration>, expiry: Duration, now: Instant) {
         self.expire(now);
         if left == Some(Duration::ZERO) {
             return;
@@ -38,14 +38,14 @@ impl Forgotten {
         self.count += 1;
         match left {
             Some(left) => self.expires = self.expires.max(Some(now.saturating_add(left))),
-            None => self.from_wake_up = self.from_wake_up.max(Some(life)),
+            None => self.from_wake_up = self.from_wake_up.max(Some(expiry)),
         }
     }
 
     /// The master has answered, or its process is gone: no request is in its buffers any more.
     pub fn settle(&mut self, now: Instant) {
-        if let Some(life) = self.from_wake_up.take() {
-            self.expires = self.expires.max(Some(now.saturating_add(life)));
+        if let Some(expiry) = self.from_wake_up.take() {
+            self.expires = self.expires.max(Some(now.saturating_add(expiry)));
         }
     }
 
@@ -70,32 +70,32 @@ mod tests {
     use super::super::lab::{at, ms};
     use super::*;
 
-    const LIFE: Duration = Duration::from_millis(1_000);
+    const EXPIRY: Duration = Duration::from_millis(1_000);
 
-    fn left(forgotten: &mut Forgotten, now: u64) -> Option<(u64, Duration, bool)> {
+    fn left(forgotten: &mut Abandoned, now: u64) -> Option<(u64, Duration, bool)> {
         forgotten.left(at(now)).map(|left| (left.count, left.within, left.from_wake_up))
     }
 
     #[test]
     fn they_are_counted_until_the_last_of_them_has_expired() {
-        let mut forgotten = Forgotten::default();
+        let mut forgotten = Abandoned::default();
         assert_eq!(left(&mut forgotten, 0), None);
-        forgotten.add(Some(ms(300)), LIFE, at(0));
-        forgotten.add(Some(ms(100)), LIFE, at(100));
-        forgotten.add(Some(ms(0)), LIFE, at(100));
+        forgotten.add(Some(ms(300)), EXPIRY, at(0));
+        forgotten.add(Some(ms(100)), EXPIRY, at(100));
+        forgotten.add(Some(ms(0)), EXPIRY, at(100));
         assert_eq!(left(&mut forgotten, 250), Some((2, ms(50), false)));
         assert_eq!(left(&mut forgotten, 301), None);
-        forgotten.add(Some(ms(300)), LIFE, at(400));
+        forgotten.add(Some(ms(300)), EXPIRY, at(400));
         assert_eq!(left(&mut forgotten, 400), Some((1, ms(300), false)));
     }
 
     #[test]
     fn their_life_counts_from_when_a_master_runs_again_that_may_still_set_them() {
-        let mut forgotten = Forgotten::default();
-        forgotten.add(None, LIFE, at(0));
-        forgotten.add(None, LIFE / 2, at(0));
-        forgotten.add(Some(ms(300)), LIFE, at(0));
-        assert_eq!(left(&mut forgotten, 90_000), Some((3, LIFE, true)));
+        let mut forgotten = Abandoned::default();
+        forgotten.add(None, EXPIRY, at(0));
+        forgotten.add(None, EXPIRY / 2, at(0));
+        forgotten.add(Some(ms(300)), EXPIRY, at(0));
+        assert_eq!(left(&mut forgotten, 90_000), Some((3, EXPIRY, true)));
         forgotten.settle(at(90_000));
         assert_eq!(left(&mut forgotten, 90_400), Some((3, ms(600), false)));
         forgotten.settle(at(90_400));

@@ -19,7 +19,7 @@ const MARKS_MAX: usize = 10_000;
 
 /// What one master answered; none where it did not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Look {
+pub(super) struct Probe {
     /// Its user, by its URL.
     #[serde(skip)]
     pub(super) user: String,
@@ -42,31 +42,31 @@ pub(super) struct Look {
     pub(super) future_marks: Vec<String>,
 }
 
-impl Look {
+impl Probe {
     /// Whether no quarantine begins or ends there.
     pub(super) fn hinders_admission(&self) -> bool {
-        let is_hindrance = |right: &String| rights::is_for_admission(right);
+        let blocks_admission = |right: &String| rights::is_for_admission(right);
         !self.foreign_keys.is_empty()
             || self.write_refusal.is_some()
-            || self.missing_rights.iter().any(is_hindrance)
+            || self.missing_rights.iter().any(blocks_admission)
     }
 }
 
 /// Asks the masters that the library reached, one after the other.
-pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeReport]) -> Vec<Look> {
-    let mut looks = Vec::new();
+pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeReport]) -> Vec<Probe> {
+    let mut probes = Vec::new();
     for (url, node) in session.masters.urls().zip(nodes) {
         let asked = match &node.server {
             Some(server) => {
                 let asks = Asks::of(global, server);
-                let look = move |master: &mut Direct| look(master, &asks);
-                direct::ask(url, session.masters.pem(), PATIENCE * 3, look).await.ok()
+                let probe = move |master: &mut Direct| probe(master, &asks);
+                direct::ask(url, session.masters.pem(), PATIENCE * 3, probe).await.ok()
             }
             None => None,
         };
-        looks.push(Look { user: user(url), ..asked.unwrap_or_default() });
+        probes.push(Probe { user: user(url), ..asked.unwrap_or_default() });
     }
-    looks
+    probes
 }
 
 /// The library has read the URL before.
@@ -99,13 +99,13 @@ impl Asks {
     }
 }
 
-fn look(master: &mut Direct, asks: &Asks) -> RedisResult<Look> {
+fn probe(master: &mut Direct, asks: &Asks) -> RedisResult<Probe> {
     let memory = master.info("memory").ok();
     let policy = memory.as_ref().and_then(|memory| memory.get::<String>("maxmemory_policy"));
     let limit = memory.as_ref().and_then(|memory| memory.get::<u64>("maxmemory"));
     let is_limited = limit.is_some_and(|limit| limit > 0);
     let tried = rights::tried(master, &asks.keys, asks.uses)?;
-    let mut look = Look {
+    let mut probe = Probe {
         eviction: policy.clone().filter(|_| is_limited),
         idle_eviction: policy.filter(|_| !is_limited),
         keeps_writes: master.setting("appendfsync").ok().flatten().map(|fsync| {
@@ -122,12 +122,12 @@ fn look(master: &mut Direct, asks: &Asks) -> RedisResult<Look> {
         },
         // A right that is missing is found.
         future_marks: future_marks(master, &asks.prefix).unwrap_or_default(),
-        ..Look::default()
+        ..Probe::default()
     };
     let last = rights::tried_last(master, &asks.keys)?;
-    let last = last.filter(|right| !look.missing_rights.contains(right));
-    look.missing_rights.extend(last);
-    Ok(look)
+    let last = last.filter(|right| !probe.missing_rights.contains(right));
+    probe.missing_rights.extend(last);
+    Ok(probe)
 }
 
 /// The marks that no client makes whose masters have the right time.

@@ -1,4 +1,4 @@
-//! `Rounds`: the ballots of one attempt, and which masters accepted which.
+//! `Proposals`: the ballots of one attempt, and which masters accepted which.
 
 use redlock_core::{Ballot, Instant};
 
@@ -8,12 +8,12 @@ use crate::votes::validity::HoldUntil;
 
 /// The ballots that one attempt has proposed. Acceptances of different ballots never add up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rounds {
+pub struct Proposals {
     masters: usize,
     /// Nearly always the only one.
-    latest: Option<Round>,
+    latest: Option<Proposal>,
     /// Those before it that a quorum may still accept; the oldest first.
-    before: Vec<Round>,
+    before: Vec<Proposal>,
     /// How many there were.
     count: u32,
     /// Masters that have answered some ballot with neither yes nor no: they are asked no more.
@@ -24,7 +24,7 @@ pub struct Rounds {
 
 /// One ballot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Round {
+struct Proposal {
     number: u32,
     ballot: Ballot,
     /// The masters that it was sent to and that have not answered.
@@ -37,7 +37,7 @@ struct Round {
     asked: MasterSet,
 }
 
-impl Rounds {
+impl Proposals {
     /// No ballot was proposed yet.
     pub fn new(masters: usize) -> Self {
         let (absent, refusing) = (MasterSet::EMPTY, MasterSet::EMPTY);
@@ -48,11 +48,11 @@ impl Rounds {
     pub fn propose(&mut self, ballot: Ballot, asked: MasterSet) -> u32 {
         let quorum = quorum(self.masters);
         self.before.extend(self.latest.take());
-        self.before.retain(|round| round.accepted.union(round.pending).len() >= quorum);
+        self.before.retain(|proposal| proposal.accepted.union(proposal.pending).len() >= quorum);
         self.count += 1;
         let (number, accepted) = (self.count, MasterSet::EMPTY);
         let holds = HoldUntil::new(self.masters);
-        self.latest = Some(Round { number, ballot, pending: asked, accepted, holds, asked });
+        self.latest = Some(Proposal { number, ballot, pending: asked, accepted, holds, asked });
         number
     }
 
@@ -66,19 +66,19 @@ impl Rounds {
 
     /// `master` has accepted the ballot with this number, and holds the key until then.
     pub fn accept(&mut self, number: u32, master: usize, until: Instant) {
-        if let Some(round) = self.find(number)
-            && round.pending.contains(master)
+        if let Some(proposal) = self.find(number)
+            && proposal.pending.contains(master)
         {
-            round.pending.remove(master);
-            round.accepted.insert(master);
-            round.holds.set(master, until);
+            proposal.pending.remove(master);
+            proposal.accepted.insert(master);
+            proposal.holds.set(master, until);
         }
     }
 
     /// `master` has refused it, or does not hold the key.
     pub fn refuse(&mut self, number: u32, master: usize) {
-        if let Some(round) = self.find(number) {
-            round.pending.remove(master);
+        if let Some(proposal) = self.find(number) {
+            proposal.pending.remove(master);
         }
     }
 
@@ -96,10 +96,10 @@ impl Rounds {
     /// `master` may have lost what it accepted: none of it counts, and what is on its way does not
     /// either.
     pub fn disown(&mut self, master: usize) {
-        for round in self.before.iter_mut().chain(&mut self.latest) {
-            round.accepted.remove(master);
-            round.holds.clear(master);
-            round.pending.remove(master);
+        for proposal in self.before.iter_mut().chain(&mut self.latest) {
+            proposal.accepted.remove(master);
+            proposal.holds.clear(master);
+            proposal.pending.remove(master);
         }
     }
 
@@ -108,8 +108,8 @@ impl Rounds {
     pub fn accepted(&self) -> impl Iterator<Item = (Ballot, Instant)> {
         let quorum = quorum(self.masters);
         let open = self.before.iter().chain(&self.latest);
-        let accepted = open.filter(move |round| round.accepted.len() >= quorum);
-        accepted.map(|round| (round.ballot, round.holds.valid_until()))
+        let accepted = open.filter(move |proposal| proposal.accepted.len() >= quorum);
+        accepted.map(|proposal| (proposal.ballot, proposal.holds.valid_until()))
     }
 
     /// Whether a quorum of `granted` has accepted the latest ballot, or may yet do so. A master
@@ -138,7 +138,7 @@ impl Rounds {
         self.count
     }
 
-    fn find(&mut self, number: u32) -> Option<&mut Round> {
-        self.before.iter_mut().chain(&mut self.latest).find(|round| round.number == number)
+    fn find(&mut self, number: u32) -> Option<&mut Proposal> {
+        self.before.iter_mut().chain(&mut self.latest).find(|proposal| proposal.number == number)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redlock_core::admission::{Identity, Millis, RunId};
 use redlock_core::{Instant, Role, Unread};
-use redlock_protocol::admission::{Facts, Role as Standing};
+use redlock_protocol::admission::{MasterKind, MasterView};
 
 const NANOS: u64 = 1_000_000;
 
@@ -33,22 +33,28 @@ pub(super) fn to_millis(time: Duration) -> Millis {
 }
 
 /// What a connection told. A server that does not tell its TIME is taken to show `time`.
-pub(super) fn facts_of(told: &redlock_core::Facts, members: Option<u32>, time: Millis) -> Facts {
-    let identity = told.identity.unwrap_or(Identity::of(RunId::new([0; 20])));
-    let record = told.record.as_deref().cloned().unwrap_or_default();
-    let time = told.time_us.map_or(time, |micros| micros / 1_000);
-    Facts { role: standing(told), identity, time, record, members }
+pub(super) fn view_of(
+    facts: &redlock_core::Facts,
+    members: Option<u32>,
+    time: Millis,
+) -> MasterView {
+    let identity = facts.identity.unwrap_or(Identity::of(RunId::new([0; 20])));
+    let record = facts.record.as_deref().cloned().unwrap_or_default();
+    let time = facts.time_us.map_or(time, |micros| micros / 1_000);
+    MasterView { role: kind(facts), identity, time, record, members }
 }
 
-fn standing(told: &redlock_core::Facts) -> Standing {
-    match (&told.record, told.role) {
-        _ if told.is_cluster => Standing::Cluster,
-        (_, Role::Replica) => Standing::Replica,
-        (Err(Unread::Loading), _) => Standing::Loading { uptime: told.uptime.map_or(0, to_millis) },
-        (_, Role::Master) if told.identity.is_none() => Standing::Denied,
+fn kind(facts: &redlock_core::Facts) -> MasterKind {
+    match (&facts.record, facts.role) {
+        _ if facts.is_cluster => MasterKind::Cluster,
+        (_, Role::Replica) => MasterKind::Replica,
+        (Err(Unread::Loading), _) => {
+            MasterKind::Loading { uptime: facts.uptime.map_or(0, to_millis) }
+        }
+        (_, Role::Master) if facts.identity.is_none() => MasterKind::Denied,
         // What has no namespace is asked for no record.
-        (Err(Unread::NotAsked) | Ok(_), Role::Master) => Standing::Master,
-        (Err(_), Role::Master) => Standing::Denied,
-        _ => Standing::NotMaster,
+        (Err(Unread::NotAsked) | Ok(_), Role::Master) => MasterKind::Master,
+        (Err(_), Role::Master) => MasterKind::Denied,
+        _ => MasterKind::NotMaster,
     }
 }

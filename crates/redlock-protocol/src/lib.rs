@@ -31,7 +31,6 @@ mod lab;
 mod lost_reason;
 pub mod marks;
 pub mod master_set;
-pub mod median;
 pub mod meeting_point;
 mod queue;
 pub mod quorum;

@@ -8,8 +8,7 @@ use redlock_core::admission::Millis;
 use redlock_core::{Mark, Marked};
 
 use super::master_set::MasterSet;
-use super::median::lower_median;
-use crate::quorum::quorum;
+use crate::quorum::{lower_median, quorum};
 
 /// So much may a mark lie ahead of the masters' clocks. One further ahead was made when clocks were
 /// wrong: it would keep a job from running until they have caught up.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redlock_core::{Clock, FencingToken, Instant, Resource, Token};
-use redlock_protocol::ballot::proof::Proof;
+use redlock_protocol::ballot::proposals::Proof;
 use redlock_protocol::token::lease::HeldLease;
 use redlock_protocol::votes::ledger::{LastAnswer, Ledger};
 use tokio::sync::Notify;

@@ -20,8 +20,7 @@ use super::peer::Stuck;
 use super::view::MasterKind;
 use super::{Admission, MasterView, Scored};
 use crate::ballot::clock::LEAD_MAX_US;
-use crate::median::lower_median;
-use crate::quorum::quorum;
+use crate::quorum::{lower_median, quorum};
 
 /// What the person asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redlock_core::{Ballot, Instant};
 
-use crate::median::lower_median;
 use crate::quorum::MASTERS_MAX;
+use crate::quorum::lower_median;
 
 /// How long one number of a ballot lasts, in microseconds.
 const STRIDE_US: u64 = 32;

@@ -14,7 +14,7 @@ use super::attempt::{self, Attempt, Defeat, Origin};
 use super::lease::{self, HeldLease};
 use super::release::{Release, Released};
 use crate::LostReason;
-use crate::ballot::proof::Proof;
+use crate::ballot::proposals::Proof;
 use crate::master_set::MasterSet;
 use crate::terms::Timing;
 use crate::votes::answer::Judged;

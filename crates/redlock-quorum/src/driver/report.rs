@@ -3,7 +3,7 @@
 use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis};
 use redlock_core::{Cause, Facts, Instant};
 use redlock_protocol::master_set::MasterSet;
-use redlock_protocol::median::lower_median;
+use redlock_protocol::quorum::lower_median;
 
 use super::Driver;
 use super::command::ReportReply;

@@ -1,7 +1,7 @@
 //! What the driver does for the locks of a contender.
 
 use redlock_core::{Ballot, Cause, NotAdmitted, WhyNot};
-use redlock_protocol::ballot::proof::Proof;
+use redlock_protocol::ballot::proposals::Proof;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::{Attempt, Origin};
 use redlock_protocol::token::lifecycle::{Answered, Event, Lifecycle, Stage, Step};

@@ -3,8 +3,7 @@
 use redlock_core::{Answer, Ballot, Balloted, Instant, Verdict};
 
 use super::{Attempt, Defeat, Origin, Step};
-use crate::ballot::proof::{Proof, proof};
-use crate::ballot::proposals::Proposals;
+use crate::ballot::proposals::{Proof, Proposals, proof};
 use crate::master_set::MasterSet;
 use crate::quorum::quorum;
 use crate::votes::answer::{Judged, Shown};

@@ -357,3 +357,28 @@ fn every_file_that_architecture_names_is_there() {
     let missing: Vec<_> = names.iter().filter(is_missing).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
+
+/// The files that the walk through one acquire names.
+fn walk(text: &str) -> BTreeSet<&str> {
+    let (_, walk) = text.split_once("\n## One acquire, file by file\n").unwrap();
+    let (walk, _) = walk.split_once("\n## ").unwrap();
+    walk.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs")).collect()
+}
+
+#[test]
+fn the_walk_through_one_acquire_names_at_most_twenty_files_that_exist() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let text = std::fs::read_to_string(crates.join("../ARCHITECTURE.md")).unwrap();
+    let is_in = |name: &str, part: &str| crates.join(part).join("src").join(name).is_file();
+    let (core, ours): (Vec<_>, Vec<_>) =
+        walk(&text).into_iter().partition(|name| name.starts_with("redis/"));
+    for name in core {
+        assert!(is_in(name, "redlock-core"), "{name}");
+    }
+    for name in &ours {
+        let found = ["redlock-quorum", "redlock-protocol"].map(|part| is_in(name, part));
+        assert!(found[0] != found[1], "{name} is in {found:?}");
+    }
+    // More than that is no walk: a reader takes the map above.
+    assert!((10..=20).contains(&ours.len()), "{}: {ours:?}", ours.len());
+}

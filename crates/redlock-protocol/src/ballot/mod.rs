@@ -7,8 +7,8 @@
 //!
 //! * `clock`: how late it is by the masters' clocks, and how far others are ahead of that;
 //! * `chooser`: the next ballot for a member;
-//! * `rounds`: which masters accepted which ballot of one attempt;
-//! * `proof`: whether one of these ballots may be handed out now.
+//! * `proposals`: which masters accepted which ballot of one attempt, and the proof by which its
+//!   token may be handed out.
 
 pub mod chooser;
 pub mod clock;

@@ -16,14 +16,14 @@ async fn served_with(
     let mut waiting = Vec::new();
     for (number, ttl) in (1..=8_u64).zip(ttls.iter().cycle().copied()) {
         let (client, redlock) = process(masters, number);
-        let served = served.clone();
+        let (served, handle) = (served.clone(), redlock.clone());
         let task = tokio::spawn(async move {
-            let guard = redlock.lock(RESOURCE).ttl(ttl).wait_forever().await.unwrap();
+            let guard = handle.lock(RESOURCE).ttl(ttl).wait_forever().await.unwrap();
             served.lock().unwrap().push((number, guard.fencing_token().unwrap()));
             sleep(ms(5)).await;
             guard.release().await.unwrap();
         });
-        waiting.push(Waiter { client, task });
+        waiting.push(Waiter { client, redlock, task });
         sleep(ms(20)).await;
         if number == 4 {
             change(masters).await;

@@ -108,12 +108,12 @@ impl Ballot {
     /// The largest `n`.
     pub const NUMBER_MAX: u64 = SCORE_END / STRIDE - 1;
 
-    /// The ballot `32 n + 31`; none where that is not below 2^53.
+    /// The ballot `32 n + 31`; `None` if that is not below 2^53.
     pub const fn new(n: u64) -> Option<Self> {
         if n <= Self::NUMBER_MAX { Some(Self(n * STRIDE + STRIDE - 1)) } else { None }
     }
 
-    /// The smallest ballot above `score`; none where there is none below 2^53.
+    /// The smallest ballot above `score`; `None` if there is none below 2^53.
     pub const fn above(score: u64) -> Option<Self> {
         match score.checked_add(1) {
             Some(next) => Self::new(next / STRIDE),

@@ -109,7 +109,7 @@ pub enum NodeEvent {
     Members(u32),
 }
 
-/// What a server said about itself when the connection was made, or when it was asked again.
+/// What a server reported about itself when the connection was made, or when it was asked again.
 ///
 /// All of it is read in one batch, `INFO` before the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -118,11 +118,11 @@ pub struct Facts {
     /// The identity of the server process: new with every start.
     pub run_id: String,
     /// What it may be admitted as: the process, and the history of its data where it was a replica.
-    /// None where `run_id` or `master_replid` are not 40 hex digits: no Redis says so.
+    /// `None` if `run_id` or `master_replid` are not 40 hex digits: no Redis says so.
     pub identity: Option<Identity>,
-    /// Its clock, in microseconds since 1970. None where it does not tell: before Redis 6.2.
+    /// Its clock, in microseconds since 1970. `None` if it does not tell: before Redis 6.2.
     pub time_us: Option<u64>,
-    /// How long the process has been running, in whole seconds; none where it does not say.
+    /// How long the process has been running, in whole seconds; `None` if it does not say.
     pub uptime: Option<Duration>,
     /// The record of the namespace; empty where there is no such key.
     pub record: Result<Box<Record>, Unread>,
@@ -138,7 +138,7 @@ pub struct Facts {
     /// know no RESP3, and where the user lacks the rights.
     pub tracks: bool,
     /// What it answered to a ballot that changes nothing, where it cannot take any: an error that
-    /// stays until a person changes something. None where it can, and where it was not asked.
+    /// stays until a person changes something. `None` if it can, and where it was not asked.
     pub no_ballots: Option<String>,
     /// Why [shared queues](crate::SharedQueue) cannot be used over this connection, in words for
     /// people: the server pushes nothing, or the user lacks a right. `None` if they can, as far as

@@ -15,7 +15,7 @@ pub struct NotAdmitted {
     /// Its quarantine has begun. Otherwise some client has to begin it.
     pub in_quarantine: bool,
     /// How long it takes at least until it may vote again. Where no quarantine has begun, how long
-    /// that takes from its begin. None where no time decides it.
+    /// that takes from its begin. `None` if no time decides it.
     pub votes_again: Option<Duration>,
     /// How long it takes at the latest where no client stays, and clients that ask for a lock come
     /// and go: the clocks of two masters end a quarantine then. `None` if only a client that stays
@@ -39,7 +39,7 @@ pub enum WhyNot {
     Loading,
     /// What tells whether it may vote cannot be read.
     Denied,
-    /// Its data may have been lost a moment ago: it is being looked at.
+    /// Its data may have been lost a moment ago: it is being checked.
     Checked,
     /// It has no record of an admission, and this client has read none of any master: it is
     /// brand-new, or all of them were emptied before.
@@ -102,7 +102,7 @@ impl NotAdmitted {
 }
 
 impl WhyNot {
-    /// Whether the master may have forgotten a lock, and votes again when its quarantine is over.
+    /// Whether the master may have lost a lock, and votes again when its quarantine is over.
     pub fn is_ended_by_quarantine(self) -> bool {
         let restarted = matches!(self, Self::New | Self::Emptied | Self::Restarted);
         restarted || matches!(self, Self::Incomplete | Self::Outdated)

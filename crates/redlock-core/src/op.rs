@@ -252,7 +252,7 @@ impl Op {
         self.0.bid
     }
 
-    /// The member of the ballot set that it asks for; none where it asks for no score.
+    /// The member of the ballot set that it asks for; `None` if it asks for no score.
     pub fn member(&self) -> Option<Member> {
         self.0.member
     }

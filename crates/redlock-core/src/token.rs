@@ -94,7 +94,7 @@ impl Token {
     }
 
     /// When it was made, by the clock of the host that made it: about when its lock was taken.
-    /// None for a token without a time: one of another client, or a UUID of another version.
+    /// `None` for a token without a time: one of another client, or a UUID of another version.
     pub fn made_at(&self) -> Option<SystemTime> {
         let (uuid, _) = self.parts()?;
         // The first 48 bits of the sixteen bytes are the milliseconds.

@@ -21,10 +21,10 @@ pub enum Verdict {
     BallotRefused,
     /// Another holds the key, or nobody does and it is [reserved](Self::reservation).
     Held {
-        /// The value of the key as text, its first 512 bytes at most; none where the master was
-        /// not asked for it, and where the key is of another type and so cannot be a lock.
+        /// The value of the key as text, its first 512 bytes at most; `None` if the master was not
+        /// asked for it, and where the key is of another type and so cannot be a lock.
         token: Option<String>,
-        /// How long the key still lives; none where that was not asked, or has no end.
+        /// How long until the key expires; `None` if that was not asked, or has no end.
         ttl: Option<Duration>,
     },
     /// Extend: there is no such key. Release, leave, reserve: the key is not ours.

@@ -49,7 +49,7 @@ impl Abandoned {
         }
     }
 
-    /// What may be left of them; none where all have expired.
+    /// What may be left of them; `None` if all have expired.
     pub fn left(&mut self, now: Instant) -> Option<Left> {
         self.expire(now);
         let left = self.expires.map_or(Duration::ZERO, |expires| expires.saturating_since(now));

@@ -24,7 +24,7 @@ impl Incarnations {
         Self(vec![None; masters])
     }
 
-    /// Compares a master with what it was. One that cannot be reached, or is being looked at, has
+    /// Compares a master with what it was. One that cannot be reached, or is being checked, has
     /// shown nothing new.
     pub fn review(&mut self, master: usize, admission: &Admission) -> Continuity {
         let counted = &mut self.0[master];

@@ -1,4 +1,4 @@
-//! `Inspection`: what each master says about a key, asked once of all of them.
+//! `Inspection`: what each master reports about a key, asked once of all of them.
 
 use std::time::Duration;
 

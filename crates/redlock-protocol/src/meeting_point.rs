@@ -13,7 +13,7 @@ impl Weight {
 
     /// How much the process is preferred for `key`, the same in every contender.
     pub fn of_key(self, key: &[u8]) -> u64 {
-        // It is stirred once more because only the largest of a few is looked at.
+        // It is stirred once more because only the largest of a few is probed.
         let hash = fold(self.0, key);
         (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }

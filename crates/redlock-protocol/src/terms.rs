@@ -16,7 +16,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// How long the key lives from when a master sets or extends it.
+    /// How long the key stays from when a master sets or extends it.
     pub fn expiry(&self) -> Duration {
         Duration::from_millis(self.px)
     }

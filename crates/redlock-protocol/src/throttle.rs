@@ -31,7 +31,7 @@ impl<Cause> Default for Throttle<Cause> {
 
 impl<Cause: Copy + PartialEq> Throttle<Cause> {
     /// One more warning of this cause. Where it is to be reported now, how many were kept back
-    /// since the last; none where it is kept back, too.
+    /// since the last; `None` if it is kept back, too.
     pub fn admit(&mut self, cause: Cause, now: Instant) -> Option<u64> {
         let known = self.reported.iter_mut().find(|reported| reported.cause == cause);
         if let Some(reported) = known {

@@ -122,9 +122,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// The largest TTL of this namespace: 10 ms to 24 h. Default: 60 s. A master that may have
-    /// forgotten its keys does not vote for 1.1 times as long, so keep it short and let the keeper
-    /// extend.
+    /// The largest TTL of this namespace: 10 ms to 24 h. Default: 60 s. A master that may have lost
+    /// its keys does not vote for 1.1 times as long, so keep it short and let the keeper extend.
     ///
     /// It counts only while no master has a record: from then on the smallest that masters have is
     /// the limit, whatever is given here. The default TTL shrinks to it; a longer one that was
@@ -140,7 +139,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// Whether a master that may have forgotten its keys is kept from voting for a while. Default:
+    /// Whether a master that may have lost its keys is kept from voting for a while. Default:
     /// [`Quarantine::On`], because a master that restarts empty grants again what another holds,
     /// and nobody notices. All clients of a namespace must have the same.
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {

@@ -167,7 +167,7 @@ impl Counters {
     }
 }
 
-/// Where an answer is counted, in the order of [`VoteStats::new`]; none where it is no answer.
+/// Where an answer is counted, in the order of [`VoteStats::new`]; `None` if it is no answer.
 fn place_of(verdict: &Verdict) -> Option<usize> {
     Some(match verdict {
         Verdict::Granted => 0,

@@ -26,7 +26,7 @@ pub enum AcquireError {
     Held {
         /// What the lock was for.
         resource: Resource,
-        /// What each master said.
+        /// What each master answered.
         votes: Votes,
     },
     /// Too few masters answered, or too few of them count, so the holder is not known. See to the
@@ -38,7 +38,7 @@ pub enum AcquireError {
     NoQuorum {
         /// What the lock was for.
         resource: Resource,
-        /// What each master said.
+        /// What each master answered.
         votes: Votes,
     },
     /// A quorum granted, but so late that nothing of the lease was left. The TTL is too short for
@@ -47,7 +47,7 @@ pub enum AcquireError {
     TooLate {
         /// What the lock was for.
         resource: Resource,
-        /// What each master said.
+        /// What each master answered.
         votes: Votes,
     },
     /// The request itself is wrong. Nothing was sent.
@@ -76,7 +76,7 @@ const BRAND_NEW: &str = "; brand new? run `redlock init`, or call `redlock.init(
 
 impl AcquireError {
     /// For [`NoQuorum`](Self::NoQuorum): how long it takes at least until so many quarantines are
-    /// over that a quorum of masters can vote. None where that is not what is missing.
+    /// over that a quorum of masters can vote. `None` if that is not what is missing.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NoQuorum { votes, .. } => votes.retry_after(),
@@ -95,7 +95,7 @@ impl AcquireError {
         }
     }
 
-    /// What each master said, where masters were asked.
+    /// What each master answered, where masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::Held { votes, .. }
@@ -119,7 +119,7 @@ pub enum ExtendError {
     NotOurs {
         /// What the lock was for.
         resource: Resource,
-        /// What each master said.
+        /// What each master answered.
         votes: Votes,
     },
     /// Too few masters answered, or count, or too few of those that extended a lease that was to be
@@ -133,7 +133,7 @@ pub enum ExtendError {
     NoQuorum {
         /// What the lock was for.
         resource: Resource,
-        /// What each master said.
+        /// What each master answered.
         votes: Votes,
     },
     /// A quorum confirmed too late, nothing of the extended lease was left.
@@ -141,7 +141,7 @@ pub enum ExtendError {
     TooLate {
         /// What the lock was for.
         resource: Resource,
-        /// What each master said.
+        /// What each master answered.
         votes: Votes,
     },
     /// The request itself is wrong. Nothing was sent.
@@ -153,7 +153,7 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
-    /// What each master said, where masters were asked.
+    /// What each master answered, where masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::NotOurs { votes, .. }
@@ -197,7 +197,7 @@ pub enum ReleaseError {
     NotOurs {
         /// What the lock was for.
         resource: Resource,
-        /// What each master said.
+        /// What each master answered.
         votes: Votes,
     },
     /// Too few masters have confirmed in time. Those that have not may keep the key until it
@@ -206,7 +206,7 @@ pub enum ReleaseError {
     Unconfirmed {
         /// What the lock was for.
         resource: Resource,
-        /// What each master said.
+        /// What each master answered.
         votes: Votes,
     },
     /// The request itself is wrong. Nothing was sent.
@@ -218,7 +218,7 @@ pub enum ReleaseError {
 }
 
 impl ReleaseError {
-    /// What each master said, where masters were asked.
+    /// What each master answered, where masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::NotOurs { votes, .. } | Self::Unconfirmed { votes, .. } => Some(votes),
@@ -243,7 +243,7 @@ const NOT_OURS: &str = "was not ours, or not any more";
 /// What became of a lock whose key was still there when its lease had ended.
 const LATE: &str = "was released after its lease had ended";
 
-/// What each master said to a release. It grants nothing.
+/// What each master answered to a release. It grants nothing.
 fn released(votes: &Votes) -> String {
     let one = |vote: &NodeVote| match vote.verdict {
         Verdict::Granted => format!("{} released", vote.node),
@@ -269,7 +269,7 @@ pub enum MarkError {
     NoQuorum {
         /// What the lock was for.
         resource: Resource,
-        /// What each master said.
+        /// What each master answered.
         votes: Votes,
     },
     /// Nothing could be asked.

@@ -71,9 +71,9 @@ struct State {
 /// The fencing token of a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence {
-    /// None where there is none.
+    /// `None` if there is none.
     pub(crate) token: Option<FencingToken>,
-    /// Until then it may be handed out; none where it was before.
+    /// Until then it may be handed out; `None` if it was before.
     pub(crate) until: Option<Instant>,
 }
 
@@ -201,7 +201,7 @@ impl HoldCell {
         }
     }
 
-    /// How the lease ended; none while it is valid.
+    /// How the lease ended; `None` while it is valid.
     pub(crate) fn ended(&self) -> Option<Ended> {
         if self.is_held() {
             return None;

@@ -74,7 +74,7 @@ impl Inbox {
         }
     }
 
-    /// The answer; none where it will not come, and is to be asked for again.
+    /// The answer; `None` if it will not come, and is to be asked for again.
     async fn wait<T>(&self, mut answer: oneshot::Receiver<T>) -> Result<Option<T>, Unasked> {
         let (mut patience, mut silent) = (PATIENCE, Duration::ZERO);
         while self.slot.is_elsewhere() {

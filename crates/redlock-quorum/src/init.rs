@@ -1,4 +1,4 @@
-//! `Init`: a person states that no lock of a former life is alive on any master.
+//! `Init`: a person states that no lock of a former incarnation is alive on any master.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::settings::InvalidRequest;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Init {
     /// Admit masters although some record shows that the namespace was in use: one of them may have
-    /// forgotten a lock that is alive. Without it such a call is refused. Default: no.
+    /// lost a lock that is alive. Without it such a call is refused. Default: no.
     ///
     /// It converts a namespace, too. A handle with [`Quarantine::On`](crate::Quarantine::On) takes
     /// over what clients without one have left; one with
@@ -40,7 +40,7 @@ pub struct Init {
 pub struct InitReport {
     /// Each master, in the order in which they were given.
     pub nodes: Vec<InitNode>,
-    /// The least fencing token that can be handed out from now on; none where no master had to be
+    /// The least fencing token that can be handed out from now on; `None` if no master had to be
     /// admitted.
     pub floor: Option<FencingToken>,
 }
@@ -55,15 +55,15 @@ pub struct InitNode {
     pub was: Standing,
     /// What it is now.
     pub now: Standing,
-    /// Why its votes do not count now; none where they do.
+    /// Why its votes do not count now; `None` if they do.
     pub cause: Option<Cause>,
-    /// The process: 40 hex digits, new with every start; none where it did not answer.
+    /// The process: 40 hex digits, new with every start; `None` if it did not answer.
     pub run_id: Option<String>,
-    /// How long that has been running; none where the server does not say.
+    /// How long that has been running; `None` if the server does not say.
     pub uptime: Option<Duration>,
-    /// The longest TTL that it allows clients now; none where it has no record.
+    /// The longest TTL that it allows clients now; `None` if it has no record.
     pub max_ttl: Option<Duration>,
-    /// The longest TTL that it allowed clients before; none where it had no record.
+    /// The longest TTL that it allowed clients before; `None` if it had no record.
     pub former_max_ttl: Option<Duration>,
 }
 
@@ -74,7 +74,7 @@ pub enum InitError {
     /// Fewer than a quorum of masters could be read. Nothing was written.
     #[error("fewer than a quorum of masters could be read, nothing was written: {}", list(.nodes))]
     NoQuorum {
-        /// What each master said.
+        /// What each master answered.
         nodes: Vec<InitNode>,
     },
     /// The record of some master was not read, and [`Init::again`] was not said. That record may
@@ -90,14 +90,14 @@ pub enum InitError {
     Unread {
         /// The masters whose records were not read.
         unread: Vec<Arc<str>>,
-        /// What each master said.
+        /// What each master answered.
         nodes: Vec<InitNode>,
     },
-    /// Some master does not vote although the namespace was in use: it may have forgotten a lock
-    /// that is alive; or clients without quarantine use it. No master was admitted.
+    /// Some master does not vote although the namespace was in use: it may have lost a lock that is
+    /// alive; or clients without quarantine use it. No master was admitted.
     #[error("{}: {}", refusal(.nodes), list(.nodes))]
     Refused {
-        /// What each master said.
+        /// What each master answered.
         nodes: Vec<InitNode>,
     },
     /// Not every master that was written holds the `max_ttl` that this call has written there, as
@@ -119,7 +119,7 @@ pub enum InitError {
         list(.nodes)
     )]
     Moved {
-        /// What each master said.
+        /// What each master answered.
         nodes: Vec<InitNode>,
     },
     /// The floor that was given, or a score that was found, is 2^53 or more. Nothing was written.
@@ -171,7 +171,7 @@ impl InitReport {
 }
 
 impl InitError {
-    /// What each master said, where masters were asked.
+    /// What each master answered, where masters were asked.
     pub fn nodes(&self) -> Option<&[InitNode]> {
         match self {
             Self::NoQuorum { nodes }
@@ -194,14 +194,14 @@ impl From<AcquireError> for InitError {
 }
 
 impl InitNode {
-    /// Whether its record has changed a moment ago, such as by another `init`: it is being looked
-    /// at, and nobody knows yet whether it has forgotten anything.
+    /// Whether its record has changed a moment ago, such as by another `init`: it is being checked,
+    /// and nobody knows yet whether it has forgotten anything.
     pub fn is_checked(&self) -> bool {
         is_checked(self.cause.as_ref())
     }
 }
 
-/// Whether a master that does not vote, for this cause, is being looked at.
+/// Whether a master that does not vote, for this cause, is being checked.
 pub(crate) fn is_checked(cause: Option<&Cause>) -> bool {
     matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::Checked)
 }

@@ -38,7 +38,7 @@ impl From<&Mark> for LastRun {
 
 impl Handle {
     /// What the masters say of the mark of `name`; where fewer than a quorum of masters that vote
-    /// have answered, what each of them said.
+    /// have answered, what each of them answered.
     pub(crate) async fn read_mark(
         &self,
         name: &Resource,
@@ -48,7 +48,7 @@ impl Handle {
     }
 
     /// Has these masters raise the mark of `name`, and keep it for `px` milliseconds; where fewer
-    /// than a quorum of masters that vote have done so, what each of them said.
+    /// than a quorum of masters that vote have done so, what each of them answered.
     pub(crate) async fn raise_mark(
         &self,
         name: &Resource,

@@ -172,13 +172,12 @@ impl Redlock {
     /// [`InitError::NoQuorum`] when fewer than a quorum can be read: nothing was written.
     /// [`InitError::Unread`] when the record of some master was not read: nothing was written.
     /// [`InitError::Refused`] when some record shows that the namespace was in use and some master
-    /// does not vote: it may have forgotten a lock. Such a call looks for 3 s whether another one
-    /// is at work, and for 3 s more while a master is being looked at. So a program that calls
-    /// `init` at each start ends no quarantine, unless the records of all masters are gone and this
-    /// handle has read none of them before: that cannot be told from new masters.
-    /// [`InitError::MaxTtl`] when masters do not all hold the `max_ttl` that was written: another
-    /// call sets another one at the same time. [`InitError::Moved`] when records changed whenever
-    /// it tried.
+    /// does not vote: it may have lost a lock. Such a call looks for 3 s whether another one is at
+    /// work, and for 3 s more while a master is being checked. So a program that calls `init` at
+    /// each start ends no quarantine, unless the records of all masters are gone and this handle
+    /// has read none of them before: that cannot be told from new masters. [`InitError::MaxTtl`]
+    /// when masters do not all hold the `max_ttl` that was written: another call sets another one
+    /// at the same time. [`InitError::Moved`] when records changed whenever it tried.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the call going on.

@@ -160,7 +160,7 @@ impl LockRequest {
         let guard = self.await?;
         let lost = guard.lost();
         let output = tokio::select! {
-            // The loss is looked at first: once it is known, nothing more of the work is done.
+            // The loss is checked first: once it is known, nothing more of the work is done.
             biased;
             ended = lost => return Err(guard.run_error(ended, None)),
             output = work(guard.hold()) => output,

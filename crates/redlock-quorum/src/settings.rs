@@ -19,7 +19,7 @@ pub(crate) const MAX_HOLD_MIN: Duration = Duration::from_millis(1);
 /// The TTL where nobody gave one.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Whether a master that may have forgotten its keys is kept from voting for a while.
+/// Whether a master that may have lost its keys is kept from voting for a while.
 ///
 /// A master that restarts without its data, is flushed, or was a replica for a while, has forgotten
 /// who holds what. Until no lock from before can be alive, which takes 1.1 times `max_ttl`, its
@@ -28,8 +28,9 @@ const TTL: Duration = Duration::from_secs(10);
 pub enum Quarantine {
     /// It is. Each master keeps a record for that, under the prefix.
     ///
-    /// A brand-new master cannot be told from one that forgot. It waits, too, unless a person says
-    /// that it is new: `redlock init`, or [`Redlock::init`](crate::Redlock::init).
+    /// A brand-new master cannot be distinguished from one that lost its data. It waits, too,
+    /// unless a person says that it is new: `redlock init`, or
+    /// [`Redlock::init`](crate::Redlock::init).
     #[default]
     On,
     /// It is not: it votes at once, and may grant what another holds. For masters that keep
@@ -44,9 +45,9 @@ pub enum Quarantine {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) prefix: Arc<[u8]>,
-    /// None where nobody gave one.
+    /// `None` if nobody gave one.
     pub(crate) ttl: Option<Duration>,
-    /// Counts while no master says another one. None where nobody gave one.
+    /// Counts while no master says another one. `None` if nobody gave one.
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) quarantine: Quarantine,
     /// Locks have fencing tokens.
@@ -321,7 +322,7 @@ impl Settings {
         }
     }
 
-    /// How long a key can live at most, where all clients keep to this `max_ttl` and to our guard.
+    /// How long a key can stay at most, where all clients keep to this `max_ttl` and to our guard.
     pub(crate) fn expiry_max(&self, max_ttl: Duration) -> Duration {
         max_ttl + self.clock_guard.unwrap_or(max_ttl / 10)
     }

@@ -1,4 +1,4 @@
-//! `Status`: who holds a resource, by what each master says.
+//! `Status`: who holds a resource, by what each master reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use redlock_protocol::quorum::quorum;
 
 use crate::votes::{NodeVote, holder};
 
-/// Who holds a resource, by what each master says.
+/// Who holds a resource, by what each master reports.
 ///
 /// A snapshot taken from masters one by one and not a proof: by the time it is read the answer may
 /// be another. To be sure of a lock, hold it.
@@ -17,7 +17,7 @@ use crate::votes::{NodeVote, holder};
 pub struct Status {
     /// What a quorum agrees on.
     pub state: State,
-    /// What each master said, in the order in which the masters were given: [`Verdict::Held`],
+    /// What each master answered, in the order in which the masters were given: [`Verdict::Held`],
     /// [`Verdict::Free`] or [`Verdict::Unknown`]. What a master says that is not admitted is shown,
     /// and counts for nothing.
     pub nodes: Vec<NodeVote>,

@@ -184,8 +184,8 @@ impl RedisServer {
     }
 
     /// Admits the server as `redlock init --again` does, for the prefix and `max_ttl` of its
-    /// options: the test states that no lock of a former life is alive. The statistics of the
-    /// server begin anew. A replica and a node of a cluster are left as they are.
+    /// options: the test states that no lock of a former incarnation is alive. The statistics of
+    /// the server begin anew. A replica and a node of a cluster are left as they are.
     ///
     /// Every start does this, unless the options are [`ServerOptions::brand_new`]; a restart does
     /// not.

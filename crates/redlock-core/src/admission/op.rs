@@ -165,11 +165,11 @@ pub enum Outcome {
 pub enum AdmissionReply {
     /// To [`AdmissionOp::ReadFacts`].
     Facts {
-        /// What the server says about itself now.
+        /// What the server reports about itself now.
         facts: Facts,
         /// How many members the set of `run` has; where there is no `run`, and the client has a
-        /// quarantine, the set of clients without one. None where the server does not tell,
-        /// because the right to `ZCARD` is missing.
+        /// quarantine, the set of clients without one. `None` if the server does not tell, because
+        /// the right to `ZCARD` is missing.
         members: Option<u32>,
     },
     /// To [`AdmissionOp::ReadTime`].
@@ -181,9 +181,9 @@ pub enum AdmissionReply {
     },
     /// To [`AdmissionOp::ReadScores`].
     Scores {
-        /// None where there is no such set, or no member of it has a score below 2^53.
+        /// `None` if there is no such set, or no member of it has a score below 2^53.
         highest: Option<Score>,
-        /// What the server says about itself, read behind the score.
+        /// What the server reports about itself, read behind the score.
         facts: Facts,
     },
     /// To [`AdmissionOp::CountMembers`].

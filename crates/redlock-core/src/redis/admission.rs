@@ -83,7 +83,7 @@ fn count(set: Vec<u8>) -> Cmd {
     cmd("ZCARD").arg(set).clone()
 }
 
-/// How many members there are; none where the server does not say. A key of another type has none,
+/// How many members there are; `None` if the server does not say. A key of another type has none,
 /// so that the master is not admitted; the scripts, which write nothing there, name the key.
 pub(super) fn members(reply: &Value) -> Option<u32> {
     match reply {

@@ -373,7 +373,7 @@ fn score(reply: &Value, missing: Balloted) -> Option<Balloted> {
     Some(if is_ours { Balloted::Score(score as u64) } else { Balloted::Foreign })
 }
 
-/// What follows this value in `bytes`; none where they do not begin with it.
+/// What follows this value in `bytes`; `None` if they do not begin with it.
 fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
     let mut rest = bytes.strip_prefix(b"$")?;
     let mut len = 0;

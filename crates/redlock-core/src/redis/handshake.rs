@@ -17,7 +17,7 @@ use crate::{Cause, Facts, NodeEvent};
 /// The server at the other end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// What it says about itself.
+    /// What it reports about itself.
     pub(super) facts: Facts,
     /// The server's number for this connection.
     pub(super) client_id: i64,
@@ -229,7 +229,7 @@ fn succeeded(reply: Value) -> Result<Value, Cause> {
     }
 }
 
-/// What the server says about itself.
+/// What the server reports about itself.
 fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
     let [client_id, server, replication, more @ ..] = said else {
         return Err(unusable("not a Redis"));

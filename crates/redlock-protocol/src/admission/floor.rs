@@ -61,7 +61,7 @@ impl Scored {
 /// The floor for `master` of `masters`, from its own `q:ballot` and the answers, which must hold
 /// one of the master itself.
 ///
-/// None where it would reach 2^53.
+/// `None` if it would reach 2^53.
 pub(super) fn floor(
     masters: usize,
     master: usize,
@@ -90,7 +90,7 @@ fn above(time: Millis) -> Score {
     (time.div_ceil(1000) + 2).saturating_mul(1_000_000)
 }
 
-/// Rounded up to 31 mod 32, as all scores are. None where it would reach 2^53.
+/// Rounded up to 31 mod 32, as all scores are. `None` if it would reach 2^53.
 pub(super) fn rounded(score: Score) -> Option<Score> {
     let rounded = score | 31;
     (rounded < SCORE_END).then_some(rounded)

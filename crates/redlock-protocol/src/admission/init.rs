@@ -46,7 +46,7 @@ pub struct InitPlan {
     /// quarantine, and `again` was not given: the orders raise `max_ttl` of the admitted masters
     /// and do nothing else.
     pub refused: bool,
-    /// The score that masters get which are not admitted; none where all are.
+    /// The score that masters get which are not admitted; `None` if all are.
     pub floor: Option<Score>,
     /// The `max_ttl` that all masters get.
     pub max_ttl: Millis,

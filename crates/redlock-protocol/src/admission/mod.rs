@@ -1,5 +1,5 @@
-//! Which masters vote, and how one that forgot comes to vote again. Pure: events and `now` come
-//! in, one step comes back by value. There is no clock, no random source and nothing to await.
+//! Which masters vote, and how one that lost its data comes to vote again. Pure: events and `now`
+//! come in, one step comes back by value. There is no clock, no random source and nothing to await.
 //!
 //! # The states of a master, as one client sees it
 //!
@@ -69,7 +69,7 @@ pub struct Admission {
     /// A person gave it, so it is no mere default. It counts for the length of a quarantine, too,
     /// where every record that was read may be older than what was last allowed.
     is_given: bool,
-    /// How often a master that does not vote is looked at.
+    /// How often a master that does not vote is probed.
     probe_every: Millis,
     /// How long a script may act, from when it is sent, by the TIME of its master.
     act_within: Millis,
@@ -97,8 +97,8 @@ pub enum Event {
     Pushed,
     /// The answer to [`Step::Probe`], `ZCARD` included.
     Probed(MasterView),
-    /// What a master has said about itself, whatever it was asked for. It comes here before it goes
-    /// to whoever asked: a loss of data that only those know would be compared with itself.
+    /// What a master has reported about itself, whatever it was asked for. It comes here before it
+    /// goes to whoever asked: a loss of data that only those know would be compared with itself.
     Read(MasterView),
     /// `ZCARD`, of the set that [`MasterView::members`] tells, by the latest facts.
     Members(u32),
@@ -219,7 +219,7 @@ impl Admission {
             )
     }
 
-    /// Whether nothing is known of it at present: it is away, or is being looked at.
+    /// Whether nothing is known of it at present: it is away, or is being checked.
     pub fn is_open(&self, master: usize) -> bool {
         let peer = &self.peers[master];
         peer.facts.is_none() || peer.doubt != Doubt::None
@@ -266,7 +266,7 @@ impl Admission {
     }
 
     /// The longest TTL that may be used: the smallest that records hold, our own where none does.
-    /// None while no record was read: then no master grants anything either.
+    /// `None` while no record was read: then no master grants anything either.
     pub fn max_ttl(&self) -> Option<Millis> {
         if !self.has_quarantine {
             return Some(self.max_ttl);
@@ -366,7 +366,7 @@ impl Admission {
         self.peers.iter().any(|peer| peer.in_use)
     }
 
-    /// Whether it is nothing that can be admitted, or rests until the next look.
+    /// Whether it is nothing that can be admitted, or rests until the next probe.
     fn is_out(&self, master: usize) -> bool {
         let peer = &self.peers[master];
         peer.master().is_none() || peer.stuck.is_some() || self.twins.twin_of(master).is_some()
@@ -437,12 +437,12 @@ impl Admission {
         answer.is_proven() && !self.peers[answer.master].is_over(&answer.facts.record)
     }
 
-    /// The voting masters that tell their TIME for a note.
+    /// The voting masters that report their TIME for a note.
     fn voting(&self) -> impl Iterator<Item = usize> {
         (0..self.peers.len()).filter(|&master| self.votes(master))
     }
 
-    /// Whether the process that told its TIME votes now.
+    /// Whether the process that reported its TIME votes now.
     fn votes_as(&self, one: &MasterTime) -> bool {
         let process = self.peers[one.master].facts.as_ref().map(|facts| facts.identity.run);
         process == Some(one.process) && self.votes(one.master)

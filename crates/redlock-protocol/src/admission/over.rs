@@ -2,7 +2,7 @@
 //!
 //! *Known*: this client has known the nonce for the whole length by its own clock, and the master
 //! itself says that the time has come. The nonce was made after the loss, so a lock of the former
-//! life has ended, whatever the clocks of the masters do. This needs a client that stays.
+//! incarnation has ended, whatever the clocks of the masters do. This needs a client that stays.
 //!
 //! *Noted*: the TIME of another master was written into the record after the nonce was made, and
 //! that process says now that twice the length has passed; and the master in quarantine says that
@@ -39,7 +39,7 @@ pub(super) fn over(
 
 /// When this client will know that the quarantine is over, by our own clock.
 ///
-/// None while there is none, or while none of its nonce has arrived.
+/// `None` while there is none, or while none of its nonce has arrived.
 pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis> {
     let quarantine = present(peer)?;
     let by_master = now + quarantine.until.saturating_sub(peer.time(now));

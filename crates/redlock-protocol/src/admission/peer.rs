@@ -33,11 +33,11 @@ pub(super) struct Peer {
     pub(super) doubt: Doubt,
     /// A step was given out and its answer has not come.
     pub(super) under_way: bool,
-    /// The TIMEs of other masters, asked for since the latest look, under this nonce.
+    /// The TIMEs of other masters, asked for since the latest probe, under this nonce.
     pub(super) times: Option<Vec<MasterTime>>,
     /// The floor for this nonce, read after the quarantine was over.
     pub(super) floor: Option<super::Floor>,
-    /// What the latest script did not do, until the next look.
+    /// What the latest script did not do, until the next probe.
     pub(super) stuck: Option<Stuck>,
     /// This connection was told to show that a client without quarantine uses the namespace.
     pub(super) shows_use: bool,
@@ -85,7 +85,7 @@ pub(super) enum Doubt {
     Asked,
 }
 
-/// Why the steps of this master rest until the next look.
+/// Why the steps of this master rest until the next probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stuck {
     /// What was asked failed: no answer, or an error.

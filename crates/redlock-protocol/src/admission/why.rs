@@ -36,7 +36,7 @@ impl Left {
 }
 
 impl Admission {
-    /// Why this master does not vote; None where it does.
+    /// Why this master does not vote; `None` if it does.
     pub fn why(&self, master: usize, now: Millis) -> Option<Why> {
         if self.votes(master) {
             return None;

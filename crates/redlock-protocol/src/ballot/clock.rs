@@ -52,7 +52,7 @@ struct Lead {
 }
 
 impl BallotClock {
-    /// `master` told its TIME, in microseconds since 1970.
+    /// `master` reported its TIME, in microseconds since 1970.
     pub fn learn(&mut self, master: usize, micros: u64, now: Instant) {
         let before = self.micros(now);
         self.samples[master] = Some(Sample { micros, at: now });

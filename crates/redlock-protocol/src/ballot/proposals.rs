@@ -153,7 +153,7 @@ pub struct Proof {
 }
 
 /// The ballot whose token may be handed out the longest: a quorum of masters has accepted this one,
-/// and is known to hold the key until then. None where no ballot has a quorum.
+/// and is known to hold the key until then. `None` if no ballot has a quorum.
 pub fn proof(proposals: &Proposals) -> Option<Proof> {
     let proof = |(ballot, until)| Proof { ballot, until };
     proposals.accepted().map(proof).max_by_key(|proof| proof.until)

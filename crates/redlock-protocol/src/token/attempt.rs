@@ -43,7 +43,7 @@ pub struct Attempt {
     asked: MasterSet,
     /// The masters whose grants are counted.
     granted: MasterSet,
-    /// What a fencing token needs; none where there is to be none.
+    /// What a fencing token needs; `None` if there is to be none.
     fenced: Option<Fenced>,
     /// The master whose queue it enters, and how often those that refused may be asked again.
     enters: Option<Enters>,
@@ -383,7 +383,7 @@ impl Attempt {
         self.timing
     }
 
-    /// How long the key may live on `master`; `None` if it may be set at any time.
+    /// How long the key may stay on `master`; `None` if it may be set at any time.
     pub(super) fn left(&self, master: usize) -> Option<Duration> {
         (!self.ledger.pending().contains(master)).then_some(self.timing.expiry())
     }

@@ -36,7 +36,7 @@ pub struct HeldLease {
     acquired_validity: Duration,
     /// The shortest time that any request for this lease confers.
     validity_min: Duration,
-    /// The longest life that any master was asked to give the key, in milliseconds.
+    /// The longest expiry that any master was asked to give the key, in milliseconds.
     px_max: u64,
     /// When a master has answered last. What the masters did before has expired one life later.
     answered_at: Instant,
@@ -152,7 +152,7 @@ impl HeldLease {
         self.options.stop_margin
     }
 
-    /// How long the key may live where it was set or extended last of all.
+    /// How long the key may stay where it was set or extended last of all.
     #[inline]
     pub fn expiry(&self) -> Duration {
         Duration::from_millis(self.px_max)
@@ -165,7 +165,7 @@ impl HeldLease {
         self.extensions.iter().map(Extension::unanswered).fold(acquiring, MasterSet::union)
     }
 
-    /// How long the key may still live on `master`; none for its whole life, counted from when the
+    /// How long the key may still stay on `master`; none for its whole life, counted from when the
     /// master runs again: it may still have a request of ours in its buffers.
     pub fn left(&self, master: usize, now: Instant) -> Option<Duration> {
         let expires = self.answered_at.saturating_add(self.expiry());

@@ -118,7 +118,7 @@ pub enum Event<'a> {
     Retry(usize),
     /// Keys may have expired by themselves.
     Expired,
-    /// The longest life that the masters allow a key, also one that another process has set.
+    /// The longest expiry that the masters allow a key, also one that another process has set.
     Allowed(Duration),
     /// A master is not asked any more: its key is left to expire.
     GivenUp(usize),
@@ -344,7 +344,7 @@ impl Lifecycle {
         }
     }
 
-    /// How long the key may still live on each master that may have it; none for its whole expiry,
+    /// How long the key may still stay on each master that may have it; none for its whole expiry,
     /// counted from when the master runs again.
     pub fn left(&self, now: Instant) -> Vec<(usize, Option<Duration>)> {
         let (masters, left): (MasterSet, &dyn Fn(usize) -> Option<Duration>) = match &self.stage {
@@ -357,7 +357,7 @@ impl Lifecycle {
         masters.iter().map(of).filter(|(_, left)| *left != Some(Duration::ZERO)).collect()
     }
 
-    /// How long the key lives where it was set or extended last of all.
+    /// How long the key stays where it was set or extended last of all.
     pub fn expiry(&self) -> Duration {
         match &self.stage {
             Stage::Attempt(attempt) => attempt.timing().expiry(),

@@ -16,7 +16,7 @@ pub struct Release {
     answers: Vec<LastAnswer>,
     /// The masters whose answer is waited for.
     pending: MasterSet,
-    /// How long a key may live from when a master was last asked to set or extend it.
+    /// How long a key may stay from when a master was last asked to set or extend it.
     expiry: Duration,
     /// The TTL of the lock is not known: another process took it, and its key may live longer.
     is_of_another: bool,
@@ -30,7 +30,7 @@ pub struct Release {
     outcome: Option<Released>,
 }
 
-/// What a master has to do with the key, and when that key has expired there by itself; none
+/// What a master has to do with the key, and when that key has expired there by itself; `None`
 /// while the master may still have a request of ours in its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Copy {
@@ -108,7 +108,8 @@ impl Release {
         self.is_of_another
     }
 
-    /// The longest life that the masters allow a key. One that another process has set may have it.
+    /// The longest expiry that the masters allow a key. One that another process has set may have
+    /// it.
     pub fn masters_allow(&mut self, expiry: Duration) {
         if !self.is_of_another || expiry <= self.expiry {
             return;
@@ -258,7 +259,7 @@ impl Release {
     }
 
     /// At once where a quorum held our key and is free of it; otherwise when every master has
-    /// answered, because an error reports what each of them said.
+    /// answered, because an error reports what each of them answered.
     fn conclude(&mut self) -> Option<Released> {
         let masters = self.answers.len();
         let quorum = quorum(masters);
@@ -309,7 +310,7 @@ impl Release {
         matches!(self.copies[master], Copy::Failed(_))
     }
 
-    /// How long the key may still live on `master`; none for its whole expiry, counted from when
+    /// How long the key may still stay on `master`; none for its whole expiry, counted from when
     /// the master runs again.
     pub fn left(&self, master: usize, now: Instant) -> Option<Duration> {
         match self.copies[master] {
@@ -320,7 +321,7 @@ impl Release {
         }
     }
 
-    /// How long the key lives from when a master was last asked to set or extend it.
+    /// How long the key stays from when a master was last asked to set or extend it.
     #[inline]
     pub fn expiry(&self) -> Duration {
         self.expiry

@@ -33,18 +33,18 @@ pub struct Ledger {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Unscored {
     master: usize,
-    /// When the grant was asked for; none where it does not count any more.
+    /// When the grant was asked for; `None` if it does not count any more.
     sent_at: Option<Instant>,
     /// It was asked for its score, and has not answered.
     is_asked: bool,
 }
 
-/// What one master said last.
+/// What one master answered last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LastAnswer {
     /// What the answer means.
     pub verdict: Verdict,
-    /// How long the answer took; none where the master itself has not answered.
+    /// How long the answer took; `None` if the master itself has not answered.
     pub latency: Option<Duration>,
 }
 

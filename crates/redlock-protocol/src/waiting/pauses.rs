@@ -4,7 +4,7 @@
 //! and every attempt costs the masters a request and a release while they are being admitted. When
 //! a quorum votes, each head makes one attempt, at a random time within 40 ms. The attempt that a
 //! second brings keeps the reasons true that a caller is told, and would find out what no event has
-//! said. Masters that are away, or are being looked at, may vote at any time: for them alone the
+//! said. Masters that are away, or are being checked, may vote at any time: for them alone the
 //! pause stays short.
 
 use std::time::Duration;

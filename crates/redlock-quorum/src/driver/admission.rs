@@ -1,4 +1,4 @@
-//! Admission: the steps by which a master that forgot comes to vote again.
+//! Admission: the steps by which a master that lost its data comes to vote again.
 //!
 //! The machine decides (`protocol/admission`), this file carries out. It gives the machine what
 //! connections tell (up, down, a null push, members) and the answers to its orders, asks it for the
@@ -59,7 +59,7 @@ struct Master {
     /// The number of its latest step: answers to an earlier one are late.
     number: u32,
     task: Option<Task>,
-    /// When it is looked at next.
+    /// When it is probed next.
     scheduled: Option<Instant>,
 }
 
@@ -228,7 +228,7 @@ impl Driver {
         self.learn(master, Event::Read(read), now);
     }
 
-    /// A server that does not tell its TIME is taken to go on as it did.
+    /// A server that does not report its TIME is taken to go on as it did.
     fn view_now(
         &self,
         master: usize,

@@ -54,7 +54,7 @@ pub(crate) enum Command {
     Waiters { queue: Arc<[u8]>, node_timeout: Duration, reply: WaitersReply },
     /// A caller asks what was completed under a name, or says it.
     Mark(MarkRequest, MarkReply),
-    /// A person states that no lock of a former life is alive.
+    /// A person states that no lock of a former incarnation is alive.
     Init(Init, InitReply),
     /// A caller asks what each master is.
     Report(ReportReply),

@@ -32,7 +32,7 @@ pub(super) fn to_millis(time: Duration) -> Millis {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a connection told. A server that does not tell its TIME is taken to show `time`.
+/// What a connection told. A server that does not report its TIME is taken to show `time`.
 pub(super) fn view_of(
     facts: &redlock_core::Facts,
     members: Option<u32>,

@@ -3,9 +3,10 @@
 //! 1. All masters are waited for, for some seconds. Where fewer than q are there nothing is
 //!    written.
 //! 2. The scores and facts of all are read, and the plan is made of them (`protocol/admission`).
-//! 3. Where a record was not read that is needed, it is read again: for some seconds, and as long as
-//!    a master reads its data from disk. Where the plan is refused, another `init` may be at work: it is read again for some seconds,
-//!    and for some more while a master is being looked at, because its record has just changed.
+//! 3. Where a record was not read that is needed, it is read again: for some seconds, and as long
+//!    as a master reads its data from disk. Where the plan is refused, another `init` may be at
+//!    work: it is read again for some seconds, and for some more while a master is being checked,
+//!    because its record has just changed.
 //! 4. The scripts compare what was read. All masters are read again behind their answers: only what
 //!    they hold then is claimed. Where something else is there it is written again, or given up
 //!    (`protocol/admission/settled.rs`), a few times at most.

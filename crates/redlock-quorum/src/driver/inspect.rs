@@ -1,4 +1,4 @@
-//! Inspections: what each master says about a key.
+//! Inspections: what each master reports about a key.
 
 use std::sync::Arc;
 use std::time::Duration;

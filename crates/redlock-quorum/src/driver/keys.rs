@@ -50,7 +50,7 @@ impl Keys {
         self.by_key.get(key).and_then(|id| self.get(*id)).unwrap_or_default()
     }
 
-    /// What is known under this name; none where nothing is any more.
+    /// What is known under this name; `None` if nothing is any more.
     pub(super) fn get(&self, id: UseId) -> Option<Use> {
         self.uses.get(id).map(|entry| entry.usage)
     }

@@ -47,7 +47,7 @@ pub(super) struct Masters {
     wants_queue: bool,
 }
 
-/// How often a master that does not vote is looked at.
+/// How often a master that does not vote is probed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 impl Masters {
@@ -172,7 +172,7 @@ impl Masters {
         }
     }
 
-    /// Why `master` is not asked; none where its node answers, also when it is not connected.
+    /// Why `master` is not asked; `None` if its node answers, also when it is not connected.
     fn obstacle(&self, master: usize, now: Instant) -> Option<Cause> {
         if self.admission.is_foreign(master) {
             return Some(self.cause(master, now));
@@ -334,7 +334,7 @@ impl Masters {
         self.links[master].suspect_until = until;
     }
 
-    /// Whether `master` reports changes of keys; none where it is not connected.
+    /// Whether `master` reports changes of keys; `None` if it is not connected.
     pub(super) fn tracks(&self, master: usize) -> Option<bool> {
         let link = &self.links[master];
         let facts = link.facts.as_ref().filter(|_| link.state == State::Up);
@@ -383,7 +383,7 @@ impl Masters {
         self.up_count() >= quorum(self.len())
     }
 
-    /// Since when connections that make up a quorum are being made again; none where there is a
+    /// Since when connections that make up a quorum are being made again; `None` if there is a
     /// quorum, or where they would not make one.
     pub(super) fn reviving_since(&self) -> Option<Instant> {
         let since = self.links.iter().filter_map(|link| match link.state {

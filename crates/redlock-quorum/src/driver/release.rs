@@ -88,7 +88,7 @@ impl Driver {
         release.is_some_and(Release::is_of_another)
     }
 
-    /// How long a key may live that some client has set, as far as the masters have told.
+    /// How long a key may stay that some client has set, as far as the masters have told.
     fn longest_expiry(&self) -> Duration {
         self.settings.expiry_max(from_millis(self.masters.admission.longest_ttl()))
     }

@@ -174,7 +174,7 @@ impl Slot {
         !self.is_running.load(Ordering::SeqCst) && matches!(&*self.state(), State::Ended(_))
     }
 
-    /// What is left on masters by a driver that has ended; none where it has not.
+    /// What is left on masters by a driver that has ended; `None` if it has not.
     pub(crate) fn outcome(&self) -> Option<Result<(), Unreleased>> {
         let now = self.clock.now();
         match &*self.state() {
@@ -204,7 +204,7 @@ impl Slot {
     }
 
     /// Takes the driver out for what comes next, which no task that works on it now takes part in.
-    /// None where one is at work at this moment, or never will be.
+    /// `None` if one is at work at this moment, or never will be.
     pub(super) fn enter(&self, state: &mut State, home: Option<Home>) -> Option<Box<Driver>> {
         let next = |task: u64| State::Running { task: task.wrapping_add(1), home, driver: None };
         let next = match state {

@@ -34,14 +34,14 @@ impl Masters {
 
     /// Whether no attempt can be won before more masters vote, and masters that are connected are
     /// among those that do not. When one comes to vote that is known at once. One that is away, or
-    /// is being looked at, may vote at any time.
+    /// is being checked, may vote at any time.
     pub(super) fn lacks_votes(&self) -> bool {
         let mut silent = (0..self.len()).filter(|master| !self.votes(*master));
         !self.has_votes() && silent.any(|master| !self.admission.is_open(master))
     }
 
-    /// The masters of `asked` that are given a copy and do not vote. One that is being looked at
-    /// may: its answer comes behind that look.
+    /// The masters of `asked` that are given a copy and do not vote. One that is being checked may:
+    /// its answer comes behind that look.
     pub(super) fn copies_only(&self, asked: MasterSet) -> MasterSet {
         let silent = asked.without(self.voting);
         if silent.is_empty() {
@@ -154,7 +154,7 @@ impl Masters {
         self.links[master].step_failure = None;
     }
 
-    /// What the server says about itself was read again.
+    /// What the server reports about itself was read again.
     pub(super) fn probed(&mut self, master: usize, mut facts: Facts, now: Instant) {
         let link = &mut self.links[master];
         if let Some(before) = &link.facts {
@@ -173,7 +173,7 @@ impl Masters {
         self.links[master].read_at
     }
 
-    /// What the server said about itself on the connection that is up.
+    /// What the server reported about itself on the connection that is up.
     pub(super) fn facts(&self, master: usize) -> Option<&Facts> {
         self.links[master].facts.as_ref()
     }

@@ -23,8 +23,8 @@ impl std::fmt::Debug for Master {
 }
 
 impl Environment<'_> {
-    /// The masters of `REDLOCK_NODES`, else of the file that `REDLOCK_NODES_FILE` names; none
-    /// where both are unset.
+    /// The masters of `REDLOCK_NODES`, else of the file that `REDLOCK_NODES_FILE` names; `None` if
+    /// both are unset.
     ///
     /// # Errors
     /// [`BuildError::Variable`] when the file cannot be read, or either names no masters.

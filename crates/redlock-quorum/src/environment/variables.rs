@@ -21,7 +21,7 @@ pub const MAX_TTL: Variable<Duration> = Variable { name: "REDLOCK_MAX_TTL", read
 /// How long each master has for its answer.
 pub const NODE_TIMEOUT: Variable<Duration> =
     Variable { name: "REDLOCK_NODE_TIMEOUT", read: duration_of };
-/// Whether a master that may have forgotten its keys is kept from voting.
+/// Whether a master that may have lost its keys is kept from voting.
 pub const QUARANTINE: Variable<Quarantine> =
     Variable { name: "REDLOCK_QUARANTINE", read: quarantine_of };
 /// Whether locks go without fencing tokens.

@@ -141,7 +141,7 @@ async fn keeping<F: Future>(held: &Held, work: F) -> Result<F::Output, Lost> {
         return Ok(work.await);
     }
     tokio::select! {
-        // The loss is looked at first: what is lost has to be collected again anyway.
+        // The loss is checked first: what is lost has to be collected again anyway.
         biased;
         lost = first_lost(held.values()) => Err(lost),
         output = work => Ok(output),

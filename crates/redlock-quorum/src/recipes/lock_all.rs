@@ -62,10 +62,10 @@ impl Redlock {
 /// what it has collected for one TTL at most.
 ///
 /// # Errors
-/// As [`LockRequest`]: the error names the resource that was refused, and what each master said of
-/// it. `TooLate` where a lock that was collected is lost again, and no time is left to begin anew.
-/// `Invalid` with [`InvalidRequest::Resources`] or [`InvalidRequest::SameResource`] where there are
-/// none, too many, or one twice.
+/// As [`LockRequest`]: the error names the resource that was refused, and what each master answered
+/// of it. `TooLate` where a lock that was collected is lost again, and no time is left to begin
+/// anew. `Invalid` with [`InvalidRequest::Resources`] or [`InvalidRequest::SameResource`] where
+/// there are none, too many, or one twice.
 #[must_use = "locks that are not awaited are not asked for"]
 #[derive(Clone)]
 pub struct LockAllRequest {
@@ -139,7 +139,7 @@ impl LockAllRequest {
     {
         let set = self.await?;
         let output = tokio::select! {
-            // The loss is looked at first: once it is known, nothing more of the work is done.
+            // The loss is checked first: once it is known, nothing more of the work is done.
             biased;
             lost = first_lost(set.iter()) => return Err(RunError::Lost { lost, output: None }),
             output = work(set.hold()) => output,

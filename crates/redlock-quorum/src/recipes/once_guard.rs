@@ -81,7 +81,7 @@ impl OnceGuard {
         F: Future,
     {
         tokio::select! {
-            // The loss is looked at first: once it is known, nothing more of the work is done.
+            // The loss is checked first: once it is known, nothing more of the work is done.
             biased;
             ended = self.guard.lost() => Err(self.guard.run_error(ended, None)),
             output = work(self.guard.hold()) => Ok(output),

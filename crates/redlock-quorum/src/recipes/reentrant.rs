@@ -232,7 +232,7 @@ impl ReentrantRequest {
         let guard = self.await?;
         let lost = guard.lost();
         let output = tokio::select! {
-            // The loss is looked at first: once it is known, nothing more of the work is done.
+            // The loss is checked first: once it is known, nothing more of the work is done.
             biased;
             ended = lost => return Err(guard.run_error(ended, None)),
             output = work(guard.hold()) => output,
@@ -318,7 +318,7 @@ impl Owner {
         entered.filter(|entered| entered.guard.is_held())
     }
 
-    /// One guard more of the lock that is held; none where it is not.
+    /// One guard more of the lock that is held; `None` if it is not.
     async fn enter(&self, ttl: Option<Duration>) -> Result<Option<ReentrantGuard>, AcquireError> {
         let Some(entered) = self.held() else { return Ok(None) };
         let guard = ReentrantGuard::of(entered)?;

@@ -24,7 +24,7 @@ pub struct Fenced {
     /// The end of the lease: released, lost, or run out.
     pub to: Instant,
     /// Which record says that its contender began to try, which that it was returned, and which
-    /// that it ended; none where it ran out.
+    /// that it ended; `None` if it ran out.
     began: usize,
     returned: usize,
     ended: Option<usize>,

@@ -35,8 +35,8 @@ impl Pushes {
     }
 }
 
-/// The length of the keys behind the head: `*1`, and then one text; or `_`, for all keys. None
-/// where they have not arrived.
+/// The length of the keys behind the head: `*1`, and then one text; or `_`, for all keys. `None` if
+/// they have not arrived.
 fn body(bytes: &[u8]) -> Option<usize> {
     let (first, line) = line(bytes, 0)?;
     if first == b"_" {

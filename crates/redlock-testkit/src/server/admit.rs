@@ -99,7 +99,7 @@ fn check(vote: Vote) -> anyhow::Result<()> {
     }
 }
 
-/// None for a server that cannot be admitted.
+/// `None` for a server that cannot be admitted.
 fn init(facts: &Facts, namespace: &Namespace) -> Option<Init> {
     let is_master = facts.role == Role::Master && !facts.is_cluster;
     let (identity, record) = (facts.identity.filter(|_| is_master)?, facts.record.as_ref().ok()?);

@@ -52,7 +52,7 @@ pub(super) struct Master {
 
 #[derive(Debug)]
 struct Entry {
-    /// None for a key that is no string.
+    /// `None` for a key that is no string.
     value: Option<Vec<u8>>,
     /// Milliseconds on the master's clock.
     expire_at: i64,

@@ -54,7 +54,7 @@ pub(super) struct World {
     pub(super) held: bool,
     /// The server listens at the address.
     pub(super) listening: bool,
-    /// What the server process says about itself.
+    /// What the server process reports about itself.
     pub(super) facts: Facts,
     /// What wakes the world up next, and when.
     pub(super) timer: Option<(Instant, JoinHandle<()>)>,
@@ -185,7 +185,7 @@ impl World {
         [request, reply].into_iter().flatten().min()
     }
 
-    /// The request that arrives first, and its link; none while the server does not read.
+    /// The request that arrives first, and its link; `None` while the server does not read.
     fn next_request(&self) -> Option<(Instant, usize)> {
         if self.held {
             return None;

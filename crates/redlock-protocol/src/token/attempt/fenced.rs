@@ -21,7 +21,7 @@ pub(super) struct Fenced {
 pub const FIRST: u32 = 1;
 
 impl Attempt {
-    /// The lock is to have a fencing token. `ballot` goes with the key to all masters; none where
+    /// The lock is to have a fencing token. `ballot` goes with the key to all masters; `None` if
     /// the meeting point is asked for the key alone.
     #[inline]
     pub fn fenced(mut self, ballot: Option<Ballot>) -> Self {
@@ -37,7 +37,7 @@ impl Attempt {
         self.fenced.is_some()
     }
 
-    /// Until when a ballot must be accepted; none while no quorum has granted.
+    /// Until when a ballot must be accepted; `None` while no quorum has granted.
     #[inline]
     pub fn ballots_until(&self) -> Option<Instant> {
         self.fenced.as_ref()?.until

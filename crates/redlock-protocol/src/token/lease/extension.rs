@@ -68,7 +68,7 @@ impl Extension {
     }
 
     /// The answer for the holder that waits, once: at once where a quorum has confirmed; otherwise
-    /// when all have answered, so that it can say what each master said.
+    /// when all have answered, so that it can say what each master answered.
     pub(super) fn conclude(&mut self) -> Option<Extended> {
         let extended = match self.tally.decision() {
             Decision::Won => Some(Extended::Confirmed),

@@ -28,7 +28,7 @@ pub(in crate::driver) struct Link {
     pub(super) is_incurable: bool,
     /// The node knows that a new connection is urgent.
     pub(super) is_urgent: bool,
-    /// What the server said about itself on the connection that is up.
+    /// What the server reported about itself on the connection that is up.
     pub(in crate::driver) facts: Option<Facts>,
     /// How much its process is preferred as a meeting point.
     pub(in crate::driver) weight: Weight,
@@ -139,7 +139,7 @@ pub(in crate::driver) enum News {
     Ended,
     /// There is no connection.
     Down,
-    /// A key that was looked at has changed.
+    /// A watched key has changed.
     KeyChanged(Arc<[u8]>),
     /// This process is called from the queue of a key.
     Called(Call, Arc<[u8]>),

@@ -197,12 +197,12 @@ pub struct Bid {
     pub member: Member,
 }
 
-/// What a master said about ballots, beside what it said about the key.
+/// What a master answered about a ballot, in addition to its answer about the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Balloted {
     /// It accepted the ballot, and the key was ours behind that.
     Accepted,
-    /// It did not, and its score was not read yet.
+    /// It refused the ballot, and its score was not read yet.
     Refused,
     /// This is its score, read behind what else was asked. It did not accept the ballot, where one
     /// was sent.

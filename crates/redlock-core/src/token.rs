@@ -79,7 +79,7 @@ impl Token {
         }
     }
 
-    /// The same as bytes.
+    /// The token as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Text::Short(bytes) => bytes,
@@ -87,7 +87,8 @@ impl Token {
         }
     }
 
-    /// The label of whoever made it, where it has the form of this library and one was set.
+    /// The label of the client that made the token; `None` if it set none, or the token is not in
+    /// the form of this library.
     pub fn label(&self) -> Option<&str> {
         let (_, label) = self.parts()?;
         label

@@ -1,4 +1,4 @@
-//! `Ttl`: how long a key lives, and what of it the holder may count on.
+//! `Ttl`: how long a key stays, and how much of that the holder may count on.
 
 use std::fmt;
 use std::time::Duration;

@@ -45,7 +45,7 @@ pub const MEMBERS: u32 = 1024;
 /// Scores below this are ours. Doubles are exact up to here.
 pub const SCORE_END: Score = 1 << 53;
 
-/// The largest `max_ttl`. A lock that must live longer is extended, not granted for days.
+/// The largest `max_ttl`. A lock that is needed for longer is extended, not granted for days.
 pub const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long no lock of a former incarnation may count: the longest TTL, and a tenth of it because the
@@ -82,8 +82,8 @@ pub struct Quarantine {
     pub notes: Vec<(RunId, Millis)>,
 }
 
-/// What *begin*, `init` and *remove* compare: all that tells two states of a record apart, and what
-/// they would write over. A `max_ttl` that another client has set meanwhile is not lost.
+/// What *begin*, `init` and *remove* compare: all fields in which two states of a record differ,
+/// and what they would write over. A `max_ttl` that another client has set meanwhile is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// `max_ttl`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 
-/// What a URL says about a master. `Debug` never shows user or password.
+/// The contents of a master's URL. `Debug` never shows user or password.
 pub(super) struct Address {
     pub(super) name: String,
     pub(super) place: Place,
@@ -65,8 +65,8 @@ impl Address {
     }
 }
 
-/// What is wrong with a URL, found before the parser sees it: the parser does not say what is
-/// wrong, and it ignores what it does not know. The answer never quotes the URL.
+/// What is wrong with a URL, found before the parser sees it: the parser gives no reason, and
+/// ignores options that it does not know. The answer never quotes the URL.
 fn flaw(url: &str) -> Option<&'static str> {
     if url.is_empty() {
         return Some("it is empty");
@@ -218,7 +218,7 @@ fn shown(place: &str) -> String {
     end.map_or_else(|| place.to_owned(), |end| format!("{} ***", &place[..end]))
 }
 
-/// Whether what follows the first colon can be no password whose `@` was forgotten.
+/// Whether what follows the first colon cannot be a password whose `@` is missing.
 fn has_port_only(place: &str) -> bool {
     let authority = place.split('/').next().unwrap_or_default();
     let after_host = authority.rsplit(']').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How an [`Op`] looks on the wire.
+//! The form of an [`Op`] on the wire.
 
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ texts! {
     RESERVE: 7, 1, queues::RESERVE;
 }
 
-/// A script, and the request that runs it on a server that remembers it.
+/// A script, and the request that runs it on a server that has loaded it.
 struct Text {
     /// Which of the scripts it is.
     number: u8,
@@ -91,8 +91,8 @@ pub(super) fn by_digest(op: &Op, set: Option<&Set>, out: &mut impl Room) {
     }
 }
 
-/// The request with the script's text, for a master that does not know it or has forgotten it
-/// (`SCRIPT FLUSH`); none for a request that is no script.
+/// The request with the script's text, for a master that has not loaded it or has removed it
+/// (`SCRIPT FLUSH`); `None` for a request without a script.
 pub(super) fn by_text(op: &Op, set: Option<&Set>) -> Option<Packed> {
     script(op, set).map(|script| {
         let mut packed = Packed::new();
@@ -180,12 +180,12 @@ fn call(op: &Op, set: Option<&Set>, script: &[u8], out: &mut impl Room) {
             }
         }
         Verb::Release => begun(out, script, &[op.key(), op.token()]),
-        // The others have no script but the look.
+        // Of the others, only `Inspect` and `Watch` have a script.
         _ => queues::arguments(op, |parts| begun(out, script, parts)),
     }
 }
 
-/// The same of one that proposes a ballot to this set, too.
+/// The call of a script that also proposes a ballot to this set.
 fn call_with(
     op: &Op,
     px: &[u8],

@@ -9,13 +9,14 @@ use crate::{Answer, Token, Verdict};
 
 /// A master as a script on the queue of one key sees it.
 pub trait QueueMaster {
-    /// The value of the key, and how long it still lives; `None` if there is no such key.
+    /// The value of the key, and its remaining expiry; `None` if there is no such key.
     fn found(&self) -> Option<(Found, Duration)>;
-    /// Sets the key for `px` milliseconds, over whatever is there.
+    /// Sets the key for `px` milliseconds, and overwrites any value.
     fn set(&mut self, value: &str, px: u64);
     /// Deletes the key.
     fn delete(&mut self);
-    /// Whether somebody listens on the channel of this ticket; `None` if the user has no right to ask.
+    /// Whether a connection listens on the channel of this ticket; `None` if the user has no right
+    /// to ask.
     fn listens(&self, ticket: QueueTicket) -> Option<bool>;
     /// Publishes a call about the key; false where the user may not.
     fn tell(&mut self, ticket: QueueTicket, call: Call) -> bool;

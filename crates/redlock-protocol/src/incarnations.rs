@@ -10,7 +10,7 @@ pub struct Incarnations(Vec<Option<Incarnation>>);
 /// What became of the copies on a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuity {
-    /// Nothing is known against them.
+    /// Nothing shows that they are lost.
     Kept,
     /// The incarnation that it has now began: none of its copies is older.
     Begun,
@@ -76,7 +76,7 @@ mod tests {
             self.incarnations.review(0, &self.admission)
         }
 
-        /// A look that was sent after the push.
+        /// Takes in a probe that was sent after the push.
         fn probed(&mut self, facts: MasterView) -> Continuity {
             self.admission.step(0, 0, Nonce(0));
             self.on(Event::Probed(facts))

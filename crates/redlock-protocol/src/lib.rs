@@ -9,7 +9,7 @@
 //!   expire;
 //! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
 //! * `inspection`: what each master reports about a key; `marks`: what was completed under a name,
-//!   by what several of them say;
+//!   by the answers of several masters;
 //! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: where
 //!   those of all processes meet;
 //! * `throttle`: which warnings are reported;

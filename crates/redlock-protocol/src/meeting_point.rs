@@ -1,4 +1,4 @@
-//! Which master is the meeting point of a key.
+//! The meeting point of a key: the choice of one master.
 
 /// What the process of a master contributes to [`weight`](Self::weight): it is worked out once for
 /// each process, and not for each key.
@@ -13,7 +13,7 @@ impl Weight {
 
     /// How much the process is preferred for `key`, the same in every contender.
     pub fn of_key(self, key: &[u8]) -> u64 {
-        // It is stirred once more because only the largest of a few is probed.
+        // It is stirred once more because only the largest of a few weights is compared.
         let hash = fold(self.0, key);
         (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }

@@ -1,4 +1,4 @@
-//! `Counters`: what the driver counts, for those that want to look at it from elsewhere.
+//! `Counters`: the numbers of the driver, readable from other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,7 +59,7 @@ impl From<Refusal> for Outcome {
     }
 }
 
-/// What is counted of one master.
+/// The numbers of one master.
 #[derive(Debug, Default)]
 struct NodeCounters {
     is_up: AtomicBool,

@@ -180,7 +180,7 @@ fn call(op: &Op, set: Option<&Set>, script: &[u8], out: &mut impl Room) {
             }
         }
         Verb::Release => begun(out, script, &[op.key(), op.token()]),
-        // Of the others, only `Inspect` and `Watch` have a script.
+        // The scripts of the shared queue, and the one that only reads the key.
         _ => queues::arguments(op, |parts| begun(out, script, parts)),
     }
 }

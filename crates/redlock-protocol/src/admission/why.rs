@@ -15,9 +15,9 @@ pub enum Why {
     Away,
     /// It is the same server as this one.
     TwinOf(usize),
-    /// It can be reached and does not count. The times are how long it takes at least until this
-    /// client can admit it, or one that comes then, and how long at the latest where only such
-    /// clients come. A client that has the nonce for longer may do so sooner.
+    /// It can be reached and does not count. The first time is the shortest until this client, or a
+    /// new one, can admit it; the second is the longest if only short-lived clients come. A client
+    /// that has read the nonce earlier may admit it sooner.
     NotAdmitted(NotAdmitted),
 }
 
@@ -80,7 +80,8 @@ impl Admission {
         }
     }
 
-    /// By the clocks of two masters it falls from one client that lives a moment to the next.
+    /// The time that is left by the clocks of two masters falls from one short-lived client to the
+    /// next.
     fn left(&self, master: usize, now: Millis) -> Left {
         let peer = &self.peers[master];
         let times = self.voting().filter_map(|other| {

@@ -29,8 +29,8 @@ impl Chooser {
         Self { masters, clock: BallotClock::default(), largest, far }
     }
 
-    /// A ballot that is larger than all that this handle has sent and seen for `member`, by so much
-    /// more where there is room for that. `None` if none is left below 2^53.
+    /// A ballot that is larger than all that this handle has sent and seen for `member`, by
+    /// `margin` if there is room for that. `None` if none is left below 2^53.
     pub fn next(&mut self, member: Member, margin: Duration, now: Instant) -> Option<Ballot> {
         let least = self.largest.get(&member).map_or(0, |largest| largest.saturating_add(1));
         let number = least.max(self.clock.number(now));

@@ -38,7 +38,8 @@ pub struct HeldLease {
     validity_min: Duration,
     /// The longest expiry that any master was asked to give the key, in milliseconds.
     px_max: u64,
-    /// When a master has answered last. What the masters did before has expired one life later.
+    /// When a master has answered last. Keys that the masters set before have expired one expiry
+    /// later.
     answered_at: Instant,
     state: State,
     /// Why the lease is lost if its deadline passes.
@@ -116,7 +117,7 @@ impl HeldLease {
 
     // What the driver asks.
 
-    /// When the holder must have stopped; none once the lease is over.
+    /// When the holder must have stopped; `None` once the lease is over.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
@@ -134,7 +135,7 @@ impl HeldLease {
         }
     }
 
-    /// What is known of the token on each master.
+    /// The state of the token on each master, as far as answers show it.
     #[inline]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -165,8 +166,8 @@ impl HeldLease {
         self.extensions.iter().map(Extension::unanswered).fold(acquiring, MasterSet::union)
     }
 
-    /// How long the key may still stay on `master`; none for its whole life, counted from when the
-    /// master runs again: it may still have a request of ours in its buffers.
+    /// How long the key may still stay on `master`; `None` for its whole expiry, counted from when
+    /// the master runs again: it may still have a request of ours in its buffers.
     pub fn left(&self, master: usize, now: Instant) -> Option<Duration> {
         let expires = self.answered_at.saturating_add(self.expiry());
         let is_open = self.unanswered().union(self.ledger.unsettled()).contains(master);
@@ -202,7 +203,7 @@ impl HeldLease {
         }
         self.ledger.write_first(master, judged, now.saturating_since(sent_at));
         self.ledger.acquired(master, judged.answer);
-        // What is taken over shows its score with the refusal.
+        // A lease that is taken over gets the score with the refusal.
         let is_shown = Shown::by(judged.answer) == Shown::Ballots;
         match (&judged.answer.verdict, judged.does_count()) {
             (Verdict::BallotRefused, counts) if !(counts && is_shown) => {

@@ -69,7 +69,7 @@ pub enum Event<'a> {
     /// Nobody waits for it any more.
     Cancelled,
 
-    // What is learned of masters.
+    // News about masters.
     /// A master may have lost its data: what it granted does not count, for this reason.
     Disowned(usize, Cause),
     /// A master may have lost its data, and nothing but the key itself can prove the contrary: a
@@ -118,7 +118,7 @@ pub enum Event<'a> {
     Retry(usize),
     /// Keys may have expired by themselves.
     Expired,
-    /// The longest expiry that the masters allow a key, also one that another process has set.
+    /// The longest expiry that the masters allow a key, also a key that another process has set.
     Allowed(Duration),
     /// A master is not asked any more: its key is left to expire.
     GivenUp(usize),
@@ -129,7 +129,7 @@ pub enum Event<'a> {
 pub struct Answered<'a> {
     /// What the master was asked.
     pub to: Asked,
-    /// Which master.
+    /// The master, by its place in the list.
     pub master: usize,
     /// Its answer, and whether that counts.
     pub judged: Judged<'a>,
@@ -207,7 +207,7 @@ pub enum Step {
     Release,
     /// These masters are asked to delete the key.
     SendRelease(MasterSet),
-    /// It is known how the release went.
+    /// The outcome of the release is known.
     Released,
     /// Nothing is left to do for it.
     Gone,
@@ -237,7 +237,7 @@ pub struct Loss {
     pub silent_first: Option<usize>,
     /// The meeting point, whose queue it asked to enter, has granted the key.
     pub is_let_in: bool,
-    /// Masters that answered may say who holds the key.
+    /// Masters that answered may report who holds the key.
     pub is_explicable: bool,
 }
 
@@ -329,7 +329,7 @@ impl Lifecycle {
         }
     }
 
-    /// The lease is over for its holder, which has seen that by its own clock or was told.
+    /// The lease is over for its holder, by its own clock or by a report.
     pub fn end(&mut self, reason: LostReason) {
         if let Stage::Lease(lease) = &mut self.stage {
             lease.end(reason);
@@ -344,8 +344,8 @@ impl Lifecycle {
         }
     }
 
-    /// How long the key may still stay on each master that may have it; none for its whole expiry,
-    /// counted from when the master runs again.
+    /// How long the key may still stay on each master that may have it; `None` for its whole
+    /// expiry, counted from when the master runs again.
     pub fn left(&self, now: Instant) -> Vec<(usize, Option<Duration>)> {
         let (masters, left): (MasterSet, &dyn Fn(usize) -> Option<Duration>) = match &self.stage {
             Stage::Attempt(attempt) => (attempt.ledger().may_hold(), &|one| attempt.left(one)),

@@ -46,7 +46,8 @@ impl Head {
         }
     }
 
-    /// Whether it looks or watches at this master. One that asks for a place does not.
+    /// Whether it watches at this master, or sleeps after watching. A head that asks for a place
+    /// does not.
     pub(super) fn is_watching(self, master: usize) -> bool {
         matches!(self, Self::Watching { at, .. } | Self::Asleep { at, .. } if at == master)
     }

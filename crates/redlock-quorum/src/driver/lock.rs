@@ -17,7 +17,7 @@ use crate::hold::{Acceptance, HoldCell};
 pub(super) struct Lock {
     pub(super) resource: Resource,
     pub(super) key: Arc<[u8]>,
-    /// What is known of the key, while it is held.
+    /// The use of the key, while it is held.
     pub(super) key_use: UseId,
     pub(super) token: Token,
     /// How long masters have to answer what is sent for it.
@@ -30,8 +30,8 @@ pub(super) struct Lock {
     pub(super) due: Instant,
     /// How it uses the queue at the meeting point; `None` if it never asked to enter it.
     pub(super) meeting: Option<Box<Meeting>>,
-    /// What its release leaves behind at the meeting point, once; elsewhere a reservation for so
-    /// many milliseconds, where it does.
+    /// What its release leaves behind at the meeting point, once; at the other masters a
+    /// reservation for this many milliseconds, if any.
     pub(super) exit: Option<(usize, Op)>,
     pub(super) reserve_ms: Option<u64>,
     /// How often its lease was handed on from caller to caller.
@@ -71,7 +71,7 @@ impl Holder {
         Self { cell, extending: Vec::new(), scheduled: None, measured: 0, is_lost: false }
     }
 
-    /// Whether it has taken the lock, and was not only told of it.
+    /// Whether the caller has taken the lock, and was not only informed of it.
     pub(super) fn is_taken(&self) -> bool {
         self.cell.acceptance() == Acceptance::Accepted
     }
@@ -90,8 +90,8 @@ impl Holder {
         }
     }
 
-    /// When there is something to do for it next, where the keeper has something to do at `due`.
-    /// What nobody has taken is not extended: it waits for that, until it can't be taken any more.
+    /// When there is something to do for it next, where the keeper has something to do at `due`. A
+    /// lock that no caller has taken is not extended: it waits until it can't be taken any more.
     pub(super) fn due(&self, due: Option<Instant>) -> Option<Instant> {
         let until = || self.cell.acceptable_until();
         match self.cell.acceptance() {

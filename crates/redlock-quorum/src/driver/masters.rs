@@ -1,4 +1,4 @@
-//! `Masters`: the connection to each master, and what is known of it.
+//! `Masters`: the connection to each master, and its state.
 
 mod link;
 
@@ -31,7 +31,7 @@ pub(super) struct Masters {
     pub(super) names: Arc<[Arc<str>]>,
     mailbox: Arc<Mailbox>,
     pub(super) links: Vec<Link>,
-    /// Which masters vote.
+    /// The machine of admission: it decides which masters vote.
     pub(super) admission: Admission,
     pub(super) incarnations: Incarnations,
     /// What follows from both: the masters that vote, and the longest TTL that may be used.
@@ -43,7 +43,7 @@ pub(super) struct Masters {
     is_holding: bool,
     /// A master that lacks it does not vote.
     need: Need,
-    /// Those that wait are to stand in queues.
+    /// Callers that wait are to use shared queues.
     wants_queue: bool,
 }
 
@@ -100,8 +100,8 @@ impl Masters {
         &self.names
     }
 
-    /// The longest TTL that may be used: the smallest that masters have, ours where none has one. No
-    /// limit but the general one before any has told.
+    /// The longest TTL that may be used: the smallest that masters have, ours where none has one.
+    /// Only the general limit applies before a record was read.
     pub(super) fn max_ttl(&self) -> Duration {
         self.max_ttl
     }
@@ -245,7 +245,7 @@ impl Masters {
         link.is_incurable = false;
         link.step_failure = StepFailure::of(&facts, now);
         link.unfit = self.need.unmet(&facts);
-        // The connection before this one is forgotten, and all that was said of it.
+        // All state of the connection before this one is reset.
         link.admitted_as = None;
         let before = self.admission.process(master);
         let view = view_of(&facts, None, self.admission.time(master, ceil_millis(now)));
@@ -260,7 +260,7 @@ impl Masters {
         (if is_new { News::Restarted } else { News::Up }, changed)
     }
 
-    /// What a server cannot do that others do.
+    /// Warns of features that a server lacks.
     fn warn(&mut self, master: usize, facts: &Facts, now: Instant, observer: &mut Observer) {
         let link = &mut self.links[master];
         if !std::mem::replace(&mut link.is_known_mute, !facts.tracks) && !facts.tracks {
@@ -321,7 +321,7 @@ impl Masters {
         self.wants_queue && self.facts(master).is_some_and(|facts| facts.no_queue.is_none())
     }
 
-    /// What the server does not let us do that a queue needs.
+    /// The server denies something that a queue needs: no queue is used there.
     fn forbid_queue(&mut self, master: usize, why: String, now: Instant, observer: &mut Observer) {
         if let Some(facts) = &mut self.links[master].facts {
             observer.no_queue(master, &why, now);
@@ -341,7 +341,7 @@ impl Masters {
         facts.map(|facts| facts.tracks)
     }
 
-    /// What `master` has answered to an attempt.
+    /// Takes in the answer of `master` to an attempt.
     pub(super) fn answered(&mut self, master: usize, verdict: &Verdict) {
         self.links[master].is_incurable = is_incurable(verdict);
     }
@@ -373,7 +373,8 @@ impl Masters {
         self.links.iter().any(|link| link.state == State::Connecting)
     }
 
-    /// The same, within the time for it: a node that never reports is not waited for.
+    /// Whether masters may still connect within the time for it: a node that never reports is not
+    /// waited for.
     pub(super) fn may_connect(&self, now: Instant) -> bool {
         self.is_connecting() && now < self.connecting_until
     }

@@ -19,7 +19,7 @@ pub enum Ended {
 #[non_exhaustive]
 #[error("the lock on {resource} is lost: {reason}")]
 pub struct Lost {
-    /// What the lock was for.
+    /// The resource of the lock.
     pub resource: Resource,
     /// Why it is lost.
     pub reason: LostReason,

@@ -1,4 +1,4 @@
-//! `NodeReport`: what one master is, for people that look after it.
+//! `NodeReport`: the state of one master, for operators.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redlock_core::Cause;
 
-/// What one master is, at this moment.
+/// The state of one master at this moment.
 ///
 /// Reading it changes nothing on any master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,16 +37,17 @@ pub struct ServerReport {
     pub is_cluster: bool,
     /// It reads its data from disk.
     pub is_loading: bool,
-    /// How long the process has been running; `None` if the server does not say.
+    /// How long the process has been running; `None` if the server does not report it.
     pub uptime: Option<Duration>,
     /// The largest TTL of the namespace, by its record.
     pub max_ttl: Option<Duration>,
-    /// What it was admitted as: a process, or a process and a history, as 40 hex digits each.
+    /// The identity with which it was admitted: a process, or a process and a history, as 40 hex
+    /// digits each.
     pub admitted_as: Option<String>,
     /// The score that its ballots got when it was admitted; `None` if it never was.
     pub floor: Option<u64>,
-    /// How many members its ballot set has; 1,024 are complete. `None` if it has no record, and
-    /// where that is not known.
+    /// How many members its ballot set has; 1,024 are complete. `None` if it has no record, or if
+    /// the number was not counted.
     pub ballots: Option<u32>,
     /// How long its quarantine lasts at least, by its own clock; `None` if none is under way.
     pub quarantine_left: Option<Duration>,
@@ -89,7 +90,7 @@ impl NodeReport {
 }
 
 impl Standing {
-    /// What the reason says for which its votes do not count.
+    /// The parts of the cause for which its votes do not count.
     pub(crate) fn of(cause: &Cause) -> Self {
         match cause {
             Cause::NotAdmitted(why) if why.in_quarantine => Self::Quarantine,

@@ -41,7 +41,7 @@ impl Closing {
 
 impl Driver {
     /// Nothing new is begun. Waiting requests fail, leases are lost, and releases go on until all
-    /// are acknowledged or the wait of the first caller of `close` is over.
+    /// are acknowledged or the wait of one caller is over.
     pub(super) fn close(&mut self, within: Duration, reply: Option<CloseReply>) {
         let until = self.now().saturating_add(within);
         let before = self.closing.take();

@@ -87,8 +87,8 @@ impl Driver {
         self.inspect(inspection, key, node_timeout, Asker::Waits(vec![request]))
     }
 
-    /// Explains the failure with the answers to an inspection that is under way. Returns the
-    /// request if that inspection is complete.
+    /// Adds the request to an inspection for which other requests wait already. Returns the request
+    /// if that inspection is over.
     pub(super) fn share_explanation(
         &mut self,
         id: InspectionId,

@@ -7,12 +7,12 @@ use crate::environment::pem::read;
 use crate::environment::variables::{NODES, NODES_FILE};
 use crate::settings::BuildError;
 
-/// One master. `Debug` does not show its URL: passwords stand there.
+/// One master. `Debug` does not show its URL, which may contain a password.
 #[derive(Clone)]
 pub struct Master {
     /// Where it is.
     pub url: String,
-    /// What named it: an option, a variable, or a line of a file.
+    /// The source of the URL: an option, a variable, or a line of a file.
     pub origin: String,
 }
 

@@ -44,7 +44,7 @@ impl Driver {
         (self.fan_out * 6).max(ANSWER_MIN)
     }
 
-    /// What the meeting point answered.
+    /// Takes in the answer of the meeting point to a watch.
     pub(in crate::driver) fn watch_vote(
         &mut self,
         id: WaitingId,

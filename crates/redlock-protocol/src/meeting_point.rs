@@ -1,7 +1,7 @@
 //! The meeting point of a key: the choice of one master.
 
-/// What the process of a master contributes to [`weight`](Self::weight): it is worked out once for
-/// each process, and not for each key.
+/// What the process of a master contributes to the weight of a key: it is computed once for each
+/// process, and not for each key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight(u64);
 

@@ -112,7 +112,7 @@ pub enum InitError {
         nodes: Vec<InitNode>,
     },
     /// Whenever scripts came to the masters, some record was another than the one that was read, or
-    /// the script was too late. The call may have written to it or not.
+    /// the script was too late. Some of the writes may have been carried out.
     #[error(
         "the records changed during each try of init: another init may be running; call init \
          again when it has ended: {}",

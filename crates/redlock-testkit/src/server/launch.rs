@@ -95,7 +95,7 @@ impl Launch {
     }
 
     fn start_once(&self, port: u16) -> Result<Process, Failure> {
-        // Each start has the log for itself, so a tail never shows an older trouble.
+        // Each start truncates the log, so its end never shows an older error.
         let log = File::create(self.log()).context("making the server's log");
         let command = log.and_then(|log| Ok(self.command(port, log)?)).map_err(Failure::Broken)?;
         let process = Process::spawn(command)

@@ -1,4 +1,4 @@
-//! What a simulated master answers about its admission.
+//! The answers of a simulated master about its admission.
 
 use redlock_core::admission::{AdmissionOp, AdmissionReply};
 use redlock_core::{Answer, Cause, Facts, Instant, Role};
@@ -24,7 +24,7 @@ impl World {
         Answer::of_admission(self.said(at, op, now))
     }
 
-    /// What a client counts behind a record; `None` if it asks for nothing.
+    /// The number of members that a client counts behind a record; `None` if it does not count.
     pub(super) fn members(&self, at: usize) -> Option<u32> {
         let data = &self.master.data;
         match data.record.run {

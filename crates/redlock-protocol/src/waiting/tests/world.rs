@@ -25,19 +25,19 @@ pub(super) enum Event {
     LostForWantOfVotes,
     VotesGained,
     Released,
-    /// This master answers the look, or the question for a place, that it was sent.
+    /// This master answers the watch, or the request for a place, that it was sent.
     Answer(usize, Said),
     Called(usize, Call),
     Pushed(usize),
     LostSight(usize),
-    /// The alarm of the machine, or the end of the time that a master has to answer a look.
+    /// The alarm of the machine, or the end of the time that a master has to answer a watch.
     Due,
     LeaveFirst,
     LeaveLast,
     Leave(u32),
 }
 
-/// What a master answers to a look, or to the question for a place.
+/// The answer of a master to a watch, or to the request for a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Said {
     Free,
@@ -221,7 +221,7 @@ impl World {
         self.carry_out(step);
     }
 
-    /// A head that watches or looks at that master goes on, and no other head does.
+    /// A head that watches at that master goes on, and no other head does.
     fn push(&mut self, at: usize) {
         let before = self.waiting.clone();
         let step = self.waiting.changed(at, self.moment());
@@ -317,7 +317,8 @@ impl World {
         self.waiting.place().or_else(|| (0..MASTERS).find(|at| !self.is_lost[*at]))
     }
 
-    /// A caller that waits is brought on by an attempt, a look or an alarm: no state is a dead end.
+    /// For each caller that waits an attempt, a watch or an alarm is pending: no state is a dead
+    /// end.
     fn check(&self, event: Event) {
         let waits = self.waiting.head().is_some();
         let goes_on = self.attempting.is_some()

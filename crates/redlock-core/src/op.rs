@@ -47,7 +47,7 @@ pub enum Verb {
     /// Return the key's value and its remaining expiry.
     Inspect,
     /// [`Inspect`](Self::Inspect), and report the next change of the key once if [`Facts::tracks`],
-    /// also when there is no such key yet.
+    /// also when the key does not exist yet.
     ///
     /// [`Facts::tracks`]: crate::Facts::tracks
     Watch,

@@ -38,7 +38,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// A refusal that does not say who holds the key: the answer to `SET NX`.
+    /// A refusal without the holder of the key: the answer to `SET NX`.
     pub const HELD: Self = Self::Held { token: None, ttl: None };
 
     /// The reservation that the key's value is, where nobody holds it and it is kept for the next
@@ -50,7 +50,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the master said that it did not do what it was asked.
+    /// Whether the master answered that it did not carry out the request.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::NotOurs)
     }
@@ -110,7 +110,7 @@ pub enum Cause {
 
 impl Cause {
     /// The cause that an error reply stands for, from its text with the code in front. This is the
-    /// one place that knows how a server says that it is no master any more.
+    /// one place that knows the errors of a server that is no master any more.
     pub fn of_error_reply(text: String) -> Self {
         let code = text.split(' ').next();
         // Servers before 7.0 wrap the error of a command in a script into an error of the script.
@@ -153,7 +153,7 @@ impl Cause {
     }
 }
 
-/// How the words begin that TLS says itself.
+/// The beginnings of the error texts that come from TLS.
 pub(crate) const TLS: &str = "TLS: ";
 
 /// Whether an error of a server comes again until a person changes something.
@@ -212,7 +212,7 @@ pub struct Answer {
     /// The master's answer.
     pub verdict: Verdict,
     /// Whether the request may have reached the master. Only a node that *knows* it was never
-    /// handed to a socket may say no: then there is nothing to clean up.
+    /// handed to a socket may set false: then there is nothing to clean up.
     pub sent: bool,
     /// Its answer about the ballot or the score, if it was asked for one.
     pub balloted: Option<Balloted>,
@@ -301,7 +301,7 @@ impl Answer {
         Self { sent: false, ..Self::unknown(cause) }
     }
 
-    /// Whether the master itself has said so: only then does it mean anything how long it took.
+    /// Whether the answer comes from the master itself: only then its latency counts.
     pub fn is_reply(&self) -> bool {
         match &self.verdict {
             Verdict::Unknown(cause) => self.sent && cause.is_error_reply(),

@@ -87,7 +87,7 @@ impl Fence {
     }
 }
 
-/// One master.
+/// The state of the lock on one master.
 struct Row {
     hold_until: Instant,
     answer: LastAnswer,

@@ -179,8 +179,8 @@ pub(super) fn denial(op: &Op, answer: &Answer) -> Option<String> {
     }
 }
 
-/// Whether the cause of an error is a missing right. Servers before 7.0 say so in a script without
-/// a code.
+/// Whether the cause of an error is a missing right. Servers before 7.0 report that in a script
+/// without a code.
 pub(super) fn is_denied(text: &str) -> bool {
     ["NOPERM", "The user executing the script can't"].iter().any(|denial| text.contains(denial))
 }

@@ -78,7 +78,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// How every such value begins, and no [`Token`] does. Fixed for ever: it is on the wire.
+    /// The beginning of every reservation, and of no [`Token`]. Fixed for ever: it is on the wire.
     pub const PREFIX: &'static str = "redlock-quorum:next:";
 
     /// Whether a value is in the form of a reservation, which no token may have.
@@ -160,7 +160,7 @@ impl fmt::Debug for SharedQueue {
     }
 }
 
-/// What one who enters a queue says of itself.
+/// The parameters of entering a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The queue.
@@ -214,7 +214,7 @@ impl Leaving {
     }
 }
 
-/// What a master said of a shared queue.
+/// A master's answer about a shared queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Queued {
     /// How many tickets wait: after an entry that was granted all others, else all. After an exit it

@@ -1,6 +1,6 @@
 //! What a master keeps of one queue, and what its scripts decide, for masters that run no scripts:
-//! simulated ones, and those of models. `redis/scripts` says the same in Lua, and the conformance
-//! tests show that it does.
+//! simulated ones, and those of models. `redis/scripts` has the same rules in Lua, and the
+//! conformance tests show that it does.
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ pub(super) struct Lock {
 pub(super) enum Caller {
     /// Its request. The alarm is set for when the ballots of its attempt end.
     Asks { request: RequestId, alarm: Option<Instant> },
-    /// Its holder.
+    /// The holder of its lease.
     Holds(Holder),
     /// The caller that has returned it, and a failed request that its late answers explain.
     Returned { reply: Option<ReleaseReply>, explains: Option<InspectionId> },

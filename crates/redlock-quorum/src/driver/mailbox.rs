@@ -99,7 +99,6 @@ impl Mailbox {
         self.doorbell.ring();
     }
 
-    /// A waker for the link of `master`.
     pub(super) fn link_waker(self: &Arc<Self>, master: usize) -> Waker {
         Waker::from(Arc::new(LinkWaker { mailbox: self.clone(), bit: 1 << master }))
     }

@@ -33,9 +33,7 @@ pub(super) enum Ticket {
     Extension(LockId, u32),
     /// Giving the key back to a master that lost it.
     Readd(LockId),
-    /// The release.
     Release(LockId),
-    /// An inspection.
     Inspection(InspectionId),
     /// The watch with this number on a key that callers wait for.
     Watch(WaitingId, u32),

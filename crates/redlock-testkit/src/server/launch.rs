@@ -184,7 +184,7 @@ fn escape(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { format!("%{byte:02X}") }
 }
 
-// Both servers say one of these when the port, or the cluster bus's 10000 above it, is taken.
+// Both servers log one of these when the port, or the cluster bus's 10000 above it, is taken.
 const PORT_TAKEN_SIGNS: [&str; 2] = ["Address already in use", "Failed listening on port"];
 const PORTS_TRIED: usize = 100;
 const PORT_PATIENCE: Duration = Duration::from_secs(3);

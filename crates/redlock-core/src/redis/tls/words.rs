@@ -1,5 +1,5 @@
 //! What went wrong with TLS, as a sentence that names the cause and the fix. The words of the
-//! library are names of its own enums, and say neither.
+//! library are names of its own enums, and contain neither.
 
 use std::io;
 

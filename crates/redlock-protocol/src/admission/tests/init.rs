@@ -70,7 +70,7 @@ fn with_fewer_than_a_quorum_nothing_is_written() {
     }
 }
 
-/// Two that lost their records look new, and the third one knows better.
+/// Two that lost their records appear new, and the record of the third one shows that they are not.
 #[test]
 fn init_is_refused_while_it_cannot_read_a_record_unless_again_is_said() {
     let unread = |masters: &[Master], may_come| {

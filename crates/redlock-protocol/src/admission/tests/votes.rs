@@ -1,4 +1,4 @@
-//! What ends a vote, and what is said about it.
+//! The ends of a master's vote, and the reports about them.
 
 use std::time::Duration;
 
@@ -164,7 +164,8 @@ fn of_brand_new_masters_only_a_client_that_stays_ends_the_quarantines() {
     assert_eq!(said(&admission), (Some(Duration::from_millis(LENGTH)), None));
 }
 
-/// Each client lives a moment. One that only reads, and has asked nobody for TIME, says the same.
+/// Each client is short-lived. One that only reads, and has asked no master for TIME, reports the
+/// same.
 #[test]
 fn the_time_that_is_said_falls_from_visit_to_visit_and_is_never_too_early() {
     let mut masters = three();

@@ -95,7 +95,7 @@ pub(super) struct World {
     next: u32,
     /// The caller whose attempt is under way.
     pub(super) attempting: Option<u32>,
-    /// The master that was sent the last look or question for a place, and has not answered it.
+    /// The master that was sent the last watch or request for a place, and has not answered it.
     pub(super) asked: Option<usize>,
     /// A place is asked for.
     is_queueing: bool,

@@ -17,7 +17,7 @@ use crate::settings::Quarantine;
 /// proven that the data is there.
 const RECHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// One master.
+/// The doubt about the data of one master.
 #[derive(Default)]
 pub(crate) struct Doubt {
     /// When its copies are disowned, unless its incarnation proves unchanged before.

@@ -129,7 +129,7 @@ impl State {
 /// The effect of an event of a master on the copies there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum News {
-    /// Nothing.
+    /// It has no effect.
     None,
     /// It can be reached, and the same process as before answers.
     Up,

@@ -352,7 +352,7 @@ struct World {
     requests: Vec<VecDeque<Asked>>,
     /// Which masters accepted which ballot, and have lost nothing since.
     accepted: BTreeMap<u32, MasterSet>,
-    /// Masters that have the key for us, as far as they said.
+    /// Masters that have the key for us, by their answers.
     granted: MasterSet,
     /// Those of them that have shown a score since.
     scored: MasterSet,
@@ -398,7 +398,7 @@ impl World {
         Self { attempt: resumed(3), is_resumed: true, now: at(SECOND + 1), ..Self::new(None) }
     }
 
-    /// When the request with this ballot was sent that gave the key its life.
+    /// When the request with this ballot was sent that set the key's expiry.
     fn sent(&self, number: u32) -> Instant {
         if self.is_resumed && number > 1 { at(SECOND) } else { at(0) }
     }
@@ -472,7 +472,7 @@ impl World {
             self.granted.insert(master);
         }
         if !self.granted.contains(master) {
-            // What it says after its grant was taken back counts for nothing.
+            // Its answers after its grant was taken back do not count.
         } else if answer.verdict.is_refusal() || *answer == no_member() {
             self.lose(master);
         } else if Shown::by(answer) == Shown::Ballots {

@@ -1,7 +1,7 @@
 //! The meeting point of a key: the choice of one master.
 
-/// What the process of a master contributes to the weight of a key: it is computed once for each
-/// process, and not for each key.
+/// The part of the weight [of a key](Self::of_key) that the process of a master contributes: it is
+/// computed once for each process, and not for each key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight(u64);
 
@@ -19,7 +19,8 @@ impl Weight {
     }
 }
 
-/// FNV-1a.
+/// FNV-1a. Clients of all versions have to meet at one master, and the hasher of the standard library
+/// may change from release to release.
 fn fold(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

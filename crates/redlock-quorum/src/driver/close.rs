@@ -134,6 +134,7 @@ impl Driver {
 
     fn dismiss_requests(&mut self) {
         self.abort_attempts();
+        self.give_up_places(self.now());
         self.waiters.clear();
         self.keys.clear_askers();
         let (requests, now) = (self.requests.keys().collect::<Vec<RequestId>>(), self.now());
@@ -176,6 +177,10 @@ impl Driver {
         self.read_commands();
         self.read_signals();
         self.abort_attempts();
+        // By the time that they are sent a place may be that of a later wait: they delete keys only.
+        for lock in self.locks.values_mut() {
+            (lock.exit, lock.reserve_ms) = (None, None);
+        }
         self.observer.counters.cancelled.add((self.requests.len() + self.explained) as u64);
         self.requests.clear();
         self.explained = 0;

@@ -389,6 +389,16 @@ impl Driver {
         }
     }
 
+    /// Nobody here waits any more: those behind in the queues of other processes are called, and
+    /// need not wait for what is reserved for this one.
+    pub(super) fn give_up_places(&mut self, now: Instant) {
+        let place = |queue: &Queue| Some((queue.key.clone(), queue.waiting.place()?));
+        let places: Vec<_> = self.waiters.queues.values().filter_map(place).collect();
+        for (key, at) in places {
+            self.give_up_place(&key, at, now);
+        }
+    }
+
     /// A caller is gone. Where an attempt is made for it, that ends first, and then it is found to
     /// be gone.
     pub(super) fn withdrawn(&mut self, entry: &Entry, now: Instant) {

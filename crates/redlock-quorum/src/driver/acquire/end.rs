@@ -152,6 +152,7 @@ impl Driver {
     pub(in crate::driver) fn abort_attempt(&mut self, id: LockId, now: Instant) {
         self.leave_window(id, now);
         self.observer.counters.outcome(Outcome::Aborted);
+        self.leave_after(id, Refusal::Silent, now);
         self.happens(id, Event::Cancelled, now);
     }
 }

@@ -99,8 +99,8 @@ impl From<FencingToken> for i64 {
     }
 }
 
-/// What one attempt proposes to every master: `32 n + 31`, below 2^53. Any ballot is sound: one
-/// that is larger than the scores it meets is accepted at once.
+/// The number that one attempt proposes to every master: `32 n + 31`, below 2^53. Any ballot is
+/// sound: one that is larger than the scores it meets is accepted at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot(u64);
 
@@ -131,13 +131,13 @@ impl Ballot {
         self.0
     }
 
-    /// What the holder gets: `32 n`.
+    /// The fencing token of the holder: `32 n`.
     pub const fn token(self) -> FencingToken {
         FencingToken(self.0 - (STRIDE - 1))
     }
 
-    /// What a caller gets to whom the lease was handed on, as the `hand_overs`-th one: `32 n` and
-    /// that. `None` behind the 31st, because that number is another ballot's token.
+    /// The fencing token of a caller to which the lease was handed on, as the `hand_overs`-th one:
+    /// `32 n` and that. `None` behind the 31st, because that number is another ballot's token.
     pub const fn token_behind(self, hand_overs: u8) -> Option<FencingToken> {
         let behind = hand_overs as u64;
         if behind < STRIDE { Some(FencingToken(self.token().0 + behind)) } else { None }
@@ -191,7 +191,7 @@ const CRC16: [u16; 256] = {
 /// A ballot, and the member that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bid {
-    /// What is proposed.
+    /// The ballot that is proposed.
     pub ballot: Ballot,
     /// For which member.
     pub member: Member,

@@ -56,7 +56,7 @@ impl fmt::Debug for Instant {
 /// towards "expired". Where these clocks do not exist it is [`std::time::Instant`].
 /// [`Clock::paused`] follows tokio's clock, for tests in virtual time.
 ///
-/// What it cannot see: a virtual machine that its host stopped. Its clocks stop with it.
+/// It cannot detect a virtual machine that its host stopped. Its clocks stop with it.
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -132,7 +132,7 @@ fn nanos(duration: Duration) -> u64 {
 
 /// The system's clocks, as one.
 struct System {
-    /// What the raw clock showed when this was made.
+    /// The raw clock when this was made.
     origin: u64,
     ratchet: Ratchet,
 }
@@ -266,7 +266,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// What is shown when all reads see the same.
+    /// The time that is shown when all reads agree.
     fn advance(ratchet: &Ratchet, boot: u64, raw: u64) -> u64 {
         ratchet.advance(|| Reading { boot, raw })
     }

@@ -17,7 +17,7 @@ use crate::{Call, Cause, Events, Op, Vote, VoteSlot};
 ///
 /// A node reports facts and judges nothing: what several masters together mean is decided above.
 pub trait Node: Send + Sync {
-    /// What people call this master: `host:port`, without user or password.
+    /// The name of this master for people: `host:port`, without user or password.
     fn name(&self) -> &str;
 
     /// Hands over one request. Returns at once; the answer is cast through `slot`, now or later.
@@ -75,7 +75,7 @@ pub trait Sink: Send + Sync {
     fn event(&self, master: usize, event: NodeEvent);
 }
 
-/// What happens to the connection of a node.
+/// An event of a node's connection.
 ///
 /// On each connection the order is: [`Up`](Self::Up), then votes and pushes in the order in which
 /// the server sent them, then *unknown* votes for all that is still unanswered, then

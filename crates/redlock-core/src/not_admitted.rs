@@ -21,11 +21,11 @@ pub struct NotAdmitted {
     /// and go: the clocks of two masters end a quarantine then. `None` if only a client that stays
     /// ends it, because no other master votes, and where no time decides it.
     pub by_visits: Option<Duration>,
-    /// What the server answered to the last step towards its admission, where that was an error.
+    /// The server's error in answer to the last step towards its admission, if any.
     pub step_error: Option<String>,
 }
 
-/// What keeps a master from voting.
+/// The reason for which a master does not vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhyNot {

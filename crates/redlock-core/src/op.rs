@@ -7,7 +7,7 @@ use crate::admission::AdmissionOp;
 use crate::packed::Packed;
 use crate::{Bid, Entry, Exit, Leaving, Mark, Member, Token};
 
-/// What a master is asked to do with one key.
+/// A request to a master, about one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Set the key to the token, for `px` milliseconds, if there is no such key. Where there is a
@@ -109,7 +109,7 @@ struct Inner {
     packed: OnceLock<Packed>,
 }
 
-/// What some requests have beside that.
+/// Further parameters of some requests.
 enum More {
     Nothing,
     Mark(Mark),
@@ -231,7 +231,7 @@ impl Op {
         Self::of(Inner { more: More::Admission(Box::new(op)), ..inner })
     }
 
-    /// What is asked.
+    /// The kind of the request.
     pub fn verb(&self) -> Verb {
         self.0.verb
     }
@@ -258,7 +258,7 @@ impl Op {
         self.0.member
     }
 
-    /// What a mark is to be raised to; only [`Verb::RaiseMark`] has one.
+    /// The mark to raise the key's mark to; only [`Verb::RaiseMark`] has one.
     pub fn mark(&self) -> Option<&Mark> {
         if let More::Mark(mark) = &self.0.more { Some(mark) } else { None }
     }
@@ -273,7 +273,7 @@ impl Op {
         if let More::Exit(exit) = &self.0.more { Some(exit) } else { None }
     }
 
-    /// What is asked about admission; only [`Verb::Admission`] has it.
+    /// The request about admission; only [`Verb::Admission`] has one.
     pub fn admission_op(&self) -> Option<&AdmissionOp> {
         if let More::Admission(op) = &self.0.more { Some(op) } else { None }
     }

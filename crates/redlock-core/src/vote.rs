@@ -322,9 +322,9 @@ fn readable(value: &[u8]) -> String {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Vote {
-    /// Which master voted: its place in the list of masters.
+    /// The place in the list of the master that voted.
     pub master: usize,
-    /// Which request it answers, in the numbers of the caller that submitted it.
+    /// The number of the request that it answers, given by the caller that submitted it.
     pub ticket: u128,
     /// Our clock before the request was handed to the socket.
     pub sent_at: Instant,

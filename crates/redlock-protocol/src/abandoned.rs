@@ -16,7 +16,7 @@ pub struct Abandoned {
     from_wake_up: Option<Duration>,
 }
 
-/// What is left of them.
+/// The keys that are left of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// How many keys may be left.

@@ -7,7 +7,7 @@ use super::admission::{Admission, Incarnation};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnations(Vec<Option<Incarnation>>);
 
-/// What became of the copies on a master.
+/// The fate of the copies on a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuity {
     /// Nothing shows that they are lost.

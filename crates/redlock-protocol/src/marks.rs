@@ -60,7 +60,7 @@ pub struct Reading {
     pub mark: Option<Mark>,
     /// The masters' time, in milliseconds since 1970.
     pub now: Millis,
-    /// Those that answered and have less.
+    /// Masters that answered and have a smaller mark.
     pub behind: MasterSet,
 }
 

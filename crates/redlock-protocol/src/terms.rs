@@ -22,7 +22,7 @@ impl Timing {
     }
 }
 
-/// What the holder asked for beside the TTL.
+/// The options of the holder besides the TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HoldOptions {
     /// Whether the lease is extended while its holder has it.

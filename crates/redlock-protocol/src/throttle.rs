@@ -7,8 +7,8 @@ use redlock_core::Instant;
 /// How long a cause is silent after it was reported.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What was reported of each cause a moment ago. Causes that were quiet for a second are removed,
-/// so the list holds the causes of one second.
+/// The causes that were reported a moment ago. Causes that were quiet for a second are removed, so
+/// the list holds the causes of one second.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Throttle<Cause> {
     reported: Vec<Reported<Cause>>,

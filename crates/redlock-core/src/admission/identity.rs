@@ -11,8 +11,8 @@ pub struct RunId([u8; BYTES]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplId([u8; BYTES]);
 
-/// What a master is admitted as. As text: the 40 digits of the process; where there is a history,
-/// a colon and its 40 digits follow.
+/// The identity with which a master is admitted. As text: the 40 digits of the process; where there
+/// is a history, a colon and its 40 digits follow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// The process.

@@ -1,4 +1,4 @@
-//! What one master is asked about its data, beside its locks, and what it answers.
+//! Requests to one master about its data, besides its locks, and the answers.
 //!
 //! It goes the way of every request: see [`Op::admission`](crate::Op::admission).
 
@@ -49,9 +49,9 @@ pub struct Begin {
     /// The longest TTL that a lock may have had, as far as this client knows. A quarantine that is
     /// under way with a shorter one becomes longer.
     pub max_ttl: Millis,
-    /// What was read is older than what this client has read before of the same process: a copy of
-    /// the data was put back. The record proves nothing about the data then, so the quarantine
-    /// begins whether or not this record is admitted, or has a quarantine.
+    /// The record that was read is older than one that this client has read before of the same
+    /// process: a copy of the data was put back. The record proves nothing about the data then, so
+    /// the quarantine begins whether or not this record is admitted, or has a quarantine.
     pub is_outdated: bool,
     /// TIME of this master until which the script may act. A record does not show its age: an empty
     /// record may be from before a loss or from after it. After `until` the script writes nothing.
@@ -106,9 +106,9 @@ pub struct Init {
     pub max_ttl: Millis,
     /// Whether `max_ttl` may become smaller: `--again` with a `--max-ttl`.
     pub lower: bool,
-    /// What all members get where the master is not admitted.
+    /// The score of all members if the master is not admitted.
     pub floor: Score,
-    /// What lower members are lifted to where it is.
+    /// The score to which lower members are lifted if it is admitted.
     pub level: Score,
     /// Whether the ballots of clients without quarantine are taken over, and their set removed:
     /// `--again`. Otherwise nothing is written where they are.
@@ -130,10 +130,10 @@ pub struct Remove {
     pub until: Millis,
 }
 
-/// What a script answers.
+/// The reply of a script.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
-    /// What it did.
+    /// The outcome of the script.
     pub outcome: Outcome,
     /// TIME of the master, in ms.
     pub time: Millis,
@@ -143,7 +143,7 @@ pub struct Reply {
     pub members: u32,
 }
 
-/// What a script did.
+/// The outcome of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// It wrote, or there was nothing to write.
@@ -160,7 +160,7 @@ pub enum Outcome {
     Late,
 }
 
-/// What a master answered to an [`AdmissionOp`].
+/// The answer of a master to an [`AdmissionOp`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AdmissionReply {
     /// To [`AdmissionOp::ReadFacts`].

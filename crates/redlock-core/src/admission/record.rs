@@ -12,7 +12,7 @@ pub type Millis = u64;
 /// A score of a ballot set.
 pub type Score = u64;
 
-/// What names one quarantine: 16 random hex digits.
+/// The name of one quarantine: 16 random hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce(pub u64);
 
@@ -59,7 +59,7 @@ pub fn quarantine_length(max_ttl: Millis) -> Millis {
 pub struct Record {
     /// The longest TTL that any client of the namespace may use.
     pub max_ttl: Option<Millis>,
-    /// What it was admitted as. Absent in quarantine.
+    /// The identity with which it was admitted. Absent in quarantine.
     pub run: Option<Identity>,
     /// The score that all members got at admission.
     pub floor: Option<Score>,
@@ -97,7 +97,7 @@ pub struct Seen {
 }
 
 impl Record {
-    /// What a script must find unchanged.
+    /// The fields that a script must find unchanged.
     pub fn seen(&self) -> Seen {
         let id = self.quarantine.as_ref().map(|quarantine| quarantine.id);
         Seen { max_ttl: self.max_ttl, run: self.run, id, nonce: self.nonce }

@@ -25,7 +25,7 @@ impl Place {
     }
 }
 
-/// What is sent before anything else.
+/// The commands that are sent first.
 #[derive(Clone, Default)]
 pub(super) struct Login {
     pub(super) username: Option<String>,
@@ -107,12 +107,12 @@ fn names_several(url: &str) -> bool {
     !scheme.contains("unix") && place.split(['?', '#']).next().is_some_and(|at| at.contains(','))
 }
 
-/// What stands before and behind the first `mark`.
+/// The parts before and behind the first `mark`.
 fn cut(text: &str, mark: char) -> (&str, Option<&str>) {
     text.split_once(mark).map_or((text, None), |(head, tail)| (head, Some(tail)))
 }
 
-/// What is wrong with user, password, host, port or database.
+/// The fault of user, password, host, port or database.
 fn network_flaw(url: &str, authority: &str, path: &str) -> Option<&'static str> {
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     // The parser ends the address at the first of these, wherever the `@` is.
@@ -164,7 +164,7 @@ const SEVERAL: &str = "a comma does not separate masters here, give each a URL o
                        --node URL --node URL, or REDLOCK_NODES=URL,URL";
 const COMMENT: &str = "a comment behind it is not supported, give it a line of its own";
 const PUNCTUATION: &str = "in a user or password, write / as %2F, ? as %3F, # as %23 and @ as %40";
-/// What is left for the parser to find.
+/// The faults that only the parser finds.
 const UNREADABLE: &str = "its host is not a name or an address, or it is not encoded well";
 
 fn tcp(host: &str, port: u16, tls: bool) -> Place {

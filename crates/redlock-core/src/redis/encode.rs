@@ -29,7 +29,7 @@ texts! {
 
 /// A script, and the request that runs it on a server that has loaded it.
 struct Text {
-    /// Which of the scripts it is.
+    /// The number of the script.
     number: u8,
     code: &'static str,
     /// How many keys it has.
@@ -56,7 +56,7 @@ fn begin_call(command: &[u8], script: &[u8], keys: u8) -> Packed {
     packed
 }
 
-/// Which scripts one connection has loaded.
+/// The scripts that one connection has loaded.
 ///
 /// The first call of each carries its text, which the master remembers. Were it answered with
 /// `NOSCRIPT` instead, its second sending would come behind requests that were submitted later.

@@ -1,4 +1,4 @@
-//! What a server reports about itself: `INFO`, and the record of the namespace.
+//! The facts that a server reports about itself: `INFO`, and the record of the namespace.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is asked on every new connection before it is used.
+//! The requests on every new connection before it is used.
 
 use redis::{Cmd, Value, cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +17,7 @@ use crate::{Cause, Facts, NodeEvent};
 /// The server at the other end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// What it reports about itself.
+    /// The facts that it reports about itself.
     pub(super) facts: Facts,
     /// The server's number for this connection.
     pub(super) client_id: i64,
@@ -70,7 +70,7 @@ impl<'a> Talk<'a> {
         Ok(identity)
     }
 
-    /// What the server has pushed meanwhile, and what is left of the bytes that were read.
+    /// The pushes that arrived meanwhile, and the unparsed rest of the bytes that were read.
     pub(super) fn into_rest(self) -> (Vec<NodeEvent>, Vec<u8>) {
         (self.pushed, self.unread)
     }
@@ -229,7 +229,7 @@ fn succeeded(reply: Value) -> Result<Value, Cause> {
     }
 }
 
-/// What the server reports about itself.
+/// The facts that the server reports about itself.
 fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
     let [client_id, server, replication, more @ ..] = said else {
         return Err(unusable("not a Redis"));

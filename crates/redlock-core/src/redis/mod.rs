@@ -82,7 +82,7 @@ pub struct RedisNode {
     wire: Mutex<Wire>,
 }
 
-/// What the masters of one handle have in common.
+/// The settings that the masters of one handle share.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RedisSetup {

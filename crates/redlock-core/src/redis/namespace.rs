@@ -10,7 +10,7 @@ const BALLOTS: &[u8] = b":ballots";
 
 #[derive(Debug)]
 pub(super) struct Namespace {
-    /// What stands before the names of all keys.
+    /// The prefix of all keys.
     pub(super) prefix: Vec<u8>,
     pub(super) record: Vec<u8>,
     /// The ballot set of clients without quarantine. The names of the others begin with it.

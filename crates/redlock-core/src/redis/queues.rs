@@ -6,7 +6,7 @@ use super::namespace::Namespace;
 use super::reply::{self, Garbage};
 use crate::{Answer, Cause, Entry, Exit, Op, Queued, SharedQueue, Verb, Verdict};
 
-/// What ENTER and LEAVE have in common stands before each of them.
+/// The code that ENTER and LEAVE share stands before each of them.
 pub(super) const ENTER: &str =
     concat!(include_str!("scripts/queue.lua"), include_str!("scripts/enter.lua"));
 pub(super) const LEAVE: &str = concat!(

@@ -49,7 +49,7 @@ pub(super) fn is_aside(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'>' | b'|'))
 }
 
-/// What answers no request.
+/// A message that answers no request.
 pub(super) enum Aside {
     /// The content of a push; `None` for a push that we have not asked for, and for an attribute.
     Events(Vec<NodeEvent>),
@@ -172,7 +172,7 @@ fn element(bytes: &[u8]) -> Option<(Value, &[u8])> {
     }
 }
 
-/// What stands between the first line of one whole reply and its end.
+/// The bytes between the first line of one whole reply and its end.
 fn text(reply: &[u8]) -> Option<&[u8]> {
     let line = reply.iter().position(|byte| *byte == b'\n')?;
     reply.get(line + 1..reply.len().checked_sub(2)?)
@@ -212,7 +212,7 @@ pub(super) fn is_of_another_type(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "WRONGTYPE")
 }
 
-/// What a reply means as the answer to a request.
+/// Converts a reply into the answer to a request.
 pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
         // A key of another type is another's. The script answers 0 then; so must what stands for

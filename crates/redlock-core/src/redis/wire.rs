@@ -1,4 +1,4 @@
-//! What is on its way to a master: bytes to send, and requests without an answer.
+//! The traffic to a master: bytes to send, and requests without an answer.
 //!
 //! `admission` has requests about admission, `parts` those of several commands.
 
@@ -38,11 +38,11 @@ pub(super) struct Wire {
     native: Option<Native>,
     /// The server pushes changes of keys that are watched.
     tracks: bool,
-    /// Nothing of an earlier connection can be carried out any more.
+    /// No request of an earlier connection can be carried out any more.
     has_barrier: bool,
     /// The ballot set, where the master has one: it does once it was admitted.
     set: Option<Set>,
-    /// What was answered so far to the oldest request, where it has several commands.
+    /// The replies so far to the oldest request, if it has several commands.
     replies: Replies,
     /// Why no shared queue can be used, see [`Facts::no_queue`].
     no_queue: Option<String>,
@@ -109,7 +109,7 @@ enum Form {
     Alone,
 }
 
-/// What became of one reply.
+/// The result of one reply.
 pub(super) enum Settled {
     /// The answer to the oldest request.
     Vote(VoteSlot, Answer),
@@ -407,7 +407,7 @@ impl Wire {
     fn end(&mut self, state: State) -> impl Sized + use<> {
         self.state = state;
         self.out.clear();
-        // What the next connection leads to may be admitted as something else.
+        // The server behind the next connection may be admitted with another identity.
         self.name_set(None);
         self.loaded = Loaded::default();
         self.replies = Replies::default();

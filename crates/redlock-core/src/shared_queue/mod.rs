@@ -189,7 +189,7 @@ pub struct Exit {
     pub leaving: Leaving,
 }
 
-/// What one who leaves a key leaves behind.
+/// The state in which a handle leaves a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leaving {
     /// A lease is over: the key is reserved for the next one, who is called. Where another token has
@@ -226,7 +226,7 @@ pub struct Queued {
     pub rank: Option<u32>,
 }
 
-/// What a waiter is called for.
+/// The purpose of a call to a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// The key is reserved for it.

@@ -23,7 +23,7 @@ use super::{Admission, MasterView, Scored};
 use crate::ballot::clock::LEAD_MAX_US;
 use crate::quorum::{lower_median, quorum};
 
-/// What the person asked for.
+/// The options that the person gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InitOptions {
     /// `--again`: admit although a record has a floor, or clients without quarantine were here.
@@ -38,7 +38,7 @@ pub struct InitOptions {
     pub lower: bool,
 }
 
-/// What `init` writes.
+/// A write of `init` to one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InitPlan {
     /// The scripts, by master.

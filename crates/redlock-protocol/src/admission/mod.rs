@@ -1,5 +1,6 @@
-//! Which masters vote, and how one that lost its data comes to vote again. Pure: events and `now`
-//! come in, one step comes back by value. There is no clock, no random source and nothing to await.
+//! Admission: it decides which masters vote, and how one that lost its data comes to vote again.
+//! Pure: events and `now` come in, one step comes back by value. There is no clock, no random
+//! source and nothing to await.
 //!
 //! # The states of a master, as one client sees it
 //!
@@ -62,7 +63,7 @@ use self::peer::{Doubt, Peer, Stuck};
 use self::twins::Twins;
 use crate::quorum::quorum;
 
-/// What one client knows of all masters, and what it does about those that do not vote.
+/// The state of all masters for one client, and its steps for those that do not vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admission {
     /// Our own `max_ttl`: it counts only while no record has one.
@@ -88,7 +89,7 @@ pub struct Admission {
     twins: Twins,
 }
 
-/// What happened at one master.
+/// An event of one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A new connection has finished its handshake.
@@ -120,7 +121,7 @@ pub enum Event {
     Failed,
 }
 
-/// What is to be done about one master.
+/// The next step for one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// It votes, is away, or owes an answer.
@@ -145,7 +146,7 @@ pub enum Step {
     /// Make the ballot set of clients without quarantine, for one that sends no ballots: those that
     /// have a quarantine would not see it otherwise.
     ShowUse,
-    /// Nothing before this instant of our own clock, unless an event comes.
+    /// No step before this instant of our own clock, unless an event comes.
     Wait(Millis),
 }
 

@@ -1,4 +1,4 @@
-//! What a master has shown before, and what follows from it.
+//! The records that a master has shown before, and the conclusions from them.
 
 use redlock_core::admission::{Nonce, Record, RunId};
 
@@ -17,7 +17,7 @@ use super::view::MasterView;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Past {
     process: Option<RunId>,
-    /// What the record has shown last.
+    /// The nonce that the record has shown last.
     nonce: Option<Nonce>,
     /// Whether it was admitted under that nonce: its quarantine does not come again.
     is_admitted: bool,

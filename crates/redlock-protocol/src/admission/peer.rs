@@ -1,11 +1,11 @@
-//! What one client knows of one master.
+//! The state of one master for one client.
 
 use redlock_core::admission::{Millis, Nonce, Outcome, Quarantine, Record, Reply};
 
 use super::past::Past;
 use super::view::{Incarnation, MasterKind, MasterTime, MasterView};
 
-/// What is known of one master.
+/// The state of one master, as far as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
     /// The latest facts of the connection that is up.

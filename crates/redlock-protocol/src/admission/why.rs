@@ -8,7 +8,7 @@ use redlock_core::{NotAdmitted, WhyNot};
 use super::peer::{Doubt, Stuck};
 use super::{Admission, MasterKind, MasterView, over};
 
-/// What keeps a master from voting.
+/// The reason for which a master does not vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
     /// There is no connection.

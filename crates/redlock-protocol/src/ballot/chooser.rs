@@ -9,7 +9,7 @@ use super::super::master_set::MasterSet;
 use super::clock::BallotClock;
 use crate::quorum::quorum;
 
-/// What one handle has sent and seen of each member, and its ballot clock.
+/// The ballots that one handle has sent and seen for each member, and its ballot clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Chooser {
     /// How many masters there are.
@@ -23,7 +23,7 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Nothing was learned of any master yet.
+    /// A chooser that has learned from no master yet.
     pub fn new(masters: usize) -> Self {
         let (largest, far) = (BTreeMap::new(), BTreeMap::new());
         Self { masters, clock: BallotClock::default(), largest, far }

@@ -12,7 +12,7 @@ pub struct Proposals {
     masters: usize,
     /// Nearly always the only one.
     latest: Option<Proposal>,
-    /// Those before it that a quorum may still accept; the oldest first.
+    /// Earlier ballots that a quorum may still accept; the oldest first.
     before: Vec<Proposal>,
     /// How many there were.
     count: u32,

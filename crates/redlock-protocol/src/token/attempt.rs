@@ -54,7 +54,7 @@ pub struct Attempt {
 struct Enters {
     at: usize,
     again: u8,
-    /// Those that refused are to be asked again.
+    /// The masters that refused are to be asked again.
     is_due: bool,
 }
 
@@ -62,10 +62,10 @@ struct Enters {
 /// holder before left behind there may be on its way.
 const AGAIN_MAX: u8 = 4;
 
-/// What follows from an event.
+/// The consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing yet.
+    /// No step yet.
     Wait,
     /// The meeting point has granted: the others are to be asked.
     AskOthers,

@@ -60,11 +60,11 @@ pub struct HeldLease {
 enum State {
     /// Valid until this instant, which is `valid_until` less the stop margin.
     Valid(Instant),
-    /// Nothing leaves this state: no lease is revived.
+    /// This state is final: no lease is revived.
     Over(LostReason),
 }
 
-/// What follows from an event.
+/// The consequence of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// An extension is to be sent.
@@ -115,7 +115,7 @@ impl HeldLease {
         self
     }
 
-    // What the driver asks.
+    // Methods that the driver calls.
 
     /// When the holder must have stopped; `None` once the lease is over.
     #[inline]
@@ -187,7 +187,7 @@ impl HeldLease {
         self.ledger
     }
 
-    // What happens to it.
+    // Methods for events of the lease.
 
     /// The late answer to the `SET` of the attempt: a grant is one more copy.
     pub fn acquired<'a>(

@@ -1,4 +1,4 @@
-//! What an attempt needs for a fencing token: a ballot that a quorum of masters accepts.
+//! The fenced part of an attempt: a ballot that a quorum of masters accepts.
 
 use redlock_core::{Answer, Ballot, Balloted, Instant, Verdict};
 

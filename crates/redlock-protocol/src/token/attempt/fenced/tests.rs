@@ -366,7 +366,7 @@ struct World {
 /// When the second ballot of a resume is proposed.
 const SECOND: u64 = 100;
 
-/// So many ballots are proposed at most. (With three it takes minutes.)
+/// The largest number of ballots that are proposed. (With three it takes minutes.)
 const ROUNDS: u32 = 2;
 
 impl World {
@@ -393,7 +393,7 @@ impl World {
         }
     }
 
-    /// The same for a lease that is taken over.
+    /// The attempt that takes over a lease.
     fn resumed() -> Self {
         Self { attempt: resumed(3), is_resumed: true, now: at(SECOND + 1), ..Self::new(None) }
     }

@@ -266,7 +266,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// The time that is shown when all reads agree.
+    /// Advances the clock by a reading on which all reads agree.
     fn advance(ratchet: &Ratchet, boot: u64, raw: u64) -> u64 {
         ratchet.advance(|| Reading { boot, raw })
     }

@@ -16,7 +16,7 @@ pub struct Abandoned {
     from_wake_up: Option<Duration>,
 }
 
-/// The keys that are left of them.
+/// The abandoned keys that may be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// How many keys may be left.

@@ -353,8 +353,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// A caller does not wait any longer. Its turn goes to the one behind it.
     ///
-    /// What a head has begun goes on for the next one. An attempt does not: its caller's end is the
-    /// end of the attempt, and the next one begins anew.
+    /// A watch or a pause that a head has begun goes on for the next head. An attempt does not: its
+    /// caller's end is the end of the attempt, and the next one begins anew.
     pub fn leave(&mut self, caller: Id, now: Instant) -> Step<Id> {
         let was_head = self.head() == Some(caller);
         self.queue.leave(caller);

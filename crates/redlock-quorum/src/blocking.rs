@@ -301,7 +301,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// What the lock is for.
+    /// The resource of the lock.
     pub fn resource(&self) -> &Resource {
         self.guard.resource()
     }
@@ -434,7 +434,7 @@ impl Worker {
     {
         let (done, outcome) = mpsc::sync_channel(1);
         self.runtime.spawn(async move {
-            // Nothing takes the result only when the caller's thread has been torn down.
+            // The result has no receiver only when the caller's thread has been torn down.
             let _ = done.send(work.await);
         });
         outcome.recv().ok()

@@ -252,7 +252,7 @@ impl RedlockBuilder {
         builder
     }
 
-    /// What gave the value of this variable, for the error that refuses it.
+    /// The source of the value of this variable, for the error that refuses it.
     #[doc(hidden)]
     pub fn given_by<T>(mut self, variable: &Variable<T>, origin: impl Into<String>) -> Self {
         self.origins.set(variable.name(), origin.into());

@@ -26,7 +26,7 @@ pub enum AcquireError {
     Held {
         /// The resource of the lock.
         resource: Resource,
-        /// What each master answered.
+        /// Each master's answer.
         votes: Votes,
     },
     /// Too few masters answered, or too few of them count, so the holder is not known. Repair the
@@ -38,7 +38,7 @@ pub enum AcquireError {
     NoQuorum {
         /// The resource of the lock.
         resource: Resource,
-        /// What each master answered.
+        /// Each master's answer.
         votes: Votes,
     },
     /// A quorum granted, but so late that nothing of the lease was left. The TTL is too short for
@@ -47,7 +47,7 @@ pub enum AcquireError {
     TooLate {
         /// The resource of the lock.
         resource: Resource,
-        /// What each master answered.
+        /// Each master's answer.
         votes: Votes,
     },
     /// The request itself is wrong. Nothing was sent.
@@ -95,7 +95,7 @@ impl AcquireError {
         }
     }
 
-    /// What each master answered, where masters were asked.
+    /// Each master's answer, if masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::Held { votes, .. }
@@ -119,7 +119,7 @@ pub enum ExtendError {
     NotOurs {
         /// The resource of the lock.
         resource: Resource,
-        /// What each master answered.
+        /// Each master's answer.
         votes: Votes,
     },
     /// Too few masters answered, or count, or too few of those that extended a lease that was to be
@@ -133,7 +133,7 @@ pub enum ExtendError {
     NoQuorum {
         /// The resource of the lock.
         resource: Resource,
-        /// What each master answered.
+        /// Each master's answer.
         votes: Votes,
     },
     /// A quorum confirmed too late, nothing of the extended lease was left.
@@ -141,7 +141,7 @@ pub enum ExtendError {
     TooLate {
         /// The resource of the lock.
         resource: Resource,
-        /// What each master answered.
+        /// Each master's answer.
         votes: Votes,
     },
     /// The request itself is wrong. Nothing was sent.
@@ -153,7 +153,7 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
-    /// What each master answered, where masters were asked.
+    /// Each master's answer, if masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::NotOurs { votes, .. }
@@ -197,7 +197,7 @@ pub enum ReleaseError {
     NotOurs {
         /// The resource of the lock.
         resource: Resource,
-        /// What each master answered.
+        /// Each master's answer.
         votes: Votes,
     },
     /// Too few masters have confirmed in time. Those that have not may keep the key until it
@@ -206,7 +206,7 @@ pub enum ReleaseError {
     Unconfirmed {
         /// The resource of the lock.
         resource: Resource,
-        /// What each master answered.
+        /// Each master's answer.
         votes: Votes,
     },
     /// The request itself is wrong. Nothing was sent.
@@ -218,7 +218,7 @@ pub enum ReleaseError {
 }
 
 impl ReleaseError {
-    /// What each master answered, where masters were asked.
+    /// Each master's answer, if masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::NotOurs { votes, .. } | Self::Unconfirmed { votes, .. } => Some(votes),
@@ -243,7 +243,7 @@ const NOT_OURS: &str = "was not ours, or not any more";
 /// The fate of a lock whose key was still there when its lease had ended.
 const LATE: &str = "was released after its lease had ended";
 
-/// What each master answered to a release. It grants nothing.
+/// Each master's answer to a release. It grants nothing.
 fn released(votes: &Votes) -> String {
     let one = |vote: &NodeVote| match vote.verdict {
         Verdict::Granted => format!("{} released", vote.node),
@@ -269,7 +269,7 @@ pub enum MarkError {
     NoQuorum {
         /// The resource of the lock.
         resource: Resource,
-        /// What each master answered.
+        /// Each master's answer.
         votes: Votes,
     },
     /// No master could be asked.

@@ -129,7 +129,7 @@ impl Guard {
         self.held.cell.copies()
     }
 
-    /// What each master answered last: a snapshot.
+    /// Each master's last answer: a snapshot.
     pub fn votes(&self) -> Votes {
         self.held.cell.votes()
     }

@@ -74,7 +74,7 @@ pub enum InitError {
     /// Fewer than a quorum of masters could be read. Nothing was written.
     #[error("fewer than a quorum of masters could be read, nothing was written: {}", list(.nodes))]
     NoQuorum {
-        /// What each master answered.
+        /// Each master's answer.
         nodes: Vec<InitNode>,
     },
     /// The record of some master was not read, and [`Init::again`] was not set. That record may
@@ -90,14 +90,14 @@ pub enum InitError {
     Unread {
         /// The masters whose records were not read.
         unread: Vec<Arc<str>>,
-        /// What each master answered.
+        /// Each master's answer.
         nodes: Vec<InitNode>,
     },
     /// Some master does not vote although the namespace was in use: it may have lost a lock that is
     /// alive; or clients without quarantine use it. No master was admitted.
     #[error("{}: {}", refusal(.nodes), list(.nodes))]
     Refused {
-        /// What each master answered.
+        /// Each master's answer.
         nodes: Vec<InitNode>,
     },
     /// Not every master that was written holds the `max_ttl` that this call has written there, as
@@ -119,7 +119,7 @@ pub enum InitError {
         list(.nodes)
     )]
     Moved {
-        /// What each master answered.
+        /// Each master's answer.
         nodes: Vec<InitNode>,
     },
     /// The floor that was given, or a score that was found, is 2^53 or more. Nothing was written.
@@ -171,7 +171,7 @@ impl InitReport {
 }
 
 impl InitError {
-    /// What each master answered, where masters were asked.
+    /// Each master's answer, if masters were asked.
     pub fn nodes(&self) -> Option<&[InitNode]> {
         match self {
             Self::NoQuorum { nodes }

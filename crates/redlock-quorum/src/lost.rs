@@ -23,6 +23,6 @@ pub struct Lost {
     pub resource: Resource,
     /// Why it is lost.
     pub reason: LostReason,
-    /// What each master answered last, when the loss was noticed.
+    /// Each master's last answer when the loss was noticed.
     pub votes: Votes,
 }

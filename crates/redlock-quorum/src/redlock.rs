@@ -96,8 +96,8 @@ impl Redlock {
         }
     }
 
-    /// What this handle and all its clones have done so far, in numbers. It asks nothing and waits
-    /// for nothing, and so may be called from anywhere, as often as one likes.
+    /// Statistics of this handle and all its clones so far. The call asks no master and does not
+    /// wait, so it may be made anywhere and at any rate.
     pub fn stats(&self) -> Stats {
         self.handle.counters.stats()
     }

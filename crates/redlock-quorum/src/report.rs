@@ -18,11 +18,11 @@ pub struct NodeReport {
     pub standing: Standing,
     /// Why its votes do not count; `None` if they do.
     pub cause: Option<Cause>,
-    /// What the server reports about itself; `None` if it could not be asked.
+    /// The facts that the server reports; `None` if it could not be asked.
     pub server: Option<ServerReport>,
 }
 
-/// What a server reports about itself and keeps for this namespace.
+/// The facts that a server reports, and its keys of this namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerReport {

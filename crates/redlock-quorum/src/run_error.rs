@@ -18,7 +18,7 @@ pub enum RunError<T = ()> {
     /// The lock was lost while the work was going on.
     #[error("{lost}")]
     Lost {
-        /// Why, and what each master answered.
+        /// The cause, and each master's answer.
         #[source]
         lost: Lost,
         /// The output of work that ended after the loss: its last part was not protected. `None` if

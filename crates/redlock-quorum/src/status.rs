@@ -17,7 +17,7 @@ use crate::votes::{NodeVote, holder};
 pub struct Status {
     /// The state on which a quorum agrees.
     pub state: State,
-    /// What each master answered, in the order in which the masters were given: [`Verdict::Held`],
+    /// Each master's answer, in the order in which the masters were given: [`Verdict::Held`],
     /// [`Verdict::Free`] or [`Verdict::Unknown`]. The answer of a master that is not admitted is
     /// shown, and counts for nothing.
     pub nodes: Vec<NodeVote>,

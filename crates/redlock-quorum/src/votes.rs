@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock_core::{Cause, NotAdmitted, Reservation, Token, Verdict, WhyNot};
 use redlock_protocol::quorum::quorum;
 
-/// What each master answered, in the order in which the masters were given.
+/// Each master's answer, in the order in which the masters were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Votes(Vec<NodeVote>);
 

@@ -25,7 +25,7 @@ impl Place {
     }
 }
 
-/// The commands that are sent first.
+/// The login and options of a connection, which are sent before anything else.
 #[derive(Clone, Default)]
 pub(super) struct Login {
     pub(super) username: Option<String>,
@@ -107,7 +107,7 @@ fn names_several(url: &str) -> bool {
     !scheme.contains("unix") && place.split(['?', '#']).next().is_some_and(|at| at.contains(','))
 }
 
-/// The parts before and behind the first `mark`.
+/// Splits `text` at the first `mark`.
 fn cut(text: &str, mark: char) -> (&str, Option<&str>) {
     text.split_once(mark).map_or((text, None), |(head, tail)| (head, Some(tail)))
 }

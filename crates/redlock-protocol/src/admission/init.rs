@@ -38,7 +38,7 @@ pub struct InitOptions {
     pub lower: bool,
 }
 
-/// A write of `init` to one master.
+/// The plan of `init`: its writes to the masters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InitPlan {
     /// The scripts, by master.

@@ -11,7 +11,7 @@ use crate::votes::ledger::{LastAnswer, Ledger, may_have_set};
 /// The release of one token: what each master still has to do with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release {
-    /// Those beyond the masters are gone.
+    /// Entries beyond the number of masters are `Gone`.
     copies: [Copy; MASTERS_MAX],
     answers: Vec<LastAnswer>,
     /// The masters whose answer is waited for.

@@ -68,7 +68,7 @@ pub(crate) enum Shown {
     NoKey,
     /// It has no ballots of ours: it is not admitted.
     NoBallots,
-    /// Nothing: it is asked again.
+    /// No evidence: it is asked again.
     Nothing,
 }
 

@@ -39,10 +39,10 @@ struct Unscored {
     is_asked: bool,
 }
 
-/// What one master answered last.
+/// The last answer of one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LastAnswer {
-    /// What the answer means.
+    /// The meaning of the answer.
     pub verdict: Verdict,
     /// How long the answer took; `None` if the master itself has not answered.
     pub latency: Option<Duration>,

@@ -4,7 +4,7 @@ use redlock_core::Verdict;
 
 use crate::quorum::quorum;
 
-/// What the votes counted so far have settled.
+/// The decision by the votes counted so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Votes that are still out can turn it either way.

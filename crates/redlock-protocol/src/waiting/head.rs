@@ -9,7 +9,7 @@ use super::step::Ask;
 /// The longest sleep between two questions about a key that stays held, but for a random part.
 pub(super) const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
-/// What the head does.
+/// The state of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Head {
     /// There is none.

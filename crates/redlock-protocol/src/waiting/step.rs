@@ -17,11 +17,11 @@ pub enum Ask {
     Called,
 }
 
-/// What is to be done for the head.
+/// The step to carry out for the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<Id> {
-    /// Nothing, before something happens or the time of [`Waiting::due`](super::Waiting::due) has
-    /// come.
+    /// No step before the next event, or before the time of [`Waiting::due`](super::Waiting::due)
+    /// has come.
     Wait,
     /// An attempt is to be made for this caller.
     Attempt(Id, Ask),

@@ -29,7 +29,7 @@ impl Redlock {
 }
 
 impl Reentrant {
-    /// What the lock is for.
+    /// The resource of the lock.
     pub fn resource(&self) -> &Resource {
         self.reentrant.resource()
     }

@@ -130,7 +130,7 @@ impl Driver {
         }
     }
 
-    /// Nothing was sent to any master, for this reason.
+    /// Fails a request of which no master was asked, for this reason.
     pub(super) fn refuse_unsent(&self, request: Request, cause: Cause) {
         let answers = vec![LastAnswer::unknown(cause); self.masters.len()];
         self.fail(request, Defeat::Outvoted, &answers);

@@ -189,7 +189,7 @@ impl Driver {
         self.early.clear();
         self.inspections.clear();
         self.release_callers();
-        // What is unanswered becomes unknown, and no caller gets that for an answer.
+        // Unanswered requests become unknown, and no caller gets that as an answer.
         self.masters.disconnect(self.clock.now());
         self.steps.park();
         self.inits.clear();

@@ -30,7 +30,7 @@ pub(super) struct Lock {
     pub(super) due: Instant,
     /// How it uses the queue at the meeting point; `None` if it never asked to enter it.
     pub(super) meeting: Option<Box<Meeting>>,
-    /// What its release leaves behind at the meeting point, once; at the other masters a
+    /// The exit that its release sends to the meeting point, once; at the other masters a
     /// reservation for this many milliseconds, if any.
     pub(super) exit: Option<(usize, Op)>,
     pub(super) reserve_ms: Option<u64>,
@@ -51,7 +51,7 @@ pub(super) enum Caller {
 /// The holder of a lease, from when the lock was won for it.
 pub(super) struct Holder {
     pub(super) cell: Arc<HoldCell>,
-    /// Those that wait for an extension, by its number.
+    /// Callers that wait for an extension, by its number.
     pub(super) extending: Vec<(u32, ExtendReply)>,
     /// When its keeper is scheduled next.
     pub(super) scheduled: Option<Instant>,
@@ -141,8 +141,8 @@ impl Driver {
         }
     }
 
-    /// What follows, for those that have something to do before. Its holder sees at once what the
-    /// machine has learned.
+    /// Decides the next step, for callers that act before it is carried out. The holder sees the
+    /// new state of the machine at once.
     pub(super) fn decide(&mut self, id: LockId, event: Event<'_>, now: Instant) -> Option<Step> {
         let lock = self.locks.get_mut(id)?;
         let master = event.master();

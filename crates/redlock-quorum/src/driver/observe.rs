@@ -37,7 +37,7 @@ pub(super) struct Observer {
     is_traced: bool,
 }
 
-/// What is reported once a second, for each master or reason.
+/// A cause that is logged once a second, for each master or reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Warning {
     Down(usize, Discriminant<Cause>),
@@ -96,14 +96,14 @@ impl Observer {
         }
     }
 
-    /// What `master` answers does not count.
+    /// Logs that the answers of `master` do not count.
     pub(super) fn not_counting(&mut self, master: usize, cause: &Cause, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::NotCounting(master), now) {
             log(|| warn!(node = %self.names[master], %cause, suppressed, "master does not count"));
         }
     }
 
-    /// What `master` answers counts from now on.
+    /// Logs that the answers of `master` count from now on.
     pub(super) fn counting(&self, master: usize) {
         log(|| debug!(node = %self.names[master], "master counts"));
     }

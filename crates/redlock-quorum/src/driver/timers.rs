@@ -73,7 +73,7 @@ pub(super) struct Timers {
     lanes: [VecDeque<Entry>; LANES],
     heap: BinaryHeap<Reverse<Entry>>,
     entered: u64,
-    /// Nothing is due before this.
+    /// No entry is due before this.
     soonest: Instant,
     /// With so many entries the stale ones are taken out.
     full: usize,

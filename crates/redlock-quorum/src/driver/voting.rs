@@ -173,7 +173,7 @@ impl Masters {
         self.links[master].read_at
     }
 
-    /// What the server reported about itself on the connection that is up.
+    /// The facts of the server on the connection that is up.
     pub(super) fn facts(&self, master: usize) -> Option<&Facts> {
         self.links[master].facts.as_ref()
     }

@@ -7,7 +7,7 @@ use crate::master_set::MasterSet;
 use crate::retry;
 use redlock_core::Instant;
 
-/// What the keeper does, and since when.
+/// The state of the keeper, with its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Keeper {
     /// It extends at this instant.

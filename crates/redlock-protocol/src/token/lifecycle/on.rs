@@ -39,7 +39,7 @@ impl Lifecycle {
         self.follow(step, now)
     }
 
-    /// What follows from a step of the attempt.
+    /// The consequence of a step of the attempt.
     fn follow(&mut self, step: attempt::Step, now: Instant) -> Step {
         let Stage::Attempt(attempt) = &mut self.stage else { return Step::Wait };
         match step {

@@ -43,7 +43,7 @@ struct Request {
     ttl: u64,
 }
 
-/// What happens next. The first number names a master.
+/// The next event. The first number names a master.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Serve(usize),
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// What the holder may count on, by the rule alone.
+    /// Notes until when the holder may count on a master, by the rule alone.
     fn note(&mut self, master: usize, request: &Request, answer: &Answer) {
         let master = &mut self.masters[master];
         match (&answer.verdict, request.kind) {

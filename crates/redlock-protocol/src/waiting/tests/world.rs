@@ -10,7 +10,7 @@ pub(super) const FAN_OUT: Duration = Duration::from_micros(300);
 const RANDOM: f64 = 0.5;
 const MASTERS: usize = 3;
 
-/// What can happen to the callers of a key.
+/// The events of the callers of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Join {
@@ -126,7 +126,7 @@ impl World {
         world
     }
 
-    /// What it is now, with the middle one of all random draws.
+    /// The present moment, with the middle one of all random draws.
     pub(super) fn moment(&self) -> Moment {
         moment(self.now, RANDOM)
     }
@@ -235,7 +235,7 @@ impl World {
         self.carry_out(step);
     }
 
-    /// What that master has not answered is unknown before its connection is reported as lost.
+    /// Unanswered requests to that master are unknown before its connection is reported as lost.
     fn lose_sight(&mut self, at: usize) {
         self.is_lost[at] = true;
         if self.asked == Some(at) {

@@ -28,7 +28,7 @@ pub(in crate::driver) struct Link {
     pub(super) is_incurable: bool,
     /// The node knows that a new connection is urgent.
     pub(super) is_urgent: bool,
-    /// What the server reported about itself on the connection that is up.
+    /// The facts of the server on the connection that is up.
     pub(in crate::driver) facts: Option<Facts>,
     /// How much its process is preferred as a meeting point.
     pub(in crate::driver) weight: Weight,
@@ -40,10 +40,10 @@ pub(in crate::driver) struct Link {
     pub(in crate::driver) votes_from: Instant,
     /// The identity that the node was given as the admitted one.
     pub(in crate::driver) admitted_as: Option<Identity>,
-    /// What it lacks that this handle needs of each master: its connection shows it, and no wait
-    /// cures it.
+    /// A property that this handle needs and the master lacks: its connection shows that, and no
+    /// wait cures it.
     pub(in crate::driver) unfit: Option<NotAdmitted>,
-    /// What the server answered to the last step towards its admission, where that was an error.
+    /// The server's error in answer to the last step towards its admission, if any.
     pub(in crate::driver) step_failure: Option<StepFailure>,
     /// It was slow or silent, and is no meeting point until then.
     pub(super) suspect_until: Instant,

@@ -325,7 +325,7 @@ fn no_later_extension_gives_an_acceptance_more_time() {
     assert_eq!(step, Step::Lost(Defeat::TooLate), "0 and 2 accepted it too long ago");
 }
 
-/// What is asked of a master.
+/// A request to a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Asked {
     /// The key, with the first ballot or alone.
@@ -350,11 +350,11 @@ struct World {
     attempt: Attempt,
     now: Instant,
     requests: Vec<VecDeque<Asked>>,
-    /// Which masters accepted which ballot, and have lost nothing since.
+    /// The masters that accepted each ballot, and have lost no data since.
     accepted: BTreeMap<u32, MasterSet>,
     /// Masters that have the key for us, by their answers.
     granted: MasterSet,
-    /// Those of them that have shown a score since.
+    /// The masters of these that have shown a score since.
     scored: MasterSet,
     disowned: usize,
     /// How many of the oldest requests to each master were made before its data was lost.

@@ -20,8 +20,7 @@ pub enum Ask {
 /// The step to carry out for the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<Id> {
-    /// No step before the next event, or before the time of [`Waiting::due`](super::Waiting::due)
-    /// has come.
+    /// No step before the next event or the time of [`Waiting::due`](super::Waiting::due).
     Wait,
     /// An attempt is to be made for this caller.
     Attempt(Id, Ask),

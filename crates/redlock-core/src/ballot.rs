@@ -99,8 +99,8 @@ impl From<FencingToken> for i64 {
     }
 }
 
-/// What one attempt proposes to every master: `32 n + 31`, below 2^53. Any ballot is sound: one
-/// that is larger than the scores it meets is accepted at once.
+/// The number that one attempt proposes to every master: `32 n + 31`, below 2^53. Any ballot is
+/// sound: one that is larger than the scores it meets is accepted at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ballot(u64);
 
@@ -108,12 +108,12 @@ impl Ballot {
     /// The largest `n`.
     pub const NUMBER_MAX: u64 = SCORE_END / STRIDE - 1;
 
-    /// The ballot `32 n + 31`; none where that is not below 2^53.
+    /// The ballot `32 n + 31`; `None` if that is not below 2^53.
     pub const fn new(n: u64) -> Option<Self> {
         if n <= Self::NUMBER_MAX { Some(Self(n * STRIDE + STRIDE - 1)) } else { None }
     }
 
-    /// The smallest ballot above `score`; none where there is none below 2^53.
+    /// The smallest ballot above `score`; `None` if there is none below 2^53.
     pub const fn above(score: u64) -> Option<Self> {
         match score.checked_add(1) {
             Some(next) => Self::new(next / STRIDE),
@@ -131,13 +131,13 @@ impl Ballot {
         self.0
     }
 
-    /// What the holder gets: `32 n`.
+    /// The fencing token of the holder: `32 n`.
     pub const fn token(self) -> FencingToken {
         FencingToken(self.0 - (STRIDE - 1))
     }
 
-    /// What a caller gets to whom the lease was handed on, as the `hand_overs`-th one: `32 n` and
-    /// that. `None` behind the 31st, because that number is another ballot's token.
+    /// The fencing token of a caller to which the lease was handed on, as the `hand_overs`-th one:
+    /// `32 n` and that. `None` behind the 31st, because that number is another ballot's token.
     pub const fn token_behind(self, hand_overs: u8) -> Option<FencingToken> {
         let behind = hand_overs as u64;
         if behind < STRIDE { Some(FencingToken(self.token().0 + behind)) } else { None }
@@ -191,18 +191,18 @@ const CRC16: [u16; 256] = {
 /// A ballot, and the member that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bid {
-    /// What is proposed.
+    /// The ballot that is proposed.
     pub ballot: Ballot,
     /// For which member.
     pub member: Member,
 }
 
-/// What a master said about ballots, beside what it said about the key.
+/// What a master answered about a ballot, in addition to its answer about the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Balloted {
     /// It accepted the ballot, and the key was ours behind that.
     Accepted,
-    /// It did not, and its score was not read yet.
+    /// It refused the ballot, and its score was not read yet.
     Refused,
     /// This is its score, read behind what else was asked. It did not accept the ballot, where one
     /// was sent.

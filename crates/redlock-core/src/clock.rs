@@ -56,7 +56,7 @@ impl fmt::Debug for Instant {
 /// towards "expired". Where these clocks do not exist it is [`std::time::Instant`].
 /// [`Clock::paused`] follows tokio's clock, for tests in virtual time.
 ///
-/// What it cannot see: a virtual machine that its host stopped. Its clocks stop with it.
+/// It cannot detect a virtual machine that its host stopped. Its clocks stop with it.
 #[derive(Clone)]
 pub struct Clock(Source);
 
@@ -90,8 +90,8 @@ impl Clock {
         Self(Source::Tokio(Arc::new(Tokio { origin, suspended })))
     }
 
-    /// Makes this clock and its clones show `time` more from here on, as they would after the
-    /// machine was suspended for so long: the timers of a runtime stand still meanwhile. For tests
+    /// Makes this clock and its clones show `time` more from here on, as if the machine had been
+    /// suspended for `time`: the timers of a runtime stand still during a suspension. For tests
     /// only.
     pub fn suspend(&self, time: Duration) {
         let gained = match &self.0 {
@@ -125,14 +125,14 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// `Duration` in nanoseconds; 584 years and more are all "as far as we can say".
+/// `Duration` in nanoseconds; 584 years and more are all treated as "no limit".
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The system's clocks, as one.
 struct System {
-    /// What the raw clock showed when this was made.
+    /// The raw clock when this was made.
     origin: u64,
     ratchet: Ratchet,
 }
@@ -212,7 +212,8 @@ impl Bounds {
 /// The larger of two totals is not enough: a raw clock that has drifted ten seconds ahead in a
 /// month would hide a suspension of five. So each gain counts when it happens. A reader that is
 /// stopped between its reads must not count as one: then readers that spin would drive the clock.
-/// So only what both bounds say counts. Gains below [`Ratchet::NOISE`] are left for later.
+/// Therefore a gain counts only as far as both bounds show it. Gains below [`Ratchet::NOISE`] are
+/// left for later.
 #[derive(Default)]
 struct Ratchet {
     /// The sum of all gains of the boot clock, in nanoseconds.
@@ -265,7 +266,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// What is shown when all reads see the same.
+    /// Advances the clock by a reading on which all reads agree.
     fn advance(ratchet: &Ratchet, boot: u64, raw: u64) -> u64 {
         ratchet.advance(|| Reading { boot, raw })
     }

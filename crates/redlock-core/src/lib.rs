@@ -6,9 +6,9 @@
 //! of it.
 //!
 //! A [`FencingToken`] is what a lock gets when a majority of masters accept one [`Ballot`]; one
-//! master says only whether it did.
+//! master reports only whether it accepted the ballot.
 //!
-//! [`admission`] has what a master keeps so that it does not vote after it forgot.
+//! [`admission`] defines the record by which a master that lost its data is kept from voting.
 //!
 //! What it does not give: mutual exclusion. One master that fails takes its locks with it; a
 //! majority of them, and the order of tokens, are the business of `redlock-quorum`.

@@ -1,7 +1,7 @@
-//! `Mark`: what was completed under a name, which each master keeps beside its locks.
+//! `Mark`: the last run completed under a name. Each master keeps it beside its locks.
 //!
-//! It is no lock and protects nothing. It is read and raised by somebody who holds the lock of
-//! that name, on many masters at a time; what several of them together mean is decided above.
+//! It is no lock and protects nothing. The holder of the lock of that name reads and raises it on
+//! several masters at a time; `redlock-protocol` decides what the answers mean together.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::admission::{Millis, SCORE_END};
 use crate::{Label, Resource};
 
-/// What was completed under a name: one small string on each master, `AT FIRE LABEL`.
+/// The last run completed under a name: one small string on each master, `AT FIRE LABEL`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
     /// When the latest run that was completed began, in milliseconds since 1970 by the masters'
@@ -23,11 +23,10 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// How the key of a mark goes on behind the prefix, before the name. Fixed for ever: it is on
-    /// the wire.
+    /// The part of a mark's key between the prefix and the name. Fixed for ever: it is on the wire.
     pub const PREFIX: &'static str = "redlock-quorum:1:done:";
 
-    /// What stands for the label of nobody.
+    /// The text in place of a label when there is none.
     pub(crate) const NOBODY: &'static str = "-";
 
     /// No number of a mark reaches this: 2^53.
@@ -46,9 +45,9 @@ impl Mark {
         parts.next().is_none().then_some(Self { at, fire, by })
     }
 
-    /// What a master has that had this one, and is told of another: each number is the larger one,
-    /// and the label that of the later run. So a mark never falls, and it does not matter in which
-    /// order masters are told.
+    /// The mark of a master that had `self` and receives `other`: the larger of each number, and
+    /// the label of the later run. Therefore a mark never falls, and the order of the writes does
+    /// not matter.
     #[must_use]
     pub fn raised(self, other: &Self) -> Self {
         let later = if other.at > self.at { other } else { &self };
@@ -74,7 +73,7 @@ fn number(digits: &str) -> Option<u64> {
     digits.parse().ok().filter(|number| is_plain && *number < Mark::END)
 }
 
-/// What a master said when it was asked for a mark.
+/// A master's answer to a request about a mark.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Marked {
     /// The mark; `None` if it has none.

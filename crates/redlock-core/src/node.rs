@@ -17,7 +17,7 @@ use crate::{Call, Cause, Events, Op, Vote, VoteSlot};
 ///
 /// A node reports facts and judges nothing: what several masters together mean is decided above.
 pub trait Node: Send + Sync {
-    /// What people call this master: `host:port`, without user or password.
+    /// The name of this master for people: `host:port`, without user or password.
     fn name(&self) -> &str;
 
     /// Hands over one request. Returns at once; the answer is cast through `slot`, now or later.
@@ -35,11 +35,11 @@ pub trait Node: Send + Sync {
         requests.drain(..).for_each(|(op, slot)| self.submit(op, slot));
     }
 
-    /// Says what this master is admitted as, on the connection that is up; `None` if it is not.
-    /// Ballots and scores go to the set with this in its name, and to none before it was said. A
-    /// node that has read as much itself does not go by it: only the one who compares what was read
-    /// before with what is read now knows whether data was lost in between. Default: without
-    /// effect, for a node that takes no ballots.
+    /// Sets the identity with which this master is admitted, for the connection that is up; `None`
+    /// if it is not admitted. Ballots and scores go to the set with this identity in its name;
+    /// before this call they go to no set. A node must not take the identity from its own reads:
+    /// only a caller that compares earlier reads with later ones notices that data was lost in
+    /// between. Default: without effect, for a node that takes no ballots.
     fn set_admitted(&self, run: Option<Identity>) {
         let _ = run;
     }
@@ -75,7 +75,7 @@ pub trait Sink: Send + Sync {
     fn event(&self, master: usize, event: NodeEvent);
 }
 
-/// What happens to the connection of a node.
+/// An event of a node's connection.
 ///
 /// On each connection the order is: [`Up`](Self::Up), then votes and pushes in the order in which
 /// the server sent them, then *unknown* votes for all that is still unanswered, then
@@ -83,7 +83,7 @@ pub trait Sink: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeEvent {
-    /// There is a connection, and the server behind it said this about itself.
+    /// There is a connection, and the server behind it reported these facts.
     Up(Facts),
     /// There is no connection.
     Down {
@@ -97,11 +97,11 @@ pub enum NodeEvent {
     /// The handle was called from the [shared queue](crate::SharedQueue) of this key. It may be a call
     /// for an earlier wait.
     Called(Call, Arc<[u8]>),
-    /// Over this connection the shared queue cannot be used any more, as the server said: a right was
-    /// taken away, or `SUBSCRIBE` was refused. See [`Facts::no_queue`].
+    /// The shared queue cannot be used over this connection any more, with the server's reason: a
+    /// right was taken away, or `SUBSCRIBE` was refused. See [`Facts::no_queue`].
     NoQueue(String),
-    /// The data of the server may be gone: it pushed so (`invalidate` without a key), or a ballot
-    /// found no member.
+    /// The data of the server may be gone: it pushed `invalidate` without a key, or a ballot found
+    /// no member.
     DataLost,
     /// How many members the ballot set of the `run` of [`Facts::record`] has; where there is no
     /// `run`, and the client has a quarantine, the set of clients without one, if there is one.
@@ -109,7 +109,7 @@ pub enum NodeEvent {
     Members(u32),
 }
 
-/// What a server said about itself when the connection was made, or when it was asked again.
+/// What a server reported about itself when the connection was made, or when it was asked again.
 ///
 /// All of it is read in one batch, `INFO` before the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -118,11 +118,11 @@ pub struct Facts {
     /// The identity of the server process: new with every start.
     pub run_id: String,
     /// What it may be admitted as: the process, and the history of its data where it was a replica.
-    /// None where `run_id` or `master_replid` are not 40 hex digits: no Redis says so.
+    /// `None` if `run_id` or `master_replid` are not 40 hex digits, which no Redis sends.
     pub identity: Option<Identity>,
-    /// Its clock, in microseconds since 1970. None where it does not tell: before Redis 6.2.
+    /// Its clock, in microseconds since 1970. `None` before Redis 6.2, which does not report it.
     pub time_us: Option<u64>,
-    /// How long the process has been running, in whole seconds; none where it does not say.
+    /// How long the process has been running, in whole seconds; `None` if it does not report that.
     pub uptime: Option<Duration>,
     /// The record of the namespace; empty where there is no such key.
     pub record: Result<Box<Record>, Unread>,
@@ -133,16 +133,16 @@ pub struct Facts {
     /// Requests on an earlier connection to this process cannot be carried out any more: there was
     /// none, or the server ended it (`CLIENT KILL ID`). Otherwise a late SET may still arrive.
     pub has_barrier: bool,
-    /// It pushes changes: [`Op::watch`] leads to [`NodeEvent::KeyChanged`], and a loss of all data
-    /// is reported as [`NodeEvent::DataLost`]. Not so on servers before 6.0, behind proxies that
-    /// know no RESP3, and where the user lacks the rights.
+    /// The server pushes changes: [`Op::watch`] leads to [`NodeEvent::KeyChanged`], and a loss of
+    /// all data is reported as [`NodeEvent::DataLost`]. False on servers before 6.0, behind proxies
+    /// that know no RESP3, and where the user lacks the rights.
     pub tracks: bool,
     /// What it answered to a ballot that changes nothing, where it cannot take any: an error that
-    /// stays until a person changes something. None where it can, and where it was not asked.
+    /// stays until a person changes something. `None` if it can take ballots, or was not asked.
     pub no_ballots: Option<String>,
     /// Why [shared queues](crate::SharedQueue) cannot be used over this connection, in words for
-    /// people: the server pushes nothing, or the user lacks a right. `None` if they can, as far as
-    /// can be told without subscribing: see [`NodeEvent::NoQueue`].
+    /// people: the server pushes nothing, or the user lacks a right. `None` if they can be used, as
+    /// far as that shows without subscribing: see [`NodeEvent::NoQueue`].
     pub no_queue: Option<String>,
 }
 
@@ -168,13 +168,14 @@ impl Facts {
         }
     }
 
-    /// Whether it reads its data from disk. It says so only where the record is asked for.
+    /// Whether the server reads its data from disk. It reports that only when the record is asked
+    /// for.
     pub fn is_loading(&self) -> bool {
         self.record == Err(Unread::Loading)
     }
 }
 
-/// Why there is no record to be seen.
+/// Why the record could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unread {
@@ -190,7 +191,7 @@ pub enum Unread {
     /// This field of it is not what we would have written.
     #[error("the record has a field \"{0}\" that is malformed")]
     Malformed(String),
-    /// The server refuses to tell, such as where the right to `HGETALL` is missing.
+    /// The server refuses to read it, for example because the user lacks the right to `HGETALL`.
     #[error("the record cannot be read: {0}")]
     Refused(Cause),
 }

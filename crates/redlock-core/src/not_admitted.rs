@@ -14,18 +14,18 @@ pub struct NotAdmitted {
     pub why: WhyNot,
     /// Its quarantine has begun. Otherwise some client has to begin it.
     pub in_quarantine: bool,
-    /// How long it takes at least until it may vote again. Where no quarantine has begun, how long
-    /// that takes from its begin. None where no time decides it.
+    /// How long it takes at least until it may vote again. If no quarantine has begun, how long one
+    /// takes from its beginning. `None` if no time decides it.
     pub votes_again: Option<Duration>,
     /// How long it takes at the latest where no client stays, and clients that ask for a lock come
     /// and go: the clocks of two masters end a quarantine then. `None` if only a client that stays
     /// ends it, because no other master votes, and where no time decides it.
     pub by_visits: Option<Duration>,
-    /// What the server answered to the last step towards its admission, where that was an error.
+    /// The server's error in answer to the last step towards its admission, if any.
     pub step_error: Option<String>,
 }
 
-/// What keeps a master from voting.
+/// The reason for which a master does not vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhyNot {
@@ -37,18 +37,19 @@ pub enum WhyNot {
     Cluster,
     /// It reads its data from disk.
     Loading,
-    /// What tells whether it may vote cannot be read.
+    /// The facts that decide whether it may vote cannot be read.
     Denied,
-    /// Its data may have been lost a moment ago: it is being looked at.
+    /// Its data may have been lost a moment ago: it is being checked.
     Checked,
     /// It has no record of an admission, and this client has read none of any master: it is
     /// brand-new, or all of them were emptied before.
     New,
-    /// It has no record of an admission, and this client has read one of some master, be it gone by
-    /// now: the namespace is in use. It restarted empty or was flushed; or it was added since, and cannot be told from such a one.
+    /// It has no record of an admission, and this client has read one of some master, even if that
+    /// is gone by now: the namespace is in use. The master restarted empty, was flushed, or was
+    /// added later; the three cannot be distinguished.
     Emptied,
     /// It was admitted with another identity: it restarted, or was a replica for a while. Or it
-    /// lost its ballots, and its quarantine has begun since: the record does not tell the two apart.
+    /// lost its ballots, and its quarantine has begun since: the record is the same in both cases.
     Restarted,
     /// Its ballots are gone or incomplete.
     Incomplete,
@@ -102,7 +103,7 @@ impl NotAdmitted {
 }
 
 impl WhyNot {
-    /// Whether the master may have forgotten a lock, and votes again when its quarantine is over.
+    /// Whether the master may have lost a lock, and votes again when its quarantine is over.
     pub fn is_ended_by_quarantine(self) -> bool {
         let restarted = matches!(self, Self::New | Self::Emptied | Self::Restarted);
         restarted || matches!(self, Self::Incomplete | Self::Outdated)

@@ -7,7 +7,7 @@ use crate::admission::AdmissionOp;
 use crate::packed::Packed;
 use crate::{Bid, Entry, Exit, Leaving, Mark, Member, Token};
 
-/// What a master is asked to do with one key.
+/// A request to a master, about one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Set the key to the token, for `px` milliseconds, if there is no such key. Where there is a
@@ -17,7 +17,7 @@ pub enum Verb {
         /// Milliseconds until the key expires.
         px: u64,
     },
-    /// If the key's value is the token, let it live at least `px` milliseconds from now.
+    /// If the key's value is the token, set its expiry to at least `px` milliseconds from now.
     /// Never shortens what is left.
     Extend {
         /// Milliseconds until the key expires.
@@ -44,52 +44,52 @@ pub enum Verb {
     },
     /// Delete the key if its value is the token.
     Release,
-    /// Return the key's value and how long it still lives.
+    /// Return the key's value and its remaining expiry.
     Inspect,
-    /// The same, and report the next change of the key, once, where [`Facts::tracks`]: also when
-    /// there is no such key yet.
+    /// [`Inspect`](Self::Inspect), and report the next change of the key once if [`Facts::tracks`],
+    /// also when the key does not exist yet.
     ///
     /// [`Facts::tracks`]: crate::Facts::tracks
     Watch,
     /// Return the mark that the key holds, and the master's clock.
     ReadMark,
     /// Raise the mark that the key holds to the [mark](Op::mark) of the request: neither of its
-    /// numbers ever falls. It lives for `px` milliseconds at least.
+    /// numbers ever falls. It expires after `px` milliseconds at the earliest.
     RaiseMark {
         /// Milliseconds until the key expires.
         px: u64,
     },
-    /// Set the key to the token where it is reserved for the ticket of the [entry](Op::entry), and
-    /// where there is no such key and nobody stands before it in the queue. Else take a place in the
-    /// queue, or renew the one there is; where there is no such key, reserve it for the first in
-    /// the queue, and call that. Ballots as with [`Acquire`](Self::Acquire).
+    /// Set the key to the token if it is reserved for the ticket of the [entry](Op::entry), or if
+    /// there is no such key and no ticket precedes this one in the queue. Else take a place in the
+    /// queue, or renew the place that the ticket has; if there is no such key, reserve it for the
+    /// first ticket of the queue, and call that ticket. Ballots as with [`Acquire`](Self::Acquire).
     Enter {
         /// Milliseconds until the key expires; 0 where it is not asked for.
         px: u64,
     },
-    /// Delete the key if its value is the token, and give up a place in the queue where the
-    /// [exit](Op::exit) says so. Where the key is free then, or reserved for nobody or for this
-    /// handle, reserve it for the first in the queue, and call that.
+    /// Delete the key if its value is the token, and give up the place in the queue if the
+    /// [exit](Op::exit) asks for that. If the key is then free, or reserved for no ticket or for
+    /// this handle's ticket, reserve it for the first ticket of the queue, and call that ticket.
     Leave {
         /// What is left behind.
         leaving: Leaving,
     },
-    /// Set the key to the token, for `px` milliseconds, if there is no such key, or a reservation of
-    /// anybody. A token is never replaced, not even the same one. Ballots as with
+    /// Set the key to the token, for `px` milliseconds, if there is no such key, or if it holds any
+    /// reservation. A token is never replaced, not even by itself. Ballots as with
     /// [`Acquire`](Self::Acquire).
     Take {
         /// Milliseconds until the key expires.
         px: u64,
     },
-    /// If the key's value is the token, put a reservation in its place, which names no ticket.
+    /// If the key's value is the token, replace it by a reservation that names no ticket.
     Reserve {
         /// Milliseconds until the reservation expires.
         px: u64,
     },
-    /// Count the tickets in the queue that the key is.
+    /// Count the tickets in the queue. Its key is the key of the request.
     CountWaiters,
-    /// Read or write what the master keeps for its [admission](crate::admission), as the request
-    /// [says](Op::admission_op). It has no key of its own.
+    /// Read or write what the master keeps for its [admission](crate::admission), as
+    /// [`Op::admission_op`] describes. The request has no key.
     Admission,
 }
 
@@ -109,7 +109,7 @@ struct Inner {
     packed: OnceLock<Packed>,
 }
 
-/// What some requests have beside that.
+/// Further parameters of some requests.
 enum More {
     Nothing,
     Mark(Mark),
@@ -125,7 +125,7 @@ impl Op {
         Self::new(Verb::Acquire { px }, key.into(), Some(token))
     }
 
-    /// The same, with a ballot behind it in the same write.
+    /// Acquire `key` as [`acquire`](Self::acquire) does, with a ballot behind it in the same write.
     pub fn acquire_fenced(key: impl Into<Arc<[u8]>>, token: Token, px: u64, bid: Bid) -> Self {
         Self::balloted(Verb::Acquire { px }, key.into(), token, Some(bid), bid.member)
     }
@@ -178,7 +178,8 @@ impl Op {
         Self::new(Verb::ReadMark, key.into(), None)
     }
 
-    /// Raise the mark at `key` to `mark`, and let it live for `px` milliseconds at least.
+    /// Raise the mark at `key` to `mark`, which then expires after `px` milliseconds at the
+    /// earliest.
     pub fn raise_mark(key: impl Into<Arc<[u8]>>, mark: Mark, px: u64) -> Self {
         let inner = Inner::new(Verb::RaiseMark { px }, key.into(), None);
         Self::of(Inner { more: More::Mark(mark), ..inner })
@@ -205,8 +206,8 @@ impl Op {
         Self::of(Inner { more: More::Exit(exit), ..inner })
     }
 
-    /// Take `key` for `px` milliseconds, signed with `token`, from nobody or from a reservation: for
-    /// one that was granted it by the master where contenders of the key meet.
+    /// Take `key` for `px` milliseconds, signed with `token`, if it is free or reserved. Sent only
+    /// after the meeting point of the key has granted it.
     pub fn take(key: impl Into<Arc<[u8]>>, token: Token, px: u64, bid: Option<Bid>) -> Self {
         let member = bid.map(|bid| bid.member);
         Self::of(Inner { bid, member, ..Inner::new(Verb::Take { px }, key.into(), Some(token)) })
@@ -230,7 +231,7 @@ impl Op {
         Self::of(Inner { more: More::Admission(Box::new(op)), ..inner })
     }
 
-    /// What is asked.
+    /// The kind of the request.
     pub fn verb(&self) -> Verb {
         self.0.verb
     }
@@ -240,7 +241,7 @@ impl Op {
         &self.0.key
     }
 
-    /// The token as bytes; empty for requests that have none: those that look at a key, and those
+    /// The token as bytes; empty for requests that have none: those that only read a key, and those
     /// about a mark.
     pub fn token(&self) -> &[u8] {
         self.0.token.as_ref().map_or(&[], |token| token.as_bytes())
@@ -252,27 +253,27 @@ impl Op {
         self.0.bid
     }
 
-    /// The member of the ballot set that it asks for; none where it asks for no score.
+    /// The member of the ballot set whose score the request reads or raises; `None` without one.
     pub fn member(&self) -> Option<Member> {
         self.0.member
     }
 
-    /// What a mark is to be raised to; only [`Verb::RaiseMark`] has one.
+    /// The mark to raise the key's mark to; only [`Verb::RaiseMark`] has one.
     pub fn mark(&self) -> Option<&Mark> {
         if let More::Mark(mark) = &self.0.more { Some(mark) } else { None }
     }
 
-    /// What one says of itself who enters a queue; only [`Verb::Enter`] has it.
+    /// The parameters of entering a queue; only [`Verb::Enter`] has them.
     pub fn entry(&self) -> Option<&Entry> {
         if let More::Entry(entry) = &self.0.more { Some(entry) } else { None }
     }
 
-    /// What one says of itself who leaves; only [`Verb::Leave`] has it.
+    /// The parameters of leaving a queue; only [`Verb::Leave`] has them.
     pub fn exit(&self) -> Option<&Exit> {
         if let More::Exit(exit) = &self.0.more { Some(exit) } else { None }
     }
 
-    /// What is asked about admission; only [`Verb::Admission`] has it.
+    /// The request about admission; only [`Verb::Admission`] has one.
     pub fn admission_op(&self) -> Option<&AdmissionOp> {
         if let More::Admission(op) = &self.0.more { Some(op) } else { None }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-/// What a request is written to.
+/// The buffer to which a request is written.
 pub(crate) trait Room {
     /// Adds bytes at the end.
     fn extend(&mut self, more: &[u8]);

@@ -35,7 +35,7 @@ impl VoteSlot {
         self.deliver(answer, None);
     }
 
-    /// The same for an answer that was read at `read_at`, a moment ago.
+    /// Casts an answer that was read at `read_at`, a moment ago.
     pub fn cast_at(mut self, answer: Answer, read_at: Instant) {
         self.deliver(answer, Some(read_at));
     }
@@ -62,7 +62,7 @@ impl Drop for VoteSlot {
 #[derive(Default)]
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
 pub(crate) struct Batch {
-    /// That of nearly all votes.
+    /// The sink of nearly all votes.
     sink: Option<Arc<dyn Sink>>,
     votes: Vec<Vote>,
     others: Vec<(Arc<dyn Sink>, Vote)>,

@@ -79,7 +79,7 @@ impl Token {
         }
     }
 
-    /// The same as bytes.
+    /// The token as bytes.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Text::Short(bytes) => bytes,
@@ -87,14 +87,15 @@ impl Token {
         }
     }
 
-    /// The label of whoever made it, where it has the form of this library and one was set.
+    /// The label of the client that made the token; `None` if it set none, or the token is not in
+    /// the form of this library.
     pub fn label(&self) -> Option<&str> {
         let (_, label) = self.parts()?;
         label
     }
 
     /// When it was made, by the clock of the host that made it: about when its lock was taken.
-    /// None for a token without a time: one of another client, or a UUID of another version.
+    /// `None` for a token without a time: one of another client, or a UUID of another version.
     pub fn made_at(&self) -> Option<SystemTime> {
         let (uuid, _) = self.parts()?;
         // The first 48 bits of the sixteen bytes are the milliseconds.

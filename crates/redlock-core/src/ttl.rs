@@ -1,4 +1,4 @@
-//! `Ttl`: how long a key lives, and what of it the holder may count on.
+//! `Ttl`: how long a key stays, and how much of that the holder may count on.
 
 use std::fmt;
 use std::time::Duration;
@@ -66,8 +66,8 @@ impl Ttl {
         Duration::from_millis(self.millis)
     }
 
-    /// What a holder may count on, from before the request was handed to the socket:
-    /// the TTL less 1 % for clocks that run at different rates, less [`Ttl::GRANULARITY`].
+    /// The time that a holder may count on, from before the request was handed to the socket: the
+    /// TTL less 1 % for clocks that run at different rates, less [`Ttl::GRANULARITY`].
     ///
     /// The rule is step 3 of the algorithm on Redis's "Distributed Locks" page, with the drift of
     /// the author's reference implementation.
@@ -77,7 +77,7 @@ impl Ttl {
         Duration::from_micros(self.millis * 990) - Self::GRANULARITY
     }
 
-    /// What is sent to Redis as `PX`, in milliseconds: the TTL plus `guard`, rounded up.
+    /// The `PX` that is sent to Redis, in milliseconds: the TTL plus `guard`, rounded up.
     ///
     /// Redis expires by wall clock, and a time daemon may step or slew that clock by more than
     /// the 1 % of [`Ttl::validity`]; the guard covers a correction of up to its own length.

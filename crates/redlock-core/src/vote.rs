@@ -8,23 +8,23 @@ use crate::admission::AdmissionReply;
 use crate::duration::spelled;
 use crate::{Balloted, Instant, Marked, NotAdmitted, Queued, Reservation};
 
-/// What a master said about one key. Everything that is not a clear answer is *unknown*.
+/// A master's verdict on one key. Everything that is not a clear answer is *unknown*.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Acquire, enter, take: the key was free, or reserved for us, and is ours now. Extend: it is ours
-    /// and lives longer. Release, leave, reserve: it was ours, and is not any more. A mark: it was
-    /// read or raised. Waiters: they were counted. Admission: it was answered.
+    /// Acquire, enter, take: the key was free, or reserved for us, and is ours now. Extend: it is
+    /// ours, and its expiry was extended. Release, leave, reserve: the key was ours, and is not any
+    /// more. A mark: it was read or raised. Waiters: they were counted. Admission: it was answered.
     Granted,
     /// Acquire and ballot: the key is ours, and the ballot was refused, because the master has
     /// accepted one that is not smaller.
     BallotRefused,
-    /// Another holds the key, or nobody does and it is [reserved](Self::reservation).
+    /// Another holds the key, or it is [reserved](Self::reservation).
     Held {
-        /// The value of the key as text, its first 512 bytes at most; none where the master was
-        /// not asked for it, and where the key is of another type and so cannot be a lock.
+        /// The value of the key as text, its first 512 bytes at most; `None` if the master was not
+        /// asked for it, and where the key is of another type and so cannot be a lock.
         token: Option<String>,
-        /// How long the key still lives; none where that was not asked, or has no end.
+        /// How long until the key expires; `None` if that was not asked, or has no end.
         ttl: Option<Duration>,
     },
     /// Extend: there is no such key. Release, leave, reserve: the key is not ours.
@@ -38,7 +38,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// A refusal that does not say who holds the key: the answer to `SET NX`.
+    /// A refusal without the holder of the key: the answer to `SET NX`.
     pub const HELD: Self = Self::Held { token: None, ttl: None };
 
     /// The reservation that the key's value is, where nobody holds it and it is kept for the next
@@ -50,7 +50,7 @@ impl Verdict {
         }
     }
 
-    /// Whether the master said that it did not do what it was asked.
+    /// Whether the master answered that it did not carry out the request.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::NotOurs)
     }
@@ -104,13 +104,13 @@ pub enum Cause {
     /// The master does not count: it is a replica or a cluster node, or it is not admitted. It may
     /// have done what it was asked all the same.
     NotAdmitted(Box<NotAdmitted>),
-    /// The same server as the master named here, which counts already.
+    /// The address leads to the server of the master named here, which counts already.
     TwinOf(String),
 }
 
 impl Cause {
     /// The cause that an error reply stands for, from its text with the code in front. This is the
-    /// one place that knows how a server says that it is no master any more.
+    /// one place that knows the errors of a server that is no master any more.
     pub fn of_error_reply(text: String) -> Self {
         let code = text.split(' ').next();
         // Servers before 7.0 wrap the error of a command in a script into an error of the script.
@@ -153,7 +153,7 @@ impl Cause {
     }
 }
 
-/// How the words begin that TLS says itself.
+/// The beginnings of the error texts that come from TLS.
 pub(crate) const TLS: &str = "TLS: ";
 
 /// Whether an error of a server comes again until a person changes something.
@@ -205,26 +205,26 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What a master said to one request, before it is known whose request it was.
+/// A master's answer to one request, without the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Answer {
-    /// What it said.
+    /// The master's answer.
     pub verdict: Verdict,
     /// Whether the request may have reached the master. Only a node that *knows* it was never
-    /// handed to a socket may say no: then there is nothing to clean up.
+    /// handed to a socket may set false: then there is nothing to clean up.
     pub sent: bool,
-    /// What it said about the ballot, or the score, where it was asked for one.
+    /// Its answer about the ballot or the score, if it was asked for one.
     pub balloted: Option<Balloted>,
-    /// What it has of a mark, where it was asked for one.
+    /// Its mark, if it was asked for one.
     pub marked: Option<Box<Marked>>,
-    /// What it said of the shared queue, where it was asked about one and did not answer with an
+    /// Its answer about the shared queue, if it was asked about one and did not answer with an
     /// error.
     pub queued: Option<Queued>,
     /// The key was set, or is there, though the verdict is *unknown*: the rest of what was asked
     /// went wrong. It must be released.
     pub key_set: bool,
-    /// What it said about its admission, where it was asked about that.
+    /// Its answer about its admission, if it was asked about that.
     pub admission: Option<Box<AdmissionReply>>,
 }
 
@@ -242,22 +242,22 @@ impl Answer {
         }
     }
 
-    /// The same with what the master said about the ballot or the score.
+    /// Adds the master's answer about the ballot or the score.
     pub fn with_ballot(self, balloted: Balloted) -> Self {
         Self { balloted: Some(balloted), ..self }
     }
 
-    /// The same with what the master has of a mark.
+    /// Adds the master's mark.
     pub fn with_marked(self, marked: Marked) -> Self {
         Self { marked: Some(marked.into()), ..self }
     }
 
-    /// The same with what the master said of the shared queue.
+    /// Adds the master's answer about the shared queue.
     pub fn with_queued(self, queued: Queued) -> Self {
         Self { queued: Some(queued), ..self }
     }
 
-    /// The same of a key that is there all the same.
+    /// Marks the answer as that of a master that holds our key although the verdict is *unknown*.
     pub fn with_key_set(self) -> Self {
         Self { key_set: true, ..self }
     }
@@ -270,9 +270,9 @@ impl Answer {
         }
     }
 
-    /// What the master said to [`Op::admission`](crate::Op::admission). An error: it is not known
-    /// whether that was carried out, unless [`Cause::is_error_reply`], and then nothing was written
-    /// that matters.
+    /// The answer to [`Op::admission`](crate::Op::admission). With an error, it is not known
+    /// whether the request was carried out, unless [`Cause::is_error_reply`], and then nothing was
+    /// written that matters.
     pub fn into_admission(self) -> Result<AdmissionReply, Cause> {
         match (self.admission, self.verdict) {
             (Some(reply), _) => Ok(*reply),
@@ -286,7 +286,7 @@ impl Answer {
         Self::new(Verdict::Granted)
     }
 
-    /// Another holds the key. Its value and its remaining life follow where they were asked for.
+    /// Another holds the key. Its value and its remaining expiry follow if they were asked for.
     pub fn held(value: Option<&[u8]>, ttl: Option<Duration>) -> Self {
         Self::new(Verdict::Held { token: value.map(readable), ttl })
     }
@@ -301,7 +301,7 @@ impl Answer {
         Self { sent: false, ..Self::unknown(cause) }
     }
 
-    /// Whether the master itself has said so: only then does it mean anything how long it took.
+    /// Whether the answer comes from the master itself: only then its latency counts.
     pub fn is_reply(&self) -> bool {
         match &self.verdict {
             Verdict::Unknown(cause) => self.sent && cause.is_error_reply(),
@@ -322,16 +322,16 @@ fn readable(value: &[u8]) -> String {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Vote {
-    /// Which master voted: its place in the list of masters.
+    /// The place in the list of the master that voted.
     pub master: usize,
-    /// Which request it answers, in the numbers of the caller that submitted it.
+    /// The number of the request that it answers, given by the caller that submitted it.
     pub ticket: u128,
     /// Our clock before the request was handed to the socket.
     pub sent_at: Instant,
-    /// Our clock when the reply was read, where the node has looked: several replies are read at
-    /// a time, and the clock once for all of them.
+    /// Our clock when the reply was read, if the node has read the clock: it reads it once for all
+    /// replies that it reads together.
     pub read_at: Option<Instant>,
-    /// What it said.
+    /// The master's answer.
     pub answer: Answer,
 }
 

@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 
-/// The keys of releases that were given up because too many were unacknowledged: how many, and
-/// until when the last of them may live. They are not told apart, so that they take no memory.
+/// The keys of releases that were given up because too many were unacknowledged: their number, and
+/// when the last of them has expired. Single keys are not kept, to save memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Abandoned {
     count: u64,
     /// When the last of those has expired of which that is known.
     expires: Option<Instant>,
-    /// The longest life of the others: the master may still have requests in its buffers that set
-    /// them.
+    /// The longest expiry of the other keys: the master may still have requests in its buffers that
+    /// set them.
     from_wake_up: Option<Duration>,
 }
 
-/// What is left of them.
+/// The abandoned keys that may be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// How many keys may be left.
@@ -28,8 +28,8 @@ pub struct Left {
 }
 
 impl Abandoned {
-    /// One more, which lives for `left`; for `expiry` from when the master runs again, where that is
-    /// not known.
+    /// Adds a key that expires after `left`; if `left` is `None`, after `expiry` from when the
+    /// master runs again.
     pub fn add(&mut self, left: Option<Duration>, expiry: Duration, now: Instant) {
         self.expire(now);
         if left == Some(Duration::ZERO) {
@@ -49,7 +49,7 @@ impl Abandoned {
         }
     }
 
-    /// What may be left of them; none where all have expired.
+    /// The keys that may be left; `None` if all have expired.
     pub fn left(&mut self, now: Instant) -> Option<Left> {
         self.expire(now);
         let left = self.expires.map_or(Duration::ZERO, |expires| expires.saturating_since(now));

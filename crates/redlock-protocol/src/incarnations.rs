@@ -7,10 +7,10 @@ use super::admission::{Admission, Incarnation};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnations(Vec<Option<Incarnation>>);
 
-/// What became of the copies on a master.
+/// The fate of the copies on a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuity {
-    /// Nothing is known against them.
+    /// Nothing shows that they are lost.
     Kept,
     /// The incarnation that it has now began: none of its copies is older.
     Begun,
@@ -24,7 +24,7 @@ impl Incarnations {
         Self(vec![None; masters])
     }
 
-    /// Compares a master with what it was. One that cannot be reached, or is being looked at, has
+    /// Compares a master with what it was. One that cannot be reached, or is being checked, has
     /// shown nothing new.
     pub fn review(&mut self, master: usize, admission: &Admission) -> Continuity {
         let counted = &mut self.0[master];
@@ -76,7 +76,7 @@ mod tests {
             self.incarnations.review(0, &self.admission)
         }
 
-        /// A look that was sent after the push.
+        /// Takes in a probe that was sent after the push.
         fn probed(&mut self, facts: MasterView) -> Continuity {
             self.admission.step(0, 0, Nonce(0));
             self.on(Event::Probed(facts))

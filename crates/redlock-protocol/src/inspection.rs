@@ -1,4 +1,4 @@
-//! `Inspection`: what each master says about a key, asked once of all of them.
+//! `Inspection`: what each master reports about a key, asked once of all of them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::votes::ledger::LastAnswer;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Inspection {
     answers: Vec<LastAnswer>,
-    /// What the masters said to the attempt whose loss is to be explained; empty where none is.
+    /// The masters' answers to the lost attempt that is to be explained; empty if there is none.
     attempt: Vec<LastAnswer>,
     is_over: bool,
 }
@@ -68,7 +68,7 @@ impl Inspection {
         }
     }
 
-    /// The node timeout has passed: what there is must do.
+    /// The node timeout has passed: the answers so far must suffice.
     pub fn time_out(&mut self) {
         self.answers.iter_mut().chain(&mut self.attempt).for_each(LastAnswer::time_out);
         self.is_over = true;
@@ -85,7 +85,7 @@ impl Inspection {
         answered >= quorum(self.answers.len())
     }
 
-    /// What the masters said.
+    /// The masters' answers.
     pub fn into_answers(self) -> Vec<LastAnswer> {
         self.answers
     }

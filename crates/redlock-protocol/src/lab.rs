@@ -1,4 +1,4 @@
-//! What the tests of several machines start from.
+//! Common helpers for the tests of several machines.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -76,7 +76,7 @@ pub(super) fn checked() -> Cause {
     Cause::NotAdmitted(NotAdmitted::new(WhyNot::Checked).into())
 }
 
-/// What a master has answered that does not count, for that reason.
+/// An answer of a master that does not count, for a fixed reason.
 pub(super) fn uncounted(answer: &Answer) -> Judged<'_> {
     static COUNTS: LazyLock<Counts> = LazyLock::new(|| Counts::Not(checked()));
     Judged { answer, counts: &COUNTS }

@@ -8,13 +8,13 @@
 //! * `token`: one token from its attempt to its last release; `abandoned`: keys that are left to
 //!   expire;
 //! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
-//! * `inspection`: what each master says about a key; `marks`: what was completed under a name, by
-//!   what several of them say;
+//! * `inspection`: what each master reports about a key; `marks`: what was completed under a name,
+//!   by the answers of several masters;
 //! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: where
 //!   those of all processes meet;
 //! * `throttle`: which warnings are reported;
-//! * `admission`: which masters vote, and how one that forgot comes to vote again; `incarnations`: whether
-//!   what they confirmed before still counts.
+//! * `admission`: which masters vote, and how one that lost its data comes to vote again;
+//!   `incarnations`: whether what they confirmed before still counts.
 
 #![cfg_attr(
     test,

@@ -9,9 +9,9 @@ pub enum LostReason {
     /// It was not extended in time: masters were silent, or this process did not get to run, or
     /// the keeper was switched off.
     NotExtended,
-    /// So many masters answered that the key is gone, or another's, that no quorum is left.
+    /// Too many masters answered that the key is gone, or another's: no quorum is left.
     NotOurs,
-    /// So many masters were restarted or emptied that no quorum is left.
+    /// Too many masters were restarted or emptied: no quorum is left.
     DataLost,
     /// It was held for as long as `max_hold` allows.
     MaxHold,

@@ -1,8 +1,8 @@
 //! `Reading`: what the marks of several masters mean together.
 //!
 //! Each master keeps one mark a name, and raises it and never lowers it. A run that was completed
-//! is on a quorum of them, as long as they keep their data: so the largest that a quorum has is
-//! at least that. What is larger on some than on others is told to those that lack it.
+//! is on a quorum of them, as long as they keep their data: so the largest mark of any quorum is at
+//! least as large. A mark that is larger on some masters is written to the others.
 
 use redlock_core::admission::Millis;
 use redlock_core::{Mark, Marked};
@@ -10,14 +10,14 @@ use redlock_core::{Mark, Marked};
 use super::master_set::MasterSet;
 use crate::quorum::{lower_median, quorum};
 
-/// So much may a mark lie ahead of the masters' clocks. One further ahead was made when clocks were
-/// wrong: it would keep a job from running until they have caught up.
+/// The largest distance of a mark ahead of the masters' clocks. One further ahead was made when
+/// clocks were wrong: it would keep a job from running until they have caught up.
 const AHEAD_MAX: Millis = 60_000;
 
 /// For how long masters keep a mark at least.
 const KEPT_MIN: Millis = 32 * 24 * 3_600_000;
 
-/// What makes it unnecessary to run again.
+/// The condition under which another run is unnecessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum When {
     /// A run that was completed, and began less than so many milliseconds ago.
@@ -44,7 +44,7 @@ impl When {
     }
 }
 
-/// What one master said that was asked for a mark.
+/// One master's answer to a request for a mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MarkAnswer {
     /// `None` if it has not answered.
@@ -53,14 +53,14 @@ pub struct MarkAnswer {
     pub counts: bool,
 }
 
-/// What all of them said.
+/// The answers of all masters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reading {
     /// The largest of what they have, each number on its own.
     pub mark: Option<Mark>,
     /// The masters' time, in milliseconds since 1970.
     pub now: Millis,
-    /// Those that answered and have less.
+    /// Masters that answered and have a smaller mark.
     pub behind: MasterSet,
 }
 
@@ -101,7 +101,7 @@ fn now(heard: &[MarkAnswer]) -> Option<Millis> {
     if times.len() < quorum(heard.len()) { None } else { lower_median(&mut times) }
 }
 
-/// What of a mark counts. A fire is no time, and counts on its own.
+/// The part of a mark that counts. A fire is no time, and counts on its own.
 fn counting(mark: &Mark, now: Millis) -> Mark {
     if mark.at <= now.saturating_add(AHEAD_MAX) {
         return mark.clone();

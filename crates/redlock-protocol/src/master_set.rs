@@ -37,7 +37,7 @@ impl MasterSet {
         self.0 &= !(1 << master);
     }
 
-    /// Those that are not in `other`.
+    /// The masters that are not in `other`.
     #[inline]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -49,7 +49,7 @@ impl MasterSet {
         Self(self.0 | other.0)
     }
 
-    /// Those that are in `other`, too.
+    /// The masters that are in `other`, too.
     #[inline]
     pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)

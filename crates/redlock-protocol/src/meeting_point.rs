@@ -1,7 +1,7 @@
-//! Which master is the meeting point of a key.
+//! The meeting point of a key: the choice of one master.
 
-/// What the process of a master contributes to the weight [of a key](Self::of_key): it is worked
-/// out once for each process, and not for each key.
+/// The part of the weight [of a key](Self::of_key) that the process of a master contributes: it is
+/// computed once for each process, and not for each key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight(u64);
 
@@ -13,7 +13,7 @@ impl Weight {
 
     /// How much the process is preferred for `key`, the same in every contender.
     pub fn of_key(self, key: &[u8]) -> u64 {
-        // It is stirred once more because only the largest of a few is looked at.
+        // It is stirred once more because only the largest of a few weights is compared.
         let hash = fold(self.0, key);
         (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }

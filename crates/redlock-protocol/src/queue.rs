@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 /// Callers in order. To join and to leave costs little, from the middle too: callers of a long
-/// queue that give up together would otherwise keep the driver busy for as long as each of them
-/// is looked for among all.
+/// queue that give up together would otherwise keep the driver busy for as long as a search for
+/// each of them takes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Queue<Id> {
     order: BTreeMap<u64, Id>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The first pause lies between nothing and this, and the range doubles with every attempt.
 const RANGE_MIN: Duration = Duration::from_millis(1);
-/// The widest range: a waiter looks about ten times a second at a lock that stays held.
+/// The widest range: a waiter tries a lock that stays held about ten times a second.
 const RANGE_MAX: Duration = Duration::from_millis(200);
 
 /// The longest pause between a push and what follows, where there is no queue.

@@ -16,13 +16,13 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// How long the key lives from when a master sets or extends it.
+    /// How long the key stays from when a master sets or extends it.
     pub fn expiry(&self) -> Duration {
         Duration::from_millis(self.px)
     }
 }
 
-/// What the holder asked for beside the TTL.
+/// The options of the holder besides the TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HoldOptions {
     /// Whether the lease is extended while its holder has it.

@@ -7,8 +7,8 @@ use redlock_core::Instant;
 /// How long a cause is silent after it was reported.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What was reported of each cause a moment ago. Causes that were quiet for a second are forgotten,
-/// so it is as long as the causes of one second are many.
+/// The causes that were reported a moment ago. Causes that were quiet for a second are removed, so
+/// the list holds the causes of one second.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Throttle<Cause> {
     reported: Vec<Reported<Cause>>,
@@ -30,8 +30,8 @@ impl<Cause> Default for Throttle<Cause> {
 }
 
 impl<Cause: Copy + PartialEq> Throttle<Cause> {
-    /// One more warning of this cause. Where it is to be reported now, how many were kept back
-    /// since the last; none where it is kept back, too.
+    /// Counts a warning of this cause. Returns how many were kept back since the last, if this one
+    /// is to be reported now; `None` if it is kept back, too.
     pub fn admit(&mut self, cause: Cause, now: Instant) -> Option<u64> {
         let known = self.reported.iter_mut().find(|reported| reported.cause == cause);
         if let Some(reported) = known {

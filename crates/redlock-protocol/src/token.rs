@@ -1,5 +1,5 @@
-//! One token: `lifecycle` says which stage follows which; `attempt`, `lease` and `release` are the
-//! stages.
+//! One token: `lifecycle` decides which stage follows which; `attempt`, `lease` and `release` are
+//! the stages.
 
 pub mod attempt;
 pub mod lease;

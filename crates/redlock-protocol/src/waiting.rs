@@ -2,9 +2,9 @@
 //! *head*, talks to masters.
 //!
 //! All processes that wait for a key stand in one shared queue, at the *meeting point* of the key,
-//! M. Who enters it takes the key at M if it is its turn, and has a place otherwise. A release
-//! leaves a reservation at M for the first in the queue and calls that one, who then takes the
-//! key at M and at the other masters in one turn. What the head does:
+//! M. A process that enters it takes the key at M if it is its turn, and gets a place otherwise. A
+//! release leaves a reservation at M for the first in the queue and calls that process, which then
+//! takes the key at M and at the other masters in one turn. What the head does:
 //!
 //! | while | this happens | then |
 //! |---|---|---|
@@ -49,16 +49,16 @@ use super::queue::Queue;
 #[cfg(test)]
 mod tests;
 
-/// How long a waiter sleeps that is not the first: 0.6 to 1 s, so that it is there within a second
-/// where the first ended with its process and told nobody.
+/// How long a waiter behind the first sleeps: 0.6 to 1 s, so that it asks within a second after the
+/// first has ended with its process and called no other.
 const PLACE_AGAIN: Duration = Duration::from_millis(800);
 /// How long a key counts as contended after it was refused.
 const CONTENDED: Duration = Duration::from_secs(1);
 /// How often a head enters again at once because the queue is full of waiters that are gone: M
 /// drops 64 of them each time, and holds 10,000 at most.
 const DROPS_MAX: u32 = 160;
-/// So many pushes in a row that nothing came of, and the next one is followed by a pause: a server
-/// whose table of watched keys is full reports changes that never happened, at once.
+/// After this many useless pushes in a row, the next one is followed by a pause: a server whose
+/// table of watched keys is full reports changes that never happened, at once.
 const PUSHES_MAX: u32 = 3;
 /// From when to when behind the end of a reservation the next one enters.
 const BEHIND_RESERVATION: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(5)];
@@ -103,7 +103,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// One more caller wants the key, which a caller of this process holds or does not.
+    /// One more caller wants the key. `is_held_here`: a caller of this process holds it.
     pub fn join(&mut self, caller: Id, is_held_here: bool, now: Instant) -> Step<Id> {
         self.queue.join(caller);
         match self.head {
@@ -150,7 +150,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// A master says that others wait for the key.
+    /// A master reports that others wait for the key.
     pub fn others_wait(&mut self, now: Instant) {
         self.contended_at = Some(now);
     }
@@ -160,7 +160,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.await_release(now)
     }
 
-    /// The attempt of the head was lost. `answer` is what M said when it did not let it in.
+    /// The attempt of the head was lost. `answer` is the answer of M when it did not let the head
+    /// in.
     pub fn lost(&mut self, refusal: Refusal, answer: Option<QueueAnswer>, at: Moment) -> Step<Id> {
         let Head::Attempting { ask, is_called } = self.head else { return Step::Wait };
         if refusal != Refusal::Silent {
@@ -184,7 +185,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// M has not let the head in, and says what there is.
+    /// M has not let the head in, and reports the state of the key.
     fn answered(&mut self, answer: QueueAnswer, at: Moment) -> Step<Id> {
         self.contended_at = Some(at.now);
         if answer.is_reserved_for_us {
@@ -227,7 +228,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// The master has not answered the look, or the question for a place.
+    /// The master has not answered the watch, or the request for a place.
     pub fn silent(&mut self, master: usize, at: Moment) -> Step<Id> {
         if !self.is_asking() || !self.head.is_at(master) {
             return Step::Wait;
@@ -236,7 +237,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.pause_blindly(at)
     }
 
-    /// The look goes to this master; `None` if no master can report changes.
+    /// The watch goes to this master; `None` if no master can report changes.
     pub fn watch_sent(&mut self, master: Option<usize>, at: Moment) -> Step<Id> {
         let Some(master) = master else { return self.pause_blindly(at) };
         // Right behind a place without the key there is no use in asking again at once.
@@ -245,7 +246,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         Step::Wait
     }
 
-    /// What the meeting point answered to the look.
+    /// The answer of the meeting point to the watch.
     pub fn watch_answered(&mut self, master: usize, verdict: &Verdict, at: Moment) -> Step<Id> {
         let Head::Watching { at: watches, enters } = self.head else { return Step::Wait };
         if watches != master {
@@ -352,8 +353,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// A caller does not wait any longer. Its turn goes to the one behind it.
     ///
-    /// What a head has begun goes on for the next one. An attempt does not: its caller's end is the
-    /// end of the attempt, and the next one begins anew.
+    /// A watch or a pause that a head has begun goes on for the next head. An attempt does not: its
+    /// caller's end is the end of the attempt, and the next one begins anew.
     pub fn leave(&mut self, caller: Id, now: Instant) -> Step<Id> {
         let was_head = self.head() == Some(caller);
         self.queue.leave(caller);
@@ -377,7 +378,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         matches!(self.head, Head::AwaitingRelease { .. })
     }
 
-    /// Whether the head waits for the answer to a look, or to the question for a place.
+    /// Whether the head waits for the answer to a watch, or to the request for a place.
     pub fn is_asking(&self) -> bool {
         matches!(self.head, Head::Watching { .. } | Head::Queueing { .. })
     }
@@ -408,8 +409,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.queue.is_empty() && self.head == Head::Idle && !self.is_contended(now)
     }
 
-    /// Until when the key counts as contended, where it does: a queue without callers is of use for
-    /// so long.
+    /// Until when the key counts as contended, where it does: until then a queue without callers is
+    /// kept.
     pub fn contended_until(&self) -> Option<Instant> {
         self.contended_at.map(|at| at.saturating_add(CONTENDED))
     }
@@ -426,8 +427,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.attempt(if is_contended { Ask::First } else { Ask::All })
     }
 
-    /// Nothing is asked while it is known who holds the key; once a second all the same, because a
-    /// holder that never returns says nothing.
+    /// Nothing is asked while it is known who holds the key; once a second all the same, because
+    /// the end of a holder that never returns is not reported.
     fn await_release(&mut self, now: Instant) -> Step<Id> {
         self.head = match self.queue.is_empty() {
             true => Head::Idle,

@@ -1,4 +1,4 @@
-//! The same lock for code that does not await: the same words, and calls that block.
+//! The lock for code that does not await: the same names, with calls that block.
 //!
 //! A handle has a thread of its own, on which leases are extended and releases sent whatever the
 //! caller computes. Calls may be made from anywhere, inside the worker of an async runtime too;
@@ -49,7 +49,8 @@ use crate::votes::Votes;
 /// A handle on N independent Redis masters; see [`crate::Redlock`]. Cheap to clone.
 ///
 /// Dropping the last clone, and the last guard, waits for releases that masters have not
-/// acknowledged, for a second at most; [`shutdown`](Self::shutdown) waits for as long as you say.
+/// acknowledged, for a second at most; [`shutdown`](Self::shutdown) waits for as long as you
+/// choose.
 #[derive(Clone)]
 pub struct Redlock {
     redlock: crate::Redlock,
@@ -269,11 +270,11 @@ impl LockRequest {
         Ok(output)
     }
 
-    /// The same for work that can fail; see [`crate::LockRequest::try_run`].
+    /// [`run`](Self::run) for work that can fail; see [`crate::LockRequest::try_run`].
     ///
     /// # Errors
-    /// The error of work that ended with one, after a loss of the lock too. Else what
-    /// [`run`](Self::run) says, as that type.
+    /// The error of work that ended with one, after a loss of the lock too. Otherwise the error of
+    /// [`run`](Self::run), converted into that type.
     pub fn try_run<T, E>(self, work: impl FnOnce(Hold) -> Result<T, E>) -> Result<T, E>
     where
         E: From<RunError<T>>,
@@ -300,7 +301,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// What the lock is for.
+    /// The resource of the lock.
     pub fn resource(&self) -> &Resource {
         self.guard.resource()
     }
@@ -423,7 +424,7 @@ impl Worker {
         Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Does `work` on the worker's thread and waits for it; none when that thread has ended.
+    /// Does `work` on the worker's thread and waits for it; `None` when that thread has ended.
     ///
     /// The result comes back through a channel of the standard library: it blocks in places where
     /// an async runtime forbids its own ways to block.
@@ -433,7 +434,7 @@ impl Worker {
     {
         let (done, outcome) = mpsc::sync_channel(1);
         self.runtime.spawn(async move {
-            // Nothing takes the result only when the caller's thread has been torn down.
+            // The result has no receiver only when the caller's thread has been torn down.
             let _ = done.send(work.await);
         });
         outcome.recv().ok()

@@ -49,7 +49,7 @@ pub struct RedlockBuilder {
     origins: Origins,
 }
 
-/// One master's URL, and what gave it where that was not the program.
+/// One master's URL, and its source unless the program gave it.
 #[derive(Clone)]
 struct Url {
     url: String,
@@ -57,13 +57,13 @@ struct Url {
 }
 
 impl RedlockBuilder {
-    /// What [`max_ttl`](Self::max_ttl) is by default: 60 s.
+    /// The default of [`max_ttl`](Self::max_ttl): 60 s.
     pub const MAX_TTL: Duration = MAX_TTL;
-    /// What [`connect_timeout`](Self::connect_timeout) is by default: 1 s.
+    /// The default of [`connect_timeout`](Self::connect_timeout): 1 s.
     pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-    /// What [`node_timeout`](Self::node_timeout) is by default, for a lock with this TTL: 50 ms or
-    /// a tenth of the TTL, whichever is shorter.
+    /// The default of [`node_timeout`](Self::node_timeout) for a lock with this TTL: 50 ms or a
+    /// tenth of the TTL, whichever is shorter.
     pub fn node_timeout_of(ttl: Duration) -> Duration {
         node_timeout(ttl)
     }
@@ -106,8 +106,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// What every key begins with. Default: nothing. All clients that are to exclude each other
-    /// must have the same.
+    /// The prefix of every key. Default: none. All clients that are to exclude each other must have
+    /// the same prefix.
     pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
         self.origins.remove(PREFIX.name());
         self.prefix = prefix.into();
@@ -122,9 +122,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// The largest TTL of this namespace: 10 ms to 24 h. Default: 60 s. A master that may have
-    /// forgotten its keys does not vote for 1.1 times as long, so keep it short and let the keeper
-    /// extend.
+    /// The largest TTL of this namespace: 10 ms to 24 h. Default: 60 s. A master that may have lost
+    /// its keys does not vote for 1.1 times as long, so keep it short and let the keeper extend.
     ///
     /// It counts only while no master has a record: from then on the smallest that masters have is
     /// the limit, whatever is given here. The default TTL shrinks to it; a longer one that was
@@ -140,7 +139,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// Whether a master that may have forgotten its keys is kept from voting for a while. Default:
+    /// Whether a master that may have lost its keys is kept from voting for a while. Default:
     /// [`Quarantine::On`], because a master that restarts empty grants again what another holds,
     /// and nobody notices. All clients of a namespace must have the same.
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
@@ -159,15 +158,15 @@ impl RedlockBuilder {
         self
     }
 
-    /// Whether processes that wait for a lock stand in one queue and get it in the order in which they
-    /// asked. Default: yes. The queue is at one master, and says only *when* a process asks, never
-    /// who holds: losing it costs time. It needs Redis 6.0 with RESP3 and scripts there, and the
-    /// right to publish and subscribe; without them, and with `false`, waiters are woken by changes
-    /// of the key and take their chance.
+    /// Whether processes that wait for a lock stand in one queue and get it in the order in which
+    /// they asked. Default: yes. The queue is at one master, and decides only *when* a process
+    /// asks, never who holds: losing it costs time. It needs Redis 6.0 with RESP3 and scripts
+    /// there, and the right to publish and subscribe; without them, and with `false`, waiters are
+    /// woken by changes of the key and get the lock in no order.
     ///
     /// Give `false` where this library shares keys with clients that have no queue, such as other
     /// Redlock clients and versions of this one before 0.2, if those must not wait long: beside a
-    /// queue that is never empty they get next to nothing.
+    /// queue that is never empty they hardly ever get the lock.
     pub fn queue(mut self, queue: bool) -> Self {
         self.is_unqueued = !queue;
         self
@@ -210,8 +209,8 @@ impl RedlockBuilder {
     /// How long a connection may take to be set up. Default: 1 s. The first use waits for it, at
     /// most, for masters that have never been reached yet; and as long again, at most, where fewer
     /// than a quorum vote and something is done about it, whatever the wait of the request. A
-    /// connection that leaves a request unanswered for so long, or for the node timeout where that
-    /// is longer, is made anew.
+    /// connection that leaves a request unanswered for this time, or for the node timeout if that
+    /// is longer, is replaced.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = Some(connect_timeout);
         self
@@ -253,7 +252,7 @@ impl RedlockBuilder {
         builder
     }
 
-    /// What gave the value of this variable, for the error that refuses it.
+    /// The source of the value of this variable, for the error that refuses it.
     #[doc(hidden)]
     pub fn given_by<T>(mut self, variable: &Variable<T>, origin: impl Into<String>) -> Self {
         self.origins.set(variable.name(), origin.into());
@@ -341,7 +340,7 @@ impl RedlockBuilder {
         let mut setup = RedisSetup::new(clock.clone(), settings.connect_timeout);
         setup.stall_timeout = settings.stall_timeout();
         setup.tls = self.tls.clone();
-        // Without quarantine the record is read all the same: it says whether others have one.
+        // Without quarantine the record is read all the same: it shows whether others have one.
         setup.namespace = Some(settings.prefix.clone());
         setup.quarantine = settings.quarantine == Quarantine::On;
         setup.fenced = settings.fencing;

@@ -1,4 +1,4 @@
-//! `Counters`: what the driver counts, for those that want to look at it from elsewhere.
+//! `Counters`: the numbers of the driver, readable from other threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,7 +59,7 @@ impl From<Refusal> for Outcome {
     }
 }
 
-/// What is counted of one master.
+/// The numbers of one master.
 #[derive(Debug, Default)]
 struct NodeCounters {
     is_up: AtomicBool,
@@ -167,7 +167,7 @@ impl Counters {
     }
 }
 
-/// Where an answer is counted, in the order of [`VoteStats::new`]; none where it is no answer.
+/// Where an answer is counted, in the order of [`VoteStats::new`]; `None` if it is no answer.
 fn place_of(verdict: &Verdict) -> Option<usize> {
     Some(match verdict {
         Verdict::Granted => 0,

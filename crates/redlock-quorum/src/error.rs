@@ -1,4 +1,4 @@
-//! The errors: one small enum for each operation. Each says whether a key may be left somewhere.
+//! The errors: one small enum for each operation. Each shows whether a key may be left somewhere.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,30 +24,30 @@ pub enum AcquireError {
     /// ([`Votes::is_outbid`]). Wait longer, or try again later.
     #[error("{resource} {}: {votes}", refusal(votes))]
     Held {
-        /// What the lock was for.
+        /// The resource of the lock.
         resource: Resource,
-        /// What each master said.
+        /// Each master's answer.
         votes: Votes,
     },
-    /// Too few masters answered, or too few of them count, so the holder is not known. See to the
-    /// masters, or wait for as long as [`retry_after`](Self::retry_after) says.
+    /// Too few masters answered, or too few of them count, so the holder is not known. Repair the
+    /// masters, or wait for the time of [`retry_after`](Self::retry_after).
     #[error(
         "no quorum for {resource}, too few masters answered or count: {votes}{}",
         if votes.may_be_new() { BRAND_NEW } else { "" }
     )]
     NoQuorum {
-        /// What the lock was for.
+        /// The resource of the lock.
         resource: Resource,
-        /// What each master said.
+        /// Each master's answer.
         votes: Votes,
     },
     /// A quorum granted, but so late that nothing of the lease was left. The TTL is too short for
     /// the network, or this process did not get to run, or did not poll the future.
     #[error("a quorum granted {resource} too late, nothing of the lease is left: {votes}")]
     TooLate {
-        /// What the lock was for.
+        /// The resource of the lock.
         resource: Resource,
-        /// What each master said.
+        /// Each master's answer.
         votes: Votes,
     },
     /// The request itself is wrong. Nothing was sent.
@@ -58,7 +58,7 @@ pub enum AcquireError {
     Shutdown,
 }
 
-/// What happened to a lock that was refused.
+/// The fate of a lock that was refused.
 fn refusal(votes: &Votes) -> String {
     if votes.is_outbid() {
         return "was given up, others got larger ballots meanwhile".into();
@@ -71,12 +71,12 @@ fn refusal(votes: &Votes) -> String {
 /// Why a lease that masters have extended is not resumed.
 const UNFENCED: &str = "others got larger ballots for their fencing tokens meanwhile, try again";
 
-/// What cures masters that never were admitted.
+/// The cure for masters that never were admitted.
 const BRAND_NEW: &str = "; brand new? run `redlock init`, or call `redlock.init()`";
 
 impl AcquireError {
     /// For [`NoQuorum`](Self::NoQuorum): how long it takes at least until so many quarantines are
-    /// over that a quorum of masters can vote. None where that is not what is missing.
+    /// over that a quorum of masters can vote. `None` if that is not what is missing.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NoQuorum { votes, .. } => votes.retry_after(),
@@ -84,10 +84,10 @@ impl AcquireError {
         }
     }
 
-    /// For [`NoQuorum`](Self::NoQuorum): how long that takes at the latest where no client stays, and
-    /// some that ask for a lock come and go. None also where only a client that stays ends those
-    /// quarantines: one that waits for as long as [`retry_after`](Self::retry_after) says, and a
-    /// second or two more.
+    /// For [`NoQuorum`](Self::NoQuorum): how long that takes at the latest if no client is
+    /// long-running, and some clients that ask for a lock come and go. `None` also if only a
+    /// long-running client ends those quarantines: one that waits for the time of
+    /// [`retry_after`](Self::retry_after), and a second or two more.
     pub fn retry_after_visits(&self) -> Option<Duration> {
         match self {
             Self::NoQuorum { votes, .. } => votes.retry_after_visits(),
@@ -95,7 +95,7 @@ impl AcquireError {
         }
     }
 
-    /// What each master said, where masters were asked.
+    /// Each master's answer, if masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::Held { votes, .. }
@@ -117,9 +117,9 @@ pub enum ExtendError {
     /// A quorum of masters answered, and too few of them hold our key: the lock is not ours.
     #[error("{resource} is not ours: {votes}")]
     NotOurs {
-        /// What the lock was for.
+        /// The resource of the lock.
         resource: Resource,
-        /// What each master said.
+        /// Each master's answer.
         votes: Votes,
     },
     /// Too few masters answered, or count, or too few of those that extended a lease that was to be
@@ -131,17 +131,17 @@ pub enum ExtendError {
         if votes.is_outbid() { UNFENCED } else { "too few masters answered or count" }
     )]
     NoQuorum {
-        /// What the lock was for.
+        /// The resource of the lock.
         resource: Resource,
-        /// What each master said.
+        /// Each master's answer.
         votes: Votes,
     },
     /// A quorum confirmed too late, nothing of the extended lease was left.
     #[error("a quorum extended {resource} too late, nothing of the lease is left: {votes}")]
     TooLate {
-        /// What the lock was for.
+        /// The resource of the lock.
         resource: Resource,
-        /// What each master said.
+        /// Each master's answer.
         votes: Votes,
     },
     /// The request itself is wrong. Nothing was sent.
@@ -153,7 +153,7 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
-    /// What each master said, where masters were asked.
+    /// Each master's answer, if masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::NotOurs { votes, .. }
@@ -195,18 +195,18 @@ pub enum ReleaseError {
         released(votes)
     )]
     NotOurs {
-        /// What the lock was for.
+        /// The resource of the lock.
         resource: Resource,
-        /// What each master said.
+        /// Each master's answer.
         votes: Votes,
     },
     /// Too few masters have confirmed in time. Those that have not may keep the key until it
     /// expires there.
     #[error("the release of {resource} is not confirmed by a quorum: {}", released(votes))]
     Unconfirmed {
-        /// What the lock was for.
+        /// The resource of the lock.
         resource: Resource,
-        /// What each master said.
+        /// Each master's answer.
         votes: Votes,
     },
     /// The request itself is wrong. Nothing was sent.
@@ -218,7 +218,7 @@ pub enum ReleaseError {
 }
 
 impl ReleaseError {
-    /// What each master said, where masters were asked.
+    /// Each master's answer, if masters were asked.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::NotOurs { votes, .. } | Self::Unconfirmed { votes, .. } => Some(votes),
@@ -237,13 +237,13 @@ fn is_late(votes: &Votes) -> bool {
     votes.granted() >= quorum(votes.len())
 }
 
-/// What became of a lock whose key is not on a quorum of masters.
+/// The fate of a lock whose key is not on a quorum of masters.
 const NOT_OURS: &str = "was not ours, or not any more";
 
-/// What became of a lock whose key was still there when its lease had ended.
+/// The fate of a lock whose key was still there when its lease had ended.
 const LATE: &str = "was released after its lease had ended";
 
-/// What each master said to a release. It grants nothing.
+/// Each master's answer to a release. It grants nothing.
 fn released(votes: &Votes) -> String {
     let one = |vote: &NodeVote| match vote.verdict {
         Verdict::Granted => format!("{} released", vote.node),
@@ -267,12 +267,12 @@ pub enum MarkError {
          {votes}"
     )]
     NoQuorum {
-        /// What the lock was for.
+        /// The resource of the lock.
         resource: Resource,
-        /// What each master said.
+        /// Each master's answer.
         votes: Votes,
     },
-    /// Nothing could be asked.
+    /// No master could be asked.
     #[error(transparent)]
     Invalid(#[from] InvalidRequest),
     /// The handle was shut down.
@@ -306,7 +306,7 @@ pub struct Unreleased {
 pub struct UnreleasedKey {
     /// The master.
     pub node: String,
-    /// What the lock was for.
+    /// The resource of the lock.
     pub resource: Resource,
     /// How long it may stay: it expires by itself then.
     pub within: Duration,
@@ -331,18 +331,18 @@ pub struct ForgottenKeys {
 }
 
 impl Unreleased {
-    /// What may be left, and where.
+    /// The keys that may be left, and their masters.
     pub fn keys(&self) -> &[UnreleasedKey] {
         &self.keys
     }
 
-    /// What may be left beside [`keys`](Self::keys) and is only counted, where there are many: an
-    /// entry for each such master.
+    /// Further keys that may be left and are only counted, because there are many: an entry for
+    /// each such master.
     pub fn forgotten(&self) -> &[ForgottenKeys] {
         &self.forgotten
     }
 
-    /// What is still left when so much time has passed: keys that have expired are not.
+    /// The keys that are still left after `time`, without keys that have expired.
     pub(crate) fn after(&self, time: Duration) -> Self {
         let left = |within: Duration, from_wake_up| match from_wake_up {
             true => within,

@@ -28,15 +28,14 @@ use crate::votes::Votes;
 /// [`lost`](Self::lost). Both go by this process's own clock, and no answer from a master is
 /// waited for.
 ///
-/// While the guard lives a keeper extends the lease at a third of its TTL, unless that was
+/// While the guard exists a keeper extends the lease at a third of its TTL, unless that was
 /// switched off. Release it with [`release`](Self::release).
 ///
-/// Dropping it releases it too, in the background, inside or outside a runtime, but then nothing
-/// says how that went. At the end of `main`, where the runtime ends right behind the guard (the
-/// `?` between a lock and its release leads there, and so does a panic), the release is handed to
-/// connections that take it at once, and no answer is waited for. Where there is no connection at
-/// that moment, or the runtime ended *before* the guard was dropped, the key stays until it
-/// expires.
+/// Dropping it releases it too, in the background, inside or outside a runtime, but then its
+/// outcome is not reported. At the end of `main`, where the runtime ends right behind the guard
+/// (the `?` between a lock and its release leads there, and so does a panic), the release is handed
+/// to connections that take it at once, and no answer is awaited. If there is no connection at that
+/// moment, or the runtime ended *before* the guard was dropped, the key stays until it expires.
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
     // In this order: the release is asked for before the handle can be closed.
@@ -50,7 +49,7 @@ impl Guard {
         if held.accept() { Ok(Self { held, handle }) } else { Err(held) }
     }
 
-    /// What the lock is for.
+    /// The resource of the lock.
     pub fn resource(&self) -> &Resource {
         &self.held.cell.resource
     }
@@ -95,7 +94,7 @@ impl Guard {
         self.held.cell.is_held()
     }
 
-    /// The same, to be used with `?` between two steps of the work.
+    /// [`is_held`](Self::is_held) as a `Result`, to be used with `?` between two steps of the work.
     ///
     /// # Errors
     /// [`Lost`] once the lock is not held any more, with the reason.
@@ -103,10 +102,11 @@ impl Guard {
         self.held.cell.check()
     }
 
-    /// Resolves when the lock is over: as soon as this process's clock says so, or when masters
-    /// have answered that it is gone. A timer on top of [`check`](Self::check), as prompt as the
-    /// scheduler, and within a second after the machine was suspended. Must be polled inside a tokio
-    /// runtime; polling it keeps the lease extended when the runtime that did so goes away.
+    /// Resolves when the lock is over: as soon as its deadline has passed by this process's clock,
+    /// or when masters have answered that it is gone. A timer on top of [`check`](Self::check), as
+    /// prompt as the scheduler, and within a second after the machine was suspended. Must be polled
+    /// inside a tokio runtime; polling it keeps the lease extended when the runtime that did so
+    /// goes away.
     pub fn lost(&self) -> Loss {
         Loss::new(self.held.cell.clone(), self.handle.inbox.slot().clone())
     }
@@ -129,7 +129,7 @@ impl Guard {
         self.held.cell.copies()
     }
 
-    /// What each master said last: a snapshot.
+    /// Each master's last answer: a snapshot.
     pub fn votes(&self) -> Votes {
         self.held.cell.votes()
     }
@@ -241,7 +241,7 @@ impl Guard {
         RunError::Lost { lost: self.loss_of(ended), output }
     }
 
-    /// What ended the lock while its guard was still there.
+    /// The cause that ended the lock while its guard still existed.
     pub(crate) fn loss_of(&self, ended: Ended) -> Lost {
         match ended {
             Ended::Lost(lost) => lost,
@@ -274,8 +274,8 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A view of a held lock, for the code that does the work: it can look and listen, and neither
-/// extend nor release. Cheap to clone; it stays right after the guard is gone.
+/// A view of a held lock, for the code that does the work: it can read the state and wait for the
+/// loss, and neither extend nor release. Cheap to clone; it stays correct after the guard is gone.
 #[derive(Clone)]
 pub struct Hold {
     cell: Arc<HoldCell>,
@@ -283,7 +283,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// What the lock is for.
+    /// The resource of the lock.
     pub fn resource(&self) -> &Resource {
         &self.cell.resource
     }

@@ -81,7 +81,7 @@ impl Handle {
         }
     }
 
-    /// Work is done that is not known to be done, and no caller gets the error.
+    /// The work was done without a confirmed mark, and no caller gets the error.
     pub(crate) fn warn_of_mark(&self, error: &MarkError) {
         let what = "the work is done, but too few masters keep a mark of it";
         match self.admit(Warning::Mark(discriminant(error))) {

@@ -15,8 +15,8 @@ use tokio::sync::futures::OwnedNotified;
 use crate::lost::{Ended, Lost, LostReason};
 use crate::votes::{NodeVote, Votes};
 
-/// While something is held no sleep is longer: the timers of a runtime stand still while the machine
-/// is suspended, and the lease does not. What wakes up looks at the clock.
+/// While a lock is held no sleep is longer: the timers of a runtime stand still while the machine
+/// is suspended, and the lease does not. Every wake-up checks the clock.
 pub(crate) const NAP_MAX: Duration = Duration::from_secs(1);
 
 /// One held lock: its deadline, how it ended, and a wake-up for those that wait for either.
@@ -45,9 +45,9 @@ pub(crate) struct HoldCell {
 /// which may never be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acceptance {
-    /// It was told, and has not.
+    /// The caller was informed, and has not taken the lock.
     Offered,
-    /// The keeper has seen that it has not, and wants to be told when it does.
+    /// The keeper has seen that the lock is not taken, and waits for a wake-up when it is.
     Awaited,
     /// It has: from here on the lock is its own.
     Accepted,
@@ -55,7 +55,7 @@ pub(crate) enum Acceptance {
     Withdrawn,
 }
 
-/// What the driver has written down for the holder.
+/// The state that the driver writes for the holder.
 struct State {
     rows: Vec<Row>,
     /// How long an extension makes the lease last.
@@ -71,9 +71,9 @@ struct State {
 /// The fencing token of a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence {
-    /// None where there is none.
+    /// The fencing token; `None` without fencing.
     pub(crate) token: Option<FencingToken>,
-    /// Until then it may be handed out; none where it was before.
+    /// Until then it may be handed out; `None` if it was before.
     pub(crate) until: Option<Instant>,
 }
 
@@ -87,7 +87,7 @@ impl Fence {
     }
 }
 
-/// One master.
+/// The state of the lock on one master.
 struct Row {
     hold_until: Instant,
     answer: LastAnswer,
@@ -123,7 +123,7 @@ impl HoldCell {
         })
     }
 
-    // What the holder asks.
+    // Methods for the holder.
 
     /// Whether the lease is valid, by the clock and at this moment. Once this has been answered
     /// with no it is never answered with yes again.
@@ -159,7 +159,7 @@ impl HoldCell {
         self.state().acceptance
     }
 
-    /// What was accepted or withdrawn stays so. Returns what it was before.
+    /// An accepted or withdrawn lock stays so. Returns the former state.
     pub(crate) fn change_acceptance(&self, to: Acceptance) -> Acceptance {
         let now = &mut self.state().acceptance;
         let before = *now;
@@ -201,7 +201,7 @@ impl HoldCell {
         }
     }
 
-    /// How the lease ended; none while it is valid.
+    /// How the lease ended; `None` while it is valid.
     pub(crate) fn ended(&self) -> Option<Ended> {
         if self.is_held() {
             return None;
@@ -226,7 +226,7 @@ impl HoldCell {
         self.votes_of(&self.state())
     }
 
-    /// The loss for `reason`, with what the masters said last.
+    /// The loss for `reason`, with the masters' last answers.
     pub(crate) fn lost(&self, reason: LostReason) -> Lost {
         self.lost_by(&self.state(), reason)
     }
@@ -248,8 +248,8 @@ impl HoldCell {
     }
 
     /// Resolves at the next change that a waiter must know: an end, an earlier deadline, a driver
-    /// that has stopped, or the last answer to the attempt. What a caller looks at behind this call
-    /// is as it was before the change, and then it is woken, or as it is after it.
+    /// that has stopped, or the last answer to the attempt. State that a caller reads behind this
+    /// call is either from before the change, and then the caller is woken, or from after it.
     pub(crate) fn changed(&self) -> OwnedNotified {
         let changed = self.state().changed.get_or_insert_default().clone();
         changed.notified_owned()
@@ -260,14 +260,14 @@ impl HoldCell {
         self.state().ttl
     }
 
-    // What the driver writes.
+    // Methods for the driver.
 
-    /// What `master` has said and confirmed.
+    /// Writes the last answer of `master`, and its confirmation.
     pub(crate) fn write(&self, ledger: &Ledger, master: usize) {
         self.state().rows[master] = Row::of(ledger, master);
     }
 
-    /// The same of all masters.
+    /// Writes the last answers of all masters, and their confirmations.
     pub(crate) fn write_all(&self, ledger: &Ledger) {
         let mut state = self.state();
         for (master, row) in state.rows.iter_mut().enumerate() {
@@ -365,7 +365,7 @@ impl Row {
     }
 }
 
-/// What the masters said, under their names.
+/// The masters' answers, under their names.
 pub(crate) fn votes<'a>(
     names: &[Arc<str>],
     answers: impl IntoIterator<Item = &'a LastAnswer>,

@@ -17,7 +17,7 @@ use crate::settings::InvalidRequest;
 /// For how long a caller that has no runtime to take the driver over waits for it in vain. The
 /// thread that polls it may be busy with something else for a while.
 const SILENT_MAX: Duration = Duration::from_secs(3);
-/// The longest time between two looks at a driver on another runtime, which may have ended.
+/// The longest time between two checks of a driver on another runtime, which may have ended.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 /// The callers' end of the driver.
@@ -28,7 +28,7 @@ pub(crate) struct Inbox {
 /// Why the driver gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unasked {
-    /// Nothing can drive it.
+    /// No runtime can drive it.
     Invalid(InvalidRequest),
     /// The handle was shut down.
     Shutdown,
@@ -74,7 +74,7 @@ impl Inbox {
         }
     }
 
-    /// The answer; none where it will not come, and is to be asked for again.
+    /// The answer; `None` if it will not come and the command must be sent again.
     async fn wait<T>(&self, mut answer: oneshot::Receiver<T>) -> Result<Option<T>, Unasked> {
         let (mut patience, mut silent) = (PATIENCE, Duration::ZERO);
         while self.slot.is_elsewhere() {
@@ -107,7 +107,7 @@ impl Inbox {
             if let Ok(outcome) = self.ask(command).await {
                 return outcome;
             }
-            // Nothing can send anything any more.
+            // The driver cannot send any more.
             self.slot.end_unpolled();
             if let Some(outcome) = self.slot.outcome() {
                 return outcome;
@@ -116,13 +116,12 @@ impl Inbox {
     }
 }
 
-/// One that is not polled is found out soon, and one that is polled costs its callers little while
-/// they wait for long.
+/// A driver that is not polled is noticed soon, and long waits for a polled one cost little.
 fn longer(patience: Duration) -> Duration {
     PATIENCE_MAX.min(patience * 2)
 }
 
-/// Waits so long: also where there is no runtime, and so no timer. That costs a thread.
+/// Waits for `time`, also without a runtime, and so without a timer: that costs a thread.
 async fn pause(time: Duration) {
     if living_runtime().is_some() {
         return sleep(time).await;

@@ -1,4 +1,4 @@
-//! `Init`: a person states that no lock of a former life is alive on any master.
+//! `Init`: a person states that no lock of a former incarnation is alive on any master.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::error::AcquireError;
 use crate::report::Standing;
 use crate::settings::InvalidRequest;
 
-/// What [`Redlock::init_with`](crate::Redlock::init_with) is asked.
+/// The options of [`Redlock::init_with`](crate::Redlock::init_with).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Init {
     /// Admit masters although some record shows that the namespace was in use: one of them may have
-    /// forgotten a lock that is alive. Without it such a call is refused. Default: no.
+    /// lost a lock that is alive. Without it the call is refused. Default: no.
     ///
     /// It converts a namespace, too. A handle with [`Quarantine::On`](crate::Quarantine::On) takes
     /// over what clients without one have left; one with
@@ -28,42 +28,42 @@ pub struct Init {
     /// some 71 years, ahead of the masters' clocks; more than a minute only with
     /// [`far_floor`](Self::far_floor). Default: none.
     pub floor: Option<FencingToken>,
-    /// The floor may be more than a minute ahead of the masters' clocks. Where all masters come back
-    /// empty only people know of such a floor: it must be given again then, larger than every token
-    /// that was seen, or tokens go back. Default: no.
+    /// The floor may be more than a minute ahead of the masters' clocks. If all masters come back
+    /// empty, this floor is recorded nowhere: a person must give it again, larger than every token
+    /// that was seen, or tokens become smaller. Default: no.
     pub far_floor: bool,
 }
 
-/// What [`Redlock::init`](crate::Redlock::init) found and did.
+/// The result of [`Redlock::init`](crate::Redlock::init).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InitReport {
     /// Each master, in the order in which they were given.
     pub nodes: Vec<InitNode>,
-    /// The least fencing token that can be handed out from now on; none where no master had to be
+    /// The least fencing token that can be handed out from now on; `None` if no master had to be
     /// admitted.
     pub floor: Option<FencingToken>,
 }
 
-/// What `init` found and did on one master.
+/// The result of `init` on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InitNode {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// What it was.
+    /// Its standing before.
     pub was: Standing,
-    /// What it is now.
+    /// Its standing now.
     pub now: Standing,
-    /// Why its votes do not count now; none where they do.
+    /// Why its votes do not count now; `None` if they do.
     pub cause: Option<Cause>,
-    /// The process: 40 hex digits, new with every start; none where it did not answer.
+    /// The process: 40 hex digits, new with every start; `None` if it did not answer.
     pub run_id: Option<String>,
-    /// How long that has been running; none where the server does not say.
+    /// How long that process has been running; `None` if the server does not report it.
     pub uptime: Option<Duration>,
-    /// The longest TTL that it allows clients now; none where it has no record.
+    /// The longest TTL that it allows clients now; `None` if it has no record.
     pub max_ttl: Option<Duration>,
-    /// The longest TTL that it allowed clients before; none where it had no record.
+    /// The longest TTL that it allowed clients before; `None` if it had no record.
     pub former_max_ttl: Option<Duration>,
 }
 
@@ -74,12 +74,12 @@ pub enum InitError {
     /// Fewer than a quorum of masters could be read. Nothing was written.
     #[error("fewer than a quorum of masters could be read, nothing was written: {}", list(.nodes))]
     NoQuorum {
-        /// What each master said.
+        /// Each master's answer.
         nodes: Vec<InitNode>,
     },
-    /// The record of some master was not read, and [`Init::again`] was not said. That record may
-    /// show that the namespace was in use, and that masters which look new have forgotten a lock
-    /// that is alive. Nothing was written.
+    /// The record of some master was not read, and [`Init::again`] was not set. That record may
+    /// show that the namespace was in use, and that masters without a record have lost a lock that
+    /// is alive. Nothing was written.
     #[error(
         "the record of {} was not read, and it may show that this namespace was in use: call \
          init again when every master answers, or set `again` to state that no lock is held; \
@@ -90,36 +90,36 @@ pub enum InitError {
     Unread {
         /// The masters whose records were not read.
         unread: Vec<Arc<str>>,
-        /// What each master said.
+        /// Each master's answer.
         nodes: Vec<InitNode>,
     },
-    /// Some master does not vote although the namespace was in use: it may have forgotten a lock
-    /// that is alive; or clients without quarantine use it. No master was admitted.
+    /// Some master does not vote although the namespace was in use: it may have lost a lock that is
+    /// alive; or clients without quarantine use it. No master was admitted.
     #[error("{}: {}", refusal(.nodes), list(.nodes))]
     Refused {
-        /// What each master said.
+        /// Each master's answer.
         nodes: Vec<InitNode>,
     },
     /// Not every master that was written holds the `max_ttl` that this call has written there, as
-    /// far as it could be read behind that: another call of `init` sets another one at the same
-    /// time, and this call gave up, or a master did not take it. Call it again when the other one
-    /// has ended, where this one's value is still wanted.
+    /// far as it could be read afterwards: another call of `init` sets another one at the same
+    /// time, and this call gave up, or a master did not take it. Call it again when the other call
+    /// has ended, if this value is still wanted.
     #[error("{}", max_ttl_differs(*.wanted, .nodes))]
     MaxTtl {
-        /// What all masters were to have.
+        /// The `max_ttl` that all masters were to have.
         wanted: Duration,
-        /// What each master has.
+        /// The `max_ttl` and the standing of each master.
         nodes: Vec<InitNode>,
     },
     /// Whenever scripts came to the masters, some record was another than the one that was read, or
-    /// the script was too late. It is not known what was written.
+    /// the script was too late. Some of the writes may have been carried out.
     #[error(
         "the records changed during each try of init: another init may be running; call init \
          again when it has ended: {}",
         list(.nodes)
     )]
     Moved {
-        /// What each master said.
+        /// Each master's answer.
         nodes: Vec<InitNode>,
     },
     /// The floor that was given, or a score that was found, is 2^53 or more. Nothing was written.
@@ -137,7 +137,7 @@ pub enum InitError {
         limit: FencingToken,
     },
     /// The floor that was given is more than a minute ahead of the masters' clocks, and
-    /// [`Init::far_floor`] was not said. Nothing was written.
+    /// [`Init::far_floor`] was not set. Nothing was written.
     #[error(
         "the floor that was given is more than a minute ahead of the masters' clocks: if all \
          masters restart empty, no master knows this floor, and tokens become smaller unless a \
@@ -149,7 +149,7 @@ pub enum InitError {
         limit: FencingToken,
     },
     /// The handle has [`Quarantine::Off`](crate::Quarantine::Off): there is nothing to admit.
-    /// [`Init::again`] removes what clients with quarantine have left.
+    /// [`Init::again`] removes the records of clients with quarantine.
     #[error(
         "the handle has Quarantine::Off: build one with Quarantine::On, or set `again` to \
          remove the records of a quarantine"
@@ -171,7 +171,7 @@ impl InitReport {
 }
 
 impl InitError {
-    /// What each master said, where masters were asked.
+    /// Each master's answer, if masters were asked.
     pub fn nodes(&self) -> Option<&[InitNode]> {
         match self {
             Self::NoQuorum { nodes }
@@ -194,19 +194,19 @@ impl From<AcquireError> for InitError {
 }
 
 impl InitNode {
-    /// Whether its record has changed a moment ago, such as by another `init`: it is being looked
-    /// at, and nobody knows yet whether it has forgotten anything.
+    /// Whether its record has changed a moment ago, such as by another `init`: it is being checked,
+    /// and it is not known yet whether it has lost data.
     pub fn is_checked(&self) -> bool {
         is_checked(self.cause.as_ref())
     }
 }
 
-/// Whether a master that does not vote, for this cause, is being looked at.
+/// Whether a master that does not vote, for this cause, is being checked.
 pub(crate) fn is_checked(cause: Option<&Cause>) -> bool {
     matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::Checked)
 }
 
-/// What to do where no master was admitted.
+/// The advice if no master was admitted.
 fn refusal(nodes: &[InitNode]) -> &'static str {
     if nodes.iter().any(InitNode::is_checked) {
         return "masters are being checked, another init may be running: call it again in a moment";

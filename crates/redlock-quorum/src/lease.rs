@@ -6,16 +6,17 @@ use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 
 /// A held lock as plain data, to be kept in a file or handed to another process.
 ///
-/// It proves nothing by itself: [`Redlock::resume`](crate::Redlock::resume) proves it, by
-/// extending it on a quorum of masters, and gets a new, larger fencing token. What it says of its
-/// validity and of its fencing token was true when it was made and is for information only.
+/// It proves nothing by itself: [`Redlock::resume`](crate::Redlock::resume) proves it, by extending
+/// it on a quorum of masters, and gets a new, larger fencing token. Its validity and its fencing
+/// token are from when it was made, and are for information only.
 ///
-/// It stands for *one* hold, and so it is no `Clone`. A lease that is written down can be read
-/// back twice all the same, and a first holder may still be there. The guards of one lease share
-/// it: the extensions of each succeed, nothing excludes one from the other, and a store that checks
-/// tokens refuses all but the one with the largest. A release by any of them ends it for all, and
-/// the others learn of it only when they extend. So resume what is over or gave its lease away,
-/// once, and never a token that was read from [`Redlock::status`](crate::Redlock::status).
+/// It stands for *one* hold, so it is not `Clone`. A lease that is written down can be read back
+/// twice all the same, and the first holder may still use it. The guards of one lease share it: the
+/// extensions of each succeed, nothing excludes one from the other, and a store that checks tokens
+/// refuses all but the one with the largest. A release by any of them ends it for all, and the
+/// others learn of it only when they extend. So resume a lease only once, when its holder has ended
+/// or has given it away, and never a token that was read from
+/// [`Redlock::status`](crate::Redlock::status).
 ///
 /// A resume takes the lease, and one that fails does not give it back. A caller that wants
 /// to try again, after an outage that was shorter than the lease, makes it anew from its parts.
@@ -40,7 +41,7 @@ use redlock_core::{FencingToken, InvalidToken, Resource, Token};
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
-    /// What the lock is for.
+    /// The resource of the lock.
     pub resource: Resource,
     /// The token that signs it.
     pub token: Token,
@@ -87,7 +88,7 @@ mod plain {
         fencing_token: Option<FencingToken>,
     }
 
-    /// A name as text where it is text, so that people can read it; otherwise as its bytes.
+    /// A name as text if it is UTF-8, so that people can read it; otherwise as its bytes.
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
     enum Name {

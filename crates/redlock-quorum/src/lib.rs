@@ -20,7 +20,7 @@
 //! ```
 //!
 //! A `?` between the lock and its release drops the guard, which releases the lock without waiting
-//! for an answer, at the end of `main` too; [`Guard`] says where that leaves a key behind.
+//! for an answer, at the end of `main` too; [`Guard`] describes when that leaves a key behind.
 //!
 //! # How it works
 //!
@@ -29,7 +29,7 @@
 //!    before; each has the node timeout to answer.
 //! 3. As soon as a majority has granted the lock is won, if anything of it is left: it lasts for
 //!    the TTL less what has elapsed, less 1 % and 2 ms for clocks that run at different rates.
-//! 4. While the [`Guard`] lives a keeper extends it at a third of the TTL.
+//! 4. While the [`Guard`] exists a keeper extends it at a third of the TTL.
 //! 5. A lock that is not won, or not needed any more, is released: every master on which the key
 //!    may be is asked to delete it if its value is that token, until it has acknowledged that. An
 //!    attempt that was not won is repeated after a random pause.
@@ -84,7 +84,7 @@
 //!
 //! Every future of this crate may be dropped at any time: attempts, extensions and releases belong
 //! to the handle and not to the future. An acquire that is dropped leaves no key on any master that
-//! can be reached. Each function says what else that means.
+//! can be reached. The documentation of each function describes further effects.
 //!
 //! # Features
 //!

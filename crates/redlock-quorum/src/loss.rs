@@ -29,7 +29,7 @@ impl Loss {
     }
 }
 
-/// The deadline is looked at first and last: the timer only says when to look.
+/// The deadline is checked first and last: the timer only decides when to check.
 async fn ended(cell: Arc<HoldCell>, slot: Arc<Slot>) -> Ended {
     loop {
         let changed = cell.changed();

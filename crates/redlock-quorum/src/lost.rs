@@ -19,10 +19,10 @@ pub enum Ended {
 #[non_exhaustive]
 #[error("the lock on {resource} is lost: {reason}")]
 pub struct Lost {
-    /// What the lock was for.
+    /// The resource of the lock.
     pub resource: Resource,
     /// Why it is lost.
     pub reason: LostReason,
-    /// What each master said last, when the loss was noticed.
+    /// Each master's last answer when the loss was noticed.
     pub votes: Votes,
 }

@@ -1,4 +1,4 @@
-//! What was completed under a name: asked of all masters, and told to them.
+//! Marks: reading them from all masters, and raising them there.
 
 use std::time::{Duration, SystemTime};
 
@@ -37,8 +37,8 @@ impl From<&Mark> for LastRun {
 }
 
 impl Handle {
-    /// What the masters say of the mark of `name`; where fewer than a quorum of masters that vote
-    /// have answered, what each of them said.
+    /// Reads the mark of `name` from all masters. The error has each master's answer if fewer than
+    /// a quorum of voting masters have answered.
     pub(crate) async fn read_mark(
         &self,
         name: &Resource,
@@ -48,7 +48,7 @@ impl Handle {
     }
 
     /// Has these masters raise the mark of `name`, and keep it for `px` milliseconds; where fewer
-    /// than a quorum of masters that vote have done so, what each of them said.
+    /// than a quorum of masters that vote have done so, what each of them answered.
     pub(crate) async fn raise_mark(
         &self,
         name: &Resource,

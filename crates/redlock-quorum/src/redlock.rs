@@ -32,8 +32,8 @@ use crate::status::Status;
 /// Use a handle on a runtime that keeps running. A quorum is enough for an answer; the other
 /// masters are connected and admitted in the background. On a runtime that is polled only during
 /// calls, or is made anew for each of them, a master that was lost may never be reconnected, or
-/// never vote again. Where a runtime lives for a moment only, make a handle for it, and end that
-/// with [`shutdown`](Self::shutdown).
+/// never vote again. For a short-lived runtime, make a handle of its own, and end it with
+/// [`shutdown`](Self::shutdown).
 #[derive(Clone)]
 pub struct Redlock {
     pub(crate) handle: Arc<Handle>,
@@ -53,8 +53,9 @@ impl Redlock {
         Self::builder().nodes(urls).build()
     }
 
-    /// A handle with what the environment says, in the variables of the `redlock` command; see
-    /// [`RedlockBuilder::from_env`]. No input or output happens yet, but that files are read.
+    /// A handle with the settings of the environment, from the variables of the `redlock` command;
+    /// see [`RedlockBuilder::from_env`]. No input or output happens yet, except that files are
+    /// read.
     ///
     /// # Errors
     /// [`BuildError`] with the name of the variable.
@@ -80,8 +81,8 @@ impl Redlock {
         self.lock(resource).wait(Duration::ZERO)
     }
 
-    /// What each master says about `resource`, and what a quorum of them agrees on. Waits for the
-    /// slowest master, for the node timeout at most, and for first connections.
+    /// Each master's answer about `resource`, and the state on which a quorum of them agrees. Waits
+    /// for the slowest master, for the node timeout at most, and for first connections.
     ///
     /// A name that cannot be a resource, a missing runtime and a handle that was shut down appear
     /// as the reason why no master could be asked: the state is [`State::Undecided`] then.
@@ -95,8 +96,8 @@ impl Redlock {
         }
     }
 
-    /// What this handle and all its clones have done so far, in numbers. It asks nothing and waits
-    /// for nothing, and so may be called from anywhere, as often as one likes.
+    /// Statistics of this handle and all its clones so far. The call asks no master and does not
+    /// wait, so it may be made anywhere and at any rate.
     pub fn stats(&self) -> Stats {
         self.handle.counters.stats()
     }
@@ -124,12 +125,12 @@ impl Redlock {
         Ok(Status { waiters: waiters.unwrap_or_default(), ..status? })
     }
 
-    /// What each master is: who answers, whether it votes and why not, what it keeps for this
-    /// namespace. Nothing is written. Waits for the slowest master, for two node timeouts or 50 ms
-    /// at most, whichever is longer, and for first connections.
+    /// The state of each master: which process answers, whether it votes and why not, and its keys
+    /// of this namespace. Nothing is written. Waits for the slowest master, for two node timeouts
+    /// or 50 ms at most, whichever is longer, and for first connections.
     ///
-    /// Where nothing could be asked, because the handle was shut down or there is no runtime, the
-    /// cause of each master says so.
+    /// If no master could be asked, because the handle was shut down or there is no runtime, that
+    /// is the cause of each master.
     pub async fn inspect(&self) -> Vec<NodeReport> {
         match self.reports().await {
             Ok(reports) => reports,
@@ -172,10 +173,10 @@ impl Redlock {
     /// [`InitError::NoQuorum`] when fewer than a quorum can be read: nothing was written.
     /// [`InitError::Unread`] when the record of some master was not read: nothing was written.
     /// [`InitError::Refused`] when some record shows that the namespace was in use and some master
-    /// does not vote: it may have forgotten a lock. Such a call looks for 3 s whether another one
-    /// is at work, and for 3 s more while a master is being looked at. So a program that calls
-    /// `init` at each start ends no quarantine, unless the records of all masters are gone and this
-    /// handle has read none of them before: that cannot be told from new masters.
+    /// does not vote: it may have lost a lock. The call checks for 3 s whether another one is at
+    /// work, and for 3 s more while a master is being checked. So a program that calls `init` at
+    /// each start ends no quarantine, unless the records of all masters are gone and this handle
+    /// has read none of them before: that state cannot be distinguished from new masters.
     /// [`InitError::MaxTtl`] when masters do not all hold the `max_ttl` that was written: another
     /// call sets another one at the same time. [`InitError::Moved`] when records changed whenever
     /// it tried.
@@ -191,16 +192,16 @@ impl Redlock {
         self.handle.inbox.ask(command).await.map_err(AcquireError::from)?
     }
 
-    /// Takes over a lease, and proves it by an extension on a quorum of masters. What the lease
-    /// says of its validity is not looked at, nor is any other clock.
+    /// Takes over a lease, and proves it by an extension on a quorum of masters. The validity
+    /// written in the lease is ignored, and so is every other clock.
     ///
     /// With the extension goes a new ballot, and the guard has the fencing token of that: larger
     /// than those of the lease before, and than that of any lock that another had in between. The
     /// smaller token of the same lease is good until a store has seen the new one. A handle that
     /// was built without ([`RedlockBuilder::fencing`]) extends, and gets no token.
     ///
-    /// A first holder that is still there shares the lease with the new one: [`Lease`] says what
-    /// that means, and whom to resume.
+    /// A first holder that is still there shares the lease with the new one: [`Lease`] describes
+    /// what that means, and which lease to resume.
     ///
     /// # Errors
     /// [`ExtendError`] when it is not ours any more or no quorum confirms it in one attempt.
@@ -239,8 +240,8 @@ impl Redlock {
     /// one outcome.
     ///
     /// Steps that are under way to let a master vote again are finished first, whatever `within`
-    /// is: that takes some round trips, and the connect timeout at most. So processes that live a
-    /// moment end a quarantine too.
+    /// is: that takes some round trips, and the connect timeout at most. So short-lived processes
+    /// end a quarantine too.
     ///
     /// The keys of locks whose guards still exist are left to expire, because their holders may
     /// not have noticed yet. Release guards before.

@@ -1,4 +1,4 @@
-//! `NodeReport`: what one master is, for people that look after it.
+//! `NodeReport`: the state of one master, for operators.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redlock_core::Cause;
 
-/// What one master is, at this moment.
+/// The state of one master at this moment.
 ///
 /// Reading it changes nothing on any master.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,13 +16,13 @@ pub struct NodeReport {
     pub node: Arc<str>,
     /// Whether it votes, and why not.
     pub standing: Standing,
-    /// Why its votes do not count; none where they do.
+    /// Why its votes do not count; `None` if they do.
     pub cause: Option<Cause>,
-    /// What the server says about itself; none where it could not be asked.
+    /// The facts that the server reports; `None` if it could not be asked.
     pub server: Option<ServerReport>,
 }
 
-/// What a server says about itself and keeps for this namespace.
+/// The facts that a server reports, and its keys of this namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerReport {
@@ -37,18 +37,19 @@ pub struct ServerReport {
     pub is_cluster: bool,
     /// It reads its data from disk.
     pub is_loading: bool,
-    /// How long the process has been running; none where the server does not say.
+    /// How long the process has been running; `None` if the server does not report it.
     pub uptime: Option<Duration>,
     /// The largest TTL of the namespace, by its record.
     pub max_ttl: Option<Duration>,
-    /// What it was admitted as: a process, or a process and a history, as 40 hex digits each.
+    /// The identity with which it was admitted: a process, or a process and a history, as 40 hex
+    /// digits each.
     pub admitted_as: Option<String>,
-    /// The score that its ballots got when it was admitted; none where it never was.
+    /// The score that its ballots got when it was admitted; `None` if it never was.
     pub floor: Option<u64>,
-    /// How many members its ballot set has; 1,024 are complete. None where it has no record, and
-    /// where that is not known.
+    /// How many members its ballot set has; 1,024 are complete. `None` if it has no record, or if
+    /// the number was not counted.
     pub ballots: Option<u32>,
-    /// How long its quarantine lasts at least, by its own clock; none where none is under way.
+    /// How long its quarantine lasts at least, by its own clock; `None` if none is under way.
     pub quarantine_left: Option<Duration>,
     /// The server reports changes of keys, and a loss of all data at once. Otherwise it does not
     /// vote for a client without fencing tokens that has a quarantine.
@@ -89,7 +90,7 @@ impl NodeReport {
 }
 
 impl Standing {
-    /// What the reason says for which its votes do not count.
+    /// The parts of the cause for which its votes do not count.
     pub(crate) fn of(cause: &Cause) -> Self {
         match cause {
             Cause::NotAdmitted(why) if why.in_quarantine => Self::Quarantine,

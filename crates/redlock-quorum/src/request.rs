@@ -31,11 +31,11 @@ use crate::settings::{InvalidRequest, MAX_HOLD_MIN, check_margin};
 /// future as soon as it is not wanted any more.
 ///
 /// # Errors
-/// Awaiting it returns [`AcquireError`]: `Held` when another holds the lock until the wait is
-/// over, `NoQuorum` when too few masters answer, or say what waiting does not cure, `TooLate` when
-/// nothing of the lease is left, `Invalid` when an option is out of range, and `Shutdown` when the
-/// handle was shut down. A lock that the caller itself holds counts as held by another: it is not
-/// reentrant.
+/// Awaiting it returns [`AcquireError`]: `Held` when another holds the lock until the wait is over,
+/// `NoQuorum` when too few masters answer, or report a fault that waiting does not cure, `TooLate`
+/// when nothing of the lease is left, `Invalid` when an option is out of range, and `Shutdown` when
+/// the handle was shut down. A lock that the caller itself holds counts as held by another: it is
+/// not reentrant.
 #[must_use = "a lock that is not awaited is not asked for"]
 #[derive(Clone)]
 pub struct LockRequest {
@@ -53,7 +53,7 @@ enum Wait {
     For(Duration),
     Until(std::time::Instant),
     Forever,
-    /// Its end was decided, by the handle's clock; none is for ever.
+    /// Its end was decided, by the handle's clock; `None` is for ever.
     Begun(Option<Instant>),
 }
 
@@ -75,10 +75,10 @@ impl LockRequest {
     /// requests stand in line that its turn does not come, it ends two connect timeouts behind the
     /// wait, with `NoQuorum`.
     ///
-    /// The wait ends early, with `NoQuorum`, when so many masters say what waiting does not cure
-    /// ([`Cause::is_curable`](redlock_core::Cause::is_curable): a wrong password, a replica) that
-    /// no quorum is left. A step towards the admission of a master that was refused before this
-    /// request began does not count: what it was refused for may be cured.
+    /// The wait ends early, with `NoQuorum`, when so many masters report a fault that waiting does
+    /// not cure ([`Cause::is_curable`](redlock_core::Cause::is_curable): a wrong password, a
+    /// replica) that no quorum is left. A step towards the admission of a master that was refused
+    /// before this request began does not count: what it was refused for may be cured.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Wait::For(wait);
         self
@@ -92,15 +92,15 @@ impl LockRequest {
     }
 
     /// Keep trying until the lock is acquired or the future is dropped. Masters that do not answer
-    /// are waited for, too. What waiting does not cure ends it all the same, as
-    /// [`wait`](Self::wait) says.
+    /// are waited for, too. A fault that waiting does not cure ends the wait all the same, as for
+    /// [`wait`](Self::wait).
     pub fn wait_forever(mut self) -> Self {
         self.wait = Wait::Forever;
         self
     }
 
-    /// Whether a keeper extends the lease while the guard lives. Default: yes. Without it the
-    /// lock is lost after one TTL.
+    /// Whether a keeper extends the lease while the guard exists. Default: yes. Without it the lock
+    /// is lost after one TTL.
     pub fn auto_extend(mut self, auto_extend: bool) -> Self {
         self.options.auto_extend = auto_extend;
         self
@@ -108,18 +108,17 @@ impl LockRequest {
 
     /// For how long the keeper goes on extending, from the acquisition: after that the lease is
     /// left to lapse, within one TTL. Default: without limit, so that work that hangs holds the
-    /// lock for as long as its process lives. (The Redis page advises a limit.) Less than 1 ms is
-    /// refused.
+    /// lock until its process ends. (The Redis page advises a limit.) Less than 1 ms is refused.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.options.max_hold = Some(max_hold);
         self
     }
 
-    /// How many masters should have granted before the guard is handed over: 1 to their number.
-    /// A quorum is enough to hold the lock; more copies let it survive more masters that lose it
-    /// against the rules. More than a quorum is waited for only a short grace, about as long as
-    /// the quorum took and never longer than the node timeout: ask [`Guard::copies`] what there
-    /// is. Default: a quorum.
+    /// How many masters should have granted before the guard is handed over: 1 to their number. A
+    /// quorum is enough to hold the lock; more copies let it survive more masters that lose it
+    /// against the rules. More than a quorum is waited for only a short grace, about as long as the
+    /// quorum took and never longer than the node timeout: [`Guard::copies`] returns their number.
+    /// Default: a quorum.
     pub fn min_copies(mut self, copies: usize) -> Self {
         self.options.min_copies = Some(copies);
         self
@@ -160,7 +159,7 @@ impl LockRequest {
         let guard = self.await?;
         let lost = guard.lost();
         let output = tokio::select! {
-            // The loss is looked at first: once it is known, nothing more of the work is done.
+            // The loss is checked first: once it is known, nothing more of the work is done.
             biased;
             ended = lost => return Err(guard.run_error(ended, None)),
             output = work(guard.hold()) => output,
@@ -168,7 +167,7 @@ impl LockRequest {
         guard.end_run(output).await
     }
 
-    /// The same for work that can fail: one `?` for the lock and the work.
+    /// [`run`](Self::run) for work that can fail: one `?` for the lock and the work.
     ///
     /// ```no_run
     /// # use redlock_quorum::Redlock;
@@ -180,8 +179,8 @@ impl LockRequest {
     /// ```
     ///
     /// # Errors
-    /// The error of work that ended with one, after a loss of the lock too. Else what
-    /// [`run`](Self::run) says, as that type: the lock was not acquired, or it was lost.
+    /// The error of work that ended with one, after a loss of the lock too. Otherwise the error of
+    /// [`run`](Self::run), converted into that type: the lock was not acquired, or it was lost.
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
@@ -194,12 +193,12 @@ impl LockRequest {
         RunError::flat(self.run(work).await)
     }
 
-    /// The same request for another resource.
+    /// This request for another resource.
     pub(crate) fn of(&self, resource: &Resource) -> Self {
         Self { resource: resource.clone(), ..self.clone() }
     }
 
-    /// The same request, whose wait is counted from here on.
+    /// This request, with its wait counted from now on.
     pub(crate) fn begun(mut self) -> Self {
         self.wait = Wait::Begun(self.until(self.handle.clock.now()));
         self
@@ -216,7 +215,7 @@ impl LockRequest {
         self.options.auto_extend
     }
 
-    /// Everything that can be known to be wrong with it before anything is sent.
+    /// All checks that can be made before a request is sent.
     pub(crate) fn check_all(&self) -> Result<(), AcquireError> {
         self.handle.key(&self.resource)?;
         self.check()?;

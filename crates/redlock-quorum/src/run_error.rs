@@ -18,11 +18,11 @@ pub enum RunError<T = ()> {
     /// The lock was lost while the work was going on.
     #[error("{lost}")]
     Lost {
-        /// Why, and what each master said.
+        /// The cause, and each master's answer.
         #[source]
         lost: Lost,
-        /// The output of work that ended after the loss: its last part was not protected. None
-        /// where the work was stopped before its end.
+        /// The output of work that ended after the loss: its last part was not protected. `None` if
+        /// the work was stopped before its end.
         output: Option<T>,
     },
 }

@@ -1,4 +1,4 @@
-//! What a handle was built with, and the checks that one request must pass.
+//! The settings of a handle, and the checks that one request must pass.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,34 +9,35 @@ use redlock_core::{InvalidLabel, InvalidResource, InvalidTtl, Label, Resource, T
 use redlock_protocol::quorum::MASTERS_MAX;
 use redlock_protocol::terms::Timing;
 
-/// The largest TTL where nobody gave one.
+/// The default `max_ttl`.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
 /// The default node timeout is this, or a tenth of the TTL where that is shorter: the Redis page
 /// advises some 5 to 50 ms for a TTL of 10 s.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-/// The shortest time that a keeper can be told to go on for: what Redis counts in.
+/// The shortest `max_hold`: the unit of Redis.
 pub(crate) const MAX_HOLD_MIN: Duration = Duration::from_millis(1);
-/// The TTL where nobody gave one.
+/// The default TTL.
 const TTL: Duration = Duration::from_secs(10);
 
-/// Whether a master that may have forgotten its keys is kept from voting for a while.
+/// Whether a master that may have lost its keys is kept from voting for a while.
 ///
-/// A master that restarts without its data, is flushed, or was a replica for a while, has forgotten
-/// who holds what. Until no lock from before can be alive, which takes 1.1 times `max_ttl`, its
-/// votes do not count.
+/// A master that restarts without its data, is flushed, or was a replica for a while, has lost its
+/// locks. Until no lock from before can be alive, which takes 1.1 times `max_ttl`, its votes do not
+/// count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Quarantine {
     /// It is. Each master keeps a record for that, under the prefix.
     ///
-    /// A brand-new master cannot be told from one that forgot. It waits, too, unless a person says
-    /// that it is new: `redlock init`, or [`Redlock::init`](crate::Redlock::init).
+    /// A brand-new master cannot be distinguished from one that lost its data. It waits, too,
+    /// unless a person confirms that it is new: `redlock init`, or
+    /// [`Redlock::init`](crate::Redlock::init).
     #[default]
     On,
     /// It is not: it votes at once, and may grant what another holds. For masters that keep
     /// every write (`appendfsync always`), and for work that two holders do not harm.
     ///
-    /// All clients of a namespace must have the same. One that is off refuses to work where a
-    /// record says that others are on.
+    /// All clients of a namespace must have the same. A client with `Off` refuses to work if a
+    /// record shows that others have a quarantine.
     Off,
 }
 
@@ -44,9 +45,10 @@ pub enum Quarantine {
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) prefix: Arc<[u8]>,
-    /// None where nobody gave one.
+    /// The default TTL that was given; `None` if none was given.
     pub(crate) ttl: Option<Duration>,
-    /// Counts while no master says another one. None where nobody gave one.
+    /// The `max_ttl` that was given; it counts while no master has another one in its record.
+    /// `None` if none was given.
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) quarantine: Quarantine,
     /// Locks have fencing tokens.
@@ -96,7 +98,7 @@ pub enum InvalidRequest {
     StopMargin {
         /// The margin asked for.
         margin: Duration,
-        /// What a holder may count on.
+        /// The validity that a holder may count on.
         validity: Duration,
         /// The TTL asked for.
         ttl: Duration,
@@ -108,7 +110,7 @@ pub enum InvalidRequest {
         spelled(*.max_hold), spelled(MAX_HOLD_MIN)
     )]
     MaxHold {
-        /// What was asked for.
+        /// The time that was asked for.
         max_hold: Duration,
     },
     /// There are not so many masters.
@@ -119,7 +121,7 @@ pub enum InvalidRequest {
         /// The number of masters.
         masters: usize,
     },
-    /// So many resources cannot be locked together.
+    /// Too many resources, or none, to lock together.
     #[error("{count} resources cannot be locked together; name 1 to {max}")]
     Resources {
         /// How many were named.
@@ -190,13 +192,13 @@ pub enum BuildError {
     Variable {
         /// The variable, or the option of the command that was given instead.
         name: String,
-        /// What is wrong with it.
+        /// The fault of the value.
         why: String,
     },
     /// A value is refused that the program did not give itself.
     #[error("{by}: {error}")]
     Given {
-        /// What gave it: a variable, a line of a file, or an option of the command.
+        /// The source of the value: a variable, a line of a file, or an option of the command.
         by: String,
         /// Why it is refused.
         error: Box<Self>,
@@ -225,14 +227,14 @@ pub enum BuildError {
         spelled(*.max_ttl), spelled(Ttl::MIN), spelled(MAX_TTL_MAX)
     )]
     MaxTtl {
-        /// What was given.
+        /// The value that was given.
         max_ttl: Duration,
     },
-    /// The clock guard is longer than any lock may live.
+    /// The clock guard is longer than any lock may last.
     #[error("a clock guard of {} is too long; the limit is max_ttl, {}",
         spelled(*.guard), spelled(*.max_ttl))]
     ClockGuard {
-        /// What was given.
+        /// The value that was given.
         guard: Duration,
         /// The largest TTL.
         max_ttl: Duration,
@@ -240,13 +242,13 @@ pub enum BuildError {
     /// A timeout of zero never lets a master answer.
     #[error("a {name} of zero never lets a master answer; take at least 1 ms")]
     ZeroTimeout {
-        /// Which timeout.
+        /// The name of the timeout.
         name: &'static str,
     },
     /// The operating system starts no thread for a blocking handle.
     #[error("no thread can be started for the blocking handle: {why}")]
     Thread {
-        /// What the operating system says.
+        /// The error of the operating system.
         why: String,
     },
     /// The prefix cannot be used.
@@ -255,12 +257,12 @@ pub enum BuildError {
          \"redlock-quorum:\", which is reserved"
     )]
     Prefix {
-        /// What was given.
+        /// The value that was given.
         prefix: String,
     },
 }
 
-/// What helps where no variable names masters.
+/// The advice if no variable names masters.
 fn none_named(below_run: bool) -> &'static str {
     if below_run {
         "`redlock run` removes REDLOCK_NODES and REDLOCK_NODES_FILE from the environment of its \
@@ -282,13 +284,13 @@ impl Settings {
         self.connect_timeout.max(self.node_timeout.unwrap_or(NODE_TIMEOUT))
     }
 
-    /// The largest TTL while no master says another one.
+    /// The largest TTL while no master has another one in its record.
     pub(crate) fn max_ttl(&self) -> Duration {
         self.max_ttl.unwrap_or(MAX_TTL)
     }
 
-    /// The longest TTL that may be used before masters have told: with a quarantine their records say
-    /// it, and our own value counts only where they have none.
+    /// The longest TTL that may be used before a record was read: with a quarantine the records
+    /// decide, and our own value counts only if there are none.
     pub(crate) fn unread_max_ttl(&self) -> Duration {
         match self.quarantine {
             Quarantine::On => MAX_TTL_MAX,
@@ -313,7 +315,7 @@ impl Settings {
         Ok(Timing { ttl, node_timeout, px: ttl.px(guard) })
     }
 
-    /// The same before it is known how long a TTL may be.
+    /// The times of a request before the longest TTL is known.
     pub(crate) fn timing_unlimited(&self, ttl: Option<Duration>) -> Result<Timing, InvalidRequest> {
         match ttl.or(self.ttl) {
             Some(ttl) => self.timing(Some(ttl.min(MAX_TTL_MAX)), MAX_TTL_MAX),
@@ -321,7 +323,7 @@ impl Settings {
         }
     }
 
-    /// How long a key can live at most, where all clients keep to this `max_ttl` and to our guard.
+    /// How long a key can stay at most, where all clients keep to this `max_ttl` and to our guard.
     pub(crate) fn expiry_max(&self, max_ttl: Duration) -> Duration {
         max_ttl + self.clock_guard.unwrap_or(max_ttl / 10)
     }
@@ -338,8 +340,8 @@ impl Settings {
         self.connect_timeout.saturating_mul(2)
     }
 
-    /// How long a master has for a look, or for another order: two node timeouts, because a look is
-    /// two round trips, and at least as long as a server takes to write the members.
+    /// How long a master has for a probe, or for another order: two node timeouts, because a probe
+    /// is two round trips, and at least as long as a server takes to write the members.
     pub(crate) fn order_timeout(&self) -> Duration {
         const MIN: Duration = Duration::from_millis(50);
         self.node_timeout().saturating_mul(2).max(MIN)

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a handle and all its clones have done since it was built, in numbers.
+/// Statistics of a handle and all its clones since it was built.
 ///
-/// It is no audit: the numbers are read one by one while the driver goes on counting, so two that
-/// belong together may differ by what happened in between. They begin at zero with each handle.
+/// It is no audit: the numbers are read one by one while the driver goes on counting, so two
+/// related numbers may differ by the events in between. They begin at zero with each handle.
 ///
-/// What belongs together adds up, where nothing is under way: `attempts` to the sum of `outcomes`,
-/// `acquired` to `outcomes.won` and `handed_over`, `requests` to `acquired`, `failed` and `cancelled` (while some are under way, and `waiting`),
-/// and the number of `waits` to `acquired` and `failed`. Each is counted once.
+/// Related numbers add up, if nothing is under way: `attempts` to the sum of `outcomes`, `acquired`
+/// to `outcomes.won` and `handed_over`, `requests` to `acquired`, `failed` and `cancelled` (while
+/// some are under way, and `waiting`), and the number of `waits` to `acquired` and `failed`. Each
+/// is counted once.
 ///
 /// `held`, `waiting` and those marked so in [`NodeStats`] are what is so *at this moment*, as far
 /// as the driver knows; all others only grow.
@@ -28,8 +29,8 @@ pub struct Stats {
     /// Ballots that were proposed: one with each attempt that masters were asked for, where locks
     /// have fencing tokens, and one more for each second ballot.
     pub ballots: u64,
-    /// Those of them that were proposed because too few masters had accepted the one before. Each
-    /// costs a round trip.
+    /// Ballots that were proposed because too few masters had accepted the one before. Each costs a
+    /// round trip.
     pub second_ballots: u64,
     /// Attempts that were given up because no ballot was accepted in time, though a quorum had
     /// granted the key.
@@ -40,7 +41,7 @@ pub struct Stats {
     /// Locks that were acquired, and leases that were taken over. Those whose caller went away at
     /// the last moment, and which are released at once, count.
     pub acquired: u64,
-    /// Those of them that passed from one caller of this process to the next, with no request.
+    /// Locks that passed from one caller of this process to the next, without a request.
     pub handed_over: u64,
     /// Requests that were answered with an error. Most were refused by masters, or not answered,
     /// until their wait was over.
@@ -55,8 +56,8 @@ pub struct Stats {
     pub waits: Histogram,
     /// Questions to a meeting point who holds a key that callers wait for.
     pub watches: u64,
-    /// What callers that wait have asked because time had passed, and not because of a push: looks,
-    /// and attempts behind a pause that nothing shortened.
+    /// Requests of waiting callers that were sent because time had passed, and not because of a
+    /// push: watches, and attempts behind a pause that was not shortened.
     pub polls: u64,
     /// Reports of masters that a key has changed, or that all may have.
     pub pushes: u64,
@@ -80,7 +81,7 @@ pub struct Outcomes {
     pub won: u64,
     /// Another holds the key.
     pub held: u64,
-    /// Contenders have shared the masters among themselves, so that none had a quorum.
+    /// Contenders have divided the masters among them, so that none had a quorum.
     pub split: u64,
     /// Too few masters answered.
     pub unanswered: u64,
@@ -104,7 +105,7 @@ pub struct Losses {
     pub panicked: u64,
 }
 
-/// What one master did.
+/// Statistics of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -115,18 +116,18 @@ pub struct NodeStats {
     pub is_up: bool,
     /// Connections that were made.
     pub connections: u64,
-    /// What it answered, and why it did not.
+    /// Its answers, and why it did not answer.
     pub votes: VoteStats,
     /// Releases that it was sent and has not acknowledged at this moment; it will be asked again.
     pub unacknowledged: u64,
 }
 
-/// What one master answered to all that it was asked, each named after its
-/// [`Verdict`](crate::Verdict), and after the [`Cause`](crate::Cause) where that is unknown.
+/// The answers of one master to all requests, each named after its [`Verdict`](crate::Verdict), and
+/// after the [`Cause`](crate::Cause) where that is unknown.
 ///
 /// Where an answer is waited for and does not come within the node timeout, it counts as
-/// `timed_out` then, and once more as what it is when it comes. What a quorum has settled already,
-/// such as most releases, is not waited for.
+/// `timed_out` then, and once more by its content when it comes. An answer that a quorum has made
+/// unnecessary, such as most answers to releases, is not waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[expect(missing_docs, reason = "each is named after its verdict or cause")]

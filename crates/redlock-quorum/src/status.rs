@@ -1,4 +1,4 @@
-//! `Status`: who holds a resource, by what each master says.
+//! `Status`: who holds a resource, by what each master reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use redlock_protocol::quorum::quorum;
 
 use crate::votes::{NodeVote, holder};
 
-/// Who holds a resource, by what each master says.
+/// Who holds a resource, by what each master reports.
 ///
 /// A snapshot taken from masters one by one and not a proof: by the time it is read the answer may
 /// be another. To be sure of a lock, hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
-    /// What a quorum agrees on.
+    /// The state on which a quorum agrees.
     pub state: State,
-    /// What each master said, in the order in which the masters were given: [`Verdict::Held`],
-    /// [`Verdict::Free`] or [`Verdict::Unknown`]. What a master says that is not admitted is shown,
-    /// and counts for nothing.
+    /// Each master's answer, in the order in which the masters were given: [`Verdict::Held`],
+    /// [`Verdict::Free`] or [`Verdict::Unknown`]. The answer of a master that is not admitted is
+    /// shown, and counts for nothing.
     pub nodes: Vec<NodeVote>,
     /// How many processes wait in the [queue](crate::RedlockBuilder::queue) of the resource: the
-    /// largest number that a master says. Those that have died count for up to 3 s. 0 where this
-    /// handle does not queue, or no master tells.
+    /// largest number that a master reports. Processes that have died count for up to 3 s. 0 if
+    /// this handle does not queue, or no master reports a number.
     pub waiters: u32,
 }
 
-/// What a quorum of masters agrees on.
+/// The state on which a quorum of masters agrees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
@@ -35,7 +35,7 @@ pub enum State {
     Held {
         /// The token of the holder.
         token: String,
-        /// How long it still is on a quorum, if it is not extended; none when it never expires.
+        /// How long it still is on a quorum, if it is not extended; `None` if it never expires.
         ttl: Option<Duration>,
     },
     /// A quorum of masters is free.
@@ -80,7 +80,7 @@ impl State {
     }
 }
 
-/// Until a quorum of keys is not there any more: the q-th longest life.
+/// How long a quorum of the keys remains: the q-th longest expiry.
 fn left(nodes: &[NodeVote], holder: &str, quorum: usize) -> Option<Duration> {
     let mut lives: Vec<Duration> = nodes
         .iter()

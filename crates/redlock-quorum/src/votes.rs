@@ -1,4 +1,4 @@
-//! `Votes`: what each master said, for errors, for guards and for people.
+//! `Votes`: what each master answered, for errors, for guards and for people.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,30 +7,30 @@ use std::time::Duration;
 use redlock_core::{Cause, NotAdmitted, Reservation, Token, Verdict, WhyNot};
 use redlock_protocol::quorum::quorum;
 
-/// What each master said, in the order in which the masters were given.
+/// Each master's answer, in the order in which the masters were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Votes(Vec<NodeVote>);
 
-/// What one master said.
+/// One master's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeVote {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// What it said; [`Verdict::Pending`] where no answer of it was known when this was made.
+    /// Its verdict; [`Verdict::Pending`] if it had not answered when this was made.
     pub verdict: Verdict,
-    /// How long its answer took, from before the request was sent; none where the master itself
-    /// has not answered. In a [`Status`](crate::Status) a master that is known to be away has one,
-    /// too: none means that nothing was known in time.
+    /// How long its answer took, from before the request was sent; `None` if the master itself has
+    /// not answered. In a [`Status`](crate::Status) a master that is known to be away has one, too:
+    /// `None` means that its state was not known in time.
     pub latency: Option<Duration>,
     /// In a [`Status`](crate::Status): whether the master reports changes of keys, so that callers
-    /// that wait are woken by it. Not so before Redis 6.0, behind proxies that know no RESP3, and
-    /// where its user may not use `CLIENT TRACKING`. None where there is no connection, and
+    /// that wait are woken by it. False before Redis 6.0, behind proxies that know no RESP3, and
+    /// where its user may not use `CLIENT TRACKING`. `None` if there is no connection, and
     /// everywhere but in a status.
     pub tracks: Option<bool>,
-    /// Why what it said does not count; none where it does, and where nothing was heard of it.
-    /// Where masters voted, the verdict is unknown for the same reason; a [`Status`](crate::Status)
-    /// shows what it said all the same.
+    /// Why its answer does not count; `None` if it counts, or if there was no answer. Where masters
+    /// voted, the verdict is unknown for the same reason; a [`Status`](crate::Status) shows its
+    /// answer all the same.
     pub not_admitted: Option<NotAdmitted>,
 }
 
@@ -83,7 +83,7 @@ impl Votes {
         Token::parse(self.holder()?).ok()?.label().map(str::to_owned)
     }
 
-    /// How long it takes at least until a quorum can vote: none where time does not decide that,
+    /// How long it takes at least until a quorum can vote: `None` if time does not decide that,
     /// because enough of them may vote, or too few ever will.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.quorum_after(NodeVote::votes_again)
@@ -138,7 +138,7 @@ impl NodeVote {
 }
 
 impl NodeVote {
-    /// Whether what the master says counts, as far as is known.
+    /// Whether the answer of the master counts, as far as is known.
     pub fn is_admitted(&self) -> bool {
         self.not_admitted.is_none() && !matches!(self.verdict, Verdict::Unknown(Cause::TwinOf(_)))
     }
@@ -151,8 +151,9 @@ impl NodeVote {
         }
     }
 
-    /// Whether the master reads its data from disk. It says so itself, or it is known not to count
-    /// for that reason. Others wait for it before they begin a quarantine, for as long as one lasts.
+    /// Whether the master reads its data from disk. It reports that itself, or its answers do not
+    /// count for that reason. Others wait for it before they begin a quarantine, for as long as one
+    /// lasts.
     pub fn is_loading(&self) -> bool {
         match (&self.not_admitted, &self.verdict) {
             (Some(not), _) => not.why == WhyNot::Loading,
@@ -161,14 +162,14 @@ impl NodeVote {
         }
     }
 
-    /// How long it takes at least until it votes again; none where it votes, and where no time
+    /// How long it takes at least until it votes again; `None` if it votes, and where no time
     /// decides it: such as where its quarantine cannot be begun before a person changes something.
     pub fn votes_again(&self) -> Option<Duration> {
         self.curable()?.votes_again
     }
 
-    /// How long it takes at the latest where no client stays, and clients that ask for a lock come
-    /// and go; none also where only a client that stays ends its quarantine.
+    /// How long it takes at the latest if no client is long-running, and clients that ask for a
+    /// lock come and go; `None` also if only a long-running client ends its quarantine.
     pub fn by_visits(&self) -> Option<Duration> {
         self.curable()?.by_visits
     }

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redlock_core::{Clock, Instant};
 
-/// What a contender saw.
+/// An event that a contender saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// It began to try.
     Invoked,
-    /// It holds the lock until the instant given. Also said again for every extension.
+    /// It holds the lock until the instant given. Every extension is recorded, too.
     Granted {
         /// Until when, on the history's clock.
         until: Instant,
@@ -48,9 +48,9 @@ pub struct Record {
     pub contender: usize,
     /// Of which resource.
     pub resource: Arc<str>,
-    /// Signed with which token; empty where there is none yet.
+    /// The token of the attempt; empty if there is none yet.
     pub token: Arc<str>,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
@@ -73,7 +73,7 @@ impl History {
         Contender { history: self.clone(), contender, resource: resource.into() }
     }
 
-    /// All that was seen so far.
+    /// All records so far.
     pub fn records(&self) -> Vec<Record> {
         self.log().clone()
     }

@@ -1,7 +1,7 @@
-//! What a test of a distributed lock needs: masters it may break.
+//! Tools to test a distributed lock: masters that a test may break.
 //!
-//! Real masters are processes of `redis-server` or `valkey-server` that live as long as the value
-//! that stands for them, and a [`FaultProxy`] before each makes the network as bad as a test asks:
+//! Real masters are processes of `redis-server` or `valkey-server` that end when their value is
+//! dropped, and a [`FaultProxy`] before each adds the network faults that a test asks for:
 //!
 //! ```no_run
 //! use redlock_testkit::{Direction, RedisServers};
@@ -17,12 +17,12 @@
 //! # }
 //! ```
 //!
-//! Simulated masters ([`SimNodes`]) live in tokio's paused time, each with a clock of its own, so
-//! that hours of faults take milliseconds and a seed repeats them. A [`History`] of what contenders
-//! learned is judged by [`check`], their fencing tokens by [`check_tokens`], and what is to be done
-//! once by [`check_fires`].
+//! Simulated masters ([`SimNodes`]) run in tokio's paused time, each with a clock of its own, so
+//! that hours of faults take milliseconds and a seed repeats them. [`check`] judges the [`History`]
+//! of the contenders, [`check_tokens`] their fencing tokens, and [`check_fires`] the work that is
+//! to be done once.
 //!
-//! What tests repeat, such as waiting with a deadline, is in [`lab`].
+//! Common helpers, such as waiting with a deadline, are in [`lab`].
 
 mod checker;
 mod history;

@@ -54,7 +54,7 @@ pub struct FaultProxy {
     _acceptor: AbortOnDrop,
 }
 
-/// What the proxy and its connections have in common.
+/// The state that the proxy and its connections share.
 #[derive(Debug)]
 struct Shared {
     upstream: SocketAddr,
@@ -65,11 +65,11 @@ struct Shared {
 impl FaultProxy {
     /// Starts a proxy on a free port of 127.0.0.1, forwarding to `upstream`.
     ///
-    /// `upstream` need not be there: while it is not, new connections are reset.
+    /// `upstream` need not run: while it does not, new connections are reset.
     ///
     /// # Errors
     ///
-    /// When `upstream` is not the address of anything, or there is no port to listen on.
+    /// When `upstream` is not an address, or there is no port to listen on.
     ///
     /// # Panics
     ///
@@ -220,7 +220,7 @@ async fn admit(client: TcpStream, shared: Arc<Shared>) {
     let _: io::Result<()> = ended;
 }
 
-/// Counts one open connection while it lives.
+/// Counts one open connection until it is dropped.
 struct Open<'a>(&'a AtomicUsize);
 
 impl<'a> Open<'a> {

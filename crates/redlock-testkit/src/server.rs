@@ -29,8 +29,8 @@ use process::Process;
 /// started it, however that one ends; elsewhere a test that is killed leaves its servers behind. (A
 /// killed test leaves the small directories behind in any case.)
 ///
-/// While the value lives, no other `RedisServer` of any process takes its port, so a stopped server
-/// is refused connections and never mistaken for another process's.
+/// While the value exists, no other `RedisServer` of any process takes its port, so a stopped
+/// server is refused connections and never mistaken for another process's.
 ///
 /// Every method **blocks** its thread, for milliseconds as a rule and for some seconds at most.
 /// That is meant for tests, inside a runtime or outside; a runtime of one thread stands still
@@ -95,7 +95,7 @@ impl RedisServer {
         self.port.number()
     }
 
-    /// The process id of the running or paused server; none when it is stopped.
+    /// The process id of the running or paused server; `None` when it is stopped.
     pub fn pid(&self) -> Option<u32> {
         self.alive().as_ref().map(Process::pid)
     }
@@ -126,7 +126,7 @@ impl RedisServer {
 
     /// Ends the server as a crash does (SIGKILL) and waits until it is gone.
     ///
-    /// What it was sent and did not read is lost; a stopped server stays stopped.
+    /// Bytes that it did not read are lost; a stopped server stays stopped.
     pub fn kill(&self) {
         // Dropping a process kills it and waits.
         drop(self.alive().take());
@@ -155,8 +155,8 @@ impl RedisServer {
 
     /// Starts the server again on its port and with its directory, stopping it first if need be.
     ///
-    /// What the server wrote to its directory is loaded again: all keys with `--appendonly yes`,
-    /// none with the defaults. For a crash call [`kill`](Self::kill) before.
+    /// The files in the server's directory are loaded again: all keys with `--appendonly yes`, none
+    /// with the defaults. For a crash call [`kill`](Self::kill) before.
     ///
     /// It is another process, so it is not admitted any more: clients with a quarantine do not
     /// count its votes for 1.1 times `max_ttl`, or until [`init`](Self::init).
@@ -184,8 +184,8 @@ impl RedisServer {
     }
 
     /// Admits the server as `redlock init --again` does, for the prefix and `max_ttl` of its
-    /// options: the test states that no lock of a former life is alive. The statistics of the
-    /// server begin anew. A replica and a node of a cluster are left as they are.
+    /// options: the test states that no lock of a former incarnation is alive. The statistics of
+    /// the server begin anew. A replica and a node of a cluster are left as they are.
     ///
     /// Every start does this, unless the options are [`ServerOptions::brand_new`]; a restart does
     /// not.
@@ -201,7 +201,8 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Sends one command over a fresh connection, as an outsider who looks at the keys.
+    /// Sends one command over a fresh connection, like a client outside the library that reads the
+    /// keys.
     ///
     /// # Errors
     ///

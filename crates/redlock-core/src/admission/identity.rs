@@ -11,8 +11,8 @@ pub struct RunId([u8; BYTES]);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplId([u8; BYTES]);
 
-/// What a master is admitted as. As text: the 40 digits of the process; where there is a history,
-/// a colon and its 40 digits follow.
+/// The identity with which a master is admitted. As text: the 40 digits of the process; where there
+/// is a history, a colon and its 40 digits follow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// The process.
@@ -54,15 +54,15 @@ impl Identity {
         Self { run, replid: None }
     }
 
-    /// Whether what was recorded for `self` is good for a master that is `present` now.
+    /// Whether a record made for `self` is valid for a master whose identity is `present` now.
     ///
-    /// A server forgets that it was a replica after `repl-backlog-ttl`. So `R:X` is good for `R`
-    /// too, never the other way round, and never for another history.
+    /// A server stops reporting that it was a replica after `repl-backlog-ttl`. Therefore `R:X`
+    /// covers `R`, `R` never covers `R:X`, and no history covers another one.
     pub fn covers(self, present: Self) -> bool {
         self.run == present.run && (present.replid.is_none() || self.replid == present.replid)
     }
 
-    /// What names the ballot set of a master that was admitted as this: the first 16 digits of the
+    /// The name of the ballot set of a master with this identity: the first 16 digits of the
     /// process; where there is a history, a dot and the first 16 of its digits follow.
     pub fn set_name(self) -> String {
         let digits = |text: String| text[..SET_DIGITS].to_owned();
@@ -74,7 +74,7 @@ impl Identity {
     }
 }
 
-/// 64 random bits tell the processes of one master apart.
+/// 64 random bits are enough to distinguish the processes of one master.
 const SET_DIGITS: usize = 16;
 
 impl FromStr for RunId {

@@ -1,4 +1,4 @@
-//! What one master keeps so that it does not vote after it lost its data. Which masters vote is
+//! The record by which a master that lost its data is kept from voting. Which masters vote is
 //! decided above this crate, from the facts of all of them.
 //!
 //! # On the server

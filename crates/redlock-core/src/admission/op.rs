@@ -1,4 +1,4 @@
-//! What one master is asked about its data, beside its locks, and what it answers.
+//! Requests to one master about its data, besides its locks, and the answers.
 //!
 //! It goes the way of every request: see [`Op::admission`](crate::Op::admission).
 
@@ -10,9 +10,9 @@ use crate::Facts;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AdmissionOp {
     /// Read who the master is, its TIME, its role and the record, behind everything that was
-    /// submitted so far; then count members, as [`AdmissionReply::Facts`] tells, which is the answer.
+    /// submitted so far; then count members. Answered with [`AdmissionReply::Facts`].
     ReadFacts,
-    /// Read TIME, and which process tells it. Answered with [`AdmissionReply::Time`].
+    /// Read TIME and the process that reports it. Answered with [`AdmissionReply::Time`].
     ReadTime,
     /// Read the highest score below 2^53 of the set with this identity in its name, or of the set
     /// of clients without quarantine; and behind it all that [`AdmissionOp::ReadFacts`] reads, but the
@@ -40,7 +40,7 @@ pub enum AdmissionOp {
 /// *Begin*: puts a master into quarantine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Begin {
-    /// What was read. Where the record is another by now, nothing is written.
+    /// The record that was read. If the record has changed since, nothing is written.
     pub expect: Seen,
     /// The identity that this connection read.
     pub identity: Identity,
@@ -49,12 +49,12 @@ pub struct Begin {
     /// The longest TTL that a lock may have had, as far as this client knows. A quarantine that is
     /// under way with a shorter one becomes longer.
     pub max_ttl: Millis,
-    /// What was read is older than what this client has read before of the same process: a copy of
-    /// the data was put back. It says nothing about the data then, so it is begun whether or not
-    /// this record is admitted, or has a quarantine.
+    /// The record that was read is older than one that this client has read before of the same
+    /// process: a copy of the data was put back. The record proves nothing about the data then, so
+    /// the quarantine begins whether or not this record is admitted, or has a quarantine.
     pub is_outdated: bool,
-    /// TIME of this master until which the script may act. A record says nothing of how old it is:
-    /// one that is empty may be so before a loss and behind one. Later nothing is written.
+    /// TIME of this master until which the script may act. A record does not show its age: an empty
+    /// record may be from before a loss or from after it. After `until` the script writes nothing.
     pub until: Millis,
 }
 
@@ -96,7 +96,7 @@ pub struct Admit {
 /// *Init*: a person states that no lock of a former incarnation is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Init {
-    /// What was read. Where the record is another by now, nothing is written.
+    /// The record that was read. If the record has changed since, nothing is written.
     pub expect: Seen,
     /// The identity that this connection read.
     pub identity: Identity,
@@ -106,9 +106,9 @@ pub struct Init {
     pub max_ttl: Millis,
     /// Whether `max_ttl` may become smaller: `--again` with a `--max-ttl`.
     pub lower: bool,
-    /// What all members get where the master is not admitted.
+    /// The score of all members if the master is not admitted.
     pub floor: Score,
-    /// What lower members are lifted to where it is.
+    /// The score to which lower members are lifted if it is admitted.
     pub level: Score,
     /// Whether the ballots of clients without quarantine are taken over, and their set removed:
     /// `--again`. Otherwise nothing is written where they are.
@@ -120,20 +120,20 @@ pub struct Init {
 /// *Remove*: what a client without quarantine does to the record of those that have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Remove {
-    /// What was read. Where the record is another by now, nothing is written.
+    /// The record that was read. If the record has changed since, nothing is written.
     pub expect: Seen,
-    /// None: only a record goes that was never admitted. Given: any record goes, with its ballot
-    /// sets, because a person says so; and no member of the set of clients without quarantine is
-    /// below this, nor below any score that was found here.
+    /// `None`: only the record of a master that was never admitted is removed. `Some`: any record
+    /// is removed with its ballot sets, because a person ordered it; and no member of the set of
+    /// clients without quarantine is below this, nor below any score that was found here.
     pub start: Option<Score>,
     /// See [`Begin::until`].
     pub until: Millis,
 }
 
-/// What a script answers.
+/// The reply of a script.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reply {
-    /// What it did.
+    /// The outcome of the script.
     pub outcome: Outcome,
     /// TIME of the master, in ms.
     pub time: Millis,
@@ -143,14 +143,14 @@ pub struct Reply {
     pub members: u32,
 }
 
-/// What a script did.
+/// The outcome of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// It wrote, or there was nothing to write.
     Done,
     /// The record is another than the one that was read. Nothing was written.
     Moved,
-    /// The TIME of this master says that the quarantine is not over. Nothing was written.
+    /// By the TIME of this master the quarantine is not over. Nothing was written.
     Early,
     /// Clients without quarantine use this namespace. Nothing was written.
     Mixed,
@@ -160,30 +160,30 @@ pub enum Outcome {
     Late,
 }
 
-/// What a master answered to an [`AdmissionOp`].
+/// The answer of a master to an [`AdmissionOp`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AdmissionReply {
     /// To [`AdmissionOp::ReadFacts`].
     Facts {
-        /// What the server says about itself now.
+        /// What the server reports about itself now.
         facts: Facts,
         /// How many members the set of `run` has; where there is no `run`, and the client has a
-        /// quarantine, the set of clients without one. None where the server does not tell,
-        /// because the right to `ZCARD` is missing.
+        /// quarantine, the set of clients without one. `None` if the user lacks the right to
+        /// `ZCARD`.
         members: Option<u32>,
     },
     /// To [`AdmissionOp::ReadTime`].
     Time {
-        /// The process that told it.
+        /// The process that reported it.
         process: RunId,
         /// Its TIME.
         time: Millis,
     },
     /// To [`AdmissionOp::ReadScores`].
     Scores {
-        /// None where there is no such set, or no member of it has a score below 2^53.
+        /// `None` if there is no such set, or no member of it has a score below 2^53.
         highest: Option<Score>,
-        /// What the server says about itself, read behind the score.
+        /// What the server reports about itself, read behind the score.
         facts: Facts,
     },
     /// To [`AdmissionOp::CountMembers`].

@@ -12,7 +12,7 @@ pub type Millis = u64;
 /// A score of a ballot set.
 pub type Score = u64;
 
-/// What names one quarantine: 16 random hex digits.
+/// The name of one quarantine: 16 random hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nonce(pub u64);
 
@@ -45,7 +45,7 @@ pub const MEMBERS: u32 = 1024;
 /// Scores below this are ours. Doubles are exact up to here.
 pub const SCORE_END: Score = 1 << 53;
 
-/// The largest `max_ttl`. A lock that must live longer is extended, not granted for days.
+/// The largest `max_ttl`. A lock that is needed for longer is extended, not granted for days.
 pub const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long no lock of a former incarnation may count: the longest TTL, and a tenth of it because the
@@ -59,7 +59,7 @@ pub fn quarantine_length(max_ttl: Millis) -> Millis {
 pub struct Record {
     /// The longest TTL that any client of the namespace may use.
     pub max_ttl: Option<Millis>,
-    /// What it was admitted as. Absent in quarantine.
+    /// The identity with which it was admitted. Absent in quarantine.
     pub run: Option<Identity>,
     /// The score that all members got at admission.
     pub floor: Option<Score>,
@@ -82,8 +82,8 @@ pub struct Quarantine {
     pub notes: Vec<(RunId, Millis)>,
 }
 
-/// What *begin*, `init` and *remove* compare: all that tells two states of a record apart, and what
-/// they would write over. A `max_ttl` that another client has set meanwhile is not lost.
+/// What *begin*, `init` and *remove* compare: all fields in which two states of a record differ,
+/// and what they would write over. A `max_ttl` that another client has set meanwhile is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// `max_ttl`.
@@ -97,7 +97,7 @@ pub struct Seen {
 }
 
 impl Record {
-    /// What a script must find unchanged.
+    /// The fields that a script must find unchanged.
     pub fn seen(&self) -> Seen {
         let id = self.quarantine.as_ref().map(|quarantine| quarantine.id);
         Seen { max_ttl: self.max_ttl, run: self.run, id, nonce: self.nonce }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 
-/// What a URL says about a master. `Debug` never shows user or password.
+/// The contents of a master's URL. `Debug` never shows user or password.
 pub(super) struct Address {
     pub(super) name: String,
     pub(super) place: Place,
@@ -25,7 +25,7 @@ impl Place {
     }
 }
 
-/// What is sent before anything else.
+/// The login and options of a connection, which are sent before anything else.
 #[derive(Clone, Default)]
 pub(super) struct Login {
     pub(super) username: Option<String>,
@@ -65,8 +65,8 @@ impl Address {
     }
 }
 
-/// What is wrong with a URL, found before the parser sees it: the parser does not say what is
-/// wrong, and it ignores what it does not know. The answer never quotes the URL.
+/// What is wrong with a URL, found before the parser sees it: the parser gives no reason, and
+/// ignores options that it does not know. The answer never quotes the URL.
 fn flaw(url: &str) -> Option<&'static str> {
     if url.is_empty() {
         return Some("it is empty");
@@ -107,12 +107,12 @@ fn names_several(url: &str) -> bool {
     !scheme.contains("unix") && place.split(['?', '#']).next().is_some_and(|at| at.contains(','))
 }
 
-/// What stands before and behind the first `mark`.
+/// Splits `text` at the first `mark`.
 fn cut(text: &str, mark: char) -> (&str, Option<&str>) {
     text.split_once(mark).map_or((text, None), |(head, tail)| (head, Some(tail)))
 }
 
-/// What is wrong with user, password, host, port or database.
+/// The fault of user, password, host, port or database.
 fn network_flaw(url: &str, authority: &str, path: &str) -> Option<&'static str> {
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     // The parser ends the address at the first of these, wherever the `@` is.
@@ -164,7 +164,7 @@ const SEVERAL: &str = "a comma does not separate masters here, give each a URL o
                        --node URL --node URL, or REDLOCK_NODES=URL,URL";
 const COMMENT: &str = "a comment behind it is not supported, give it a line of its own";
 const PUNCTUATION: &str = "in a user or password, write / as %2F, ? as %3F, # as %23 and @ as %40";
-/// What is left for the parser to find.
+/// The faults that only the parser finds.
 const UNREADABLE: &str = "its host is not a name or an address, or it is not encoded well";
 
 fn tcp(host: &str, port: u16, tls: bool) -> Place {
@@ -218,7 +218,7 @@ fn shown(place: &str) -> String {
     end.map_or_else(|| place.to_owned(), |end| format!("{} ***", &place[..end]))
 }
 
-/// Whether what follows the first colon can be no password whose `@` was forgotten.
+/// Whether what follows the first colon cannot be a password whose `@` is missing.
 fn has_port_only(place: &str) -> bool {
     let authority = place.split('/').next().unwrap_or_default();
     let after_host = authority.rsplit(']').next().unwrap_or_default();

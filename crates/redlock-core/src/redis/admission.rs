@@ -64,8 +64,8 @@ pub(super) fn needs_namespace(op: &AdmissionOp) -> bool {
 }
 
 /// The set whose members are counted behind a record: that of `run`. Where there is no `run`, a
-/// client with a quarantine asks for the set of those without: a namespace that they use looks
-/// brand-new otherwise.
+/// client with a quarantine counts the set of the clients without quarantine: their namespace would
+/// appear brand-new otherwise.
 pub(super) fn counted(namespace: &Namespace, facts: &Facts) -> Option<Cmd> {
     match facts.record.as_ref().ok()?.run {
         Some(run) => Some(count(namespace.ballots(run))),
@@ -83,8 +83,9 @@ fn count(set: Vec<u8>) -> Cmd {
     cmd("ZCARD").arg(set).clone()
 }
 
-/// How many members there are; none where the server does not say. A key of another type has none,
-/// so that the master is not admitted; the scripts, which write nothing there, name the key.
+/// How many members there are; `None` if the server refuses to count them. A key of another type
+/// has none, so that the master is not admitted; the scripts, which write nothing there, name the
+/// key.
 pub(super) fn members(reply: &Value) -> Option<u32> {
     match reply {
         Value::Int(count) => u32::try_from(*count).ok(),
@@ -228,7 +229,7 @@ fn said(order: &AdmissionOp, replies: &[Value]) -> Result<AdmissionReply, Cause>
     }
 }
 
-/// The error that is the answer. Those of a look are told by its facts.
+/// The error reply that is the answer. The errors of `ReadFacts` are part of its facts instead.
 fn refused<'a>(order: &AdmissionOp, replies: &'a [Value]) -> Option<&'a Value> {
     replies.first().filter(|_| !matches!(order, AdmissionOp::ReadFacts))
 }

@@ -1,5 +1,5 @@
-//! Requests with a ballot or a score: how they look on the wire, and what their replies mean
-//! together.
+//! Requests with a ballot or a score: their form on the wire, and the answer that their replies
+//! give together.
 //!
 //! Each is several plain commands in one write:
 //!
@@ -81,7 +81,7 @@ impl Set {
     }
 }
 
-/// What is sent where the name of the set is not known: nothing but the `SET`.
+/// The request for a master whose ballot set has no name yet: the `SET` alone.
 pub(super) fn alone(op: &Op) -> &[u8] {
     op.packed(both).first()
 }
@@ -129,12 +129,12 @@ fn member(op: &Op, next: &[&[u8]], packed: &mut Packed) {
     encode::tail(packed, &[itoa::Buffer::new().format(member.number()).as_bytes()], next);
 }
 
-/// What is answered to one of the commands.
+/// One of the commands; each has a reply.
 #[derive(Clone, Copy)]
 enum Part {
     /// `SET`: whether the key is ours now.
     Set,
-    /// A script that sets the key: the same, and what it says beside it.
+    /// A script that sets the key: whether the key is ours now, and the state of the queue.
     Script,
     /// `ZADD`: whether the ballot was accepted.
     Raise,
@@ -159,7 +159,7 @@ fn parts(verb: Verb) -> &'static [Part] {
 pub(super) struct Replies {
     replies: usize,
     set: Option<Result<bool, Cause>>,
-    /// All that a script has said that sets the key.
+    /// The whole answer of a script that sets the key.
     script: Option<Answer>,
     raised: Option<Result<bool, Cause>>,
     score: Option<Result<Balloted, Cause>>,
@@ -214,7 +214,7 @@ impl Replies {
         Ok(())
     }
 
-    /// What all replies say.
+    /// The answer that all replies give together.
     fn answer(self) -> Answer {
         if let Some(refused) = self.refused() {
             return refused;
@@ -235,7 +235,7 @@ impl Replies {
         }
     }
 
-    /// What the reply to a `SET` says of which nothing else was sent.
+    /// The answer to a `SET` that was sent alone.
     fn alone(self) -> Answer {
         let too_early = || Answer::unknown(too_early()).with_key_set();
         self.refused().unwrap_or_else(too_early)
@@ -313,7 +313,7 @@ fn unfit(why: WhyNot, found: Balloted) -> Answer {
     Answer::unknown(cause).with_ballot(found).with_key_set()
 }
 
-/// What a reply says that is no error.
+/// The content of a reply that is no error.
 fn said<T>(
     reply: Value,
     read: impl FnOnce(&Value) -> Option<T>,
@@ -324,7 +324,7 @@ fn said<T>(
     }
 }
 
-/// Whether the key is ours, as a script says that sets it.
+/// Whether the key is ours, from the answer of a script that sets it.
 fn key_of(answer: &Answer) -> Result<bool, Cause> {
     match &answer.verdict {
         Verdict::Granted => Ok(true),
@@ -373,7 +373,7 @@ fn score(reply: &Value, missing: Balloted) -> Option<Balloted> {
     Some(if is_ours { Balloted::Score(score as u64) } else { Balloted::Foreign })
 }
 
-/// What follows this value in `bytes`; none where they do not begin with it.
+/// The bytes behind this value in `bytes`; `None` if `bytes` does not begin with it.
 fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
     let mut rest = bytes.strip_prefix(b"$")?;
     let mut len = 0;

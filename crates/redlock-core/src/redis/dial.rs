@@ -105,7 +105,7 @@ impl Resolver {
         Poll::Pending
     }
 
-    /// The thread waits for the lock on the progress, which is held here, before it says its
+    /// The thread waits for the lock on the progress, which is held here, before it reports its
     /// result.
     fn start(&self, host: &str, port: u16) -> io::Result<()> {
         let (host, lookup, progress) =

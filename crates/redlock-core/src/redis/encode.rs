@@ -1,4 +1,4 @@
-//! How an [`Op`] looks on the wire.
+//! The form of an [`Op`] on the wire.
 
 use std::sync::LazyLock;
 
@@ -27,9 +27,9 @@ texts! {
     RESERVE: 7, 1, queues::RESERVE;
 }
 
-/// A script, and the request that runs it on a server that remembers it.
+/// A script, and the request that runs it on a server that has loaded it.
 struct Text {
-    /// Which of the scripts it is.
+    /// The number of the script.
     number: u8,
     code: &'static str,
     /// How many keys it has.
@@ -56,7 +56,7 @@ fn begin_call(command: &[u8], script: &[u8], keys: u8) -> Packed {
     packed
 }
 
-/// Which scripts one connection has loaded.
+/// The scripts that one connection has loaded.
 ///
 /// The first call of each carries its text, which the master remembers. Were it answered with
 /// `NOSCRIPT` instead, its second sending would come behind requests that were submitted later.
@@ -91,8 +91,8 @@ pub(super) fn by_digest(op: &Op, set: Option<&Set>, out: &mut impl Room) {
     }
 }
 
-/// The request with the script's text, for a master that does not know it or has forgotten it
-/// (`SCRIPT FLUSH`); none for a request that is no script.
+/// The request with the script's text, for a master that has not loaded it or has removed it
+/// (`SCRIPT FLUSH`); `None` for a request without a script.
 pub(super) fn by_text(op: &Op, set: Option<&Set>) -> Option<Packed> {
     script(op, set).map(|script| {
         let mut packed = Packed::new();
@@ -180,12 +180,12 @@ fn call(op: &Op, set: Option<&Set>, script: &[u8], out: &mut impl Room) {
             }
         }
         Verb::Release => begun(out, script, &[op.key(), op.token()]),
-        // The others have no script but the look.
+        // The scripts of the shared queue, and the one that only reads the key.
         _ => queues::arguments(op, |parts| begun(out, script, parts)),
     }
 }
 
-/// The same of one that proposes a ballot to this set, too.
+/// The call of a script that also proposes a ballot to this set.
 fn call_with(
     op: &Op,
     px: &[u8],

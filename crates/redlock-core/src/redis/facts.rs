@@ -1,4 +1,4 @@
-//! What a server says about itself: `INFO`, and the record of the namespace.
+//! The facts that a server reports about itself: `INFO`, and the record of the namespace.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::stream::unusable;
 use crate::admission::{Identity, MAX_TTL_MAX, Quarantine, Record, RunId, SCORE_END};
 use crate::{Cause, Facts, Role, Ttl, Unread};
 
-/// What `INFO server`, `INFO replication` and, where it was asked for, the record say.
+/// The facts in `INFO server`, `INFO replication` and, if it was asked for, the record.
 pub(super) fn facts(
     server: &Value,
     replication: &Value,
@@ -41,12 +41,12 @@ pub(super) fn clock(server: &Value) -> Result<(RunId, u64), Cause> {
     process.zip(time_us(&server)).ok_or_else(nothing)
 }
 
-/// The role that `INFO replication` says.
+/// The role in `INFO replication`.
 pub(super) fn role(replication: &Value) -> Result<Role, Cause> {
     text(replication).map(|replication| role_in(&replication))
 }
 
-/// The process, and the history of its data where `INFO replication` says that it was a replica.
+/// The process, and the history of its data if `INFO replication` shows that it was a replica.
 fn identity(run_id: &str, replication: &str) -> Option<Identity> {
     let run = run_id.parse().ok()?;
     let replid = match field(replication, "second_repl_offset") {
@@ -86,7 +86,7 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// What `HGETALL` of the record says.
+/// The record in the reply to `HGETALL`.
 pub(super) fn record(reply: &Value) -> Result<Box<Record>, Unread> {
     match reply {
         Value::ServerError(error) => Err(match error.code() {

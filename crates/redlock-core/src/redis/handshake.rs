@@ -1,4 +1,4 @@
-//! What is asked on every new connection before it is used.
+//! The requests on every new connection before it is used.
 
 use redis::{Cmd, Value, cmd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +17,7 @@ use crate::{Cause, Facts, NodeEvent};
 /// The server at the other end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Identity {
-    /// What it says about itself.
+    /// The facts that it reports about itself.
     pub(super) facts: Facts,
     /// The server's number for this connection.
     pub(super) client_id: i64,
@@ -30,7 +30,7 @@ pub(super) struct Talk<'a> {
     stream: &'a mut dyn Stream,
     unread: Vec<u8>,
     pushed: Vec<NodeEvent>,
-    /// The server has said something, whatever it was.
+    /// The server has sent at least one byte.
     has_received: bool,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Talk<'a> {
         Ok(identity)
     }
 
-    /// What the server has pushed meanwhile, and what is left of the bytes that were read.
+    /// The pushes that arrived meanwhile, and the unparsed rest of the bytes that were read.
     pub(super) fn into_rest(self) -> (Vec<NodeEvent>, Vec<u8>) {
         (self.pushed, self.unread)
     }
@@ -148,7 +148,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Whether the server has said anything at all.
+    /// Whether the server has sent anything at all.
     pub(super) fn has_received(&self) -> bool {
         self.has_received
     }
@@ -181,8 +181,8 @@ fn logins(login: &Login) -> Vec<Cmd> {
     batch
 }
 
-/// Whether the server reports changes of keys. It says so on connections with RESP2, too, on which
-/// it cannot push anything: a map is what only RESP3 has.
+/// Whether the server reports changes of keys. A server also claims that on RESP2 connections, over
+/// which it cannot push: a map shows that the connection has RESP3.
 fn tracks(introduced: &[Value]) -> bool {
     matches!(introduced, [Value::Map(_), Value::Okay, Value::Okay, ..])
 }
@@ -210,7 +210,7 @@ fn introductions() -> [Cmd; 6] {
     [hello, tracking, caching, name, version, commands]
 }
 
-/// Which of the commands asked for the server has: nil stands for none.
+/// The first of the commands asked for that the server has: nil stands for a missing command.
 fn native(reply: &Value) -> Option<Native> {
     let Value::Array(known) = reply else { return None };
     let has =
@@ -229,7 +229,7 @@ fn succeeded(reply: Value) -> Result<Value, Cause> {
     }
 }
 
-/// What the server says about itself.
+/// The facts that the server reports about itself.
 fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
     let [client_id, server, replication, more @ ..] = said else {
         return Err(unusable("not a Redis"));
@@ -243,7 +243,7 @@ fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
 }
 
 /// Why a server takes no ballots, from what it answers to one that changes nothing: its user lacks
-/// the right, or it is older than 6.2. What comes and goes, such as a full memory, says nothing.
+/// the right, or it is older than 6.2. A temporary error, such as a full memory, does not count.
 fn no_ballots(reply: &Value) -> Option<String> {
     /// Before 6.2, a word that it does not know is taken for a score.
     const UNKNOWN: [&str; 3] =

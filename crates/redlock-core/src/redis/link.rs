@@ -1,4 +1,4 @@
-//! The life of connections: made, used, and made again.
+//! Connections: making them, using them, and making them again.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -19,10 +19,11 @@ use crate::{Cause, Events, NodeEvent};
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The longest such pause: a master that is back is reached within about a second.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// The same while a held lease lacks a copy on this master.
+/// The longest such pause while a held lease lacks a copy on this master.
 const PAUSE_MAX_URGENT: Duration = Duration::from_millis(80);
 
-/// OpenSSL, and so a server with TLS, hangs up on what is not TLS, and says nothing.
+/// OpenSSL, and so a server with TLS, closes a connection that does not begin with TLS, without an
+/// error message.
 const MAY_SPEAK_TLS: &str = "the server closed the connection without an answer: it may speak TLS on this port (write \
      rediss://)";
 
@@ -36,7 +37,7 @@ pub(super) struct Link {
 
 impl Link {
     /// From here on the first connection is being made, and not only from the first poll: a master
-    /// that was never tried must not look like one that cannot be reached.
+    /// that was never tried must not be taken for one that cannot be reached.
     pub(super) fn new(node: Arc<RedisNode>, events: Events) -> Self {
         let number = node.links.fetch_add(1, Ordering::Relaxed) + 1;
         let unanswered = node.wire().connecting();

@@ -1,4 +1,4 @@
-//! What is asked of marks, and what the answers say.
+//! Requests about marks, and their answers.
 
 use redis::Value;
 
@@ -27,7 +27,7 @@ pub(super) fn request(op: &Op) -> Packed {
     }
 }
 
-/// What a master says that was asked for a mark: `{mark, seconds, microseconds}`.
+/// The answer to a request about a mark: `{mark, seconds, microseconds}`.
 pub(super) fn read(reply: Vec<Value>) -> Result<Answer, Garbage> {
     let Ok([value, seconds, micros]) = <[Value; 3]>::try_from(reply) else { return Err(Garbage) };
     let time = number(&seconds)?.checked_mul(1_000).ok_or(Garbage)? + number(&micros)? / 1_000;
@@ -35,7 +35,8 @@ pub(super) fn read(reply: Vec<Value>) -> Result<Answer, Garbage> {
         Value::Nil => None,
         Value::BulkString(value) => match Mark::parse(&value) {
             Some(mark) => Some(mark),
-            // The script has looked at it: only a label of signs that no script knows gets here.
+            // The script has checked the value: only a label with characters that the script does
+            // not check gets here.
             None => {
                 return Ok(Answer::unknown(Cause::ErrorReply("ERR the mark is malformed".into())));
             }

@@ -1,10 +1,10 @@
 //! The real Redis behind the [`Node`] seam. Only this folder names the Redis client crate.
 //!
-//! In reading order: `address` (what a URL says), `dial` (names and TCP), `stream` (bytes to a
-//! server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's form),
-//! `marks` (what was completed), `namespace` and `admission` (its keys and requests), `ballots`
-//! (requests with a ballot or a score), `wire` (what is on its way), `queues` (where contenders wait), `pump` (one connection in
-//! use), `link` (the life of connections).
+//! In reading order: `address` (the contents of a URL), `dial` (names and TCP), `stream` (bytes to
+//! a server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's
+//! form), `marks` (what was completed), `namespace` and `admission` (its keys and requests),
+//! `ballots` (requests with a ballot or a score), `wire` (what is on its way), `queues` (where
+//! contenders wait), `pump` (one connection in use), `link` (connecting and reconnecting).
 
 mod address;
 mod admission;
@@ -62,13 +62,13 @@ pub use tls::{InvalidTls, Tls};
 /// A user of the server needs the rights to do that: `+set +evalsha +eval +get +del +pttl +pexpire
 /// +info +client|id +client|kill`, and `+client|setinfo` from Redis 7.2 on, which 7.0 does not
 /// know. A namespace needs `+hgetall`, without which no record is seen; `+zcard +hset +hdel +zadd
-/// +zrevrangebyscore +time` for the scripts, without which each of them fails with the right that is
-/// missing; `+zadd +zscore` for ballots; and its keys, `~PREFIXredlock-quorum:1*`.
-/// A [shared queue](crate::SharedQueue) needs `+exists +zrange +zrank +zrem +publish +subscribe
-/// +pubsub`, besides `+zcard +zadd +zscore +time`, and the channels `&PREFIXredlock-quorum:1:go:*`;
-/// [`Facts::no_queue`](crate::Facts::no_queue) says what is missing.
-/// With `+client|tracking +client|caching` the server pushes changes of keys; with `+command|info`,
-/// and `+delifeq` (Valkey 9) or `+delex` (Redis 8.4), its releases cost it less.
+/// +zrevrangebyscore +time` for the scripts, without which each of them fails with the right that
+/// is missing; `+zadd +zscore` for ballots; and its keys, `~PREFIXredlock-quorum:1*`. A [shared
+/// queue](crate::SharedQueue) needs `+exists +zrange +zrank +zrem +publish +subscribe +pubsub`,
+/// besides `+zcard +zadd +zscore +time`, and the channels `&PREFIXredlock-quorum:1:go:*`;
+/// [`Facts::no_queue`](crate::Facts::no_queue) has the reason. With `+client|tracking
+/// +client|caching` the server pushes changes of keys; with `+command|info`, and `+delifeq` (Valkey
+/// 9) or `+delex` (Redis 8.4), its releases cost it less.
 pub struct RedisNode {
     address: Address,
     resolver: Resolver,
@@ -82,7 +82,7 @@ pub struct RedisNode {
     wire: Mutex<Wire>,
 }
 
-/// What the masters of one handle have in common.
+/// The settings that the masters of one handle share.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RedisSetup {

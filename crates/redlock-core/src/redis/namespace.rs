@@ -10,7 +10,7 @@ const BALLOTS: &[u8] = b":ballots";
 
 #[derive(Debug)]
 pub(super) struct Namespace {
-    /// What stands before the names of all keys.
+    /// The prefix of all keys.
     pub(super) prefix: Vec<u8>,
     pub(super) record: Vec<u8>,
     /// The ballot set of clients without quarantine. The names of the others begin with it.
@@ -36,8 +36,8 @@ impl Namespace {
         [&self.off, &b":"[..], run.set_name().as_bytes()].concat()
     }
 
-    /// A ballot that changes nothing, in a set that is never there: what a server answers to it
-    /// tells whether it knows and allows what ballots need.
+    /// A ballot that changes nothing, in a set that never exists: the answer shows whether the
+    /// server knows and allows the commands that ballots need.
     pub(super) fn probe(&self) -> Cmd {
         let set = [&self.off, &b":0"[..]].concat();
         cmd("ZADD").arg(set).arg("XX").arg("GT").arg("CH").arg(0).arg(0).clone()

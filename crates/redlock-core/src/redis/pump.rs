@@ -19,7 +19,7 @@ use crate::admission::AdmissionReply;
 use crate::slot::Batch;
 use crate::{Answer, Cause, Events, NodeEvent, Role, Verdict, VoteSlot};
 
-/// Bytes that were written, and are not worth to be forgotten before the rest is written, too.
+/// So few written bytes are not worth removing from the buffer before the rest is written.
 const COMPACT_MIN: usize = 1 << 16;
 /// Room for replies. It grows where one reply needs more. One that is cut off at the end takes the
 /// slow way, so few are.
@@ -152,7 +152,7 @@ impl<'a> Pump<'a> {
         })
     }
 
-    /// Counts the replies that were read, and passes on what they say.
+    /// Counts the replies that were read, and passes on their contents.
     fn hear(&mut self) -> Result<(), Cause> {
         let (mut at, now) = (0, self.node.clock.now());
         let outcome = loop {
@@ -234,8 +234,8 @@ impl<'a> Pump<'a> {
                     }
                     self.stall = Some(Box::pin(sleep(limit - waited)));
                 }
-                // A timer that outlives what it was set for is left to run out: setting it anew
-                // for every request would cost more than one look a second.
+                // A timer that outlives what it was set for is left to run out: setting it anew for
+                // every request would cost more than one extra wake-up a second.
                 (Some(stall), _) => {
                     ready!(stall.as_mut().poll(cx));
                     self.stall = None;
@@ -284,7 +284,7 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
             Ok(now) if now != role => (None, Err(role_changed())),
             _ => (None, Ok(())),
         },
-        // This is how a server says why it closes a connection.
+        // A server gives the reason for closing a connection in an error that answers no request.
         Settled::Unasked(Value::ServerError(error)) => (None, Err(reply::refusal(&error))),
         Settled::Unasked(_) => (None, Err(garbage())),
     }
@@ -298,7 +298,7 @@ fn role_changed() -> Cause {
     not_connected("the role of the server has changed")
 }
 
-/// Why the server is not what the connection was made to, if the answer says so.
+/// Why the server is not the one that the connection was made to, if the answer shows that.
 fn moved(answer: &Answer, role: Role) -> Option<Cause> {
     match (&answer.verdict, answer.admission.as_deref()) {
         (Verdict::Unknown(cause @ Cause::Demoted(_)), _) if role == Role::Master => {

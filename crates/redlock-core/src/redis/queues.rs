@@ -6,7 +6,7 @@ use super::namespace::Namespace;
 use super::reply::{self, Garbage};
 use crate::{Answer, Cause, Entry, Exit, Op, Queued, SharedQueue, Verb, Verdict};
 
-/// What ENTER and LEAVE have in common stands before each of them.
+/// The code that ENTER and LEAVE share stands before each of them.
 pub(super) const ENTER: &str =
     concat!(include_str!("scripts/queue.lua"), include_str!("scripts/enter.lua"));
 pub(super) const LEAVE: &str = concat!(
@@ -111,7 +111,7 @@ fn entered(parts: Vec<Value>) -> Result<Answer, Garbage> {
         return Err(Garbage);
     };
     let rank = if rank == -1 { None } else { Some(count(rank)?) };
-    /// What PTTL says of a key that is not there.
+    /// The PTTL of a key that does not exist.
     const NO_KEY: i64 = -2;
     let answer = match left {
         NO_KEY => Answer::new(Verdict::Free),
@@ -131,8 +131,8 @@ fn count(number: i64) -> Result<u32, Garbage> {
     u32::try_from(number).map_err(|_| Garbage)
 }
 
-/// What tells whether the server knows and allows what queues need. It changes nothing: the
-/// channel and the queue are those of no ticket and of no name.
+/// A script that tests whether the server knows and allows the commands that queues need. It
+/// changes nothing: the channel and the queue are those of no ticket and of no name.
 pub(super) fn probe(namespace: &Namespace) -> Cmd {
     let [queue, channel] = [SharedQueue::PREFIX, SharedQueue::CHANNEL]
         .map(|name| [&namespace.prefix[..], name.as_bytes()].concat());
@@ -140,7 +140,7 @@ pub(super) fn probe(namespace: &Namespace) -> Cmd {
 }
 
 /// Why a server takes no queues, from what it answers to the [probe](probe). What comes and goes,
-/// such as a full memory, says nothing.
+/// such as a full memory, does not count.
 pub(super) fn why_not(reply: &Value) -> Option<String> {
     let refused = |command: &str, error: &str| {
         (!is_passing(error)).then(|| format!("{command} is refused: {error}"))
@@ -167,7 +167,7 @@ fn is_passing(error: &str) -> bool {
     PASSING.iter().any(|code| error.contains(code))
 }
 
-/// What the server said, if it says that the user may not use the scripts on queues any more.
+/// The server's error text, if the user may not use the scripts on queues any more.
 pub(super) fn denial(op: &Op, answer: &Answer) -> Option<String> {
     let is_on_queue = matches!(op.verb(), Verb::Enter { .. } | Verb::Leave { .. });
     match &answer.verdict {
@@ -179,8 +179,8 @@ pub(super) fn denial(op: &Op, answer: &Answer) -> Option<String> {
     }
 }
 
-/// Whether an error says that a right is missing. Servers before 7.0 say so in a script without a
-/// code.
+/// Whether the cause of an error is a missing right. Servers before 7.0 report that in a script
+/// without a code.
 pub(super) fn is_denied(text: &str) -> bool {
     ["NOPERM", "The user executing the script can't"].iter().any(|denial| text.contains(denial))
 }

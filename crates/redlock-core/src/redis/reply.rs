@@ -1,4 +1,4 @@
-//! Replies: where one ends in the bytes that came, and what it says.
+//! Replies: where one ends in the received bytes, and its content.
 
 use std::time::Duration;
 
@@ -49,15 +49,15 @@ pub(super) fn is_aside(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'>' | b'|'))
 }
 
-/// What answers no request.
+/// A message that answers no request.
 pub(super) enum Aside {
-    /// A push says this; nothing for one that we have not asked for, and for an attribute.
+    /// The content of a push; `None` for a push that we have not asked for, and for an attribute.
     Events(Vec<NodeEvent>),
     /// `SUBSCRIBE` was granted: this stands where its reply would.
     Subscribed,
 }
 
-/// What a push or an attribute says.
+/// The content of a push or an attribute.
 pub(super) fn aside(aside: &[u8]) -> Result<Aside, Garbage> {
     if !aside.starts_with(b">") {
         return Ok(Aside::Events(Vec::new()));
@@ -70,7 +70,7 @@ pub(super) fn aside(aside: &[u8]) -> Result<Aside, Garbage> {
     })
 }
 
-/// What a message on the channel of our ticket says: there is no other one that we subscribe to.
+/// The content of a message on the channel of our ticket, the only channel that we subscribe to.
 fn called(message: &[Value]) -> Vec<NodeEvent> {
     let [_, Value::BulkString(text)] = message else { return Vec::new() };
     let call = Call::parse(text).map(|(call, key)| NodeEvent::Called(call, key.into()));
@@ -122,10 +122,10 @@ fn count(line: &[u8]) -> Result<Option<usize>, Garbage> {
 pub(super) const OK: &[u8] = b"+OK\r\n";
 pub(super) const ONE: &[u8] = b":1\r\n";
 pub(super) const ZERO: &[u8] = b":0\r\n";
-/// That there is nothing, in each version of the protocol.
+/// The null reply, in each version of the protocol.
 pub(super) const NILS: [&[u8]; 2] = [b"$-1\r\n", b"_\r\n"];
 
-/// What one whole reply says. Those that nearly every lock gets need no parser.
+/// The content of one whole reply. The replies that nearly every lock gets need no parser.
 pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
     match reply {
         OK => Ok(Value::Okay),
@@ -172,7 +172,7 @@ fn element(bytes: &[u8]) -> Option<(Value, &[u8])> {
     }
 }
 
-/// What stands between the first line of one whole reply and its end.
+/// The bytes between the first line of one whole reply and its end.
 fn text(reply: &[u8]) -> Option<&[u8]> {
     let line = reply.iter().position(|byte| *byte == b'\n')?;
     reply.get(line + 1..reply.len().checked_sub(2)?)
@@ -190,7 +190,7 @@ fn plain(value: Value) -> Value {
     }
 }
 
-/// What stands behind a key that was released while nobody waited for it.
+/// The rest of the reply for a key that was released while no ticket waited for it.
 const LEFT_ALONE: &[u8] = b"*2\r\n:1\r\n:0\r\n";
 
 /// The answer to a request, and how long it is, if the first reply in `bytes` grants it.
@@ -212,7 +212,7 @@ pub(super) fn is_of_another_type(reply: &Value) -> bool {
     matches!(reply, Value::ServerError(error) if error.code() == "WRONGTYPE")
 }
 
-/// What a reply means as the answer to a request.
+/// Converts a reply into the answer to a request.
 pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
         // A key of another type is another's. The script answers 0 then; so must what stands for
@@ -237,10 +237,10 @@ pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     }
 }
 
-/// `{value, PTTL}`: what the key holds and how long it lives. A key of another type has no value.
+/// `{value, PTTL}`: the key's value and its remaining expiry. A key of another type has no value.
 pub(super) fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
     let Ok([value, Value::Int(left)]) = <[Value; 2]>::try_from(pair) else { return Err(Garbage) };
-    // A key without expiry has a PTTL of -1: it is held, and no end of it is known.
+    // A key without expiry has a PTTL of -1: it is held without an end.
     let ttl = match left {
         -1 => None,
         left => Some(Duration::from_millis(u64::try_from(left).map_err(|_| Garbage)?)),

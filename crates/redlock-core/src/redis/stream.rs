@@ -19,15 +19,15 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// How long a connection that does not take bytes any more is read: an error that the server sent
-/// before it hung up says more than the end does.
+/// before it closed the connection explains more than the closing does.
 pub(super) const LAST_WORDS: Duration = Duration::from_millis(100);
-/// After this long without a sign of life the kernel asks whether the peer is still there.
+/// After this long without any bytes the kernel asks whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Bytes that are not acknowledged for this long end the connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How much of the connect timeout there is for connecting and TLS: a server that says nothing to
-/// that is told from one that says nothing at all before the time for both is over.
+/// How much of the connect timeout there is for connecting and TLS: a server that does not answer
+/// TLS is distinguished from one that sends nothing at all before the time for both is over.
 const TLS_SHARE: f64 = 0.9;
 /// A server without TLS waits for more of what it takes for a request.
 const SPEAKS_NO_TLS: &str = "no answer to the TLS handshake: the server may not speak TLS on this port (redis:// is without \
@@ -96,7 +96,7 @@ pub(super) fn unusable(why: impl Into<Cow<'static, str>>) -> Cause {
     Cause::Unusable(why.into())
 }
 
-/// A connection whose end the server has closed, with what it said before.
+/// A connection whose end the server has closed, with the bytes that it sent before.
 #[cfg(test)]
 pub(super) struct Closed(pub(super) &'static [u8]);
 

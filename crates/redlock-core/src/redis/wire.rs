@@ -1,4 +1,4 @@
-//! What is on its way to a master: bytes to send, and requests without an answer.
+//! The traffic to a master: bytes to send, and requests without an answer.
 //!
 //! `admission` has requests about admission, `parts` those of several commands.
 
@@ -38,19 +38,20 @@ pub(super) struct Wire {
     native: Option<Native>,
     /// The server pushes changes of keys that are watched.
     tracks: bool,
-    /// Nothing of an earlier connection can be carried out any more.
+    /// No request of an earlier connection can be carried out any more.
     has_barrier: bool,
     /// The ballot set, where the master has one: it does once it was admitted.
     set: Option<Set>,
-    /// What was answered so far to the oldest request, where it has several commands.
+    /// The replies so far to the oldest request, if it has several commands.
     replies: Replies,
     /// Why no shared queue can be used, see [`Facts::no_queue`].
     no_queue: Option<String>,
     /// On whose channel this connection listens.
     listens_for: Option<QueueTicket>,
-    /// Why the server takes no ballots, as it said when the connection was made.
+    /// Why the server takes no ballots, from its answer when the connection was made.
     no_ballots: Option<String>,
-    /// How often something was read about the master, and which of that was told last.
+    /// How many reads about the master were made, and the number of the read that was reported
+    /// last.
     reads: u64,
     reported: u64,
     namespace: Option<Arc<Namespace>>,
@@ -101,26 +102,28 @@ enum Form {
     Text,
     /// As several commands, each with a reply of its own: with a ballot, or with its score.
     Parts,
-    /// The same again, because the server had forgotten the script that is the first of them.
+    /// As several commands for the second time, because the server had lost the script that is the
+    /// first of them.
     PartsAgain,
-    /// As the first one of them, because the name of the ballot set is not known.
+    /// As the first of these commands alone, because the name of the ballot set is not known.
     Alone,
 }
 
-/// What became of one reply.
+/// The result of one reply.
 pub(super) enum Settled {
     /// The answer to the oldest request.
     Vote(VoteSlot, Answer),
-    /// There is more to come: this was the first half of an answer, or the master has forgotten
-    /// the script, and its text is on the way.
+    /// There is more to come: this was the first half of an answer, or the master has lost the
+    /// script, and its text is on the way.
     More,
-    /// The oldest request, with a reply that is no answer to it.
+    /// The oldest request, with a reply that does not fit it.
     Garbage(VoteSlot),
-    /// The same, and its ballots are gone.
+    /// The answer to the oldest request, which shows that the server's ballots are gone.
     Changed(VoteSlot, Answer),
-    /// Shared queues cannot be used any more, as the server said, perhaps in answer to a request.
+    /// Shared queues cannot be used any more, with the server's reason, perhaps in answer to a
+    /// request.
     NoQueue(String, Option<(VoteSlot, Answer)>),
-    /// How many members there are, as [`NodeEvent::Members`](crate::NodeEvent::Members) tells.
+    /// How many members there are, for [`NodeEvent::Members`](crate::NodeEvent::Members).
     Members(u32),
     /// The answer to the question for the server's role.
     Role(Value),
@@ -227,7 +230,7 @@ impl Wire {
         }
     }
 
-    /// The push that says that `SUBSCRIBE` was granted has come: there is no reply to it.
+    /// The push that confirms `SUBSCRIBE` has arrived: `SUBSCRIBE` gets no reply.
     pub(super) fn subscribed(&mut self) {
         let is_it = |pending: &Pending| matches!(pending, Pending::Subscribe(_));
         if let Some(at) = self.in_flight.iter().position(is_it) {
@@ -235,7 +238,7 @@ impl Wire {
         }
     }
 
-    /// The reply that says that `SUBSCRIBE` was refused. Nothing else is a reply to it.
+    /// The reply that refuses `SUBSCRIBE`. Nothing else is a reply to it.
     fn settle_subscribe(&mut self, reply: Value) -> Settled {
         self.listens_for = None;
         match &reply {
@@ -329,7 +332,7 @@ impl Wire {
         }
         let (op, slot, form) = match self.in_flight.pop_front() {
             Some(Pending::Request(op, slot, form)) => (op, slot, form),
-            // Without tracking a watch is still a look.
+            // Without tracking a watch still reads the key.
             Some(Pending::TrackNext(_)) => return Settled::More,
             Some(Pending::Subscribe(_)) => return self.settle_subscribe(reply),
             Some(Pending::Role(_)) => return Settled::Role(reply),
@@ -347,8 +350,8 @@ impl Wire {
         if is_denied {
             self.native = None;
         }
-        // It comes behind what was submitted later: that is safe where `may_repeat` says so, and
-        // rare, because only a master after `SCRIPT FLUSH` asks for a text twice.
+        // It comes behind what was submitted later: that is safe if `may_repeat` is true, and rare,
+        // because only a master after `SCRIPT FLUSH` asks for a text twice.
         if (is_noscript(&reply) || is_denied)
             && form != Form::Text
             && self.may_repeat(&op)
@@ -404,7 +407,7 @@ impl Wire {
     fn end(&mut self, state: State) -> impl Sized + use<> {
         self.state = state;
         self.out.clear();
-        // What the next connection leads to may be admitted as something else.
+        // The server behind the next connection may be admitted with another identity.
         self.name_set(None);
         self.loaded = Loaded::default();
         self.replies = Replies::default();

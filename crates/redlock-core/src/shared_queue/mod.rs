@@ -1,8 +1,8 @@
 //! `SharedQueue`: where handles of many processes wait for one key, at the master where they meet.
 //!
-//! It says *when* somebody asks, and never *who* holds: what stands there is no lock, and losing it
-//! costs time only. A released key is left to the next one by a [`Reservation`], a short-lived
-//! value that is nobody's token.
+//! The queue decides *when* a handle asks, and never *who* holds: its contents are no lock, and
+//! losing them costs only time. A released key is kept for the next ticket by a [`Reservation`], a
+//! short-lived value that is no token.
 
 mod tickets;
 
@@ -78,10 +78,10 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// How every such value begins, and no [`Token`] does. Fixed for ever: it is on the wire.
+    /// The beginning of every reservation, and of no [`Token`]. Fixed for ever: it is on the wire.
     pub const PREFIX: &'static str = "redlock-quorum:next:";
 
-    /// Whether a value is kept for reservations: no token may look like one.
+    /// Whether a value is in the form of a reservation, which no token may have.
     pub fn is_one(value: &[u8]) -> bool {
         value.starts_with(Self::PREFIX.as_bytes())
     }
@@ -111,13 +111,13 @@ pub struct SharedQueue {
 }
 
 impl SharedQueue {
-    /// How the key of a queue goes on behind the prefix, before the name. Fixed for ever.
+    /// The part of a queue's key between the prefix and the name. Fixed for ever.
     pub const PREFIX: &'static str = "redlock-quorum:1:queue:";
-    /// How the channel of a ticket goes on behind the prefix, before the ticket. Fixed for ever.
+    /// The part of a ticket's channel between the prefix and the ticket. Fixed for ever.
     pub const CHANNEL: &'static str = "redlock-quorum:1:go:";
-    /// How long a queue lives after somebody entered it, in milliseconds.
+    /// How long a queue stays after the last ticket entered, in milliseconds.
     pub const EXPIRY_MS: u64 = 3_000;
-    /// The largest number of tickets in one queue: who comes later is refused without a place.
+    /// The largest number of tickets in one queue: further tickets are refused without a place.
     pub const LEN_MAX: u32 = 10_000;
     /// How many tickets that nobody listens for are dropped in one request, at most.
     pub const DROPS_MAX: u32 = 64;
@@ -160,36 +160,36 @@ impl fmt::Debug for SharedQueue {
     }
 }
 
-/// What one who enters a queue says of itself.
+/// The parameters of entering a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The queue.
     pub queue: SharedQueue,
-    /// What the key is to be set to where it is this handle's turn, and for how many milliseconds;
-    /// none to ask for a place in the queue, or to look, only.
+    /// The token for the key if it is this handle's turn, and its expiry in milliseconds; `None` to
+    /// ask only for a place in the queue, or only to read.
     pub ask: Option<(Token, u64)>,
-    /// For how long it has waited by its own clock, in microseconds: who waited longest is first.
+    /// For how long it has waited by its own clock, in microseconds: the longest wait is first.
     pub waited_us: u64,
-    /// How long a reservation lives, in milliseconds, should another one be called.
+    /// How long a reservation stays, in milliseconds, if another ticket is called.
     pub reservation_ms: u64,
 }
 
-/// What one who leaves a key, or a queue, says of itself.
+/// The parameters of leaving a key or a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Exit {
     /// The queue.
     pub queue: SharedQueue,
-    /// What the key was asked with, or is held with; `None` if nobody asked for it.
+    /// The token with which the key was asked for or is held; `None` if it was not asked for.
     pub token: Option<Token>,
     /// Whether the handle's ticket, and a reservation for it, are to be given up, too.
     pub gives_up_place: bool,
-    /// How long a reservation for the next one lives, in milliseconds.
+    /// How long a reservation for the next ticket stays, in milliseconds.
     pub reservation_ms: u64,
     /// What is left behind.
     pub leaving: Leaving,
 }
 
-/// What one who leaves a key leaves behind.
+/// The state in which a handle leaves a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Leaving {
     /// A lease is over: the key is reserved for the next one, who is called. Where another token has
@@ -214,7 +214,7 @@ impl Leaving {
     }
 }
 
-/// What a master said of a shared queue.
+/// A master's answer about a shared queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Queued {
     /// How many tickets wait: after an entry that was granted all others, else all. After an exit it
@@ -226,7 +226,7 @@ pub struct Queued {
     pub rank: Option<u32>,
 }
 
-/// What a waiter is called for.
+/// The purpose of a call to a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
     /// The key is reserved for it.
@@ -238,8 +238,8 @@ pub enum Call {
 }
 
 impl Call {
-    /// The call, and the key it is about, in a message on the channel of a ticket; none for a
-    /// message of somebody else.
+    /// The call, and the key it is about, in a message on the channel of a ticket; `None` for a
+    /// message in another form.
     pub fn parse(message: &[u8]) -> Option<(Self, &[u8])> {
         [Self::Go, Self::Next, Self::Try].into_iter().find_map(|call| {
             let rest = message.strip_prefix(call.word().as_bytes())?.strip_prefix(b" ")?;

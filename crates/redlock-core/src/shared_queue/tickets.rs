@@ -1,6 +1,6 @@
-//! What a master keeps of one queue, and what its scripts decide, for masters that run no scripts:
-//! simulated ones, and those of models. `redis/scripts` says the same in Lua, and the conformance
-//! tests show that it does.
+//! The data of one queue on a master, and the decisions of its scripts, for masters that run no
+//! scripts: simulated ones, and those of models. `redis/scripts` has the same rules in Lua, and the
+//! conformance tests show that it does.
 
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use crate::{Answer, Token, Verdict};
 
 /// A master as a script on the queue of one key sees it.
 pub trait QueueMaster {
-    /// The value of the key, and how long it still lives; `None` if there is no such key.
+    /// The value of the key, and its remaining expiry; `None` if there is no such key.
     fn found(&self) -> Option<(Found, Duration)>;
-    /// Sets the key for `px` milliseconds, over whatever is there.
+    /// Sets the key for `px` milliseconds, and overwrites any value.
     fn set(&mut self, value: &str, px: u64);
     /// Deletes the key.
     fn delete(&mut self);
-    /// Whether somebody listens on the channel of this ticket; `None` if the user has no right to ask.
+    /// Whether a connection listens on the channel of this ticket; `None` if the user has no right
+    /// to ask.
     fn listens(&self, ticket: QueueTicket) -> Option<bool>;
     /// Publishes a call about the key; false where the user may not.
     fn tell(&mut self, ticket: QueueTicket, call: Call) -> bool;
@@ -23,7 +24,7 @@ pub trait QueueMaster {
     fn time_us(&self) -> i64;
 }
 
-/// What a key has.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Found {
     /// This value.
@@ -66,7 +67,7 @@ impl Tickets {
         self.waiting.is_empty() || time_us > self.ends_at
     }
 
-    /// What the script does with an entry.
+    /// The effect of the script on an entry.
     pub fn enter(&mut self, master: &mut impl QueueMaster, entry: &Entry) -> Answer {
         self.expire(master);
         let (ticket, found) = (entry.queue.ticket(), master.found().map(|(found, _)| found));
@@ -90,7 +91,7 @@ impl Tickets {
         refused(master).with_queued(Queued { waiters: self.len(), rank: self.rank(ticket) })
     }
 
-    /// What the script does with an exit.
+    /// The effect of the script on an exit.
     pub fn leave(&mut self, master: &mut impl QueueMaster, exit: &Exit) -> Answer {
         self.expire(master);
         let found = master.found().map(|(found, _)| found);
@@ -199,7 +200,7 @@ impl Tickets {
     }
 }
 
-/// What the script does to take a key from nobody, or from a reservation.
+/// The effect of the script that takes a free or reserved key.
 pub fn take(master: &mut impl QueueMaster, token: &str, px: u64) -> Answer {
     match master.found() {
         Some((found, _)) if !found.is_reservation() => refused(master),
@@ -210,7 +211,7 @@ pub fn take(master: &mut impl QueueMaster, token: &str, px: u64) -> Answer {
     }
 }
 
-/// What the script does to put a reservation in the place of a token.
+/// The effect of the script that replaces a token by a reservation.
 pub fn reserve(master: &mut impl QueueMaster, token: &str, px: u64) -> Answer {
     match master.found() {
         Some((found, _)) if found.is(token) => {

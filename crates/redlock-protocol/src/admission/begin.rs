@@ -20,7 +20,7 @@ use super::view::{MasterKind, MasterView};
 use super::{Admission, Step};
 use crate::quorum::quorum;
 
-/// Which records are known.
+/// The records that this client has read.
 pub(super) struct Reading {
     /// The masters whose records are not.
     pub(super) unread: Vec<usize>,
@@ -37,9 +37,9 @@ impl Reading {
 }
 
 impl Admission {
-    /// Which records are known, and whether to wait for others: *begin* and `init` both go by this.
-    /// Only those count that have `answered`. An address of a server that is here already shows no
-    /// record of its own.
+    /// The records that this client has read, and whether it must wait for others: *begin* and
+    /// `init` both decide by this. Only the records of masters that have `answered` count. A second
+    /// address of a server adds no record.
     pub(super) fn reading(&self, answered: impl Fn(usize) -> bool, now: Millis) -> Reading {
         let read: Vec<_> = self.servers().filter(|&master| answered(master)).collect();
         let masters = self.peers.len();
@@ -55,7 +55,7 @@ impl Admission {
         can_begin && self.is_connecting && (0..self.peers.len()).any(wants)
     }
 
-    /// What leads to a quarantine there; None while it has to wait for others.
+    /// The step that begins a quarantine there; `None` while records of other masters are awaited.
     pub(super) fn begin(
         &self,
         master: usize,
@@ -91,8 +91,8 @@ impl Admission {
         waiting.is_some_and(|facts| facts.record.length() < self.length())
     }
 
-    /// How long a quarantine lasts, as far as this client knows: *begin*, *over* and what is said of
-    /// them go by it.
+    /// How long a quarantine lasts, as far as this client knows: *begin*, *over* and the reports
+    /// about them use this length.
     pub(super) fn length(&self) -> Millis {
         quarantine_length(self.longest_ttl())
     }
@@ -122,9 +122,9 @@ impl Admission {
 
     /// The longest TTL that a lock may have been taken with, as far as this client knows.
     ///
-    /// The record of an admitted master says it, and our own counts for nothing. All other records
-    /// may have come back with old data, from before `max_ttl` was raised: our own counts beside
-    /// them where a person gave it. Where there is no record our own is all there is.
+    /// The record of an admitted master decides, and our own `max_ttl` is ignored. All other
+    /// records may have come back with old data, from before `max_ttl` was raised: beside them our
+    /// own counts if a person gave it. Without any record our own counts.
     pub fn longest_ttl(&self) -> Millis {
         let known = self.peers.iter().filter_map(|peer| peer.max_ttl).max().unwrap_or(0);
         let mut masters = self.servers().filter_map(|master| self.peers[master].present());
@@ -135,9 +135,9 @@ impl Admission {
         if own_counts { known.max(self.max_ttl) } else { known }
     }
 
-    /// Whether a record may be read in a while, where a master has its data. It is waited for no
-    /// longer than a quarantine lasts, as the master itself counts: it may load for hours, and
-    /// clients that live a moment see little of that.
+    /// Whether a master is loading its data, so that its record may be readable later. The wait is
+    /// no longer than a quarantine, by the uptime of the master: loading may take hours, and a
+    /// short-lived client sees only a part of it.
     fn is_loading(&self, now: Millis) -> bool {
         let longest = self.length();
         let mut loading = self.peers.iter().filter_map(|peer| peer.loading);

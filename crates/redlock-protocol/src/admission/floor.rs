@@ -1,9 +1,10 @@
 //! The score that all members get at admission: at least every ballot that the master may have
 //! accepted before it lost its data and that was handed out.
 //!
-//! Such a ballot has q acceptors. The master itself was one, so q - 1 are among the N - 1 others,
-//! and any N - q + 1 of the others hold one of them. Their scores are read after the quarantine is
-//! over, because until then an attempt may still count an answer from before the loss.
+//! A ballot that was handed out has q acceptors. The master itself was one, so q - 1 are among the
+//! N - 1 others, and any N - q + 1 of the others hold one of them. Their scores are read after the
+//! quarantine is over, because until then an attempt may still count an answer from before the
+//! loss.
 
 use redlock_core::admission::{Millis, SCORE_END, Score};
 
@@ -15,12 +16,12 @@ use crate::quorum::quorum;
 pub struct Scored {
     /// The index of the master.
     pub master: usize,
-    /// The life that was asked for, as the step named it.
+    /// The incarnation whose score was asked for, from the step.
     pub asked: Incarnation,
-    /// The highest score below 2^53 of the set of that life; of the set of clients without
-    /// quarantine where it has no `run`. None: there is no such set.
+    /// The highest score below 2^53 of the set of that incarnation, or of the set of clients
+    /// without quarantine if the incarnation has no `run`. `None`: there is no such set.
     pub highest: Option<Score>,
-    /// What it is, read behind the score.
+    /// The facts of the master, read behind the score.
     pub facts: MasterView,
 }
 
@@ -36,7 +37,7 @@ pub struct Floor {
 
 impl Scored {
     /// Whether the score is that of an admitted master: behind it, it was admitted, and still in
-    /// the life whose set was read. That it is admitted *then* is not enough: the score may come
+    /// the incarnation whose set was read. Being admitted *then* is not enough: the score may come
     /// from an old set, and quarantine and admission may lie between the two.
     pub(super) fn is_proven(&self) -> bool {
         let facts = &self.facts;
@@ -51,7 +52,7 @@ impl Scored {
         self.asked.run.is_none() && self.highest.is_some()
     }
 
-    /// All that it says of ballots: in quarantine it has a `q:ballot` and no set.
+    /// The largest ballot that the answer shows: in quarantine it has a `q:ballot` and no set.
     fn largest(&self) -> Score {
         let ballot = self.facts.record.quarantine.as_ref().map_or(0, |found| found.ballot);
         self.highest.unwrap_or(0).max(ballot)
@@ -61,7 +62,7 @@ impl Scored {
 /// The floor for `master` of `masters`, from its own `q:ballot` and the answers, which must hold
 /// one of the master itself.
 ///
-/// None where it would reach 2^53.
+/// `None` if it would reach 2^53.
 pub(super) fn floor(
     masters: usize,
     master: usize,
@@ -90,7 +91,7 @@ fn above(time: Millis) -> Score {
     (time.div_ceil(1000) + 2).saturating_mul(1_000_000)
 }
 
-/// Rounded up to 31 mod 32, as all scores are. None where it would reach 2^53.
+/// Rounded up to 31 mod 32, as all scores are. `None` if it would reach 2^53.
 pub(super) fn rounded(score: Score) -> Option<Score> {
     let rounded = score | 31;
     (rounded < SCORE_END).then_some(rounded)

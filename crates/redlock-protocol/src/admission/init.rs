@@ -1,12 +1,13 @@
 //! `init`: a person states that no lock of a former incarnation is alive on any of these masters. What
 //! is written where, decided from all that was read.
 //!
-//! A client with quarantine admits; with `again` it takes over the ballots of clients without. One
-//! without quarantine, which must say `again`, removes records and leaves their ballots to its own
-//! set. So the namespace is one or the other afterwards, and no token is handed out twice.
+//! A client with quarantine admits; with `again` it takes over the ballots of clients without. A
+//! client without quarantine, which must pass `again`, removes records and moves their ballots to
+//! its own set. Therefore the namespace has either quarantines or none afterwards, and no token is
+//! handed out twice.
 //!
-//! Without `again` every record must have been read: one that is away may show that the namespace
-//! was in use, and that those which look new have forgotten.
+//! Without `again` every record must have been read: the record of a master that is away may show
+//! that the namespace was in use, and that masters without a record have lost their data.
 //!
 //! The statement must hold until the call has returned: a master that is flushed while `init` is
 //! under way is outside of it. No script acts when the call is over: what it does not find done by
@@ -22,7 +23,7 @@ use super::{Admission, MasterView, Scored};
 use crate::ballot::clock::LEAD_MAX_US;
 use crate::quorum::{lower_median, quorum};
 
-/// What the person asked for.
+/// The options that the person gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InitOptions {
     /// `--again`: admit although a record has a floor, or clients without quarantine were here.
@@ -37,7 +38,7 @@ pub struct InitOptions {
     pub lower: bool,
 }
 
-/// What `init` writes.
+/// The plan of `init`: its writes to the masters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InitPlan {
     /// The scripts, by master.
@@ -46,7 +47,7 @@ pub struct InitPlan {
     /// quarantine, and `again` was not given: the orders raise `max_ttl` of the admitted masters
     /// and do nothing else.
     pub refused: bool,
-    /// The score that masters get which are not admitted; none where all are.
+    /// The score that masters get which are not admitted; `None` if all are.
     pub floor: Option<Score>,
     /// The `max_ttl` that all masters get.
     pub max_ttl: Millis,
@@ -131,7 +132,7 @@ impl Admission {
         Ok(InitPlan { orders, refused, floor, max_ttl, lower })
     }
 
-    /// Two that restarted empty look new beside a third one that is away.
+    /// If the third master is away, two masters that restarted empty appear brand-new.
     fn has_read_all(&self, answers: &[Scored], now: Millis) -> Result<(), NoPlan> {
         let is_read = |answer: &Scored| answer.facts.role == MasterKind::Master;
         let read: Vec<_> = answers.iter().filter(|answer| is_read(answer)).collect();
@@ -143,15 +144,16 @@ impl Admission {
         }
     }
 
-    /// So that it is said of these masters, where nothing is written.
+    /// Marks the masters that show clients without quarantine, so that a report names them although
+    /// nothing is written.
     fn notice_no_quarantine(&mut self, answers: &[Scored]) {
         for answer in answers.iter().filter(|answer| answer.shows_no_quarantine()) {
             self.peers[answer.master].stuck = Some(Stuck::Mixed);
         }
     }
 
-    /// Whether there is a master to admit although the namespace was in use: it may have forgotten.
-    /// What this very call has written shows no use from before.
+    /// Whether a master is to be admitted although the namespace was in use: the master may have
+    /// lost its data. Records that this call itself has written show no earlier use.
     fn has_lost_data(&self, masters: &[usize], ours: &[Nonce]) -> bool {
         self.was_used_before(ours) && !masters.iter().all(|&master| self.votes(master))
     }
@@ -180,8 +182,8 @@ fn init_order(facts: &MasterView, options: InitOptions, max_ttl: Millis, nonce: 
 }
 
 /// The largest floor that a person may give: as far ahead of the masters' clocks as ballots follow,
-/// and, unless that is said, no further than the clocks get soon. The lower median is taken, so that
-/// one clock that is wrong does not move it.
+/// and, unless the person allows more, no further than the clocks get soon. The lower median is
+/// taken, so that one clock that is wrong does not move it.
 fn check_floor(options: InitOptions, answers: &[Scored]) -> Result<(), NoPlan> {
     let mut times: Vec<Millis> = answers.iter().map(|answer| answer.facts.time).collect();
     let clock = lower_median(&mut times).unwrap_or(0).saturating_mul(1_000);

@@ -1,16 +1,17 @@
-//! Which masters vote, and how one that forgot comes to vote again. Pure: events and `now` come
-//! in, one step comes back by value. There is no clock, no random source and nothing to await.
+//! Admission: it decides which masters vote, and how one that lost its data comes to vote again.
+//! Pure: events and `now` come in, one step comes back by value. There is no clock, no random
+//! source and nothing to await.
 //!
 //! # The states of a master, as one client sees it
 //!
 //! | state | what is known | next |
 //! |---|---|---|
 //! | away | no connection | nothing |
-//! | in doubt | a null push came, or a script found another record than the one that was read | look |
-//! | not ours | a replica, loading, in cluster mode, rights denied, a twin | look again each second |
+//! | in doubt | a null push came, or a script found another record than the one that was read | probe |
+//! | not ours | a replica, loading, in cluster mode, rights denied, a twin | probe again each second |
 //! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing |
 //! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | read the records of the others, then *begin* (`begin.rs`) |
-//! | waiting | a quarantine of this identity is under way, its nonce is known | ask the voting masters for TIME, *note*, look again each second |
+//! | waiting | a quarantine of this identity is under way, its nonce is known | ask the voting masters for TIME, *note*, probe again each second |
 //! | over | by one of the two ways of `over.rs` | read the floor, then *admit* |
 //!
 //! # The messages
@@ -20,11 +21,12 @@
 //!
 //! # What each failure does
 //!
-//! - *The connection breaks*: the master is away. What was sent may still be carried out, so each
-//!   script compares. The nonce stays known: it names the quarantine and not the process.
+//! - *The connection breaks*: the master is away. A script that was sent may still be carried out,
+//!   so each script compares first. The nonce is kept: it names the quarantine and not the process.
 //! - *The client dies*: the fields stay. Another client goes on with the notes.
 //! - *The data is lost* (restart, FLUSHALL, failover and back): the identity or the record differs
-//!   from what `run` says, or a null push comes before any later answer. *Begin* makes a new nonce.
+//!   from the admitted one, or a null push comes before any later answer. *Begin* makes a new
+//!   nonce.
 //! - *A copy of the data is put back into the process*: the record is an older one. Where this client
 //!   has seen a later one, or none, it knows (`past.rs`), and a quarantine is begun.
 //! - *The record is removed once more in quarantine*: the nonce is gone with it. The quarantine
@@ -61,21 +63,22 @@ use self::peer::{Doubt, Peer, Stuck};
 use self::twins::Twins;
 use crate::quorum::quorum;
 
-/// What one client knows of all masters, and what it does about those that do not vote.
+/// The state of all masters for one client, and its steps for those that do not vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admission {
     /// Our own `max_ttl`: it counts only while no record has one.
     max_ttl: Millis,
-    /// A person gave it, so it is no mere default. It counts for the length of a quarantine, too,
-    /// where every record that was read may be older than what was last allowed.
+    /// A person gave our `max_ttl`, so it is not a default. It then also counts for the length of a
+    /// quarantine, if every record that was read may be older than the last change of `max_ttl`.
     is_given: bool,
-    /// How often a master that does not vote is looked at.
+    /// How often a master that does not vote is probed.
     probe_every: Millis,
     /// How long a script may act, from when it is sent, by the TIME of its master.
     act_within: Millis,
     /// Whether the handle was asked for a lock. One that only reads writes nothing.
     asked: bool,
-    /// Without it a master that may have forgotten votes all the same, and no record is kept.
+    /// Without a quarantine a master that may have lost its data votes all the same, and no record
+    /// is kept.
     has_quarantine: bool,
     /// Whether it shows masters that it has no quarantine. One that sends ballots shows it by those.
     shows_use: bool,
@@ -86,7 +89,7 @@ pub struct Admission {
     twins: Twins,
 }
 
-/// What happened at one master.
+/// An event of one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A new connection has finished its handshake.
@@ -97,10 +100,11 @@ pub enum Event {
     Pushed,
     /// The answer to [`Step::Probe`], `ZCARD` included.
     Probed(MasterView),
-    /// What a master has said about itself, whatever it was asked for. It comes here before it goes
-    /// to whoever asked: a loss of data that only those know would be compared with itself.
+    /// A master has reported facts about itself, for whichever request. The machine gets them
+    /// before the caller that asked: if a caller learned of a loss of data first, the machine would
+    /// compare the new state with itself.
     Read(MasterView),
-    /// `ZCARD`, of the set that [`MasterView::members`] tells, by the latest facts.
+    /// `ZCARD` of the set that [`MasterView::members`] describes, by the latest facts.
     Members(u32),
     /// The reply of *begin*, *note*, *admit*, *init* or *remove*.
     Script(Reply),
@@ -110,14 +114,14 @@ pub enum Event {
     Times(Nonce, Vec<MasterTime>),
     /// The answers to [`Step::ReadFloor`], once all have answered or their time is up.
     Floors(Nonce, Vec<Scored>),
-    /// What became of [`Step::ShowUse`], whatever it was. Without the right to it such a client works
-    /// all the same.
+    /// [`Step::ShowUse`] has ended, with success or not. A client without the right to it works all
+    /// the same.
     Shown,
-    /// What was under way failed: an error, or no answer in time.
+    /// The request that was under way failed: an error, or no answer in time.
     Failed,
 }
 
-/// What is to be done about one master.
+/// The next step for one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// It votes, is away, or owes an answer.
@@ -142,7 +146,7 @@ pub enum Step {
     /// Make the ballot set of clients without quarantine, for one that sends no ballots: those that
     /// have a quarantine would not see it otherwise.
     ShowUse,
-    /// Nothing before this instant of our own clock, unless an event comes.
+    /// No step before this instant of our own clock, unless an event comes.
     Wait(Millis),
 }
 
@@ -166,17 +170,17 @@ impl Admission {
         }
     }
 
-    /// The same where a person gave our own `max_ttl`.
+    /// Notes that a person gave our own `max_ttl`.
     pub fn with_given_max_ttl(self) -> Self {
         Self { is_given: true, ..self }
     }
 
-    /// The same for a client without quarantine.
+    /// Makes this the admission of a client without quarantine.
     pub fn without_quarantine(self) -> Self {
         Self { has_quarantine: false, ..self }
     }
 
-    /// The same for one that sends no ballots, either.
+    /// Makes this the admission of a client without quarantine and without ballots.
     pub fn without_ballots(self) -> Self {
         Self { shows_use: !self.has_quarantine, ..self }
     }
@@ -197,7 +201,7 @@ impl Admission {
         let Some(facts) = peer.undoubted() else { return false };
         let is_admitted = match self.has_quarantine {
             true => facts.is_admitted() && !peer.is_outdated(),
-            // One client that has it and one that has none exclude nobody.
+            // A client with quarantine and one without do not exclude each other.
             false => !self.is_in_use(),
         };
         is_admitted && self.twins.twin_of(master).is_none()
@@ -219,14 +223,15 @@ impl Admission {
             )
     }
 
-    /// Whether nothing is known of it at present: it is away, or is being looked at.
+    /// Whether nothing is known of it at present: it is away, or is being checked.
     pub fn is_open(&self, master: usize) -> bool {
         let peer = &self.peers[master];
         peer.facts.is_none() || peer.doubt != Doubt::None
     }
 
-    /// What this master was admitted as, by what was read last: its ballot set is named after it,
-    /// whether or not something is in doubt, and by nothing else that anybody may have read.
+    /// The identity with which this master was admitted, by the facts that the machine got last,
+    /// also while the master is in doubt. Its ballot set is named after this identity and after no
+    /// other read.
     pub fn admitted_as(&self, master: usize) -> Option<Identity> {
         let facts = self.peers[master].present()?;
         facts.record.run.filter(|run| run.covers(facts.identity))
@@ -242,7 +247,7 @@ impl Admission {
         self.peers.iter().any(|peer| peer.under_way)
     }
 
-    /// TIME of a master at `now`, by what it said last, or a little less.
+    /// TIME of a master at `now`, by its last report, or a little less.
     pub fn time(&self, master: usize, now: Millis) -> Millis {
         self.peers[master].time(now)
     }
@@ -252,10 +257,11 @@ impl Admission {
         self.time(master, now).saturating_add(self.act_within)
     }
 
-    /// The incarnation of a voting master. Copies there are disowned when it is another, or none, after
-    /// a null push or on a new connection: the key went with the incarnation. `run` alone does not tell,
-    /// because a flushed master may be admitted as what it was. For a client without quarantine
-    /// the record says nothing about the data: it is the process alone.
+    /// The incarnation of a voting master. Copies there are disowned when it is another, or none,
+    /// after a null push or on a new connection: the key went with the incarnation. `run` alone
+    /// does not show that, because a flushed master may be admitted with its former identity. For a
+    /// client without quarantine the record proves nothing about the data: its incarnation is the
+    /// process alone.
     pub fn incarnation(&self, master: usize) -> Option<Incarnation> {
         let incarnation = self.present_incarnation(master).filter(|_| self.votes(master))?;
         Some(if self.has_quarantine { incarnation } else { incarnation.without_record() })
@@ -266,7 +272,7 @@ impl Admission {
     }
 
     /// The longest TTL that may be used: the smallest that records hold, our own where none does.
-    /// None while no record was read: then no master grants anything either.
+    /// `None` while no record was read: then no master grants anything either.
     pub fn max_ttl(&self) -> Option<Millis> {
         if !self.has_quarantine {
             return Some(self.max_ttl);
@@ -275,7 +281,7 @@ impl Admission {
         held.or_else(|| self.records().next().map(|_| self.max_ttl))
     }
 
-    /// What the record of a master says about that.
+    /// The `max_ttl` in the record of a master.
     pub fn max_ttl_of(&self, master: usize) -> Option<Millis> {
         self.peers[master].master()?.record.max_ttl
     }
@@ -366,7 +372,7 @@ impl Admission {
         self.peers.iter().any(|peer| peer.in_use)
     }
 
-    /// Whether it is nothing that can be admitted, or rests until the next look.
+    /// Whether the master cannot be admitted at present, or rests until the next probe.
     fn is_out(&self, master: usize) -> bool {
         let peer = &self.peers[master];
         peer.master().is_none() || peer.stuck.is_some() || self.twins.twin_of(master).is_some()
@@ -437,12 +443,12 @@ impl Admission {
         answer.is_proven() && !self.peers[answer.master].is_over(&answer.facts.record)
     }
 
-    /// The voting masters that tell their TIME for a note.
+    /// The voting masters that report their TIME for a note.
     fn voting(&self) -> impl Iterator<Item = usize> {
         (0..self.peers.len()).filter(|&master| self.votes(master))
     }
 
-    /// Whether the process that told its TIME votes now.
+    /// Whether the process that reported its TIME votes now.
     fn votes_as(&self, one: &MasterTime) -> bool {
         let process = self.peers[one.master].facts.as_ref().map(|facts| facts.identity.run);
         process == Some(one.process) && self.votes(one.master)

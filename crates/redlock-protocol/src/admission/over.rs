@@ -1,22 +1,24 @@
 //! Is a quarantine over? Two ways, so that no single machine's clock ends one early.
 //!
-//! *Known*: this client has known the nonce for the whole length by its own clock, and the master
-//! itself says that the time has come. The nonce was made after the loss, so a lock of the former
-//! life has ended, whatever the clocks of the masters do. This needs a client that stays.
+//! *Known*: this client has known the nonce for the whole length by its own clock, and by its own
+//! TIME the master's quarantine has ended. The nonce was made after the loss, so a lock of the
+//! former incarnation has ended, whatever the clocks of the masters do. This needs a long-running
+//! client.
 //!
-//! *Noted*: the TIME of another master was written into the record after the nonce was made, and
-//! that process says now that twice the length has passed; and the master in quarantine says that
-//! once the length more than its end has passed. If the clock of the one is wrong, the other one
-//! holds. This needs clients that live a moment, now and then.
+//! *Noted*: the TIME of another master was written into the record after the nonce was made, and by
+//! the TIME of that process twice the length has passed since; and by the TIME of the master in
+//! quarantine its end passed one length ago. If one of the two clocks is wrong, the other one
+//! prevents an early end. This needs only short-lived clients, now and then.
 
 use redlock_core::admission::{Millis, Quarantine, RunId, Way};
 
 use super::peer::Peer;
 use super::view::MasterTime;
 
-/// By which way the quarantine is over at `now`. `votes` says whether a master votes.
+/// The way in which the quarantine is over at `now`. `votes` returns whether a master votes.
 ///
-/// `length` is the longest that is known. The record of this master may say less.
+/// `length` is the longest that this client has read. The record of this master may hold a shorter
+/// one.
 pub(super) fn over(
     peer: &Peer,
     length: Millis,
@@ -39,7 +41,7 @@ pub(super) fn over(
 
 /// When this client will know that the quarantine is over, by our own clock.
 ///
-/// None while there is none, or while none of its nonce has arrived.
+/// `None` while there is none, or while none of its nonce has arrived.
 pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis> {
     let quarantine = present(peer)?;
     let by_master = now + quarantine.until.saturating_sub(peer.time(now));
@@ -50,8 +52,8 @@ pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis
 /// process whose note is missing or counts for nothing is noted by the client that comes next.
 ///
 /// `times` are the processes that vote, each with its TIME or a little less, so that what follows
-/// is not too early. Nobody needs to have asked them for a note. `None` if there are none: then
-/// only a client that stays ends it.
+/// is not too early. They need not have been asked for a note. `None` if no such process votes:
+/// then only a long-running client ends the quarantine.
 pub(super) fn noted_at(
     peer: &Peer,
     length: Millis,

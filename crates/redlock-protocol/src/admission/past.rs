@@ -1,4 +1,4 @@
-//! What a master has shown before, and what follows from it.
+//! The records that a master has shown before, and the conclusions from them.
 
 use redlock_core::admission::{Nonce, Record, RunId};
 
@@ -7,16 +7,17 @@ use super::view::MasterView;
 /// The records that one process has shown to this client, by their nonces.
 ///
 /// A running server may get a copy of its data from before: by `RESTORE` behind `FLUSHALL`, or by
-/// `DEBUG RELOAD NOSAVE`. The record comes back with it, and says that the master is admitted; the
-/// locks that were made since are gone. Each *begin* and each admission by `init` makes a new nonce,
-/// so a nonce that another record has followed, or none, is never the present one again.
+/// `DEBUG RELOAD NOSAVE`. The old record comes back with the data and shows the master as admitted,
+/// although the locks that were made since are gone. Each *begin* and each admission by `init`
+/// makes a new nonce, so a nonce that was followed by another record, or by no record, never
+/// becomes valid again.
 ///
 /// It outlives connections and ends with the process: another one has another identity, and what
 /// was admitted as the former is not admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Past {
     process: Option<RunId>,
-    /// What the record has shown last.
+    /// The nonce that the record has shown last.
     nonce: Option<Nonce>,
     /// Whether it was admitted under that nonce: its quarantine does not come again.
     is_admitted: bool,
@@ -29,7 +30,8 @@ pub(super) struct Past {
 const KEPT: usize = 32;
 
 impl Past {
-    /// A master has shown this. Whatever else a server is, its record says nothing of its data.
+    /// Takes in the facts of a server. Only the record of a master proves anything about the data,
+    /// not that of a replica or of another kind of server.
     pub(super) fn show(&mut self, facts: &MasterView) {
         let process = Some(facts.identity.run);
         if self.process != process {

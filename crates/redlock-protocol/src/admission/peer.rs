@@ -1,30 +1,30 @@
-//! What one client knows of one master.
+//! The state of one master for one client.
 
 use redlock_core::admission::{Millis, Nonce, Outcome, Quarantine, Record, Reply};
 
 use super::past::Past;
 use super::view::{Incarnation, MasterKind, MasterTime, MasterView};
 
-/// What is known of one master.
+/// The state of one master, as far as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
     /// The latest facts of the connection that is up.
     pub(super) facts: Option<MasterView>,
     /// When they arrived, by our own clock.
     read: Millis,
-    /// From when the pause before the next look counts. What others have read changes nothing
-    /// about that: only the look of this master settles its doubts.
+    /// The start of the pause before the next probe. Reads for other purposes do not move it: only
+    /// a probe of this master ends its doubt.
     pub(super) paced: Millis,
     /// The latest nonce, and when the first reply that held it arrived. It outlives connections:
-    /// it says something about the data and not about a process.
+    /// the nonce belongs to the data and not to a process.
     pub(super) nonce_since: Option<(Nonce, Millis)>,
     /// The largest `max_ttl` of its records that were read since the last admitted one, that one
     /// included. It outlives connections and records: a lock of a former incarnation may be as long.
     pub(super) max_ttl: Option<Millis>,
-    /// What tells a record that is older than another one that was read.
+    /// The earlier nonces, by which a record is found to be older than another one that was read.
     past: Past,
     /// The first record that has shown a use of this namespace. It outlives connections, processes
-    /// and records: when they all are gone, it still tells that the namespace is not new.
+    /// and records: when all of these are gone, it still shows that the namespace is not new.
     pub(super) used: Option<Used>,
     /// Since when this client sees it read its data from disk, also over several connections.
     pub(super) loading: Option<Loading>,
@@ -33,13 +33,14 @@ pub(super) struct Peer {
     pub(super) doubt: Doubt,
     /// A step was given out and its answer has not come.
     pub(super) under_way: bool,
-    /// The TIMEs of other masters, asked for since the latest look, under this nonce.
+    /// The TIMEs of other masters, asked for since the latest probe, under this nonce.
     pub(super) times: Option<Vec<MasterTime>>,
     /// The floor for this nonce, read after the quarantine was over.
     pub(super) floor: Option<super::Floor>,
-    /// What the latest script did not do, until the next look.
+    /// Why the latest script did nothing, until the next probe.
     pub(super) stuck: Option<Stuck>,
-    /// This connection was told to show that a client without quarantine uses the namespace.
+    /// A request to show that a client without quarantine uses the namespace was sent on this
+    /// connection.
     pub(super) shows_use: bool,
     /// For a client without quarantine: the record showed last that clients with one use the
     /// namespace. It outlives connections, because it is about all masters.
@@ -79,16 +80,16 @@ impl Loading {
 pub(super) enum Doubt {
     #[default]
     None,
-    /// A null push came, or a script did not find what was read. A look must be sent.
+    /// A null push came, or a script did not find the record that was read. A probe must be sent.
     Unasked,
-    /// A look that was sent after that is under way.
+    /// A probe that was sent after the doubt began is under way.
     Asked,
 }
 
-/// Why the steps of this master rest until the next look.
+/// Why the steps of this master rest until the next probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stuck {
-    /// What was asked failed: no answer, or an error.
+    /// The request failed: no answer, or an error.
     Failed,
     Mixed,
     TooLarge,
@@ -111,7 +112,7 @@ impl Peer {
     }
 
     /// Whether its record is older than another one that this client has read of the same process.
-    /// That is a loss of data, whatever the record says.
+    /// That is a loss of data, even if the record shows the master as admitted.
     pub(super) fn is_outdated(&self) -> bool {
         self.master().is_some_and(|facts| self.past.is_over(&facts.record))
     }
@@ -157,9 +158,9 @@ impl Peer {
         (self.read, self.paced) = (now, now);
     }
 
-    /// What was read for any purpose. Where an answer has left the master in doubt, this may be
-    /// older than that answer, and the look behind it tells all. How many members there are may not
-    /// have been asked: then it is what it was, in the same incarnation.
+    /// Takes in facts that were read for any purpose. If an answer has left the master in doubt,
+    /// these facts may be older than that answer, and only the probe behind it ends the doubt. If
+    /// the members were not counted, the former number stays, in the same incarnation.
     pub(super) fn read(&mut self, facts: MasterView, now: Millis) {
         let Some(before) = self.facts.as_ref().filter(|_| self.doubt == Doubt::None) else {
             return;
@@ -183,7 +184,7 @@ impl Peer {
         };
     }
 
-    /// A script tells the record and TIME, and nothing about the identity.
+    /// The reply of a script shows the record and TIME, but not the identity.
     fn learn_reply(&mut self, reply: Reply, now: Millis) {
         if let Some(facts) = &self.facts {
             let Reply { time, record, members, .. } = reply;
@@ -198,13 +199,13 @@ impl Peer {
         read + now.saturating_sub(self.read)
     }
 
-    /// What does not outlive a connection.
+    /// Resets the state that does not outlive a connection.
     pub(super) fn reset(&mut self) {
         let Self { nonce_since, max_ttl, past, used, loading, in_use, .. } = std::mem::take(self);
         *self = Self { nonce_since, max_ttl, past, used, loading, in_use, ..Self::default() };
     }
 
-    /// A look that was sent before the push says nothing about what came after it.
+    /// A probe that was sent before the push proves nothing about the data after the push.
     pub(super) fn probed(&mut self, facts: MasterView, now: Millis) {
         self.under_way = false;
         self.stuck = None;
@@ -227,7 +228,7 @@ impl Peer {
         }
     }
 
-    /// A script that found another record, or another TIME, than expected, or came late: look again.
+    /// A script found another record or another TIME than expected, or came late: probe again.
     pub(super) fn replied(&mut self, reply: Reply, now: Millis) {
         self.under_way = false;
         let outcome = reply.outcome;
@@ -252,7 +253,7 @@ impl Peer {
         }
     }
 
-    /// A failed look leaves the doubt, so it is asked again with the next one.
+    /// A failed probe does not end the doubt, so the next probe asks again.
     pub(super) fn fail(&mut self, now: Millis) {
         self.under_way = false;
         if self.doubt == Doubt::Asked {
@@ -261,7 +262,7 @@ impl Peer {
         self.rest(Stuck::Failed, now);
     }
 
-    /// Nothing is sent to it before the next look is due.
+    /// Nothing is sent to the master before the next probe is due.
     pub(super) fn rest(&mut self, stuck: Stuck, now: Millis) {
         self.paced = now;
         self.stuck = Some(stuck);

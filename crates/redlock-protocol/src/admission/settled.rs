@@ -9,18 +9,18 @@
 //! the values the smaller one gives up, and the larger one goes on. Where all of them hold one value
 //! of another call, that one has succeeded: it is not written over.
 //!
-//! One that gives up fails, and takes back what it has written: another call that has succeeded may
-//! have been written over, on masters that were read while it was at work. It goes on as a call that
-//! asks for nothing, so all masters get the largest that one of them holds.
+//! A call that gives up fails, and reverts its writes: another call that has succeeded may have
+//! been written over, on masters that were read while it was at work. It goes on like a call
+//! without a `max_ttl`, so all masters get the largest `max_ttl` that one of them holds.
 
 use redlock_core::admission::{AdmissionOp, Millis, Outcome};
 
 use super::{InitPlan, Scored};
 
-/// What one round of scripts was to write, and what came of it.
+/// One batch of scripts: the intended writes and their outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePass {
-    /// What all masters are to hold.
+    /// The `max_ttl` that all masters are to hold.
     max_ttl: Millis,
     /// A person asked for just that. Otherwise it is the largest of all that is known, and a retry
     /// takes in what has become larger.
@@ -35,27 +35,28 @@ struct Written {
     master: usize,
     /// Its record was to be removed: it has no `max_ttl` to claim.
     is_removed: bool,
-    /// The `max_ttl` that was read, or what this round has written: any other is of another call.
+    /// The `max_ttl` that was read, or that this batch has written: any other value is from another
+    /// call.
     expected: Option<Millis>,
-    /// What the script has said; `None` if it did not answer, or was refused.
+    /// The outcome of the script; `None` if it did not answer, or was refused.
     outcome: Option<Outcome>,
 }
 
-/// What follows from reading all masters behind a round.
+/// The judgement from reading all masters after a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
     /// All hold what was written.
     Yes,
-    /// Something else was there than what had been read. Another round may do it.
+    /// A record differed from the one that had been read. Another batch may succeed.
     Moved,
-    /// Some master holds another `max_ttl`. Another round may do it.
+    /// Some master holds another `max_ttl`. Another batch may succeed.
     Differs,
     /// The `max_ttl` of another call stays.
     GivesUp,
 }
 
 impl WritePass {
-    /// A round that carries out this plan.
+    /// The batch that carries out this plan.
     pub fn new(plan: &InitPlan) -> Self {
         let written = |(master, order): &(usize, AdmissionOp)| {
             let expected = match order {
@@ -80,7 +81,7 @@ impl WritePass {
         self.masters.iter().any(|written| written.outcome.is_some_and(moved))
     }
 
-    /// What all masters are to hold.
+    /// The `max_ttl` that all masters are to hold.
     pub fn max_ttl(&self) -> Millis {
         self.max_ttl
     }
@@ -109,8 +110,8 @@ impl WritePass {
         }
     }
 
-    /// One that could not be written and has no `max_ttl`, or is away, is not admitted: that is said
-    /// of it.
+    /// A master that could not be written and has no `max_ttl`, or is away, is reported as not
+    /// admitted.
     fn is_there(&self, written: &Written, answers: &[Scored]) -> bool {
         match held(written.master, answers) {
             _ if written.is_removed => true,

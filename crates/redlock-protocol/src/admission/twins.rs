@@ -18,7 +18,7 @@ impl Twins {
         Self { shown: vec![None; masters], twins: vec![None; masters] }
     }
 
-    /// The process that `master` shows; none where it was never reached.
+    /// The process that `master` shows; `None` if it was never reached.
     pub(super) fn shown(&self, master: usize) -> Option<RunId> {
         self.shown[master]
     }

@@ -1,8 +1,8 @@
-//! What a connection tells about its master.
+//! The facts that a connection reads about its master.
 
 use redlock_core::admission::{Identity, MEMBERS, Millis, Nonce, Quarantine, Record, RunId};
 
-/// What a server is for us.
+/// The kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MasterKind {
     /// It takes writes.
@@ -19,24 +19,24 @@ pub enum MasterKind {
     },
     /// It is a node of a Redis Cluster.
     Cluster,
-    /// What tells who it is, or its record, cannot be read.
+    /// Its identity or its record cannot be read.
     Denied,
 }
 
-/// The answer to a handshake or to a look: all of it read in one batch, on one connection, INFO
-/// before the record.
+/// The answer to a handshake or to a probe, all read in one batch, on one connection, INFO before
+/// the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MasterView {
     /// Whether it takes writes.
     pub role: MasterKind,
-    /// Which server process answered, and on which host.
+    /// The server process that answered, with the history of its data.
     pub identity: Identity,
     /// TIME of the master, in ms.
     pub time: Millis,
     /// Its record of admission.
     pub record: Record,
-    /// `ZCARD` of the set of `run`: asked for behind the rest, and waited for by nobody. Where
-    /// there is no `run`, a client with a quarantine counts the set of those without.
+    /// `ZCARD` of the set of `run`: asked for behind the rest; no step waits for it. Where there is
+    /// no `run`, a client with a quarantine counts the set of those without.
     pub members: Option<u32>,
 }
 
@@ -45,7 +45,7 @@ pub struct MasterView {
 pub struct Incarnation {
     /// The server process that answered.
     pub process: RunId,
-    /// What it was admitted as, which names its ballot set.
+    /// The identity with which it was admitted; its ballot set is named after it.
     pub run: Option<Identity>,
     /// The nonce of the record, which each writing of it changes; `None` without a record.
     pub nonce: Option<Nonce>,
@@ -63,7 +63,7 @@ pub struct MasterTime {
 }
 
 impl Incarnation {
-    /// What of `facts` a later answer is compared with.
+    /// The part of `facts` that later answers are compared with.
     pub fn of(facts: &MasterView) -> Self {
         let MasterView { identity, record, .. } = facts;
         Self { process: identity.run, run: record.run, nonce: record.nonce }

@@ -8,16 +8,16 @@ use redlock_core::{NotAdmitted, WhyNot};
 use super::peer::{Doubt, Stuck};
 use super::{Admission, MasterKind, MasterView, over};
 
-/// What keeps a master from voting.
+/// The reason for which a master does not vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Why {
     /// There is no connection.
     Away,
     /// It is the same server as this one.
     TwinOf(usize),
-    /// It can be reached and does not count. The times are how long it takes at least until this
-    /// client can admit it, or one that comes then, and how long at the latest where only such
-    /// clients come. A client that has the nonce for longer may do so sooner.
+    /// It can be reached and does not count. The first time is the shortest until this client, or a
+    /// new one, can admit it; the second is the longest if only short-lived clients come. A client
+    /// that has read the nonce earlier may admit it sooner.
     NotAdmitted(NotAdmitted),
 }
 
@@ -36,7 +36,7 @@ impl Left {
 }
 
 impl Admission {
-    /// Why this master does not vote; None where it does.
+    /// Why this master does not vote; `None` if it does.
     pub fn why(&self, master: usize, now: Millis) -> Option<Why> {
         if self.votes(master) {
             return None;
@@ -80,7 +80,8 @@ impl Admission {
         }
     }
 
-    /// By the clocks of two masters it falls from one client that lives a moment to the next.
+    /// The time that is left by the clocks of two masters falls from one short-lived client to the
+    /// next.
     fn left(&self, master: usize, now: Millis) -> Left {
         let peer = &self.peers[master];
         let times = self.voting().filter_map(|other| {

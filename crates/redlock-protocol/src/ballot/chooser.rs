@@ -9,7 +9,7 @@ use super::super::master_set::MasterSet;
 use super::clock::BallotClock;
 use crate::quorum::quorum;
 
-/// What one handle has sent and seen of each member, and its ballot clock.
+/// The ballots that one handle has sent and seen for each member, and its ballot clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Chooser {
     /// How many masters there are.
@@ -23,14 +23,14 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Nothing was learned of any master yet.
+    /// A chooser that has learned from no master yet.
     pub fn new(masters: usize) -> Self {
         let (largest, far) = (BTreeMap::new(), BTreeMap::new());
         Self { masters, clock: BallotClock::default(), largest, far }
     }
 
-    /// A ballot that is larger than all that this handle has sent and seen for `member`, by so much
-    /// more where there is room for that. None where none is left below 2^53.
+    /// A ballot that is larger than all that this handle has sent and seen for `member`, by
+    /// `margin` if there is room for that. `None` if none is left below 2^53.
     pub fn next(&mut self, member: Member, margin: Duration, now: Instant) -> Option<Ballot> {
         let least = self.largest.get(&member).map_or(0, |largest| largest.saturating_add(1));
         let number = least.max(self.clock.number(now));
@@ -83,7 +83,7 @@ impl Chooser {
         self.clock.saw(number(floor), now, now);
     }
 
-    /// `master` told its TIME, in microseconds since 1970.
+    /// `master` reported its TIME, in microseconds since 1970.
     pub fn learn_clock(&mut self, master: usize, micros: u64, now: Instant) {
         self.clock.learn(master, micros, now);
     }

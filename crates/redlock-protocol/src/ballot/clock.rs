@@ -14,7 +14,7 @@ const STRIDE_US: u64 = 32;
 const HOLDS: Duration = Duration::from_secs(10);
 /// By so much it shrinks behind that: an eighth of the time that passes.
 const SHRINKS: u32 = 8;
-/// What is learnt from ballots that were under way is followed for so far: a second.
+/// A lead that is learnt from ballots under way is followed up to this limit: a second.
 const FOLLOWED_US: u64 = 1_000_000;
 /// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because
 /// one such score would bring all members near to the end of the numbers. A person gives no floor
@@ -23,21 +23,21 @@ pub const LEAD_MAX_US: u64 = 1 << 51;
 
 /// The masters' TIME, and the *lead*: the most that a score was ahead of it.
 ///
-/// The clock is the lower median of what the masters told, advanced by our own clock. One master
-/// whose clock is wrong does not move it, once three have told theirs. A client whose masters are
-/// behind those of others learns it from scores, and is ahead itself for a while: the lead stays
-/// for ten seconds and shrinks slowly then, so that it is not learnt again every few locks, and it
-/// does shrink, so that one wrong clock does not move all others for ever.
+/// The clock is the lower median of the TIMEs that the masters reported, advanced by our own clock.
+/// One master whose clock is wrong does not move it, once three have reported theirs. A client
+/// whose masters are behind those of others learns that from scores, and is ahead itself for a
+/// while: the lead stays for ten seconds and shrinks slowly then, so that it is not learnt again
+/// every few locks, and it does shrink, so that one wrong clock does not move all others for ever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BallotClock {
     samples: [Option<Sample>; MASTERS_MAX],
-    /// The lower median of them. It stays that of the same master until another one tells: our own
-    /// clock advances all of them.
+    /// The lower median of them. It stays that of the same master until another one reports its
+    /// TIME: our own clock advances all of them.
     median: Option<Sample>,
     lead: Option<Lead>,
 }
 
-/// What a master said about its clock, and when.
+/// A master's reported TIME, and when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Sample {
     micros: u64,
@@ -52,7 +52,7 @@ struct Lead {
 }
 
 impl BallotClock {
-    /// `master` told its TIME, in microseconds since 1970.
+    /// `master` reported its TIME, in microseconds since 1970.
     pub fn learn(&mut self, master: usize, micros: u64, now: Instant) {
         let before = self.micros(now);
         self.samples[master] = Some(Sample { micros, at: now });
@@ -112,7 +112,7 @@ impl BallotClock {
         u64::try_from(time.as_micros()).unwrap_or(u64::MAX).div_ceil(STRIDE_US)
     }
 
-    /// The lower median of the masters' clocks; zero while none has told.
+    /// The lower median of the masters' clocks; zero while no master has reported its TIME.
     #[inline]
     fn micros(&self, now: Instant) -> u64 {
         self.median.map_or(0, |samples| samples.micros(now))
@@ -136,7 +136,7 @@ impl BallotClock {
 }
 
 impl Sample {
-    /// What it shows now.
+    /// The time that it shows now.
     #[inline]
     fn micros(self, now: Instant) -> u64 {
         self.micros.saturating_add(micros(now.saturating_since(self.at)))

@@ -1,4 +1,4 @@
-//! Which ballots are proposed, who accepted them, and when a token may be handed out.
+//! Ballots: the proposals, their acceptances, and when a token may be handed out.
 //!
 //! A lock's fencing token is a number that the client proposes, and that a quorum of masters
 //! accepts while it holds the key there: see `redlock_core::ballot`. Any number is sound. One that

@@ -12,7 +12,7 @@ pub struct Proposals {
     masters: usize,
     /// Nearly always the only one.
     latest: Option<Proposal>,
-    /// Those before it that a quorum may still accept; the oldest first.
+    /// Earlier ballots that a quorum may still accept; the oldest first.
     before: Vec<Proposal>,
     /// How many there were.
     count: u32,
@@ -153,7 +153,7 @@ pub struct Proof {
 }
 
 /// The ballot whose token may be handed out the longest: a quorum of masters has accepted this one,
-/// and is known to hold the key until then. None where no ballot has a quorum.
+/// and is known to hold the key until then. `None` if no ballot has a quorum.
 pub fn proof(proposals: &Proposals) -> Option<Proof> {
     let proof = |(ballot, until)| Proof { ballot, until };
     proposals.accepted().map(proof).max_by_key(|proof| proof.until)

@@ -43,7 +43,7 @@ pub struct Attempt {
     asked: MasterSet,
     /// The masters whose grants are counted.
     granted: MasterSet,
-    /// What a fencing token needs; none where there is to be none.
+    /// The state for a fencing token; `None` for a plain lock.
     fenced: Option<Fenced>,
     /// The master whose queue it enters, and how often those that refused may be asked again.
     enters: Option<Enters>,
@@ -54,7 +54,7 @@ pub struct Attempt {
 struct Enters {
     at: usize,
     again: u8,
-    /// Those that refused are to be asked again.
+    /// The masters that refused are to be asked again.
     is_due: bool,
 }
 
@@ -62,10 +62,10 @@ struct Enters {
 /// holder before left behind there may be on its way.
 const AGAIN_MAX: u8 = 4;
 
-/// What follows from an event.
+/// The consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing yet.
+    /// No step yet.
     Wait,
     /// The meeting point has granted: the others are to be asked.
     AskOthers,
@@ -122,12 +122,13 @@ impl Attempt {
         }
     }
 
-    /// The same, where the queue at the master `at` is entered.
+    /// Makes this an attempt that enters the queue at the master `at`.
     pub fn entering(self, at: usize) -> Self {
         Self { enters: Some(Enters { at, again: AGAIN_MAX, is_due: false }), ..self }
     }
 
-    /// The same, where only the master `first` is asked now, and the others when it has granted.
+    /// Makes this an attempt that asks only the master `first` now, and the others when `first` has
+    /// granted.
     #[inline]
     pub fn asking_first(self, first: usize) -> Self {
         let (masters, asked) = (self.ledger.masters(), MasterSet::from_iter([first]));
@@ -175,7 +176,7 @@ impl Attempt {
         }
     }
 
-    /// What is taken over was there before.
+    /// A lease that is taken over was there before.
     #[inline]
     fn taken_over<'a>(&self, judged: Judged<'a>) -> Judged<'a> {
         match self.origin {
@@ -186,7 +187,7 @@ impl Attempt {
 
     /// These masters do not vote, each for its reason: they are asked for a copy only. Their votes
     /// are *unknown* from now on, whatever they answer. All are counted before the attempt is
-    /// judged: an error that follows says it of each.
+    /// judged: an error that follows reports the reason of each.
     pub fn only_copies(&mut self, whys: Vec<(usize, Cause)>, now: Instant) -> Step {
         for (master, why) in whys {
             self.ledger.only_copy(master, why);
@@ -199,7 +200,7 @@ impl Attempt {
     fn copy_answered(&mut self, master: usize, answer: &Answer) {
         match self.origin {
             Origin::Acquired => self.ledger.copy_answered(master, answer),
-            // What is taken over may have its key there in any case.
+            // A lease that is taken over may have its key there in any case.
             Origin::Resumed => self.ledger.note_reply(master, answer),
         }
     }
@@ -214,8 +215,8 @@ impl Attempt {
         MasterSet::all(self.ledger.masters()).without(self.asked)
     }
 
-    /// The others are asked now: these. Where there is to be a fencing token, `ballot` goes to them
-    /// with the key, and to the meeting point, which has granted that, alone.
+    /// Returns the other masters, which are asked now. For a fenced lock `ballot` goes to them with
+    /// the key, and without the key to the meeting point, which has granted it.
     pub fn ask_others(&mut self, ballot: Option<Ballot>) -> MasterSet {
         let others = self.others();
         self.ledger.ask(others);
@@ -234,7 +235,7 @@ impl Attempt {
         self.judge(now)
     }
 
-    /// What `master` has granted and accepted counts no more.
+    /// The grant and the acceptance of `master` count no more.
     fn take_back(&mut self, master: usize) {
         self.granted.remove(master);
         self.ledger.disown(master);
@@ -256,7 +257,7 @@ impl Attempt {
         if self.others().is_empty() { self.judge(now) } else { Step::Lost(Defeat::Outvoted) }
     }
 
-    /// The grace for more copies is over: what there is must do.
+    /// The grace for more copies is over: the copies so far must suffice.
     pub fn end_grace(&mut self, now: Instant) -> Step {
         if self.awaits_copies { self.conclude(now) } else { Step::Wait }
     }
@@ -268,8 +269,8 @@ impl Attempt {
         }
         match self.tally.decision() {
             Decision::Open => Step::Wait,
-            // The votes on a lease that is taken over say themselves who holds the key: all of
-            // them are waited for, because nothing has to be released meanwhile.
+            // The votes on a lease that is taken over show who holds the key: all of them are
+            // waited for, because nothing has to be released meanwhile.
             Decision::Lost if self.origin == Origin::Resumed && self.tally.pending() > 0 => {
                 Step::Wait
             }
@@ -285,7 +286,7 @@ impl Attempt {
         }
     }
 
-    /// Whether the answer of the meeting point is missing, by which it is known where to wait.
+    /// Whether the answer of the meeting point is missing, which decides where to wait.
     fn awaits_entry(&self) -> bool {
         self.enters.as_ref().is_some_and(|enters| self.ledger.answer(enters.at).is_pending())
     }
@@ -365,7 +366,7 @@ impl Attempt {
         HeldLease::new(self.ledger, self.timing, self.options, self.started, now).proven(proof, now)
     }
 
-    /// What is known of the token on each master.
+    /// The state of the token on each master, as far as answers show it.
     #[inline]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -383,7 +384,7 @@ impl Attempt {
         self.timing
     }
 
-    /// How long the key may live on `master`; `None` if it may be set at any time.
+    /// How long the key may stay on `master`; `None` if it may be set at any time.
     pub(super) fn left(&self, master: usize) -> Option<Duration> {
         (!self.ledger.pending().contains(master)).then_some(self.timing.expiry())
     }

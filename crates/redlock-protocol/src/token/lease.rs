@@ -36,9 +36,10 @@ pub struct HeldLease {
     acquired_validity: Duration,
     /// The shortest time that any request for this lease confers.
     validity_min: Duration,
-    /// The longest life that any master was asked to give the key, in milliseconds.
+    /// The longest expiry that any master was asked to give the key, in milliseconds.
     px_max: u64,
-    /// When a master has answered last. What the masters did before has expired one life later.
+    /// When a master has answered last. Keys that the masters set before have expired one expiry
+    /// later.
     answered_at: Instant,
     state: State,
     /// Why the lease is lost if its deadline passes.
@@ -59,11 +60,11 @@ pub struct HeldLease {
 enum State {
     /// Valid until this instant, which is `valid_until` less the stop margin.
     Valid(Instant),
-    /// Nothing leaves this state: no lease is revived.
+    /// This state is final: no lease is revived.
     Over(LostReason),
 }
 
-/// What follows from an event.
+/// The consequence of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// An extension is to be sent.
@@ -114,9 +115,9 @@ impl HeldLease {
         self
     }
 
-    // What the driver asks.
+    // Methods that the driver calls.
 
-    /// When the holder must have stopped; none once the lease is over.
+    /// When the holder must have stopped; `None` once the lease is over.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
@@ -134,7 +135,7 @@ impl HeldLease {
         }
     }
 
-    /// What is known of the token on each master.
+    /// The state of the token on each master, as far as answers show it.
     #[inline]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -152,7 +153,7 @@ impl HeldLease {
         self.options.stop_margin
     }
 
-    /// How long the key may live where it was set or extended last of all.
+    /// How long the key may stay where it was set or extended last of all.
     #[inline]
     pub fn expiry(&self) -> Duration {
         Duration::from_millis(self.px_max)
@@ -165,8 +166,8 @@ impl HeldLease {
         self.extensions.iter().map(Extension::unanswered).fold(acquiring, MasterSet::union)
     }
 
-    /// How long the key may still live on `master`; none for its whole life, counted from when the
-    /// master runs again: it may still have a request of ours in its buffers.
+    /// How long the key may still stay on `master`; `None` for its whole expiry, counted from when
+    /// the master runs again: it may still have a request of ours in its buffers.
     pub fn left(&self, master: usize, now: Instant) -> Option<Duration> {
         let expires = self.answered_at.saturating_add(self.expiry());
         let is_open = self.unanswered().union(self.ledger.unsettled()).contains(master);
@@ -186,7 +187,7 @@ impl HeldLease {
         self.ledger
     }
 
-    // What happens to it.
+    // Methods for events of the lease.
 
     /// The late answer to the `SET` of the attempt: a grant is one more copy.
     pub fn acquired<'a>(
@@ -202,7 +203,7 @@ impl HeldLease {
         }
         self.ledger.write_first(master, judged, now.saturating_since(sent_at));
         self.ledger.acquired(master, judged.answer);
-        // What is taken over shows its score with the refusal.
+        // A lease that is taken over gets the score with the refusal.
         let is_shown = Shown::by(judged.answer) == Shown::Ballots;
         match (&judged.answer.verdict, judged.does_count()) {
             (Verdict::BallotRefused, counts) if !(counts && is_shown) => {

@@ -1,9 +1,9 @@
 //! `Lifecycle`: one token, from its first request to its last release.
 //!
-//! Which stage follows which is decided here and nowhere else: a vote that is won makes a lease of
-//! the attempt, and one that is lost makes a release of it, or nothing where no key of it can be
-//! left. A lease that was taken over and that nobody wants is left to its former holder; any other
-//! is handed on to the next caller of the process, or released. The driver hands each event in and
+//! This file alone decides which stage follows which: a vote that is won makes a lease of the
+//! attempt, and one that is lost makes a release of it, or nothing where no key of it can be left.
+//! A lease that was taken over and that no caller wants is left to its former holder; any other is
+//! handed on to the next caller of the process, or released. The driver hands each event in and
 //! carries out the step that comes back.
 
 use std::time::Duration;
@@ -41,11 +41,11 @@ pub enum Stage {
     Lease(HeldLease),
     /// It is given back.
     Release(Release),
-    /// Nothing is left to do for it.
+    /// The token needs no more work.
     Over,
 }
 
-/// What happens to a token. An event that means nothing in the present stage changes nothing.
+/// An event of a token. An event that has no meaning in the present stage changes nothing.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// A master has answered, in time or late.
@@ -69,7 +69,7 @@ pub enum Event<'a> {
     /// Nobody waits for it any more.
     Cancelled,
 
-    // What is learned of masters.
+    // News about masters.
     /// A master may have lost its data: what it granted does not count, for this reason.
     Disowned(usize, Cause),
     /// A master may have lost its data, and nothing but the key itself can prove the contrary: a
@@ -118,7 +118,7 @@ pub enum Event<'a> {
     Retry(usize),
     /// Keys may have expired by themselves.
     Expired,
-    /// The longest life that the masters allow a key, also one that another process has set.
+    /// The longest expiry that the masters allow a key, also a key that another process has set.
     Allowed(Duration),
     /// A master is not asked any more: its key is left to expire.
     GivenUp(usize),
@@ -127,9 +127,9 @@ pub enum Event<'a> {
 /// An answer of a master, and what it answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
-    /// What the master was asked.
+    /// The request that the master answers.
     pub to: Asked,
-    /// Which master.
+    /// The master, by its place in the list.
     pub master: usize,
     /// Its answer, and whether that counts.
     pub judged: Judged<'a>,
@@ -137,7 +137,7 @@ pub struct Answered<'a> {
     pub sent_at: Instant,
 }
 
-/// What a master is asked for one token.
+/// A request to a master for one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Asked {
     /// For the key, or to extend the key of a lease that is resumed.
@@ -154,10 +154,10 @@ pub enum Asked {
     Release,
 }
 
-/// What is to be done now.
+/// The step to carry out now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing.
+    /// No step.
     Wait,
     /// A ballot is to be drawn; [`Event::Drawn`] answers.
     NeedBallot {
@@ -168,7 +168,7 @@ pub enum Step {
     AskOthers {
         /// The others.
         others: MasterSet,
-        /// Those that have the key, and get the ballot alone.
+        /// The masters that have the key, and get the ballot alone.
         first: MasterSet,
         /// Where there is to be a fencing token.
         ballot: Option<Ballot>,
@@ -187,7 +187,7 @@ pub enum Step {
     TakeAgain,
     /// These masters have refused, and are asked for the same again.
     AskAgain {
-        /// Those that refused.
+        /// The masters that refused.
         masters: MasterSet,
         /// Where there is to be a fencing token.
         ballot: Option<Ballot>,
@@ -207,9 +207,9 @@ pub enum Step {
     Release,
     /// These masters are asked to delete the key.
     SendRelease(MasterSet),
-    /// It is known how the release went.
+    /// The outcome of the release is known.
     Released,
-    /// Nothing is left to do for it.
+    /// The token needs no more work.
     Gone,
 }
 
@@ -227,9 +227,9 @@ pub struct Won {
 pub struct Loss {
     /// Why.
     pub defeat: Defeat,
-    /// What that means for those that wait on.
+    /// The meaning for callers that go on waiting.
     pub refusal: Refusal,
-    /// What each master has answered.
+    /// Each master's answer.
     pub answers: Vec<LastAnswer>,
     /// How long the votes took, where refusals have decided.
     pub fan_out: Option<Duration>,
@@ -237,7 +237,7 @@ pub struct Loss {
     pub silent_first: Option<usize>,
     /// The meeting point, whose queue it asked to enter, has granted the key.
     pub is_let_in: bool,
-    /// Masters that answered may say who holds the key.
+    /// Masters that answered may report who holds the key.
     pub is_explicable: bool,
 }
 
@@ -329,7 +329,7 @@ impl Lifecycle {
         }
     }
 
-    /// The lease is over for its holder, which has seen that by its own clock or was told.
+    /// The lease is over for its holder, by its own clock or by a report.
     pub fn end(&mut self, reason: LostReason) {
         if let Stage::Lease(lease) = &mut self.stage {
             lease.end(reason);
@@ -344,8 +344,8 @@ impl Lifecycle {
         }
     }
 
-    /// How long the key may still live on each master that may have it; none for its whole expiry,
-    /// counted from when the master runs again.
+    /// How long the key may still stay on each master that may have it; `None` for its whole
+    /// expiry, counted from when the master runs again.
     pub fn left(&self, now: Instant) -> Vec<(usize, Option<Duration>)> {
         let (masters, left): (MasterSet, &dyn Fn(usize) -> Option<Duration>) = match &self.stage {
             Stage::Attempt(attempt) => (attempt.ledger().may_hold(), &|one| attempt.left(one)),
@@ -357,7 +357,7 @@ impl Lifecycle {
         masters.iter().map(of).filter(|(_, left)| *left != Some(Duration::ZERO)).collect()
     }
 
-    /// How long the key lives where it was set or extended last of all.
+    /// How long the key stays where it was set or extended last of all.
     pub fn expiry(&self) -> Duration {
         match &self.stage {
             Stage::Attempt(attempt) => attempt.timing().expiry(),

@@ -11,16 +11,16 @@ use crate::votes::ledger::{LastAnswer, Ledger, may_have_set};
 /// The release of one token: what each master still has to do with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release {
-    /// Those beyond the masters are gone.
+    /// Entries beyond the number of masters are `Gone`.
     copies: [Copy; MASTERS_MAX],
     answers: Vec<LastAnswer>,
     /// The masters whose answer is waited for.
     pending: MasterSet,
-    /// How long a key may live from when a master was last asked to set or extend it.
+    /// How long a key may stay from when a master was last asked to set or extend it.
     expiry: Duration,
-    /// The TTL of the lock is not known: another process took it, and its key may live longer.
+    /// The TTL of the lock is not known: another process took it, and its key may stay longer.
     is_of_another: bool,
-    /// It is known from before that a quorum does not hold the key any more.
+    /// Earlier answers have shown that a quorum does not hold the key any more.
     was_lost: bool,
     /// How many masters hold no key of ours, and how many have deleted one, or may have.
     absent: usize,
@@ -30,13 +30,13 @@ pub struct Release {
     outcome: Option<Released>,
 }
 
-/// What a master has to do with the key, and when that key has expired there by itself; none
-/// while the master may still have a request of ours in its buffers.
+/// Whether a master may hold the key, and when that key has expired there by itself; `None` while
+/// the master may still have a request of ours in its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Copy {
     /// Our key is not there.
     Gone,
-    /// It may be there, and the request to delete it waits for its turn.
+    /// The key may be there, and the request to delete it waits for its turn.
     Waiting(Option<Instant>),
     /// The request is on its way.
     Sent(Option<Instant>),
@@ -44,7 +44,7 @@ enum Copy {
     Failed(Option<Instant>),
 }
 
-/// What is known of a master that was not asked, because it cannot have our key.
+/// The answer that stands for a master that was not asked, because it cannot have our key.
 const ABSENT: LastAnswer = LastAnswer { verdict: Verdict::NotOurs, latency: None };
 
 /// How a release went, for the caller that waits.
@@ -60,7 +60,8 @@ pub enum Released {
 
 impl Release {
     /// The release of the token of `ledger`. Masters that have not answered some request for it,
-    /// `unanswered`, may carry that out at any time, and the key lives for `expiry` from then.
+    /// `unanswered`, may carry that request out at any time, and the key stays for `expiry` from
+    /// then.
     #[inline]
     pub fn new(
         ledger: Ledger,
@@ -98,7 +99,7 @@ impl Release {
         }
     }
 
-    /// The same for a lock that another process took: its TTL is not known.
+    /// Makes this the release of a lock that another process took: its TTL is not known.
     pub fn of_another(self) -> Self {
         Self { is_of_another: true, ..self }
     }
@@ -108,7 +109,8 @@ impl Release {
         self.is_of_another
     }
 
-    /// The longest life that the masters allow a key. One that another process has set may have it.
+    /// The longest expiry that the masters allow a key. A key that another process has set may have
+    /// that expiry.
     pub fn masters_allow(&mut self, expiry: Duration) {
         if !self.is_of_another || expiry <= self.expiry {
             return;
@@ -143,7 +145,7 @@ impl Release {
         masters
     }
 
-    /// `master` is asked once more. Says no when there is nothing to ask it for.
+    /// Asks `master` once more. Returns false if there is nothing to ask it for.
     pub fn send_again(&mut self, master: usize) -> bool {
         let copy = &mut self.copies[master];
         if let Copy::Failed(expires) = *copy {
@@ -197,7 +199,7 @@ impl Release {
             };
             if is_gone {
                 self.copies[master] = Copy::Gone;
-                // What an earlier request of ours has deleted is not there any more for this one.
+                // A key that an earlier request of ours has deleted no longer exists for this one.
                 let is_ours = matches!(answer.verdict, Verdict::NotOurs)
                     && self.asked_before.contains(master);
                 let was_there = matches!(answer.verdict, Verdict::Granted) || is_ours;
@@ -258,7 +260,7 @@ impl Release {
     }
 
     /// At once where a quorum held our key and is free of it; otherwise when every master has
-    /// answered, because an error reports what each of them said.
+    /// answered, because an error reports what each of them answered.
     fn conclude(&mut self) -> Option<Released> {
         let masters = self.answers.len();
         let quorum = quorum(masters);
@@ -284,7 +286,7 @@ impl Release {
         self.pending.len() <= self.answers.len() - quorum(self.answers.len())
     }
 
-    /// How it went, once that is known.
+    /// The outcome, once it is known.
     #[inline]
     pub fn outcome(&self) -> Option<Released> {
         self.outcome
@@ -309,7 +311,7 @@ impl Release {
         matches!(self.copies[master], Copy::Failed(_))
     }
 
-    /// How long the key may still live on `master`; none for its whole expiry, counted from when
+    /// How long the key may still stay on `master`; `None` for its whole expiry, counted from when
     /// the master runs again.
     pub fn left(&self, master: usize, now: Instant) -> Option<Duration> {
         match self.copies[master] {
@@ -320,7 +322,7 @@ impl Release {
         }
     }
 
-    /// How long the key lives from when a master was last asked to set or extend it.
+    /// How long the key stays from when a master was last asked to set or extend it.
     #[inline]
     pub fn expiry(&self) -> Duration {
         self.expiry

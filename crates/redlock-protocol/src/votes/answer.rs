@@ -9,15 +9,15 @@ use redlock_core::{Answer, Balloted, Cause, Verdict};
 pub enum Counts {
     /// The master votes, and did so when it was asked.
     Yes,
-    /// The master does not vote, or did not at some time since it was asked, for this reason: what it
-    /// grants confirms nothing. It says all the same where there is something to release.
+    /// The master does not vote, or did not at some time since it was asked, for this reason: its
+    /// grant confirms nothing. The answer still shows whether there is something to release.
     Not(Cause),
 }
 
 /// An answer of a master, and whether it counts.
 ///
-/// Every machine gets it in this one form, so no event has a way of its own for answers that do not
-/// count.
+/// Every machine gets it in this one form, so no event handles answers that do not count in a way
+/// of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
     /// The answer of the master.
@@ -27,7 +27,7 @@ pub struct Judged<'a> {
 }
 
 impl Counts {
-    /// What a verdict comes to.
+    /// How a verdict counts.
     #[inline]
     pub fn apply<'a>(&self, verdict: &'a Verdict) -> Cow<'a, Verdict> {
         match self {
@@ -43,13 +43,14 @@ impl<'a> Judged<'a> {
         *self.counts == Counts::Yes
     }
 
-    /// What the answer comes to.
+    /// How the answer counts.
     #[inline]
     pub(crate) fn verdict(self) -> Cow<'a, Verdict> {
         self.counts.apply(&self.answer.verdict)
     }
 
-    /// The same of a key that was there before: that it is not any more is true of any master.
+    /// The verdict on a key that was there before: that it is gone is true on any master, whether
+    /// or not it votes.
     #[inline]
     pub(crate) fn of_former_key(self) -> Self {
         let is_denial = self.answer.verdict.is_refusal();
@@ -58,7 +59,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// What an answer to a ballot, or to the question for a score, shows of its master.
+/// The evidence in an answer to a ballot, or to the request for a score, about its master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// It has ballots: what it granted counts.
@@ -67,7 +68,7 @@ pub(crate) enum Shown {
     NoKey,
     /// It has no ballots of ours: it is not admitted.
     NoBallots,
-    /// Nothing: it is asked again.
+    /// No evidence: it is asked again.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! `Ledger`: what is known of one token on each master.
+//! `Ledger`: the state of one token on each master, as far as answers show it.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::master_set::MasterSet;
 use crate::votes::answer::Judged;
 use crate::votes::validity::HoldUntil;
 
-/// For each master: until when it is known to hold our key, whether our key may be there, and
-/// what it said last. It goes with the token from the attempt to the lease to the release.
+/// For each master: until when it is known to hold our key, whether our key may be there, and its
+/// last answer. The ledger goes with the token from the attempt to the lease to the release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ledger {
     holds: HoldUntil,
     may_hold: MasterSet,
     /// Masters that have not answered the first request.
     unanswered: MasterSet,
-    /// Masters that may carry out a request of ours later, because none of their answers says what
-    /// became of it.
+    /// Masters that may carry out a request of ours later, because none of their answers shows its
+    /// outcome.
     unsettled: MasterSet,
     /// Masters that did not vote when the first request went to them: what they answer to it counts
     /// for nothing, whenever it comes.
@@ -27,24 +27,24 @@ pub struct Ledger {
     answers: Vec<LastAnswer>,
 }
 
-/// A master that granted the key, and of which it is not known whether it has ballots. One without
-/// may have forgotten who held the key before: until it showed a score, neither its grant nor an
+/// A master that granted the key, and may have lost its ballots. Without ballots it may also have
+/// lost the key of the former holder: until it has shown a score, neither its grant nor an
 /// extension there confirms anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Unscored {
     master: usize,
-    /// When the grant was asked for; none where it does not count any more.
+    /// When the grant was asked for; `None` if it does not count any more.
     sent_at: Option<Instant>,
     /// It was asked for its score, and has not answered.
     is_asked: bool,
 }
 
-/// What one master said last.
+/// The last answer of one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LastAnswer {
-    /// What the answer means.
+    /// The meaning of the answer.
     pub verdict: Verdict,
-    /// How long the answer took; none where the master itself has not answered.
+    /// How long the answer took; `None` if the master itself has not answered.
     pub latency: Option<Duration>,
 }
 
@@ -59,7 +59,7 @@ impl LastAnswer {
         Self { verdict: answer.verdict.clone(), latency }
     }
 
-    /// The same, where an answer that does not count says why.
+    /// Writes the answer down, with the cause if it does not count.
     #[inline]
     pub fn of(judged: Judged<'_>, latency: Duration) -> Self {
         let latency = judged.answer.is_reply().then_some(latency);
@@ -161,7 +161,8 @@ impl Ledger {
         self.copies.contains(master)
     }
 
-    /// The answer of such a master. It says whether there is something to release.
+    /// The answer of a master that was asked for a copy only. It shows whether there is something
+    /// to release.
     pub fn copy_answered(&mut self, master: usize, answer: &Answer) {
         self.note_reply(master, answer);
         self.acquired(master, answer);
@@ -176,12 +177,13 @@ impl Ledger {
         }
     }
 
-    /// What is said of `master` in place of its answer.
+    /// Sets the cause that is reported for `master` in place of its answer.
     pub fn show(&mut self, master: usize, why: Cause) {
         self.answers[master] = LastAnswer::unknown(why);
     }
 
-    /// What counts of `master` in place of its grant, which took as long as it took.
+    /// Sets the verdict that counts for `master` in place of its grant. The time that the answer
+    /// took stays.
     pub fn answered_instead(&mut self, master: usize, verdict: Verdict) {
         self.answers[master].verdict = verdict;
     }
@@ -263,7 +265,7 @@ impl Ledger {
         }
     }
 
-    /// What `master` has answered to a ballot, or when it was asked for its score.
+    /// Writes down the answer of `master` to a ballot, or to the request for its score.
     pub fn write_balloted(&mut self, master: usize, judged: Judged<'_>, latency: Duration) {
         self.note_reply(master, judged.answer);
         if judged.answer.verdict.is_refusal() {
@@ -308,7 +310,7 @@ impl Ledger {
         self.holds.valid_until()
     }
 
-    /// How many masters are known to hold the key at this moment.
+    /// The number of masters that hold the key at this moment, as far as answers show it.
     pub fn copies(&self, now: Instant) -> usize {
         self.holds.copies(now)
     }
@@ -340,7 +342,7 @@ impl Ledger {
 
 /// Whether the `SET NX` of a token that was never used before may have left a key of ours, by its
 /// answer. Only a grant and an unknown outcome do: a refusal proves that ours is not there, and
-/// after an error reply nothing was set, unless the answer says so.
+/// after an error reply nothing was set, unless the answer reports a key.
 pub fn may_have_set(answer: &Answer) -> bool {
     match &answer.verdict {
         Verdict::Unknown(_) if answer.key_set => true,

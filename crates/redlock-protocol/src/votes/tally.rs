@@ -4,14 +4,14 @@ use redlock_core::Verdict;
 
 use crate::quorum::quorum;
 
-/// What the votes counted so far have settled.
+/// The decision by the votes counted so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Votes that are still out can turn it either way.
     Open,
     /// A quorum has granted.
     Won,
-    /// A quorum cannot be reached any more, whatever the others say.
+    /// A quorum cannot be reached any more, whatever the others answer.
     Lost,
 }
 
@@ -64,7 +64,7 @@ impl Tally {
         self.refused += 1;
     }
 
-    /// So many of those that refused are asked again.
+    /// Takes back the refusals of `masters` masters, which are asked again.
     pub fn ask_again(&mut self, masters: usize) {
         self.refused -= masters;
     }
@@ -75,7 +75,7 @@ impl Tally {
         self.unknown += self.pending();
     }
 
-    /// What the votes so far decide.
+    /// The decision by the votes so far.
     #[inline]
     pub fn decision(&self) -> Decision {
         let quorum = quorum(self.masters);

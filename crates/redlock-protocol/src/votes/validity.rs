@@ -33,7 +33,7 @@ impl HoldUntil {
         *until = (*until).max(sent_at.saturating_add(validity));
     }
 
-    /// The same, where the instant itself is known.
+    /// Sets the instant until which `master` holds our key.
     #[inline]
     pub fn set(&mut self, master: usize, until: Instant) {
         self.until[master] = until;

@@ -9,7 +9,7 @@ use super::step::Ask;
 /// The longest sleep between two questions about a key that stays held, but for a random part.
 pub(super) const WATCH_AGAIN: Duration = Duration::from_secs(1);
 
-/// What the head does.
+/// The state of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Head {
     /// There is none.
@@ -46,7 +46,8 @@ impl Head {
         }
     }
 
-    /// Whether it looks or watches at this master. One that asks for a place does not.
+    /// Whether it watches at this master, or sleeps after watching. A head that asks for a place
+    /// does not.
     pub(super) fn is_watching(self, master: usize) -> bool {
         matches!(self, Self::Watching { at, .. } | Self::Asleep { at, .. } if at == master)
     }

@@ -1,11 +1,11 @@
-//! Pauses and sleeps: for how long a head lets go by before it asks again.
+//! Pauses and sleeps: how long a head waits before it asks again.
 //!
 //! The pause for want of votes is no matter of contention: no attempt can be won before it ends,
 //! and every attempt costs the masters a request and a release while they are being admitted. When
-//! a quorum votes, each head makes one attempt, at a random time within 40 ms. The attempt that a
-//! second brings keeps the reasons true that a caller is told, and would find out what no event has
-//! said. Masters that are away, or are being looked at, may vote at any time: for them alone the
-//! pause stays short.
+//! a quorum votes, each head makes one attempt, at a random time within 40 ms. One attempt a second
+//! keeps the reasons in a caller's error up to date, and finds changes that no event has reported.
+//! Masters that are away, or are being checked, may vote at any time: for them alone the pause
+//! stays short.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.pause(at.now.saturating_add(pause), Ask::First)
     }
 
-    /// The attempt of the head was lost, and none can be won before more masters vote. That tells
+    /// The attempt of the head was lost, and none can be won before more masters vote. That shows
     /// nothing about contenders.
     pub fn lost_for_want_of_votes(&mut self, at: Moment) -> Step<Id> {
         (self.place, self.since) = (None, at.now);
@@ -71,7 +71,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.pause(at.now.saturating_add(pause), Ask::First)
     }
 
-    /// Nothing reports changes, or too few have answered: it is tried again after a random pause.
+    /// No master reports changes, or too few have answered: the head tries again after a random
+    /// pause.
     pub(super) fn pause_blindly(&mut self, at: Moment) -> Step<Id> {
         let pause = retry::pause(self.tries, at.fan_out, at.random);
         self.tries = self.tries.saturating_add(1);

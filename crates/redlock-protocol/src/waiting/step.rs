@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redlock_core::{Answer, Instant, QueueTicket, Verdict};
 
-/// Which masters an attempt asks. Where M keeps a queue, each asks to enter that, but for one of a
-/// head that asks all masters and has no place yet.
+/// The masters that an attempt asks. If M keeps a queue, the attempt also enters the queue, unless
+/// its head asks all masters and has no place yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ask {
     /// All at once.
@@ -17,11 +17,10 @@ pub enum Ask {
     Called,
 }
 
-/// What is to be done for the head.
+/// The step to carry out for the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<Id> {
-    /// Nothing, before something happens or the time of [`Waiting::due`](super::Waiting::due) has
-    /// come.
+    /// No step before the next event or the time of [`Waiting::due`](super::Waiting::due).
     Wait,
     /// An attempt is to be made for this caller.
     Attempt(Id, Ask),
@@ -46,10 +45,10 @@ pub enum Refusal {
     Silent,
 }
 
-/// What M said to a head that it did not let in.
+/// The answer of M to a head that it did not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct QueueAnswer {
-    /// The master that said so.
+    /// The master that answered.
     pub at: usize,
     /// How many stand before it; `None` if it has no place.
     pub rank: Option<u32>,
@@ -60,8 +59,8 @@ pub struct QueueAnswer {
 }
 
 impl QueueAnswer {
-    /// What the answer of master `at` to one who enters with `ticket` says; `None` if it has let
-    /// it in, and where it says nothing of a queue.
+    /// The answer of master `at` to a head that enters with `ticket`; `None` if it has let the head
+    /// in, or reports no queue.
     pub fn of(at: usize, answer: &Answer, ticket: QueueTicket) -> Option<Self> {
         let (queued, verdict) = (answer.queued?, &answer.verdict);
         let is_free = *verdict == Verdict::Free;

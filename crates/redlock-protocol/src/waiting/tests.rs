@@ -29,7 +29,7 @@ fn start(random: f64) -> Moment {
     moment(Instant::ORIGIN, random)
 }
 
-/// One caller, the first in the queue, that looks.
+/// One caller, the first in the queue, that watches.
 fn asking() -> Waiting<u32> {
     World::after(&[JOIN, REFUSED, FIRST]).waiting
 }
@@ -129,7 +129,7 @@ fn a_push_is_followed_by_an_entry_at_once() {
     assert_eq!(watching(None, 0.5).changed(1, start(0.5)), Step::Wait, "not its master");
 }
 
-/// A server whose table is full pushes behind each look.
+/// A server whose table is full pushes behind each watch.
 #[test]
 fn pushes_that_nothing_comes_of_lead_to_one_entry_a_second() {
     let mut world = World::after(&[JOIN, REFUSED, FIRST, HELD]);
@@ -307,7 +307,7 @@ fn a_meeting_point_out_of_sight_is_left_for_the_next_within_40_ms() {
     }
 }
 
-/// Its answer is missing, it says what no waiter can use, or there is no such master.
+/// Its answer is missing or of no use to a waiter, or there is no such master.
 #[test]
 fn without_a_meeting_point_it_is_tried_again_after_a_blind_pause_that_doubles() {
     let mut silent = asking();

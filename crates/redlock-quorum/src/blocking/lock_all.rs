@@ -137,8 +137,8 @@ impl fmt::Debug for LockAllRequest {
     }
 }
 
-/// Several locks that are held together; see [`crate::GuardSet`]. It derefs to that for all that
-/// looks; what waits has a method here that blocks.
+/// Several locks that are held together; see [`crate::GuardSet`]. It derefs to that type for
+/// methods that do not wait; methods that wait are here and block.
 #[must_use = "the locks are released when their set is dropped"]
 pub struct GuardSet {
     set: crate::GuardSet,

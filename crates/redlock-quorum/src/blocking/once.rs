@@ -114,10 +114,10 @@ impl OnceRequest {
         }
     }
 
-    /// The same for work that may fail: it is marked as done where it ended with `Ok`.
+    /// [`run`](Self::run) for work that may fail: it is marked as done if it ended with `Ok`.
     ///
     /// # Errors
-    /// That of the work, and those of [`run`](Self::run).
+    /// The error of the work, and those of [`run`](Self::run).
     pub fn try_run<T, E>(self, work: impl FnOnce(Hold) -> Result<T, E>) -> Result<Once<T>, E>
     where
         E: From<RunError<T>>,

@@ -14,7 +14,7 @@ use crate::lost::{Ended, LostReason};
 use crate::run_error::RunError;
 
 /// One owner of a lock, which may take it again while it holds it; see [`crate::Reentrant`]. An
-/// owner is no thread: a `thread_local!` makes it one where that is wanted.
+/// owner is not tied to a thread: for one owner a thread, keep it in a `thread_local!`.
 #[derive(Clone)]
 pub struct Reentrant {
     reentrant: crate::Reentrant,
@@ -29,7 +29,7 @@ impl Redlock {
 }
 
 impl Reentrant {
-    /// What the lock is for.
+    /// The resource of the lock.
     pub fn resource(&self) -> &Resource {
         self.reentrant.resource()
     }
@@ -167,7 +167,7 @@ impl fmt::Debug for ReentrantRequest {
 }
 
 /// A lock that its owner holds; see [`crate::ReentrantGuard`]. It derefs to [`crate::Guard`] for
-/// all that looks; what waits has a method here that blocks.
+/// methods that do not wait; methods that wait are here and block.
 #[must_use = "the lock is left when its guard is dropped"]
 pub struct ReentrantGuard {
     guard: crate::ReentrantGuard,

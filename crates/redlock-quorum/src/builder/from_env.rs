@@ -1,4 +1,4 @@
-//! `from_env`: a builder with what the environment says.
+//! `from_env`: a builder with the settings of the environment.
 
 use std::os::unix::ffi::OsStringExt;
 
@@ -38,7 +38,7 @@ impl Environment<'_> {
 }
 
 impl RedlockBuilder {
-    /// A builder with what the environment says, in the variables of the `redlock` command:
+    /// A builder with the settings of the environment, from the variables of the `redlock` command:
     ///
     /// | variable | |
     /// |---|---|
@@ -50,16 +50,17 @@ impl RedlockBuilder {
     /// | `REDLOCK_PLAIN` | `1` for [`fencing(false)`](Self::fencing) |
     /// | `REDLOCK_QUEUE` | `off` for [`queue(false)`](Self::queue) |
     /// | `REDLOCK_NODE_TIMEOUT` | [`node_timeout`](Self::node_timeout) |
-    /// | `REDLOCK_LABEL` | [`label`](Self::label); none without it |
+    /// | `REDLOCK_LABEL` | [`label`](Self::label); without it none |
     /// | `REDLOCK_TLS_CA`, `REDLOCK_TLS_CERT`, `REDLOCK_TLS_KEY` | PEM files, for [`tls`](Self::tls) |
     ///
-    /// One that is empty counts as unset. So a service and the cron jobs beside it agree on all
-    /// that they must agree on. What is set on the builder afterwards wins.
+    /// An empty variable counts as unset. With the same variables a service and its cron jobs agree
+    /// on all settings that they must share. A setting that is made on the builder afterwards
+    /// replaces the variable.
     ///
     /// # Errors
     /// [`BuildError`] with the name of the variable when no masters are named, a file cannot be
     /// read or a value cannot be used; for a value that is out of range, [`build`](Self::build)
-    /// says so.
+    /// returns the error.
     pub fn from_env() -> Result<Self, BuildError> {
         Environment::of_process().builder()
     }

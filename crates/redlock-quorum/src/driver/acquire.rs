@@ -49,8 +49,8 @@ impl Driver {
         self.consider_start();
     }
 
-    /// Requests go out once every master is connected or known not to be. They do not wait for
-    /// the last one, though: once a quorum is connected, the others have as long again as that
+    /// Requests go out once every master is connected or has failed to connect. They do not wait
+    /// for the last one, though: once a quorum is connected, the others have as long again as that
     /// took.
     pub(super) fn consider_start(&mut self) {
         /// The least time for the others: connections made at the same time end at the same time.
@@ -120,7 +120,7 @@ impl Driver {
     }
 
     pub(super) fn unsent_due(&mut self, id: RequestId) {
-        // Those that are being attempted end by themselves.
+        // Requests with an attempt under way end by themselves.
         let is_attempted = self.requests.get(id).is_none_or(|request| request.is_attempted);
         if !is_attempted && let Some(request) = self.requests.remove(id) {
             let now = self.now();
@@ -130,7 +130,7 @@ impl Driver {
         }
     }
 
-    /// Nothing was sent to any master, for this reason.
+    /// Fails a request of which no master was asked, for this reason.
     pub(super) fn refuse_unsent(&self, request: Request, cause: Cause) {
         let answers = vec![LastAnswer::unknown(cause); self.masters.len()];
         self.fail(request, Defeat::Outvoted, &answers);
@@ -143,7 +143,7 @@ impl Driver {
         }
     }
 
-    /// Sends what stands in line, as far as there is room.
+    /// Sends the requests in the line, as far as there is room.
     pub(super) fn advance_line(&mut self) {
         if !self.may_send() {
             return;

@@ -1,8 +1,8 @@
-//! Admission: the steps by which a master that forgot comes to vote again.
+//! Admission: the steps by which a master that lost its data comes to vote again.
 //!
-//! The machine decides (`protocol/admission`), this file carries out. It gives the machine what
-//! connections tell (up, down, a null push, members) and the answers to its orders, asks it for the
-//! next step of each master, sends that, and bounds its time.
+//! The machine decides (`protocol/admission`), this file carries out. It gives the machine the
+//! events of connections (up, down, a null push, members) and the answers to its orders, asks it
+//! for the next step of each master, sends that, and bounds its time.
 //!
 //! # When a step is asked for
 //!
@@ -20,15 +20,16 @@
 //!
 //! # What a failure does
 //!
-//! - *No answer in time, or an error*: the machine rests until it looks again. An error is kept and
-//!   said together with why the master does not vote. An answer that comes later finds another
-//!   number and is dropped: the next look learns what it did.
-//! - *The connection breaks*: the same, and the next connection tells all.
+//! - *No answer in time, or an error*: the machine rests until the next probe. An error is kept and
+//!   reported together with why the master does not vote. An answer that comes later has an
+//!   outdated number and is dropped: the next probe shows its effect.
+//! - *The connection breaks*: the machine rests, too, and the next connection reads everything
+//!   again.
 //! - *The runtime goes away*: nothing is under way any more; what was sent may still be carried
 //!   out, so each script compares.
-//! - *A null push*: nothing that comes from there counts until a look behind it is answered. What
-//!   is held there is extended at once. Where that look does not show the same incarnation in its time,
-//!   the copies there are disowned.
+//! - *A null push*: no answer of that master counts until a probe behind the push is answered.
+//!   Leases with a copy there are extended at once. If the probe does not show the same incarnation
+//!   in time, the copies there are disowned.
 
 mod gate;
 
@@ -59,15 +60,15 @@ struct Master {
     /// The number of its latest step: answers to an earlier one are late.
     number: u32,
     task: Option<Task>,
-    /// When it is looked at next.
+    /// When it is probed next.
     scheduled: Option<Instant>,
 }
 
-/// What is under way.
+/// The requests that are under way.
 enum Task {
     /// One order, to the master itself.
     Single,
-    /// The same, and nothing depends on what comes of it.
+    /// One order, to the master itself, whose outcome does not matter.
     Show,
     Records(MasterSet, Vec<(usize, MasterView)>),
     Times(Nonce, MasterSet, Vec<MasterTime>),
@@ -197,8 +198,8 @@ impl Driver {
         }
     }
 
-    /// What an answer tells of a master goes to the machine first, whoever asked and whether or not
-    /// the answer is late.
+    /// Every answer about a master goes to the machine first, for any asker, and also when the
+    /// answer is late.
     pub(super) fn admission_vote(&mut self, asker: Asker, vote: &Vote, now: Instant) {
         let (master, said) = (vote.master, vote.answer.clone().into_admission());
         self.read(master, &said, now);
@@ -228,7 +229,7 @@ impl Driver {
         self.learn(master, Event::Read(read), now);
     }
 
-    /// A server that does not tell its TIME is taken to go on as it did.
+    /// A server that does not report its TIME is taken to go on as it did.
     fn view_now(
         &self,
         master: usize,
@@ -325,7 +326,7 @@ impl Driver {
         self.advance_admission(now);
     }
 
-    /// What has come so far is what the machine gets.
+    /// The machine gets the answers so far.
     fn end_step(&mut self, master: usize, now: Instant) {
         let event = match self.steps.masters[master].task.take() {
             None => return,
@@ -338,7 +339,7 @@ impl Driver {
         self.learn(master, event, now);
     }
 
-    /// What was learnt about a master goes to the machine, and what follows to all that is held.
+    /// Passes news about a master to the machine, and the consequences to all leases.
     pub(super) fn learn(&mut self, master: usize, event: Event, now: Instant) {
         if let Event::Script(reply) = &event {
             self.learn_floor(reply.record.floor, now);

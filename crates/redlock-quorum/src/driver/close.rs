@@ -19,10 +19,10 @@ use crate::lost::LostReason;
 pub(super) struct Closing {
     /// The callers that wait for the end, and until when: all of them get the same outcome.
     replies: Vec<(Instant, CloseReply)>,
-    /// What counts where none of them waits any more.
+    /// The limit that applies when no caller waits any more.
     until: Instant,
-    /// Until when steps towards the admission of masters are waited for, also where no caller
-    /// waits any longer: a process that lives a moment leaves something done.
+    /// Until when steps towards the admission of masters are waited for, also when no caller waits
+    /// any longer: so a short-lived process completes a step.
     steps_until: Instant,
     /// The callers do not wait any longer.
     is_over: bool,
@@ -40,8 +40,8 @@ impl Closing {
 }
 
 impl Driver {
-    /// Nothing new is begun. What callers wait for fails, what is held is lost, and releases go on
-    /// until all are acknowledged or the first caller that still waits does so no longer.
+    /// Nothing new is begun. Waiting requests fail, leases are lost, and releases go on until all
+    /// are acknowledged or the wait of one caller is over.
     pub(super) fn close(&mut self, within: Duration, reply: Option<CloseReply>) {
         let until = self.now().saturating_add(within);
         let before = self.closing.take();
@@ -90,7 +90,7 @@ impl Driver {
         })
     }
 
-    /// What is left on masters, for the callers that wait for the end and for those to come.
+    /// Reports the keys that are left on masters to callers that wait for the end, now or later.
     pub(super) fn finish(&mut self) -> Result<(), Unreleased> {
         let outcome = self.left();
         if let Some(closing) = self.closing.take() {
@@ -189,7 +189,7 @@ impl Driver {
         self.early.clear();
         self.inspections.clear();
         self.release_callers();
-        // What is unanswered becomes unknown, and no caller gets that for an answer.
+        // Unanswered requests become unknown, and no caller gets that as an answer.
         self.masters.disconnect(self.clock.now());
         self.steps.park();
         self.inits.clear();

@@ -30,7 +30,7 @@ pub(crate) type InitReply = oneshot::Sender<Result<InitReport, InitError>>;
 pub(crate) type ReportReply = oneshot::Sender<Vec<NodeReport>>;
 pub(crate) type CloseReply = oneshot::Sender<Result<(), Unreleased>>;
 
-/// What the driver is asked. A command that is dropped unanswered closes its reply.
+/// A request to the driver. A command that is dropped unanswered closes its reply.
 pub(crate) enum Command {
     /// A caller wants a lock, or a lease proved.
     Acquire(Request),
@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Forget { hold: HoldId },
     /// A caller has taken its lock, which the keeper waited for.
     Accepted { hold: HoldId },
-    /// What a lease says is to be released.
+    /// The key of a written-down lease is to be released.
     ReleaseLease(Box<LeaseRelease>),
     /// A caller that waits has gone away.
     Withdrawn { entry: Arc<Entry> },
@@ -52,9 +52,9 @@ pub(crate) enum Command {
     Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
     /// A caller asks how many wait in this queue.
     Waiters { queue: Arc<[u8]>, node_timeout: Duration, reply: WaitersReply },
-    /// A caller asks what was completed under a name, or says it.
+    /// A caller reads or raises the mark of a name.
     Mark(MarkRequest, MarkReply),
-    /// A person states that no lock of a former life is alive.
+    /// A person states that no lock of a former incarnation is alive.
     Init(Init, InitReply),
     /// A caller asks what each master is.
     Report(ReportReply),
@@ -62,48 +62,47 @@ pub(crate) enum Command {
     Close { within: Duration, reply: Option<CloseReply> },
 }
 
-/// What masters are asked or told about a mark.
+/// A request to masters to read or raise a mark.
 #[derive(Clone)]
 pub(crate) struct MarkRequest {
     pub(crate) key: Arc<[u8]>,
     pub(crate) node_timeout: Duration,
-    /// What it is to be raised to, and for how many milliseconds masters keep it; `None` if they
-    /// are asked for it.
+    /// The new mark, and for how many milliseconds masters keep it; `None` to read the mark.
     pub(crate) raise: Option<(Mark, u64)>,
-    /// Which of them.
+    /// The masters that are asked.
     pub(crate) masters: MasterSet,
 }
 
-/// What they answered.
+/// The masters' answers about a mark.
 pub(crate) struct MarkVotes {
     /// *Granted* where a master that votes has done what it was asked.
     pub(crate) votes: Votes,
     pub(crate) answers: Vec<MarkAnswer>,
 }
 
-/// What one caller wants, through all its attempts.
+/// The request of one caller, through all its attempts.
 pub(crate) struct Request {
     pub(crate) resource: Resource,
     pub(crate) key: Arc<[u8]>,
-    /// What the caller gave.
+    /// The TTL that the caller gave.
     pub(crate) ttl: Option<Duration>,
-    /// What follows from it, by what was known when the latest attempt started.
+    /// The times that follow from the TTL, from when the latest attempt started.
     pub(crate) timing: Timing,
     pub(crate) options: HoldOptions,
     pub(crate) label: Option<Label>,
     /// When its caller asked.
     pub(crate) asked_at: Instant,
-    /// When to stop trying; none for never.
+    /// When to stop trying; `None` for never.
     pub(crate) until: Option<Instant>,
-    /// Not to acquire anew, but to take over what this signs.
+    /// The token of a lease to take over, instead of acquiring anew.
     pub(crate) resume: Option<Token>,
     pub(crate) reply: AcquireReply,
     pub(crate) entry: Arc<Entry>,
-    /// The driver's entry of its key; the null id before the driver has looked for one.
+    /// The driver's entry of its key; the null id before the driver has searched for it.
     pub(crate) key_use: UseId,
     /// An attempt is under way.
     pub(crate) is_attempted: bool,
-    /// Which masters its next attempt asks.
+    /// The masters that its next attempt asks.
     pub(crate) ask: Ask,
 }
 
@@ -115,8 +114,8 @@ impl Request {
     }
 }
 
-/// Under which name the driver has entered a request. Its caller hands it back when it goes away,
-/// so that nothing has to be searched for it. Only the driver looks inside.
+/// The id under which the driver has entered a request. A caller that gives up returns the id, so
+/// that the driver need not search. Only the driver reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Entry(AtomicU64);
 

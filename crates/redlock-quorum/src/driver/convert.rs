@@ -1,4 +1,4 @@
-//! What masters tell, in the words of the machine of admission.
+//! Conversions of masters' answers into the types of the machine of admission.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use redlock_protocol::admission::{MasterKind, MasterView};
 
 const NANOS: u64 = 1_000_000;
 
-/// When something is judged. What has lasted for so long has done so for a part of a millisecond
-/// more.
+/// The instant of a judgement, rounded down: a time that has lasted this long has lasted a part of
+/// a millisecond more.
 pub(super) fn floor_millis(now: Instant) -> Millis {
     now.as_nanos() / NANOS
 }
@@ -32,7 +32,8 @@ pub(super) fn to_millis(time: Duration) -> Millis {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a connection told. A server that does not tell its TIME is taken to show `time`.
+/// The facts that a connection read. A server that does not report its TIME is taken to show
+/// `time`.
 pub(super) fn view_of(
     facts: &redlock_core::Facts,
     members: Option<u32>,
@@ -52,7 +53,7 @@ fn kind(facts: &redlock_core::Facts) -> MasterKind {
             MasterKind::Loading { uptime: facts.uptime.map_or(0, to_millis) }
         }
         (_, Role::Master) if facts.identity.is_none() => MasterKind::Denied,
-        // What has no namespace is asked for no record.
+        // A node without a namespace is asked for no record.
         (Err(Unread::NotAsked) | Ok(_), Role::Master) => MasterKind::Master,
         (Err(_), Role::Master) => MasterKind::Denied,
         _ => MasterKind::NotMaster,

@@ -6,11 +6,11 @@ use std::task::Waker;
 
 use super::sync::{AtomicBool, AtomicWaker, Ordering};
 
-/// While the driver is at work it looks for more before it goes to sleep, so nothing needs to wake
+/// While the driver is at work it checks for more before it goes to sleep, so nothing needs to wake
 /// it: votes are counted, replies read and requests sent in one turn, with one wake-up.
 pub(super) struct Doorbell {
-    /// The driver will look for work again before it sleeps. All change it by a swap, so that one
-    /// that comes second sees what the first has left, and all that the first did before.
+    /// The driver will check for work again before it sleeps. Every writer uses a swap, so that the
+    /// second one sees the value that the first has left, and all earlier writes of the first.
     is_awake: AtomicBool,
     driver: AtomicWaker,
 }
@@ -28,7 +28,7 @@ impl Doorbell {
 
     /// There is work, and it can be seen already.
     pub(super) fn ring(&self) {
-        // A look costs less than a write, and is enough while the driver is at work.
+        // A read costs less than a write, and is enough while the driver is at work.
         if !self.is_awake.load(Ordering::SeqCst) && !self.is_awake.swap(true, Ordering::SeqCst) {
             self.driver.wake();
         }
@@ -36,8 +36,8 @@ impl Doorbell {
 
     /// Whether the driver may sleep, because `is_idle` finds nothing to do.
     ///
-    /// First it says that it sleeps and then it looks. Those that leave work do the opposite, so
-    /// one of the two always sees the other.
+    /// First the driver marks itself as asleep, then it checks for work. A thread that leaves work
+    /// writes the work first and then reads the mark, so one of the two always sees the other.
     pub(super) fn may_sleep(&self, is_idle: impl FnOnce() -> bool) -> bool {
         self.is_awake.swap(false, Ordering::SeqCst);
         let is_idle = is_idle();

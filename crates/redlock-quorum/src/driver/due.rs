@@ -1,4 +1,4 @@
-//! What is done when its time has come.
+//! The actions that are done when their time has come.
 
 use redlock_core::Instant;
 use redlock_protocol::token::lifecycle::Event;

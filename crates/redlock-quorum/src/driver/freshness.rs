@@ -1,12 +1,12 @@
-//! Freshness: masters that are connected are looked at about once a minute.
+//! Freshness: connected masters are probed about once a minute.
 //!
-//! A connection that stays reports a loss of data, and nothing else: not that another `init` wrote
-//! another `max_ttl` or converted the namespace, nor that a ballot set was deleted. One look shows
-//! all of it, and the TIME of the master, which ballots go by. It is sent alone: it is four short
-//! commands, and a handle that sends nothing else is the one that knows least.
+//! An open connection reports a loss of data, but not that another `init` wrote another `max_ttl`
+//! or converted the namespace, nor that a ballot set was deleted. One probe shows all of that, and
+//! the TIME of the master, on which ballots are based. The probe is sent for its own sake, and not
+//! with other requests: it is four short commands, and an idle handle has the oldest facts.
 //!
-//! *A look that fails* says nothing; the next one follows a minute later. *A null push that comes
-//! before its answer* has the machine look again: it does not believe this answer.
+//! *A probe that fails* changes nothing; the next one follows a minute later. *A null push that
+//! comes before its answer* makes the machine probe again: it ignores this answer.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::Driver;
 use super::ticket::Asker;
 use super::timers::Due;
 
-/// What was read so long ago is read again.
+/// Facts of this age are read again.
 const FRESH_FOR: Duration = Duration::from_secs(60);
 
 impl Driver {
@@ -26,8 +26,8 @@ impl Driver {
         self.timers.enter(now.saturating_add(FRESH_FOR), Due::Fresh);
     }
 
-    /// Masters that were looked at a moment ago, such as on a new connection, are left alone; so
-    /// are those that do not vote, which their steps look at every second.
+    /// Masters that were probed a moment ago, such as on a new connection, are skipped; so are
+    /// masters that do not vote, which are probed every second by their steps.
     pub(super) fn fresh_due(&mut self, now: Instant) {
         for master in 0..self.masters.len() {
             let is_old = self.masters.read_at(master).saturating_add(FRESH_FOR / 2) <= now;

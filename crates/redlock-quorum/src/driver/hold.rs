@@ -310,7 +310,7 @@ impl Driver {
         }
     }
 
-    /// Nothing is left to do for a token that is not released.
+    /// A token that is not released needs nothing more.
     pub(super) fn gone(&mut self, id: LockId, now: Instant) {
         self.say(id, "forgotten");
         self.leave_holder(id);

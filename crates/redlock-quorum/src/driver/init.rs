@@ -3,9 +3,10 @@
 //! 1. All masters are waited for, for some seconds. Where fewer than q are there nothing is
 //!    written.
 //! 2. The scores and facts of all are read, and the plan is made of them (`protocol/admission`).
-//! 3. Where a record was not read that is needed, it is read again: for some seconds, and as long as
-//!    a master reads its data from disk. Where the plan is refused, another `init` may be at work: it is read again for some seconds,
-//!    and for some more while a master is being looked at, because its record has just changed.
+//! 3. Where a record was not read that is needed, it is read again: for some seconds, and as long
+//!    as a master reads its data from disk. Where the plan is refused, another `init` may be at
+//!    work: it is read again for some seconds, and for some more while a master is being checked,
+//!    because its record has just changed.
 //! 4. The scripts compare what was read. All masters are read again behind their answers: only what
 //!    they hold then is claimed. Where something else is there it is written again, or given up
 //!    (`protocol/admission/settled.rs`), a few times at most.
@@ -55,13 +56,13 @@ struct Call {
     due: Instant,
     phase: Phase,
     tries: u32,
-    /// What each master was, and its `max_ttl`, before anything was written.
+    /// The standing of each master, and its `max_ttl`, before anything was written.
     was: Option<Vec<(Standing, Option<Millis>)>>,
     /// The largest floor that was written.
     floor: Option<Score>,
     /// The nonces of all scripts that were sent: a record with one of these is of this very call.
     ours: Vec<Nonce>,
-    /// The latest scripts, until it is known whether all masters hold what they wrote.
+    /// The latest scripts, until a read shows whether all masters hold their writes.
     pass: Option<WritePass>,
     /// The `max_ttl` that was asked for, where the larger one of another call stays: masters that
     /// were given this one get that one, and the call fails.
@@ -220,7 +221,7 @@ impl Driver {
         }
     }
 
-    /// All that can be read was read: before the first scripts, or behind the latest.
+    /// All readable records were read: before the first scripts, or behind the latest.
     fn init_read(&mut self, now: Instant) {
         let Some(call) = &mut self.inits.current else { return };
         let Phase::Reading(_, answers) = &call.phase else { return };
@@ -249,7 +250,7 @@ impl Driver {
         }
     }
 
-    /// What is to be written follows from all that was read.
+    /// Plans the writes from all records that were read.
     fn plan_init(&mut self, now: Instant) {
         let (masters, own) = (self.masters.len(), self.settings.max_ttl);
         let max_ttl_of = |master| self.masters.admission.max_ttl_of(master);
@@ -304,7 +305,7 @@ impl Driver {
         if let Some(call) = &mut self.inits.current {
             call.floor = call.floor.max(floor);
             call.pass = pass;
-            // Whether a script that was sent has acted may never be known.
+            // It may never be known whether a sent script has been carried out.
             call.ours.extend(orders.iter().filter_map(|(_, order)| match order {
                 AdmissionOp::Init(init) => Some(init.nonce),
                 _ => None,

@@ -1,4 +1,4 @@
-//! Inspections: what each master says about a key.
+//! Inspections: what each master reports about a key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,13 +35,13 @@ pub(super) struct Question {
 pub(super) enum Asker {
     /// A caller wants to know what each master has.
     Status(StatusReply),
-    /// A caller wants to know how many wait: the most that a master has said.
+    /// A caller asks how many wait: the largest number that a master has reported.
     Waiters(WaitersReply, u32),
     /// A request has failed for good: its error reports who holds the resource.
     Failure(Box<Request>, Defeat),
     /// The waits of these requests for one key are over, without an attempt of their own.
     Waits(Vec<Request>),
-    /// A caller wants to know of a mark, or says it: what each master has of it.
+    /// A caller reads or raises a mark: the answer of each master.
     Mark(MarkReply, Vec<MarkAnswer>),
 }
 
@@ -78,7 +78,8 @@ impl Driver {
         self.inspect(inspection, key, node_timeout, Asker::Failure(Box::new(request), defeat))
     }
 
-    /// The wait of `request` is over, without an attempt of its own: it asks what the masters say.
+    /// The wait of `request` is over, without an attempt of its own: the masters are asked who
+    /// holds the key.
     pub(super) fn explain_wait(&mut self, request: Request) -> InspectionId {
         let inspection = Inspection::new(self.masters.len());
         let (key, node_timeout) = (request.key.clone(), request.timing.node_timeout);
@@ -86,8 +87,8 @@ impl Driver {
         self.inspect(inspection, key, node_timeout, Asker::Waits(vec![request]))
     }
 
-    /// The same, with the answers to a question that waits for them. The request comes back where
-    /// the question is answered.
+    /// Adds the request to an inspection for which other requests wait already. Returns the request
+    /// if that inspection is over.
     pub(super) fn share_explanation(
         &mut self,
         id: InspectionId,
@@ -141,8 +142,8 @@ impl Driver {
         }
     }
 
-    /// The answer of a master to an inspection. One that does not count says nothing of why a
-    /// request has failed; a status shows it.
+    /// The answer of a master to an inspection. An answer that does not count does not explain why
+    /// a request has failed; a status shows it.
     pub(super) fn inspection_vote(
         &mut self,
         id: InspectionId,
@@ -195,7 +196,7 @@ impl Driver {
         }
     }
 
-    /// Says of a master that has answered whether what it said counts.
+    /// Adds to the answer of a master whether it counts.
     fn annotate(&self, master: usize, node: &mut NodeVote, now: Instant) {
         if !node.verdict.is_clear() || self.masters.votes(master) {
             return;

@@ -21,7 +21,7 @@ pub(super) struct Keys {
     left: usize,
 }
 
-/// What is kept of one key.
+/// The state of one key.
 #[derive(Default)]
 struct Entry {
     usage: Use,
@@ -29,7 +29,7 @@ struct Entry {
     queue: Option<SharedQueue>,
 }
 
-/// What is known of one key.
+/// The use of one key by this process.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Use {
     /// The caller that asks for it first, before any other waits.
@@ -42,7 +42,7 @@ pub(super) struct Use {
 
 /// A caller that had a key so long ago may have kept it from others that never heard of one another.
 const MOMENT: Duration = Duration::from_secs(1);
-/// So many keys that are of no use any more are not worth a search.
+/// Up to this many unused keys are not worth a search.
 const LEFT_MIN: usize = 64;
 
 impl Keys {
@@ -50,19 +50,19 @@ impl Keys {
         self.by_key.get(key).and_then(|id| self.get(*id)).unwrap_or_default()
     }
 
-    /// What is known under this name; none where nothing is any more.
+    /// The use of the key with this id; `None` if the entry was removed.
     pub(super) fn get(&self, id: UseId) -> Option<Use> {
         self.uses.get(id).map(|entry| entry.usage)
     }
 
-    /// The entry of a key, which is made where there is none. One that nobody asks for or holds is
-    /// removed by [`left`](Self::left), from time to time.
+    /// The entry of a key, which is made if there is none. [`left`](Self::left) removes entries of
+    /// keys that no caller asks for or holds, from time to time.
     pub(super) fn enter(&mut self, key: &Arc<[u8]>) -> UseId {
         let Self { uses, by_key, .. } = self;
         *by_key.entry(key.clone()).or_insert_with(|| uses.insert(Entry::default()))
     }
 
-    /// The queue of the key of this entry, which is made by `make` where it is not known yet.
+    /// The queue of the key of this entry, which `make` makes if there is none.
     pub(super) fn queue(&mut self, id: UseId, make: impl FnOnce() -> SharedQueue) -> SharedQueue {
         match self.uses.get_mut(id) {
             Some(entry) => entry.queue.get_or_insert_with(make).clone(),
@@ -130,7 +130,7 @@ impl Keys {
         self.get(id).is_some_and(|one| one.is_remembered(now))
     }
 
-    /// Nothing asks for any key any more.
+    /// No caller asks for any key any more.
     pub(super) fn clear_askers(&mut self) {
         self.retain(|one| {
             one.asker = None;

@@ -7,15 +7,16 @@ use redlock_core::Instant;
 
 use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 
-/// What may wait in line.
+/// The largest number of entries in the line.
 pub(super) const WAITING_MAX: usize = 1_000_000;
 
 /// Releases and marks, and then attempts and inspections, each in the order in which they were
 /// asked for. While attempts are held, inspections stand with the releases.
 ///
-/// A key is held until its release is sent, and a mark is asked for while a key is held. Behind a long line of attempts it would be held for
-/// longer than its TTL, and those that ask for the same key would find it held by a caller that is
-/// done. There are no more releases than there were attempts, so these come to their turn, too.
+/// A key is held until its release is sent, and a mark is asked for while a key is held. Behind a
+/// long line of attempts it would be held for longer than its TTL, and requests for that key would
+/// find it held by a caller that is done. There are no more releases than there were attempts, so
+/// attempts get their turn, too.
 #[derive(Default)]
 pub(super) struct Line {
     first: VecDeque<Outgoing>,
@@ -26,7 +27,7 @@ pub(super) struct Line {
     window: Window,
 }
 
-/// What is sent when its turn comes.
+/// An entry of the line, which is sent when its turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outgoing {
     Attempt(RequestId),
@@ -34,7 +35,7 @@ pub(super) enum Outgoing {
     Inspection(InspectionId),
     /// A place in the queue of a key is asked for, behind what was released there.
     Place(WaitingId),
-    /// It is asked or told about a mark, under a lock that is held meanwhile.
+    /// A mark is read or raised, under a lock that is held meanwhile.
     Mark(InspectionId),
 }
 
@@ -49,7 +50,7 @@ impl Line {
         }
     }
 
-    /// What is to be sent next, if there is room for it.
+    /// The entry to be sent next, if there is room for it.
     pub(super) fn pop(&mut self) -> Option<Outgoing> {
         if !self.can_advance() {
             return None;
@@ -130,7 +131,7 @@ struct Window {
     halved: Instant,
 }
 
-/// So many requests are no burst: their answers show how long masters take.
+/// This many requests are no burst: their answers show how long masters take.
 const SIZE_MIN: usize = 128;
 /// With so many unanswered, another is likely to come with the next.
 const BUSY_MIN: usize = 4;
@@ -144,13 +145,14 @@ impl Default for Window {
 }
 
 impl Window {
-    /// What was sent at `opened`, when `open` requests were without an answer, is answered.
+    /// A request that was sent at `opened`, when `open` requests were without an answer, is
+    /// answered.
     fn learn(&mut self, open: usize, opened: Instant, now: Instant, node_timeout: Duration) {
         let took = now.saturating_since(opened);
         self.least = self.least.min(took);
         let queued = took - self.least;
         if queued <= node_timeout.saturating_sub(self.least) / 4 {
-            // One that is not in use says nothing about a larger one.
+            // A window that is not used up does not show that a larger one is needed.
             self.size = if open * 2 > self.size { SIZE_MAX.min(self.size + 1) } else { self.size };
         } else if opened >= self.halved {
             // There is no queue to speak of in the smallest window: masters take so long.

@@ -17,7 +17,7 @@ use crate::hold::{Acceptance, HoldCell};
 pub(super) struct Lock {
     pub(super) resource: Resource,
     pub(super) key: Arc<[u8]>,
-    /// What is known of the key, while it is held.
+    /// The use of the key, while it is held.
     pub(super) key_use: UseId,
     pub(super) token: Token,
     /// How long masters have to answer what is sent for it.
@@ -30,8 +30,8 @@ pub(super) struct Lock {
     pub(super) due: Instant,
     /// How it uses the queue at the meeting point; `None` if it never asked to enter it.
     pub(super) meeting: Option<Box<Meeting>>,
-    /// What its release leaves behind at the meeting point, once; elsewhere a reservation for so
-    /// many milliseconds, where it does.
+    /// The exit that its release sends to the meeting point, once; at the other masters a
+    /// reservation for this many milliseconds, if any.
     pub(super) exit: Option<(usize, Op)>,
     pub(super) reserve_ms: Option<u64>,
     /// How often its lease was handed on from caller to caller.
@@ -42,7 +42,7 @@ pub(super) struct Lock {
 pub(super) enum Caller {
     /// Its request. The alarm is set for when the ballots of its attempt end.
     Asks { request: RequestId, alarm: Option<Instant> },
-    /// Its holder.
+    /// The holder of its lease.
     Holds(Holder),
     /// The caller that has returned it, and a failed request that its late answers explain.
     Returned { reply: Option<ReleaseReply>, explains: Option<InspectionId> },
@@ -51,7 +51,7 @@ pub(super) enum Caller {
 /// The holder of a lease, from when the lock was won for it.
 pub(super) struct Holder {
     pub(super) cell: Arc<HoldCell>,
-    /// Those that wait for an extension, by its number.
+    /// Callers that wait for an extension, by its number.
     pub(super) extending: Vec<(u32, ExtendReply)>,
     /// When its keeper is scheduled next.
     pub(super) scheduled: Option<Instant>,
@@ -71,7 +71,7 @@ impl Holder {
         Self { cell, extending: Vec::new(), scheduled: None, measured: 0, is_lost: false }
     }
 
-    /// Whether it has taken the lock, and was not only told of it.
+    /// Whether the caller has taken the lock, and was not only informed of it.
     pub(super) fn is_taken(&self) -> bool {
         self.cell.acceptance() == Acceptance::Accepted
     }
@@ -90,8 +90,8 @@ impl Holder {
         }
     }
 
-    /// When there is something to do for it next, where the keeper has something to do at `due`.
-    /// What nobody has taken is not extended: it waits for that, until it can't be taken any more.
+    /// When there is something to do for it next, where the keeper has something to do at `due`. A
+    /// lock that no caller has taken is not extended: it waits until it can't be taken any more.
     pub(super) fn due(&self, due: Option<Instant>) -> Option<Instant> {
         let until = || self.cell.acceptable_until();
         match self.cell.acceptance() {
@@ -141,8 +141,8 @@ impl Driver {
         }
     }
 
-    /// What follows, for those that have something to do before. Its holder sees at once what the
-    /// machine has learned.
+    /// Decides the next step, for callers that act before it is carried out. The holder sees the
+    /// new state of the machine at once.
     pub(super) fn decide(&mut self, id: LockId, event: Event<'_>, now: Instant) -> Option<Step> {
         let lock = self.locks.get_mut(id)?;
         let master = event.master();

@@ -14,7 +14,8 @@ use super::doorbell::Doorbell;
 /// The driver reads it and never writes to it. Nothing is done while its lock is held.
 pub(crate) struct Mailbox {
     letters: Mutex<Letters>,
-    /// There are commands, or signals: for a first look without the lock, under which they are set.
+    /// There are commands, or signals: for a first check without the lock, under which they are
+    /// set.
     has_commands: AtomicBool,
     has_signals: AtomicBool,
     /// One bit for each link that was woken.
@@ -26,11 +27,11 @@ pub(crate) struct Mailbox {
 struct Letters {
     commands: Vec<Command>,
     signals: Signals,
-    /// Nothing reads commands any more.
+    /// The driver has ended: no command is read any more.
     is_closed: bool,
 }
 
-/// What masters answered, and what happened to their connections.
+/// The masters' answers, and the events of their connections.
 #[derive(Default)]
 pub(super) struct Signals {
     /// In the order in which it was seen.
@@ -50,7 +51,7 @@ impl Signals {
         self.order.is_empty()
     }
 
-    /// So many votes are added.
+    /// Counts the votes that are added.
     fn count(&mut self, more: usize) {
         match self.order.last_mut() {
             Some(Signal::Votes(count)) => *count += more,
@@ -98,7 +99,6 @@ impl Mailbox {
         self.doorbell.ring();
     }
 
-    /// A waker for the link of `master`.
     pub(super) fn link_waker(self: &Arc<Self>, master: usize) -> Waker {
         Waker::from(Arc::new(LinkWaker { mailbox: self.clone(), bit: 1 << master }))
     }

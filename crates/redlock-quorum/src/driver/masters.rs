@@ -1,4 +1,4 @@
-//! `Masters`: the connection to each master, and what is known of it.
+//! `Masters`: the connection to each master, and its state.
 
 mod link;
 
@@ -31,10 +31,10 @@ pub(super) struct Masters {
     pub(super) names: Arc<[Arc<str>]>,
     mailbox: Arc<Mailbox>,
     pub(super) links: Vec<Link>,
-    /// Which masters vote.
+    /// The machine of admission: it decides which masters vote.
     pub(super) admission: Admission,
     pub(super) incarnations: Incarnations,
-    /// What follows from both: the masters that vote, and the longest TTL that may be used.
+    /// The result of both: the masters that vote, and the longest TTL that may be used.
     pub(super) voting: MasterSet,
     pub(super) max_ttl: Duration,
     /// Until when first connections may be made.
@@ -43,11 +43,11 @@ pub(super) struct Masters {
     is_holding: bool,
     /// A master that lacks it does not vote.
     need: Need,
-    /// Those that wait are to stand in queues.
+    /// Callers that wait are to use shared queues.
     wants_queue: bool,
 }
 
-/// How often a master that does not vote is looked at.
+/// How often a master that does not vote is probed.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 impl Masters {
@@ -100,8 +100,8 @@ impl Masters {
         &self.names
     }
 
-    /// The longest TTL that may be used: the smallest that masters have, ours where none has one. No
-    /// limit but the general one before any has told.
+    /// The longest TTL that may be used: the smallest that masters have, ours where none has one.
+    /// Only the general limit applies before a record was read.
     pub(super) fn max_ttl(&self) -> Duration {
         self.max_ttl
     }
@@ -172,7 +172,7 @@ impl Masters {
         }
     }
 
-    /// Why `master` is not asked; none where its node answers, also when it is not connected.
+    /// Why `master` is not asked; `None` if its node answers, also when it is not connected.
     fn obstacle(&self, master: usize, now: Instant) -> Option<Cause> {
         if self.admission.is_foreign(master) {
             return Some(self.cause(master, now));
@@ -245,7 +245,7 @@ impl Masters {
         link.is_incurable = false;
         link.step_failure = StepFailure::of(&facts, now);
         link.unfit = self.need.unmet(&facts);
-        // The connection before this one is forgotten, and all that was said of it.
+        // All state of the connection before this one is reset.
         link.admitted_as = None;
         let before = self.admission.process(master);
         let view = view_of(&facts, None, self.admission.time(master, ceil_millis(now)));
@@ -260,7 +260,7 @@ impl Masters {
         (if is_new { News::Restarted } else { News::Up }, changed)
     }
 
-    /// What a server cannot do that others do.
+    /// Warns of features that a server lacks.
     fn warn(&mut self, master: usize, facts: &Facts, now: Instant, observer: &mut Observer) {
         let link = &mut self.links[master];
         if !std::mem::replace(&mut link.is_known_mute, !facts.tracks) && !facts.tracks {
@@ -321,7 +321,7 @@ impl Masters {
         self.wants_queue && self.facts(master).is_some_and(|facts| facts.no_queue.is_none())
     }
 
-    /// What the server does not let us do that a queue needs.
+    /// The server denies something that a queue needs: no queue is used there.
     fn forbid_queue(&mut self, master: usize, why: String, now: Instant, observer: &mut Observer) {
         if let Some(facts) = &mut self.links[master].facts {
             observer.no_queue(master, &why, now);
@@ -334,14 +334,14 @@ impl Masters {
         self.links[master].suspect_until = until;
     }
 
-    /// Whether `master` reports changes of keys; none where it is not connected.
+    /// Whether `master` reports changes of keys; `None` if it is not connected.
     pub(super) fn tracks(&self, master: usize) -> Option<bool> {
         let link = &self.links[master];
         let facts = link.facts.as_ref().filter(|_| link.state == State::Up);
         facts.map(|facts| facts.tracks)
     }
 
-    /// What `master` has answered to an attempt.
+    /// Takes in the answer of `master` to an attempt.
     pub(super) fn answered(&mut self, master: usize, verdict: &Verdict) {
         self.links[master].is_incurable = is_incurable(verdict);
     }
@@ -373,7 +373,8 @@ impl Masters {
         self.links.iter().any(|link| link.state == State::Connecting)
     }
 
-    /// The same, within the time for it: a node that never reports is not waited for.
+    /// Whether masters may still connect within the time for it: a node that never reports is not
+    /// waited for.
     pub(super) fn may_connect(&self, now: Instant) -> bool {
         self.is_connecting() && now < self.connecting_until
     }
@@ -383,7 +384,7 @@ impl Masters {
         self.up_count() >= quorum(self.len())
     }
 
-    /// Since when connections that make up a quorum are being made again; none where there is a
+    /// Since when connections that make up a quorum are being made again; `None` if there is a
     /// quorum, or where they would not make one.
     pub(super) fn reviving_since(&self) -> Option<Instant> {
         let since = self.links.iter().filter_map(|link| match link.state {

@@ -15,8 +15,8 @@ use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::token::lifecycle::Loss;
 use redlock_protocol::waiting::{Ask, QueueAnswer, Refusal};
 
-/// One such release in so many frees the key for everybody: for those that wait at another master,
-/// and for those that cannot wait in a queue.
+/// One in this many of such releases leaves the key free: for processes that wait at another
+/// master, and for those that cannot wait in a queue.
 const OPEN_ONE_IN: u32 = 64;
 /// How long a reservation lasts at least, and at most.
 const RESERVATION: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
@@ -25,15 +25,15 @@ const RESERVATION: [Duration; 2] = [Duration::from_millis(50), Duration::from_se
 pub(super) struct Meeting {
     /// The master that keeps it.
     pub(super) at: usize,
-    /// What its caller says of itself there.
+    /// The parameters of its caller there.
     entry: Entry,
     /// The other masters are asked for the key even where it is reserved.
     pub(super) takes: bool,
     /// The master has not answered yet.
     is_open: bool,
-    /// What it said when it did not let the caller in.
+    /// The answer when it did not let the caller in.
     answer: Option<QueueAnswer>,
-    /// Others wait for the key, as far as is known.
+    /// Others wait for the key, by the latest answer.
     pub(super) others_wait: bool,
 }
 
@@ -68,7 +68,7 @@ impl Driver {
         Some(Box::new(meeting))
     }
 
-    /// What one who waits since then says of itself.
+    /// The parameters of a caller that waits since `since`.
     fn entry(&self, resource: &Resource, since: Instant, now: Instant) -> Entry {
         let waited = now.saturating_since(since).as_micros();
         Entry {
@@ -145,8 +145,8 @@ impl Driver {
         }
     }
 
-    /// The time for answers is over: a meeting point that has not let anybody in or out is none
-    /// for a moment. The place that it may have given is given up behind that.
+    /// The time for answers is over: a meeting point that has not answered an entry or an exit is
+    /// not used for a moment. A place that it may have given is given up afterwards.
     pub(super) fn meeting_point_silent(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let Some(at) = lock.meeting.as_ref().filter(|it| it.is_open).map(|it| it.at) else {
@@ -194,7 +194,7 @@ impl Driver {
         }
     }
 
-    /// A master says behind a release, or a place that was given up, how many wait.
+    /// A master reports how many wait, in its answer to a release or to a place that was given up.
     pub(super) fn left_queue(&mut self, id: LockId, answer: &Answer, now: Instant) {
         if answer.queued.is_none_or(|queued| queued.waiters == 0) {
             return;
@@ -221,8 +221,8 @@ impl Driver {
         (refusal, meeting.answer)
     }
 
-    /// How an attempt that was not won leaves the meeting point, where its key may be there. One
-    /// that goes on waiting in the queue there deletes its key as everywhere.
+    /// How an attempt that was not won leaves the meeting point, where its key may be there. An
+    /// attempt whose caller goes on waiting in the queue there deletes its key as at every master.
     pub(super) fn leave_after(&mut self, id: LockId, refusal: Refusal, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let (at, gives_up) = match &lock.meeting {
@@ -284,7 +284,7 @@ impl Driver {
         }
         let Some((at, leave)) = exit else { return };
         self.driven_last |= 1 << at;
-        // Where its key cannot be, it only tells the others.
+        // At a master that cannot have the key, it only calls the next one.
         let counts = masters.contains(at);
         let ticket = if counts { Ticket::Release(id) } else { Ticket::Exit(id) };
         self.send_exit(leave, at, ticket, now);
@@ -304,7 +304,8 @@ impl Driver {
         }
     }
 
-    /// What the holder before left behind is on its way: it has about the time of a fan-out.
+    /// The reservations of the former holder are still on their way: they get about the time of a
+    /// fan-out.
     pub(super) fn take_again_later(&mut self, id: LockId, now: Instant) {
         let pause = self.fan_out.mul_f64(0.6 + 0.4 * self.random());
         self.timers.enter(now.saturating_add(pause), Due::TakeAgain(id));

@@ -2,10 +2,10 @@
 //!
 //! It is one task of the library's own. It reads commands and signals from the mailbox, hands each
 //! to the machine that it concerns, and carries out the step that comes back. In reading order:
-//! `mailbox` (what comes in), `command`, `ticket`; `lock` (one token, its machine and its caller),
-//! `due`; `life` (which runtime it is on) and `task`; `masters` (connections); `acquire` (from a
-//! request to a lease, with its attempts and ballots), `hold` (extending what is held), `release`,
-//! `inspect`; `waiting` and `keys` (what is done with each key), `meeting` (the queue that
+//! `mailbox` (its input), `command`, `ticket`; `lock` (one token, its machine and its caller),
+//! `due`; `runtimes` (the runtime that runs it) and `task`; `masters` (connections); `acquire`
+//! (from a request to a lease, with its attempts and ballots), `hold` (extending what is held),
+//! `release`, `inspect`; `waiting` and `keys` (the state of each key), `meeting` (the queue that
 //! processes share); `voting` (whose answers count), `admission` (masters that do not vote),
 //! `freshness` (all that are connected, read again), `init`, `report`, `close` (the end).
 
@@ -37,7 +37,7 @@ mod timers;
 mod voting;
 mod waiting;
 
-/// What the doorbell is made of. Its model compiles it with other types of the same names.
+/// The primitives of the doorbell. Its model compiles it with other types of the same names.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -118,7 +118,7 @@ pub(crate) struct Driver {
     driven_last: u32,
     /// How long a vote takes at present.
     fan_out: Duration,
-    /// Which ballot is proposed next.
+    /// The choice of the next ballot.
     ballots: Chooser,
     timers: Timers,
     unacknowledged: Vec<Unacknowledged>,
@@ -129,7 +129,7 @@ pub(crate) struct Driver {
     lost_leases: usize,
     observer: Observer,
     start: Start,
-    /// What is done about masters that do not vote.
+    /// The steps towards the admission of masters that do not vote.
     steps: Steps,
     inits: Inits,
     reports: Reports,
@@ -143,10 +143,10 @@ pub(crate) struct Driver {
     signals: Signals,
 }
 
-/// What a vote takes before any was measured.
+/// The assumed duration of a vote before one was measured.
 const FAN_OUT: Duration = Duration::from_micros(500);
 
-/// What a driver is made for.
+/// The parameters of a driver.
 pub(crate) struct Setup {
     pub(crate) clock: Clock,
     pub(crate) nodes: Arc<[Arc<dyn Node>]>,
@@ -196,12 +196,12 @@ impl Driver {
         }
     }
 
-    /// Does what there is to do, once. Ready when the handle is closed and nothing is left to do.
+    /// Does all pending work, once. Ready when the handle is closed and nothing is left to do.
     ///
-    /// What comes in meanwhile is left for the next turn, after the other tasks of the runtime ran:
-    /// then requests of many tasks go out in one write. It is necessary, too: a socket that has
-    /// used up what the runtime lets one task do at a time answers "pending, but look again", and
-    /// would be polled without end.
+    /// Input that arrives meanwhile is left for the next turn, after the other tasks of the runtime
+    /// ran: then requests of many tasks go out in one write. It is necessary, too: a socket that
+    /// has used up what the runtime lets one task do at a time answers "pending, but poll again",
+    /// and would be polled without end.
     ///
     /// Replies that came before `seen` are read in this turn: what is due counts up to there.
     fn turn(&mut self, waker: &Waker, seen: Instant) -> Poll<()> {
@@ -232,7 +232,7 @@ impl Driver {
         self.had_several || self.line.is_busy()
     }
 
-    /// Whether a lease is valid, as far as is known.
+    /// Whether a lease is valid, by the latest answers.
     fn holds(&self) -> bool {
         self.leases > self.lost_leases
     }
@@ -359,7 +359,7 @@ impl Driver {
         }
         self.admission_changed(changed, now);
         match news {
-            // The only one that comes often: it says nothing about the master.
+            // The only frequent event: it does not concern the state of the master.
             News::KeyChanged(key) => return self.key_changed(master, &key, now),
             News::Called(call, key) => return self.called(master, call, &key, now),
             News::NoQueue => return self.lost_sight(master, now),

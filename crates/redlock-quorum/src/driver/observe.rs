@@ -1,4 +1,4 @@
-//! What the driver lets others see of its work: numbers, and lines in the log.
+//! Observability: the numbers of the driver, and its lines in the log.
 //!
 //! No line is written while something is locked: a subscriber is foreign code, and may use the
 //! handle. It may panic, too: that costs the line and nothing else. `docs/OBSERVABILITY.md` has the
@@ -37,7 +37,7 @@ pub(super) struct Observer {
     is_traced: bool,
 }
 
-/// What is reported once a second, for each master or reason.
+/// A cause that is logged once a second, for each master or reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Warning {
     Down(usize, Discriminant<Cause>),
@@ -58,7 +58,7 @@ pub(super) fn number(key: impl Key) -> u64 {
 
 /// Writes a line. A subscriber that panics ends no lease.
 fn log(write: impl FnOnce()) {
-    // What is borrowed by it is only read.
+    // The closure only reads what it borrows.
     let _ = catch_unwind(AssertUnwindSafe(write));
 }
 
@@ -83,7 +83,7 @@ impl Observer {
         log(|| info!(node = %self.names[master], "master up"));
     }
 
-    /// There is none. `is_news` says whether that was so before, for the same reason.
+    /// A connection is down. `is_news` is false if it was already down for this reason.
     pub(super) fn down(&mut self, master: usize, cause: &Cause, is_news: bool, now: Instant) {
         self.counters.down(master);
         let node = &self.names[master];
@@ -96,14 +96,14 @@ impl Observer {
         }
     }
 
-    /// What `master` answers does not count.
+    /// Logs that the answers of `master` do not count.
     pub(super) fn not_counting(&mut self, master: usize, cause: &Cause, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::NotCounting(master), now) {
             log(|| warn!(node = %self.names[master], %cause, suppressed, "master does not count"));
         }
     }
 
-    /// What `master` answers counts from now on.
+    /// Logs that the answers of `master` count from now on.
     pub(super) fn counting(&self, master: usize) {
         log(|| debug!(node = %self.names[master], "master counts"));
     }
@@ -123,8 +123,8 @@ impl Observer {
         }
     }
 
-    /// A key on `master` lives longer than this namespace allows: some client does not keep to it,
-    /// and a quarantine may end before its lock does.
+    /// A key on `master` has a longer expiry than this namespace allows: some client has another
+    /// `max_ttl`, and a quarantine may end before its lock does.
     pub(super) fn lives_too_long(&mut self, master: usize, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::LivesTooLong(master), now) {
             log(|| {
@@ -166,7 +166,7 @@ impl Observer {
         }
     }
 
-    /// Those that wait at `master` do so without a queue, for this reason.
+    /// Callers that wait at `master` have no shared queue, for this reason.
     pub(super) fn no_queue(&mut self, master: usize, why: &str, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::NoQueue(master), now) {
             log(|| {
@@ -285,7 +285,7 @@ impl Observer {
 }
 
 impl Driver {
-    /// What is so at the end of a turn.
+    /// Publishes the gauges at the end of a turn.
     pub(super) fn publish_numbers(&mut self) {
         let counters = &self.observer.counters;
         counters.held.set(self.leases - self.lost_leases);
@@ -395,7 +395,7 @@ impl Driver {
             Ticket::Watch(waiting, _) | Ticket::Place(waiting, _) => {
                 return self.say_waiting(waiting, vote.master, "vote on a watch");
             }
-            // What it comes to is said with the error that it explains.
+            // Its outcome is reported with the error that it explains.
             Ticket::Inspection(_) | Ticket::Admission(_) => return,
         };
         if let Some(Lock { resource, token, .. }) = self.locks.get(id) {

@@ -82,13 +82,13 @@ impl Driver {
         self.stand_in_line_for_release(id, now);
     }
 
-    /// Whether the TTL of a token that is released is not known.
+    /// Whether the TTL of a released token is unknown.
     fn releases_of_another(&self, id: LockId) -> bool {
         let release = self.locks.get(id).and_then(|lock| lock.machine.release());
         release.is_some_and(Release::is_of_another)
     }
 
-    /// How long a key may live that some client has set, as far as the masters have told.
+    /// The longest expiry of a key that any client may have set, by the records that were read.
     fn longest_expiry(&self) -> Duration {
         self.settings.expiry_max(from_millis(self.masters.admission.longest_ttl()))
     }
@@ -124,7 +124,7 @@ impl Driver {
         }
         self.releases += 1;
         self.line.push(Outgoing::Release(id));
-        // What waits for the key here asks behind the release.
+        // Callers that wait for the key here ask behind the release.
         self.key_left(id, now);
     }
 
@@ -190,7 +190,7 @@ impl Driver {
         self.happens(id, Event::ReleaseTimedOut, now);
     }
 
-    /// Answers the caller once the outcome is known, and removes what is over.
+    /// Answers the caller once the outcome is known, and removes a release that is over.
     pub(super) fn released(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let is_over = lock.machine.is_over();

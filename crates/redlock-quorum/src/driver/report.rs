@@ -1,4 +1,4 @@
-//! Reports: what each master is, for people that look after it. Nothing is written.
+//! Reports: the state of each master, for operators. Nothing is written.
 
 use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis};
 use redlock_core::{Cause, Facts, Instant};
@@ -96,7 +96,7 @@ impl Driver {
         let _ = reply.send(nodes.collect());
     }
 
-    /// What a master is for us now, and why it does not vote.
+    /// The standing of a master, and why it does not vote.
     pub(super) fn standing(&self, master: usize, now: Instant) -> (Standing, Option<Cause>) {
         if self.masters.votes(master) {
             return (Standing::Admitted, None);

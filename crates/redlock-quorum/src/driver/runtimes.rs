@@ -96,7 +96,7 @@ impl Slot {
     }
 }
 
-/// The runtime around the caller, unless it has ended: its blocking threads may live on.
+/// The runtime around the caller, unless it has ended: its blocking threads may still run.
 pub(crate) fn living_runtime() -> Option<Handle> {
     let runtime = Handle::try_current().ok()?;
     let probe = Arc::new(());

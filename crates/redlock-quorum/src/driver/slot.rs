@@ -21,7 +21,7 @@ pub(crate) struct Slot {
     mailbox: Arc<Mailbox>,
     clock: Clock,
     state: Mutex<State>,
-    /// The driver is in use: a first look without the lock, under which it is written.
+    /// The driver is in use: read without the lock for a first check, and written under the lock.
     pub(super) is_running: AtomicBool,
     /// The runtime of the driver polls it only while a thread blocks on it.
     may_idle: AtomicBool,
@@ -106,7 +106,7 @@ impl Slot {
         mut driver: Box<Driver>,
         work: impl FnOnce(&mut Driver) -> T,
     ) -> Option<(Box<Driver>, T)> {
-        // Nothing of it is looked at behind a panic but what is left on masters.
+        // After a panic only the keys that are left on masters are read from the driver.
         match catch_unwind(AssertUnwindSafe(|| work(&mut driver))) {
             Ok(output) => Some((driver, output)),
             Err(_) => {
@@ -137,8 +137,8 @@ impl Slot {
         }
     }
 
-    /// No task works on the driver from here on. What was left for it meanwhile is dealt with
-    /// before, so that nothing waits for a task that does not exist.
+    /// No task works on the driver from here on. Commands that arrived meanwhile are handled first,
+    /// so that no caller waits for a task that does not exist.
     pub(super) fn park(&self, mut driver: Box<Driver>) {
         while let Some((rested, ())) = self.work(driver, Driver::leave) {
             let mut state = self.state();
@@ -174,7 +174,7 @@ impl Slot {
         !self.is_running.load(Ordering::SeqCst) && matches!(&*self.state(), State::Ended(_))
     }
 
-    /// What is left on masters by a driver that has ended; none where it has not.
+    /// The keys that an ended driver left on masters; `None` if it has not ended.
     pub(crate) fn outcome(&self) -> Option<Result<(), Unreleased>> {
         let now = self.clock.now();
         match &*self.state() {
@@ -204,7 +204,7 @@ impl Slot {
     }
 
     /// Takes the driver out for what comes next, which no task that works on it now takes part in.
-    /// None where one is at work at this moment, or never will be.
+    /// `None` if one is at work at this moment, or never will be.
     pub(super) fn enter(&self, state: &mut State, home: Option<Home>) -> Option<Box<Driver>> {
         let next = |task: u64| State::Running { task: task.wrapping_add(1), home, driver: None };
         let next = match state {
@@ -214,7 +214,7 @@ impl Slot {
         };
         self.is_running.store(true, Ordering::SeqCst);
         self.may_idle.store(home.is_some_and(|home| home.may_idle), Ordering::SeqCst);
-        // Others that wait for a turn find that there is one: it is taken over once.
+        // Other threads that wait for a turn see this one: the driver is taken over once.
         self.turns.fetch_add(1, Ordering::Relaxed);
         match std::mem::replace(state, next) {
             State::Parked(driver) => Some(driver),
@@ -237,7 +237,7 @@ impl Home {
 }
 
 impl End {
-    /// What is left on masters at `now`: keys that have expired meanwhile are not.
+    /// The keys that are left on masters at `now`, without keys that have expired meanwhile.
     fn outcome(&self, now: Instant) -> Result<(), Unreleased> {
         let Err(unreleased) = &self.outcome else { return Ok(()) };
         unreleased.after(now.saturating_since(self.at)).into_result()

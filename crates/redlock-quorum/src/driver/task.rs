@@ -26,7 +26,7 @@ pub(super) struct Task {
     /// that are ready and would leave commands too. Where callers come several at a time it lets
     /// them go first, or what each asks would be written to the masters by itself.
     lets_others_first: bool,
-    /// The runtime is to look for replies.
+    /// The runtime is to check its sockets for replies.
     check: Option<Arc<SocketCheck>>,
     /// It has found those that came before this.
     seen: Instant,
@@ -41,9 +41,8 @@ struct Alarm {
     timer: Pin<Box<Sleep>>,
 }
 
-/// Asked of the runtime when something is due: to look at its sockets before that happens. A reply
-/// that lies there does not count as late because this process was stopped, or busy with something
-/// else.
+/// When something is due, the runtime is first asked to check its sockets. So a reply that has
+/// arrived does not count as late because this process was stopped or busy.
 struct SocketCheck {
     asked_at: Instant,
     is_over: AtomicBool,
@@ -51,7 +50,7 @@ struct SocketCheck {
 }
 
 impl SocketCheck {
-    /// A runtime wakes what has yielded once it has looked at its sockets.
+    /// A runtime wakes a task that has yielded once it has checked its sockets.
     fn ask(now: Instant, task: &Waker) -> Arc<Self> {
         let task = task.clone();
         let check = Arc::new(Self { asked_at: now, is_over: AtomicBool::new(false), task });
@@ -75,7 +74,7 @@ impl Wake for SocketCheck {
     }
 }
 
-/// What a turn has led to.
+/// The outcome of a turn.
 enum Outcome {
     /// The driver rests, until the instant at which something is due, and may hold something.
     Rests { next: Option<Instant>, holds: bool },
@@ -93,8 +92,8 @@ impl Task {
     /// Whether something may be due. There is one timer of the runtime for all that is to come.
     fn is_due(&mut self, next: Option<Instant>, holds: bool, cx: &mut Context<'_>) -> bool {
         let Some(next) = next else { return false };
-        // An alarm that was set for something earlier is left to ring: one look too many costs
-        // less than setting it anew for every request.
+        // An alarm that was set for an earlier time is kept: one useless wake-up costs less than
+        // setting it anew for every request.
         let serves = |alarm: &Alarm| alarm.at <= next && (alarm.is_nap || !holds);
         if !self.alarm.as_ref().is_some_and(serves) {
             self.alarm = Some(Alarm::set(next, next.saturating_since(self.slot.now()), holds));
@@ -103,7 +102,7 @@ impl Task {
         self.alarm.take_if(|alarm| rings(alarm)).is_some()
     }
 
-    /// The runtime has looked for replies since it was asked to.
+    /// The runtime has checked its sockets since it was asked to.
     fn end_check(&mut self) {
         if let Some(check) = self.check.take_if(|check| check.is_over.load(Ordering::Acquire)) {
             self.seen = check.asked_at;

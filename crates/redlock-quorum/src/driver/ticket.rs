@@ -11,12 +11,12 @@ new_key_type! {
     pub(super) struct WaitingId;
     /// One question to all masters.
     pub(super) struct InspectionId;
-    /// What is known of one key that callers of this process ask for or hold.
+    /// The use of one key that callers of this process ask for or hold.
     pub(crate) struct UseId;
 }
 
 /// One holder of a lock: the token, and how often its lease had been handed on when this one got
-/// it. What a former holder asks is not done to the lock of the next.
+/// it. A request of a former holder has no effect on the lock of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldId {
     pub(super) lock: LockId,
@@ -33,11 +33,9 @@ pub(super) enum Ticket {
     Extension(LockId, u32),
     /// Giving the key back to a master that lost it.
     Readd(LockId),
-    /// The release.
     Release(LockId),
-    /// An inspection.
     Inspection(InspectionId),
-    /// The look with this number at a key that callers wait for.
+    /// The watch with this number on a key that callers wait for.
     Watch(WaitingId, u32),
     /// The ballot with this number of the attempt.
     Ballot(LockId, u32),
@@ -107,7 +105,7 @@ pub(super) enum Asker {
     Init(u32),
     /// The report with this number.
     Report(u32),
-    /// What was known of the master for a while.
+    /// The probe of a master whose facts are old.
     Fresh,
 }
 

@@ -8,8 +8,8 @@ use redlock_core::Instant;
 
 use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 
-/// What is to happen when its time has come. It points into the tables, and goes stale with what
-/// it points to.
+/// An action that is due at some instant. It refers to an entry of a table, and is stale when that
+/// entry is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
     /// The time for the answers to an attempt is over; stale if it was given more.
@@ -24,7 +24,7 @@ pub(super) enum Due {
     Wait(RequestId),
     /// The head of those that wait has something to do; stale if it is scheduled otherwise.
     Waiting(WaitingId, Instant),
-    /// The time for the answer to a look is over.
+    /// The time for the answer to a watch is over.
     Watch(WaitingId, u32),
     /// A request has stood in line for too long.
     Unsent(RequestId),
@@ -50,11 +50,11 @@ pub(super) enum Due {
     Doubt(usize),
     /// Leases may be extended at this master again because it reports that its data may be gone.
     Recheck(usize),
-    /// The time is over for which something waited; the turn looks what.
+    /// The time for which something waited is over; the turn finds out what.
     Wake,
-    /// The time of a call of `init`, or of its next look, is over.
+    /// The time of a call of `init`, or of its next read, is over.
     Init,
-    /// Masters that are connected are looked at again.
+    /// Connected masters are probed again.
     Fresh,
     /// The time for the answers to a report is over.
     Report(u32),
@@ -73,7 +73,7 @@ pub(super) struct Timers {
     lanes: [VecDeque<Entry>; LANES],
     heap: BinaryHeap<Reverse<Entry>>,
     entered: u64,
-    /// Nothing is due before this.
+    /// No entry is due before this.
     soonest: Instant,
     /// With so many entries the stale ones are taken out.
     full: usize,
@@ -81,7 +81,7 @@ pub(super) struct Timers {
 
 /// The delays in use at one time: attempts and releases, keepers, requests that stand in line.
 const LANES: usize = 4;
-/// So few entries are never worth to be looked through.
+/// Up to this many entries are never worth a search.
 const FULL_MIN: usize = 1_024;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,8 +155,8 @@ impl Timers {
         lanes.chain(top).min_by_key(|(entry, _)| (entry.at, entry.nth))
     }
 
-    /// Takes out what is stale from where it would be next: no alarm is set for it. Where that
-    /// leaves more and more entries behind something that is not stale, all are looked through.
+    /// Removes stale entries that would be the next: no alarm is set for them. If more and more
+    /// entries remain behind one that is not stale, all entries are searched.
     pub(super) fn prune(&mut self, is_stale: impl Fn(Due) -> bool) {
         for lane in &mut self.lanes {
             while lane.front().is_some_and(|first| is_stale(first.due)) {
@@ -233,7 +233,7 @@ mod tests {
         timers.prune(|due| due == Due::Start);
         assert_eq!(timers.next(), Some(Instant::from_nanos(6)));
     }
-    /// What is due after one of a few delays needs no sorting, whatever the order of the delays.
+    /// Entries that are due after one of a few delays need no sorting, in any order of the delays.
     #[test]
     fn delays_of_a_few_kinds_stand_in_lanes() {
         let mut timers = Timers::default();

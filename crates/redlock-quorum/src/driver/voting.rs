@@ -1,4 +1,4 @@
-//! Which masters vote, and whose answers count.
+//! Voting: the masters that vote, and whether an answer counts.
 
 use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{Cause, Facts, Instant, NotAdmitted, Vote, WhyNot};
@@ -13,8 +13,8 @@ use super::convert::{ceil_millis, floor_millis, from_millis};
 use super::masters::{Changed, Masters, NEVER, StepFailure};
 
 impl Masters {
-    /// Whether what a master has answered counts. It does not where the master does not vote, nor
-    /// where it did not when it was asked. One that is *unknown* says itself why.
+    /// Whether what a master has answered counts. It does not count if the master does not vote, or
+    /// did not vote when it was asked. An *unknown* answer has its own cause.
     pub(super) fn counts(&self, vote: &Vote, now: Instant) -> Counts {
         let voted = vote.sent_at >= self.links[vote.master].votes_from;
         match voted || !vote.answer.verdict.is_clear() {
@@ -33,15 +33,15 @@ impl Masters {
     }
 
     /// Whether no attempt can be won before more masters vote, and masters that are connected are
-    /// among those that do not. When one comes to vote that is known at once. One that is away, or
-    /// is being looked at, may vote at any time.
+    /// among those that do not. This client learns at once when one comes to vote. One that is
+    /// away, or is being checked, may vote at any time.
     pub(super) fn lacks_votes(&self) -> bool {
         let mut silent = (0..self.len()).filter(|master| !self.votes(*master));
         !self.has_votes() && silent.any(|master| !self.admission.is_open(master))
     }
 
-    /// The masters of `asked` that are given a copy and do not vote. One that is being looked at
-    /// may: its answer comes behind that look.
+    /// The masters of `asked` that get a copy and do not vote. A master that is being checked is
+    /// not among them: its answer comes behind the probe.
     pub(super) fn copies_only(&self, asked: MasterSet) -> MasterSet {
         let silent = asked.without(self.voting);
         if silent.is_empty() {
@@ -53,7 +53,7 @@ impl Masters {
         silent.iter().filter(is_copy).collect()
     }
 
-    /// Why the answer of `master` does not count. What it lacks for good is said in place of a
+    /// Why the answer of `master` does not count. A permanent lack is reported in place of a
     /// quarantine: no wait cures it.
     pub(super) fn cause(&self, master: usize, now: Instant) -> Cause {
         let link = &self.links[master];
@@ -76,8 +76,8 @@ impl Masters {
         Cause::NotAdmitted(why.into())
     }
 
-    /// Takes in what was learnt about a master. The machine looks at all masters together: what is
-    /// learnt of one may be about another.
+    /// Takes in an event of a master. The machine judges all masters together: an event of one may
+    /// concern another.
     pub(super) fn admit(&mut self, master: usize, event: Event, now: Instant) -> Changed {
         self.admission.on(master, event, ceil_millis(now));
         let mut changed = Changed::default();
@@ -128,7 +128,7 @@ impl Masters {
     }
 
     /// A step towards its admission failed. Of an error reply the text of the server is kept: by
-    /// that it is known whether waiting cures it.
+    /// that it is clear whether waiting cures it.
     pub(super) fn step_failed(&mut self, master: usize, cause: &Cause, now: Instant) {
         let error = match cause {
             Cause::ErrorReply(error) | Cause::Demoted(error) => error.clone(),
@@ -154,7 +154,7 @@ impl Masters {
         self.links[master].step_failure = None;
     }
 
-    /// What the server says about itself was read again.
+    /// The facts of the server were read again.
     pub(super) fn probed(&mut self, master: usize, mut facts: Facts, now: Instant) {
         let link = &mut self.links[master];
         if let Some(before) = &link.facts {
@@ -168,12 +168,12 @@ impl Masters {
         link.read_at = now;
     }
 
-    /// When the server last said what it is.
+    /// When the facts of the server were read last.
     pub(super) fn read_at(&self, master: usize) -> Instant {
         self.links[master].read_at
     }
 
-    /// What the server said about itself on the connection that is up.
+    /// The facts of the server on the connection that is up.
     pub(super) fn facts(&self, master: usize) -> Option<&Facts> {
         self.links[master].facts.as_ref()
     }

@@ -29,7 +29,7 @@ struct Queue {
     waiting: Waiting<RequestId>,
     /// When its head is scheduled next.
     scheduled: Option<Instant>,
-    /// The number of its last look.
+    /// The number of its last watch.
     watch: u32,
     /// The master that was asked in it.
     watch_at: usize,
@@ -112,7 +112,7 @@ impl Waiters {
         }
     }
 
-    /// Nothing waits any more, and what was known of contention is forgotten.
+    /// Removes all queues, with their record of contention.
     pub(super) fn clear(&mut self) {
         self.queues.clear();
         self.by_key.clear();
@@ -155,8 +155,8 @@ impl Driver {
         self.waiters.queues[queue].waiting.join_attempting(asker);
     }
 
-    /// An attempt was lost by a caller that goes on waiting. `told` is what the meeting point said
-    /// when it did not let it in.
+    /// An attempt was lost by a caller that goes on waiting. `told` is the answer of the meeting
+    /// point when it did not let the attempt in.
     pub(super) fn wait_on(
         &mut self,
         id: RequestId,
@@ -188,7 +188,7 @@ impl Driver {
         self.step(queue, step, now);
     }
 
-    /// What pauses are made of that begin now.
+    /// The parameters of pauses that begin now.
     pub(super) fn moment(&mut self, now: Instant) -> Moment {
         Moment { now, fan_out: self.fan_out, random: self.random() }
     }
@@ -274,9 +274,10 @@ impl Driver {
         }
     }
 
-    /// Whether an attempt for the key was lost since the wait of this caller was over: one of its
-    /// own would tell nothing more. A driver that is late would attempt for one caller after the
-    /// other, because the end of a wait is noticed only after the runtime has looked for replies.
+    /// Whether an attempt for the key was lost since the wait of this caller was over: an attempt
+    /// of its own would show nothing more. A driver that is late would attempt for one caller after
+    /// the other, because the end of a wait is noticed only after the runtime has checked its
+    /// sockets.
     fn is_lost_since(&self, id: WaitingId, request: RequestId) -> bool {
         let until = self.requests.get(request).and_then(|request| request.until);
         let lost_at = self.waiters.queues.get(id).and_then(|queue| queue.lost_at);
@@ -327,7 +328,8 @@ impl Driver {
         }
     }
 
-    /// What heads pause for may have come, or may never come: each makes one attempt.
+    /// The event for which heads pause may have come, or may never come: each head makes one
+    /// attempt.
     pub(super) fn end_pauses(&mut self, now: Instant) {
         let ids: Vec<WaitingId> = self.waiters.queues.keys().collect();
         for id in ids {
@@ -337,9 +339,10 @@ impl Driver {
         }
     }
 
-    /// The wait of a request is over. The head makes its last attempt; the others are answered
-    /// with what the masters say now. One that becomes the head because the wait of the one before
-    /// has ended at the same time is one of the others: its attempt would tell nothing more.
+    /// The wait of a request is over. The head makes its last attempt; the others are answered with
+    /// the masters' present answers. A caller that becomes the head because the wait of the head
+    /// before it ended at the same time counts as one of the others: its attempt would show nothing
+    /// more.
     pub(super) fn wait_due(&mut self, id: RequestId, now: Instant) {
         let Some(request) = self.requests.get(id).filter(|request| !request.is_attempted) else {
             return;

@@ -7,7 +7,7 @@ pub use redlock_core::duration::{about, at_least, at_most, spelled};
 /// `500ms`, `10s`, `1.5m`, `1h30m`, `2d`; a bare number is seconds.
 ///
 /// # Errors
-/// What was expected, when the text is none of these or is too long for a clock.
+/// The expected form, when the text is none of these or is too long for a clock.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     let mut sum = Duration::ZERO;

@@ -1,11 +1,11 @@
-//! `Environment`: where variables are looked up.
+//! `Environment`: the source of variables.
 
 use std::ffi::OsString;
 
 use crate::environment::variables::{TOKEN, Variable};
 use crate::settings::BuildError;
 
-/// Where variables are looked up: in the environment of this process, or, in tests, in a list.
+/// The source of variables: the environment of this process, or, in tests, a list.
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "its values are secrets")]
 pub struct Environment<'a> {

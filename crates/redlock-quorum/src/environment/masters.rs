@@ -7,12 +7,12 @@ use crate::environment::pem::read;
 use crate::environment::variables::{NODES, NODES_FILE};
 use crate::settings::BuildError;
 
-/// One master. `Debug` does not show its URL: passwords stand there.
+/// One master. `Debug` does not show its URL, which may contain a password.
 #[derive(Clone)]
 pub struct Master {
     /// Where it is.
     pub url: String,
-    /// What named it: an option, a variable, or a line of a file.
+    /// The source of the URL: an option, a variable, or a line of a file.
     pub origin: String,
 }
 
@@ -23,8 +23,8 @@ impl std::fmt::Debug for Master {
 }
 
 impl Environment<'_> {
-    /// The masters of `REDLOCK_NODES`, else of the file that `REDLOCK_NODES_FILE` names; none
-    /// where both are unset.
+    /// The masters of `REDLOCK_NODES`, else of the file that `REDLOCK_NODES_FILE` names; `None` if
+    /// both are unset.
     ///
     /// # Errors
     /// [`BuildError::Variable`] when the file cannot be read, or either names no masters.

@@ -5,8 +5,8 @@ use redlock_core::{InvalidNode, InvalidTls};
 use crate::environment::variables::{LABEL, MAX_TTL, NODE_TIMEOUT, PREFIX, TLS_CA, TLS_CERT};
 use crate::settings::{BuildError, InvalidRequest};
 
-/// What gave the values of variables: the variable, or an option of the command; with its file
-/// where that holds the value.
+/// The sources of the values of variables: the variable, or an option of the command; with the file
+/// that holds the value, if any.
 #[derive(Clone, Default)]
 pub(crate) struct Origins {
     given: Vec<(&'static str, String)>,

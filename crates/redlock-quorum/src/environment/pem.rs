@@ -13,7 +13,7 @@ use crate::settings::BuildError;
 pub struct PemFile {
     /// Where it is.
     pub path: PathBuf,
-    /// What named it: an option or a variable.
+    /// The source of the file name: an option or a variable.
     pub origin: String,
 }
 
@@ -28,14 +28,14 @@ pub struct PemFiles {
     pub key: Option<PemFile>,
 }
 
-/// What the files hold, and where it came from. `Debug` shows no key.
+/// The contents of the files, and their sources. `Debug` shows no key.
 #[derive(Clone, Default)]
 pub struct Pem {
     /// Whom we trust; the system's where none was named.
     pub ca: Option<Vec<u8>>,
     /// Our certificate and its private key.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// What named the CA, and what the identity, with their files.
+    /// The sources of the CA and of the identity, with their files.
     pub(crate) origins: (Option<String>, Option<String>),
 }
 
@@ -70,7 +70,7 @@ impl PemFiles {
 }
 
 impl PemFile {
-    /// What named it, and the file.
+    /// The source, and the file.
     pub fn named(&self) -> String {
         format!("{} {}", self.origin, self.path.display())
     }
@@ -89,7 +89,7 @@ impl PemFile {
 }
 
 impl Pem {
-    /// The same, for a builder.
+    /// The TLS settings for a builder.
     pub fn tls(&self) -> Tls {
         let mut tls = Tls::new();
         if let Some(ca) = &self.ca {

@@ -11,17 +11,17 @@ use crate::settings::{BuildError, Quarantine};
 pub const NODES: &str = "REDLOCK_NODES";
 /// A file with one master on each line.
 pub const NODES_FILE: &str = "REDLOCK_NODES_FILE";
-/// What `redlock run` sets for its command: the value of the lock's key.
+/// `redlock run` sets it for its command: the value of the lock's key.
 pub const TOKEN: &str = "REDLOCK_TOKEN";
 
-/// What every key begins with.
+/// The prefix of every key.
 pub const PREFIX: Variable<OsString> = Variable { name: "REDLOCK_PREFIX", read: Ok };
 /// The largest TTL.
 pub const MAX_TTL: Variable<Duration> = Variable { name: "REDLOCK_MAX_TTL", read: duration_of };
 /// How long each master has for its answer.
 pub const NODE_TIMEOUT: Variable<Duration> =
     Variable { name: "REDLOCK_NODE_TIMEOUT", read: duration_of };
-/// Whether a master that may have forgotten its keys is kept from voting.
+/// Whether a master that may have lost its keys is kept from voting.
 pub const QUARANTINE: Variable<Quarantine> =
     Variable { name: "REDLOCK_QUARANTINE", read: quarantine_of };
 /// Whether locks go without fencing tokens.
@@ -56,7 +56,7 @@ impl<T> Variable<T> {
         format!("--{}", words.to_lowercase().replace('_', "-"))
     }
 
-    /// What a text means as its value.
+    /// Parses the text of the variable.
     ///
     /// # Errors
     /// [`BuildError::Variable`] when it means nothing.
@@ -86,7 +86,7 @@ fn switch_of(text: OsString) -> Result<bool, String> {
     }
 }
 
-/// Whether a variable says yes. What a person may have meant by another word is not guessed.
+/// Whether a variable is set to yes. The meaning of another word is not guessed.
 fn flag_of(text: OsString) -> Result<bool, String> {
     match text.to_string_lossy().to_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),

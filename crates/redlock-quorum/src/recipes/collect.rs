@@ -12,9 +12,9 @@
 //! | either | a key that was held is lost: all are released | asking, or over |
 //! | over | the wait has ended: all are released, and the error is that of the refused key | |
 //!
-//! So nobody waits for a key while it holds a larger one, and no circle of callers that wait for
-//! each other can close. While it collects, the future itself extends what it has, and no keeper
-//! does: one that nobody polls any more keeps nothing for longer than a TTL.
+//! So no caller waits for a key while it holds a larger one, and no circle of callers that wait for
+//! each other can close. While it collects, the future itself extends its locks, and no keeper
+//! does: a future that is not polled any more holds them for one TTL at most.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -31,7 +31,7 @@ use crate::guard::Guard;
 use crate::lost::Lost;
 use crate::request::LockRequest;
 
-/// What one call has collected so far, in the order of the keys' bytes.
+/// The locks that one call has collected so far, in the order of the keys' bytes.
 pub(super) type Held = BTreeMap<Resource, Guard>;
 
 /// One call on its way to all of its keys.
@@ -141,7 +141,7 @@ async fn keeping<F: Future>(held: &Held, work: F) -> Result<F::Output, Lost> {
         return Ok(work.await);
     }
     tokio::select! {
-        // The loss is looked at first: what is lost has to be collected again anyway.
+        // The loss is checked first: a lost lock has to be collected again anyway.
         biased;
         lost = first_lost(held.values()) => Err(lost),
         output = work => Ok(output),

@@ -21,10 +21,10 @@ impl Redlock {
     /// Locks on several resources, to be awaited: 1 to 64 different ones. All are held together or
     /// none; it keeps trying for the handle's wait.
     ///
-    /// All are asked for at once, so it takes one round trip where all are free. Where one is held
-    /// by another, those behind it in the order of their bytes are released while it is waited for:
-    /// callers whose sets overlap never block each other for ever, whatever the order in which they
-    /// name them.
+    /// All are asked for at once, so it takes one round trip if all are free. If one is held by
+    /// another, the locks behind it in the order of their bytes are released during the wait for
+    /// it: callers whose sets overlap never block each other for ever, in whichever order they name
+    /// the resources.
     ///
     /// ```no_run
     /// # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
@@ -44,7 +44,7 @@ impl Redlock {
         LockAllRequest { resources, template: self.lock("") }
     }
 
-    /// The same in one attempt: `lock_all(resources).wait(Duration::ZERO)`.
+    /// [`lock_all`](Self::lock_all) in one attempt: `lock_all(resources).wait(Duration::ZERO)`.
     pub fn try_lock_all<K>(&self, resources: K) -> LockAllRequest
     where
         K: IntoIterator,
@@ -62,8 +62,8 @@ impl Redlock {
 /// what it has collected for one TTL at most.
 ///
 /// # Errors
-/// As [`LockRequest`]: the error names the resource that was refused, and what each master said of
-/// it. `TooLate` where a lock that was collected is lost again, and no time is left to begin anew.
+/// As [`LockRequest`]: the error names the resource that was refused, and each master's answer.
+/// `TooLate` where a lock that was collected is lost again, and no time is left to begin anew.
 /// `Invalid` with [`InvalidRequest::Resources`] or [`InvalidRequest::SameResource`] where there are
 /// none, too many, or one twice.
 #[must_use = "locks that are not awaited are not asked for"]
@@ -139,7 +139,7 @@ impl LockAllRequest {
     {
         let set = self.await?;
         let output = tokio::select! {
-            // The loss is looked at first: once it is known, nothing more of the work is done.
+            // The loss is checked first: once it is known, nothing more of the work is done.
             biased;
             lost = first_lost(set.iter()) => return Err(RunError::Lost { lost, output: None }),
             output = work(set.hold()) => output,

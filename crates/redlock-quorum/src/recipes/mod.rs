@@ -1,7 +1,7 @@
-//! What locks are taken for, made of locks.
+//! Recipes: common uses of locks, built from locks.
 //!
-//! A recipe takes and holds locks by the public API and by nothing below it, so it adds nothing to
-//! what keeps a lock safe: a fault in here may cost time, and never makes two holders.
+//! A recipe takes and holds locks by the public API and by nothing below it, so the safety of a
+//! lock does not depend on it: a fault in here may cost time, and never makes two holders.
 
 mod collect;
 pub(crate) mod lock_all;

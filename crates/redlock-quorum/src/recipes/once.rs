@@ -1,7 +1,8 @@
 //! `OnceRequest`: work that is done once a period, or once a fire, by whichever host comes first.
 //!
-//! Two things apart: the *lease* while the work goes on, so that a host that dies frees it and one
-//! that waits does the work instead; and the *mark* of what was completed, which outlives the lease.
+//! It has two parts: the *lease* while the work goes on, so that a host that dies frees it and one
+//! that waits does the work instead; and the *mark* of what was completed, which outlives the
+//! lease.
 //!
 //! # States
 //!
@@ -13,8 +14,8 @@
 //! | ended | every master raises the mark | a quorum has it: released; else left to expire |
 //!
 //! The mark is read and written under the lock, so of two runs of one name the second reads what
-//! the first has written, or finds the lock taken. What the first has written is on a quorum before
-//! its lock is released: where it is not, the lock stays in the way until it expires.
+//! the first has written, or finds the lock taken. The mark of the first is on a quorum before its
+//! lock is released: if it is not, the lock stays until it expires.
 //!
 //! # Failures
 //!
@@ -25,7 +26,7 @@
 //! | the work fails (`try_run`), panics, or is dropped | released, no mark |
 //! | too few masters answer for the mark | asked again for one TTL; then `NoQuorum`, nothing runs |
 //! | too few masters take the mark | the same; then a warning, and the lock is left to expire |
-//! | the future is dropped while masters are told | the lock is left to expire |
+//! | the future is dropped while the mark is written | the lock is left to expire |
 //! | a master lost its data | the others have the mark, and it is written back when it is read |
 //! | a quorum lost its data, the others are away | the mark is lost: the work may run again |
 //! | a clock was ahead when the mark was made | it does not count; a person removes it |
@@ -47,8 +48,8 @@ use crate::run_error::RunError;
 use crate::settings::{InvalidRequest, PERIOD_DAYS};
 
 impl Redlock {
-    /// Work under `name` that is done once: say [`within`](OnceRequest::within) which time, or for
-    /// which [`fire`](OnceRequest::fire), and then [`run`](OnceRequest::run) it. Nothing is sent
+    /// Work under `name` that is done once: choose the time with [`within`](OnceRequest::within) or
+    /// the [`fire`](OnceRequest::fire), and then [`run`](OnceRequest::run) it. Nothing is sent
     /// before that.
     pub fn once(&self, name: impl Into<Resource>) -> OnceRequest {
         OnceRequest { request: self.lock(name), when: None }
@@ -71,7 +72,7 @@ impl Redlock {
     }
 }
 
-/// What became of work that is to be done once.
+/// The outcome of work that is to be done once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "it says whether the work was done here"]
 pub enum Once<T> {
@@ -124,7 +125,7 @@ pub enum Once<T> {
 /// * when its work ends well, and its host dies before a quorum has the mark;
 /// * after 32 days, or twice the period where that is longer: marks expire then.
 ///
-/// So work that must not be done twice has to find out itself, such as by a store that takes each
+/// So work that must never be done twice needs its own check, such as a store that accepts each
 /// fire once.
 #[must_use = "work that is not run is not done"]
 #[derive(Clone)]
@@ -133,7 +134,7 @@ pub struct OnceRequest {
     when: Option<Until>,
 }
 
-/// What was given, to be checked when it is asked for.
+/// The condition that was given, to be checked when the work is requested.
 #[derive(Clone, Copy, Debug)]
 enum Until {
     Within(Duration),
@@ -147,7 +148,7 @@ impl OnceRequest {
     /// The largest number of a fire: 2^53 - 1.
     pub const FIRE_MAX: u64 = Mark::END - 1;
 
-    /// Not again where a run that was completed began less than `period` ago, by the masters'
+    /// Does not run the work if a completed run began less than `period` ago by the masters'
     /// clocks: 1 ms to [`PERIOD_MAX`](Self::PERIOD_MAX).
     ///
     /// Choose it shorter than the time between two runs, such as 12 hours for a daily one: hosts
@@ -156,7 +157,7 @@ impl OnceRequest {
         Self { when: Some(Until::Within(period)), ..self }
     }
 
-    /// Not again where this fire, or a later one, was completed: 1 to
+    /// Does not run the work if this fire, or a later one, was completed: 1 to
     /// [`FIRE_MAX`](Self::FIRE_MAX). All hosts must give the same number for one fire: the seconds
     /// since 1970 for which it was planned, or a number of their own that grows.
     ///
@@ -205,7 +206,7 @@ impl OnceRequest {
         self.map(|request| request.stop_margin(margin))
     }
 
-    /// As [`LockRequest::label`]; it also says in the mark who has done the work.
+    /// As [`LockRequest::label`]; the mark also has it, as the name of who did the work.
     pub fn label(self, label: impl Into<String>) -> Self {
         self.map(|request| request.label(label))
     }
@@ -223,7 +224,7 @@ impl OnceRequest {
     ///
     /// # Cancel safety
     /// Dropping the future drops the work, releases the lock in the background, and leaves no mark.
-    /// While masters are told that the work was done it leaves the lock to expire.
+    /// If the future is dropped while the mark is written, the lock is left to expire.
     pub async fn run<W, F>(self, work: W) -> Result<Once<F::Output>, RunError<F::Output>>
     where
         W: FnOnce(Hold) -> F,
@@ -237,11 +238,11 @@ impl OnceRequest {
         guard.end(output).await.map(Once::Ran)
     }
 
-    /// The same for work that may fail: it is marked as done where it ended with `Ok`. Otherwise
-    /// the lock is released without a mark, so that another does the work again.
+    /// [`run`](Self::run) for work that may fail: it is marked as done if it ended with `Ok`.
+    /// Otherwise the lock is released without a mark, so that another does the work again.
     ///
     /// # Errors
-    /// That of the work, and those of [`run`](Self::run).
+    /// The error of the work, and those of [`run`](Self::run).
     ///
     /// # Cancel safety
     /// As [`run`](Self::run).
@@ -265,9 +266,9 @@ impl OnceRequest {
         }
     }
 
-    /// The first half of [`run`](Self::run), for work that is no future: it has the lock where the
-    /// work is to be done, and says who has done it otherwise. [`OnceGuard::complete`](crate::OnceGuard::complete) is the
-    /// second half.
+    /// The first half of [`run`](Self::run), for work that is no future: it returns the lock if the
+    /// work is to be done, and otherwise who has done it.
+    /// [`OnceGuard::complete`](crate::OnceGuard::complete) is the second half.
     ///
     /// # Errors
     /// As [`run`](Self::run): there is no lock then.
@@ -280,7 +281,8 @@ impl OnceRequest {
         self.under(guard).await
     }
 
-    /// The same under a lock that is held already: what counts is the mark of its resource.
+    /// The first half of [`run`](Self::run) under a lock that is held already, with the mark of its
+    /// resource.
     ///
     /// # Errors
     /// As [`begin`](Self::begin). The lock is released then.

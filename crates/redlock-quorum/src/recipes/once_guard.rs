@@ -1,4 +1,5 @@
-//! `OnceGuard`: the lock of work that is to be done once, and the mark that says that it was done.
+//! `OnceGuard`: the lock of work that is to be done once, and its mark, which records that the work
+//! was done.
 //!
 //! The module doc of `once` has states and failures.
 
@@ -32,10 +33,10 @@ pub enum Begun {
     },
 }
 
-/// The lock of work that is to be done once, while it goes on. It derefs to its [`Guard`] for all
-/// that looks, listens and extends.
+/// The lock of work that is to be done once, while it goes on. It derefs to its [`Guard`] for
+/// reading the state, waiting for the loss, and extending.
 ///
-/// Dropping it, and [`release`](Self::release), say that the work was not done: the lock is
+/// Dropping it, like [`release`](Self::release), means that the work was not done: the lock is
 /// released, and another does it.
 #[must_use = "the work is not marked as done when its guard is dropped"]
 #[derive(Debug)]
@@ -47,7 +48,7 @@ pub struct OnceGuard {
 }
 
 impl OnceGuard {
-    /// The work is done: masters are told, and the lock is released.
+    /// The work is done: masters get the mark, and the lock is released.
     ///
     /// # Errors
     /// [`MarkError::Lost`] when the lock was lost before this was called: there is no mark, and
@@ -56,7 +57,7 @@ impl OnceGuard {
     /// and the work may be done again then.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the lock to expire: masters may have been told or not.
+    /// Dropping the future leaves the lock to expire: masters may have the mark or not.
     pub async fn complete(self) -> Result<(), MarkError> {
         let Self { guard, mark, kept } = self;
         guard.check()?;
@@ -81,7 +82,7 @@ impl OnceGuard {
         F: Future,
     {
         tokio::select! {
-            // The loss is looked at first: once it is known, nothing more of the work is done.
+            // The loss is checked first: once it is known, nothing more of the work is done.
             biased;
             ended = self.guard.lost() => Err(self.guard.run_error(ended, None)),
             output = work(self.guard.hold()) => Ok(output),
@@ -100,7 +101,7 @@ impl OnceGuard {
     }
 }
 
-/// What becomes of the output of work that was done.
+/// The result of work that was done, with its output.
 pub(crate) fn ended<T>(
     handle: &Handle,
     completed: Result<(), MarkError>,
@@ -124,8 +125,8 @@ impl Deref for OnceGuard {
     }
 }
 
-/// A lock while masters are told that its work is done. Where it is not released, it is left to
-/// expire: until then nobody does the work again that may have left no mark.
+/// A lock while the mark of its work is written. If it is not released, it is left to expire: until
+/// then no host repeats the work, which may have left no mark.
 struct Marking(Option<Guard>);
 
 impl Marking {
@@ -152,7 +153,7 @@ impl Drop for Marking {
     }
 }
 
-/// What was completed under the name of the lock.
+/// Reads the mark of the lock's name.
 pub(super) async fn reading(guard: &Guard) -> Result<Reading, RunError> {
     let (handle, name) = (guard.handle(), guard.resource());
     let reading = insist(guard, || handle.read_mark(name)).await?;
@@ -163,7 +164,7 @@ pub(super) async fn reading(guard: &Guard) -> Result<Reading, RunError> {
 
 pub(super) async fn begun(guard: Guard, reading: &Reading, when: When, by: Option<Label>) -> Begun {
     if let Some(mark) = reading.mark.as_ref().filter(|_| !reading.behind.is_empty()) {
-        // Those that do not take it are told the next time.
+        // Masters that do not take it get it the next time.
         let (name, kept) = (guard.resource(), when.kept());
         let _ = guard.handle().raise_mark(name, (mark, kept), reading.behind).await;
     }

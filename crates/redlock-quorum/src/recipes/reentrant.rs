@@ -34,7 +34,7 @@ use crate::settings::InvalidRequest;
 /// One owner of a lock, which may take it again while it holds it; made by
 /// [`Redlock::reentrant`]. Cheap to clone: **every clone is the same owner.**
 ///
-/// It does not tell tasks or threads apart. Two tasks with clones of one owner are in the lock at
+/// It does not distinguish tasks or threads. Two tasks with clones of one owner are in the lock at
 /// the same time, as they are meant to be, and so are the branches of a `join!`, which are one
 /// task. Give each unit of work that must exclude the others an owner of its own, and pass that on
 /// to the code that it calls. Where it cannot be passed on, a `tokio::task_local!` carries it, or
@@ -70,7 +70,7 @@ use crate::settings::InvalidRequest;
 ///
 /// # What it does not give
 ///
-/// * Re-entry by another process: an owner lives in one process. `redlock run --reentrant` is for
+/// * Re-entry by another process: an owner belongs to one process. `redlock run --reentrant` is for
 ///   commands.
 /// * An order among the code of one owner: it excludes others, and not itself.
 #[derive(Clone)]
@@ -113,7 +113,7 @@ impl Reentrant {
     /// How often an owner may be in its lock at a time.
     pub const DEPTH_MAX: u16 = u16::MAX;
 
-    /// What the lock is for.
+    /// The resource of the lock.
     pub fn resource(&self) -> &Resource {
         &self.owner.resource
     }
@@ -125,7 +125,7 @@ impl Reentrant {
         ReentrantRequest { owner: self.owner.clone(), request, ttl: None }
     }
 
-    /// The same in one attempt: `lock().wait(Duration::ZERO)`.
+    /// [`lock`](Self::lock) in one attempt: `lock().wait(Duration::ZERO)`.
     pub fn try_lock(&self) -> ReentrantRequest {
         self.lock().wait(Duration::ZERO)
     }
@@ -232,7 +232,7 @@ impl ReentrantRequest {
         let guard = self.await?;
         let lost = guard.lost();
         let output = tokio::select! {
-            // The loss is looked at first: once it is known, nothing more of the work is done.
+            // The loss is checked first: once it is known, nothing more of the work is done.
             biased;
             ended = lost => return Err(guard.run_error(ended, None)),
             output = work(guard.hold()) => output,
@@ -318,7 +318,7 @@ impl Owner {
         entered.filter(|entered| entered.guard.is_held())
     }
 
-    /// One guard more of the lock that is held; none where it is not.
+    /// One more guard of the held lock; `None` if the lock is not held.
     async fn enter(&self, ttl: Option<Duration>) -> Result<Option<ReentrantGuard>, AcquireError> {
         let Some(entered) = self.held() else { return Ok(None) };
         let guard = ReentrantGuard::of(entered)?;
@@ -372,8 +372,8 @@ fn of_extension(error: ExtendError) -> AcquireError {
 /// A lock that its owner holds: a [`Guard`] that is shared by all guards of this lease, with the
 /// same token and deadline. The last of them that goes releases the lock.
 ///
-/// It derefs to the [`Guard`] for all that looks, listens and extends. The lease cannot be taken
-/// out of it, because others may count on it.
+/// It derefs to the [`Guard`] for reading the state, waiting for the loss, and extending. The lease
+/// cannot be taken out of it, because other guards may depend on it.
 #[must_use = "the lock is left when its guard is dropped"]
 pub struct ReentrantGuard {
     entered: Arc<Entered>,
@@ -390,7 +390,8 @@ impl ReentrantGuard {
     }
 
     /// Leaves the lock. The last guard of the lease releases it, as [`Guard::release`] does, and
-    /// waits until a quorum of masters is known to be free of it; for the others nothing is sent.
+    /// waits until a quorum of masters is known to be free of it; the release of another guard
+    /// sends nothing.
     ///
     /// # Errors
     /// As [`Guard::release`], for the last guard alone.
@@ -411,7 +412,7 @@ impl ReentrantGuard {
     fn leave(self) -> Option<Guard> {
         let entered = self.entered.clone();
         drop(self);
-        // One of those that leave at the same time gets it, whichever is the last.
+        // Of guards that are dropped at the same time, the last one gets it.
         Arc::into_inner(entered).map(|entered| entered.guard)
     }
 

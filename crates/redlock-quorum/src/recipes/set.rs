@@ -39,7 +39,7 @@ impl GuardSet {
         self.guards.iter().all(Guard::is_held)
     }
 
-    /// The same, to be used with `?` between two steps of the work.
+    /// [`is_held`](Self::is_held) as a `Result`, to be used with `?` between two steps of the work.
     ///
     /// # Errors
     /// [`Lost`] of the first lock that is not held any more, with its resource and the reason.
@@ -132,9 +132,9 @@ impl fmt::Debug for GuardSet {
     }
 }
 
-/// A view of several locks that are held together, for the code that does the work: it can look
-/// and listen, and neither extend nor release. Cheap to clone; it stays right after the set is
-/// gone.
+/// A view of several locks that are held together, for the code that does the work: it can read the
+/// state and wait for the loss, and neither extend nor release. Cheap to clone; it stays correct
+/// after the set is gone.
 #[derive(Clone)]
 pub struct HoldSet {
     holds: Vec<Hold>,
@@ -191,7 +191,7 @@ impl fmt::Debug for HoldSet {
     }
 }
 
-/// Any views may be looked at as one.
+/// Any views can be combined into one.
 impl FromIterator<Hold> for HoldSet {
     fn from_iter<I: IntoIterator<Item = Hold>>(holds: I) -> Self {
         Self { holds: holds.into_iter().collect() }

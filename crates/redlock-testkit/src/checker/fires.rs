@@ -19,7 +19,7 @@ pub struct Completed {
     pub contender: usize,
     /// For which fire.
     pub fire: u64,
-    /// When it was known to be completed.
+    /// When its contender learned that it was completed.
     pub at: Instant,
 }
 
@@ -27,9 +27,9 @@ pub struct Completed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repeat {
-    /// What was completed before: this fire, or a later one.
+    /// The earlier run: of this fire, or of a later one.
     pub first: Completed,
-    /// What was completed all the same.
+    /// The run that was completed all the same.
     pub second: Completed,
 }
 

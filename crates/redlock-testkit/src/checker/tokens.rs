@@ -23,8 +23,8 @@ pub struct Fenced {
     pub from: Instant,
     /// The end of the lease: released, lost, or run out.
     pub to: Instant,
-    /// Which record says that its contender began to try, which that it was returned, and which
-    /// that it ended; none where it ran out.
+    /// The number of the record in which its contender began to try, of the one in which it was
+    /// returned, and of the one in which it ended; `None` if it ran out.
     began: usize,
     returned: usize,
     ended: Option<usize>,
@@ -33,7 +33,7 @@ pub struct Fenced {
 /// Two locks whose fencing tokens break a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disorder {
-    /// Which rule.
+    /// The rule that was broken.
     pub rule: TokenRule,
     /// The lock that came first.
     pub first: Fenced,
@@ -41,7 +41,7 @@ pub struct Disorder {
     pub second: Fenced,
 }
 
-/// What fencing tokens of one resource promise.
+/// The rules that fencing tokens of one resource keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenRule {
@@ -68,8 +68,8 @@ pub fn check_tokens(history: &[Record]) -> Result<usize, Box<Disorder>> {
         unique(locks)?;
         // Each of these is about the largest token before a lock.
         ordered(TokenRule::RealTime, locks, |one| one.returned, |one| one.began)?;
-        // What happens at one instant is in the order of the records; a lease that runs out then
-        // has ended before all of it.
+        // Events of one instant are in the order of the records; a lease that runs out at that
+        // instant has ended before all of them.
         let end = |one: &Fenced| (one.to, one.ended.unwrap_or(0));
         ordered(TokenRule::Leases, locks, end, |one| (one.from, one.returned))?;
     }

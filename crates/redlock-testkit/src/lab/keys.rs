@@ -41,7 +41,8 @@ pub fn fill(server: &RedisServer, count: u32) {
     }
 }
 
-/// How many milliseconds a key still lives; negative when there is none or it never expires.
+/// The remaining expiry of a key in milliseconds; negative when there is no such key or it never
+/// expires.
 pub fn pttl(server: &RedisServer, key: &str) -> i64 {
     text(server, &["PTTL", key])
 }
@@ -56,7 +57,7 @@ pub fn calls(server: &RedisServer, command: &str) -> u64 {
         let calls = stats.lines().find_map(|line| line.strip_prefix(&head)?.split(',').next());
         calls.map_or(0, |calls| calls.parse().unwrap())
     };
-    // It says so with each connection, and with nothing else.
+    // The library tries each of these once on a connection, behind its one `HELLO`.
     let connections = if TRIED.contains(&command) { all("hello") } else { 0 };
     all(command).saturating_sub(connections)
 }

@@ -1,5 +1,5 @@
-//! Helpers that tests share: waiting with a deadline, a look at the keys behind the library's back,
-//! servers that stand still for a while, and servers that follow a script.
+//! Helpers that tests share: waiting with a deadline, reading the keys without the library, servers
+//! that are stopped for a while, and servers that follow a script.
 //!
 //! They are for tests only: where something is not as a test expects, they panic.
 

@@ -1,4 +1,4 @@
-//! `Paused`: a server that stands still for as long as a value lives.
+//! `Paused`: a server that is stopped until a value is dropped.
 
 use crate::RedisServer;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redlock_core::{NodeEvent, Sink, Vote};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// What a node casts and reports goes to the test. A test that has failed does not listen.
+/// Passes the votes and events of a node to the test. A test that has failed does not receive them.
 #[derive(Debug)]
 pub struct Report {
     votes: UnboundedSender<Vote>,
@@ -13,7 +13,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// One for a node, and what comes out of it.
+    /// A report for a node, with the receivers of its votes and events.
     pub fn new() -> (Arc<Self>, UnboundedReceiver<Vote>, UnboundedReceiver<NodeEvent>) {
         let (to_votes, votes) = unbounded_channel();
         let (to_events, events) = unbounded_channel();

@@ -1,4 +1,4 @@
-//! `ScriptedServer`: a server that says exactly what a test has it say, byte by byte.
+//! `ScriptedServer`: a server that sends exactly the bytes that a test gives it.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use tokio::time::timeout;
 
 use super::PATIENCE;
 
-/// What a server says of two commands that it does not have.
+/// The reply of a server that has neither of two commands.
 pub const KNOWS_NONE: &str = "*2\r\n*-1\r\n*-1\r\n";
 
-/// What a server before 6.0 says of RESP3.
+/// The reply of a server before 6.0 to RESP3.
 pub const NO_RESP3: &str = "-ERR unknown command 'HELLO'\r\n";
-/// What a server before 6.0 says of tracking, twice.
+/// The two replies of a server before 6.0 to tracking.
 pub const NO_TRACKING: &str = "-ERR Syntax error, try CLIENT HELP\r\n";
 
 /// Listens on the loopback interface. Each connection is a [`Peer`], which the test plays.
@@ -87,7 +87,7 @@ impl Peer {
         }
     }
 
-    /// The words of the next command; none when the client has gone.
+    /// The words of the next command; `None` when the client has gone.
     ///
     /// # Panics
     /// When neither comes within [`PATIENCE`].

@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
-/// How long a test waits for what must come: longer than anything takes on a busy machine, so a
-/// test that has waited for so long has failed.
+/// How long a test waits for an event that must come: longer than any step takes on a busy machine,
+/// so a longer wait is a failure.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a test waits for what must not come.
 const NEVER: Duration = Duration::from_millis(300);
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// So many milliseconds.
+/// A duration in milliseconds.
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// So many seconds.
+/// A duration in seconds.
 pub const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
@@ -57,11 +57,10 @@ pub async fn never(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Looks again and again until there is something to see. It blocks its thread: for tests outside
-/// of a runtime.
+/// Calls `look` until it returns a value. It blocks its thread: for tests outside of a runtime.
 ///
 /// # Panics
-/// With `what`, when there is nothing to see within [`PATIENCE`].
+/// With `what`, when `look` returns no value within [`PATIENCE`].
 pub fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

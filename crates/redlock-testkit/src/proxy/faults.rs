@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Which way bytes go through the proxy.
+/// The direction in which bytes go through the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the client to the server: commands.
@@ -22,8 +22,8 @@ pub(super) struct Faults {
     pub(super) refuse: bool,
     /// New connections are accepted and never forwarded.
     pub(super) blackhole: bool,
-    /// How often all open connections were reset. A number and no flag, so that a connection sees a
-    /// reset that came and went while it was not looking.
+    /// How often all open connections were reset. A number and no flag, so that a connection also
+    /// sees a reset that happened between two of its checks.
     pub(super) resets: u64,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Lane {
     pub(super) drops: u64,
     /// Reports of changed keys are lost.
     pub(super) dropping_pushes: bool,
-    /// So many bytes more may pass before a connection is reset.
+    /// How many more bytes may pass before a connection is reset.
     pub(super) reset_after: Option<usize>,
 }
 

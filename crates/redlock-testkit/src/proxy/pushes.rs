@@ -6,12 +6,12 @@ const HEAD: &[u8] = b">2\r\n$10\r\ninvalidate\r\n";
 /// A stream of replies and pushes, of which only the replies go on.
 #[derive(Debug, Default)]
 pub(super) struct Pushes {
-    /// What may be the beginning of a push, until the rest of it has arrived.
+    /// Bytes that may be the beginning of a push, until the rest of it has arrived.
     kept: Vec<u8>,
 }
 
 impl Pushes {
-    /// What goes on when these bytes arrive. Without `drops` it is all.
+    /// The bytes to pass on when these bytes arrive. Without `drops` these are all.
     pub(super) fn filter(&mut self, bytes: &[u8], drops: bool) -> Vec<u8> {
         self.kept.extend_from_slice(bytes);
         let mut passed = Vec::new();
@@ -35,8 +35,8 @@ impl Pushes {
     }
 }
 
-/// The length of the keys behind the head: `*1`, and then one text; or `_`, for all keys. None
-/// where they have not arrived.
+/// The length of the keys behind the head: `*1`, and then one text; or `_`, for all keys. `None` if
+/// they have not arrived.
 fn body(bytes: &[u8]) -> Option<usize> {
     let (first, line) = line(bytes, 0)?;
     if first == b"_" {

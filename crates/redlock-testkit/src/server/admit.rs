@@ -1,4 +1,5 @@
-//! Admits a server that was just started, as `redlock init --again` does: nobody has used it yet.
+//! Admits a server that was just started, as `redlock init --again` does: no client has used it
+//! yet.
 
 use std::sync::Arc;
 use std::thread;
@@ -21,7 +22,7 @@ pub(super) struct Namespace {
     pub(super) max_ttl: Duration,
 }
 
-/// What the node reports.
+/// The reports of the node.
 enum Report {
     Event(NodeEvent),
     Answer(Vote),
@@ -99,7 +100,7 @@ fn check(vote: Vote) -> anyhow::Result<()> {
     }
 }
 
-/// None for a server that cannot be admitted.
+/// `None` for a server that cannot be admitted.
 fn init(facts: &Facts, namespace: &Namespace) -> Option<Init> {
     let is_master = facts.role == Role::Master && !facts.is_cluster;
     let (identity, record) = (facts.identity.filter(|_| is_master)?, facts.record.as_ref().ok()?);
@@ -118,5 +119,5 @@ fn init(facts: &Facts, namespace: &Namespace) -> Option<Init> {
 
 /// Longer than a server takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The smallest there is: no server of the kit has given out a ballot before.
+/// The smallest possible floor: no server of the kit has accepted a ballot before.
 const FLOOR: u64 = 31;

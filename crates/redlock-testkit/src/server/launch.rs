@@ -95,7 +95,7 @@ impl Launch {
     }
 
     fn start_once(&self, port: u16) -> Result<Process, Failure> {
-        // Each start has the log for itself, so a tail never shows an older trouble.
+        // Each start truncates the log, so its end never shows an older error.
         let log = File::create(self.log()).context("making the server's log");
         let command = log.and_then(|log| Ok(self.command(port, log)?)).map_err(Failure::Broken)?;
         let process = Process::spawn(command)
@@ -184,7 +184,7 @@ fn escape(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { format!("%{byte:02X}") }
 }
 
-// Both servers say one of these when the port, or the cluster bus's 10000 above it, is taken.
+// Both servers log one of these when the port, or the cluster bus's 10000 above it, is taken.
 const PORT_TAKEN_SIGNS: [&str; 2] = ["Address already in use", "Failed listening on port"];
 const PORTS_TRIED: usize = 100;
 const PORT_PATIENCE: Duration = Duration::from_secs(3);

@@ -104,11 +104,11 @@ impl ServerOptions {
         Namespace { prefix: self.prefix.clone(), max_ttl }
     }
 
-    /// Runs this binary, whatever the environment says.
+    /// Runs this binary, and ignores the environment.
     ///
     /// The default is the one named by `REDLOCK_SERVER_BIN`, else `redis-server`, else
-    /// `valkey-server`, looked for on `PATH`. A script in its place has to `exec` the server,
-    /// because the server is known by its process id.
+    /// `valkey-server`, found on `PATH`. A script in its place has to `exec` the server, because
+    /// the kit identifies the server by its process id.
     #[must_use]
     pub fn binary(mut self, binary: impl Into<PathBuf>) -> Self {
         self.binary = Some(binary.into());

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, UdpSocket};
 use std::ops::Range;
 
-/// A TCP port, kept from the other servers of every process while this value lives.
+/// A TCP port, kept from the other servers of every process while this value exists.
 ///
 /// Finding a free port and then starting a server on it is a race, and the port of a server that is
 /// down for a while is as free as any other. So each port taken at random is marked by a UDP socket
@@ -17,7 +17,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// A port at random that no other server of the kit has; someone else still may.
+    /// A random port that no other server of the kit has; another program may still have it.
     pub(super) fn random() -> Option<Self> {
         let port = Self::fixed(rand::random_range(RANDOM_PORTS));
         port.mark.is_some().then_some(port)

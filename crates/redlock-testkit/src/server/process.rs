@@ -148,7 +148,7 @@ fn spawner() -> &'static mpsc::Sender<Order> {
         let (sender, orders) = mpsc::channel::<Order>();
         thread::spawn(move || {
             for (mut command, answer) in orders {
-                // Nobody waits for the answer any more: then the child must not live on.
+                // The caller does not wait any more: the child must be killed.
                 if let Err(mpsc::SendError(Ok(child))) = answer.send(command.spawn()) {
                     drop(Process(child));
                 }

@@ -1,4 +1,4 @@
-//! What a simulated master answers about its admission.
+//! The answers of a simulated master about its admission.
 
 use redlock_core::admission::{AdmissionOp, AdmissionReply};
 use redlock_core::{Answer, Cause, Facts, Instant, Role};
@@ -8,7 +8,7 @@ use super::master::READONLY;
 use super::world::World;
 
 impl World {
-    /// What the server says about itself at `now`.
+    /// What the server reports about itself at `now`.
     pub(super) fn read(&self, now: Instant) -> Facts {
         let mut facts = self.facts.clone();
         facts.time_us = u64::try_from(self.master.clock.micros(now)).ok();
@@ -24,7 +24,7 @@ impl World {
         Answer::of_admission(self.said(at, op, now))
     }
 
-    /// What a client counts behind a record; none where it asks for nothing.
+    /// The number of members that a client counts behind a record; `None` if it does not count.
     pub(super) fn members(&self, at: usize) -> Option<u32> {
         let data = &self.master.data;
         match data.record.run {

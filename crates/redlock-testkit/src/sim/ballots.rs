@@ -1,4 +1,4 @@
-//! What a simulated master does with a ballot, and with the question for a score.
+//! The handling of ballots and of requests for a score by a simulated master.
 
 use redlock_core::admission::{Identity, MEMBERS, SCORE_END, Score};
 use redlock_core::{Answer, Balloted, Bid, Cause, Member, NotAdmitted, Op, Verb, Verdict, WhyNot};
@@ -7,18 +7,18 @@ use super::data::Ballots;
 use super::link::Link;
 use super::master::Master;
 
-/// The ballot set that a request names, as the client was told.
+/// The ballot set that a request names, by the identity that the client was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Set {
     /// It knows none: nothing but the key is asked for.
     Unknown,
-    /// That of a master that was admitted as this.
+    /// The set of a master that was admitted with this identity.
     Of(Identity),
-    /// That of the clients without quarantine.
+    /// The set of the clients without quarantine.
     Off,
 }
 
-/// What the commands behind the `SET` have said. Where one was not sent, nothing.
+/// The replies to the commands behind the `SET`; `None` for a command that was not sent.
 struct Said {
     raised: Option<bool>,
     score: Option<Option<Score>>,

@@ -2,14 +2,14 @@
 
 use redlock_core::Instant;
 
-/// What the master shows when the simulation begins, in microseconds. Any number would do; zero
+/// The TIME of the master when the simulation begins, in microseconds. Any number is possible; zero
 /// would hide mistakes.
 const EPOCH_US: i64 = 1_700_000_000_000_000;
 
 /// A clock that can be stepped and that can run too fast or too slow.
 #[derive(Debug)]
 pub(super) struct WallClock {
-    /// What it showed, in microseconds, when it was last set.
+    /// Its TIME in microseconds when it was last set.
     shown: i64,
     set_at: Instant,
     /// Its seconds in one second.

@@ -1,11 +1,11 @@
-//! All that one master keeps for a namespace, and what each script does to it. Lua does exactly
-//! this, which a test on real servers holds.
+//! The data that one master keeps for a namespace, and the effect of each script on it. A test on
+//! real servers checks that Lua does exactly the same.
 //!
 //! A script runs alone. It reads and compares first, and writes nothing when a comparison fails.
-//! `time` is the TIME of the master that runs it. One that comes later than it may act does nothing.
-//! Every reply holds that TIME and the record as
-//! the script left it, so the client learns as much as from a look. None holds the identity: a
-//! script that did nothing is followed by a look.
+//! `time` is the TIME of the master that runs it. A script that runs after its time limit does
+//! nothing. Every reply holds that TIME and the record as the script left it, so the client learns
+//! as much as from a probe. No reply holds the identity: a script that did nothing is followed by a
+//! probe.
 //!
 //! Redis rolls nothing back, so the Lua tests first whether its user may do what it is about to do,
 //! and then writes in this order: *begin* HSET, then HDEL and DEL; *admit* and *init* ZADD, then
@@ -25,12 +25,12 @@ pub struct Ballots {
     pub members: u32,
     /// The score of all members but a few.
     floor: Score,
-    /// Those that have another one, and those that are not there. Sorted by member.
+    /// Members with another score, and missing members. Sorted by member.
     others: Vec<(Member, Option<Score>)>,
 }
 
 impl Ballots {
-    /// So many members with this score.
+    /// A set of `members` members with this score.
     pub fn new(members: u32, floor: Score) -> Self {
         Self { members, floor, others: Vec::new() }
     }
@@ -85,7 +85,7 @@ impl Ballots {
     }
 }
 
-/// All that one master keeps for the namespace.
+/// The data that one master keeps for the namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Data {
     /// The hash.
@@ -98,9 +98,9 @@ pub struct Data {
 
 impl Data {
     /// Where `run` equals the identity and the set is complete, and where a quarantine of this
-    /// identity is under way whose end is not too far ahead, there is nothing to begin. The latter
-    /// becomes longer where it was begun with a shorter `max_ttl` than is known by now. Neither is
-    /// believed of a record that the client knows to be outdated.
+    /// identity is under way whose end is not too far ahead, there is nothing to begin. The
+    /// quarantine becomes longer if it was begun with a shorter `max_ttl` than the order has. If
+    /// the order marks the record as outdated, a quarantine begins in any case.
     pub fn begin(&mut self, time: Millis, order: &Begin) -> Reply {
         let outcome = if time > order.until {
             Outcome::Late
@@ -167,8 +167,8 @@ impl Data {
         self.reply(outcome, time)
     }
 
-    /// What was never admitted goes; what was goes where a person says so, and leaves its largest
-    /// score behind.
+    /// The record of a master that was never admitted is removed; that of an admitted one is
+    /// removed if a person orders it, and its largest score is kept.
     pub fn remove(&mut self, time: Millis, order: &Remove) -> Reply {
         let may_remove = order.start.is_some() || !self.record.was_admitted();
         let outcome = if time > order.until {
@@ -197,8 +197,8 @@ impl Data {
         found.is_some_and(|quarantine| quarantine.until <= time + length)
     }
 
-    /// Locks may have been longer than was known when it began. Once, because the record says it
-    /// then.
+    /// Locks may have been longer than the `max_ttl` with which the quarantine began. It is
+    /// lengthened once, because the record then has the longer one.
     fn lengthen(&mut self, max_ttl: Millis) {
         let (former, longest) = (self.record.length(), quarantine_length(max_ttl));
         if let Some(quarantine) = self.record.quarantine.as_mut().filter(|_| longest > former) {
@@ -314,7 +314,8 @@ impl Data {
         ours(self.ballots(id))
     }
 
-    /// What [`AdmissionOp::ShowUse`](redlock_core::admission::AdmissionOp::ShowUse) does. The score says nothing of any ballot.
+    /// Carries out [`AdmissionOp::ShowUse`](redlock_core::admission::AdmissionOp::ShowUse). Its
+    /// score belongs to no ballot.
     pub fn show_use(&mut self) {
         self.off.get_or_insert_with(|| Ballots::new(1, 0));
     }

@@ -61,7 +61,7 @@ pub(super) struct Link {
     pub(super) watched: HashSet<Vec<u8>>,
     /// On whose channel the connection listens.
     pub(super) listens_for: Option<QueueTicket>,
-    /// What the client holds the server to be admitted as.
+    /// The identity with which the server is admitted, by the belief of the client.
     pub(super) admitted: Option<Identity>,
     /// The client has a quarantine.
     pub(super) has_quarantine: bool,

@@ -1,4 +1,4 @@
-//! What a simulated master does with a mark, as the real one's scripts do it.
+//! The handling of marks by a simulated master, like the scripts on a real one.
 
 use redlock_core::{Answer, Cause, Instant, Mark, Marked, Op};
 

@@ -16,13 +16,13 @@ use super::data::Data;
 pub struct Executed {
     /// When, on the simulation's clock.
     pub at: Instant,
-    /// What was asked.
+    /// The verb of the request.
     pub verb: Verb,
     /// Of which key.
     pub key: Vec<u8>,
     /// Signed with which token; empty for requests that have none.
     pub token: String,
-    /// What the master said, whether or not its reply ever arrived.
+    /// The master's verdict, whether or not its reply ever arrived.
     pub verdict: Verdict,
 }
 
@@ -36,15 +36,15 @@ pub(super) struct Master {
     /// With this set, nothing is carried out and every request gets this error.
     pub(super) error: Option<String>,
     pub(super) log: Vec<Executed>,
-    /// Keys that have changed and whose change was not pushed yet; none for the loss of all.
+    /// Keys that have changed and whose change was not pushed yet; `None` for the loss of all.
     pub(super) changes: Vec<Option<Vec<u8>>>,
-    /// What it keeps of admission.
+    /// Its data of admission.
     pub(super) data: Data,
     /// With this set, every ballot and every question for a score gets this error.
     pub(super) ballot_error: Option<String>,
     /// With this set, every entry and every exit gets this error.
     pub(super) queue_error: Option<String>,
-    /// What was published and not passed on yet.
+    /// Calls that were published and not passed on yet.
     pub(super) calls: Vec<(QueueTicket, Call, Vec<u8>)>,
     pub(super) queues: HashMap<Vec<u8>, Tickets>,
     keys: HashMap<Vec<u8>, Entry>,
@@ -52,7 +52,7 @@ pub(super) struct Master {
 
 #[derive(Debug)]
 struct Entry {
-    /// None for a key that is no string.
+    /// `None` for a key that is no string.
     value: Option<Vec<u8>>,
     /// Milliseconds on the master's clock.
     expire_at: i64,
@@ -81,7 +81,7 @@ impl Master {
         }
     }
 
-    /// `listening` are the tickets on whose channels somebody listens.
+    /// `listening` are the tickets whose channels have a listener.
     pub(super) fn execute(
         &mut self,
         now: Instant,
@@ -177,7 +177,7 @@ impl Master {
         Answer::new(Verdict::NotOurs)
     }
 
-    /// Who holds the key; none when it is free.
+    /// The answer with the holder of the key; `None` when it is free.
     fn held(&self, now: Instant, key: &[u8]) -> Option<Answer> {
         let entry = self.keys.get(key)?;
         let value = entry.value.as_ref().map(|value| &value[..value.len().min(VALUE_MAX)]);
@@ -190,7 +190,7 @@ impl Master {
         self.keys.get(key).map(|entry| entry.value.as_deref())
     }
 
-    /// How many milliseconds a key still lives.
+    /// The remaining expiry of a key in milliseconds.
     pub(super) fn left(&self, now: Instant, key: &[u8]) -> u64 {
         let left = |entry: &Entry| entry.expire_at - self.clock.millis(now);
         self.keys.get(key).map_or(0, |entry| left(entry).max(0).unsigned_abs())

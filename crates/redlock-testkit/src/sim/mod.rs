@@ -65,8 +65,7 @@ impl SimNodes {
         Self { nodes: (0..n).map(node).collect(), clock: clock.clone() }
     }
 
-    /// The same masters as another client sees them: over connections, and with network faults,
-    /// of its own.
+    /// The masters for another client, which has its own connections and network faults.
     #[must_use]
     pub fn another_client(&self) -> Self {
         let nodes = self.nodes.iter().map(|node| node.another_client()).collect();

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{SimNode, SimNodes};
 
-/// What can be done to a simulated master.
+/// A fault, or its end, of a simulated master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -34,7 +34,7 @@ pub enum Fault {
     SwizzleClog,
 }
 
-/// What is done to one master at one moment.
+/// An action on one master at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -52,12 +52,12 @@ pub enum Action {
 pub struct Step {
     /// When, from the beginning of the campaign.
     pub at: Duration,
-    /// Which master, by its place in the list.
+    /// The master, by its place in the list.
     pub node: usize,
     /// Whose network, for a fault of the network: one client's, or every client's where there is
-    /// none. A fault of the server is the same for all, through whichever of them it comes.
+    /// none. A fault of the server is the same for all, regardless of the client that causes it.
     pub client: Option<usize>,
-    /// What is done to it.
+    /// The action.
     pub action: Action,
 }
 

@@ -47,14 +47,14 @@ impl SimNode {
         Arc::new(Self { name: name.into(), world: Arc::new(Mutex::new(world)), link })
     }
 
-    /// The same master, over another connection with network faults of its own.
+    /// The master over another connection, with network faults of its own.
     #[must_use]
     pub fn another_client(&self) -> Arc<Self> {
         self.alias(self.name.clone())
     }
 
-    /// The same master as another address leads to it: two masters with one `run_id`, which must
-    /// count once. The connection, and the network faults, are of its own.
+    /// The master under a second address: two masters with one `run_id`, which must count once. Its
+    /// connection and network faults are its own.
     #[must_use]
     pub fn alias(&self, name: impl Into<String>) -> Arc<Self> {
         let link = self.world().connect();
@@ -80,8 +80,8 @@ impl SimNode {
         });
     }
 
-    /// Whether replies vanish on their way, so that the master does what no client learns of.
-    /// Setting it back makes a new connection, as a client does after a while of silence.
+    /// Whether replies vanish on their way, so that no client learns the outcome. Setting it back
+    /// makes a new connection, as a client does after a while of silence.
     pub fn lose_replies(&self, lose: bool) {
         self.change(|world, link, outbox| {
             if std::mem::replace(&mut world.links[link].lose_replies, lose) && !lose {
@@ -122,7 +122,8 @@ impl SimNode {
         });
     }
 
-    /// The same process listens again. For a new one use [`SimNode::crash_and_restart`] before.
+    /// The process listens again without a restart. For a new one use
+    /// [`SimNode::crash_and_restart`] before.
     pub fn up(&self) {
         self.change(|world, _, _| world.listening = true);
     }
@@ -149,8 +150,8 @@ impl SimNode {
         self.change(|world, link, _| world.links[link].has_quarantine = on);
     }
 
-    /// Answers every ballot, and every question for a score, with this error, such as `NOPERM ...`,
-    /// and says so on each connection; or no longer. All connections are made again.
+    /// Answers every ballot, and every request for a score, with this error, such as `NOPERM ...`,
+    /// and reports it on each connection; `None` ends that. All connections are made again.
     pub fn refuse_ballots(&self, error: Option<&str>) {
         self.change(|world, _, outbox| {
             world.master.ballot_error = error.map(str::to_owned);
@@ -160,7 +161,7 @@ impl SimNode {
     }
 
     /// Answers every entry into a queue, and every exit, with this error, such as `NOPERM ...`, and
-    /// says so on each connection; or no longer. All connections are made again.
+    /// reports it on each connection; `None` ends that. All connections are made again.
     pub fn refuse_queues(&self, error: Option<&str>) {
         self.change(|world, _, outbox| {
             world.master.queue_error = error.map(str::to_owned);
@@ -195,7 +196,7 @@ impl SimNode {
         self.change(|world, _, _| world.master.changes.push(None));
     }
 
-    /// What its TIME shows now, in microseconds since 1970.
+    /// Its TIME now, in microseconds since 1970.
     pub fn time_us(&self) -> u64 {
         let world = self.world();
         u64::try_from(world.master.clock.micros(world.clock.now())).unwrap_or(0)
@@ -214,8 +215,8 @@ impl SimNode {
         });
     }
 
-    /// Answers every request with this error, such as `OOM ...`, and carries nothing out; or no
-    /// longer.
+    /// Answers every request with this error, such as `OOM ...`, and carries nothing out; `None`
+    /// ends that.
     pub fn error_replies(&self, error: Option<&str>) {
         self.change(|world, _, _| world.master.error = error.map(str::to_owned));
     }
@@ -284,7 +285,7 @@ impl SimNode {
         });
     }
 
-    /// What the master keeps of admission.
+    /// The master's data of admission.
     pub fn data(&self) -> Data {
         self.world().master.data.clone()
     }

@@ -12,14 +12,14 @@ use super::ballots::Set;
 use super::link::{Back, Link, Request};
 use super::master::Master;
 
-/// What is cast and reported, in this order, once the lock on the world is free again: who takes it
-/// may look back at the world.
+/// Votes and events to pass on, in this order, once the lock on the world is free again: their
+/// receiver may lock the world.
 #[derive(Default)]
 pub(super) struct Outbox(Vec<Message>);
 
 enum Message {
     Vote(VoteSlot, Answer),
-    /// A slot that is dropped says that there was no answer.
+    /// A slot that is dropped, which reports that there was no answer.
     Unanswered(VoteSlot),
     Event(Events, NodeEvent),
 }
@@ -54,9 +54,9 @@ pub(super) struct World {
     pub(super) held: bool,
     /// The server listens at the address.
     pub(super) listening: bool,
-    /// What the server process says about itself.
+    /// What the server process reports about itself.
     pub(super) facts: Facts,
-    /// What wakes the world up next, and when.
+    /// The task that wakes the world up next, and when.
     pub(super) timer: Option<(Instant, JoinHandle<()>)>,
 }
 
@@ -83,7 +83,7 @@ impl World {
         self.links.len() - 1
     }
 
-    /// Why there is no connection; none when there is one.
+    /// Why there is no connection; `None` when there is one.
     pub(super) fn obstacle(&self, link: usize) -> Option<Cause> {
         match &self.links[link] {
             link if link.connected => None,
@@ -100,7 +100,7 @@ impl World {
         no_queue.or_else(|| self.links[link].obstacle_to(op))
     }
 
-    /// What is to be said about the connection as it is.
+    /// The events that describe the present connection.
     pub(super) fn present(&mut self, link: usize) -> Vec<NodeEvent> {
         match self.obstacle(link) {
             None => {
@@ -141,7 +141,7 @@ impl World {
     pub(super) fn restart(&mut self, keep_data: bool, outbox: &mut Outbox) {
         self.held = false;
         self.cut_all(outbox);
-        // What the dead process has not read is never read.
+        // Requests that the dead process has not read are never read.
         self.links.iter_mut().for_each(|link| link.requests.clear());
         let before = std::mem::replace(&mut self.facts, process(&mut self.rng));
         (self.facts.role, self.facts.tracks) = (before.role, before.tracks);
@@ -185,7 +185,7 @@ impl World {
         [request, reply].into_iter().flatten().min()
     }
 
-    /// The request that arrives first, and its link; none while the server does not read.
+    /// The request that arrives first, and its link; `None` while the server does not read.
     fn next_request(&self) -> Option<(Instant, usize)> {
         if self.held {
             return None;
@@ -210,7 +210,7 @@ impl World {
     }
 
     fn carry_out_op(&mut self, at: usize, op: &Op, set: Set, slot: Option<VoteSlot>, now: Instant) {
-        // What arrives late comes over a connection that is gone: nobody listens there.
+        // A late request came over a connection that is closed: its ticket has no listener.
         if let Some(entry) = op.entry().filter(|_| slot.is_some()) {
             self.links[at].listens_for = Some(entry.queue.ticket());
         }

@@ -1,5 +1,5 @@
 //! What went wrong with TLS, as a sentence that names the cause and the fix. The words of the
-//! library are names of its own enums, and say neither.
+//! library are names of its own enums, and contain neither.
 
 use std::io;
 
@@ -26,7 +26,8 @@ pub(super) const HUNG_UP: &str = "TLS: the server closed the connection during t
                                   it may not speak TLS on this port (redis:// is without TLS), or \
                                   it refuses this client's certificate";
 
-/// What a server says that does not accept this client's certificate: it will not change its mind.
+/// The alerts of a server that does not accept this client's certificate: it will not change its
+/// mind.
 const REFUSALS: [AlertDescription; 8] = [
     AlertDescription::CertificateRequired,
     AlertDescription::UnknownCA,

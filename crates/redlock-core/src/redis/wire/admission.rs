@@ -1,7 +1,8 @@
-//! Requests about admission: what their answers tell of the master changes nothing here.
+//! Requests about admission: the connection keeps nothing of their answers.
 //!
-//! What a master is admitted as, and so the name of its ballot set, is what the one who asks says
-//! ([`Wire::name_set`]). An answer that changed it would hide a loss of data from those who compare.
+//! The caller sets the identity of a master, and with it the name of its ballot set
+//! ([`Wire::name_set`]). If an answer changed it here, the machine that compares answers would not
+//! notice a loss of data.
 
 use redis::Value;
 
@@ -62,8 +63,8 @@ impl Wire {
         }
     }
 
-    /// Facts are complete. Where something was told meanwhile that was read later, they are read
-    /// once more: the machine gets no older state of a master behind a newer one.
+    /// Facts are complete. If facts that were read later have been reported meanwhile, these are
+    /// read once more: the machine gets no older state of a master behind a newer one.
     pub(super) fn settle_count(&mut self, counting: Counting, reply: &Value) -> Settled {
         let Counting { slot, facts, read } = counting;
         if read >= self.reported {

@@ -91,7 +91,7 @@ impl Kind {
     }
 }
 
-/// Whether a quarantine can be begun, now or in a while: a quorum tells its records.
+/// Whether a quarantine can be begun, now or in a while: the records of a quorum can be read.
 fn tells_records(all: [Kind; 3]) -> bool {
     all.into_iter().filter(|kind| kind.tells_a_record()).count() >= 2
 }

@@ -70,7 +70,7 @@ fn with_fewer_than_a_quorum_nothing_is_written() {
     }
 }
 
-/// Two that lost their records look new, and the third one knows better.
+/// Two that lost their records appear new, and the record of the third one shows that they are not.
 #[test]
 fn init_is_refused_while_it_cannot_read_a_record_unless_again_is_said() {
     let unread = |masters: &[Master], may_come| {
@@ -81,7 +81,7 @@ fn init_is_refused_while_it_cannot_read_a_record_unless_again_is_said() {
     let mut masters = vec![Master::fresh(10), Master::fresh(20), Master::admitted(30)];
     masters[2].up = false;
     unread(&masters, false);
-    // It reads its data from disk, for so long already.
+    // It has been reading its data from disk for this long.
     for (uptime, may_come) in [(0, true), (LENGTH - 1, true), (LENGTH, false)] {
         (masters[2].role, masters[2].up) = (MasterKind::Loading { uptime }, true);
         unread(&masters, may_come);

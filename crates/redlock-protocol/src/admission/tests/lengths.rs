@@ -133,7 +133,7 @@ fn a_master_that_reads_its_data_is_waited_for_as_long_as_a_quarantine_lasts() {
     assert_eq!(first_begun, Some(LENGTH));
 }
 
-/// A client that lives a moment does not see how long.
+/// A short-lived client does not see how long.
 #[test]
 fn a_master_that_has_read_its_data_for_so_long_is_waited_for_by_nobody() {
     let mut masters = two_lost_and_one_long();
@@ -191,7 +191,7 @@ fn what_a_lost_record_allowed_is_known_when_it_is_gone() {
     assert_eq!(begun_with(&mut admission, &masters), LONG);
 }
 
-/// A lock that was taken after the change may be as long as the new one says.
+/// A lock that was taken after the change may be as long as the new `max_ttl`.
 #[test]
 fn a_max_ttl_that_was_raised_after_it_was_read_is_read_again_behind_the_loss() {
     let mut masters = [10, 20, 30].map(Master::admitted).to_vec();
@@ -230,7 +230,7 @@ fn records_of_fewer_than_a_quorum_are_no_reason_to_begin() {
     assert_eq!(admission.step(0, 1005, Nonce(1)), Step::Probe);
 }
 
-/// What was read behind the first loss says nothing about what came before the second one.
+/// Records that were read after the first loss prove nothing about the time before the second one.
 #[test]
 fn behind_another_loss_the_records_are_read_again() {
     let mut masters = two_lost_and_one_long();

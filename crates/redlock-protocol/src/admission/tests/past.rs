@@ -87,7 +87,7 @@ fn a_quarantine_that_is_over_does_not_come_again() {
     assert!(!admission.votes(0), "it takes the whole length again");
 }
 
-/// A score of data from before says nothing of the ballots that were accepted since.
+/// A score in old data does not cover the ballots that were accepted since.
 #[test]
 fn the_scores_of_an_outdated_record_are_no_floor() {
     let (mut masters, mut admission, copy) = lab();
@@ -112,7 +112,8 @@ fn what_an_outdated_record_allows_makes_no_quarantine_shorter() {
     assert_eq!(masters[0].data.record.max_ttl, Some(3 * MAX_TTL));
 }
 
-/// Neither an empty record nor a later one was read: nothing tells the copy from what was there.
+/// Neither an empty record nor a later one was read: nothing distinguishes the copy from the
+/// present data.
 #[test]
 fn what_came_and_went_between_two_looks_cannot_be_seen() {
     let (mut masters, mut admission, copy) = lab();

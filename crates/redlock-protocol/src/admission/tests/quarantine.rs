@@ -225,7 +225,7 @@ fn a_score_from_before_the_last_admission_of_another_master_proves_nothing() {
             .collect()
     };
     let mut answers = scored(&masters);
-    // Master 1 was admitted anew, with a floor of its own, before it told what it is.
+    // Master 1 was admitted anew, with a floor of its own, before its facts were read.
     masters[1].data.record.nonce = Some(Nonce(99));
     answers[1].facts = masters[1].facts(LENGTH);
     admission.on(0, Event::Floors(nonce, answers), LENGTH);

@@ -1,4 +1,4 @@
-//! What ends a vote, and what is said about it.
+//! The ends of a master's vote, and the reports about them.
 
 use std::time::Duration;
 
@@ -164,7 +164,8 @@ fn of_brand_new_masters_only_a_client_that_stays_ends_the_quarantines() {
     assert_eq!(said(&admission), (Some(Duration::from_millis(LENGTH)), None));
 }
 
-/// Each client lives a moment. One that only reads, and has asked nobody for TIME, says the same.
+/// Each client is short-lived. One that only reads, and has asked no master for TIME, reports the
+/// same.
 #[test]
 fn the_time_that_is_said_falls_from_visit_to_visit_and_is_never_too_early() {
     let mut masters = three();
@@ -322,7 +323,7 @@ fn a_record_that_was_never_admitted_is_removed_and_the_use_is_shown() {
     }
 }
 
-/// Its user may not write there, say. A null push behind it is looked at, at once.
+/// For example, its user may not write there. A null push behind it leads to a probe at once.
 #[test]
 fn a_use_that_cannot_be_shown_costs_nothing() {
     let masters = [1, 2, 3].map(Master::fresh).to_vec();
@@ -428,7 +429,7 @@ fn without_quarantine_a_record_that_was_never_admitted_is_removed_and_says_nothi
     assert_eq!((admission.votes(0), admission.incarnation(0)), (true, incarnation));
 }
 
-/// It was admitted between the look and the removal.
+/// It was admitted between the probe and the removal.
 #[test]
 fn without_quarantine_a_record_that_is_admitted_meanwhile_stays() {
     let mut masters = first_begun();
@@ -536,7 +537,7 @@ fn a_quarantine_without_max_ttl_is_begun_anew() {
     assert_eq!(until, Some(EPOCH + now + LENGTH));
 }
 
-/// It wrote nothing, and so no script has told it.
+/// It wrote nothing, so no script has reported it.
 #[test]
 fn a_client_that_only_reads_tells_a_namespace_without_quarantine_from_a_new_one() {
     let why = |facts: MasterView, counted: Option<u32>| {

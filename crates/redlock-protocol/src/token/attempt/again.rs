@@ -23,7 +23,7 @@ fn those_that_refused_are_asked_again_and_may_decide_it() {
     assert!(!attempt.is_measured(), "this took more than a vote");
 }
 
-/// The refusal before says nothing of the request that is on its way now.
+/// The earlier refusal does not answer the request that is on its way now.
 #[test]
 fn one_that_is_asked_again_is_released_until_it_has_refused_again() {
     let (mut attempt, refused) = refused();
@@ -65,7 +65,7 @@ fn silent_masters_are_never_asked_again_and_too_few_answers_lose() {
     assert_eq!(silent.vote(1, &held(), at(1), at(1)), Step::Lost(Defeat::Outvoted));
 }
 
-/// Where to wait is not known before it has answered.
+/// Its answer decides where to wait.
 #[test]
 fn the_answer_of_the_meeting_point_is_waited_for() {
     let mut attempt = attempt(3, HoldOptions::default(), at(0)).entering(2);

@@ -1,4 +1,4 @@
-//! What an attempt needs for a fencing token: a ballot that a quorum of masters accepts.
+//! The fenced part of an attempt: a ballot that a quorum of masters accepts.
 
 use redlock_core::{Answer, Ballot, Balloted, Instant, Verdict};
 
@@ -21,8 +21,8 @@ pub(super) struct Fenced {
 pub const FIRST: u32 = 1;
 
 impl Attempt {
-    /// The lock is to have a fencing token. `ballot` goes with the key to all masters; none where
-    /// the meeting point is asked for the key alone.
+    /// Makes this the attempt of a fenced lock. `ballot` goes with the key to all masters; `None`
+    /// if the meeting point is asked for the key alone.
     #[inline]
     pub fn fenced(mut self, ballot: Option<Ballot>) -> Self {
         let proposals = Proposals::new(self.ledger.masters());
@@ -37,7 +37,7 @@ impl Attempt {
         self.fenced.is_some()
     }
 
-    /// Until when a ballot must be accepted; none while no quorum has granted.
+    /// Until when a ballot must be accepted; `None` while no quorum has granted.
     #[inline]
     pub fn ballots_until(&self) -> Option<Instant> {
         self.fenced.as_ref()?.until
@@ -93,8 +93,8 @@ impl Attempt {
         self.ledger.ask_scores()
     }
 
-    /// What `master` has answered to the ballot with this number, which was proposed to it for a
-    /// key that it had granted.
+    /// Counts the answer of `master` to the ballot with this number, which was proposed for a key
+    /// that it had granted.
     pub fn ballot_vote<'a>(
         &mut self,
         number: u32,
@@ -130,7 +130,7 @@ impl Attempt {
         }
     }
 
-    /// What `master` has answered when it was asked for its score.
+    /// Counts the answer of `master` to the request for its score.
     pub fn score_vote<'a>(
         &mut self,
         master: usize,
@@ -170,7 +170,7 @@ impl Attempt {
         self.fenced.is_none() || self.proof().is_some_and(|proof| proof.until > now)
     }
 
-    /// Counts what an answer of `master` says about the ballot with this number, which went with
+    /// Counts the part of an answer of `master` about the ballot with this number, which went with
     /// the key, behind it, or with an extension.
     #[inline]
     pub(super) fn note_ballot(
@@ -198,8 +198,9 @@ impl Attempt {
         }
     }
 
-    /// What an answer of `master` confirms that grants the key or extends it. A ballot that it refused may mean that it has
-    /// none: it must show its score before its grant counts, or any extension there.
+    /// Takes in an answer of `master` that grants or extends the key. A refused ballot may mean
+    /// that the master has lost its ballots: it must show its score before its grant, or any
+    /// extension there, counts.
     #[inline]
     pub(super) fn confirm(&mut self, master: usize, judged: Judged<'_>, sent_at: Instant) {
         let is_shown = self.fenced.is_none() || Shown::by(judged.answer) == Shown::Ballots;
@@ -215,7 +216,7 @@ impl Attempt {
         }
     }
 
-    /// Nothing that `master` has accepted counts.
+    /// No acceptance of `master` counts any more.
     pub(super) fn disown_ballots(&mut self, master: usize) {
         if let Some(fenced) = &mut self.fenced {
             fenced.proposals.disown(master);
@@ -265,7 +266,7 @@ impl Attempt {
         }
     }
 
-    /// `master` has granted the key, and does not count any more: this answer says why.
+    /// `master` has granted the key, and does not count any more: this answer has the cause.
     fn lose(&mut self, master: usize, answer: &Answer, is_denied: bool) {
         if self.granted.contains(master) {
             self.ledger.answered_instead(master, answer.verdict.clone());

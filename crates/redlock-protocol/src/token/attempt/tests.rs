@@ -5,7 +5,7 @@ use crate::lab::*;
 use crate::master_set::MasterSet;
 use crate::token::release::Release;
 
-/// What may happen, and what is known of it by one who sees everything.
+/// The possible events, and their effects as an omniscient observer sees them.
 #[derive(Clone)]
 struct Order {
     attempt: Attempt,
@@ -40,7 +40,7 @@ impl Order {
         }
     }
 
-    /// What may happen next.
+    /// The events that may happen next.
     fn events(&self) -> Vec<Event> {
         let answers = [Answer::granted(), held(), closed(), busy(), unsent()];
         let votes = self.pending.iter().flat_map(|master| {

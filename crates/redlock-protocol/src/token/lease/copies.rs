@@ -9,15 +9,15 @@ use crate::master_set::MasterSet;
 use crate::votes::answer::Judged;
 
 impl HeldLease {
-    /// The server process of `master` is gone, and with it all that was on its way there: a key
-    /// that it wrote down expires within one life from here.
+    /// The server process of `master` is gone, and with it all requests that were on their way
+    /// there: a key that it wrote down expires within one expiry from now.
     pub fn process_ended(&mut self, master: usize, now: Instant) {
         self.answered_at = now;
         self.ledger.process_ended(master);
     }
 
-    /// `master` may have lost its data: another process answers there, or it says so itself. What
-    /// it still has it confirms with the next extension, which is due at once.
+    /// `master` may have lost its data: another process answers there, or the master reported a
+    /// loss. It confirms a remaining copy with the next extension, which is due at once.
     pub fn disown(&mut self, master: usize, now: Instant) {
         self.suspected.remove(master);
         self.lose(master, LostReason::DataLost);
@@ -41,8 +41,8 @@ impl HeldLease {
 
     /// The answer of `master` to a `SET` that gives the key back to it. It counts from when it was
     /// sent, for the shortest time that it can have been sent with, and only if the lease has not
-    /// lapsed by now. After a refusal the key may be ours all the same, set by an earlier such
-    /// request whose answer was lost.
+    /// lapsed. After a refusal the key may be ours all the same, set by an earlier such request
+    /// whose answer was lost.
     pub fn readded<'a>(
         &mut self,
         master: usize,

@@ -65,7 +65,8 @@ impl HeldLease {
         let judged = self.receive(judged, now).of_former_key();
         let before = self.ledger.valid_until();
         self.ledger.write(master, judged, now.saturating_since(sent_at));
-        // An extension that was sent before the key was given back says nothing about that.
+        // The answer to an extension that was sent before the key was given back does not show that
+        // copy.
         if !self.readding.contains(master) {
             self.ledger.extended(master, judged.answer);
         }

@@ -25,7 +25,7 @@ pub(super) struct Extension {
 pub enum Extended {
     /// A quorum has confirmed it.
     Confirmed,
-    /// So many masters do not hold our key that no quorum does.
+    /// Too many masters do not hold our key: no quorum does.
     NotOurs,
     /// Too few masters have answered.
     NoQuorum,
@@ -68,7 +68,7 @@ impl Extension {
     }
 
     /// The answer for the holder that waits, once: at once where a quorum has confirmed; otherwise
-    /// when all have answered, so that it can say what each master said.
+    /// when all have answered, so that it can report what each master answered.
     pub(super) fn conclude(&mut self) -> Option<Extended> {
         let extended = match self.tally.decision() {
             Decision::Won => Some(Extended::Confirmed),
@@ -88,7 +88,7 @@ impl Extension {
         if is_certain { self.take_all_missing() } else { MasterSet::EMPTY }
     }
 
-    /// The same, without waiting for those that have not answered.
+    /// Concludes without waiting for the masters that have not answered.
     pub(super) fn take_all_missing(&mut self) -> MasterSet {
         std::mem::take(&mut self.missing)
     }

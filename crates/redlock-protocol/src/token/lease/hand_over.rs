@@ -37,7 +37,7 @@ impl HandOver {
     }
 }
 
-/// What a lease knows of its hand-overs.
+/// The hand-overs of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Handing {
     granted_at: Instant,

@@ -7,14 +7,14 @@ use crate::master_set::MasterSet;
 use crate::retry;
 use redlock_core::Instant;
 
-/// What the keeper does, and since when.
+/// The state of the keeper, with its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Keeper {
     /// It extends at this instant.
     Due(Instant),
-    /// It has asked, and looks at this instant what came of it.
+    /// It has asked, and checks the outcome at this instant.
     Asked { answer_by: Instant, failures: u32 },
-    /// What it asked did not move the lease: it asks again at this instant.
+    /// Its extension did not move the lease: it asks again at this instant.
     Pausing { until: Instant, failures: u32 },
     /// It does not extend, or not any more.
     Off,
@@ -131,8 +131,7 @@ impl HeldLease {
         Step { extend: Some(extend), ..Step::default() }
     }
 
-    /// What has moved the lease, which was valid until `before`, is followed by the next extension
-    /// in its time.
+    /// Plans the next extension after one that moved the lease, which was valid until `before`.
     pub(super) fn reschedule(&mut self, before: Instant, now: Instant) {
         let due = self.extension_due();
         if self.keeper != Keeper::Off && self.ledger.valid_until() > before && due > now {

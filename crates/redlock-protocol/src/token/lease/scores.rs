@@ -1,4 +1,4 @@
-//! What a lease makes of masters that refused a ballot: they may have none.
+//! Scores of a lease's masters that refused a ballot: they may have lost their ballots.
 
 use redlock_core::{Cause, Instant, NotAdmitted, Verdict, WhyNot};
 
@@ -13,7 +13,7 @@ impl HeldLease {
         self.ledger.ask_scores()
     }
 
-    /// What `master` has answered to a ballot of the attempt, or when it was asked for its score.
+    /// Takes in the answer of `master` to a ballot of the attempt, or to the request for its score.
     /// No ballot counts any more; a score makes its grant one more copy.
     pub fn balloted<'a>(
         &mut self,
@@ -43,8 +43,8 @@ impl HeldLease {
         self.settle(now);
     }
 
-    /// What the answer of `master` to an extension comes to. A grant confirms nothing where no score
-    /// was shown: it is *unknown*, and what is said of the master is what it lacks.
+    /// The verdict of the answer of `master` to an extension. A grant of a master without a shown
+    /// score confirms nothing: it is *unknown*, and the cause is what the master lacks.
     pub(super) fn shown_by_score(&mut self, master: usize, verdict: Verdict) -> Verdict {
         if verdict != Verdict::Granted || !self.ledger.is_unscored(master) {
             return verdict;

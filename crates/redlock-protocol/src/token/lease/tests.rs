@@ -24,7 +24,7 @@ fn all_answer(
     masters.into_iter().map(vote).collect()
 }
 
-/// What the keeper sends at `now`.
+/// The extension that the keeper sends at `now`.
 fn keep(lease: &mut HeldLease, now: Instant) -> Extend {
     lease.tick(now, 0.5).extend.expect("an extension is due")
 }

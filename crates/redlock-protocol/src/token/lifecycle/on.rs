@@ -1,4 +1,4 @@
-//! What each event leads to, stage by stage.
+//! The handling of each event, stage by stage.
 
 use redlock_core::{Ballot, Instant};
 
@@ -39,7 +39,7 @@ impl Lifecycle {
         self.follow(step, now)
     }
 
-    /// What follows from a step of the attempt.
+    /// The consequence of a step of the attempt.
     fn follow(&mut self, step: attempt::Step, now: Instant) -> Step {
         let Stage::Attempt(attempt) = &mut self.stage else { return Step::Wait };
         match step {
@@ -130,7 +130,8 @@ impl Lifecycle {
         }
     }
 
-    /// What was taken over may still be used by its former holder: it is released and not handed on.
+    /// A lease that was taken over may still be used by its former holder: it is released and not
+    /// handed on.
     fn hand_on(&mut self, options: HoldOptions, now: Instant) -> Step {
         match &mut self.stage {
             Stage::Lease(lease) if !self.is_resumed => {
@@ -206,7 +207,7 @@ impl Answered<'_> {
     }
 }
 
-/// What happens to a lease and does not end it.
+/// Handles the events that do not end a lease.
 fn hold(lease: &mut HeldLease, event: Event<'_>, now: Instant) -> lease::Step {
     match event {
         Event::Answered(answered) => return answered.by_lease(lease, now),

@@ -1,5 +1,5 @@
-//! One token from its attempt to its last release, against masters that do what masters do, in any
-//! order of events. What the machines believe is compared with what is.
+//! One token from its attempt to its last release, against simulated masters, in any order of
+//! events. The belief of the machines is compared with the state of the masters.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,7 @@ struct Request {
     ttl: u64,
 }
 
-/// What happens next. The first number names a master.
+/// The next event. The first number names a master.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Serve(usize),
@@ -56,11 +56,11 @@ enum Event {
     Restart(usize, bool),
     /// The process has ended, and nothing listens at the address.
     Refuse(usize),
-    /// Its data is lost, and it does not say so.
+    /// Its data is lost, and it does not report that.
     Forget(usize),
     Stranger(usize),
     Busy(usize, bool),
-    /// So many milliseconds pass.
+    /// This many milliseconds pass.
     Pass(u64),
     /// The holder wants the lease to last so many milliseconds.
     Extend(u64),
@@ -116,7 +116,7 @@ struct World {
     started: Instant,
     attempt_due: Option<Instant>,
     ttl: u64,
-    /// Extensions that the holder waits for, and when their time is up; none once answered.
+    /// Extensions that the holder waits for, and when their time is up; `None` once answered.
     awaited: Vec<(u32, Option<Instant>)>,
     /// The deadline has passed, or the lease was lost before.
     is_over: bool,
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// What the holder may count on, by the rule alone.
+    /// Notes until when the holder may count on a master, by the rule alone.
     fn note(&mut self, master: usize, request: &Request, answer: &Answer) {
         let master = &mut self.masters[master];
         match (&answer.verdict, request.kind) {
@@ -389,7 +389,7 @@ impl World {
         }
     }
 
-    // What holds in every state.
+    // The invariants of every state.
 
     fn check(&mut self) {
         match self.machine.stage() {

@@ -23,7 +23,7 @@ fn vote(release: &mut Release, master: usize, answer: &Answer) -> Option<Release
     release.vote(master, answer, ms(1), at(1))
 }
 
-/// What the contract says, of all answers at once.
+/// The contract, for all answers at once.
 fn expected(held: usize, answers: &[Answer], was_lost: bool) -> Released {
     let count = |verdict: &Verdict| answers.iter().filter(|one| one.verdict == *verdict).count();
     let absent = 5 - held + count(&Verdict::NotOurs);

@@ -14,7 +14,7 @@ const WAITERS: u32 = 2;
 const MASTERS: usize = 2;
 const EVENTS_MAX: u32 = 6;
 
-/// An event of one waiter or one master, with the bit that says whether it has happened.
+/// An event of one waiter or one master, with the bit that shows whether it has happened.
 fn events() -> Vec<(u32, Event)> {
     let mut events = Vec::new();
     let mut bit = 0;

@@ -23,7 +23,7 @@ enum Key {
     ReservedFor(usize),
 }
 
-/// What a meeting point has sent to a process.
+/// A message of a meeting point to a process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Message {
     LetIn,
@@ -68,7 +68,7 @@ enum Stage {
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// What M sent first arrives, and is answered.
+    /// The first message of M arrives, and is answered.
     Arrives(usize),
     /// The others grant the key to whom M has let in.
     Wins(usize),
@@ -191,7 +191,7 @@ impl World {
             Event::MIsLost if !self.is_lost => {
                 self.is_lost = true;
                 for id in [0, 1] {
-                    // What was sent before arrives before.
+                    // Messages arrive in the order in which they were sent.
                     self.processes[id].inbox.push_back(Message::Lost);
                 }
             }
@@ -412,7 +412,7 @@ impl World {
         }
         let due = |id: &usize| self.processes[*id].waiting.due().map(|due| (due, *id));
         let (_, next) = [0, 1].iter().filter(|id| self.waits(**id)).filter_map(due).min()?;
-        // What nobody gives back is over by then.
+        // A key that no process gives back has expired by then.
         self.expire();
         Some(Event::Due(next))
     }

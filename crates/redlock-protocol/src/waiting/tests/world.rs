@@ -10,7 +10,7 @@ pub(super) const FAN_OUT: Duration = Duration::from_micros(300);
 const RANDOM: f64 = 0.5;
 const MASTERS: usize = 3;
 
-/// What can happen to the callers of a key.
+/// The events of the callers of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Join {
@@ -25,19 +25,19 @@ pub(super) enum Event {
     LostForWantOfVotes,
     VotesGained,
     Released,
-    /// This master answers the look, or the question for a place, that it was sent.
+    /// This master answers the watch, or the request for a place, that it was sent.
     Answer(usize, Said),
     Called(usize, Call),
     Pushed(usize),
     LostSight(usize),
-    /// The alarm of the machine, or the end of the time that a master has to answer a look.
+    /// The alarm of the machine, or the end of the time that a master has to answer a watch.
     Due,
     LeaveFirst,
     LeaveLast,
     Leave(u32),
 }
 
-/// What a master answers to a look, or to the question for a place.
+/// The answer of a master to a watch, or to the request for a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Said {
     Free,
@@ -95,7 +95,7 @@ pub(super) struct World {
     next: u32,
     /// The caller whose attempt is under way.
     pub(super) attempting: Option<u32>,
-    /// The master that was sent the last look or question for a place, and has not answered it.
+    /// The master that was sent the last watch or request for a place, and has not answered it.
     pub(super) asked: Option<usize>,
     /// A place is asked for.
     is_queueing: bool,
@@ -126,7 +126,7 @@ impl World {
         world
     }
 
-    /// What it is now, with the middle one of all random draws.
+    /// The present moment, with the middle one of all random draws.
     pub(super) fn moment(&self) -> Moment {
         moment(self.now, RANDOM)
     }
@@ -221,7 +221,7 @@ impl World {
         self.carry_out(step);
     }
 
-    /// A head that watches or looks at that master goes on, and no other head does.
+    /// A head that watches at that master goes on, and no other head does.
     fn push(&mut self, at: usize) {
         let before = self.waiting.clone();
         let step = self.waiting.changed(at, self.moment());
@@ -235,7 +235,7 @@ impl World {
         self.carry_out(step);
     }
 
-    /// What that master has not answered is unknown before its connection is reported as lost.
+    /// Unanswered requests to that master are unknown before its connection is reported as lost.
     fn lose_sight(&mut self, at: usize) {
         self.is_lost[at] = true;
         if self.asked == Some(at) {
@@ -317,7 +317,8 @@ impl World {
         self.waiting.place().or_else(|| (0..MASTERS).find(|at| !self.is_lost[*at]))
     }
 
-    /// A caller that waits is brought on by an attempt, a look or an alarm: no state is a dead end.
+    /// For each caller that waits an attempt, a watch or an alarm is pending: no state is a dead
+    /// end.
     fn check(&self, event: Event) {
         let waits = self.waiting.head().is_some();
         let goes_on = self.attempting.is_some()

@@ -81,7 +81,7 @@ impl Driver {
         self.send_attempt(lock, asked, ballot, now);
     }
 
-    /// Says whether there is to be an attempt, and for how long its lease is to last.
+    /// Returns whether there is to be an attempt, and sets how long its lease is to last.
     fn prepare(&mut self, id: RequestId, now: Instant) -> bool {
         let Some(request) = self.requests.get_mut(id) else { return false };
         if request.reply.is_closed() {
@@ -109,8 +109,8 @@ impl Driver {
         }
     }
 
-    /// Masters that do not vote are asked for a copy, without a ballot, and their vote is known at
-    /// once.
+    /// Masters that do not vote are asked for a copy, without a ballot, and their vote is decided
+    /// at once.
     pub(in crate::driver) fn send_attempt(
         &mut self,
         id: LockId,
@@ -210,7 +210,7 @@ impl Driver {
         self.happens(id, Event::AttemptTimedOut, now);
     }
 
-    /// What was sent has been answered by a quorum, or is not waited for any longer.
+    /// A quorum has answered the requests, or they are not waited for any longer.
     pub(in crate::driver) fn leave_window(&mut self, id: LockId, now: Instant) {
         if let Some(lock) = self.locks.get_mut(id)
             && let Some(opened) = lock.opened.take()
@@ -229,7 +229,7 @@ impl Driver {
 }
 
 impl Lock {
-    /// What an attempt asks of which masters of `asked`; those of `copies` get no ballot.
+    /// The requests of an attempt to the masters of `asked`; those of `copies` get no ballot.
     fn attempt_ops(
         &self,
         asked: MasterSet,
@@ -267,8 +267,8 @@ impl Lock {
         self.meeting.as_ref().is_some_and(|meeting| meeting.takes)
     }
 
-    /// What proposes a further ballot of an attempt. A resume extends the key each time, so that an
-    /// acceptance counts from the write that it came with.
+    /// The request that proposes a further ballot of an attempt. A resume extends the key each
+    /// time, so that an acceptance counts from the write that it came with.
     pub(in crate::driver) fn ballot_op(&self, ballot: Ballot) -> Op {
         let bid = Bid { ballot, member: self.member() };
         let (key, token) = (self.key.clone(), self.token.clone());

@@ -86,7 +86,7 @@ impl Driver {
         }
     }
 
-    /// What a master said about itself: its TIME, and from which score on its members go.
+    /// Takes in the facts of a master: its TIME, and the score from which its members start.
     pub(in crate::driver) fn learn_facts(&mut self, master: usize, now: Instant) {
         let Some(facts) = self.masters.facts(master) else { return };
         let (time, floor) = (facts.time_us, facts.record.as_ref().ok().and_then(|one| one.floor));

@@ -1,4 +1,4 @@
-//! The end of an attempt: the lease that its caller gets, or why there is none.
+//! The end of an attempt: the lease that its caller gets, or the reason for the failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Driver {
         }
     }
 
-    /// What a holder of the lease shares with the driver.
+    /// The cell that a holder of the lease shares with the driver.
     pub(in crate::driver) fn cell(&self, id: LockId, fence: Fence) -> Option<Arc<HoldCell>> {
         let lock = self.locks.get(id)?;
         Some(HoldCell::new(

@@ -1,11 +1,11 @@
 //! The gate: attempts that wait for masters that may come to vote now.
 //!
-//! A command that lives a moment begins a quarantine while its first attempt waits here, or ends
-//! one. So does a program that runs the driver only within its calls: on a new runtime for each, or
-//! on one that is idle in between, where no step goes on. The gate closes with the first request
-//! on a runtime, and with one behind a time in which the driver was not run. It stays closed while
-//! fewer than q masters vote and steps are under way, and no longer than the connect timeout.
-//! Releases, extensions and questions what masters say pass.
+//! A short-lived command begins or ends a quarantine while its first attempt waits here. So does a
+//! program that runs the driver only within its calls: on a new runtime for each, or on one that is
+//! idle in between, where no step goes on. The gate closes with the first request on a runtime, and
+//! with one behind a time in which the driver was not run. It stays closed while fewer than q
+//! masters vote and steps are under way, and no longer than the connect timeout. Releases,
+//! extensions and inspections pass.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const IDLE_MIN: Duration = Duration::from_millis(500);
 /// Whether attempts wait.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Gate {
-    /// Nothing was asked for on this runtime.
+    /// No request was made on this runtime.
     #[default]
     Unused,
     Open,

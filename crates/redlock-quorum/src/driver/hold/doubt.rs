@@ -1,8 +1,8 @@
-//! What becomes of the copies on a master that says that its data may be gone.
+//! The copies on a master that reports that its data may be gone.
 //!
-//! A server says so for another database, too, and as often as that is flushed. So where there is a
-//! record nothing is asked of the leases before a look has proven that the master has what it had,
-//! and then they are extended at this master alone, once in [`ROUND`] at most.
+//! A server reports that for another database, too, and whenever that is flushed. So on a master
+//! with a record no lease is extended before a probe has proven that the data is there. Then the
+//! leases are extended at this master alone, once in [`RECHECK_EVERY`] at most.
 
 use std::time::Duration;
 
@@ -13,24 +13,24 @@ use crate::driver::Driver;
 use crate::driver::timers::Due;
 use crate::settings::Quarantine;
 
-/// Between two rounds of extensions at one master. Nothing depends on them being soon: the look
-/// has proven that the data is there.
+/// The time between two batches of extensions at one master. They are not urgent: the probe has
+/// proven that the data is there.
 const RECHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// One master.
+/// The doubt about the data of one master.
 #[derive(Default)]
 pub(crate) struct Doubt {
     /// When its copies are disowned, unless its incarnation proves unchanged before.
     until: Option<Instant>,
-    /// It has reported since the last round of extensions.
+    /// It has reported since the last batch of extensions.
     owes_recheck: bool,
-    /// The next round comes no earlier.
+    /// The next batch comes no earlier.
     recheck_from: Option<Instant>,
 }
 
 impl Driver {
-    /// The data of `master` may be gone. The look goes first: its answer says whether those that
-    /// come behind it count.
+    /// The data of `master` may be gone. The probe goes first: its answer decides whether the
+    /// answers behind it count.
     pub(in crate::driver) fn data_lost(&mut self, master: usize, now: Instant) {
         match self.settings.quarantine {
             Quarantine::On => self.doubt_record(master, now),
@@ -70,7 +70,7 @@ impl Driver {
         }
     }
 
-    /// `master` votes: a look was sent behind its last report, and has found what was there.
+    /// `master` votes: a probe was sent behind its last report, and has found the same incarnation.
     pub(in crate::driver) fn proven(&mut self, master: usize, now: Instant) {
         if self.settings.quarantine == Quarantine::On {
             self.steps.doubts[master].until = None;
@@ -78,7 +78,7 @@ impl Driver {
         }
     }
 
-    /// Another round of extensions may go to `master`.
+    /// Another batch of extensions may go to `master`.
     pub(in crate::driver) fn recheck_due(&mut self, master: usize, now: Instant) {
         if self.masters.votes(master) {
             self.recheck(master, now);

@@ -1,8 +1,8 @@
 //! A lease that its holder gives back passes to the next caller of this process, with no request.
 //!
-//! The lock keeps its entry, its token and all that is under way for it; its holder is another from
-//! then on, with a cell of its own. What the former holder asks later is told apart by how often
-//! the lease had been handed on when that one got it.
+//! The lock keeps its entry, its token and all that is under way for it; it has another holder from
+//! then on, with a cell of its own. Later requests of the former holder are recognised by the
+//! number of hand-overs before that holder got the lease.
 
 use redlock_core::Instant;
 use redlock_protocol::token::lease::hand_over::HandOver;
@@ -46,9 +46,9 @@ impl Driver {
         }
     }
 
-    /// Whether the caller wants the lock as it is: the key lives as long as it asks, and its value
-    /// is what it would set. A value that a program has seen may be used elsewhere: it stays with
-    /// that holder.
+    /// Whether the caller wants the lock as it is: the key has the expiry and the value that the
+    /// caller would set. A value that a program has read may be used elsewhere: such a lock is not
+    /// handed on.
     fn has_equal_terms(&self, id: LockId, next: RequestId) -> bool {
         let (Some(lock), Some(request)) = (self.locks.get(id), self.requests.get(next)) else {
             return false;

@@ -8,8 +8,8 @@ use crate::lost::Ended;
 
 /// The right to hold a lock, and the duty to give it back: one that is dropped releases it.
 ///
-/// One that was taken over and never reached its new holder is forgotten instead: its former
-/// holder may go on with it, and must not lose it to a caller that went away.
+/// A lock that was taken over and never reached its new holder is not released: its former holder
+/// may go on with it, and must not lose it because of a caller that went away.
 pub(crate) struct HeldLock {
     pub(crate) cell: Arc<HoldCell>,
     pub(crate) hold: HoldId,

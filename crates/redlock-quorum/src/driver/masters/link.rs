@@ -14,49 +14,49 @@ use crate::settings::{Quarantine, Settings};
 /// The connection to one master.
 pub(in crate::driver) struct Link {
     pub(in crate::driver) state: State,
-    /// What the node is to be handed with the rest of this turn.
+    /// The requests that the node gets together at the end of this turn.
     pub(super) outbox: Vec<(Op, VoteSlot)>,
-    /// The node's own input and output, with the waker that says it has something to do.
+    /// The node's own input and output, with the waker for its work.
     pub(super) drive: Option<(BoxFuture<'static, ()>, Waker)>,
     /// An earlier connection may still carry out requests: the server did not let us end it.
     pub(super) lacks_barrier: bool,
-    /// It was said that the server does not report changes of keys.
+    /// The log has the warning that the server does not report changes of keys.
     pub(super) is_known_mute: bool,
-    /// It was said that it keeps no queue for us.
+    /// The log has the warning that the server keeps no queue for us.
     pub(super) is_unqueued: bool,
     /// It answered the last attempt with what waiting does not cure.
     pub(super) is_incurable: bool,
     /// The node knows that a new connection is urgent.
     pub(super) is_urgent: bool,
-    /// What the server said about itself on the connection that is up.
+    /// The facts of the server on the connection that is up.
     pub(in crate::driver) facts: Option<Facts>,
     /// How much its process is preferred as a meeting point.
     pub(in crate::driver) weight: Weight,
-    /// When the server said so.
+    /// When these facts were read.
     pub(in crate::driver) read_at: Instant,
-    /// Since when it has the life under which its answers count.
+    /// Since when it has the incarnation in which its answers count.
     pub(in crate::driver) alive_since: Instant,
     /// Answers count to what was sent from then on; never while it does not vote.
     pub(in crate::driver) votes_from: Instant,
-    /// What it was said to be admitted as.
+    /// The identity that the node was given as the admitted one.
     pub(in crate::driver) admitted_as: Option<Identity>,
-    /// What it lacks that this handle needs of each master: its connection shows it, and no wait
-    /// cures it.
+    /// A property that this handle needs and the master lacks: its connection shows that, and no
+    /// wait cures it.
     pub(in crate::driver) unfit: Option<NotAdmitted>,
-    /// What the server answered to the last step towards its admission, where that was an error.
+    /// The server's error in answer to the last step towards its admission, if any.
     pub(in crate::driver) step_failure: Option<StepFailure>,
     /// It was slow or silent, and is no meeting point until then.
     pub(super) suspect_until: Instant,
 }
 
-/// What a handle needs of each master, beside an admission.
+/// The properties that a handle needs of each master, besides an admission.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Need {
     /// It takes ballots: a member that is not there shows a loss of data, too.
     Ballots,
     /// It reports a loss of data: nothing else shows it.
     Pushes,
-    /// A master that may have forgotten votes all the same.
+    /// No admission: a master that may have lost its data votes all the same.
     Nothing,
 }
 
@@ -69,7 +69,7 @@ impl Need {
         }
     }
 
-    /// What the server lacks of it.
+    /// The property that the server lacks.
     pub(super) fn unmet(self, facts: &Facts) -> Option<NotAdmitted> {
         match self {
             Self::Ballots => facts.no_ballots.as_ref().map(|error| {
@@ -83,15 +83,15 @@ impl Need {
     }
 }
 
-/// What is in the way of the admission of a master.
+/// The obstacle to the admission of a master.
 pub(in crate::driver) struct StepFailure {
     pub(in crate::driver) error: String,
-    /// When it was said.
+    /// When the server reported it.
     pub(in crate::driver) at: Instant,
 }
 
 impl StepFailure {
-    /// Why it cannot be read what tells whether a server may vote.
+    /// Why the facts that decide whether a server may vote cannot be read.
     pub(in crate::driver) fn of(facts: &Facts, at: Instant) -> Option<Self> {
         let error = match &facts.record {
             Ok(_) | Err(Unread::NotAsked | Unread::Loading) if facts.identity.is_some() => {
@@ -126,10 +126,10 @@ impl State {
     }
 }
 
-/// What an event of a master means for what is held there.
+/// The effect of an event of a master on the copies there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::driver) enum News {
-    /// Nothing.
+    /// It has no effect.
     None,
     /// It can be reached, and the same process as before answers.
     Up,
@@ -139,7 +139,7 @@ pub(in crate::driver) enum News {
     Ended,
     /// There is no connection.
     Down,
-    /// A key that was looked at has changed.
+    /// A watched key has changed.
     KeyChanged(Arc<[u8]>),
     /// This process is called from the queue of a key.
     Called(Call, Arc<[u8]>),
@@ -149,10 +149,10 @@ pub(in crate::driver) enum News {
     DataLost,
 }
 
-/// What an event means for which masters vote.
+/// The effect of an event on the set of masters that vote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::driver) struct Changed {
-    /// What these confirmed before counts no more.
+    /// Masters whose earlier confirmations count no more.
     pub(in crate::driver) lost: MasterSet,
     /// These vote from now on.
     pub(in crate::driver) gained: MasterSet,

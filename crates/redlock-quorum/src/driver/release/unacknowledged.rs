@@ -1,4 +1,4 @@
-//! What masters did not acknowledge: releases that are sent again, and those that are given up.
+//! Releases that masters did not acknowledge: they are sent again, and some are given up.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use crate::driver::Driver;
 use crate::driver::ticket::LockId;
 use crate::driver::timers::Due;
 
-/// Releases that one master may leave unacknowledged. A master that is away for long collects
-/// them; the oldest are forgotten first, because their keys are the likeliest to have expired.
+/// Releases that one master may leave unacknowledged. A master that is away for long collects them;
+/// the oldest are given up first, because their keys are the likeliest to have expired.
 const UNACKNOWLEDGED_MAX: usize = 10_000;
 /// How many of them are sent to a master at a time.
 const BATCH: usize = 1_000;
@@ -37,7 +37,7 @@ pub(in crate::driver) struct Unacknowledged {
     /// It has acknowledged releases, or left some unacknowledged, since it was asked last.
     pub(in crate::driver) acknowledges: bool,
     leaves: bool,
-    /// Releases that were forgotten since the last line in the log.
+    /// Releases that were given up since the last line in the log.
     unreported: u64,
     /// Their keys, and those of all before them.
     abandoned: Abandoned,
@@ -53,7 +53,7 @@ impl Unacknowledged {
         self.abandoned.settle(now);
     }
 
-    /// The keys that the master is not asked for any more, as far as they may live.
+    /// The keys that the master is not asked for any more, as long as they may stay.
     pub(in crate::driver) fn abandoned(&mut self, now: Instant) -> Option<Left> {
         self.abandoned.left(now)
     }

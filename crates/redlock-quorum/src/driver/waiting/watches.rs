@@ -44,7 +44,7 @@ impl Driver {
         (self.fan_out * 6).max(ANSWER_MIN)
     }
 
-    /// What the meeting point answered.
+    /// Takes in the answer of the meeting point to a watch.
     pub(in crate::driver) fn watch_vote(
         &mut self,
         id: WaitingId,
@@ -123,7 +123,7 @@ impl Driver {
         self.masters.suspect(master, until);
     }
 
-    /// A key that was looked at has changed.
+    /// A watched key has changed.
     pub(in crate::driver) fn key_changed(&mut self, master: usize, key: &[u8], now: Instant) {
         let Some(id) = self.waiters.of(key) else { return };
         self.say_waiting(id, master, "push");

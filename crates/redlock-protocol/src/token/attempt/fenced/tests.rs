@@ -325,7 +325,7 @@ fn no_later_extension_gives_an_acceptance_more_time() {
     assert_eq!(step, Step::Lost(Defeat::TooLate), "0 and 2 accepted it too long ago");
 }
 
-/// What is asked of a master.
+/// A request to a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Asked {
     /// The key, with the first ballot or alone.
@@ -350,11 +350,11 @@ struct World {
     attempt: Attempt,
     now: Instant,
     requests: Vec<VecDeque<Asked>>,
-    /// Which masters accepted which ballot, and have lost nothing since.
+    /// The masters that accepted each ballot, and have lost no data since.
     accepted: BTreeMap<u32, MasterSet>,
-    /// Masters that have the key for us, as far as they said.
+    /// Masters that have the key for us, by their answers.
     granted: MasterSet,
-    /// Those of them that have shown a score since.
+    /// The masters of these that have shown a score since.
     scored: MasterSet,
     disowned: usize,
     /// How many of the oldest requests to each master were made before its data was lost.
@@ -366,7 +366,7 @@ struct World {
 /// When the second ballot of a resume is proposed.
 const SECOND: u64 = 100;
 
-/// So many ballots are proposed at most. (With three it takes minutes.)
+/// The largest number of ballots that are proposed. (With three it takes minutes.)
 const ROUNDS: u32 = 2;
 
 impl World {
@@ -393,12 +393,12 @@ impl World {
         }
     }
 
-    /// The same for a lease that is taken over.
+    /// The attempt that takes over a lease.
     fn resumed() -> Self {
         Self { attempt: resumed(3), is_resumed: true, now: at(SECOND + 1), ..Self::new(None) }
     }
 
-    /// When the request with this ballot was sent that gave the key its life.
+    /// When the request with this ballot was sent that set the key's expiry.
     fn sent(&self, number: u32) -> Instant {
         if self.is_resumed && number > 1 { at(SECOND) } else { at(0) }
     }
@@ -472,7 +472,7 @@ impl World {
             self.granted.insert(master);
         }
         if !self.granted.contains(master) {
-            // What it says after its grant was taken back counts for nothing.
+            // Its answers after its grant was taken back do not count.
         } else if answer.verdict.is_refusal() || *answer == no_member() {
             self.lose(master);
         } else if Shown::by(answer) == Shown::Ballots {

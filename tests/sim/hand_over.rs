@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_quorum::{Ended, Guard, LockRequest, Redlock};
+use redlock_quorum::{AcquireError, Ended, Guard, LockRequest, Redlock};
 use redlock_testkit::SimNodes;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{sleep, timeout};
@@ -246,4 +246,22 @@ async fn what_is_handed_to_a_future_that_is_not_polled_ends_with_its_time() {
     let waited = masters.clock().now().saturating_since(begin);
     assert!(waited < TTL * 2, "{waited:?}");
     assert!(waiting.await.is_err(), "it comes too late for that");
+}
+
+/// Nobody counts on what was handed to a caller that has not taken it.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_releases_what_was_handed_to_a_caller_that_has_not_taken_it() {
+    let (masters, redlock) = masters(5);
+    let first = redlock.lock(RESOURCE).await.unwrap();
+    let waiting: Vec<_> =
+        (0..3).map(|_| tokio::spawn(redlock.lock(RESOURCE).into_future())).collect();
+    settle().await;
+    drop(first);
+    redlock.clone().shutdown(TTL).await.unwrap();
+    assert_eq!(redlock.stats().handed_over, 1);
+    assert!(masters.iter().all(|master| master.holder(RESOURCE).is_none()));
+    for waiting in waiting {
+        let refused = waiting.await.unwrap().unwrap_err();
+        assert!(matches!(refused, AcquireError::Shutdown), "{refused}");
+    }
 }

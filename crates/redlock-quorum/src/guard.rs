@@ -60,6 +60,9 @@ impl Guard {
     /// handed on to the next caller of the process ([`RedlockBuilder::hand_over`]): another program
     /// may have the token by then.
     ///
+    /// Read it while the lock is held. A [`Hold`] of a lock that is over still has the token, and that
+    /// may sign the lock of the next caller by then: releasing it by that token ends the next lock.
+    ///
     /// [`RedlockBuilder::hand_over`]: crate::RedlockBuilder::hand_over
     pub fn token(&self) -> &Token {
         self.held.cell.show_token()
@@ -70,7 +73,14 @@ impl Guard {
     /// this one began. A store that refuses smaller tokens than it has seen never takes a late
     /// write.
     ///
+    /// For a lock that was handed on by another caller of this process
+    /// ([`RedlockBuilder::hand_over`]) the first half of that takes the assumptions that leases do not
+    /// overlap: where a clock broke them, this lock may have a smaller token than one that another
+    /// client got meanwhile, and a store refuses it.
+    ///
     /// `None` if the handle was built without ([`RedlockBuilder::fencing`]).
+    ///
+    /// [`RedlockBuilder::hand_over`]: crate::RedlockBuilder::hand_over
     ///
     /// [`RedlockBuilder::fencing`]: crate::RedlockBuilder::fencing
     pub fn fencing_token(&self) -> Option<FencingToken> {

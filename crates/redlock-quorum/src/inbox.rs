@@ -20,6 +20,9 @@ const SILENT_MAX: Duration = Duration::from_secs(3);
 /// The longest time between two checks of a driver on another runtime, which may have ended.
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
+/// How long a caller waits that was dismissed, before it looks whether the driver can be asked again.
+const PARKING: Duration = Duration::from_millis(1);
+
 /// The callers' end of the driver.
 pub(crate) struct Inbox {
     slot: Arc<Slot>,
@@ -63,6 +66,15 @@ impl Inbox {
             if let Some(answer) = self.wait(answer).await? {
                 return Ok(answer);
             }
+            self.parked().await;
+        }
+    }
+
+    /// Waits until the driver has left its runtime, if that is what it does: with hundreds of callers
+    /// that ask again at once it would never be done.
+    async fn parked(&self) {
+        while self.slot.is_parking() {
+            Box::pin(pause(PARKING)).await;
         }
     }
 

@@ -268,6 +268,9 @@ impl LockRequest {
     /// not released then.
     fn on_time(&self, held: HeldLock) -> Result<Guard, AcquireError> {
         Guard::accept(held, self.handle.clone()).map_err(|late| {
+            if self.handle.open().is_err() {
+                return AcquireError::Shutdown;
+            }
             let (resource, votes) = (self.resource.clone(), late.cell.votes());
             AcquireError::TooLate { resource, votes }
         })

@@ -13,6 +13,7 @@ use super::release::unacknowledged::Unacknowledged;
 use super::ticket::RequestId;
 use super::timers::Due;
 use crate::error::{AcquireError, ForgottenKeys, Unreleased, UnreleasedKey};
+use crate::hold::Acceptance;
 use crate::lost::LostReason;
 
 /// A handle that is being closed.
@@ -47,6 +48,7 @@ impl Driver {
         let before = self.closing.take();
         if before.is_none() {
             self.dismiss_requests();
+            self.withdraw_offers();
             self.lose_leases(LostReason::Shutdown);
         }
         let steps_until = self.steps_until(before.as_ref());
@@ -150,6 +152,17 @@ impl Driver {
         let now = self.now();
         for id in self.lock_ids(Lock::is_attempt) {
             self.abort_attempt(id, now);
+        }
+    }
+
+    /// A lock that its caller has not taken yet is taken back and released: nobody counts on it.
+    fn withdraw_offers(&mut self) {
+        let now = self.now();
+        for id in self.lock_ids(Lock::is_lease) {
+            let Some((_, holder)) = self.held(id) else { continue };
+            if holder.cell.change_acceptance(Acceptance::Withdrawn) != Acceptance::Accepted {
+                self.untaken(id, now);
+            }
         }
     }
 

@@ -25,6 +25,9 @@ pub(crate) struct Slot {
     pub(super) is_running: AtomicBool,
     /// The runtime of the driver polls it only while a thread blocks on it.
     may_idle: AtomicBool,
+    /// The driver is leaving its runtime. Callers that are dismissed by that ask again when it has:
+    /// what they leave for it meanwhile would keep it there.
+    is_parking: AtomicBool,
     /// Turns and take-overs so far: they go on where the driver is polled.
     pub(super) turns: AtomicU64,
 }
@@ -66,6 +69,7 @@ impl Slot {
             mailbox,
             is_running: AtomicBool::new(false),
             may_idle: AtomicBool::new(false),
+            is_parking: AtomicBool::new(false),
             turns: AtomicU64::new(0),
         })
     }
@@ -140,15 +144,22 @@ impl Slot {
     /// No task works on the driver from here on. Commands that arrived meanwhile are handled first,
     /// so that no caller waits for a task that does not exist.
     pub(super) fn park(&self, mut driver: Box<Driver>) {
+        self.is_parking.store(true, Ordering::SeqCst);
         while let Some((rested, ())) = self.work(driver, Driver::leave) {
             let mut state = self.state();
             if self.mailbox.is_empty() {
                 self.is_running.store(false, Ordering::SeqCst);
                 *state = State::Parked(rested);
-                return;
+                break;
             }
             driver = rested;
         }
+        self.is_parking.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the driver is leaving its runtime.
+    pub(crate) fn is_parking(&self) -> bool {
+        self.is_parking.load(Ordering::SeqCst)
     }
 
     /// The driver is done.

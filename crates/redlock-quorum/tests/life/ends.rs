@@ -9,7 +9,8 @@ use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use crate::lab::{
-    FLAVORS, MASTERS, Masters, PATIENCE, block_on, bounded, elsewhere, eventually, full, ms, secs,
+    FLAVORS, MASTERS, Masters, PATIENCE, block_on, bounded, elsewhere, eventually, full, ms,
+    multi_thread, secs,
 };
 
 const ROUNDS: usize = 50;
@@ -167,4 +168,28 @@ fn a_resumption_whose_runtime_ends_takes_nothing_from_the_holder() {
             owners.block_on(guard.release()).unwrap();
         });
     }
+}
+
+/// Each runtime ends with its lock, and all others then ask on another one. They ask when the driver
+/// has left the former one, and do not keep it there.
+#[test]
+fn callers_whose_driver_leaves_its_runtime_ask_again_once() {
+    const CALLERS: u64 = 64;
+    bounded(|| {
+        let (masters, runtime) = (Masters::new(), multi_thread());
+        let redlock = masters.handle();
+        let guard = runtime.block_on(async { redlock.lock("k").await.unwrap() });
+        let caller = |_| {
+            let redlock = redlock.clone();
+            thread::spawn(move || elsewhere(async move { drop(redlock.lock("k").await.unwrap()) }))
+        };
+        let callers: Vec<_> = (0..CALLERS).map(caller).collect();
+        eventually("all wait", || redlock.stats().waiting == CALLERS);
+        drop(runtime);
+        drop(guard);
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
+        let requests = redlock.stats().requests;
+        // Each of them asks again for each that is served before it, and a few times more.
+        assert!(requests < CALLERS * CALLERS * 2, "{requests} requests");
+    });
 }

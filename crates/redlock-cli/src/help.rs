@@ -16,7 +16,7 @@ Examples:
   A cron job that many hosts start and one runs, once in 12 hours; the others leave quietly:
     redlock run nightly-report --once-in 12h --wait 2h -q -E 0 -- /usr/local/bin/report
 
-  One deployment at a time, first come first served or not, but never two:
+  One deployment at a time, in the order in which they came, and never two:
     redlock run deploy --wait forever -- make deploy
 
   A lock over several steps of a script:

@@ -179,11 +179,11 @@ fn callers_whose_driver_leaves_its_runtime_ask_again_once() {
         let (masters, runtime) = (Masters::new(), multi_thread());
         let redlock = masters.handle();
         let guard = runtime.block_on(async { redlock.lock("k").await.unwrap() });
-        let caller = |_| {
-            let redlock = redlock.clone();
-            thread::spawn(move || elsewhere(async move { drop(redlock.lock("k").await.unwrap()) }))
-        };
-        let callers: Vec<_> = (0..CALLERS).map(caller).collect();
+        let mut callers = Vec::new();
+        for _ in 0..CALLERS {
+            let lock = redlock.lock("k");
+            callers.push(thread::spawn(|| elsewhere(async { drop(lock.await.unwrap()) })));
+        }
         eventually("all wait", || redlock.stats().waiting == CALLERS);
         drop(runtime);
         drop(guard);

@@ -13,19 +13,23 @@ const OF_A_WAITER: &str = "redlock-quorum:next:00000000000000ff";
 /// Three masters on which the key is kept: at one for a waiter, at the others for nobody in
 /// particular, as a release leaves it.
 fn reserved() -> RedisServers {
+    holding([OF_A_WAITER, "redlock-quorum:next:", "redlock-quorum:next:"])
+}
+
+/// Three masters that have these values.
+fn holding(values: [&str; 3]) -> RedisServers {
     let servers = RedisServers::start(3).unwrap();
-    for (server, value) in
-        servers.iter().zip([OF_A_WAITER, "redlock-quorum:next:", "redlock-quorum:next:"])
-    {
+    for (server, value) in servers.iter().zip(values) {
         server.command(&["SET", "k", value, "PX", "60000"]).unwrap();
     }
     servers
 }
 
-/// Trap 24.
+/// Trap 24. Any of the masters may be the meeting point, where a reservation for nobody in particular
+/// serves nobody: a client that does not know whether it has its key there removes it.
 #[test]
 fn a_try_on_a_reserved_key_is_refused_and_leaves_it() {
-    let servers = reserved();
+    let servers = holding([OF_A_WAITER; 3]);
     for words in [["acquire", "k", "--wait=0"], ["acquire", "k", "--no-queue"]] {
         let answer = ask(&servers, words);
         assert_eq!((answer.code, answer.out.as_str()), (75, ""), "{answer:?}");

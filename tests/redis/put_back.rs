@@ -105,7 +105,7 @@ async fn a_record_from_before_the_latest_init_makes_no_second_holder_when_it_is_
     is_refused(&redlock, held).await;
 }
 
-/// Servers from 7.0 on reload only where they were told so at their start.
+/// Servers from 7.0 on reload only if their configuration allowed it at the start.
 fn reloadable() -> RedisServers {
     let options = ServerOptions::new().brand_new();
     RedisServers::with(3, &options.arguments(["--enable-debug-command", "local"])).unwrap()

@@ -156,7 +156,7 @@ async fn a_lease_is_handed_on_31_times_or_for_a_tenth_of_a_second() {
     }
 }
 
-/// Its release is told to the meeting point, though this process was never refused.
+/// The process asks the meeting point behind its last release, though it was never refused.
 #[tokio::test(start_paused = true)]
 async fn a_process_whose_callers_hand_the_lock_on_leaves_it_to_another_in_time() {
     let (masters, redlock) = masters(5);

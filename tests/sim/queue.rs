@@ -70,11 +70,11 @@ async fn behind_a_holder(masters: &SimNodes, waiters: u64, served: &Served) -> V
     waiting
 }
 
-/// Where contenders of the key meet: somebody has entered a queue there.
+/// Where contenders of the key meet: at the master whose queue has an entry.
 fn meeting_point(masters: &SimNodes) -> usize {
     let has_entries =
         |at: &usize| count(&masters[*at], |verb| matches!(verb, Verb::Enter { .. })) > 0;
-    (0..masters.len()).find(has_entries).expect("somebody waits")
+    (0..masters.len()).find(has_entries).expect("a contender waits")
 }
 
 async fn all_served(waiting: Vec<Waiter>) {

@@ -208,7 +208,7 @@ fn mark(found: &Found) -> Option<Mark> {
 
 /// A lock has a token and an end; all else under the prefix is something else. A text without an end
 /// keeps everybody from a lock of its name, whatever it is: where a majority of independent masters
-/// has the very same one, somebody has put it there for that.
+/// has the same text, a person or a program has put it there for that.
 fn token(found: &Found) -> Option<(&str, Option<Duration>)> {
     let Found::Text { value, ttl } = found else { return None };
     let text = str::from_utf8(value).ok()?;

@@ -34,7 +34,7 @@ pub(super) struct Masters {
     /// The machine of admission: it decides which masters vote.
     pub(super) admission: Admission,
     pub(super) incarnations: Incarnations,
-    /// The result of both: the masters that vote, and the longest TTL that may be used.
+    /// What the two yield: the masters that vote, and the longest TTL that may be used.
     pub(super) voting: MasterSet,
     pub(super) max_ttl: Duration,
     /// Until when first connections may be made.

@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// What a mutant is told by a master whose key is reserved.
+    /// The answer that a mutant gets from a master whose key is reserved.
     pub(crate) fn reservation_granted(&self, master: usize, reply: Reply) -> Reply {
         let value = self.masters[master].keys[0].map(|(value, _)| value);
         let is_reserved = value.and_then(reserved_for).is_some();

@@ -78,11 +78,6 @@ impl HeldLease {
         Some(next)
     }
 
-    /// Whether other callers have had this lease before the present one.
-    pub fn was_handed_on(&self) -> bool {
-        self.handing.number > 0
-    }
-
     /// The next caller holds it from now on.
     fn begin(&mut self, options: HoldOptions, until: Instant, now: Instant) {
         (self.options, self.started, self.state) = (options, now, State::Valid(until));

@@ -32,11 +32,15 @@ impl Chooser {
     /// A ballot that is larger than all that this handle has sent and seen for `member`, by
     /// `margin` if there is room for that. `None` if none is left below 2^53.
     pub fn next(&mut self, member: Member, margin: Duration, now: Instant) -> Option<Ballot> {
-        let least = self.largest.get(&member).map_or(0, |largest| largest.saturating_add(1));
+        let largest = self.largest.get_mut(&member);
+        let least = largest.as_ref().map_or(0, |largest| largest.saturating_add(1));
         let number = least.max(self.clock.number(now));
         let with_margin = self.clock.with_margin(number, margin, now);
         let ballot = Ballot::new(with_margin).or_else(|| Ballot::new(number))?;
-        self.largest.insert(member, ballot.number());
+        match largest {
+            Some(largest) => *largest = ballot.number(),
+            None => drop(self.largest.insert(member, ballot.number())),
+        }
         Some(ballot)
     }
 

@@ -112,6 +112,12 @@ impl Proposals {
         accepted.map(|proposal| (proposal.ballot, proposal.holds.valid_until()))
     }
 
+    /// Whether a quorum has accepted one of them.
+    pub fn is_accepted(&self) -> bool {
+        let is_one = |proposal: &Proposal| proposal.accepted.len() >= quorum(self.masters);
+        self.latest.as_ref().is_some_and(is_one) || self.before.iter().any(is_one)
+    }
+
     /// Whether a quorum of `granted` has accepted the latest ballot, or may yet do so. A master
     /// that has not granted is not waited for.
     pub fn is_hopeful(&self, granted: MasterSet) -> bool {

@@ -263,11 +263,14 @@ impl Attempt {
     }
 
     fn judge(&mut self, now: Instant) -> Step {
-        let is_first = !self.awaits_copies && self.ballots_until().is_none();
-        if is_first && self.tally.decision() != Decision::Open {
+        let decision = self.tally.decision();
+        if decision == Decision::Open {
+            return Step::Wait;
+        }
+        if !self.awaits_copies && self.ballots_until().is_none() {
             self.decided = now;
         }
-        match self.tally.decision() {
+        match decision {
             Decision::Open => Step::Wait,
             // The votes on a lease that is taken over show who holds the key: all of them are
             // waited for, because nothing has to be released meanwhile.

@@ -109,10 +109,17 @@ impl HeldLease {
         lease
     }
 
-    /// The ballot behind its fencing token, and until when that may be handed out.
+    /// Sets the ballot behind its fencing token, and until when that may be handed out.
+    #[inline]
     pub fn proven(mut self, proof: Option<Proof>, now: Instant) -> Self {
         self.handing = Handing::new(now, proof);
         self
+    }
+
+    /// The ballot behind its fencing token, and until when that may be handed out.
+    #[inline]
+    pub fn proof(&self) -> Option<Proof> {
+        self.handing.proof()
     }
 
     // Methods that the driver calls.

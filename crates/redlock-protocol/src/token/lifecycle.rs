@@ -241,13 +241,16 @@ pub struct Loss {
     pub is_explicable: bool,
 }
 
-impl<'a> Event<'a> {
+impl<'a> Answered<'a> {
     /// A master has answered what it was asked.
-    pub fn answered(to: Asked, vote: &Vote, judged: Judged<'a>) -> Self {
+    #[inline]
+    pub fn of(to: Asked, vote: &Vote, judged: Judged<'a>) -> Self {
         let Vote { master, sent_at, .. } = *vote;
-        Self::Answered(Answered { to, master, judged, sent_at })
+        Self { to, master, judged, sent_at }
     }
+}
 
+impl Event<'_> {
     /// The only master that it concerns.
     pub fn master(&self) -> Option<usize> {
         match *self {

@@ -74,10 +74,10 @@ impl Release {
         let may_hold = ledger.may_hold();
         let unsettled = ledger.unsettled().union(unanswered);
         let expires = now.saturating_add(expiry);
-        let copy = |master| match may_hold.contains(master) {
-            false => Copy::Gone,
-            true => Copy::Waiting((!unsettled.contains(master)).then_some(expires)),
-        };
+        let mut copies = [Copy::Gone; MASTERS_MAX];
+        for master in may_hold.iter() {
+            copies[master] = Copy::Waiting((!unsettled.contains(master)).then_some(expires));
+        }
         let mut answers = ledger.into_answers();
         for (master, answer) in answers.iter_mut().enumerate() {
             *answer = match may_hold.contains(master) {
@@ -86,7 +86,7 @@ impl Release {
             };
         }
         Self {
-            copies: std::array::from_fn(copy),
+            copies,
             answers,
             pending: may_hold,
             expiry,
@@ -136,7 +136,8 @@ impl Release {
     #[inline]
     pub fn send(&mut self) -> MasterSet {
         let mut masters = MasterSet::EMPTY;
-        for (master, copy) in self.copies.iter_mut().enumerate() {
+        let copies = &mut self.copies[..self.answers.len()];
+        for (master, copy) in copies.iter_mut().enumerate() {
             if let Copy::Waiting(expires) = *copy {
                 *copy = Copy::Sent(expires);
                 masters.insert(master);

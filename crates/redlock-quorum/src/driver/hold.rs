@@ -11,7 +11,7 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::terms::Timing;
 use redlock_protocol::token::lease::extension::Extended;
 use redlock_protocol::token::lease::{Extend, Step};
-use redlock_protocol::token::lifecycle::{self, Asked, Event};
+use redlock_protocol::token::lifecycle::{self, Answered, Asked, Event};
 use redlock_protocol::votes::answer::Judged;
 
 pub(super) use self::doubt::Doubt;
@@ -167,7 +167,7 @@ impl Driver {
         now: Instant,
     ) {
         let before = self.held(id).and_then(|(lease, _)| lease.deadline());
-        let event = Event::answered(Asked::Extension(number), vote, judged);
+        let event = Event::Answered(Answered::of(Asked::Extension(number), vote, judged));
         let Some(step) = self.decide(id, event, now) else { return };
         if let Some(before) = before {
             self.note_margin(id, number, before, now);
@@ -186,7 +186,7 @@ impl Driver {
         let px = lease.timing().px;
         let plain = Op::acquire(key.clone(), token.clone(), px);
         let counted = match self.settings.fencing {
-            true => Op::give_back(key.clone(), token.clone(), px, lock.member()),
+            true => Op::give_back(key.clone(), token.clone(), px, lock.member),
             false => plain.clone(),
         };
         for (op, masters) in [(counted, masters.without(copies)), (plain, copies)] {

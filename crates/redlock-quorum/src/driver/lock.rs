@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Instant, Member, Op, Resource, Token};
+use redlock_protocol::token::attempt::Attempt;
 use redlock_protocol::token::lease::HeldLease;
-use redlock_protocol::token::lifecycle::{Event, Lifecycle, Stage, Step};
+use redlock_protocol::token::lifecycle::{Answered, Event, Lifecycle, Stage, Step};
 
 use super::Driver;
 use super::command::{ExtendReply, ReleaseReply};
 use super::meeting::Meeting;
 use super::ticket::{InspectionId, LockId, RequestId, UseId};
+use super::timers::Due;
 use crate::hold::{Acceptance, HoldCell};
 
 /// One token: what the machine knows of it, and who waits for it.
@@ -20,6 +22,8 @@ pub(super) struct Lock {
     /// The use of the key, while it is held.
     pub(super) key_use: UseId,
     pub(super) token: Token,
+    /// The member of the ballot sets that its resource uses.
+    pub(super) member: Member,
     /// How long masters have to answer what is sent for it.
     pub(super) node_timeout: Duration,
     pub(super) machine: Lifecycle,
@@ -104,11 +108,6 @@ impl Holder {
 }
 
 impl Lock {
-    /// The member of the ballot sets that its resource uses.
-    pub(super) fn member(&self) -> Member {
-        Member::of(self.resource.as_bytes())
-    }
-
     pub(super) fn is_attempt(&self) -> bool {
         self.machine.attempt().is_some()
     }
@@ -120,6 +119,35 @@ impl Lock {
     /// Whether its holder counts on it at this moment.
     pub(super) fn is_held(&self) -> bool {
         matches!(&self.caller, Caller::Holds(holder) if holder.cell.is_held())
+    }
+
+    /// The holder sees what a step has made of its lease, by an answer of this master or for another
+    /// reason.
+    #[inline]
+    fn show_holder(&self, step: &Step, master: Option<usize>) {
+        if let (Step::Hold(_), Some(lease), Caller::Holds(holder)) =
+            (step, self.machine.lease(), &self.caller)
+        {
+            holder.learn(lease, master);
+        }
+    }
+
+    /// A quorum has granted: from here on its ballots have one node timeout. Returns its end, where
+    /// no alarm is set for that.
+    #[inline]
+    fn time_ballots(&mut self) -> Option<Instant> {
+        let Caller::Asks { alarm, .. } = &mut self.caller else { return None };
+        let until = self.machine.attempt()?.ballots_until()?;
+        (alarm.replace(until) != Some(until)).then_some(until)
+    }
+
+    /// The failed request that late answers to its attempt explain.
+    #[inline]
+    pub(super) fn explains(&self) -> Option<InspectionId> {
+        match self.caller {
+            Caller::Returned { explains, .. } => explains,
+            _ => None,
+        }
     }
 
     /// Whether the node timeout of what was sent still means something.
@@ -147,17 +175,37 @@ impl Driver {
         let lock = self.locks.get_mut(id)?;
         let master = event.master();
         let step = lock.machine.on(event, now);
-        if let (Step::Hold(_), Some(lease), Caller::Holds(holder)) =
-            (&step, lock.machine.lease(), &lock.caller)
-        {
-            holder.learn(lease, master);
+        lock.show_holder(&step, master);
+        if let Some(until) = lock.time_ballots() {
+            self.timers.enter(until, Due::Ballots(id));
         }
         Some(step)
     }
 
+    /// A master has answered what it was asked for a token: nearly every event is one of these.
+    pub(super) fn answered(&mut self, id: LockId, answered: Answered<'_>, now: Instant) {
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let step = lock.machine.answered(answered, now);
+        lock.show_holder(&step, Some(answered.master));
+        if let Some(until) = lock.time_ballots() {
+            self.timers.enter(until, Due::Ballots(id));
+        }
+        if lock.opened.is_some() && lock.machine.attempt().is_some_and(Attempt::is_answered) {
+            self.leave_window(id, now);
+        }
+        self.carry_out(id, step, now);
+    }
+
+    /// Most answers have no consequence, which is recognised where they were counted.
+    #[inline]
     pub(super) fn carry_out(&mut self, id: LockId, step: Step, now: Instant) {
+        if !matches!(step, Step::Wait) {
+            self.follow_step(id, step, now);
+        }
+    }
+
+    fn follow_step(&mut self, id: LockId, step: Step, now: Instant) {
         self.say_step(id, &step);
-        self.time_ballots(id);
         match step {
             Step::Wait => {}
             Step::NeedBallot { proposed } => self.draw(id, proposed, now),

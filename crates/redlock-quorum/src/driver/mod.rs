@@ -88,7 +88,7 @@ use self::waiting::Waiters;
 use crate::counters::Counters;
 use crate::settings::Settings;
 use redlock_protocol::ballot::chooser::Chooser;
-use redlock_protocol::token::lifecycle::{Asked, Event};
+use redlock_protocol::token::lifecycle::{Answered, Asked};
 use redlock_protocol::votes::answer::{Counts, Judged};
 
 /// Everything the driver knows. It outlives the task that works on it: when a runtime goes away,
@@ -327,16 +327,18 @@ impl Driver {
             self.learn_score(vote);
         }
         let judged = Judged { answer: &vote.answer, counts: &counts };
-        let token = |asked| Event::answered(asked, vote, judged);
+        let answered = |asked| Answered::of(asked, vote, judged);
         match ticket {
             Ticket::Admission(_) => {}
             Ticket::Attempt(lock) => self.attempt_vote(lock, vote, &counts, now),
-            Ticket::Ballot(lock, number) => self.happens(lock, token(Asked::Ballot(number)), now),
-            Ticket::Score(lock) => self.happens(lock, token(Asked::Score), now),
+            Ticket::Ballot(lock, number) => {
+                self.answered(lock, answered(Asked::Ballot(number)), now);
+            }
+            Ticket::Score(lock) => self.answered(lock, answered(Asked::Score), now),
             Ticket::Extension(lock, number) => {
                 self.extension_vote(lock, number, vote, judged, now);
             }
-            Ticket::Readd(lock) => self.happens(lock, token(Asked::Readd), now),
+            Ticket::Readd(lock) => self.answered(lock, answered(Asked::Readd), now),
             Ticket::Release(lock) => self.release_vote(lock, vote, judged, now),
             Ticket::Inspection(id) => self.inspection_vote(id, vote, &counts, now),
             Ticket::Watch(waiting, number) => self.watch_vote(waiting, number, vote, now),

@@ -4,8 +4,8 @@ pub(super) mod unacknowledged;
 
 use std::time::Duration;
 
-use redlock_core::{Instant, Vote};
-use redlock_protocol::token::lifecycle::{Asked, Event, Lifecycle, Step};
+use redlock_core::{Instant, Member, Vote};
+use redlock_protocol::token::lifecycle::{Answered, Asked, Event, Lifecycle, Step};
 use redlock_protocol::token::release::{Release, Released, is_denial};
 use redlock_protocol::votes::answer::Judged;
 use redlock_protocol::votes::ledger::LastAnswer;
@@ -64,11 +64,13 @@ impl Driver {
     /// A release of the token alone: its key may be on each master.
     pub(super) fn release_lease(&mut self, lease: LeaseRelease, now: Instant) {
         let LeaseRelease { resource, key, token, timing, reply } = lease;
+        let member = Member::of(resource.as_bytes());
         let id = self.locks.insert(Lock {
             resource,
             key,
             key_use: UseId::default(),
             token,
+            member,
             node_timeout: timing.node_timeout,
             machine: Lifecycle::releasing(self.masters.len(), timing, now),
             caller: Caller::Returned { reply: Some(reply), explains: None },
@@ -163,9 +165,8 @@ impl Driver {
         if self.releases_of_another(id) {
             self.happens(id, Event::Allowed(self.longest_expiry()), now);
         }
-        let event = Event::answered(Asked::Release, vote, judged);
-        let Some(step) = self.decide(id, event, now) else { return };
-        let Some(lock) = self.locks.get(id) else { return };
+        let Some(lock) = self.locks.get_mut(id) else { return };
+        let step = lock.machine.answered(Answered::of(Asked::Release, vote, judged), now);
         let Some(release) = lock.machine.release() else { return };
         let has_failed = release.has_failed(master);
         if lock.opened.is_some() && release.is_answered() {

@@ -161,7 +161,7 @@ impl Attempt {
     /// A fencing token is not handed out before the ballot behind it was accepted.
     #[inline]
     pub(super) fn is_proven(&self) -> bool {
-        self.fenced.is_none() || self.proof().is_some()
+        self.fenced.as_ref().is_none_or(|fenced| fenced.proposals.is_accepted())
     }
 
     /// Nor after those that accepted it may have lost the key.

@@ -50,6 +50,10 @@ impl Handing {
         Self { granted_at, proof, number: 0 }
     }
 
+    pub(super) fn proof(&self) -> Option<Proof> {
+        self.proof
+    }
+
     /// The next hand-over, where there may be one at this moment.
     fn next(&self, now: Instant) -> Option<HandOver> {
         let is_in_time = now.saturating_since(self.granted_at) < HANDED_ON_FOR;

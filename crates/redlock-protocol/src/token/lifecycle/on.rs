@@ -7,6 +7,9 @@ use super::*;
 impl Lifecycle {
     /// Something has happened.
     pub fn on(&mut self, event: Event<'_>, now: Instant) -> Step {
+        if let Event::Answered(answered) = event {
+            return self.answered(answered, now);
+        }
         match &mut self.stage {
             Stage::Attempt(_) => self.on_attempt(event, now),
             Stage::Lease(_) => self.on_lease(event, now),
@@ -15,10 +18,26 @@ impl Lifecycle {
         }
     }
 
+    /// A master has answered, in time or late: nearly every event is one of these.
+    #[inline]
+    pub fn answered(&mut self, answered: Answered<'_>, now: Instant) -> Step {
+        match &mut self.stage {
+            Stage::Attempt(attempt) => match answered.by_attempt(attempt, now) {
+                attempt::Step::Wait => Step::Wait,
+                step => self.follow(step, now),
+            },
+            Stage::Lease(lease) => Step::Hold(answered.by_lease(lease, now)),
+            Stage::Release(release) => {
+                let decided = answered.by_release(release, now);
+                after_release(release, decided)
+            }
+            Stage::Over => Step::Wait,
+        }
+    }
+
     fn on_attempt(&mut self, event: Event<'_>, now: Instant) -> Step {
         let Stage::Attempt(attempt) = &mut self.stage else { return Step::Wait };
         let step = match event {
-            Event::Answered(answered) => answered.by_attempt(attempt, now),
             Event::OnlyCopies(whys) => attempt.only_copies(whys, now),
             Event::AttemptTimedOut => attempt.time_out(now),
             Event::GraceEnded => attempt.end_grace(now),
@@ -62,12 +81,11 @@ impl Lifecycle {
     /// The attempt becomes a lease.
     fn win(&mut self, now: Instant) -> Step {
         let Some(attempt) = self.take_attempt() else { return Step::Wait };
-        let won = Won {
-            proof: attempt.proof(),
-            fan_out: attempt.is_measured().then(|| attempt.fan_out()),
-        };
-        self.stage = Stage::Lease(attempt.into_lease(now));
-        Step::Won(won)
+        let fan_out = attempt.is_measured().then(|| attempt.fan_out());
+        let lease = attempt.into_lease(now);
+        let proof = lease.proof();
+        self.stage = Stage::Lease(lease);
+        Step::Won(Won { proof, fan_out })
     }
 
     fn lose(&mut self, defeat: Defeat, now: Instant) -> Step {
@@ -210,7 +228,6 @@ impl Answered<'_> {
 /// Handles the events that do not end a lease.
 fn hold(lease: &mut HeldLease, event: Event<'_>, now: Instant) -> lease::Step {
     match event {
-        Event::Answered(answered) => return answered.by_lease(lease, now),
         Event::Tick(random) => return lease.tick(now, random),
         Event::Proven(master) => return lease.ask_again(master, now),
         Event::Voting(master) => return lease.confirm_copy(master, now),
@@ -235,7 +252,6 @@ fn hold(lease: &mut HeldLease, event: Event<'_>, now: Instant) -> lease::Step {
 
 fn on_release(release: &mut Release, event: Event<'_>, now: Instant) -> Step {
     let decided = match event {
-        Event::Answered(answered) => answered.by_release(release, now),
         Event::Turn => return send(release),
         Event::ReturnedAgain => return reopen(release),
         Event::Retry(master) if release.send_again(master) => {
@@ -253,7 +269,12 @@ fn on_release(release: &mut Release, event: Event<'_>, now: Instant) -> Step {
             None
         }
     };
-    // Most answers change nothing for the caller.
+    after_release(release, decided)
+}
+
+/// Most answers change nothing for the caller.
+#[inline]
+fn after_release(release: &Release, decided: Option<Released>) -> Step {
     if decided.is_some() || release.is_over() { Step::Released } else { Step::Wait }
 }
 

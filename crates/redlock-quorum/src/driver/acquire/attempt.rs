@@ -6,7 +6,7 @@ use std::time::Duration;
 use redlock_core::{Answer, Ballot, Bid, Cause, Instant, Member, Op, Token, Verdict, Vote};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::{Attempt, FIRST, Origin};
-use redlock_protocol::token::lifecycle::{Asked, Event, Lifecycle, Stage};
+use redlock_protocol::token::lifecycle::{Answered, Asked, Event, Lifecycle, Stage};
 use redlock_protocol::votes::answer::{Counts, Judged};
 use redlock_protocol::waiting::Ask;
 
@@ -43,14 +43,12 @@ impl Driver {
             time = time.min(self.answer_time());
         }
         let is_fenced = self.settings.fencing;
+        let member = Member::of(resource.as_bytes());
         let ballot = match first {
-            None if is_fenced => {
-                let member = Member::of(resource.as_bytes());
-                match self.choose(member, Duration::ZERO, now) {
-                    Some(ballot) => Some(ballot),
-                    None => return self.refuse_exhausted(id, now),
-                }
-            }
+            None if is_fenced => match self.choose(member, Duration::ZERO, now) {
+                Some(ballot) => Some(ballot),
+                None => return self.refuse_exhausted(id, now),
+            },
             _ => None,
         };
         if is_fenced {
@@ -63,6 +61,7 @@ impl Driver {
             key,
             key_use: UseId::default(),
             token,
+            member,
             node_timeout,
             machine: Lifecycle::new(attempt),
             caller: Caller::Asks { request: id, alarm: None },
@@ -138,12 +137,7 @@ impl Driver {
         for (master, why) in &whys {
             self.masters.answered(*master, &Verdict::Unknown(why.clone()));
         }
-        self.attempt_event(id, Event::OnlyCopies(whys), now);
-    }
-
-    /// The vote on an attempt goes on.
-    fn attempt_event(&mut self, id: LockId, event: Event<'_>, now: Instant) {
-        let Some(step) = self.decide(id, event, now) else { return };
+        let Some(step) = self.decide(id, Event::OnlyCopies(whys), now) else { return };
         if self.locks[id].machine.attempt().is_some_and(Attempt::is_answered) {
             self.leave_window(id, now);
         }
@@ -178,16 +172,19 @@ impl Driver {
         counts: &Counts,
         now: Instant,
     ) {
-        self.entered(id, vote, now);
+        let lock = self.locks.get(id);
+        let explains = lock.and_then(Lock::explains);
+        if lock.is_some_and(|lock| lock.meeting.is_some()) {
+            self.entered(id, vote, now);
+        }
         let answer = &refusal_of(&vote.answer);
         let judged = Judged { answer, counts };
         self.masters.answered(vote.master, &counts.apply(&answer.verdict));
-        let Some(lock) = self.locks.get(id) else { return };
-        if let Caller::Returned { explains: Some(inspection), .. } = lock.caller {
+        if let Some(inspection) = explains {
             let latency = now.saturating_since(vote.sent_at);
             self.late_attempt_vote(inspection, vote.master, judged, latency);
         }
-        self.attempt_event(id, Event::answered(Asked::First, vote, judged), now);
+        self.answered(id, Answered::of(Asked::First, vote, judged), now);
         if matches!(vote.answer.verdict, Verdict::BallotRefused) {
             self.ask_scores(id, now);
         }
@@ -247,7 +244,7 @@ impl Lock {
                 (Origin::Resumed, None) => Op::extend(key, token, px),
             }
         };
-        let bid = ballot.map(|ballot| Bid { ballot, member: self.member() });
+        let bid = ballot.map(|ballot| Bid { ballot, member: self.member });
         let met = asked.intersection(self.meets_at());
         let enter = self.meeting.as_ref().filter(|_| !met.is_empty());
         let enter = enter.map(|meeting| (meeting.enter(self, attempt.timing().px, bid), met));
@@ -270,7 +267,7 @@ impl Lock {
     /// The request that proposes a further ballot of an attempt. A resume extends the key each
     /// time, so that an acceptance counts from the write that it came with.
     pub(in crate::driver) fn ballot_op(&self, ballot: Ballot) -> Op {
-        let bid = Bid { ballot, member: self.member() };
+        let bid = Bid { ballot, member: self.member };
         let (key, token) = (self.key.clone(), self.token.clone());
         match self.machine.attempt() {
             Some(attempt) if attempt.origin() == Origin::Resumed => {

@@ -7,9 +7,7 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::Event;
 
 use crate::driver::Driver;
-use crate::driver::lock::Caller;
 use crate::driver::ticket::{LockId, RequestId, Ticket};
-use crate::driver::timers::Due;
 
 impl Driver {
     /// The ballot for the next attempt on a resource of this member, or for the next one of the
@@ -40,7 +38,7 @@ impl Driver {
         let Some(lock) = self.locks.get(id) else { return };
         // Others propose meanwhile: after the second one that is left out of account no more.
         let margin = if proposed < 2 { Duration::ZERO } else { self.fan_out * 2 };
-        let ballot = self.choose(lock.member(), margin, now);
+        let ballot = self.choose(lock.member, margin, now);
         let is_second = proposed > 0 && ballot.is_some();
         self.observer.counters.second_ballots.add(u64::from(is_second));
         self.happens(id, Event::Drawn(ballot), now);
@@ -68,21 +66,9 @@ impl Driver {
         if masters.is_empty() {
             return;
         }
-        let op = Op::score(lock.key.clone(), lock.token.clone(), lock.member());
+        let op = Op::score(lock.key.clone(), lock.token.clone(), lock.member);
         for vote in self.masters.send(&op, masters, Ticket::Score(id), now) {
             self.vote(&vote);
-        }
-    }
-
-    /// A quorum has granted: from here on its ballots have one node timeout.
-    pub(in crate::driver) fn time_ballots(&mut self, id: LockId) {
-        if let Some(lock) = self.locks.get_mut(id)
-            && let Caller::Asks { alarm, .. } = &mut lock.caller
-            && let Some(until) = lock.machine.attempt().and_then(|attempt| attempt.ballots_until())
-            && *alarm != Some(until)
-        {
-            *alarm = Some(until);
-            self.timers.enter(until, Due::Ballots(id));
         }
     }
 
@@ -112,7 +98,7 @@ impl Driver {
         let (Attempt(id) | Ballot(id, _) | Score(id) | Readd(id)) = ticket else { return };
         let now = vote.read_at.unwrap_or_else(|| self.now());
         let Some(lock) = self.locks.get(id) else { return };
-        let member = lock.member();
+        let member = lock.member;
         let is_attempt = lock.is_attempt();
         let first = if is_attempt { lock.due.saturating_sub(lock.node_timeout) } else { now };
         self.ballots.saw(member, vote.master, score, (first, now));

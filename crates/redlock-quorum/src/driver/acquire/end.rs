@@ -159,7 +159,7 @@ impl Driver {
 
 #[cfg(test)]
 mod tests {
-    use redlock_core::{Answer, Resource, Token};
+    use redlock_core::{Answer, Member, Resource, Token};
 
     use super::*;
     use crate::Redlock;
@@ -177,6 +177,7 @@ mod tests {
         let slot = redlock.handle.inbox.slot();
         let mut driver = slot.enter(&mut slot.state(), None).expect("nothing works on it");
         let (now, resource) = (driver.now(), Resource::from("orders:42"));
+        let member = Member::of(resource.as_bytes());
         let timing = driver.settings.timing(None, driver.masters.max_ttl()).unwrap();
         let attempt = Attempt::new(3, Origin::Acquired, timing, HoldOptions::default(), now);
         let id = driver.locks.insert(Lock {
@@ -184,6 +185,7 @@ mod tests {
             resource,
             key_use: UseId::default(),
             token: Token::random(None),
+            member,
             node_timeout: timing.node_timeout,
             machine: Lifecycle::new(attempt),
             caller: Caller::Asks { request: RequestId::default(), alarm: None },

@@ -9,6 +9,7 @@ use redlock_core::{Clock, FencingToken, Instant, Resource, Token};
 use redlock_protocol::ballot::proposals::Proof;
 use redlock_protocol::token::lease::HeldLease;
 use redlock_protocol::votes::ledger::{LastAnswer, Ledger};
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
@@ -57,7 +58,7 @@ pub(crate) enum Acceptance {
 
 /// The state that the driver writes for the holder.
 struct State {
-    rows: Vec<Row>,
+    rows: SmallVec<[Row; 5]>,
     /// How long an extension makes the lease last.
     ttl: Duration,
     /// Why the lease is lost if its deadline passes.

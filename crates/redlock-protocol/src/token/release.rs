@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use redlock_core::{Answer, Cause, Instant, Verdict};
+use smallvec::SmallVec;
 
 use crate::master_set::MasterSet;
-use crate::quorum::{MASTERS_MAX, quorum};
-use crate::votes::ledger::{LastAnswer, Ledger, may_have_set};
+use crate::quorum::quorum;
+use crate::votes::ledger::{Answers, LastAnswer, Ledger, may_have_set};
 
 /// The release of one token: what each master still has to do with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release {
-    /// Entries beyond the number of masters are `Gone`.
-    copies: [Copy; MASTERS_MAX],
-    answers: Vec<LastAnswer>,
+    copies: SmallVec<[Copy; 5]>,
+    answers: Answers,
     /// The masters whose answer is waited for.
     pending: MasterSet,
     /// How long a key may stay from when a master was last asked to set or extend it.
@@ -74,10 +74,10 @@ impl Release {
         let may_hold = ledger.may_hold();
         let unsettled = ledger.unsettled().union(unanswered);
         let expires = now.saturating_add(expiry);
-        let mut copies = [Copy::Gone; MASTERS_MAX];
-        for master in may_hold.iter() {
-            copies[master] = Copy::Waiting((!unsettled.contains(master)).then_some(expires));
-        }
+        let copy = |master| match may_hold.contains(master) {
+            false => Copy::Gone,
+            true => Copy::Waiting((!unsettled.contains(master)).then_some(expires)),
+        };
         let mut answers = ledger.into_answers();
         for (master, answer) in answers.iter_mut().enumerate() {
             *answer = match may_hold.contains(master) {
@@ -86,7 +86,7 @@ impl Release {
             };
         }
         Self {
-            copies,
+            copies: (0..masters).map(copy).collect(),
             answers,
             pending: may_hold,
             expiry,
@@ -136,8 +136,7 @@ impl Release {
     #[inline]
     pub fn send(&mut self) -> MasterSet {
         let mut masters = MasterSet::EMPTY;
-        let copies = &mut self.copies[..self.answers.len()];
-        for (master, copy) in copies.iter_mut().enumerate() {
+        for (master, copy) in self.copies.iter_mut().enumerate() {
             if let Copy::Waiting(expires) = *copy {
                 *copy = Copy::Sent(expires);
                 masters.insert(master);
@@ -296,8 +295,7 @@ impl Release {
     /// Whether no master has anything left to do.
     #[inline]
     pub fn is_over(&self) -> bool {
-        let copies = &self.copies[..self.answers.len()];
-        self.outcome.is_some() && copies.iter().all(|copy| *copy == Copy::Gone)
+        self.outcome.is_some() && self.copies.iter().all(|copy| *copy == Copy::Gone)
     }
 
     /// The masters that may still hold the key.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redlock_core::{Answer, Cause, Instant, Verdict};
+use smallvec::SmallVec;
 
 use crate::master_set::MasterSet;
 use crate::votes::answer::Judged;
@@ -10,8 +11,13 @@ use crate::votes::validity::HoldUntil;
 
 /// For each master: until when it is known to hold our key, whether our key may be there, and its
 /// last answer. The ledger goes with the token from the attempt to the lease to the release.
+///
+/// It is kept apart from the machines that it goes through: they are moved from stage to stage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ledger {
+pub struct Ledger(Box<Known>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Known {
     holds: HoldUntil,
     may_hold: MasterSet,
     /// Masters that have not answered the first request.
@@ -24,8 +30,11 @@ pub struct Ledger {
     copies: MasterSet,
     /// Masters that granted the key and have not shown a score since.
     unscored: Vec<Unscored>,
-    answers: Vec<LastAnswer>,
+    answers: Answers,
 }
+
+/// The last answer of each master. Up to five of them take no memory of their own.
+pub(crate) type Answers = SmallVec<[LastAnswer; 5]>;
 
 /// A master that granted the key, and may have lost its ballots. Without ballots it may also have
 /// lost the key of the former holder: until it has shown a score, neither its grant nor an
@@ -95,7 +104,7 @@ impl Ledger {
     /// A token that only the masters of `asked` may come to hold.
     #[inline]
     pub fn asking(masters: usize, asked: MasterSet) -> Self {
-        Self {
+        Self(Box::new(Known {
             holds: HoldUntil::new(masters),
             may_hold: asked,
             unanswered: asked,
@@ -103,31 +112,31 @@ impl Ledger {
             copies: MasterSet::EMPTY,
             unscored: Vec::new(),
             answers: (0..masters).map(|_| LastAnswer::PENDING).collect(),
-        }
+        }))
     }
 
     /// More masters are asked for it now.
     pub fn ask(&mut self, masters: MasterSet) {
-        self.may_hold = self.may_hold.union(masters);
-        self.unanswered = self.unanswered.union(masters);
-        self.unsettled = self.unsettled.union(masters);
+        self.0.may_hold = self.0.may_hold.union(masters);
+        self.0.unanswered = self.0.unanswered.union(masters);
+        self.0.unsettled = self.0.unsettled.union(masters);
     }
 
     /// How many masters there are.
     #[inline]
     pub fn masters(&self) -> usize {
-        self.answers.len()
+        self.0.answers.len()
     }
 
     /// A request that may set the key goes to `master` now.
     pub fn expose(&mut self, master: usize) {
-        self.may_hold.insert(master);
+        self.0.may_hold.insert(master);
     }
 
     /// The masters on which our key may be: these must be asked to release it.
     #[inline]
     pub fn may_hold(&self) -> MasterSet {
-        self.may_hold
+        self.0.may_hold
     }
 
     /// Writes down what `master` has answered. A reply settles all that was sent there before,
@@ -135,30 +144,30 @@ impl Ledger {
     #[inline]
     pub fn write(&mut self, master: usize, judged: Judged<'_>, latency: Duration) {
         if judged.answer.is_reply() {
-            self.unsettled.remove(master);
+            self.0.unsettled.remove(master);
         } else if judged.answer.sent {
-            self.unsettled.insert(master);
+            self.0.unsettled.insert(master);
         }
-        self.answers[master] = LastAnswer::of(judged, latency);
+        self.0.answers[master] = LastAnswer::of(judged, latency);
     }
 
     /// Writes down what `master` has answered to the first request.
     #[inline]
     pub fn write_first(&mut self, master: usize, judged: Judged<'_>, latency: Duration) {
-        self.unanswered.remove(master);
+        self.0.unanswered.remove(master);
         self.write(master, judged, latency);
     }
 
     /// `master` does not vote, for this reason. It was asked all the same, so that it has a copy.
     pub fn only_copy(&mut self, master: usize, why: Cause) {
-        self.copies.insert(master);
+        self.0.copies.insert(master);
         self.show(master, why);
     }
 
     /// Whether `master` did not vote when it was asked first.
     #[inline]
     pub fn is_copy(&self, master: usize) -> bool {
-        self.copies.contains(master)
+        self.0.copies.contains(master)
     }
 
     /// The answer of a master that was asked for a copy only. It shows whether there is something
@@ -171,73 +180,73 @@ impl Ledger {
     /// `master` has answered the first request, with something that counts for nothing.
     #[inline]
     pub fn note_reply(&mut self, master: usize, answer: &Answer) {
-        self.unanswered.remove(master);
+        self.0.unanswered.remove(master);
         if answer.is_reply() {
-            self.unsettled.remove(master);
+            self.0.unsettled.remove(master);
         }
     }
 
     /// Sets the cause that is reported for `master` in place of its answer.
     pub fn show(&mut self, master: usize, why: Cause) {
-        self.answers[master] = LastAnswer::unknown(why);
+        self.0.answers[master] = LastAnswer::unknown(why);
     }
 
     /// Sets the verdict that counts for `master` in place of its grant. The time that the answer
     /// took stays.
     pub fn answered_instead(&mut self, master: usize, verdict: Verdict) {
-        self.answers[master].verdict = verdict;
+        self.0.answers[master].verdict = verdict;
     }
 
     /// The answer to the `SET NX` of a token that was never used before.
     #[inline]
     pub fn acquired(&mut self, master: usize, answer: &Answer) {
         if !may_have_set(answer) {
-            self.may_hold.remove(master);
+            self.0.may_hold.remove(master);
         }
     }
 
     /// The answer to an extension. A master that holds no key of ours has none to release.
     pub fn extended(&mut self, master: usize, answer: &Answer) {
         if answer.verdict.is_refusal() {
-            self.may_hold.remove(master);
+            self.0.may_hold.remove(master);
         }
     }
 
     /// `master` has confirmed that it holds the key, by a request sent no earlier than `sent_at`.
     #[inline]
     pub fn confirm(&mut self, master: usize, sent_at: Instant, validity: Duration) {
-        self.holds.confirm(master, sent_at, validity);
+        self.0.holds.confirm(master, sent_at, validity);
     }
 
     /// `master` has granted the key, and has not shown that it has ballots. Once it does, the grant
     /// counts from `sent_at`, before which it was not asked for; `None` if it counts for nothing.
     pub fn granted_unscored(&mut self, master: usize, sent_at: Option<Instant>) {
-        self.unscored.retain(|one| one.master != master);
-        self.unscored.push(Unscored { master, sent_at, is_asked: false });
+        self.0.unscored.retain(|one| one.master != master);
+        self.0.unscored.push(Unscored { master, sent_at, is_asked: false });
     }
 
     /// `master` has shown a score: what it granted before counts.
     pub fn scored(&mut self, master: usize, validity: Duration) {
-        let Some(at) = self.unscored.iter().position(|one| one.master == master) else { return };
-        if let Some(sent_at) = self.unscored.swap_remove(at).sent_at {
+        let Some(at) = self.0.unscored.iter().position(|one| one.master == master) else { return };
+        if let Some(sent_at) = self.0.unscored.swap_remove(at).sent_at {
             self.confirm(master, sent_at, validity);
         }
     }
 
     /// Whether a score of `master` is missing.
     pub fn is_unscored(&self, master: usize) -> bool {
-        self.unscored.iter().any(|one| one.master == master)
+        self.0.unscored.iter().any(|one| one.master == master)
     }
 
     /// The masters whose score is missing.
     pub fn unscored(&self) -> MasterSet {
-        self.unscored.iter().map(|one| one.master).collect()
+        self.0.unscored.iter().map(|one| one.master).collect()
     }
 
     /// The masters whose score is missing and was not asked for. They are asked for it now.
     pub fn ask_scores(&mut self) -> MasterSet {
         let unasked = |one: &&Unscored| !one.is_asked;
-        let masters = self.unscored.iter().filter(unasked).map(|one| one.master).collect();
+        let masters = self.0.unscored.iter().filter(unasked).map(|one| one.master).collect();
         self.scores_asked(masters);
         masters
     }
@@ -245,22 +254,22 @@ impl Ledger {
     /// The scores of `masters` come with something else that is asked of them.
     #[inline]
     pub fn scores_asked(&mut self, masters: MasterSet) {
-        for one in self.unscored.iter_mut().filter(|one| masters.contains(one.master)) {
+        for one in self.0.unscored.iter_mut().filter(|one| masters.contains(one.master)) {
             one.is_asked = true;
         }
     }
 
     /// `master` did not show its score when it was asked.
     pub fn score_missing(&mut self, master: usize) {
-        for one in self.unscored.iter_mut().filter(|one| one.master == master) {
+        for one in self.0.unscored.iter_mut().filter(|one| one.master == master) {
             one.is_asked = false;
         }
     }
 
     /// There is evidence that `master` does not hold the key any more.
     pub fn disown(&mut self, master: usize) {
-        self.holds.clear(master);
-        for one in self.unscored.iter_mut().filter(|one| one.master == master) {
+        self.0.holds.clear(master);
+        for one in self.0.unscored.iter_mut().filter(|one| one.master == master) {
             one.sent_at = None;
         }
     }
@@ -269,74 +278,74 @@ impl Ledger {
     pub fn write_balloted(&mut self, master: usize, judged: Judged<'_>, latency: Duration) {
         self.note_reply(master, judged.answer);
         if judged.answer.verdict.is_refusal() {
-            self.may_hold.remove(master);
+            self.0.may_hold.remove(master);
         }
-        self.answers[master] = LastAnswer::of(judged, latency);
+        self.0.answers[master] = LastAnswer::of(judged, latency);
     }
 
     /// The time of `masters` to answer is over. What they confirmed before counts as before.
     pub fn time_out(&mut self, masters: MasterSet) {
         for master in masters.iter() {
-            self.answers[master] = LastAnswer::unknown(Cause::TimedOut);
+            self.0.answers[master] = LastAnswer::unknown(Cause::TimedOut);
         }
     }
 
     /// The masters whose answer has not come, and is still waited for.
     #[inline]
     pub fn pending(&self) -> MasterSet {
-        (0..self.masters()).filter(|master| self.answers[*master].is_pending()).collect()
+        (0..self.masters()).filter(|master| self.0.answers[*master].is_pending()).collect()
     }
 
     /// The masters that have not answered the first request, whether or not it is waited for.
     #[inline]
     pub fn unanswered(&self) -> MasterSet {
-        self.unanswered
+        self.0.unanswered
     }
 
     /// The masters that may carry out a request of ours later.
     #[inline]
     pub fn unsettled(&self) -> MasterSet {
-        self.unsettled
+        self.0.unsettled
     }
 
     /// The server process of `master` is gone, and with it all that was on its way there.
     pub fn process_ended(&mut self, master: usize) {
-        self.unsettled.remove(master);
+        self.0.unsettled.remove(master);
     }
 
     /// Until when a quorum holds the key at least.
     #[inline]
     pub fn valid_until(&self) -> Instant {
-        self.holds.valid_until()
+        self.0.holds.valid_until()
     }
 
     /// The number of masters that hold the key at this moment, as far as answers show it.
     pub fn copies(&self, now: Instant) -> usize {
-        self.holds.copies(now)
+        self.0.holds.copies(now)
     }
 
     /// Until when `master` holds the key at least.
     #[inline]
     pub fn hold_until(&self, master: usize) -> Instant {
-        self.holds.of(master)
+        self.0.holds.of(master)
     }
 
     /// The last answer of `master`.
     #[inline]
     pub fn answer(&self, master: usize) -> &LastAnswer {
-        &self.answers[master]
+        &self.0.answers[master]
     }
 
     /// The last answer of each master.
     #[inline]
-    pub fn into_answers(self) -> Vec<LastAnswer> {
-        self.answers
+    pub(crate) fn into_answers(self) -> Answers {
+        self.0.answers
     }
 
     /// The last answer of each master.
     #[inline]
     pub fn answers(&self) -> &[LastAnswer] {
-        &self.answers
+        &self.0.answers
     }
 }
 

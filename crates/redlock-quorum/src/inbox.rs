@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::driver::command::Command;
+use crate::driver::reply::{Awaited, Reply, reply};
 use crate::driver::runtimes::{PATIENCE, living_runtime};
 use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
@@ -53,12 +54,29 @@ impl Inbox {
 
     /// Asks, and waits for the answer. When the runtime that drove the handle goes away, or does
     /// not poll it, the driver goes on with this one, and is asked again.
-    pub(crate) async fn ask<T>(
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        command: impl Fn(oneshot::Sender<T>) -> Command,
+        command: impl Fn(Reply<T>) -> Command,
+    ) -> Result<T, Unasked> {
+        self.question(command, None).await
+    }
+
+    /// Asks for a lock, as [`ask`](Self::ask) does. The driver is told when the caller stops waiting:
+    /// the turn of a caller that is gone goes to the next at once, and nothing of it stays in memory.
+    pub(crate) async fn ask_or_withdraw<T: Send + 'static>(
+        &self,
+        command: impl Fn(Reply<T>) -> Command,
+    ) -> Result<T, Unasked> {
+        self.question(command, Some(&self.slot)).await
+    }
+
+    async fn question<T: Send + 'static>(
+        &self,
+        command: impl Fn(Reply<T>) -> Command,
+        withdraws_at: Option<&Slot>,
     ) -> Result<T, Unasked> {
         loop {
-            let (reply, answer) = oneshot::channel();
+            let (reply, answer) = reply(withdraws_at);
             self.start()?;
             self.slot.post(command(reply));
             // The task may have gone away in between, and with it the reader of the command.
@@ -87,13 +105,16 @@ impl Inbox {
     }
 
     /// The answer; `None` if it will not come and the command must be sent again.
-    async fn wait<T>(&self, mut answer: oneshot::Receiver<T>) -> Result<Option<T>, Unasked> {
+    async fn wait<T: Send + 'static>(
+        &self,
+        mut answer: Awaited<'_, T>,
+    ) -> Result<Option<T>, Unasked> {
         let (mut patience, mut silent) = (PATIENCE, Duration::ZERO);
         while self.slot.is_elsewhere() {
             let turns = self.slot.ring();
             tokio::select! {
                 biased;
-                answer = &mut answer => return Ok(answer.ok()),
+                answer = &mut answer => return Ok(answer),
                 // It is rare, and the future of each caller has room for what it may await.
                 () = Box::pin(pause(patience)) => {}
             }
@@ -105,7 +126,7 @@ impl Inbox {
             }
             patience = longer(patience);
         }
-        Ok(answer.await.ok())
+        Ok(answer.await)
     }
 
     /// Closes the driver, and returns what is left on masters. All callers get one outcome.

@@ -10,7 +10,7 @@ use redlock_protocol::terms::{HoldOptions, Timing};
 use redlock_protocol::waiting::Ask;
 use tracing::field::{Empty, display};
 
-use crate::driver::command::{Command, Entry, Request};
+use crate::driver::command::{Command, Request};
 use crate::driver::hold::held_lock::HeldLock;
 use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
@@ -234,7 +234,6 @@ impl LockRequest {
         let asked_at = self.handle.clock.now();
         let until = self.until(asked_at);
         self.handle.open()?;
-        let entry = Arc::<Entry>::default();
         let command = |reply| {
             Command::Acquire(Request {
                 resource: self.resource.clone(),
@@ -247,18 +246,14 @@ impl LockRequest {
                 until,
                 resume: resume.clone(),
                 reply,
-                entry: entry.clone(),
                 key_use: Default::default(),
                 is_attempted: false,
                 ask: Ask::All,
             })
         };
-        let withdrawal = Withdrawal { handle: &self.handle, entry: &entry };
         let span = tracing::debug_span!("acquire", resource = %self.resource, token = Empty);
         // It is open while the answer is waited for, and never entered: nothing is logged in there.
-        let outcome = self.handle.inbox.ask(command).await;
-        std::mem::forget(withdrawal);
-        let held = outcome??;
+        let held = self.handle.inbox.ask_or_withdraw(command).await??;
         span.record("token", display(&held.cell.token));
         self.on_time(held)
     }
@@ -306,19 +301,6 @@ impl LockRequest {
             Wait::Begun(until) => return until,
         };
         Some(now.saturating_add(wait))
-    }
-}
-
-/// Tells the driver that a caller has stopped waiting, if it is dropped: the turn of a caller that
-/// is gone goes to the next at once, and nothing of it stays in memory.
-struct Withdrawal<'a> {
-    handle: &'a Handle,
-    entry: &'a Arc<Entry>,
-}
-
-impl Drop for Withdrawal<'_> {
-    fn drop(&mut self) {
-        self.handle.inbox.post(Command::Withdrawn { entry: self.entry.clone() });
     }
 }
 

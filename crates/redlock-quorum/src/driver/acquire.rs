@@ -94,9 +94,10 @@ impl Driver {
             let stands_alone = request.is_try() || request.resume.is_some();
             self.ask(now);
             self.await_steps(now);
-            let entry = request.entry.clone();
-            let request = self.requests.insert(request);
-            entry.set(request);
+            let request = self.requests.insert_with_key(|id| {
+                request.reply.enter(id);
+                request
+            });
             self.say_request(request, "request");
             if stands_alone {
                 self.stand_in_line(request);

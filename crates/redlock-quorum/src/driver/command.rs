@@ -1,7 +1,6 @@
 //! `Command`: what callers ask of the driver.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redlock_core::{Instant, Label, Mark, Resource, Token};
@@ -9,26 +8,25 @@ use redlock_protocol::marks::MarkAnswer;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::terms::{HoldOptions, Timing};
 use redlock_protocol::waiting::Ask;
-use slotmap::{Key, KeyData};
-use tokio::sync::oneshot;
 
 use super::hold::held_lock::HeldLock;
-use super::ticket::{HoldId, RequestId, UseId};
+use super::reply::{Entered, Reply};
+use super::ticket::{HoldId, UseId};
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::init::{Init, InitError, InitReport};
 use crate::report::NodeReport;
 use crate::status::Status;
 use crate::votes::Votes;
 
-pub(crate) type AcquireReply = oneshot::Sender<Result<HeldLock, AcquireError>>;
-pub(crate) type ExtendReply = oneshot::Sender<Result<(), ExtendError>>;
-pub(crate) type ReleaseReply = oneshot::Sender<Result<(), ReleaseError>>;
-pub(crate) type WaitersReply = oneshot::Sender<u32>;
-pub(crate) type StatusReply = oneshot::Sender<Status>;
-pub(crate) type MarkReply = oneshot::Sender<MarkVotes>;
-pub(crate) type InitReply = oneshot::Sender<Result<InitReport, InitError>>;
-pub(crate) type ReportReply = oneshot::Sender<Vec<NodeReport>>;
-pub(crate) type CloseReply = oneshot::Sender<Result<(), Unreleased>>;
+pub(crate) type AcquireReply = Reply<Result<HeldLock, AcquireError>>;
+pub(crate) type ExtendReply = Reply<Result<(), ExtendError>>;
+pub(crate) type ReleaseReply = Reply<Result<(), ReleaseError>>;
+pub(crate) type WaitersReply = Reply<u32>;
+pub(crate) type StatusReply = Reply<Status>;
+pub(crate) type MarkReply = Reply<MarkVotes>;
+pub(crate) type InitReply = Reply<Result<InitReport, InitError>>;
+pub(crate) type ReportReply = Reply<Vec<NodeReport>>;
+pub(crate) type CloseReply = Reply<Result<(), Unreleased>>;
 
 /// A request to the driver. A command that is dropped unanswered closes its reply.
 pub(crate) enum Command {
@@ -47,7 +45,7 @@ pub(crate) enum Command {
     /// The key of a written-down lease is to be released.
     ReleaseLease(Box<LeaseRelease>),
     /// A caller that waits has gone away.
-    Withdrawn { entry: Arc<Entry> },
+    Withdrawn { entry: Arc<dyn Entered> },
     /// A caller asks who holds a resource.
     Status { key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply },
     /// A caller asks how many wait in this queue.
@@ -97,7 +95,6 @@ pub(crate) struct Request {
     /// The token of a lease to take over, instead of acquiring anew.
     pub(crate) resume: Option<Token>,
     pub(crate) reply: AcquireReply,
-    pub(crate) entry: Arc<Entry>,
     /// The driver's entry of its key; the null id before the driver has searched for it.
     pub(crate) key_use: UseId,
     /// An attempt is under way.
@@ -111,22 +108,6 @@ impl Request {
     /// the driver read its request did wait: it shares attempts with others that wait.
     pub(super) fn is_try(&self) -> bool {
         self.until.is_some_and(|until| until <= self.asked_at)
-    }
-}
-
-/// The id under which the driver has entered a request. A caller that gives up returns the id, so
-/// that the driver need not search. Only the driver reads it.
-#[derive(Debug, Default)]
-pub(crate) struct Entry(AtomicU64);
-
-impl Entry {
-    pub(super) fn set(&self, id: RequestId) {
-        self.0.store(id.data().as_ffi(), Ordering::Relaxed);
-    }
-
-    /// A name that was never set is no one's.
-    pub(super) fn get(&self) -> RequestId {
-        KeyData::from_ffi(self.0.load(Ordering::Relaxed)).into()
     }
 }
 

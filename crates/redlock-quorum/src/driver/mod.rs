@@ -28,6 +28,7 @@ mod masters;
 mod meeting;
 mod observe;
 mod release;
+pub(crate) mod reply;
 mod report;
 pub(crate) mod runtimes;
 pub(crate) mod slot;
@@ -284,7 +285,7 @@ impl Driver {
                 self.count_waiters(queue, node_timeout, reply);
             }
             Command::Mark(request, reply) => self.mark(request, reply),
-            Command::Withdrawn { entry } => self.withdrawn(&entry, now),
+            Command::Withdrawn { entry } => self.withdrawn(entry.get(), now),
             Command::Close { within, reply } => self.close(within, reply),
         }
     }

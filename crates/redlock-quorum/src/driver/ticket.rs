@@ -6,7 +6,7 @@ new_key_type! {
     /// One token, from its attempt to its last release.
     pub(crate) struct LockId;
     /// One caller that wants a lock.
-    pub(super) struct RequestId;
+    pub(crate) struct RequestId;
     /// The callers that wait for one key.
     pub(super) struct WaitingId;
     /// One question to all masters.

@@ -11,7 +11,7 @@ use redlock_protocol::waiting::{Ask, Moment, QueueAnswer, Refusal, Step, Waiting
 use slotmap::SlotMap;
 
 use super::Driver;
-use super::command::{Entry, Request};
+use super::command::Request;
 use super::line::Outgoing;
 use super::ticket::{InspectionId, LockId, RequestId, WaitingId};
 use super::timers::Due;
@@ -401,8 +401,7 @@ impl Driver {
 
     /// A caller is gone. Where an attempt is made for it, that ends first, and then it is found to
     /// be gone.
-    pub(super) fn withdrawn(&mut self, entry: &Entry, now: Instant) {
-        let id = entry.get();
+    pub(super) fn withdrawn(&mut self, id: RequestId, now: Instant) {
         let is_attempted = self.requests.get(id).is_none_or(|request| request.is_attempted);
         if !is_attempted && let Some(request) = self.cancelled(id) {
             self.left_waiting(id, &request.key, now);

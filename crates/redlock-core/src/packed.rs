@@ -7,13 +7,38 @@ use std::ops::Deref;
 pub(crate) trait Room {
     /// Adds bytes at the end.
     fn extend(&mut self, more: &[u8]);
+
+    /// Adds a part of a command at the end, with the line before it and its line end, where that is
+    /// quickly done. Says whether it was.
+    fn extend_short(&mut self, part: &[u8]) -> bool;
 }
+
+/// The line before a part, and its line end, where the part has 10 to 99 bytes.
+const AROUND: usize = 7;
 
 impl Room for Vec<u8> {
     #[inline]
     fn extend(&mut self, more: &[u8]) {
         self.extend_from_slice(more);
     }
+
+    #[inline]
+    fn extend_short(&mut self, part: &[u8]) -> bool {
+        let Some(head) = head(part.len()) else { return false };
+        self.reserve(part.len() + AROUND);
+        self.extend_from_slice(&head);
+        self.extend_from_slice(part);
+        self.extend_from_slice(b"\r\n");
+        true
+    }
+}
+
+/// The line before a part of `len` bytes, where that has two digits.
+#[inline]
+fn head(len: usize) -> Option<[u8; 5]> {
+    // A number below 100 has no more than two digits, each of which is a byte.
+    let digit = |number: usize| b'0' + (number % 10) as u8;
+    (10..100).contains(&len).then(|| [b'$', digit(len / 10), digit(len), b'\r', b'\n'])
 }
 
 /// Bytes that are put together once, in one part or in two. Few take no memory of their own: nearly
@@ -72,6 +97,21 @@ impl Room for Packed {
             }
             _ => self.outgrow(more),
         }
+    }
+
+    #[inline]
+    fn extend_short(&mut self, part: &[u8]) -> bool {
+        let Some(head) = head(part.len()).filter(|_| self.long.is_empty()) else { return false };
+        let Some(room) = self.short.get_mut(self.len..self.len + part.len() + AROUND) else {
+            return false;
+        };
+        let (before, room) = room.split_at_mut(head.len());
+        let (within, behind) = room.split_at_mut(part.len());
+        before.copy_from_slice(&head);
+        within.copy_from_slice(part);
+        behind.copy_from_slice(b"\r\n");
+        self.len += part.len() + AROUND;
+        true
     }
 }
 

@@ -73,9 +73,9 @@ impl Batch {
     /// Adds the vote of `slot`, whose answer was read at `read_at`, a moment ago. Casts nothing: it
     /// may be called under a lock.
     #[inline]
-    pub(crate) fn add(&mut self, mut slot: VoteSlot, answer: Answer, read_at: Instant) {
+    pub(crate) fn add(&mut self, slot: &mut VoteSlot, answer: Answer, read_at: Instant) {
         let Some(sink) = slot.sink.take() else { return };
-        let VoteSlot { master, ticket, sent_at, .. } = slot;
+        let VoteSlot { master, ticket, sent_at, .. } = *slot;
         let vote = Vote { master, ticket, sent_at, read_at: Some(read_at), answer };
         if Arc::ptr_eq(self.sink.get_or_insert_with(|| sink.clone()), &sink) {
             self.votes.push(vote);
@@ -166,8 +166,8 @@ mod tests {
         let (one, other) = (Arc::new(Votes::default()), Arc::new(Votes::default()));
         let mut batch = Batch::default();
         for (sink, ticket) in [(&one, 1), (&one, 2), (&other, 3), (&one, 4)] {
-            let slot = VoteSlot::new(sink.clone(), 0, ticket, Instant::ORIGIN);
-            batch.add(slot, Answer::granted(), Instant::from_nanos(5));
+            let mut slot = VoteSlot::new(sink.clone(), 0, ticket, Instant::ORIGIN);
+            batch.add(&mut slot, Answer::granted(), Instant::from_nanos(5));
         }
         drop(batch);
         let tickets = |votes: &Votes| {

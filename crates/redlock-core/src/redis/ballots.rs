@@ -19,7 +19,7 @@ use redis::Value;
 
 use super::encode;
 use super::namespace::Namespace;
-use super::reply::{self, Garbage};
+use super::reply::{self, Garbage, Plain};
 use crate::admission::{Identity, SCORE_END};
 use crate::packed::Packed;
 use crate::{Answer, Balloted, Bid, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot};
@@ -257,7 +257,7 @@ impl Replies {
 
     /// The answer to an acquire, and how long it is, if `bytes` begin with the three replies that
     /// nearly every one gets: granted, or refused because the key is held. It needs no parser.
-    pub(super) fn at_once(&self, op: &Op, bytes: &[u8]) -> Option<(Answer, usize)> {
+    pub(super) fn at_once(&self, op: &Op, bytes: &[u8]) -> Option<(Plain, usize)> {
         // A take is granted in the same words.
         if self.replies > 0 || !matches!(op.verb(), Verb::Acquire { .. } | Verb::Take { .. }) {
             return None;
@@ -270,17 +270,12 @@ impl Replies {
             Some(rest) => (true, rest),
             None => (false, rest.strip_prefix(reply::ZERO)?),
         };
-        let (answer, rest) = match (is_set, is_accepted) {
-            (false, _) => (Answer::new(Verdict::HELD), behind_value(rest)?),
-            (true, true) => {
-                (Answer::granted().with_ballot(Balloted::Accepted), behind(rest, op.token())?)
-            }
-            (true, false) => {
-                let refused = Answer::new(Verdict::BallotRefused);
-                (refused.with_ballot(Balloted::Refused), behind(rest, op.token())?)
-            }
+        let (plain, rest) = match (is_set, is_accepted) {
+            (false, _) => (Plain::Held, behind_value(rest)?),
+            (true, true) => (Plain::Accepted, behind(rest, op.token())?),
+            (true, false) => (Plain::Refused, behind(rest, op.token())?),
         };
-        Some((answer, bytes.len() - rest.len()))
+        Some((plain, bytes.len() - rest.len()))
     }
 }
 
@@ -375,14 +370,17 @@ fn score(reply: &Value, missing: Balloted) -> Option<Balloted> {
 
 /// The bytes behind this value in `bytes`; `None` if `bytes` does not begin with it.
 fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
-    let mut rest = bytes.strip_prefix(b"$")?;
-    let mut len = 0;
-    while let [digit @ b'0'..=b'9', behind @ ..] = rest
-        && len <= value.len()
-    {
-        (len, rest) = (len * 10 + usize::from(digit - b'0'), behind);
-    }
-    let rest = rest.strip_prefix(b"\r\n").filter(|_| len == value.len())?;
+    let rest = match bytes {
+        // A token without a label is as long as two digits say.
+        [b'$', tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', rest @ ..] => {
+            let len = usize::from(tens - b'0') * 10 + usize::from(ones - b'0');
+            (len == value.len()).then_some(rest)?
+        }
+        _ => {
+            let (len, rest) = reply::text_len(bytes)?;
+            (len == value.len()).then_some(rest)?
+        }
+    };
     rest.strip_prefix(value)?.strip_prefix(b"\r\n")
 }
 

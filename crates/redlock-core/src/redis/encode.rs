@@ -235,9 +235,11 @@ fn begin(out: &mut impl Room, words: usize) {
 
 fn add(out: &mut impl Room, parts: &[&[u8]]) {
     for part in parts {
-        begin_line(out, b'$', part.len());
-        out.extend(part);
-        out.extend(b"\r\n");
+        if !out.extend_short(part) {
+            begin_line(out, b'$', part.len());
+            out.extend(part);
+            out.extend(b"\r\n");
+        }
     }
 }
 

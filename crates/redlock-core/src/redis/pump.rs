@@ -172,8 +172,8 @@ impl<'a> Pump<'a> {
 
     fn pass_on(&mut self, deferred: Deferred, now: crate::Instant) {
         deferred.events.into_iter().for_each(|event| self.events.report(event));
-        if let Some((slot, answer)) = deferred.vote {
-            self.batch.add(slot, answer, now);
+        if let Some((mut slot, answer)) = deferred.vote {
+            self.batch.add(&mut slot, answer, now);
         }
     }
 
@@ -210,8 +210,8 @@ impl<'a> Pump<'a> {
                 Settled::Members(members) => (NodeEvent::Members(members), None),
                 settled => {
                     let (vote, outcome) = vote(settled, role);
-                    if let Some((slot, answer)) = vote {
-                        self.batch.add(slot, answer, now);
+                    if let Some((mut slot, answer)) = vote {
+                        self.batch.add(&mut slot, answer, now);
                     }
                     outcome?;
                     continue;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{PushKind, ServerError, Value};
 
 use super::{marks, queues};
-use crate::{Answer, Call, Cause, NodeEvent, Queued, Verb, Verdict};
+use crate::{Answer, Balloted, Call, Cause, NodeEvent, Queued, Verb, Verdict};
 
 /// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
 /// no use any more, because it is unknown where the next reply begins.
@@ -172,6 +172,13 @@ fn element(bytes: &[u8]) -> Option<(Value, &[u8])> {
     }
 }
 
+/// How long the text is with which `bytes` begin, and the bytes behind its first line.
+pub(super) fn text_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let head = line(bytes).ok()??;
+    let len = count(head).ok()?.filter(|_| head[0] == b'$')?;
+    Some((len, bytes.get(head.len() + 2..)?))
+}
+
 /// The bytes between the first line of one whole reply and its end.
 fn text(reply: &[u8]) -> Option<&[u8]> {
     let line = reply.iter().position(|byte| *byte == b'\n')?;
@@ -193,18 +200,49 @@ fn plain(value: Value) -> Value {
 /// The rest of the reply for a key that was released while no ticket waited for it.
 const LEFT_ALONE: &[u8] = b"*2\r\n:1\r\n:0\r\n";
 
+/// An answer that needs no parser. Nearly every answer is one of these.
+#[derive(Clone, Copy)]
+pub(super) enum Plain {
+    Granted,
+    /// The key was released, and no ticket waits for it.
+    LeftAlone,
+    Held,
+    /// The key is ours, and the ballot was accepted, or refused.
+    Accepted,
+    Refused,
+}
+
+impl Plain {
+    #[inline]
+    pub(super) fn answer(self) -> Answer {
+        let verdict = match self {
+            Self::Granted | Self::LeftAlone | Self::Accepted => Verdict::Granted,
+            Self::Held => Verdict::HELD,
+            Self::Refused => Verdict::BallotRefused,
+        };
+        let balloted = match self {
+            Self::Accepted => Some(Balloted::Accepted),
+            Self::Refused => Some(Balloted::Refused),
+            _ => None,
+        };
+        let is_left = matches!(self, Self::LeftAlone);
+        let queued = is_left.then_some(Queued { waiters: 0, rank: None });
+        Answer { balloted, queued, ..Answer::new(verdict) }
+    }
+}
+
 /// The answer to a request, and how long it is, if the first reply in `bytes` grants it.
-pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<(Answer, usize)> {
+pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<(Plain, usize)> {
     if matches!(verb, Verb::Leave { .. }) {
-        let answer = || Answer::granted().with_queued(Queued { waiters: 0, rank: None });
-        return bytes.starts_with(LEFT_ALONE).then(|| (answer(), LEFT_ALONE.len()));
+        let is_left = bytes.starts_with(LEFT_ALONE);
+        return is_left.then_some((Plain::LeftAlone, LEFT_ALONE.len()));
     }
     let grant = match verb {
         Verb::Acquire { .. } | Verb::Take { .. } => OK,
         Verb::Extend { .. } | Verb::Release | Verb::RaiseMark { .. } | Verb::Reserve { .. } => ONE,
         _ => return None,
     };
-    bytes.starts_with(grant).then(|| (Answer::granted(), grant.len()))
+    bytes.starts_with(grant).then_some((Plain::Granted, grant.len()))
 }
 
 /// Whether a command was refused because of what kind of key it found.

@@ -314,14 +314,16 @@ impl Wire {
         batch: &mut Batch,
         now: Instant,
     ) -> Option<usize> {
-        let Some(Pending::Request(op, _, form)) = self.in_flight.front() else { return None };
-        let (answer, len) = match form {
+        let Some(Pending::Request(op, slot, form)) = self.in_flight.front_mut() else {
+            return None;
+        };
+        let (plain, len) = match form {
             Form::Parts | Form::PartsAgain => self.replies.at_once(op, bytes)?,
             Form::Alone => return None,
             _ => reply::granted(op.verb(), bytes)?,
         };
-        let Some(Pending::Request(_, slot, _)) = self.in_flight.pop_front() else { return None };
-        batch.add(slot, answer, now);
+        batch.add(slot, plain.answer(), now);
+        self.in_flight.pop_front();
         Some(len)
     }
 

@@ -96,7 +96,11 @@ pub enum Verb {
 /// One request, the same for every master it is sent to: cloning is cheap, and what a node has
 /// encoded once serves all of them.
 #[derive(Clone)]
-pub struct Op(Arc<Inner>);
+pub struct Op {
+    inner: Arc<Inner>,
+    /// It is the [release](Self::without_exit) that belongs to a request to leave a queue.
+    is_without_exit: bool,
+}
 
 struct Inner {
     verb: Verb,
@@ -105,6 +109,8 @@ struct Inner {
     bid: Option<Bid>,
     member: Option<Member>,
     more: More,
+    /// That of the release, where it is one that leaves a queue: such a request goes to one master
+    /// alone, and is not kept for others.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
     packed: OnceLock<Packed>,
 }
@@ -201,9 +207,22 @@ impl Op {
     /// Leave `key`, or a place in its queue, to the next one. For the master where contenders of the
     /// key meet. What is sent again, later or by another process, is [`release`](Self::release).
     pub fn leave(key: impl Into<Arc<[u8]>>, exit: Exit) -> Self {
-        let verb = Verb::Leave { leaving: exit.leaving };
-        let inner = Inner::new(verb, key.into(), exit.token.clone());
-        Self::of(Inner { more: More::Exit(exit), ..inner })
+        Self::of(Inner {
+            verb: Verb::Leave { leaving: exit.leaving },
+            key: key.into(),
+            token: exit.token.clone(),
+            bid: None,
+            member: None,
+            more: More::Exit(exit),
+            packed: OnceLock::new(),
+        })
+    }
+
+    /// The release of the key that [`leave`](Self::leave) leaves: for the masters that keep no queue
+    /// for it. It shares the memory of that request.
+    pub fn without_exit(&self) -> Self {
+        let is_without_exit = matches!(self.inner.verb, Verb::Leave { .. });
+        Self { inner: self.inner.clone(), is_without_exit }
     }
 
     /// Take `key` for `px` milliseconds, signed with `token`, if it is free or reserved. Sent only
@@ -232,56 +251,60 @@ impl Op {
     }
 
     /// The kind of the request.
+    #[inline]
     pub fn verb(&self) -> Verb {
-        self.0.verb
+        if self.is_without_exit { Verb::Release } else { self.inner.verb }
     }
 
     /// The key it is asked of.
     pub fn key(&self) -> &[u8] {
-        &self.0.key
+        &self.inner.key
     }
 
     /// The token as bytes; empty for requests that have none: those that only read a key, and those
     /// about a mark.
     pub fn token(&self) -> &[u8] {
-        self.0.token.as_ref().map_or(&[], |token| token.as_bytes())
+        self.inner.token.as_ref().map_or(&[], |token| token.as_bytes())
     }
 
     /// The ballot that goes with it; only [`Verb::Acquire`], [`Verb::Resume`], [`Verb::Ballot`],
     /// [`Verb::Enter`] and [`Verb::Take`] have one.
     pub fn bid(&self) -> Option<Bid> {
-        self.0.bid
+        self.inner.bid
     }
 
     /// The member of the ballot set whose score the request reads or raises; `None` without one.
     pub fn member(&self) -> Option<Member> {
-        self.0.member
+        self.inner.member
     }
 
     /// The mark to raise the key's mark to; only [`Verb::RaiseMark`] has one.
     pub fn mark(&self) -> Option<&Mark> {
-        if let More::Mark(mark) = &self.0.more { Some(mark) } else { None }
+        if let More::Mark(mark) = &self.inner.more { Some(mark) } else { None }
     }
 
     /// The parameters of entering a queue; only [`Verb::Enter`] has them.
     pub fn entry(&self) -> Option<&Entry> {
-        if let More::Entry(entry) = &self.0.more { Some(entry) } else { None }
+        if let More::Entry(entry) = &self.inner.more { Some(entry) } else { None }
     }
 
     /// The parameters of leaving a queue; only [`Verb::Leave`] has them.
     pub fn exit(&self) -> Option<&Exit> {
-        if let More::Exit(exit) = &self.0.more { Some(exit) } else { None }
+        match &self.inner.more {
+            More::Exit(exit) if !self.is_without_exit => Some(exit),
+            _ => None,
+        }
     }
 
     /// The request about admission; only [`Verb::Admission`] has one.
     pub fn admission_op(&self) -> Option<&AdmissionOp> {
-        if let More::Admission(op) = &self.0.more { Some(op) } else { None }
+        if let More::Admission(op) = &self.inner.more { Some(op) } else { None }
     }
 
     /// The request as it goes to every master, made by `encode` the first time it is needed.
     #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
     pub(crate) fn packed(&self, encode: impl FnOnce(&Self) -> Packed) -> &Packed {
-        self.0.packed.get_or_init(|| encode(self))
+        self.inner.packed.get_or_init(|| encode(self))
     }
 
     fn new(verb: Verb, key: Arc<[u8]>, token: Option<Token>) -> Self {
@@ -295,13 +318,14 @@ impl Op {
         bid: Option<Bid>,
         member: Member,
     ) -> Self {
-        let member = Some(member);
-        Self::of(Inner { bid, member, ..Inner::new(verb, key, Some(token)) })
+        let (token, member) = (Some(token), Some(member));
+        let (more, packed) = (More::Nothing, OnceLock::new());
+        Self::of(Inner { verb, key, token, bid, member, more, packed })
     }
 
     #[inline]
     fn of(inner: Inner) -> Self {
-        Self(Arc::new(inner))
+        Self { inner: Arc::new(inner), is_without_exit: false }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `Inbox`: how callers ask the driver, and make sure that some runtime polls it.
 
-use std::future::pending;
+use std::future::{Future, pending};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::driver::command::Command;
-use crate::driver::reply::{Awaited, Reply, reply};
+use crate::driver::reply::{Awaited, Reply, Withdrawals, reply};
 use crate::driver::runtimes::{PATIENCE, living_runtime};
 use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
@@ -54,26 +54,26 @@ impl Inbox {
 
     /// Asks, and waits for the answer. When the runtime that drove the handle goes away, or does
     /// not poll it, the driver goes on with this one, and is asked again.
-    pub(crate) async fn ask<T: Send + 'static>(
+    pub(crate) fn ask<T: Send + 'static>(
         &self,
         command: impl Fn(Reply<T>) -> Command,
-    ) -> Result<T, Unasked> {
-        self.question(command, None).await
+    ) -> impl Future<Output = Result<T, Unasked>> {
+        self.question(command, None)
     }
 
     /// Asks for a lock, as [`ask`](Self::ask) does. The driver is told when the caller stops waiting:
     /// the turn of a caller that is gone goes to the next at once, and nothing of it stays in memory.
-    pub(crate) async fn ask_or_withdraw<T: Send + 'static>(
+    pub(crate) fn ask_or_withdraw<T: Send + 'static>(
         &self,
         command: impl Fn(Reply<T>) -> Command,
-    ) -> Result<T, Unasked> {
-        self.question(command, Some(&self.slot)).await
+    ) -> impl Future<Output = Result<T, Unasked>> {
+        self.question(command, Some(&*self.slot))
     }
 
     async fn question<T: Send + 'static>(
         &self,
         command: impl Fn(Reply<T>) -> Command,
-        withdraws_at: Option<&Slot>,
+        withdraws_at: Option<&dyn Withdrawals>,
     ) -> Result<T, Unasked> {
         loop {
             let (reply, answer) = reply(withdraws_at);

@@ -73,7 +73,9 @@ impl Set {
             Verb::Score => (&self.score, b""),
             _ => (b"", &self.score),
         };
-        out.extend_from_slice(first);
+        if !first.is_empty() {
+            out.extend_from_slice(first);
+        }
         let packed = op.packed(both);
         out.extend_from_slice(text.unwrap_or_else(|| packed.first()));
         out.extend_from_slice(second);

@@ -74,10 +74,10 @@ impl Release {
         let may_hold = ledger.may_hold();
         let unsettled = ledger.unsettled().union(unanswered);
         let expires = now.saturating_add(expiry);
-        let copy = |master| match may_hold.contains(master) {
-            false => Copy::Gone,
-            true => Copy::Waiting((!unsettled.contains(master)).then_some(expires)),
-        };
+        let mut copies = SmallVec::from_elem(Copy::Gone, masters);
+        for master in may_hold.iter() {
+            copies[master] = Copy::Waiting((!unsettled.contains(master)).then_some(expires));
+        }
         let mut answers = ledger.into_answers();
         for (master, answer) in answers.iter_mut().enumerate() {
             *answer = match may_hold.contains(master) {
@@ -86,7 +86,7 @@ impl Release {
             };
         }
         Self {
-            copies: (0..masters).map(copy).collect(),
+            copies,
             answers,
             pending: may_hold,
             expiry,

@@ -111,7 +111,7 @@ impl Ledger {
             unsettled: asked,
             copies: MasterSet::EMPTY,
             unscored: Vec::new(),
-            answers: (0..masters).map(|_| LastAnswer::PENDING).collect(),
+            answers: SmallVec::from_elem(LastAnswer::PENDING, masters),
         }))
     }
 

@@ -273,10 +273,17 @@ impl Driver {
     pub(super) fn send_exits(&mut self, id: LockId, masters: MasterSet, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let (exit, reserve_ms) = (lock.exit.take(), lock.reserve_ms.take());
-        let (key, token) = (lock.key.clone(), lock.token.clone());
-        let release = match reserve_ms {
-            Some(px) => Op::reserve(key, token, px),
-            None => Op::release(key, token),
+        let of_lock = || (lock.key.clone(), lock.token.clone());
+        let release = match (reserve_ms, &exit) {
+            (Some(px), _) => {
+                let (key, token) = of_lock();
+                Op::reserve(key, token, px)
+            }
+            (None, Some((_, leave))) => leave.without_exit(),
+            (None, None) => {
+                let (key, token) = of_lock();
+                Op::release(key, token)
+            }
         };
         let at = MasterSet::from_iter(exit.as_ref().map(|(at, _)| *at));
         for vote in self.masters.send(&release, masters.without(at), Ticket::Release(id), now) {

@@ -11,8 +11,6 @@ use std::task::{Context, Poll, Waker};
 
 use slotmap::{Key, KeyData};
 
-use super::command::Command;
-use super::slot::Slot;
 use super::ticket::RequestId;
 
 /// The driver's end. One that is dropped without an answer ends the wait of the other.
@@ -23,7 +21,7 @@ pub(crate) struct Reply<T>(Option<Arc<Shared<T>>>);
 pub(crate) struct Awaited<'a, T: Send + 'static> {
     shared: Option<Arc<Shared<T>>>,
     /// Where it is withdrawn.
-    withdraws_at: Option<&'a Slot>,
+    withdraws_at: Option<&'a dyn Withdrawals>,
 }
 
 struct Shared<T> {
@@ -48,9 +46,16 @@ pub(crate) trait Entered: Send + Sync {
     fn get(&self) -> RequestId;
 }
 
-/// A new answer. Where there is a slot, a request that is not waited for any more is withdrawn
-/// there.
-pub(crate) fn reply<T: Send + 'static>(withdraws_at: Option<&Slot>) -> (Reply<T>, Awaited<'_, T>) {
+/// Where requests are withdrawn.
+pub(crate) trait Withdrawals: Sync {
+    /// The caller of this request has stopped waiting.
+    fn withdraw(&self, entry: Arc<dyn Entered>);
+}
+
+/// A new answer, and where the request is withdrawn when it is not waited for any more.
+pub(crate) fn reply<T: Send + 'static>(
+    withdraws_at: Option<&dyn Withdrawals>,
+) -> (Reply<T>, Awaited<'_, T>) {
     let (state, entry) = (Mutex::new(State::Open(None)), AtomicU64::default());
     let shared = Arc::new(Shared { state, entry });
     (Reply(Some(shared.clone())), Awaited { shared: Some(shared), withdraws_at })
@@ -124,8 +129,8 @@ impl<T: Send + 'static> Drop for Awaited<'_, T> {
         // An answer that came meanwhile is dropped once the lock is free.
         let left = std::mem::replace(&mut *shared.state(), State::Left);
         drop(left);
-        if let Some(slot) = self.withdraws_at {
-            slot.post(Command::Withdrawn { entry: shared });
+        if let Some(withdrawals) = self.withdraws_at {
+            withdrawals.withdraw(shared);
         }
     }
 }
@@ -215,10 +220,11 @@ mod tests {
 
     #[test]
     fn the_id_that_was_entered_is_that_of_the_request() {
-        let id = SlotMap::<RequestId, ()>::with_key().insert(());
+        let mut requests = SlotMap::<RequestId, ()>::with_key();
+        let id = requests.insert(());
         let (reply, awaited) = reply::<()>(None);
         let shared = awaited.shared.as_ref().unwrap();
-        assert_eq!(shared.get(), RequestId::default());
+        assert!(!requests.contains_key(shared.get()), "one that was never set is no one's");
         reply.enter(id);
         assert_eq!(shared.get(), id);
     }

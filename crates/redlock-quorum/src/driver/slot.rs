@@ -10,6 +10,7 @@ use tokio::runtime::{self, Handle, RuntimeFlavor};
 
 use super::command::Command;
 use super::mailbox::Mailbox;
+use super::reply::{Entered, Withdrawals};
 use super::{Driver, Setup};
 use crate::error::Unreleased;
 
@@ -237,6 +238,12 @@ impl Slot {
     /// No code that holds this lock can panic half-way through a change.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Withdrawals for Slot {
+    fn withdraw(&self, entry: Arc<dyn Entered>) {
+        self.post(Command::Withdrawn { entry });
     }
 }
 

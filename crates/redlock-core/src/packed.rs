@@ -154,6 +154,22 @@ mod tests {
     }
 
     #[test]
+    fn a_part_in_one_piece_is_what_it_is_in_three() {
+        for (len, is_short) in [(0, false), (9, false), (10, true), (99, true), (100, false)] {
+            let part = vec![b'a'; len];
+            let (mut packed, mut bytes) = (Packed::new(), Vec::new());
+            assert_eq!([packed.extend_short(&part), bytes.extend_short(&part)], [is_short; 2]);
+            let whole = [format!("${len}\r\n").as_bytes(), &part, b"\r\n"].concat();
+            let whole = if is_short { whole } else { Vec::new() };
+            assert_eq!((&*packed, &bytes), (&*whole, &whole), "{len} bytes");
+        }
+        let mut full = Packed::new();
+        full.extend(&[b'a'; SHORT - AROUND - 9]);
+        assert!(!full.extend_short(&[b'b'; 10]), "it would not fit");
+        assert_eq!(full.len(), SHORT - AROUND - 9);
+    }
+
+    #[test]
     fn each_part_is_what_was_written_on_its_side_of_the_split() {
         for [first, second] in [[0, 0], [0, 9], [9, 0], [SHORT, 1], [SHORT + 1, 1], [1, SHORT]] {
             let mut packed = Packed::new();

@@ -394,3 +394,25 @@ fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
     let len = reply::len(bytes).ok().flatten()?;
     bytes.get(len..)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_any_length_is_found_where_it_is_whole() {
+        for len in [0, 1, 9, 10, 36, 99, 100, 256] {
+            let value = vec![b'v'; len];
+            let bytes = [format!("${len}\r\n").as_bytes(), &value, b"\r\nrest"].concat();
+            assert_eq!(behind(&bytes, &value), Some(&b"rest"[..]), "{len} bytes");
+            for cut in 0..bytes.len() - b"rest".len() {
+                assert_eq!(behind(&bytes[..cut], &value), None, "{cut} of {len} bytes");
+            }
+            let other = vec![b'v'; len + 1];
+            assert_eq!(behind(&bytes, &other), None, "{len} bytes are not one more");
+        }
+        for bytes in [&b"$-1\r\n"[..], b"_\r\n", b":1\r\n", b"$1\r\nw\r\n"] {
+            assert_eq!(behind(bytes, b"v"), None, "{}", bytes.escape_ascii());
+        }
+    }
+}

@@ -310,6 +310,25 @@ mod tests {
     }
 
     #[test]
+    fn the_release_beside_an_exit_is_that_of_the_same_key_and_token() {
+        let (ticket, token) = (crate::QueueTicket::new(1), Token::parse("t").unwrap());
+        let exit = crate::Exit {
+            queue: crate::SharedQueue::new(b"", &"k".into(), ticket),
+            token: Some(token.clone()),
+            gives_up_place: false,
+            reservation_ms: 1,
+            leaving: crate::Leaving::Done,
+        };
+        let (leave, release) = (Op::leave(*b"k", exit), Op::release(*b"k", token));
+        let beside = leave.without_exit();
+        assert_eq!((beside.verb(), beside.exit().is_some()), (Verb::Release, false));
+        assert_eq!((beside.key(), beside.token()), (release.key(), release.token()));
+        assert_eq!(text(&whole(&beside)), text(&whole(&release)));
+        assert_eq!(by_text(&beside, None), by_text(&release, None));
+        assert!(leave.exit().is_some() && leave.verb() != Verb::Release, "that is what it was");
+    }
+
+    #[test]
     fn each_script_is_loaded_once() {
         let (token, mut loaded) = (Token::parse("t").unwrap(), Loaded::default());
         let release = Op::release(*b"k", token.clone());

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use redis::Value;
@@ -32,6 +32,30 @@ struct Deferred {
     vote: Option<(VoteSlot, Answer)>,
 }
 
+/// The timer for the oldest request without an answer, and whom it wakes.
+struct Stall {
+    timer: Pin<Box<Sleep>>,
+    waker: Option<Waker>,
+}
+
+impl Stall {
+    fn set(after: Duration) -> Self {
+        Self { timer: Box::pin(sleep(after)), waker: None }
+    }
+
+    /// Whether it has run out; else it wakes the task. A timer that wakes the task already is not
+    /// asked again: that would cost as much as reading a reply, with each of them.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let wakes = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+        if wakes && !self.timer.is_elapsed() {
+            return Poll::Pending;
+        }
+        let polled = self.timer.as_mut().poll(cx);
+        self.waker = Some(cx.waker().clone());
+        polled
+    }
+}
+
 pub(super) struct Pump<'a> {
     node: &'a RedisNode,
     events: &'a Events,
@@ -42,7 +66,7 @@ pub(super) struct Pump<'a> {
     filled: usize,
     /// Votes that are cast once the wire is free again.
     batch: Batch,
-    stall: Option<Pin<Box<Sleep>>>,
+    stall: Option<Stall>,
     /// What the server was when the connection was made, and the next time to ask again. A master
     /// is not asked: its answers show when it is no master any more.
     other: Option<(Role, Interval)>,
@@ -232,12 +256,12 @@ impl<'a> Pump<'a> {
                     if waited >= limit {
                         return Poll::Ready(Cause::TimedOut);
                     }
-                    self.stall = Some(Box::pin(sleep(limit - waited)));
+                    self.stall = Some(Stall::set(limit - waited));
                 }
                 // A timer that outlives what it was set for is left to run out: setting it anew for
                 // every request would cost more than one extra wake-up a second.
                 (Some(stall), _) => {
-                    ready!(stall.as_mut().poll(cx));
+                    ready!(stall.poll(cx));
                     self.stall = None;
                 }
             }

@@ -4,7 +4,8 @@
 //! a server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's
 //! form), `marks` (what was completed), `namespace` and `admission` (its keys and requests),
 //! `ballots` (requests with a ballot or a score), `wire` (what is on its way), `queues` (where
-//! contenders wait), `pump` (one connection in use), `link` (connecting and reconnecting).
+//! contenders wait), `pump` (one connection in use, for as long as `stall` lets it), `link`
+//! (connecting and reconnecting).
 
 mod address;
 mod admission;
@@ -19,6 +20,7 @@ mod namespace;
 mod pump;
 mod queues;
 mod reply;
+mod stall;
 mod stream;
 mod tls;
 mod wire;

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use redis::Value;
@@ -13,6 +13,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 use super::RedisNode;
 use super::facts;
 use super::reply::{self, Aside, Garbage};
+use super::stall::Stall;
 use super::stream::{LAST_WORDS, Stream, cause, not_connected};
 use super::wire::Settled;
 use crate::admission::AdmissionReply;
@@ -30,30 +31,6 @@ struct Deferred {
     events: Vec<NodeEvent>,
     /// It comes behind the events: the data may be gone, or queues cannot be used.
     vote: Option<(VoteSlot, Answer)>,
-}
-
-/// The timer for the oldest request without an answer, and whom it wakes.
-struct Stall {
-    timer: Pin<Box<Sleep>>,
-    waker: Option<Waker>,
-}
-
-impl Stall {
-    fn set(after: Duration) -> Self {
-        Self { timer: Box::pin(sleep(after)), waker: None }
-    }
-
-    /// Whether it has run out; else it wakes the task. A timer that wakes the task already is not
-    /// asked again: that would cost as much as reading a reply, with each of them.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let wakes = self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-        if wakes && !self.timer.is_elapsed() {
-            return Poll::Pending;
-        }
-        let polled = self.timer.as_mut().poll(cx);
-        self.waker = Some(cx.waker().clone());
-        polled
-    }
 }
 
 pub(super) struct Pump<'a> {

@@ -328,18 +328,16 @@ impl Driver {
             self.learn_score(vote);
         }
         let judged = Judged { answer: &vote.answer, counts: &counts };
-        let answered = |asked| Answered::of(asked, vote, judged);
+        let of = |asked| Answered::of(asked, vote, judged);
         match ticket {
             Ticket::Admission(_) => {}
             Ticket::Attempt(lock) => self.attempt_vote(lock, vote, &counts, now),
-            Ticket::Ballot(lock, number) => {
-                self.answered(lock, answered(Asked::Ballot(number)), now);
-            }
-            Ticket::Score(lock) => self.answered(lock, answered(Asked::Score), now),
+            Ticket::Ballot(lock, number) => self.answered(lock, of(Asked::Ballot(number)), now),
+            Ticket::Score(lock) => self.answered(lock, of(Asked::Score), now),
             Ticket::Extension(lock, number) => {
                 self.extension_vote(lock, number, vote, judged, now);
             }
-            Ticket::Readd(lock) => self.answered(lock, answered(Asked::Readd), now),
+            Ticket::Readd(lock) => self.answered(lock, of(Asked::Readd), now),
             Ticket::Release(lock) => self.release_vote(lock, vote, judged, now),
             Ticket::Inspection(id) => self.inspection_vote(id, vote, &counts, now),
             Ticket::Watch(waiting, number) => self.watch_vote(waiting, number, vote, now),

@@ -23,10 +23,22 @@ pub enum Who {
     Rslock,
     /// The floor between processes.
     Ring,
+    /// This library, without the queue between processes.
+    NoQueue,
 }
 
 impl Who {
-    const ALL: [Self; 4] = [Self::Redlock, Self::Polling, Self::Rslock, Self::Ring];
+    const ALL: [Self; 5] = [Self::Redlock, Self::Polling, Self::Rslock, Self::Ring, Self::NoQueue];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Redlock => "redlock",
+            Self::Polling => "polling",
+            Self::Rslock => "rslock",
+            Self::Ring => "floor",
+            Self::NoQueue => "no queue",
+        }
+    }
 }
 
 /// What a contender is to do. It travels as the words of a variable.
@@ -82,9 +94,9 @@ pub fn contend(orders: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let holds = runtime.block_on(async {
         match orders.who {
-            // Without ballots, as the others are: `benches/fenced` has what those cost.
-            Who::Redlock => {
-                run(Redlock::builder().nodes(masters).fencing(false).build()?, orders).await
+            Who::Redlock => run(Redlock::builder().nodes(masters).build()?, orders).await,
+            Who::NoQueue => {
+                run(Redlock::builder().nodes(masters).queue(false).build()?, orders).await
             }
             // Masters that push nothing vote without ballots only where there is no quarantine.
             Who::Polling => {
@@ -164,7 +176,9 @@ async fn work<W: Waiter>(
         let release = waiter.hold().await?;
         let granted = micros();
         if orders.hold_us > 0 {
-            tokio::time::sleep(Duration::from_micros(orders.hold_us)).await;
+            // A timer of tokio is a millisecond coarse, and would be longer than that of the floor.
+            let hold = Duration::from_micros(orders.hold_us);
+            tokio::task::spawn_blocking(move || std::thread::sleep(hold)).await?;
         }
         let released = micros();
         release().await;

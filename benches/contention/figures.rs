@@ -28,58 +28,75 @@ impl std::fmt::Display for Hold {
     }
 }
 
-/// What a round has counted, in this order.
+/// What a round has shown, in this order.
 pub const NAMES: [&str; FIGURES] = [
     "locks a second",
     "smallest share",
-    "requests a lock",
-    "asked first a lock",
-    "asked all a lock",
+    "share of the second half",
     "hand-over p50 (us)",
     "hand-over p99 (us)",
     "wait p50 (ms)",
     "wait p99 (ms)",
+    "in order: wait p99 (ms)",
+    "overtaken by (p99)",
 ];
 const FIGURES: usize = 9;
+/// The name of the requests for each lock.
+pub const REQUESTS: &str = "requests a lock";
+
+/// Who asks within this time of another one may be served before it: both are on their way.
+const AT_ONCE_US: u64 = 5_000;
 
 /// The figures of one round.
 pub type Figures = [f64; FIGURES];
 
-/// What the masters were asked, by all contenders of a round.
-#[derive(Clone, Copy)]
-pub struct Asked {
-    /// Requests of clients. The scripts of a queue set keys, too, and enter sorted sets: those calls
-    /// are counted beside their scripts, about ten a lock.
-    pub requests: u64,
-    /// SETs at the master that got most of them. An attempt that asks one master first asks it.
-    pub most: u64,
-    /// SETs at the master that got fewest of them: attempts that asked all masters.
-    pub fewest: u64,
-}
-
-/// The figures of one round of `contenders` that was over at `end`. What a master was asked that
-/// died is not known.
-pub fn figures(mut holds: Vec<Hold>, contenders: usize, end: u64, asked: Option<Asked>) -> Figures {
-    let all = holds.len() as f64;
+/// The figures of one round of `contenders` that was over at `end`.
+pub fn figures(mut holds: Vec<Hold>, contenders: usize, end: u64) -> Figures {
     holds.retain(|hold| hold.released <= end);
     holds.sort_by_key(|hold| hold.granted);
     let began = holds.iter().map(|hold| hold.asked).min().unwrap_or(end);
     let hand_overs = holds.windows(2).map(|pair| pair[1].granted.saturating_sub(pair[0].released));
     let mut hand_overs: Vec<u64> = hand_overs.collect();
     let mut waits: Vec<u64> = holds.iter().map(|hold| hold.granted - hold.asked).collect();
-    let a_lock =
-        |count: fn(Asked) -> u64| asked.map_or(f64::NAN, |asked| count(asked) as f64 / all);
     [
         holds.len() as f64 / (end.saturating_sub(began) as f64 / 1e6),
         smallest_share(&holds, contenders),
-        a_lock(|asked| asked.requests),
-        a_lock(|asked| asked.most),
-        a_lock(|asked| asked.fewest),
+        holds.iter().filter(|hold| hold.contender >= contenders / 2).count() as f64
+            / holds.len() as f64,
         quantile(&mut hand_overs, 0.5),
         quantile(&mut hand_overs, 0.99),
         quantile(&mut waits, 0.5) / 1e3,
         quantile(&mut waits, 0.99) / 1e3,
+        quantile(&mut waits_in_order(&holds), 0.99) / 1e3,
+        quantile(&mut overtaken(&holds, contenders), 0.99),
     ]
+}
+
+/// How long each would have waited if all were served in the order in which they asked: for those
+/// that held or waited when it asked, as long as each of them takes by the median.
+fn waits_in_order(holds: &[Hold]) -> Vec<u64> {
+    let mut turns: Vec<u64> =
+        holds.windows(2).map(|pair| pair[1].granted.saturating_sub(pair[0].granted)).collect();
+    let turn = quantile(&mut turns, 0.5) as u64;
+    let served = |at: u64| holds.partition_point(|hold| hold.granted <= at) as u64;
+    let mut asked: Vec<u64> = holds.iter().map(|hold| hold.asked).collect();
+    asked.sort_unstable();
+    let before = |at: u64| asked.partition_point(|asked| *asked < at) as u64;
+    let wait = |hold: &Hold| (before(hold.asked) + 1).saturating_sub(served(hold.asked)) * turn;
+    holds.iter().map(wait).collect()
+}
+
+/// How many locks of others that asked clearly later were acquired before each lock.
+fn overtaken(holds: &[Hold], contenders: usize) -> Vec<u64> {
+    let overtook = |place: usize, hold: &Hold| {
+        let before = holds[..place].iter().rev().take_while(|it| it.granted > hold.asked);
+        before.filter(|it| it.asked > hold.asked + AT_ONCE_US).count() as u64
+    };
+    // Where tasks of one process hand a lease on among them, the order is another.
+    match contenders <= 64 {
+        true => holds.iter().enumerate().map(|(place, hold)| overtook(place, hold)).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// The locks of the contender that got fewest, as a part of the mean.

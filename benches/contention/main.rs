@@ -11,6 +11,7 @@ mod support;
 
 mod contender;
 mod figures;
+mod requests;
 mod ring;
 mod turns;
 
@@ -23,7 +24,8 @@ use anyhow::Context;
 use redlock_testkit::{RedisServer, RedisServers};
 
 use contender::{MASTERS, ORDERS, Orders, Who, micros};
-use figures::{Asked, Figures, Hold, NAMES};
+use figures::{Figures, Hold, NAMES, REQUESTS};
+use requests::Count;
 use support::stats::median;
 use turns::Turns;
 
@@ -36,6 +38,8 @@ struct Case {
     hold_us: u64,
     life: Life,
     trouble: Trouble,
+    /// The clients of the second half of the processes, where they are others.
+    beside: Option<Who>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,8 +89,14 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-const CASE: Case =
-    Case { processes: 8, tasks: 1, hold_us: 1_000, life: Life::Long, trouble: Trouble::None };
+const CASE: Case = Case {
+    processes: 8,
+    tasks: 1,
+    hold_us: 1_000,
+    life: Life::Long,
+    trouble: Trouble::None,
+    beside: None,
+};
 
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -100,6 +110,9 @@ fn cases() -> Vec<Case> {
     }
     cases.push(Case { trouble: Trouble::OtherDies, ..CASE });
     cases.push(Case { trouble: Trouble::MeetingPointDies, ..CASE });
+    for beside in [Who::Rslock, Who::NoQueue] {
+        cases.push(Case { beside: Some(beside), ..CASE });
+    }
     cases
 }
 
@@ -119,32 +132,39 @@ fn race(case: Case, rounds: usize, seconds: u64) -> anyhow::Result<()> {
             let values: Vec<f64> = rounds.iter().map(|figures| figures[place]).collect();
             median(&values).unwrap_or(f64::NAN)
         };
-        print!("  {name:<20}");
-        for (who, rounds) in takes_part.iter().zip(&outcomes) {
-            print!("  {} {:>9.2}", who.name(), of(rounds));
-        }
-        println!();
+        line(name, &takes_part, outcomes.iter().map(of));
+    }
+    if case.trouble == Trouble::None {
+        let counts = takes_part.iter().map(|who| case.requests(*who));
+        let counts = counts.collect::<anyhow::Result<Vec<f64>>>()?;
+        line(REQUESTS, &takes_part, counts.into_iter());
     }
     Ok(())
+}
+
+fn line(name: &str, takes_part: &[Contestant], values: impl Iterator<Item = f64>) {
+    print!("  {name:<24}");
+    for (who, value) in takes_part.iter().zip(values) {
+        print!("  {} {value:>9.2}", who.name());
+    }
+    println!();
 }
 
 impl Contestant {
     fn name(self) -> &'static str {
         match self {
-            Self::Client(Who::Redlock) => "redlock",
-            Self::Client(Who::Polling) => "polling",
-            Self::Client(Who::Rslock) => "rslock",
-            Self::Floor | Self::Client(Who::Ring) => "floor",
+            Self::Client(who) => who.name(),
+            Self::Floor => "floor",
         }
     }
 }
 
 impl Case {
-    /// Arguments that are no options name the cases by a part of their names.
+    /// Arguments that are no options name the cases by a part of their names. `$` is their end.
     fn is_wanted(&self) -> bool {
         let mut parts = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).peekable();
         let is_any = parts.peek().is_none();
-        is_any || parts.any(|part| self.name().contains(&part))
+        is_any || parts.any(|part| format!("{}$", self.name()).contains(&part))
     }
 
     fn name(&self) -> String {
@@ -155,13 +175,16 @@ impl Case {
             Trouble::OtherDies => ", a master dies",
             Trouble::MeetingPointDies => ", the meeting point dies",
         };
-        format!("{processes} processes x {tasks} tasks, hold {hold_us} us{life}{trouble}")
+        let beside = self.beside.map(|who| format!(", half of them {}", who.name()));
+        let beside = beside.unwrap_or_default();
+        format!("{processes} processes x {tasks} tasks, hold {hold_us} us{life}{trouble}{beside}")
     }
 
     /// The floor knows no trouble. With a thousand tasks `rslock` serves a few of them a second.
     fn suits(&self, who: Contestant) -> bool {
         let is_plain = self.trouble == Trouble::None && self.life == Life::Long;
         match who {
+            _ if self.beside.is_some() => who == Contestant::Client(Who::Redlock),
             Contestant::Floor => is_plain,
             Contestant::Client(Who::Rslock) => is_plain && self.tasks < 1_000,
             Contestant::Client(_) => true,
@@ -174,15 +197,33 @@ impl Case {
 
     fn round(&self, who: Contestant, seconds: u64) -> anyhow::Result<Figures> {
         let servers = RedisServers::start(5)?;
-        let begin = micros() + 500_000;
-        let end = begin + seconds * 1_000_000;
-        let holds = match who {
-            Contestant::Floor if self.processes == 1 => self.floor(&servers, end)?,
-            Contestant::Floor => self.clients(Who::Ring, &servers, (begin, end))?,
-            Contestant::Client(who) => self.clients(who, &servers, (begin, end))?,
-        };
-        let asked = if self.trouble == Trouble::None { Some(asked(&servers)?) } else { None };
-        Ok(figures::figures(holds, self.contenders(), end, asked))
+        let times = times(seconds);
+        let holds = self.holds(who, &servers, times)?;
+        Ok(figures::figures(holds, self.contenders(), times.1))
+    }
+
+    /// Requests for each lock, in a round of its own: masters that report each command to a
+    /// monitor are slower.
+    fn requests(&self, who: Contestant) -> anyhow::Result<f64> {
+        let servers = RedisServers::start(5)?;
+        let count = Count::begin(&servers)?;
+        let times = times(1);
+        let holds = self.holds(who, &servers, times)?;
+        Ok(count.end(servers, times.0)? as f64 / holds.len() as f64)
+    }
+
+    /// The locks of a round.
+    fn holds(
+        &self,
+        who: Contestant,
+        servers: &RedisServers,
+        (begin, end): (u64, u64),
+    ) -> anyhow::Result<Vec<Hold>> {
+        match who {
+            Contestant::Floor if self.processes == 1 => self.floor(servers, end),
+            Contestant::Floor => self.clients(Who::Ring, servers, (begin, end)),
+            Contestant::Client(who) => self.clients(who, servers, (begin, end)),
+        }
     }
 
     fn floor(&self, servers: &RedisServers, end: u64) -> anyhow::Result<Vec<Hold>> {
@@ -204,8 +245,9 @@ impl Case {
         thread::scope(|scope| {
             let chains: Vec<_> = (0..self.processes)
                 .map(|process| {
+                    let beside = self.beside.filter(|_| process >= self.processes / 2);
                     let orders = Orders {
-                        who,
+                        who: beside.unwrap_or(who),
                         first: process * self.tasks,
                         tasks: self.tasks,
                         of: self.contenders(),
@@ -236,10 +278,8 @@ impl Case {
         thread::sleep(Duration::from_micros(middle));
         // Contenders look at the meeting point, and ask it first.
         let mut by_load: Vec<_> = (0..servers.len()).collect();
-        let loads: Vec<u64> = servers
-            .iter()
-            .map(|server| Ok(count(server)?.requests))
-            .collect::<anyhow::Result<_>>()?;
+        let loads: Vec<u64> =
+            servers.iter().map(requests::commands).collect::<anyhow::Result<_>>()?;
         by_load.sort_by_key(|master| loads[*master]);
         let victim = match self.trouble {
             Trouble::MeetingPointDies => by_load.last(),
@@ -249,6 +289,13 @@ impl Case {
         servers[*victim].kill();
         Ok(())
     }
+}
+
+/// The begin and the end of a round that is about to begin, on the common clock: contenders connect
+/// before.
+fn times(seconds: u64) -> (u64, u64) {
+    let begin = micros() + 500_000;
+    (begin, begin + seconds * 1_000_000)
 }
 
 /// Processes that contend one after the other until the end; a long one is the only one.
@@ -293,40 +340,4 @@ fn urls(who: Who, servers: &RedisServers) -> anyhow::Result<String> {
     }
     let names = servers.iter().map(|server| format!("redis://polling:polling@{}", server.name()));
     Ok(names.collect::<Vec<_>>().join(","))
-}
-
-/// What the masters were asked, all together.
-fn asked(servers: &RedisServers) -> anyhow::Result<Asked> {
-    let counts = servers.iter().map(count).collect::<anyhow::Result<Vec<Asked>>>()?;
-    let requests = counts.iter().map(|asked| asked.requests).sum();
-    let sets = || counts.iter().map(|asked| asked.most);
-    let (most, fewest) = (sets().max().unwrap_or(0), sets().min().unwrap_or(0));
-    Ok(Asked { requests, most, fewest })
-}
-
-/// What one master was asked by clients.
-fn count(server: &RedisServer) -> anyhow::Result<Asked> {
-    const ASKED: [&str; 9] = [
-        "set",
-        "eval",
-        "evalsha",
-        "eval_ro",
-        "evalsha_ro",
-        "client|caching",
-        "delifeq",
-        "delex",
-        "zadd",
-    ];
-    let info = match server.command(&["INFO", "commandstats"])? {
-        redis::Value::BulkString(bytes) => String::from_utf8(bytes)?,
-        other => anyhow::bail!("INFO commandstats: {other:?}"),
-    };
-    let calls = |name: &str| {
-        let line = info.lines().find_map(|line| {
-            line.strip_prefix(&format!("cmdstat_{name}:calls="))?.split(',').next()
-        });
-        line.and_then(|calls| calls.parse::<u64>().ok()).unwrap_or(0)
-    };
-    let (requests, sets) = (ASKED.iter().map(|name| calls(name)).sum(), calls("set"));
-    Ok(Asked { requests, most: sets, fewest: sets })
 }

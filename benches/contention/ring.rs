@@ -21,6 +21,9 @@ use super::contender::{KEY, Orders, micros};
 use super::figures::Hold;
 use super::support::floor::{PX, RELEASE};
 
+/// The sorted set with the ballots.
+const BALLOTS: &str = "ballots";
+
 /// One contender.
 struct Contender {
     masters: Vec<Master>,
@@ -107,12 +110,15 @@ impl Contender {
         Ok(())
     }
 
+    /// Each master gets a ballot behind the request, as a lock with a fencing token has it.
     fn acquire(&mut self, token: &str) -> anyhow::Result<()> {
         let set = cmd("SET").arg(KEY).arg(token).arg("NX").arg("PX").arg(PX).clone();
+        let ballot = cmd("ZADD").arg(BALLOTS).arg("GT").arg("CH").arg(micros()).arg(KEY).clone();
+        let commands = [set, ballot, cmd("GET").arg(KEY).clone()];
         let (first, others) = self.masters.split_at_mut(1);
-        first[0].send(&set)?;
+        first[0].send_all(&commands)?;
         first[0].settle()?;
-        others.iter_mut().try_for_each(|master| master.send(&set))?;
+        others.iter_mut().try_for_each(|master| master.send_all(&commands))?;
         let others_needed = others.len() / 2;
         others[..others_needed].iter_mut().try_for_each(Master::settle)
     }
@@ -135,8 +141,13 @@ impl Master {
     }
 
     fn send(&mut self, command: &Cmd) -> anyhow::Result<()> {
-        self.owed += 1;
-        Ok(self.stream.write_all(&command.get_packed_command())?)
+        self.send_all(std::slice::from_ref(command))
+    }
+
+    fn send_all(&mut self, commands: &[Cmd]) -> anyhow::Result<()> {
+        self.owed += commands.len();
+        let packed: Vec<_> = commands.iter().map(Cmd::get_packed_command).collect();
+        Ok(self.stream.write_all(&packed.concat())?)
     }
 
     /// Reads all replies that are still to come.

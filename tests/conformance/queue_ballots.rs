@@ -3,7 +3,7 @@
 use redlock_core::admission::Record;
 use redlock_core::{Balloted, Entry, Leaving, WhyNot};
 
-use super::ballots::{FLOOR, accepted, at, bid, member, refused, score, unfit};
+use super::ballots::{FLOOR, accepted, at, bid, member, score, unfit};
 use super::queues::{RESERVED_MS, Waiter, token};
 use super::*;
 
@@ -34,6 +34,11 @@ impl Waiter {
     }
 }
 
+/// The ballot is not above that of this number.
+fn refused_by(n: u64) -> Answer {
+    Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Score(score(n)))
+}
+
 /// Trap 20.
 #[tokio::test]
 async fn a_reservation_between_two_leases_leaves_the_ballot_of_the_first() {
@@ -43,13 +48,13 @@ async fn a_reservation_between_two_leases_leaves_the_ballot_of_the_first() {
     b.enter(&token("b")).await;
     a.leave(&token("a"), Leaving::Done).await;
     assert_eq!(b.asker.score(&token("b")).await, at(score(5)));
-    assert_eq!(b.enter_fenced("b1", 5).await, refused(), "it is not larger");
+    assert_eq!(b.enter_fenced("b1", 5).await, refused_by(5), "it is not larger");
     assert_eq!(b.asker.ballot(&token("b1"), 6).await, accepted());
 
     a.asker.release(&token("b1")).await;
     assert_eq!(a.take_fenced("a2", 7).await, accepted());
     assert_eq!(a.asker.ask(Op::reserve(KEY, token("a2"), RESERVED_MS)).await, Answer::granted());
-    assert_eq!(b.take_fenced("b2", 7).await, refused(), "it is not larger");
+    assert_eq!(b.take_fenced("b2", 7).await, refused_by(7), "it is not larger");
     assert_eq!(b.asker.ballot(&token("b2"), 8).await, accepted());
 }
 
@@ -60,12 +65,13 @@ async fn a_take_or_an_entry_on_a_master_without_the_ballots_is_no_acceptance() {
     let [mut a, _b] = admitted(&backend).await;
     backend.remove_member(member()).await;
     for enters in [false, true] {
-        assert_eq!(a.ask_fenced(enters, "a", 5).await, refused());
+        let asked = a.ask_fenced(enters, "a", 5).await;
         assert!(held_by(&token("a"), &a.asker.inspect().await));
-        let answer = a.asker.ballot(&token("a"), 6).await;
-        let balloted = Some(Balloted::NoMember);
-        assert!(unfit(WhyNot::Incomplete, balloted, &answer), "{answer:?}");
-        assert_eq!(a.asker.event().await, NodeEvent::DataLost);
+        for answer in [asked, a.asker.ballot(&token("a"), 6).await] {
+            let balloted = Some(Balloted::NoMember);
+            assert!(unfit(WhyNot::Incomplete, balloted, &answer), "{answer:?}");
+            assert_eq!(a.asker.event().await, NodeEvent::DataLost);
+        }
         a.asker.release(&token("a")).await;
     }
 }

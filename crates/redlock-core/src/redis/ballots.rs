@@ -9,7 +9,10 @@
 //! | ballot | `ZADD set XX GT CH ballot member`, `ZSCORE set member`, `GET key` |
 //! | score | `ZSCORE set member` |
 //! | give back | `SET key token NX PX px`, `ZSCORE set member` |
-//! | enter, take | the script of [`queues`](super::queues), `ZADD set XX GT CH ballot member`, `GET key` |
+//! | enter, take | the script of [`queues`](super::queues), `ZADD set XX GT CH ballot member`, `ZSCORE set member`, `GET key` |
+//!
+//! Who enters or takes follows close behind another holder, often one with a clock ahead of its
+//! own: the score spares it a second refusal, and shows by how much its ballots are to be ahead.
 //!
 //! A resume is one script instead: where the key is not ours its ballot raises nothing.
 //!
@@ -21,7 +24,7 @@ use super::encode;
 use super::namespace::Namespace;
 use super::reply::{self, Garbage, Plain};
 use crate::admission::{Identity, SCORE_END};
-use crate::packed::Packed;
+use crate::packed::{Packed, Room};
 use crate::{Answer, Balloted, Bid, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
 /// The ballot set of one master, in the words that begin each command to it.
@@ -80,6 +83,10 @@ impl Set {
         out.extend_from_slice(text.unwrap_or_else(|| packed.first()));
         out.extend_from_slice(second);
         out.extend_from_slice(packed.second());
+        if shows_score(op.verb()) {
+            out.extend_from_slice(&self.score);
+            member(op, &[b"GET", op.key()], out);
+        }
     }
 }
 
@@ -109,9 +116,8 @@ fn first(op: &Op, packed: &mut Packed) {
 fn second(op: &Op, packed: &mut Packed) {
     let get: [&[u8]; 2] = [b"GET", op.key()];
     match op.verb() {
-        Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. } => {
-            arguments(op, &get, packed);
-        }
+        Verb::Acquire { .. } => arguments(op, &get, packed),
+        verb if shows_score(verb) => arguments(op, &[], packed),
         Verb::Ballot => member(op, &get, packed),
         Verb::Score => {}
         _ => member(op, &[], packed),
@@ -126,9 +132,14 @@ fn arguments(op: &Op, next: &[&[u8]], packed: &mut Packed) {
     encode::tail(packed, &words.map(str::as_bytes), next);
 }
 
-fn member(op: &Op, next: &[&[u8]], packed: &mut Packed) {
+fn member(op: &Op, next: &[&[u8]], out: &mut impl Room) {
     let Some(member) = op.member() else { return };
-    encode::tail(packed, &[itoa::Buffer::new().format(member.number()).as_bytes()], next);
+    encode::tail(out, &[itoa::Buffer::new().format(member.number()).as_bytes()], next);
+}
+
+/// Whether the score is read behind the ballot that goes with the key.
+fn shows_score(verb: Verb) -> bool {
+    matches!(verb, Verb::Enter { .. } | Verb::Take { .. })
 }
 
 /// One of the commands; each has a reply.
@@ -149,7 +160,9 @@ enum Part {
 fn parts(verb: Verb) -> &'static [Part] {
     match verb {
         Verb::Acquire { .. } => &[Part::Set, Part::Raise, Part::Key],
-        Verb::Enter { .. } | Verb::Take { .. } => &[Part::Script, Part::Raise, Part::Key],
+        Verb::Enter { .. } | Verb::Take { .. } => {
+            &[Part::Script, Part::Raise, Part::Score, Part::Key]
+        }
         Verb::Ballot => &[Part::Raise, Part::Score, Part::Key],
         Verb::Score => &[Part::Score],
         _ => &[Part::Set, Part::Score],
@@ -257,10 +270,10 @@ impl Replies {
         }
     }
 
-    /// The answer to an acquire, and how long it is, if `bytes` begin with the three replies that
-    /// nearly every one gets: granted, or refused because the key is held. It needs no parser.
+    /// The answer to an acquire or a take, and how long it is, if `bytes` begin with the replies
+    /// that nearly every one gets: granted, or refused because the key is held. It needs no parser.
     pub(super) fn at_once(&self, op: &Op, bytes: &[u8]) -> Option<(Plain, usize)> {
-        // A take is granted in the same words.
+        // A take is granted in the same words, but for the score.
         if self.replies > 0 || !matches!(op.verb(), Verb::Acquire { .. } | Verb::Take { .. }) {
             return None;
         }
@@ -270,8 +283,10 @@ impl Replies {
         };
         let (is_accepted, rest) = match rest.strip_prefix(reply::ONE) {
             Some(rest) => (true, rest),
+            None if shows_score(op.verb()) => return None,
             None => (false, rest.strip_prefix(reply::ZERO)?),
         };
+        let rest = if shows_score(op.verb()) { behind_value(rest)? } else { rest };
         let (plain, rest) = match (is_set, is_accepted) {
             (false, _) => (Plain::Held, behind_value(rest)?),
             (true, true) => (Plain::Accepted, behind(rest, op.token())?),
@@ -388,7 +403,7 @@ fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
 
 /// What follows any value, or the reply that there is none.
 fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
-    if !matches!(bytes.first(), Some(b'$' | b'_')) {
+    if !matches!(bytes.first(), Some(b'$' | b'_' | b',')) {
         return None;
     }
     let len = reply::len(bytes).ok().flatten()?;

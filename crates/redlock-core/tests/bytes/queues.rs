@@ -31,6 +31,11 @@ fn take_fenced() -> Op {
     fenced(|bid| Op::take(*b"p:k", token(), 1_000, Some(bid)))
 }
 
+/// The ballot is not above this score.
+fn refused(score: u64) -> Answer {
+    Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Score(score))
+}
+
 fn leave(leaving: Leaving) -> Op {
     let (queue, token) = (queue(), Some(token()));
     let exit = Exit { queue, token, gives_up_place: true, reservation_ms: 50, leaving };
@@ -224,16 +229,24 @@ async fn a_ballot_stands_behind_an_entry_and_a_take() {
     client.submit(0, take_fenced());
     assert_eq!(peer.expect("EVAL").await[2..], ["1", "p:k", "t", "1000"]);
     assert_eq!(peer.expect("ZADD").await[2..4], ["GT", "CH"]);
+    assert_eq!(peer.expect("ZSCORE").await[1..], ["p:redlock-quorum:1:ballots", "7"]);
     assert_eq!(peer.expect("GET").await[1..], ["p:k"]);
-    peer.say("+OK\r\n:1\r\n$1\r\nt\r\n").await;
+    peer.say("+OK\r\n:1\r\n,63\r\n$1\r\nt\r\n").await;
     assert_eq!(client.answer().await, Answer::granted().with_ballot(Balloted::Accepted));
 
-    client.submit(1, take_fenced());
-    for command in ["EVALSHA", "ZADD", "GET"] {
-        peer.expect(command).await;
+    for (refusal, expected) in [
+        ("*2\r\n$1\r\na\r\n:-1\r\n:1\r\n,63\r\n$1\r\na\r\n", Answer::held(Some(b"a"), None)),
+        ("+OK\r\n:0\r\n,95\r\n$1\r\nt\r\n", refused(95)),
+        ("+OK\r\n:0\r\n$2\r\n95\r\n$1\r\nt\r\n", refused(95)),
+        ("+OK\r\n:1\r\n,63\r\n$1\r\nx\r\n", Answer::new(Verdict::NotOurs)),
+    ] {
+        client.submit(1, take_fenced());
+        for command in ["EVALSHA", "ZADD", "ZSCORE", "GET"] {
+            peer.expect(command).await;
+        }
+        peer.say(refusal).await;
+        assert_eq!(client.answer().await, expected, "{refusal:?}");
     }
-    peer.say("*2\r\n$1\r\na\r\n:-1\r\n:1\r\n$1\r\na\r\n").await;
-    assert_eq!(client.answer().await, Answer::held(Some(b"a"), None));
 
     client.submit(
         2,
@@ -243,12 +256,12 @@ async fn a_ballot_stands_behind_an_entry_and_a_take() {
             Op::enter(*b"p:k", entry, Some(bid))
         }),
     );
-    for command in ["SUBSCRIBE", "EVAL", "ZADD", "GET"] {
+    for command in ["SUBSCRIBE", "EVAL", "ZADD", "ZSCORE", "GET"] {
         peer.expect(command).await;
     }
-    peer.say(format!("{SUBSCRIBED}*2\r\n:1\r\n:3\r\n:0\r\n$1\r\nt\r\n")).await;
-    let refused = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);
-    assert_eq!(client.answer().await, refused.with_queued(Queued { waiters: 3, rank: None }));
+    peer.say(format!("{SUBSCRIBED}*2\r\n:1\r\n:3\r\n:0\r\n,95\r\n$1\r\nt\r\n")).await;
+    let queued = Queued { waiters: 3, rank: None };
+    assert_eq!(client.answer().await, refused(95).with_queued(queued));
 }
 
 /// Trap 17.
@@ -257,28 +270,31 @@ async fn a_take_that_the_server_has_forgotten_is_sent_again_but_not_behind_its_r
     let (_server, mut peer, mut client) = balloting().await;
     for (number, command) in [(0, "EVAL"), (1, "EVALSHA")] {
         client.submit(number, take_fenced());
-        for command in [command, "ZADD", "GET"] {
+        for command in [command, "ZADD", "ZSCORE", "GET"] {
             peer.expect(command).await;
         }
         if number == 0 {
-            peer.say("+OK\r\n:1\r\n$1\r\nt\r\n").await;
+            peer.say("+OK\r\n:1\r\n,63\r\n$1\r\nt\r\n").await;
             client.answer().await;
         }
     }
-    peer.say("-NOSCRIPT No matching script.\r\n:1\r\n_\r\n").await;
-    for command in ["EVAL", "ZADD", "GET"] {
+    peer.say("-NOSCRIPT No matching script.\r\n:1\r\n,63\r\n_\r\n").await;
+    for command in ["EVAL", "ZADD", "ZSCORE", "GET"] {
         peer.expect(command).await;
     }
-    peer.say("+OK\r\n:0\r\n$1\r\nt\r\n").await;
-    let refused = Answer::new(Verdict::BallotRefused).with_ballot(Balloted::Refused);
-    assert_eq!(client.answer().await, refused, "its ballot was accepted before the key was ours");
+    peer.say("+OK\r\n:0\r\n,63\r\n$1\r\nt\r\n").await;
+    assert_eq!(
+        client.answer().await,
+        refused(63),
+        "its ballot was accepted before the key was ours"
+    );
 
     for take in [take_fenced(), Op::take(*b"p:k", token(), 1_000, None)] {
         let is_fenced = take.bid().is_some();
         client.submit(2, take);
         client.submit(3, Op::release(*b"p:k", token()));
         peer.expect("EVALSHA").await;
-        let ballot = if is_fenced { ":1\r\n_\r\n" } else { "" };
+        let ballot = if is_fenced { ":1\r\n,63\r\n_\r\n" } else { "" };
         while !peer.command().await.unwrap()[0].starts_with("EVAL") {}
         peer.say(format!("-NOSCRIPT No matching script.\r\n{ballot}:0\r\n")).await;
         let answer = client.answer().await;

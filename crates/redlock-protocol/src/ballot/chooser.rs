@@ -84,7 +84,7 @@ impl Chooser {
 
     /// A master was admitted with this score for all members.
     pub fn saw_floor(&mut self, floor: u64, now: Instant) {
-        self.clock.saw(number(floor), now, now);
+        self.clock.saw_floor(number(floor), now);
     }
 
     /// `master` reported its TIME, in microseconds since 1970.

@@ -14,7 +14,8 @@ const STRIDE_US: u64 = 32;
 const HOLDS: Duration = Duration::from_secs(10);
 /// By so much it shrinks behind that: an eighth of the time that passes.
 const SHRINKS: u32 = 8;
-/// A lead that is learnt from ballots under way is followed up to this limit: a second.
+/// A lead that is learnt from ballots under way is followed up to this limit: a second more than the
+/// lead that a floor has made.
 const FOLLOWED_US: u64 = 1_000_000;
 /// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because
 /// one such score would bring all members near to the end of the numbers. A person gives no floor
@@ -35,6 +36,8 @@ pub struct BallotClock {
     /// TIME: our own clock advances all of them.
     median: Option<Sample>,
     lead: Option<Lead>,
+    /// The part of it that a floor has made.
+    floor: Option<Lead>,
 }
 
 /// A master's reported TIME, and when it was read.
@@ -59,9 +62,19 @@ impl BallotClock {
         self.median = self.median(now);
         // What was taken for a lead of others may have been our own clock that was behind.
         let corrected = self.micros(now).saturating_sub(before);
-        let left = self.lead(now).saturating_sub(corrected);
-        let shrinks_from = self.lead.map_or(now, |lead| lead.shrinks_from.max(now));
-        self.lead = (left > 0).then_some(Lead { micros: left, shrinks_from });
+        for lead in [&mut self.lead, &mut self.floor] {
+            *lead = lead.and_then(|lead| lead.corrected(corrected, now));
+        }
+    }
+
+    /// A master was admitted with a floor of this number. Where the floor rests on a clock it is
+    /// seconds ahead of it, and so are all ballots until that much time has passed.
+    pub fn saw_floor(&mut self, number: u64, now: Instant) {
+        self.saw(number, now, now);
+        let ahead = self.ahead(number, now);
+        if ahead > left(self.floor, now) && ahead <= LEAD_MAX_US {
+            self.floor = Some(Lead::new(ahead, now));
+        }
     }
 
     /// Some score has this number, read now by an attempt whose ballot was chosen at `since`: the
@@ -72,20 +85,26 @@ impl BallotClock {
     /// round trips since then, and the ballot of the next lock that comes as soon behind that
     /// client's be refused again. Where ballots of several clients are under way for one member,
     /// though, that difference is in their scores, too, and would grow from ballot to ballot
-    /// without end. So it is followed up to a second. No score was chosen after it was read: beyond
-    /// that the clock of now counts.
+    /// without end. So it is followed up to a second beyond the floor. No score was chosen after it
+    /// was read: beyond that the clock of now counts.
     pub fn saw(&mut self, number: u64, since: Instant, now: Instant) {
-        let ahead = self.ahead(number, since).min(FOLLOWED_US).max(self.ahead(number, now));
+        let followed = self.followed(now);
+        let ahead = self.ahead(number, since).min(followed).max(self.ahead(number, now));
         if ahead > self.lead(now) && ahead <= LEAD_MAX_US {
-            self.lead = Some(Lead { micros: ahead, shrinks_from: now.saturating_add(HOLDS) });
+            self.lead = Some(Lead::new(ahead, now));
         }
     }
 
-    /// The number that is by this margin above `number`, as far as that is not more than a second
-    /// ahead of the clock: what others learn from it has no end either.
+    /// How far a lead is followed that ballots under way show, in microseconds.
+    fn followed(&self, now: Instant) -> u64 {
+        FOLLOWED_US.saturating_add(left(self.floor, now))
+    }
+
+    /// The number that is by this margin above `number`, as far as that is not further ahead of the
+    /// clock than a lead is followed: what others learn from it has no end either.
     #[inline]
     pub fn with_margin(&self, number: u64, margin: Duration, now: Instant) -> u64 {
-        let last = (self.micros(now) + FOLLOWED_US) / STRIDE_US;
+        let last = self.micros(now).saturating_add(self.followed(now)) / STRIDE_US;
         number.max(last.min(number.saturating_add(Self::numbers(margin))))
     }
 
@@ -130,9 +149,31 @@ impl BallotClock {
 
     #[inline]
     fn lead(&self, now: Instant) -> u64 {
-        let Some(lead) = self.lead else { return 0 };
-        lead.micros.saturating_sub(micros(now.saturating_since(lead.shrinks_from) / SHRINKS))
+        left(self.lead, now)
     }
+}
+
+impl Lead {
+    fn new(micros: u64, now: Instant) -> Self {
+        Self { micros, shrinks_from: now.saturating_add(HOLDS) }
+    }
+
+    fn left(self, now: Instant) -> u64 {
+        self.micros.saturating_sub(micros(now.saturating_since(self.shrinks_from) / SHRINKS))
+    }
+
+    /// What is left of it when the clock is set forward by so many microseconds; `None` if nothing
+    /// is.
+    fn corrected(self, by: u64, now: Instant) -> Option<Self> {
+        let left = self.left(now).saturating_sub(by);
+        (left > 0).then_some(Self { micros: left, shrinks_from: self.shrinks_from.max(now) })
+    }
+}
+
+/// What is left of a lead.
+#[inline]
+fn left(lead: Option<Lead>, now: Instant) -> u64 {
+    lead.map_or(0, |lead| lead.left(now))
 }
 
 impl Sample {
@@ -244,11 +285,25 @@ mod tests {
         assert_eq!(clock.number(ms(0)), start() + secs(1) / 50 + 1, "20 ms, and not 15");
     }
 
+    /// Ballots are ahead of the clock by what the floor was, for as long as the lead is there.
+    #[test]
+    fn a_ballot_behind_a_floor_shows_by_how_much_it_was_too_small_too() {
+        let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
+        let mut clock = clock(&[0, 0, 0]);
+        clock.saw_floor(start() + secs(3), ms(0));
+        let refused_by = clock.number(ms(6_000)) + secs(1) / 50;
+        clock.saw(refused_by, ms(6_000), ms(6_005));
+        assert_eq!(clock.number(ms(6_000)), refused_by + 1, "20 ms, and not 15");
+        clock.saw(start() + secs(90), ms(85_000), ms(85_005));
+        assert_eq!(clock.number(ms(85_005)), start() + secs(90) + 1, "the floor is passed");
+    }
+
     /// Each client learns from the score of the one before, whose ballot was chosen meanwhile.
     #[test]
     fn leads_do_not_grow_from_client_to_client_without_end() {
         let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
         let mut clocks = [clock(&[0]), clock(&[0])];
+        clocks.iter_mut().for_each(|clock| clock.saw_floor(start() + secs(2), ms(0)));
         let mut chosen = clocks[0].number(ms(0));
         for step in 1..10_000 {
             let clock = &mut clocks[step as usize % 2];
@@ -256,7 +311,7 @@ mod tests {
             let now = ms(step * 10 + 5);
             chosen = clock.with_margin(clock.number(now), Duration::from_millis(4), now);
             let ahead = chosen - clock.micros(now) / STRIDE_US;
-            assert!(ahead <= secs(1) + 1, "{ahead} at step {step}");
+            assert!(ahead <= secs(3) + 3, "{ahead} at step {step}");
         }
     }
 

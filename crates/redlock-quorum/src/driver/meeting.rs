@@ -268,8 +268,9 @@ impl Driver {
         self.masters.meeting_point(key, now).filter(|at| self.masters.has_queue(*at))
     }
 
-    /// Sends what a token leaves behind: to the others first, and to the meeting point last, so
-    /// that the one which is called there finds the others ready.
+    /// Sends what a token leaves behind, in one turn, and to the meeting point first: the time in
+    /// which it calls the next holder is enough for the others to be written to. One that asks
+    /// them sooner is refused there, and asks again.
     pub(super) fn send_exits(&mut self, id: LockId, masters: MasterSet, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let (exit, reserve_ms) = (lock.exit.take(), lock.reserve_ms.take());
@@ -290,7 +291,7 @@ impl Driver {
             self.vote(&vote);
         }
         let Some((at, leave)) = exit else { return };
-        self.driven_last |= 1 << at;
+        self.driven_first |= 1 << at;
         // At a master that cannot have the key, it only calls the next one.
         let counts = masters.contains(at);
         let ticket = if counts { Ticket::Release(id) } else { Ticket::Exit(id) };

@@ -114,9 +114,9 @@ pub(crate) struct Driver {
     keys: Keys,
     /// Its number in the queues of all keys.
     queue_ticket: QueueTicket,
-    /// The links, as bits, that write what they have behind the others: whom a master calls is to
-    /// find the others ready.
-    driven_last: u32,
+    /// The links, as bits, that write what they have before the others: a master that calls the
+    /// next holder does so while the others are still written to.
+    driven_first: u32,
     /// How long a vote takes at present.
     fan_out: Duration,
     /// The choice of the next ballot.
@@ -163,7 +163,7 @@ impl Driver {
         let mut rng = StdRng::seed_from_u64(setup.seed);
         Self {
             queue_ticket: QueueTicket::new(rng.random()),
-            driven_last: 0,
+            driven_first: 0,
             rng,
             clock: setup.clock,
             mailbox,
@@ -380,8 +380,8 @@ impl Driver {
     fn drive_links(&mut self) {
         self.masters.hand_over();
         let woken = self.mailbox.take_links();
-        let last = std::mem::take(&mut self.driven_last);
-        for links in [woken & !last, woken & last] {
+        let first = std::mem::take(&mut self.driven_first);
+        for links in [woken & first, woken & !first] {
             for master in (0..self.masters.len()).filter(|master| links & 1 << master != 0) {
                 self.masters.drive(master);
                 self.read_signals();

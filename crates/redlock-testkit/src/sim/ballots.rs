@@ -68,9 +68,7 @@ impl Master {
 
     fn carry_out(&mut self, op: &Op, set: Set, member: Member) -> Said {
         let raised = op.bid().map(|bid| self.raise(set, bid));
-        let sets =
-            matches!(op.verb(), Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. });
-        let asks = !sets;
+        let asks = !matches!(op.verb(), Verb::Acquire { .. });
         Said { raised, score: asks.then(|| self.score(set, member)) }
     }
 

@@ -241,7 +241,7 @@ impl Driver {
     /// and never learn of them.
     pub(super) fn leave_lease(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
-        let others_wait = lock.meeting.as_ref().is_some_and(|meeting| meeting.others_wait);
+        let others_wait = lock.meeting.as_ref().is_some_and(|it| it.may_others_wait());
         let was_held = lock.hand_overs > 0 || self.keys.was_held_before(lock.key_use, now);
         if !self.settings.queue || !others_wait && !was_held {
             return;
@@ -334,6 +334,13 @@ impl Driver {
 }
 
 impl Meeting {
+    /// Whether others wait for the key, as far as is known. A lock that was called from the queue
+    /// and is released before the meeting point has answered leaves some behind, as a rule: they
+    /// would hear nothing of a plain release, and newcomers would be served before them.
+    fn may_others_wait(&self) -> bool {
+        self.others_wait || self.is_open && self.takes
+    }
+
     /// The request to enter the queue.
     pub(super) fn enter(&self, lock: &Lock, px: u64, bid: Option<Bid>) -> Op {
         let entry = Entry { ask: Some((lock.token.clone(), px)), ..self.entry.clone() };

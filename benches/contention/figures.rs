@@ -39,8 +39,9 @@ pub const NAMES: [&str; FIGURES] = [
     "wait p99 (ms)",
     "in order: wait p99 (ms)",
     "overtaken by (p99)",
+    "masters' CPU (us a lock)",
 ];
-const FIGURES: usize = 9;
+const FIGURES: usize = 10;
 /// The name of the requests for each lock.
 pub const REQUESTS: &str = "requests a lock";
 
@@ -50,8 +51,10 @@ const AT_ONCE_US: u64 = 5_000;
 /// The figures of one round.
 pub type Figures = [f64; FIGURES];
 
-/// The figures of one round of `contenders` that was over at `end`.
-pub fn figures(mut holds: Vec<Hold>, contenders: usize, end: u64) -> Figures {
+/// The figures of one round of `contenders` that was over at `end`, for which the masters used so
+/// many seconds of CPU.
+pub fn figures(mut holds: Vec<Hold>, contenders: usize, end: u64, cpu: f64) -> Figures {
+    let cpu = cpu * 1e6 / holds.len() as f64;
     holds.retain(|hold| hold.released <= end);
     holds.sort_by_key(|hold| hold.granted);
     let began = holds.iter().map(|hold| hold.asked).min().unwrap_or(end);
@@ -69,6 +72,7 @@ pub fn figures(mut holds: Vec<Hold>, contenders: usize, end: u64) -> Figures {
         quantile(&mut waits, 0.99) / 1e3,
         quantile(&mut waits_in_order(&holds), 0.99) / 1e3,
         quantile(&mut overtaken(&holds, contenders), 0.99),
+        cpu,
     ]
 }
 

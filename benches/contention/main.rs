@@ -65,8 +65,9 @@ enum Contestant {
     Floor,
 }
 
-const CONTESTANTS: [Contestant; 4] = [
+const CONTESTANTS: [Contestant; 5] = [
     Contestant::Client(Who::Redlock),
+    Contestant::Client(Who::NoQueue),
     Contestant::Client(Who::Polling),
     Contestant::Client(Who::Rslock),
     Contestant::Floor,
@@ -101,7 +102,7 @@ const CASE: Case = Case {
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for hold_us in [1_000, 0] {
-        for (processes, tasks) in [(1, 64), (1, 1_000), (8, 1), (32, 1)] {
+        for (processes, tasks) in [(1, 1), (1, 64), (1, 1_000), (8, 1), (32, 1)] {
             cases.push(Case { processes, tasks, hold_us, ..CASE });
         }
     }
@@ -185,6 +186,8 @@ impl Case {
         let is_plain = self.trouble == Trouble::None && self.life == Life::Long;
         match who {
             _ if self.beside.is_some() => who == Contestant::Client(Who::Redlock),
+            // What the queue costs where nobody waits: nothing but the last step of a release.
+            Contestant::Client(Who::NoQueue) => self.contenders() == 1,
             Contestant::Floor => is_plain,
             Contestant::Client(Who::Rslock) => is_plain && self.tasks < 1_000,
             Contestant::Client(_) => true,
@@ -199,7 +202,11 @@ impl Case {
         let servers = RedisServers::start(5)?;
         let times = times(seconds);
         let holds = self.holds(who, &servers, times)?;
-        Ok(figures::figures(holds, self.contenders(), times.1))
+        let cpu = match self.trouble {
+            Trouble::None => servers.iter().map(requests::cpu).sum::<anyhow::Result<f64>>()?,
+            _ => f64::NAN,
+        };
+        Ok(figures::figures(holds, self.contenders(), times.1, cpu))
     }
 
     /// Requests for each lock, in a round of its own: masters that report each command to a

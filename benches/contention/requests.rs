@@ -58,10 +58,19 @@ fn request(line: &str) -> Option<u64> {
 
 /// How many commands the master has carried out since it began.
 pub fn commands(server: &RedisServer) -> anyhow::Result<u64> {
-    let info = match server.command(&["INFO", "stats"])? {
+    Ok(info(server, "stats", "total_commands_processed")? as u64)
+}
+
+/// How many seconds of CPU it has used.
+pub fn cpu(server: &RedisServer) -> anyhow::Result<f64> {
+    Ok(info(server, "cpu", "used_cpu_user")? + info(server, "cpu", "used_cpu_sys")?)
+}
+
+fn info(server: &RedisServer, section: &str, name: &str) -> anyhow::Result<f64> {
+    let info = match server.command(&["INFO", section])? {
         redis::Value::BulkString(bytes) => String::from_utf8(bytes)?,
-        other => anyhow::bail!("INFO stats: {other:?}"),
+        other => anyhow::bail!("INFO {section}: {other:?}"),
     };
-    let count = info.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
-    Ok(count.context("total_commands_processed")?.trim().parse()?)
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    Ok(value.with_context(|| format!("INFO {section}: {name}"))?.trim().parse()?)
 }

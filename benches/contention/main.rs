@@ -214,7 +214,7 @@ impl Case {
     fn requests(&self, who: Contestant) -> anyhow::Result<f64> {
         let servers = RedisServers::start(5)?;
         let count = Count::begin(&servers)?;
-        let times = times(1);
+        let times = times(3);
         let holds = self.holds(who, &servers, times)?;
         Ok(count.end(servers, times.0)? as f64 / holds.len() as f64)
     }

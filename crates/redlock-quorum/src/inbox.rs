@@ -76,8 +76,9 @@ impl Inbox {
         withdraws_at: Option<&dyn Withdrawals>,
     ) -> Result<T, Unasked> {
         loop {
-            let (reply, answer) = reply(withdraws_at);
+            // An answer that is not waited for is withdrawn, and that waits for a runtime, too.
             self.start()?;
+            let (reply, answer) = reply(withdraws_at);
             self.slot.post(command(reply));
             // The task may have gone away in between, and with it the reader of the command.
             self.start()?;

@@ -286,7 +286,7 @@ impl Replies {
             None if shows_score(op.verb()) => return None,
             None => (false, rest.strip_prefix(reply::ZERO)?),
         };
-        let rest = if shows_score(op.verb()) { behind_value(rest)? } else { rest };
+        let rest = if shows_score(op.verb()) { behind_score(rest, op)? } else { rest };
         let (plain, rest) = match (is_set, is_accepted) {
             (false, _) => (Plain::Held, behind_value(rest)?),
             (true, true) => (Plain::Accepted, behind(rest, op.token())?),
@@ -401,9 +401,19 @@ fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
     rest.strip_prefix(value)?.strip_prefix(b"\r\n")
 }
 
+/// What follows a score that is the ballot of `op`. Any other one is looked at more closely.
+fn behind_score<'a>(bytes: &'a [u8], op: &Op) -> Option<&'a [u8]> {
+    let mut digits = itoa::Buffer::new();
+    let score = digits.format(op.bid()?.ballot.score()).as_bytes();
+    match bytes.strip_prefix(b",") {
+        Some(double) => double.strip_prefix(score)?.strip_prefix(b"\r\n"),
+        None => behind(bytes, score),
+    }
+}
+
 /// What follows any value, or the reply that there is none.
 fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
-    if !matches!(bytes.first(), Some(b'$' | b'_' | b',')) {
+    if !matches!(bytes.first(), Some(b'$' | b'_')) {
         return None;
     }
     let len = reply::len(bytes).ok().flatten()?;

@@ -17,6 +17,8 @@ const SHRINKS: u32 = 8;
 /// A lead that is learnt from ballots under way is followed up to this limit: a second more than the
 /// lead that a floor has made.
 const FOLLOWED_US: u64 = 1_000_000;
+/// By so much a floor that rests on a clock is ahead of it at most: three seconds.
+const FLOOR_US: u64 = 3_000_000;
 /// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because
 /// one such score would bring all members near to the end of the numbers. A person gives no floor
 /// beyond it.
@@ -36,7 +38,7 @@ pub struct BallotClock {
     /// TIME: our own clock advances all of them.
     median: Option<Sample>,
     lead: Option<Lead>,
-    /// The part of it that a floor has made.
+    /// By how much a floor was ahead of the clock.
     floor: Option<Lead>,
 }
 
@@ -68,11 +70,12 @@ impl BallotClock {
     }
 
     /// A master was admitted with a floor of this number. Where the floor rests on a clock it is
-    /// seconds ahead of it, and so are all ballots until that much time has passed.
+    /// seconds ahead of it, and so are all ballots until that much time has passed. One that rests
+    /// on scores has leads in it that were followed before: it adds no more than one by a clock.
     pub fn saw_floor(&mut self, number: u64, now: Instant) {
         self.saw(number, now, now);
-        let ahead = self.ahead(number, now);
-        if ahead > left(self.floor, now) && ahead <= LEAD_MAX_US {
+        let ahead = self.ahead(number, now).min(FLOOR_US);
+        if ahead > left(self.floor, now) {
             self.floor = Some(Lead::new(ahead, now));
         }
     }

@@ -237,13 +237,15 @@ impl Driver {
     }
 
     /// How a lease is left to those that wait. One that knows of nobody asks for them where another
-    /// caller of this process had the key a moment ago, too: the process would never be refused,
-    /// and never learn of them.
+    /// caller of this process had the key a moment ago: the process would never be refused, and
+    /// never learn of them. So does one that was called from the queue, and that the meeting point
+    /// has not answered yet: those behind it would hear nothing of a plain release.
     pub(super) fn leave_lease(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
-        let others_wait = lock.meeting.as_ref().is_some_and(|it| it.may_others_wait());
+        let (others_wait, is_unknown) =
+            lock.meeting.as_ref().map_or((false, false), |it| (it.others_wait, it.is_unanswered()));
         let was_held = lock.hand_overs > 0 || self.keys.was_held_before(lock.key_use, now);
-        if !self.settings.queue || !others_wait && !was_held {
+        if !self.settings.queue || !others_wait && !is_unknown && !was_held {
             return;
         }
         let met = lock.meeting.as_ref().map(|meeting| meeting.at);
@@ -270,7 +272,8 @@ impl Driver {
 
     /// Sends what a token leaves behind, in one turn, and to the meeting point first: the time in
     /// which it calls the next holder is enough for the others to be written to. One that asks
-    /// them sooner is refused there, and asks again.
+    /// them sooner is refused there, and asks again a few times. If this process ends in between,
+    /// the key stays on the others for as long as it lives, as with any holder that dies.
     pub(super) fn send_exits(&mut self, id: LockId, masters: MasterSet, now: Instant) {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let (exit, reserve_ms) = (lock.exit.take(), lock.reserve_ms.take());
@@ -334,11 +337,10 @@ impl Driver {
 }
 
 impl Meeting {
-    /// Whether others wait for the key, as far as is known. A lock that was called from the queue
-    /// and is released before the meeting point has answered leaves some behind, as a rule: they
-    /// would hear nothing of a plain release, and newcomers would be served before them.
-    fn may_others_wait(&self) -> bool {
-        self.others_wait || self.is_open && self.takes
+    /// Whether a token that came from the queue was granted before the meeting point has answered,
+    /// and shown whether others wait.
+    fn is_unanswered(&self) -> bool {
+        self.is_open && self.takes
     }
 
     /// The request to enter the queue.

@@ -293,7 +293,7 @@ fn launcher(word: &std::io::PipeReader, file: &std::path::Path) -> Running {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_redlock"));
     command.args(["__child", &parent, "background", ""]);
     command.arg(std::os::fd::AsRawFd::as_raw_fd(word).to_string());
-    command.arg("sh").arg("-c").arg(r#"ls /proc/$$/fd >"$0""#).arg(file);
+    command.arg("sh").arg("-c").arg(r#"ls -l /proc/$$/fd >"$0""#).arg(file);
     Running::start(command)
 }
 
@@ -308,8 +308,12 @@ fn a_command_begins_when_the_watchdog_knows_it_and_not_before() {
     watchdog.write_all(b".").unwrap();
     assert_eq!(waiting.answer().code, 0);
     let open = fs::read_to_string(files.file("one")).unwrap();
-    let word = std::os::fd::AsRawFd::as_raw_fd(&word).to_string();
-    assert!(!open.lines().any(|fd| fd == word), "the command inherits nothing: {open}");
+    // By its number it could be a file that the shell has opened itself.
+    let word = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&word));
+    let pipe = fs::read_link(word).unwrap();
+    let pipe = pipe.to_str().unwrap();
+    assert!(pipe.starts_with("pipe:[") && open.contains("/dev/null"), "{pipe}, {open}");
+    assert!(!open.contains(pipe), "the command inherits nothing: {open}");
 
     let (word, watchdog) = std::io::pipe().unwrap();
     let waiting = launcher(&word, &files.file("two"));

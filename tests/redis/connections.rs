@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use redlock_core::{Answer, Cause, NodeEvent, Op, Role, Token, Verdict};
+use redlock_testkit::lab::poll;
 use redlock_testkit::{RedisServer, ServerOptions};
 
 use crate::driven::Driven;
@@ -30,10 +31,16 @@ async fn one_that_was_closed_for_being_idle_is_made_again_at_once() {
 
 #[tokio::test]
 async fn a_server_that_is_full_says_so() {
-    let server = server(["--maxclients", "1"]);
-    let mut other = TcpStream::connect(server.name()).unwrap();
-    other.write_all(b"PING\r\n").unwrap();
-    other.read_exact(&mut [0; 7]).unwrap();
+    let server = server([]);
+    server.command(&["CONFIG", "SET", "maxclients", "1"]).unwrap();
+    // The server may not have noticed yet that the connections before this one have ended.
+    let other = poll("the server is full", || {
+        let mut other = TcpStream::connect(server.name()).ok()?;
+        other.write_all(b"PING\r\n").ok()?;
+        let mut reply = [0; 7];
+        other.read_exact(&mut reply).ok()?;
+        (&reply == b"+PONG\r\n").then_some(other)
+    });
     let mut node = Driven::start(&server.url());
     let (cause, _) = node.down().await;
     assert_eq!(cause, Cause::ErrorReply("ERR max number of clients reached".into()));

@@ -5,14 +5,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# How many tests of a program that waits run at once, and how many of these programs.
-TESTS=$(($(nproc) * 4))
-PROGRAMS=2
+# How many tests of a program that waits run at once.
+TESTS=$(($(nproc) * 10))
 LOGS=$(mktemp -d)
 trap 'rm -rf "$LOGS"' EXIT
 
 # The programs, one a line: name, folder of its package, path, with tabs between. The largest are
-# first, so that no core is idle in the end.
+# first.
 programs() {
     local artifact='"manifest_path":"([^"]*)/Cargo.toml","target":\{"kind":\["([a-z]*)"\],.*"name":"([^"]*)",'
     cargo test --workspace --locked --no-run --message-format=json-render-diagnostics |
@@ -24,8 +23,9 @@ programs() {
     printf 'doc\t%s\t-\n' "$PWD"
 }
 
-# Those that compute, with no server and no clock but their own, one after the other. They get what
-# the others leave of the machine: a test of what happens within a second is to be served within it.
+# Those that compute, with no server and no clock but their own. They get what the others leave of
+# the machine: a test of what happens within a second is to be served within it. The smallest are
+# first, so that the others have all of the machine once nothing waits any more.
 COMPUTES='^(tests/(sim|newcomer)|model/bounds|redlock-protocol/lib|redlock-quorum/(doorbell|imports)|doc)$'
 
 start() {
@@ -56,19 +56,12 @@ tests() {
     awk '/^test result:/ { sum += $4 + $6 } END { print sum + 0 }' "$@"
 }
 
-# Runs so many of the programs it reads at once.
+# Runs the programs that it reads, one after the other.
 lane() {
-    local most=$1 running=0 name folder path
-    shift
+    local name folder path
     while IFS=$'\t' read -r name folder path; do
-        if [ $running = "$most" ]; then
-            wait -n
-            running=$((running - 1))
-        fi
-        report "$name" "$folder" "$path" "$@" &
-        running=$((running + 1))
+        report "$name" "$folder" "$path" "$@"
     done
-    wait
 }
 
 # The build is of this script's group, and ends with it.
@@ -81,8 +74,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 SECONDS=0
-awk -F '\t' -v re="$COMPUTES" '$1 ~ re' "$LOGS/programs" | lane 1 "$@" &
-awk -F '\t' -v re="$COMPUTES" '$1 !~ re' "$LOGS/programs" | lane $PROGRAMS "$@" &
+awk -F '\t' -v re="$COMPUTES" '$1 ~ re' "$LOGS/programs" | tac | lane "$@" &
+awk -F '\t' -v re="$COMPUTES" '$1 !~ re' "$LOGS/programs" | lane "$@" &
 wait
 echo "$(tests "$LOGS"/*.log) tests in $SECONDS s"
 if [ -e "$LOGS/failed" ]; then

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use crate::lab::{
-    PATIENCE, again, eventually, everywhere, keys, ms, on_all, ordinary, put, secs, value,
+    PATIENCE, again, eventually, everywhere, keys, ms, on_all, ordinary, put, secs, value, warm_up,
 };
 use futures::FutureExt;
 use redlock_quorum::{
@@ -309,6 +309,7 @@ async fn status_reports_the_holder_by_token_and_label_and_then_that_there_is_non
 async fn status_reports_a_strangers_token_and_does_not_make_up_a_holder() {
     let servers = RedisServers::start(5).unwrap();
     let redlock = ordinary(servers.urls()).build().unwrap();
+    warm_up(&redlock, &servers).await;
     for server in servers.iter().take(2) {
         put(server, "a", "a stranger", 10_000);
     }

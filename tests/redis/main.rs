@@ -4,15 +4,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
 mod admission;
+mod admission_scripts;
 mod api;
 mod backend;
 mod ballots;
 mod blind;
 mod cancellation;
 mod clocks;
+mod comebacks;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod connections;
+mod crowds;
 mod dead_masters;
 mod driven;
 mod ends;
@@ -30,7 +33,6 @@ mod late;
 mod leases;
 mod load;
 mod loss;
-mod losses;
 mod mixing;
 mod order;
 mod put_back;
@@ -39,7 +41,6 @@ mod recipes;
 mod relay;
 mod replies;
 mod runtimes;
-mod scripts;
 mod shutdown;
 mod silence;
 mod storm;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use redlock_quorum::{Guard, Quarantine, Standing, Verdict};
 use redlock_testkit::lab::WallClocks;
 use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers, ServerOptions, TokenRule};
@@ -125,26 +126,28 @@ async fn without_a_quarantine_a_second_holder_has_a_smaller_token() {
 
 #[tokio::test]
 async fn tokens_are_in_order_though_masters_are_flushed_under_held_locks() {
-    for flushed in 1..=MASTERS {
-        let ((servers, redlock), tape) = (admitted(MASTERS).await, Tape::default());
-        tape.visit(&redlock).await;
-        let guard = tape.lock(&redlock).await.unwrap();
-        let begun = Instant::now();
-        servers[..flushed].iter().for_each(|server| run(server, &["FLUSHALL"]));
-        if flushed > 1 {
-            in_time(guard.lost()).await;
-            assert!(redlock.try_lock(super::KEY).await.is_err());
-        } else {
-            in_time(guard.release()).await.unwrap();
-        }
-        tape.visit(&redlock).await;
-        assert!(flushed == 1 || begun.elapsed() >= LENGTH, "{:?}", begun.elapsed());
-        for at in 0..MASTERS {
-            until(&redlock, at, Standing::Admitted).await;
-            complete(&servers[at]);
-        }
-        tape.visit(&newcomer(&servers)).await;
+    join_all((1..=MASTERS).map(flushed_under_a_held_lock)).await;
+}
+
+async fn flushed_under_a_held_lock(flushed: usize) {
+    let ((servers, redlock), tape) = (admitted(MASTERS).await, Tape::default());
+    tape.visit(&redlock).await;
+    let guard = tape.lock(&redlock).await.unwrap();
+    let begun = Instant::now();
+    servers[..flushed].iter().for_each(|server| run(server, &["FLUSHALL"]));
+    if flushed > 1 {
+        in_time(guard.lost()).await;
+        assert!(redlock.try_lock(super::KEY).await.is_err());
+    } else {
+        in_time(guard.release()).await.unwrap();
     }
+    tape.visit(&redlock).await;
+    assert!(flushed == 1 || begun.elapsed() >= LENGTH, "{:?}", begun.elapsed());
+    for at in 0..MASTERS {
+        until(&redlock, at, Standing::Admitted).await;
+        complete(&servers[at]);
+    }
+    tape.visit(&newcomer(&servers)).await;
 }
 
 /// It has ballots of the time when it was saved, under a name that nobody asks for any more.

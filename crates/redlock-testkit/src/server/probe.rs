@@ -1,8 +1,11 @@
 //! Short conversations with a server, each over a connection of its own.
 
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{Client, IntoConnectionInfo, RedisResult, Value};
+use redis::{Client, IntoConnectionInfo, RedisError, RedisResult, Value};
 
 /// Who answers at `url`: the process id of a server that is done loading its data.
 pub(super) fn process_id(url: &str) -> Option<u32> {
@@ -16,7 +19,16 @@ pub(super) fn process_id(url: &str) -> Option<u32> {
 }
 
 /// Sends one command and returns its reply; `patience` is for each of connecting and answering.
+///
+/// A machine that stood still interrupts what has a time limit: then it is sent once more.
 pub(super) fn command(url: &str, words: &[&str], patience: Duration) -> RedisResult<Value> {
+    match send(url, words, patience) {
+        Err(error) if is_interrupted(&error) => send(url, words, patience),
+        outcome => outcome,
+    }
+}
+
+fn send(url: &str, words: &[&str], patience: Duration) -> RedisResult<Value> {
     let info = url.into_connection_info()?;
     // Naming itself to a silent server would cost the client a patience of its own.
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
@@ -31,4 +43,22 @@ pub(super) fn command(url: &str, words: &[&str], patience: Duration) -> RedisRes
     command.query(&mut connection)
 }
 
+fn is_interrupted(error: &RedisError) -> bool {
+    let cause =
+        error.source().and_then(|cause| cause.downcast_ref::<Arc<dyn Error + Send + Sync>>());
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::Interrupted)
+}
+
 const PROBE_PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_interrupted_is_told_from_what_took_too_long() {
+        let is_one = |kind: io::ErrorKind| is_interrupted(&io::Error::from(kind).into());
+        assert!(is_one(io::ErrorKind::Interrupted) && !is_one(io::ErrorKind::TimedOut));
+    }
+}

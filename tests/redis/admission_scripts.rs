@@ -2,6 +2,8 @@
 
 mod refusals;
 
+use std::collections::BTreeMap;
+
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -11,6 +13,7 @@ use redlock_core::admission::{
     Quarantine, Record, Remove, Reply, SCORE_END, Score, Way, quarantine_length,
 };
 use redlock_testkit::{Ballots, Data, RedisServer, ServerOptions};
+use tokio::task::JoinSet;
 
 use crate::driven::Driven;
 
@@ -20,6 +23,15 @@ const OFF: &str = "locks:redlock-quorum:1:ballots";
 /// The seeds of one run of the comparison, and the orders after each.
 const SEEDS: u64 = 600;
 const ORDERS: usize = 4;
+/// Each of so many servers gets its share of the seeds.
+const LABS: u64 = 4;
+
+/// Makes the members below a number, all with one score but one of them with another. They are too
+/// many to send each.
+const FILL: &str = "for member = 0, ARGV[1] - 1 do
+    local score = member == tonumber(ARGV[4]) and ARGV[3] or ARGV[2]
+    redis.call('ZADD', KEYS[1], score, member)
+end";
 
 /// A server, a node of it, and a connection of an outsider.
 struct Lab {
@@ -67,12 +79,8 @@ impl Lab {
         let off = data.off.clone().map(|ballots| (OFF.to_owned(), ballots));
         let sets = data.sets.iter().map(|(id, ballots)| (set_key(*id), ballots.clone()));
         for (key, ballots) in sets.chain(off) {
-            let write = writes.cmd("ZADD").arg(key);
-            for member in 0..ballots.members {
-                let score = if member == RAISED { ballots.highest() } else { 0 };
-                write.arg(score).arg(member);
-            }
-            write.ignore();
+            let fill = writes.cmd("EVAL").arg(FILL).arg(1).arg(key).arg(ballots.members);
+            fill.arg(0).arg(ballots.highest()).arg(RAISED).ignore();
         }
         writes.query::<()>(&mut self.outsider).unwrap();
     }
@@ -281,12 +289,13 @@ fn on_value(data: &mut Data, order: &AdmissionOp, time: Millis) -> Reply {
     }
 }
 
-/// Every reply and all data are the same after each order. TIME is the server's, as it told.
-#[tokio::test]
-async fn lua_does_what_the_values_do() {
-    let mut lab = Lab::new().await;
-    let mut outcomes = std::collections::BTreeMap::new();
-    for seed in 0..SEEDS {
+/// How often each kind of order came to each outcome.
+type Outcomes = BTreeMap<String, u32>;
+
+/// Compares the orders that follow each of `seeds`. TIME is the server's, as it told.
+async fn compare(seeds: impl Iterator<Item = u64>) -> Outcomes {
+    let (mut lab, mut outcomes) = (Lab::new().await, Outcomes::new());
+    for seed in seeds {
         let mut chance = Chance(StdRng::seed_from_u64(seed));
         let time = lab.time();
         let mut data = chance.data(time);
@@ -299,9 +308,22 @@ async fn lua_does_what_the_values_do() {
             let context = || format!("seed {seed}, step {step}: {order:?} on {before:?}");
             assert_eq!(reply, expected, "{}", context());
             assert_eq!(lab.data().await, data, "{}", context());
-            *outcomes
-                .entry(format!("{:.5} {:?}", format!("{order:?}"), reply.outcome))
-                .or_insert(0) += 1;
+            let outcome = format!("{:.5} {:?}", format!("{order:?}"), reply.outcome);
+            *outcomes.entry(outcome).or_default() += 1;
+        }
+    }
+    outcomes
+}
+
+/// Every reply and all data are the same after each order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn lua_does_what_the_values_do() {
+    let share = |lab| (0..SEEDS).filter(move |seed| seed % LABS == lab);
+    let mut labs: JoinSet<Outcomes> = (0..LABS).map(|lab| compare(share(lab))).collect();
+    let mut outcomes = Outcomes::new();
+    while let Some(of_lab) = labs.join_next().await {
+        for (outcome, count) in of_lab.unwrap() {
+            *outcomes.entry(outcome).or_default() += count;
         }
     }
     // Begin, note and init are Done, Moved, Mixed and Late; admit is Early and TooLarge, too.

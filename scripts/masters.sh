@@ -68,10 +68,13 @@ start() {
     wait_for_masters
 }
 
+build() {
+    cargo build --quiet -p redlock-cli --bin redlock --locked
+}
+
 # Masters that were just started vote at once: a person who types this states that no lock is alive
 # on them.
 admit() {
-    cargo build --quiet -p redlock-cli --bin redlock --locked
     REDLOCK_NODES="$NODES" "$REDLOCK" init --again --node-timeout 1s >/dev/null ||
         fail "the masters run and do not vote; what redlock init said is above."
 }
@@ -96,9 +99,12 @@ run_tests() {
     trap down EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
+    # With what `make test` has compiled: a package by itself would be built anew, with the features
+    # that it alone asks for. The command is built for its own tests.
+    cargo test --workspace --locked --no-run --test compose --test cli
     up
     REDLOCK_NODES="$NODES" REDLOCK_BIN="$(realpath "$REDLOCK")" \
-        cargo test -p tests --test compose --locked
+        cargo test --workspace --locked --test compose
 }
 
 copy_into() {
@@ -130,7 +136,11 @@ image() {
 }
 
 case "${1:-}" in
-    up) up ;;
+    up)
+        need_compose
+        build
+        up
+        ;;
     down) down ;;
     image) image ;;
     test) run_tests ;;

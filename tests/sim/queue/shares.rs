@@ -108,3 +108,32 @@ async fn thirty_two_processes_have_equal_shares_and_wait_about_as_long_as_in_a_r
     let (ours, least) = (p99(waits), p99(in_ring));
     assert!(ours <= least.mul_f64(1.2), "{ours:?}, and {least:?} in a ring");
 }
+
+/// Whether others wait it asks every 10 ms, and no more often. One that comes waits that much
+/// longer at most.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_takes_the_key_again_and_again_asks_now_and_then_who_waits() {
+    for seed in 0..10 {
+        let (masters, served) = (admitted(5, seed), Served::default());
+        let (_client, holder) = process(&masters, seed);
+        let again = tokio::spawn(async move {
+            loop {
+                holder.lock(RESOURCE).await.unwrap().release().await.unwrap();
+            }
+        });
+        sleep(ms(200)).await;
+        let asked: usize = masters.iter().map(|master| count(master, is_leave)).sum();
+        let won = count(&masters[0], |verb| matches!(verb, Verb::Acquire { .. }));
+        assert!(won >= 40, "seed {seed}: {won} locks");
+        assert!((10..=20).contains(&asked), "seed {seed}: it asked {asked} times");
+        let waiter = wait(&masters, 100 + seed, ms(0), &served);
+        waiter.task.await.unwrap();
+        let (_, took) = served.lock().unwrap()[0];
+        assert!(took <= ms(20), "seed {seed}: {took:?}");
+        again.abort();
+    }
+}
+
+fn is_leave(verb: &Verb) -> bool {
+    matches!(verb, Verb::Leave { .. })
+}

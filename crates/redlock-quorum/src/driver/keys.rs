@@ -38,10 +38,15 @@ pub(super) struct Use {
     holder: Option<LockId>,
     /// When a caller left it last.
     left_at: Option<Instant>,
+    /// When its meeting point last answered that nobody waits there.
+    unwanted_at: Option<Instant>,
 }
 
 /// A caller that had a key so long ago may have kept it from others that never heard of one another.
 const MOMENT: Duration = Duration::from_secs(1);
+/// For so long an answer that nobody waits is good enough. One who came since waits this much longer
+/// at most, beside a process that takes the key again and again.
+const UNWANTED_FOR: Duration = Duration::from_millis(10);
 /// Up to this many unused keys are not worth a search.
 const LEFT_MIN: usize = 64;
 
@@ -128,6 +133,19 @@ impl Keys {
     /// it.
     pub(super) fn was_held_before(&self, id: UseId, now: Instant) -> bool {
         self.get(id).is_some_and(|one| one.is_remembered(now))
+    }
+
+    /// The meeting point of the key of this entry answers whether somebody waits there.
+    pub(super) fn set_wanted(&mut self, id: UseId, is_wanted: bool, now: Instant) {
+        if let Some(one) = self.usage(id) {
+            one.unwanted_at = (!is_wanted).then_some(now);
+        }
+    }
+
+    /// Whether nobody waited a moment ago for the key of this entry.
+    pub(super) fn is_unwanted(&self, id: UseId, now: Instant) -> bool {
+        let at = self.get(id).and_then(|one| one.unwanted_at);
+        at.is_some_and(|at| now.saturating_since(at) < UNWANTED_FOR)
     }
 
     /// No caller asks for any key any more.

@@ -34,7 +34,8 @@ struct Known {
 }
 
 /// The last answer of each master. Up to five of them take no memory of their own.
-pub(crate) type Answers = SmallVec<[LastAnswer; 5]>;
+pub(crate) type Answers = SmallVec<[LastAnswer; INLINE]>;
+const INLINE: usize = 5;
 
 /// A master that granted the key, and may have lost its ballots. Without ballots it may also have
 /// lost the key of the former holder: until it has shown a score, neither its grant nor an
@@ -111,7 +112,7 @@ impl Ledger {
             unsettled: asked,
             copies: MasterSet::EMPTY,
             unscored: Vec::new(),
-            answers: SmallVec::from_elem(LastAnswer::PENDING, masters),
+            answers: none_yet(masters),
         }))
     }
 
@@ -346,6 +347,16 @@ impl Ledger {
     #[inline]
     pub fn answers(&self) -> &[LastAnswer] {
         &self.0.answers
+    }
+}
+
+/// No master has answered. It is made for each lock, and copied where it takes no memory of its own.
+fn none_yet(masters: usize) -> Answers {
+    const NONE: [LastAnswer; INLINE] = [LastAnswer::PENDING; INLINE];
+    if masters <= INLINE {
+        Answers::from_buf_and_len(NONE, masters)
+    } else {
+        SmallVec::from_elem(LastAnswer::PENDING, masters)
     }
 }
 

@@ -351,8 +351,8 @@ impl Driver {
 
     /// The attempt has led to something.
     pub(super) fn say_step(&self, id: LockId, step: &Step) {
-        if !matches!(step, Step::Wait | Step::Hold(_))
-            && self.observer.is_traced
+        if self.observer.is_traced
+            && !matches!(step, Step::Wait | Step::Hold(_))
             && let Some(Lock { resource, token, .. }) = self.locks.get(id)
         {
             log(|| trace!(%resource, %token, ?step, "decided"));

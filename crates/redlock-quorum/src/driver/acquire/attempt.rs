@@ -91,7 +91,8 @@ impl Driver {
             return false;
         }
         let limit = self.masters.max_ttl();
-        let checked = self.settings.timing(request.ttl, limit).and_then(|timing| {
+        let timing = self.settings.timing_again(request.ttl, limit, request.timing);
+        let checked = timing.and_then(|timing| {
             check_margin(&timing, request.options.stop_margin)?;
             Ok(timing)
         });
@@ -279,6 +280,7 @@ impl Lock {
 }
 
 /// The answer of a master, where one that has no key and does not let in is one that refuses.
+#[inline]
 fn refusal_of(answer: &Answer) -> Cow<'_, Answer> {
     match answer.verdict {
         Verdict::Free => {

@@ -78,10 +78,9 @@ impl Arena {
     /// Connects every contestant to masters at `host:port`.
     pub fn new(flavour: Flavour, names: &[String]) -> anyhow::Result<Self> {
         let runtime = flavour.build()?;
-        let floor = runtime.block_on(Floor::connect(names))?;
+        let floor = runtime.block_on(Floor::connect_fenced(names))?;
         let urls: Vec<String> = names.iter().map(|name| format!("redis://{name}")).collect();
-        // What a ballot costs is the business of the bench `fenced`.
-        let ours = Redlock::builder().nodes(urls.clone()).fencing(false).build()?;
+        let ours = Redlock::builder().nodes(urls.clone()).build()?;
         let rslock = LockManager::new(urls);
         let arena = Self { runtime, floor: Arc::new(Mutex::new(floor)), ours, rslock };
         for who in Who::ALL {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use redlock_core::{Clock, FencingToken, Instant, Resource, Token};
 use redlock_protocol::ballot::proposals::Proof;
 use redlock_protocol::token::lease::HeldLease;
+use redlock_protocol::token::lease::hand_over::HandOver;
 use redlock_protocol::votes::ledger::{LastAnswer, Ledger};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -85,6 +86,11 @@ impl Fence {
             token: proof.map(|proof| proof.ballot.token()),
             until: proof.map(|proof| proof.until),
         }
+    }
+
+    /// The token of a caller that the lease was handed on to.
+    pub(crate) fn handed_on(hand_over: HandOver) -> Self {
+        Self { token: hand_over.token(), ..Self::of(hand_over.proof) }
     }
 }
 

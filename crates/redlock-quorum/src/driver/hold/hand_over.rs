@@ -66,9 +66,7 @@ impl Driver {
     /// The lease is this caller's from now on. Says whether it was still there to take it.
     fn pass_on(&mut self, id: LockId, next: RequestId, hand_over: HandOver, now: Instant) -> bool {
         let Some(request) = self.requests.remove(next) else { return false };
-        let fence =
-            Fence { token: hand_over.token(), until: hand_over.proof.map(|proof| proof.until) };
-        let Some(cell) = self.cell(id, fence) else { return false };
+        let Some(cell) = self.cell(id, Fence::handed_on(hand_over)) else { return false };
         let Some(lock) = self.locks.get_mut(id) else { return false };
         lock.hand_overs = hand_over.number;
         let Caller::Holds(former) = &mut lock.caller else { return false };

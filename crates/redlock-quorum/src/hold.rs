@@ -229,6 +229,11 @@ impl HoldCell {
         self.state().rows.iter().filter(|row| row.hold_until > now).count()
     }
 
+    /// Whether `master` is known to hold the key.
+    pub(crate) fn has_copy_at(&self, master: usize) -> bool {
+        self.state().rows[master].hold_until > self.clock.now()
+    }
+
     pub(crate) fn votes(&self) -> Votes {
         self.votes_of(&self.state())
     }

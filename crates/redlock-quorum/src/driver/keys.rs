@@ -38,14 +38,14 @@ pub(super) struct Use {
     holder: Option<LockId>,
     /// When a caller left it last.
     left_at: Option<Instant>,
-    /// When its meeting point last answered that nobody waits there.
-    unwanted_at: Option<Instant>,
+    /// The meeting point that answered, when the key was left there, that nobody waits; and when.
+    unwanted: Option<(usize, Instant)>,
 }
 
 /// A caller that had a key so long ago may have kept it from others that never heard of one another.
 const MOMENT: Duration = Duration::from_secs(1);
-/// For so long an answer that nobody waits is good enough. One who came since waits this much longer
-/// at most, beside a process that takes the key again and again.
+/// For so long an answer that nobody waits is good enough. One who came since waits about this much
+/// longer, beside a process that takes the key again and again.
 const UNWANTED_FOR: Duration = Duration::from_millis(10);
 /// Up to this many unused keys are not worth a search.
 const LEFT_MIN: usize = 64;
@@ -135,17 +135,25 @@ impl Keys {
         self.get(id).is_some_and(|one| one.is_remembered(now))
     }
 
-    /// The meeting point of the key of this entry answers whether somebody waits there.
-    pub(super) fn set_wanted(&mut self, id: UseId, is_wanted: bool, now: Instant) {
+    /// The key of this entry was left at `master`, where nobody waits for it.
+    pub(super) fn left_unwanted(&mut self, id: UseId, master: usize, now: Instant) {
         if let Some(one) = self.usage(id) {
-            one.unwanted_at = (!is_wanted).then_some(now);
+            one.unwanted = Some((master, now));
         }
     }
 
-    /// Whether nobody waited a moment ago for the key of this entry.
-    pub(super) fn is_unwanted(&self, id: UseId, now: Instant) -> bool {
-        let at = self.get(id).and_then(|one| one.unwanted_at);
-        at.is_some_and(|at| now.saturating_since(at) < UNWANTED_FOR)
+    /// Others want the key, or have it.
+    pub(super) fn wanted(&mut self, key: &[u8]) {
+        let id = self.by_key.get(key).copied();
+        if let Some(one) = id.and_then(|id| self.usage(id)) {
+            one.unwanted = None;
+        }
+    }
+
+    /// The master at which nobody waited a moment ago for the key of this entry.
+    pub(super) fn unwanted_at(&self, id: UseId, now: Instant) -> Option<usize> {
+        let (master, at) = self.get(id)?.unwanted?;
+        (now.saturating_since(at) < UNWANTED_FOR).then_some(master)
     }
 
     /// No caller asks for any key any more.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use redlock_core::{
-    Answer, Ballot, Bid, Call, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Vote,
+    Ballot, Bid, Call, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Verdict, Vote,
 };
 
 use super::ticket::{LockId, RequestId, Ticket, WaitingId};
@@ -195,18 +195,21 @@ impl Driver {
     }
 
     /// A master reports how many wait, in its answer to a release or to a place that was given up.
-    pub(super) fn left_queue(&mut self, id: LockId, answer: &Answer, now: Instant) {
-        let Some(queued) = answer.queued else { return };
+    pub(super) fn left_queue(&mut self, id: LockId, vote: &Vote, now: Instant) {
+        let Some(queued) = vote.answer.queued else { return };
         let Some(lock) = self.locks.get_mut(id) else { return };
-        self.keys.set_wanted(lock.key_use, queued.waiters > 0, now);
-        if queued.waiters == 0 {
-            return;
-        }
-        if let Some(meeting) = &mut lock.meeting {
-            meeting.others_wait = true;
-        }
         let key = lock.key.clone();
-        self.others_wait(&key, now);
+        if queued.waiters > 0 {
+            if let Some(meeting) = &mut lock.meeting {
+                meeting.others_wait = true;
+            }
+            self.others_wait(&key, now);
+        } else if vote.answer.verdict == Verdict::Granted {
+            self.keys.left_unwanted(lock.key_use, vote.master, now);
+        } else {
+            // Another has it there: one that was called waits no more, and has no lock yet.
+            self.keys.wanted(&key);
+        }
     }
 
     /// How an attempt was lost, for those that wait on.
@@ -240,15 +243,13 @@ impl Driver {
 
     /// How a lease is left to those that wait. One that knows of nobody asks for them where another
     /// caller of this process had the key a moment ago: the process would never be refused, and
-    /// never learn of them. An answer that nobody waits serves the locks of the next moment, too,
-    /// while they are won without the queue. A lease that was called from the queue, and that the
-    /// meeting point has not answered yet, asks in any case: those behind it would hear nothing of
-    /// a plain release.
-    pub(super) fn leave_lease(&mut self, id: LockId, now: Instant) {
+    /// never learn of them. It need not ask where the key is unwanted. A lease
+    /// that was called from the queue, and that the meeting point has not answered yet, asks in any
+    /// case: those behind it would hear nothing of a plain release.
+    pub(super) fn leave_lease(&mut self, id: LockId, is_unwanted: bool, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let (others_wait, is_unknown) =
             lock.meeting.as_ref().map_or((false, false), |it| (it.others_wait, it.is_unanswered()));
-        let is_unwanted = lock.meeting.is_none() && self.keys.is_unwanted(lock.key_use, now);
         let was_held =
             lock.hand_overs > 0 || !is_unwanted && self.keys.was_held_before(lock.key_use, now);
         if !self.settings.queue || !others_wait && !is_unknown && !was_held {

@@ -342,7 +342,7 @@ impl Driver {
             Ticket::Inspection(id) => self.inspection_vote(id, vote, &counts, now),
             Ticket::Watch(waiting, number) => self.watch_vote(waiting, number, vote, now),
             Ticket::Place(waiting, number) => self.place_vote(waiting, number, vote, now),
-            Ticket::Exit(lock) => self.left_queue(lock, &vote.answer, now),
+            Ticket::Exit(lock) => self.left_queue(lock, vote, now),
         }
     }
 

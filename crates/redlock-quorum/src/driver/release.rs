@@ -101,14 +101,28 @@ impl Driver {
         match lock.caller {
             Caller::Returned { .. } => return self.line.push(Outgoing::Release(id)),
             Caller::Holds(_) => {
+                let is_unwanted = self.is_unwanted(id, now);
                 self.end_hold(id);
-                self.leave_lease(id, now);
+                self.leave_lease(id, is_unwanted, now);
             }
             Caller::Asks { .. } => {
                 self.leave_holder(id);
             }
         }
         self.stand_in_line_for_release(id, now);
+    }
+
+    /// Whether a plain release is good enough for a lease that knows of nobody: its meeting point has
+    /// answered a moment ago that nobody waits, and it has the key there, so that its release wakes
+    /// one who came since and watches it.
+    fn is_unwanted(&self, id: LockId, now: Instant) -> bool {
+        let Some(Lock { meeting: None, key_use, caller: Caller::Holds(holder), .. }) =
+            self.locks.get(id)
+        else {
+            return false;
+        };
+        let unwanted_at = self.keys.unwanted_at(*key_use, now);
+        unwanted_at.is_some_and(|master| holder.cell.has_copy_at(master))
     }
 
     /// The holder has returned the lock.
@@ -160,7 +174,7 @@ impl Driver {
         now: Instant,
     ) {
         let master = vote.master;
-        self.left_queue(id, &vote.answer, now);
+        self.left_queue(id, vote, now);
         self.unacknowledged[master].is_denying |= is_denial(&vote.answer);
         if self.releases_of_another(id) {
             self.happens(id, Event::Allowed(self.longest_expiry()), now);

@@ -196,6 +196,7 @@ impl Driver {
     /// Others wait for the key: those of this process that come next ask at the meeting point
     /// first.
     pub(super) fn others_wait(&mut self, key: &Arc<[u8]>, now: Instant) {
+        self.keys.wanted(key);
         let queue = self.waiters.enter(key);
         self.waiters.queues[queue].waiting.others_wait(now);
         self.schedule_waiting(queue, now);
@@ -286,6 +287,7 @@ impl Driver {
 
     /// An attempt for the key was lost.
     pub(super) fn key_refused(&mut self, key: &[u8], now: Instant) {
+        self.keys.wanted(key);
         if let Some(queue) = self.waiters.of(key) {
             self.waiters.queues[queue].lost_at = Some(now);
         }

@@ -314,3 +314,44 @@ fn silence_is_certain_when_no_answer_is_waited_for() {
     attempt.time_out(at(50));
     assert!(attempt.is_unanswered());
 }
+
+#[test]
+fn an_attempt_asks_all_masters_or_its_meeting_point_before_the_others() {
+    assert_eq!(attempt(3, HoldOptions::default(), at(0)).asked(), MasterSet::all(3));
+    let mut first = attempt(3, HoldOptions::default(), at(0)).asking_first(1);
+    assert_eq!(first.asked(), MasterSet::from_iter([1]));
+    first.ask_others(None);
+    assert_eq!(first.asked(), MasterSet::all(3));
+}
+
+#[test]
+fn a_master_that_refused_a_copy_has_nothing_to_release() {
+    let mut attempt = attempt(5, HoldOptions::default(), at(0));
+    let copies = [0, 1].map(|master| (master, checked()));
+    assert_eq!(attempt.only_copies(copies.into(), at(0)), Step::Wait);
+    for (master, answer) in [(0, held()), (1, Answer::granted())] {
+        assert_eq!(attempt.vote(master, &answer, at(0), at(1)), Step::Wait);
+    }
+    assert_eq!(attempt.ledger().may_hold(), MasterSet::from_iter([1, 2, 3, 4]));
+}
+
+#[test]
+fn an_attempt_is_let_in_once_its_meeting_point_has_granted() {
+    let mut entering = attempt(3, HoldOptions::default(), at(0)).entering(1);
+    let mut is_let_in = |master| {
+        entering.vote(master, &Answer::granted(), at(0), at(1));
+        entering.is_let_in()
+    };
+    assert_eq!([0, 1].map(&mut is_let_in), [false, true]);
+    assert!(entering.is_measured(), "all were asked once");
+    let mut other = attempt(1, HoldOptions::default(), at(0));
+    other.vote(0, &Answer::granted(), at(0), at(1));
+    assert!(!other.is_let_in() && other.is_measured());
+}
+
+#[test]
+fn a_key_may_be_set_at_any_time_where_no_answer_has_come() {
+    let mut attempt = attempt(3, HoldOptions::default(), at(0));
+    attempt.vote(0, &Answer::granted(), at(0), at(1));
+    assert_eq!([0, 1].map(|master| attempt.left(master)), [Some(timing(TTL).expiry()), None]);
+}

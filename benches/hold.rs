@@ -75,7 +75,8 @@ fn allocations(arena: &Arena, rows: &mut Rows) -> anyhow::Result<()> {
             .push((change.allocations + change.reallocations) as f64 / LOCKS as f64);
         arena.rest();
     }
-    // The floor allocates nothing, so there is no ratio with it.
+    // The floor puts its ballots together as texts, and does nothing else with memory: a ratio with it
+    // would mean nothing.
     counts[0].clear();
     rows.compare("acquire + release, 1 task, current_thread: allocations a lock", "", &counts)
 }

@@ -98,10 +98,7 @@ impl Counters {
 
     /// `master` has answered, or it is known that it will not.
     pub(crate) fn vote(&self, master: usize, verdict: &Verdict) {
-        // Nearly all of them are grants.
-        let is_grant = matches!(verdict, Verdict::Granted);
-        let place = if is_grant { Some(GRANTED) } else { place_of(verdict) };
-        if let Some(place) = place {
+        if let Some(place) = place_of(verdict) {
             self.nodes[master].votes[place].add(1);
         }
     }
@@ -170,13 +167,10 @@ impl Counters {
     }
 }
 
-/// Where grants are counted.
-const GRANTED: usize = 0;
-
 /// Where an answer is counted, in the order of [`VoteStats::new`]; `None` if it is no answer.
 fn place_of(verdict: &Verdict) -> Option<usize> {
     Some(match verdict {
-        Verdict::Granted => GRANTED,
+        Verdict::Granted => 0,
         Verdict::Held { .. } => 1,
         Verdict::NotOurs => 2,
         Verdict::Free => 3,

@@ -57,7 +57,7 @@ impl Handle {
         resource.check()?;
         let key = resource.key(&self.settings.prefix);
         // A prefix and a name may make up together what neither may contain.
-        if !self.settings.prefix.is_empty() && Resource::is_reserved(&key) {
+        if Resource::is_reserved(&key) {
             return Err(InvalidResource::Reserved.into());
         }
         Ok(key)

@@ -305,7 +305,7 @@ impl Settings {
         ttl: Option<Duration>,
         max_ttl: Duration,
     ) -> Result<Timing, InvalidRequest> {
-        let ttl = Ttl::new(self.ttl(ttl, max_ttl), max_ttl)?;
+        let ttl = Ttl::new(ttl.or(self.ttl).unwrap_or_else(|| TTL.min(max_ttl)), max_ttl)?;
         let longest = ttl.get() / 4;
         let node_timeout = self.node_timeout.unwrap_or_else(|| node_timeout(ttl.get()));
         if node_timeout > longest {
@@ -313,24 +313,6 @@ impl Settings {
         }
         let guard = self.clock_guard.unwrap_or_else(|| ttl.get() / 10);
         Ok(Timing { ttl, node_timeout, px: ttl.px(guard) })
-    }
-
-    /// The TTL that was given to the request, or to the handle, or the default.
-    fn ttl(&self, ttl: Option<Duration>, max_ttl: Duration) -> Duration {
-        ttl.or(self.ttl).unwrap_or_else(|| TTL.min(max_ttl))
-    }
-
-    /// The durations that follow from `ttl`, where `before` is what followed from it before
-    /// `max_ttl` was known: mostly the same.
-    pub(crate) fn timing_again(
-        &self,
-        ttl: Option<Duration>,
-        max_ttl: Duration,
-        before: Timing,
-    ) -> Result<Timing, InvalidRequest> {
-        let now = self.ttl(ttl, max_ttl);
-        let is_same = before.ttl.get() == now && now <= max_ttl;
-        if is_same { Ok(before) } else { self.timing(ttl, max_ttl) }
     }
 
     /// The times of a request before the longest TTL is known.

@@ -12,7 +12,7 @@ use super::Driver;
 use super::command::{ExtendReply, ReleaseReply};
 use super::meeting::Meeting;
 use super::ticket::{InspectionId, LockId, RequestId, UseId};
-use super::timers::Due;
+use super::timers::{Due, Timers};
 use crate::hold::{Acceptance, HoldCell};
 
 /// One token: what the machine knows of it, and who waits for it.
@@ -132,13 +132,21 @@ impl Lock {
         }
     }
 
-    /// A quorum has granted: from here on its ballots have one node timeout. Returns its end, where
-    /// no alarm is set for that.
+    /// Once a quorum has granted, its ballots have one node timeout: an alarm is set for its end.
     #[inline]
-    fn time_ballots(&mut self) -> Option<Instant> {
-        let Caller::Asks { alarm, .. } = &mut self.caller else { return None };
-        let until = self.machine.attempt()?.ballots_until()?;
-        (alarm.replace(until) != Some(until)).then_some(until)
+    fn time_ballots(&mut self, id: LockId, timers: &mut Timers) {
+        if let Caller::Asks { alarm, .. } = &mut self.caller
+            && let Some(until) = self.machine.attempt().and_then(Attempt::ballots_until)
+            && alarm.replace(until) != Some(until)
+        {
+            timers.enter(until, Due::Ballots(id));
+        }
+    }
+
+    /// Whether a quorum has answered an attempt that still counts as open in the line.
+    #[inline]
+    pub(super) fn is_answered(&self) -> bool {
+        self.opened.is_some() && self.machine.attempt().is_some_and(Attempt::is_answered)
     }
 
     /// The failed request that late answers to its attempt explain.
@@ -176,9 +184,7 @@ impl Driver {
         let master = event.master();
         let step = lock.machine.on(event, now);
         lock.show_holder(&step, master);
-        if let Some(until) = lock.time_ballots() {
-            self.timers.enter(until, Due::Ballots(id));
-        }
+        lock.time_ballots(id, &mut self.timers);
         Some(step)
     }
 
@@ -187,10 +193,8 @@ impl Driver {
         let Some(lock) = self.locks.get_mut(id) else { return };
         let step = lock.machine.answered(answered, now);
         lock.show_holder(&step, Some(answered.master));
-        if let Some(until) = lock.time_ballots() {
-            self.timers.enter(until, Due::Ballots(id));
-        }
-        if lock.opened.is_some() && lock.machine.attempt().is_some_and(Attempt::is_answered) {
+        lock.time_ballots(id, &mut self.timers);
+        if lock.is_answered() {
             self.leave_window(id, now);
         }
         self.carry_out(id, step, now);

@@ -243,9 +243,9 @@ impl Driver {
 
     /// How a lease is left to those that wait. One that knows of nobody asks for them where another
     /// caller of this process had the key a moment ago: the process would never be refused, and
-    /// never learn of them. It need not ask where the key is unwanted. A lease
-    /// that was called from the queue, and that the meeting point has not answered yet, asks in any
-    /// case: those behind it would hear nothing of a plain release.
+    /// never learn of them. It need not ask where the key is unwanted. A lease that was called from
+    /// the queue, and that the meeting point has not answered yet, asks in any case: those behind it
+    /// would hear nothing of a plain release.
     pub(super) fn leave_lease(&mut self, id: LockId, is_unwanted: bool, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let (others_wait, is_unknown) =

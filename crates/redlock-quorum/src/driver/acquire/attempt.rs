@@ -91,8 +91,7 @@ impl Driver {
             return false;
         }
         let limit = self.masters.max_ttl();
-        let timing = self.settings.timing_again(request.ttl, limit, request.timing);
-        let checked = timing.and_then(|timing| {
+        let checked = self.settings.timing(request.ttl, limit).and_then(|timing| {
             check_margin(&timing, request.options.stop_margin)?;
             Ok(timing)
         });
@@ -139,7 +138,7 @@ impl Driver {
             self.masters.answered(*master, &Verdict::Unknown(why.clone()));
         }
         let Some(step) = self.decide(id, Event::OnlyCopies(whys), now) else { return };
-        if self.locks[id].machine.attempt().is_some_and(Attempt::is_answered) {
+        if self.locks[id].is_answered() {
             self.leave_window(id, now);
         }
         self.carry_out(id, step, now);

@@ -38,6 +38,7 @@ use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Hold;
 use crate::init::{Init, InitError, InitReport};
 use crate::lease::Lease;
+use crate::lock_options::lock_options;
 use crate::lost::{Ended, Lost, LostReason};
 use crate::report::NodeReport;
 use crate::run_error::RunError;
@@ -194,52 +195,9 @@ pub struct LockRequest {
     worker: Arc<Worker>,
 }
 
+lock_options!(LockRequest, request);
+
 impl LockRequest {
-    /// As [`crate::LockRequest::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.map(|request| request.ttl(ttl))
-    }
-
-    /// As [`crate::LockRequest::wait`].
-    pub fn wait(self, wait: Duration) -> Self {
-        self.map(|request| request.wait(wait))
-    }
-
-    /// As [`crate::LockRequest::wait_until`].
-    pub fn wait_until(self, instant: std::time::Instant) -> Self {
-        self.map(|request| request.wait_until(instant))
-    }
-
-    /// As [`crate::LockRequest::wait_forever`].
-    pub fn wait_forever(self) -> Self {
-        self.map(crate::LockRequest::wait_forever)
-    }
-
-    /// As [`crate::LockRequest::auto_extend`].
-    pub fn auto_extend(self, auto_extend: bool) -> Self {
-        self.map(|request| request.auto_extend(auto_extend))
-    }
-
-    /// As [`crate::LockRequest::max_hold`].
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        self.map(|request| request.max_hold(max_hold))
-    }
-
-    /// As [`crate::LockRequest::min_copies`].
-    pub fn min_copies(self, copies: usize) -> Self {
-        self.map(|request| request.min_copies(copies))
-    }
-
-    /// As [`crate::LockRequest::stop_margin`].
-    pub fn stop_margin(self, margin: Duration) -> Self {
-        self.map(|request| request.stop_margin(margin))
-    }
-
-    /// As [`crate::LockRequest::label`].
-    pub fn label(self, label: impl Into<String>) -> Self {
-        self.map(|request| request.label(label))
-    }
-
     /// Waits for the lock.
     ///
     /// # Errors
@@ -280,10 +238,6 @@ impl LockRequest {
         E: From<RunError<T>>,
     {
         RunError::flat(self.run(work))
-    }
-
-    fn map(self, change: impl FnOnce(crate::LockRequest) -> crate::LockRequest) -> Self {
-        Self { request: change(self.request), worker: self.worker }
     }
 }
 

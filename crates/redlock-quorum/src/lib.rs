@@ -113,6 +113,7 @@ mod hold;
 mod inbox;
 mod init;
 mod lease;
+mod lock_options;
 mod loss;
 mod lost;
 mod marks;

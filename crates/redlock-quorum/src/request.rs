@@ -210,6 +210,11 @@ impl LockRequest {
         self.until(now).is_some_and(|until| until <= now)
     }
 
+    /// The TTL that was asked for, where it is not that of the handle.
+    pub(crate) fn own_ttl(&self) -> Option<Duration> {
+        self.ttl
+    }
+
     /// Whether a keeper is to extend the lease.
     pub(crate) fn has_keeper(&self) -> bool {
         self.options.auto_extend

@@ -10,6 +10,7 @@ use redlock_core::Resource;
 
 use super::{Redlock, Worker};
 use crate::error::{AcquireError, ReleaseError};
+use crate::lock_options::lock_options;
 use crate::lost::Ended;
 use crate::recipes::set::HoldSet;
 use crate::run_error::RunError;
@@ -43,52 +44,9 @@ pub struct LockAllRequest {
     worker: Arc<Worker>,
 }
 
+lock_options!(LockAllRequest, request);
+
 impl LockAllRequest {
-    /// As [`crate::LockAllRequest::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.map(|request| request.ttl(ttl))
-    }
-
-    /// As [`crate::LockAllRequest::wait`].
-    pub fn wait(self, wait: Duration) -> Self {
-        self.map(|request| request.wait(wait))
-    }
-
-    /// As [`crate::LockAllRequest::wait_until`].
-    pub fn wait_until(self, instant: std::time::Instant) -> Self {
-        self.map(|request| request.wait_until(instant))
-    }
-
-    /// As [`crate::LockAllRequest::wait_forever`].
-    pub fn wait_forever(self) -> Self {
-        self.map(crate::LockAllRequest::wait_forever)
-    }
-
-    /// As [`crate::LockAllRequest::auto_extend`].
-    pub fn auto_extend(self, auto_extend: bool) -> Self {
-        self.map(|request| request.auto_extend(auto_extend))
-    }
-
-    /// As [`crate::LockAllRequest::max_hold`].
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        self.map(|request| request.max_hold(max_hold))
-    }
-
-    /// As [`crate::LockAllRequest::min_copies`].
-    pub fn min_copies(self, copies: usize) -> Self {
-        self.map(|request| request.min_copies(copies))
-    }
-
-    /// As [`crate::LockAllRequest::stop_margin`].
-    pub fn stop_margin(self, margin: Duration) -> Self {
-        self.map(|request| request.stop_margin(margin))
-    }
-
-    /// As [`crate::LockAllRequest::label`].
-    pub fn label(self, label: impl Into<String>) -> Self {
-        self.map(|request| request.label(label))
-    }
-
     /// Waits for all locks.
     ///
     /// # Errors
@@ -124,10 +82,6 @@ impl LockAllRequest {
         E: From<RunError<T>>,
     {
         RunError::flat(self.run(work))
-    }
-
-    fn map(self, change: impl FnOnce(crate::LockAllRequest) -> crate::LockAllRequest) -> Self {
-        Self { request: change(self.request), worker: self.worker }
     }
 }
 

@@ -10,6 +10,7 @@ use redlock_core::Resource;
 use super::{Redlock, Worker};
 use crate::error::{AcquireError, MarkError, ReleaseError};
 use crate::guard::Hold;
+use crate::lock_options::lock_options;
 use crate::marks::LastRun;
 use crate::recipes::once::Once;
 use crate::recipes::once_guard::ended;
@@ -40,60 +41,17 @@ pub struct OnceRequest {
     worker: Arc<Worker>,
 }
 
+lock_options!(OnceRequest, request);
+
 impl OnceRequest {
     /// As [`crate::OnceRequest::within`].
     pub fn within(self, period: Duration) -> Self {
-        self.map(|request| request.within(period))
+        Self { request: self.request.within(period), ..self }
     }
 
     /// As [`crate::OnceRequest::fire`].
     pub fn fire(self, fire: u64) -> Self {
-        self.map(|request| request.fire(fire))
-    }
-
-    /// As [`crate::OnceRequest::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.map(|request| request.ttl(ttl))
-    }
-
-    /// As [`crate::OnceRequest::wait`].
-    pub fn wait(self, wait: Duration) -> Self {
-        self.map(|request| request.wait(wait))
-    }
-
-    /// As [`crate::OnceRequest::wait_until`].
-    pub fn wait_until(self, instant: std::time::Instant) -> Self {
-        self.map(|request| request.wait_until(instant))
-    }
-
-    /// As [`crate::OnceRequest::wait_forever`].
-    pub fn wait_forever(self) -> Self {
-        self.map(crate::OnceRequest::wait_forever)
-    }
-
-    /// As [`crate::OnceRequest::auto_extend`].
-    pub fn auto_extend(self, auto_extend: bool) -> Self {
-        self.map(|request| request.auto_extend(auto_extend))
-    }
-
-    /// As [`crate::OnceRequest::max_hold`].
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        self.map(|request| request.max_hold(max_hold))
-    }
-
-    /// As [`crate::OnceRequest::min_copies`].
-    pub fn min_copies(self, copies: usize) -> Self {
-        self.map(|request| request.min_copies(copies))
-    }
-
-    /// As [`crate::OnceRequest::stop_margin`].
-    pub fn stop_margin(self, margin: Duration) -> Self {
-        self.map(|request| request.stop_margin(margin))
-    }
-
-    /// As [`crate::OnceRequest::label`].
-    pub fn label(self, label: impl Into<String>) -> Self {
-        self.map(|request| request.label(label))
+        Self { request: self.request.fire(fire), ..self }
     }
 
     /// Does the work on this thread, unless it was done before, and marks it as done when it has
@@ -148,10 +106,6 @@ impl OnceRequest {
             crate::Begun::Done { at, by } => Begun::Done { at, by },
             crate::Begun::Run(guard) => Begun::Run(OnceGuard { guard, worker: self.worker }),
         })
-    }
-
-    fn map(self, change: impl FnOnce(crate::OnceRequest) -> crate::OnceRequest) -> Self {
-        Self { request: change(self.request), ..self }
     }
 }
 

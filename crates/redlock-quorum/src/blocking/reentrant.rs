@@ -10,6 +10,7 @@ use redlock_core::Resource;
 use super::{Redlock, Worker};
 use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::guard::Hold;
+use crate::lock_options::lock_options;
 use crate::lost::{Ended, LostReason};
 use crate::run_error::RunError;
 
@@ -65,52 +66,9 @@ pub struct ReentrantRequest {
     worker: Arc<Worker>,
 }
 
+lock_options!(ReentrantRequest, request);
+
 impl ReentrantRequest {
-    /// As [`crate::ReentrantRequest::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.map(|request| request.ttl(ttl))
-    }
-
-    /// As [`crate::ReentrantRequest::wait`].
-    pub fn wait(self, wait: Duration) -> Self {
-        self.map(|request| request.wait(wait))
-    }
-
-    /// As [`crate::ReentrantRequest::wait_until`].
-    pub fn wait_until(self, instant: std::time::Instant) -> Self {
-        self.map(|request| request.wait_until(instant))
-    }
-
-    /// As [`crate::ReentrantRequest::wait_forever`].
-    pub fn wait_forever(self) -> Self {
-        self.map(crate::ReentrantRequest::wait_forever)
-    }
-
-    /// As [`crate::ReentrantRequest::auto_extend`].
-    pub fn auto_extend(self, auto_extend: bool) -> Self {
-        self.map(|request| request.auto_extend(auto_extend))
-    }
-
-    /// As [`crate::ReentrantRequest::max_hold`].
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        self.map(|request| request.max_hold(max_hold))
-    }
-
-    /// As [`crate::ReentrantRequest::min_copies`].
-    pub fn min_copies(self, copies: usize) -> Self {
-        self.map(|request| request.min_copies(copies))
-    }
-
-    /// As [`crate::ReentrantRequest::stop_margin`].
-    pub fn stop_margin(self, margin: Duration) -> Self {
-        self.map(|request| request.stop_margin(margin))
-    }
-
-    /// As [`crate::ReentrantRequest::label`].
-    pub fn label(self, label: impl Into<String>) -> Self {
-        self.map(|request| request.label(label))
-    }
-
     /// Waits for the lock. Where its owner holds it, this returns at once.
     ///
     /// # Errors
@@ -153,10 +111,6 @@ impl ReentrantRequest {
         E: From<RunError<T>>,
     {
         RunError::flat(self.run(work))
-    }
-
-    fn map(self, change: impl FnOnce(crate::ReentrantRequest) -> crate::ReentrantRequest) -> Self {
-        Self { request: change(self.request), worker: self.worker }
     }
 }
 

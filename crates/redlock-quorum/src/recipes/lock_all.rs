@@ -12,6 +12,7 @@ use super::collect::Collection;
 use super::set::{GuardSet, HoldSet, first_lost};
 use crate::error::AcquireError;
 use crate::guard::Guard;
+use crate::lock_options::lock_options;
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
 use crate::run_error::RunError;
@@ -55,7 +56,9 @@ impl Redlock {
 }
 
 /// Several locks that are asked for together; see [`Redlock::lock_all`], and [`LockRequest`] for
-/// the options. They hold for each lock, but the wait, which is that of the whole.
+/// the options. They hold for each lock, but the wait, which is that of the whole. While locks are
+/// still missing, those that are held are extended whatever `auto_extend` says; `max_hold` counts
+/// for each lock from its own grant.
 ///
 /// # Cancel safety
 /// As [`LockRequest`], for each lock. A future that is neither dropped nor polled any more keeps
@@ -75,55 +78,11 @@ pub struct LockAllRequest {
     template: LockRequest,
 }
 
+lock_options!(LockAllRequest, template);
+
 impl LockAllRequest {
     /// How many resources one call may lock.
     pub const RESOURCES_MAX: usize = 64;
-
-    /// As [`LockRequest::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.map(|request| request.ttl(ttl))
-    }
-
-    /// As [`LockRequest::wait`], for all locks together.
-    pub fn wait(self, wait: Duration) -> Self {
-        self.map(|request| request.wait(wait))
-    }
-
-    /// As [`LockRequest::wait_until`], for all locks together.
-    pub fn wait_until(self, instant: std::time::Instant) -> Self {
-        self.map(|request| request.wait_until(instant))
-    }
-
-    /// As [`LockRequest::wait_forever`], for all locks together.
-    pub fn wait_forever(self) -> Self {
-        self.map(LockRequest::wait_forever)
-    }
-
-    /// As [`LockRequest::auto_extend`]. While locks are still missing, those that are held are
-    /// extended either way.
-    pub fn auto_extend(self, auto_extend: bool) -> Self {
-        self.map(|request| request.auto_extend(auto_extend))
-    }
-
-    /// As [`LockRequest::max_hold`], for each lock from its own grant.
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        self.map(|request| request.max_hold(max_hold))
-    }
-
-    /// As [`LockRequest::min_copies`].
-    pub fn min_copies(self, copies: usize) -> Self {
-        self.map(|request| request.min_copies(copies))
-    }
-
-    /// As [`LockRequest::stop_margin`].
-    pub fn stop_margin(self, margin: Duration) -> Self {
-        self.map(|request| request.stop_margin(margin))
-    }
-
-    /// As [`LockRequest::label`].
-    pub fn label(self, label: impl Into<String>) -> Self {
-        self.map(|request| request.label(label))
-    }
 
     /// As [`LockRequest::run`]: the work is stopped where one of the locks is lost.
     ///
@@ -161,10 +120,6 @@ impl LockAllRequest {
         E: From<RunError<T>>,
     {
         RunError::flat(self.run(work).await)
-    }
-
-    fn map(self, change: impl FnOnce(LockRequest) -> LockRequest) -> Self {
-        Self { template: change(self.template), ..self }
     }
 
     /// Checks the whole before anything is sent.

@@ -41,6 +41,7 @@ use redlock_protocol::marks::When;
 use super::once_guard::{Begun, begun, reading};
 use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
+use crate::lock_options::lock_options;
 use crate::marks::LastRun;
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
@@ -113,7 +114,8 @@ pub enum Once<T> {
 ///
 /// Its [`wait`](Self::wait) is how long a host waits for another that does the work. Let it be
 /// longer than the TTL and the work together: a host that has stopped waiting is not there to do
-/// the work when the one that did it dies.
+/// the work when the one that did it dies. The mark also has its [`label`](Self::label), as the
+/// name of who did the work.
 ///
 /// # What it does not give
 ///
@@ -141,6 +143,8 @@ enum Until {
     Fire(u64),
 }
 
+lock_options!(OnceRequest, request);
+
 impl OnceRequest {
     /// The longest period: ten years.
     pub const PERIOD_MAX: Duration = Duration::from_secs(PERIOD_DAYS * 24 * 3_600);
@@ -164,51 +168,6 @@ impl OnceRequest {
     /// Fires that were left out are not made up for.
     pub fn fire(self, fire: u64) -> Self {
         Self { when: Some(Until::Fire(fire)), ..self }
-    }
-
-    /// As [`LockRequest::ttl`].
-    pub fn ttl(self, ttl: Duration) -> Self {
-        self.map(|request| request.ttl(ttl))
-    }
-
-    /// As [`LockRequest::wait`]: for another that does the work at this moment.
-    pub fn wait(self, wait: Duration) -> Self {
-        self.map(|request| request.wait(wait))
-    }
-
-    /// As [`LockRequest::wait_until`].
-    pub fn wait_until(self, instant: std::time::Instant) -> Self {
-        self.map(|request| request.wait_until(instant))
-    }
-
-    /// As [`LockRequest::wait_forever`].
-    pub fn wait_forever(self) -> Self {
-        self.map(LockRequest::wait_forever)
-    }
-
-    /// As [`LockRequest::auto_extend`].
-    pub fn auto_extend(self, auto_extend: bool) -> Self {
-        self.map(|request| request.auto_extend(auto_extend))
-    }
-
-    /// As [`LockRequest::max_hold`].
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        self.map(|request| request.max_hold(max_hold))
-    }
-
-    /// As [`LockRequest::min_copies`].
-    pub fn min_copies(self, copies: usize) -> Self {
-        self.map(|request| request.min_copies(copies))
-    }
-
-    /// As [`LockRequest::stop_margin`].
-    pub fn stop_margin(self, margin: Duration) -> Self {
-        self.map(|request| request.stop_margin(margin))
-    }
-
-    /// As [`LockRequest::label`]; the mark also has it, as the name of who did the work.
-    pub fn label(self, label: impl Into<String>) -> Self {
-        self.map(|request| request.label(label))
     }
 
     /// Does the work under the lock of the name, unless it was done before, and marks it as done
@@ -311,10 +270,6 @@ impl OnceRequest {
             Some(Until::Fire(_)) => Err(InvalidRequest::Fire),
             None => Err(InvalidRequest::NeitherPeriodNorFire),
         }
-    }
-
-    fn map(self, change: impl FnOnce(LockRequest) -> LockRequest) -> Self {
-        Self { request: change(self.request), ..self }
     }
 }
 

@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 
 use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::guard::{Guard, Hold};
+use crate::lock_options::lock_options;
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
 use crate::run_error::RunError;
@@ -122,7 +123,7 @@ impl Reentrant {
     /// else it keeps trying for the handle's wait.
     pub fn lock(&self) -> ReentrantRequest {
         let request = self.owner.redlock.lock(self.owner.resource.clone());
-        ReentrantRequest { owner: self.owner.clone(), request, ttl: None }
+        ReentrantRequest { owner: self.owner.clone(), request }
     }
 
     /// [`lock`](Self::lock) in one attempt: `lock().wait(Duration::ZERO)`.
@@ -167,55 +168,11 @@ impl fmt::Debug for Reentrant {
 pub struct ReentrantRequest {
     owner: Arc<Owner>,
     request: LockRequest,
-    ttl: Option<Duration>,
 }
 
+lock_options!(ReentrantRequest, request);
+
 impl ReentrantRequest {
-    /// As [`LockRequest::ttl`]. Inside, a longer one extends the lock before the call returns.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self { ttl: Some(ttl), ..self.map(|request| request.ttl(ttl)) }
-    }
-
-    /// As [`LockRequest::wait`].
-    pub fn wait(self, wait: Duration) -> Self {
-        self.map(|request| request.wait(wait))
-    }
-
-    /// As [`LockRequest::wait_until`].
-    pub fn wait_until(self, instant: std::time::Instant) -> Self {
-        self.map(|request| request.wait_until(instant))
-    }
-
-    /// As [`LockRequest::wait_forever`].
-    pub fn wait_forever(self) -> Self {
-        self.map(LockRequest::wait_forever)
-    }
-
-    /// As [`LockRequest::auto_extend`]; of the outermost call alone.
-    pub fn auto_extend(self, auto_extend: bool) -> Self {
-        self.map(|request| request.auto_extend(auto_extend))
-    }
-
-    /// As [`LockRequest::max_hold`]; of the outermost call alone.
-    pub fn max_hold(self, max_hold: Duration) -> Self {
-        self.map(|request| request.max_hold(max_hold))
-    }
-
-    /// As [`LockRequest::min_copies`]; of the outermost call alone.
-    pub fn min_copies(self, copies: usize) -> Self {
-        self.map(|request| request.min_copies(copies))
-    }
-
-    /// As [`LockRequest::stop_margin`]; of the outermost call alone.
-    pub fn stop_margin(self, margin: Duration) -> Self {
-        self.map(|request| request.stop_margin(margin))
-    }
-
-    /// As [`LockRequest::label`]; of the outermost call alone.
-    pub fn label(self, label: impl Into<String>) -> Self {
-        self.map(|request| request.label(label))
-    }
-
     /// As [`LockRequest::run`]: the lock is left when the work has ended, and released where this
     /// was the outermost call.
     ///
@@ -259,16 +216,13 @@ impl ReentrantRequest {
     /// The lock without awaiting, where its owner holds it and nothing has to be sent.
     pub(crate) fn enter(&self) -> Option<Result<ReentrantGuard, AcquireError>> {
         let entered = self.owner.held()?;
-        let is_enough = self.ttl.is_none_or(|ttl| ttl <= entered.guard.ttl());
+        let is_enough = self.request.own_ttl().is_none_or(|ttl| ttl <= entered.guard.ttl());
         is_enough.then(|| ReentrantGuard::of(entered))
     }
 
-    fn map(self, change: impl FnOnce(LockRequest) -> LockRequest) -> Self {
-        Self { request: change(self.request), ..self }
-    }
-
     async fn acquire(self) -> Result<ReentrantGuard, AcquireError> {
-        let Self { owner, request, ttl } = self;
+        let Self { owner, request } = self;
+        let ttl = request.own_ttl();
         let mut attempt = pin!(request.into_future());
         loop {
             let mut acquired = pin!(owner.acquired.notified());

@@ -463,4 +463,6 @@ fn is_grant(verdict: &Verdict) -> bool {
 #[cfg(test)]
 mod again;
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod tests;

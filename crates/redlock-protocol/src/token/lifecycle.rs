@@ -373,3 +373,5 @@ impl Lifecycle {
 
 #[cfg(test)]
 mod orders;
+#[cfg(test)]
+mod stages;

@@ -1,0 +1,71 @@
+//! What an attempt says of itself when it is over.
+
+use super::*;
+use crate::lab::*;
+
+/// An attempt on as many masters as there are answers, each of which has come.
+fn answered(answers: &[Answer]) -> Attempt {
+    let mut attempt = attempt(answers.len(), HoldOptions::default(), at(0));
+    for (master, answer) in answers.iter().enumerate() {
+        attempt.vote(master, answer, at(0), at(1));
+    }
+    attempt
+}
+
+/// An attempt of which only the meeting point was asked, and has given this answer, if any.
+fn first(answer: Option<&Answer>) -> Attempt {
+    let mut attempt = attempt(5, HoldOptions::default(), at(0)).asking_first(1);
+    if let Some(answer) = answer {
+        attempt.vote(1, answer, at(0), at(1));
+    }
+    attempt
+}
+
+fn refusal(answers: [Answer; 5]) -> Refusal {
+    answered(&answers).refusal(Defeat::Outvoted)
+}
+
+#[test]
+fn a_quorum_of_refusals_or_any_without_a_grant_is_a_holder() {
+    let granted = Answer::granted;
+    assert_eq!(refusal([held(), held(), held(), granted(), granted()]), Refusal::Held);
+    assert_eq!(refusal([held(), closed(), closed(), closed(), closed()]), Refusal::Held);
+    // Nobody is known to have granted anything to us.
+    assert_eq!(refusal([held(), held(), closed(), closed(), closed()]), Refusal::Held);
+}
+
+#[test]
+fn grants_and_refusals_that_make_a_quorum_only_together_are_a_split_vote() {
+    let granted = Answer::granted;
+    assert_eq!(refusal([granted(), granted(), held(), closed(), closed()]), Refusal::Split);
+    assert_eq!(refusal([granted(), held(), held(), closed(), closed()]), Refusal::Split);
+    assert_eq!(refusal([granted(), granted(), held(), held(), closed()]), Refusal::Split);
+}
+
+#[test]
+fn too_few_answers_and_grants_that_came_too_late_are_silence() {
+    let granted = Answer::granted;
+    assert_eq!(refusal([granted(), held(), closed(), closed(), closed()]), Refusal::Silent);
+    assert_eq!(refusal([granted(), granted(), closed(), closed(), closed()]), Refusal::Silent);
+    assert_eq!(refusal([closed(), closed(), closed(), closed(), closed()]), Refusal::Silent);
+    let late = answered(&[held(), held(), held(), held(), held()]);
+    assert_eq!(late.refusal(Defeat::TooLate), Refusal::Silent);
+}
+
+#[test]
+fn the_meeting_point_alone_refuses_or_is_silent() {
+    assert_eq!(first(Some(&held())).refusal(Defeat::Outvoted), Refusal::Held);
+    assert_eq!(first(Some(&closed())).refusal(Defeat::Outvoted), Refusal::Silent);
+    assert_eq!(first(None).silent_first(), Some(1));
+    assert_eq!(first(Some(&closed())).silent_first(), Some(1));
+    assert_eq!(first(Some(&held())).silent_first(), None);
+    assert_eq!(answered(&[closed(), held(), held()]).silent_first(), None, "all were asked");
+}
+
+#[test]
+fn only_refusals_of_more_than_one_master_measure_how_long_votes_take() {
+    assert!(answered(&[held(), held(), closed()]).is_refused());
+    assert!(!answered(&[held(), closed(), closed()]).is_refused(), "silence decided");
+    assert!(!answered(&[Answer::granted(), held(), closed()]).is_refused());
+    assert!(!first(Some(&held())).is_refused(), "one master is no fan-out");
+}

@@ -342,3 +342,35 @@ fn a_key_that_the_first_request_may_have_deleted_was_ours() {
     (0..5).for_each(|master| _ = vote(&mut release, master, &not_ours()));
     assert_eq!(release.outcome(), Some(Released::NotOurs));
 }
+
+#[test]
+fn a_key_of_another_process_may_stay_for_as_long_as_the_masters_allow() {
+    let mut release = release_of(3, false).of_another();
+    release.masters_allow(ms(5_000));
+    // A shorter one, and the same one, change nothing.
+    for expiry in [300, 5_000] {
+        release.masters_allow(ms(expiry));
+        assert_eq!(release.expiry(), ms(5_000));
+        assert_eq!(release.left(0, at(100)), Some(ms(4_900)));
+    }
+    // What was sent and has failed counts from the same instant.
+    release.send();
+    vote(&mut release, 1, &closed());
+    release.masters_allow(ms(6_000));
+    assert_eq!([0, 1].map(|master| release.left(master, at(0))), [Some(ms(6_000)); 2]);
+    assert_eq!(release.left(4, at(0)), Some(Duration::ZERO));
+    let mut ours = release_of(3, false);
+    ours.masters_allow(ms(5_000));
+    assert_eq!((ours.expiry(), ours.left(0, at(0))), (ms(1_100), Some(ms(1_100))));
+}
+
+#[test]
+fn it_waits_for_those_that_may_hold_the_key_until_they_answer_or_the_time_is_up() {
+    let mut release = release_of(3, false);
+    assert_eq!(release.pending(), MasterSet::all(3));
+    release.send();
+    vote(&mut release, 1, &Answer::granted());
+    assert_eq!(release.pending(), MasterSet::from_iter([0, 2]));
+    release.time_out();
+    assert_eq!(release.pending(), MasterSet::EMPTY);
+}

@@ -12,7 +12,7 @@ use crate::stats::{Histogram, Losses, NodeStats, Outcomes, Stats, VoteStats};
 
 /// The numbers behind [`Stats`]. Only the driver writes them, so that counting is a load and a
 /// store, and nothing is locked; anyone may read them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) attempts: Counter,
     pub(crate) rounds: Counter,
@@ -70,30 +70,8 @@ struct NodeCounters {
 
 impl Counters {
     pub(crate) fn new(names: Arc<[Arc<str>]>) -> Arc<Self> {
-        Arc::new(Self {
-            attempts: Counter::default(),
-            rounds: Counter::default(),
-            ballots: Counter::default(),
-            second_ballots: Counter::default(),
-            ballots_refused: Counter::default(),
-            outcomes: Default::default(),
-            requests: Counter::default(),
-            acquired: Counter::default(),
-            handed_over: Counter::default(),
-            cancelled: Counter::default(),
-            failed: Counter::default(),
-            held: Counter::default(),
-            waiting: Counter::default(),
-            waits: Durations::default(),
-            watches: Counter::default(),
-            polls: Counter::default(),
-            pushes: Counter::default(),
-            extensions: Counter::default(),
-            margins: Durations::default(),
-            losses: Default::default(),
-            nodes: names.iter().map(|_| NodeCounters::default()).collect(),
-            names,
-        })
+        let nodes = names.iter().map(|_| NodeCounters::default()).collect();
+        Arc::new(Self { nodes, names, ..Self::default() })
     }
 
     /// `master` has answered, or it is known that it will not.

@@ -229,6 +229,20 @@ impl Guard {
         self.held.forget();
     }
 
+    /// Does the work, as long as the lock is held.
+    pub(crate) async fn work<W, F>(&self, work: W) -> Result<F::Output, RunError<F::Output>>
+    where
+        W: FnOnce(Hold) -> F,
+        F: Future,
+    {
+        tokio::select! {
+            // The loss is checked first: once it is known, nothing more of the work is done.
+            biased;
+            ended = self.lost() => Err(RunError::Lost { lost: self.loss_of(ended), output: None }),
+            output = work(self.hold()) => Ok(output),
+        }
+    }
+
     /// The work that ran under this lock has ended.
     pub(crate) async fn end_run<T>(self, output: T) -> Result<T, RunError<T>> {
         if let Err(lost) = self.check() {
@@ -244,11 +258,6 @@ impl Guard {
         if let Err(error) = self.release().await {
             handle.warn_of_release(&error);
         }
-    }
-
-    /// The lock is over while the work goes on.
-    pub(crate) fn run_error<T>(&self, ended: Ended, output: Option<T>) -> RunError<T> {
-        RunError::Lost { lost: self.loss_of(ended), output }
     }
 
     /// The cause that ended the lock while its guard still existed.

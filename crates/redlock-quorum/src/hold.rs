@@ -192,7 +192,9 @@ impl HoldCell {
                 return left;
             }
             if self.swap_deadline(deadline, 0) {
-                self.end_lapsed();
+                // Writes down how it ended, from the state at this moment.
+                let _ = self.ended();
+                self.wake();
                 return Duration::ZERO;
             }
         }
@@ -341,16 +343,6 @@ impl HoldCell {
         if let Some(changed) = changed {
             changed.notify_waiters();
         }
-    }
-
-    fn end_lapsed(&self) {
-        let mut state = self.state();
-        if state.ended.is_none() {
-            let lost = self.lost_by(&state, state.lapse);
-            state.ended = Some(Ended::Lost(lost));
-        }
-        drop(state);
-        self.wake();
     }
 
     fn lost_by(&self, state: &State, reason: LostReason) -> Lost {

@@ -29,14 +29,10 @@ pub(crate) struct Inbox {
     slot: Arc<Slot>,
 }
 
-/// Why the driver gave no answer.
+/// Why the driver gave no answer: no runtime can drive it, for this reason; `None` where the handle
+/// was shut down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unasked {
-    /// No runtime can drive it.
-    Invalid(InvalidRequest),
-    /// The handle was shut down.
-    Shutdown,
-}
+pub(crate) struct Unasked(Option<InvalidRequest>);
 
 impl Inbox {
     pub(crate) fn new(slot: Arc<Slot>) -> Self {
@@ -98,11 +94,8 @@ impl Inbox {
     }
 
     fn start(&self) -> Result<(), Unasked> {
-        self.slot.start().map_err(Unasked::Invalid)?;
-        match self.slot.is_ended() {
-            true => Err(Unasked::Shutdown),
-            false => Ok(()),
-        }
+        self.slot.start().map_err(|invalid| Unasked(Some(invalid)))?;
+        if self.slot.is_ended() { Err(Unasked(None)) } else { Ok(()) }
     }
 
     /// The answer; `None` if it will not come and the command must be sent again.
@@ -123,7 +116,7 @@ impl Inbox {
             if let Err(invalid) = self.slot.take_over(turns)
                 && silent >= SILENT_MAX
             {
-                return Err(Unasked::Invalid(invalid));
+                return Err(Unasked(Some(invalid)));
             }
             patience = longer(patience);
         }
@@ -178,28 +171,19 @@ async fn pause(time: Duration) {
 
 impl From<Unasked> for AcquireError {
     fn from(unasked: Unasked) -> Self {
-        match unasked {
-            Unasked::Invalid(invalid) => Self::Invalid(invalid),
-            Unasked::Shutdown => Self::Shutdown,
-        }
+        unasked.0.map_or(Self::Shutdown, Self::Invalid)
     }
 }
 
 impl From<Unasked> for ExtendError {
     fn from(unasked: Unasked) -> Self {
-        match unasked {
-            Unasked::Invalid(invalid) => Self::Invalid(invalid),
-            Unasked::Shutdown => Self::Shutdown,
-        }
+        unasked.0.map_or(Self::Shutdown, Self::Invalid)
     }
 }
 
 impl From<Unasked> for ReleaseError {
     fn from(unasked: Unasked) -> Self {
-        match unasked {
-            Unasked::Invalid(invalid) => Self::Invalid(invalid),
-            Unasked::Shutdown => Self::Shutdown,
-        }
+        unasked.0.map_or(Self::Shutdown, Self::Invalid)
     }
 }
 

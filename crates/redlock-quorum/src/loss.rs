@@ -25,18 +25,19 @@ pub struct Loss {
 
 impl Loss {
     pub(crate) fn new(cell: Arc<HoldCell>, slot: Arc<Slot>) -> Self {
-        Self { wait: Box::pin(ended(cell.clone(), slot.clone())), cell, slot }
+        Self { wait: Box::pin(until(cell.clone(), slot.clone(), HoldCell::ended)), cell, slot }
     }
 }
 
-/// The deadline is checked first and last: the timer only decides when to check.
-async fn ended(cell: Arc<HoldCell>, slot: Arc<Slot>) -> Ended {
+/// Resolves when `found` finds something. It is asked first and last: the timer only decides when
+/// to ask.
+async fn until<T>(cell: Arc<HoldCell>, slot: Arc<Slot>, found: fn(&HoldCell) -> Option<T>) -> T {
     loop {
         let changed = cell.changed();
-        if let Some(ended) = cell.ended() {
-            return ended;
+        if let Some(found) = found(&cell) {
+            return found;
         }
-        let left = cell.remaining();
+        let left = cell.remaining().max(NAP_MIN);
         tokio::select! {
             () = changed => {}
             () = driven(&slot, left) => {}
@@ -46,18 +47,11 @@ async fn ended(cell: Arc<HoldCell>, slot: Arc<Slot>) -> Ended {
 
 /// Resolves when every master has answered the attempt, or its time is up.
 pub(crate) async fn settled(cell: Arc<HoldCell>, slot: Arc<Slot>) {
-    loop {
-        let changed = cell.changed();
-        if cell.is_settled() {
-            return;
-        }
-        let left = cell.remaining().max(Duration::from_millis(1));
-        tokio::select! {
-            () = changed => {}
-            () = driven(&slot, left) => {}
-        }
-    }
+    until(cell, slot, |cell| cell.is_settled().then_some(())).await;
 }
+
+/// A cell that has nothing left is asked again a moment later.
+const NAP_MIN: Duration = Duration::from_millis(1);
 
 /// Sleeps for `left` and [`NAP_MAX`] at most, and sees to it that the driver works: it is started
 /// where its runtime is gone, and taken over from a runtime that does not poll it.

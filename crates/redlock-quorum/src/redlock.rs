@@ -102,10 +102,6 @@ impl Redlock {
         self.handle.counters.stats()
     }
 
-    pub(crate) fn handle(&self) -> &Arc<Handle> {
-        &self.handle
-    }
-
     pub(crate) fn names(&self) -> &[Arc<str>] {
         &self.handle.names
     }

@@ -157,13 +157,7 @@ impl LockRequest {
         F: Future,
     {
         let guard = self.await?;
-        let lost = guard.lost();
-        let output = tokio::select! {
-            // The loss is checked first: once it is known, nothing more of the work is done.
-            biased;
-            ended = lost => return Err(guard.run_error(ended, None)),
-            output = work(guard.hold()) => output,
-        };
+        let output = guard.work(work).await?;
         guard.end_run(output).await
     }
 

@@ -9,8 +9,24 @@
 mod doorbell;
 
 mod sync {
-    pub(super) use loom::future::AtomicWaker;
     pub(super) use loom::sync::atomic::{AtomicBool, Ordering};
+
+    /// That of the model checker takes the waker under another name.
+    pub(super) struct AtomicWaker(loom::future::AtomicWaker);
+
+    impl AtomicWaker {
+        pub(super) fn new() -> Self {
+            Self(loom::future::AtomicWaker::new())
+        }
+
+        pub(super) fn register(&self, waker: &std::task::Waker) {
+            self.0.register_by_ref(waker);
+        }
+
+        pub(super) fn wake(&self) {
+            self.0.wake();
+        }
+    }
 }
 
 use std::sync::atomic::AtomicBool;

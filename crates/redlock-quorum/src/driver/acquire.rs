@@ -180,7 +180,7 @@ impl Driver {
         let until = since.saturating_add(REVIVAL);
         let is_over = self.now() >= until;
         if !is_over {
-            self.timers.enter(until, Due::Revived);
+            self.timers.enter(until, Due::Wake);
         }
         is_over
     }
@@ -202,7 +202,7 @@ impl Driver {
     /// Answers the caller with why there is no lock.
     pub(super) fn fail(&self, request: Request, defeat: Defeat, answers: &[LastAnswer]) {
         self.observer.failed(&request, defeat, self.now());
-        let (resource, votes) = (request.resource.clone(), votes(self.masters.names(), answers));
+        let (resource, votes) = (request.resource.clone(), votes(&self.masters.names, answers));
         let error = if defeat == Defeat::TooLate {
             AcquireError::TooLate { resource, votes }
         } else if is_contended(answers) {

@@ -43,6 +43,7 @@ use super::Driver;
 use super::convert::{floor_millis, instant, view_of};
 use super::hold::Doubt;
 use super::masters::Changed;
+use super::observe::FLOOR_BY_CLOCK;
 use super::ticket::Asker;
 use super::timers::Due;
 
@@ -135,7 +136,7 @@ impl Driver {
             }
             Step::Admit(admit) => {
                 if self.masters.admission.is_floor_by_clock(master) {
-                    self.observer.floor_by_clock(master, now);
+                    self.observer.weakness(master, FLOOR_BY_CLOCK, now);
                 }
                 self.single(master, AdmissionOp::Admit(admit), now);
             }
@@ -361,8 +362,8 @@ impl Driver {
             self.proven(master, now);
             self.confirm_copies(master, now);
         }
-        if !changed.gained.is_empty() {
-            self.votes_gained(now);
+        if !changed.gained.is_empty() && self.masters.has_votes() {
+            self.end_pauses(now);
         }
     }
 

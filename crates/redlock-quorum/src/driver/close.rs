@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redlock_core::Instant;
 use redlock_protocol::abandoned::Left;
+use redlock_protocol::token::lifecycle::Event;
 
 use super::Driver;
 use super::acquire::Start;
@@ -51,10 +52,12 @@ impl Driver {
             self.withdraw_offers();
             self.lose_leases(LostReason::Shutdown);
         }
+        // A later call prolongs nothing for those that do not wait any more.
+        let is_over = before.as_ref().is_some_and(|closing| closing.is_over);
         let steps_until = self.steps_until(before.as_ref());
         let mut replies = before.map_or_else(Vec::new, |closing| closing.replies);
         replies.extend(reply.map(|reply| (until, reply)));
-        self.closing = Some(Closing { replies, until, steps_until, is_over: false });
+        self.closing = Some(Closing { replies, until, steps_until, is_over });
         self.timers.enter(until, Due::Close);
         self.ask_all_again();
     }
@@ -93,7 +96,9 @@ impl Driver {
     }
 
     /// Reports the keys that are left on masters to callers that wait for the end, now or later.
+    /// The connections are closed, which no signal reports any more.
     pub(super) fn finish(&mut self) -> Result<(), Unreleased> {
+        (0..self.masters.len()).for_each(|master| self.observer.counters.down(master));
         let outcome = self.left();
         if let Some(closing) = self.closing.take() {
             for (_, reply) in closing.replies {
@@ -113,7 +118,7 @@ impl Driver {
     }
 
     fn abandoned(&mut self, now: Instant) -> Vec<ForgottenKeys> {
-        let (names, masters) = (self.masters.names(), &self.masters);
+        let (names, masters) = (&self.masters.names, &self.masters);
         let of = |(master, unacknowledged): (usize, &mut Unacknowledged)| {
             let Left { count, within, from_wake_up } = unacknowledged.abandoned(now)?;
             let from_wake_up = from_wake_up || masters.lacks_barrier(master);
@@ -123,7 +128,7 @@ impl Driver {
     }
 
     fn left_of(&self, lock: &Lock, now: Instant) -> Vec<UnreleasedKey> {
-        let names = self.masters.names();
+        let names = &self.masters.names;
         let key = |master: usize, left: Option<Duration>, expiry: Duration| UnreleasedKey {
             node: names[master].to_string(),
             resource: lock.resource.clone(),
@@ -161,7 +166,7 @@ impl Driver {
         for id in self.lock_ids(Lock::is_lease) {
             let Some((_, holder)) = self.held(id) else { continue };
             if holder.cell.change_acceptance(Acceptance::Withdrawn) != Acceptance::Accepted {
-                self.untaken(id, now);
+                self.happens(id, Event::Untaken, now);
             }
         }
     }

@@ -24,10 +24,6 @@ pub(super) fn instant(at: Millis) -> Instant {
     Instant::from_nanos(at.saturating_mul(NANOS))
 }
 
-pub(super) fn from_millis(millis: Millis) -> Duration {
-    Duration::from_millis(millis)
-}
-
 pub(super) fn to_millis(time: Duration) -> Millis {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -22,7 +22,7 @@ impl Doorbell {
 
     /// The driver begins its turn, and wants `waker` woken once it sleeps.
     pub(super) fn begin(&self, waker: &Waker) {
-        self.driver.register_by_ref(waker);
+        self.driver.register(waker);
         self.is_awake.swap(true, Ordering::SeqCst);
     }
 

@@ -34,7 +34,7 @@ impl Driver {
                 Due::Init => self.consider_init(now),
                 Due::Report(number) => self.report_due(number, now),
                 Due::Fresh => self.fresh_due(now),
-                Due::Revived | Due::Wake => {}
+                Due::Wake => {}
                 Due::Close => self.give_up_closing(),
                 Due::Warnings => self.observer.report_suppressed(now),
             }
@@ -54,19 +54,8 @@ impl Driver {
             Due::Wait(request) | Due::Unsent(request) => !requests.contains_key(request),
             Due::Waiting(waiting, _) | Due::Watch(waiting, _) => !waiters.contains(waiting),
             Due::Inspection(inspection) => !inspections.contains_key(inspection),
-            Due::Unacknowledged(_)
-            | Due::Start
-            | Due::Revived
-            | Due::Admission(_)
-            | Due::Step(..)
-            | Due::Doubt(_)
-            | Due::Recheck(_)
-            | Due::Wake
-            | Due::Init
-            | Due::Report(_)
-            | Due::Fresh
-            | Due::Close
-            | Due::Warnings => false,
+            // Each of these is taken: its action finds out whether it is stale.
+            _ => false,
         });
         timers.next()
     }

@@ -30,7 +30,7 @@ impl Driver {
     /// masters that do not vote, which are probed every second by their steps.
     pub(super) fn fresh_due(&mut self, now: Instant) {
         for master in 0..self.masters.len() {
-            let is_old = self.masters.read_at(master).saturating_add(FRESH_FOR / 2) <= now;
+            let is_old = self.masters.links[master].read_at.saturating_add(FRESH_FOR / 2) <= now;
             if is_old {
                 self.masters.ask(master, AdmissionOp::ReadFacts, Asker::Fresh, now);
             }

@@ -28,7 +28,7 @@ use crate::settings::{InvalidRequest, check_margin};
 impl Driver {
     /// The keeper of a lease has something to do.
     pub(super) fn keep_due(&mut self, id: LockId, at: Instant, now: Instant) {
-        let (random, limit) = (self.random(), self.masters.max_ttl());
+        let (random, limit) = (self.random(), self.masters.max_ttl);
         let Some((lease, holder)) = self.held(id) else { return };
         if holder.scheduled != Some(at) {
             return;
@@ -81,11 +81,6 @@ impl Driver {
         {
             return self.schedule(id);
         }
-        self.untaken(id, now);
-    }
-
-    /// Nobody has taken the lock, and nobody can any more.
-    pub(super) fn untaken(&mut self, id: LockId, now: Instant) {
         self.happens(id, Event::Untaken, now);
     }
 
@@ -128,7 +123,7 @@ impl Driver {
 
     /// The durations of an extension, by what the masters allow now.
     fn extended_timing(&mut self, id: LockId, ttl: Duration) -> Result<Timing, InvalidRequest> {
-        let timing = self.settings.timing(Some(ttl), self.masters.max_ttl())?;
+        let timing = self.settings.timing(Some(ttl), self.masters.max_ttl)?;
         if let Some((_, holder)) = self.held(id) {
             check_margin(&timing, holder.cell.stop_margin)?;
         }
@@ -150,9 +145,7 @@ impl Driver {
         let ticket = Ticket::Extension(id, extend.number);
         self.observer.counters.extensions.add(1);
         self.say(id, "extension");
-        for vote in self.masters.send(&op, extend.masters, ticket, now) {
-            self.vote(&vote);
-        }
+        self.send(&op, extend.masters, ticket, now);
         // An extension counts only where a score came.
         self.ask_scores(id, now);
     }
@@ -190,9 +183,7 @@ impl Driver {
             false => plain.clone(),
         };
         for (op, masters) in [(counted, masters.without(copies)), (plain, copies)] {
-            for vote in self.masters.send(&op, masters, Ticket::Readd(id), now) {
-                self.vote(&vote);
-            }
+            self.send(&op, masters, Ticket::Readd(id), now);
         }
     }
 
@@ -247,7 +238,8 @@ impl Driver {
     /// extended.
     fn each_taken(&mut self, now: Instant, event: impl Fn() -> Event<'static>) {
         for id in self.lock_ids(Lock::is_lease) {
-            if self.held(id).is_some_and(|(_, holder)| holder.is_taken()) {
+            let acceptance = self.held(id).map(|(_, holder)| holder.cell.acceptance());
+            if acceptance == Some(Acceptance::Accepted) {
                 self.happens(id, event(), now);
             }
         }

@@ -24,7 +24,7 @@ use redlock_protocol::quorum::quorum;
 
 use super::Driver;
 use super::command::InitReply;
-use super::convert::{floor_millis, from_millis, to_millis, view_of};
+use super::convert::{floor_millis, to_millis, view_of};
 use super::ticket::Asker;
 use super::timers::Due;
 use crate::init::{Init, InitError, InitNode, InitReport, is_checked};
@@ -129,7 +129,7 @@ impl Driver {
             Phase::Connecting if reached == masters || is_due && reached >= quorum(masters) => {
                 self.read_scores(now);
             }
-            Phase::Connecting if is_due => self.end_init(Failure::NoQuorum, now),
+            Phase::Connecting if is_due => self.end_init(no_quorum, now),
             Phase::Reading(..) if is_due => self.init_read(now),
             Phase::Writing(_) if is_due => self.written(now),
             Phase::Pausing if is_due => self.read_scores(now),
@@ -139,7 +139,7 @@ impl Driver {
 
     fn read_scores(&mut self, now: Instant) {
         let reachable = self.masters.admission.reachable();
-        let (number, due) = self.init_phase(Phase::Reading(reachable.clone(), vec![]), now);
+        let number = self.init_phase(Phase::Reading(reachable.clone(), vec![]), now);
         for (master, incarnation) in &reachable {
             self.masters.ask(
                 *master,
@@ -148,14 +148,13 @@ impl Driver {
                 now,
             );
         }
-        self.timers.enter(due, Due::Init);
         if reachable.is_empty() {
             self.init_read(now);
         }
     }
 
     /// Answers to the phase before are late from now on.
-    fn init_phase(&mut self, phase: Phase, now: Instant) -> (u32, Instant) {
+    fn init_phase(&mut self, phase: Phase, now: Instant) -> u32 {
         let pause = match phase {
             Phase::Pausing => AGAIN,
             // None of them acts later.
@@ -167,7 +166,8 @@ impl Driver {
         if let Some(call) = &mut self.inits.current {
             (call.phase, call.due) = (phase, due);
         }
-        (self.inits.number, due)
+        self.timers.enter(due, Due::Init);
+        self.inits.number
     }
 
     pub(super) fn init_answered(
@@ -233,19 +233,22 @@ impl Driver {
             return self.pause_init(now);
         }
         let has_tries = call.tries as usize <= TRIES_MAX as usize + masters;
-        let failure = |max_ttl| Failure::MaxTtl(from_millis(max_ttl));
+        let differs = |max_ttl| {
+            let wanted = Duration::from_millis(max_ttl);
+            move |nodes| Err(InitError::MaxTtl { wanted, nodes })
+        };
         match (pass.settled(answers), call.gave_up) {
             (Settled::GivesUp, _) => {
                 (call.gave_up, call.tries) = (Some(pass.max_ttl()), 0);
                 self.plan_init(now);
             }
             (Settled::Moved | Settled::Differs, _) if has_tries => self.plan_init(now),
-            (_, Some(max_ttl)) => self.end_init(failure(max_ttl), now),
-            (Settled::Yes, None) => self.end_init(Failure::None, now),
-            (Settled::Moved, None) => self.end_init(Failure::Moved, now),
+            (_, Some(max_ttl)) => self.end_init(differs(max_ttl), now),
+            (Settled::Yes, None) => self.end_init(Ok, now),
+            (Settled::Moved, None) => self.end_init(|nodes| Err(InitError::Moved { nodes }), now),
             (Settled::Differs, None) => {
                 let max_ttl = pass.max_ttl();
-                self.end_init(failure(max_ttl), now);
+                self.end_init(differs(max_ttl), now);
             }
         }
     }
@@ -280,28 +283,34 @@ impl Driver {
         match plan {
             _ if waits && !is_whole => self.pause_init(now),
             Err(NoPlan::Unread { may_come, .. }) if may_come || checks => self.pause_init(now),
-            Err(NoPlan::Unread { .. }) if is_checked => self.end_init(Failure::Refused, now),
-            Err(NoPlan::Unread { masters, .. }) => self.end_init(Failure::Unread(masters), now),
-            Err(NoPlan::NoQuorum) => self.end_init(Failure::NoQuorum, now),
-            Err(NoPlan::TooLarge) => self.end_init(Failure::TooLarge, now),
-            Err(NoPlan::FarAhead(limit)) => self.end_init(Failure::FarAhead(limit), now),
-            Err(NoPlan::TooFar(limit)) => self.end_init(Failure::TooFar(limit), now),
+            Err(NoPlan::Unread { .. }) if is_checked => self.end_init(refused, now),
+            Err(NoPlan::Unread { masters, .. }) => {
+                let name = |master: usize| self.masters.names[master].clone();
+                let unread = masters.into_iter().map(name).collect();
+                self.end_init(|nodes| Err(InitError::Unread { unread, nodes }), now);
+            }
+            Err(NoPlan::NoQuorum) => self.end_init(no_quorum, now),
+            Err(NoPlan::TooLarge) => self.end_init(|_| Err(InitError::TooLarge), now),
+            Err(NoPlan::FarAhead(limit)) => {
+                self.end_init(|_| Err(InitError::FarFloor { limit: token(limit) }), now);
+            }
+            Err(NoPlan::TooFar(limit)) => {
+                self.end_init(|_| Err(InitError::FloorTooFar { limit: token(limit) }), now);
+            }
             Ok(plan) if plan.refused && (waits || checks) => self.pause_init(now),
             Ok(plan) => self.write_init(plan, now),
         }
     }
 
     fn pause_init(&mut self, now: Instant) {
-        let (_, due) = self.init_phase(Phase::Pausing, now);
-        self.timers.enter(due, Due::Init);
+        self.init_phase(Phase::Pausing, now);
     }
 
     fn write_init(&mut self, plan: InitPlan, now: Instant) {
         let pass = Some(WritePass::new(&plan));
         let InitPlan { orders, floor, .. } = plan;
         let pending = orders.iter().map(|(master, _)| *master).collect();
-        let (number, due) = self.init_phase(Phase::Writing(pending), now);
-        self.timers.enter(due, Due::Init);
+        let number = self.init_phase(Phase::Writing(pending), now);
         if let Some(call) = &mut self.inits.current {
             call.floor = call.floor.max(floor);
             call.pass = pass;
@@ -325,7 +334,7 @@ impl Driver {
         call.tries += 1;
         match (pass.is_refused(), pass.has_moved()) {
             (true, has_moved) if !has_moved || call.tries >= TRIES_MAX => {
-                self.end_init(Failure::Refused, now);
+                self.end_init(refused, now);
             }
             // Another `init` may be at work, which needs some time.
             (_, true) => self.pause_init(now),
@@ -333,26 +342,16 @@ impl Driver {
         }
     }
 
-    fn end_init(&mut self, failure: Failure, now: Instant) {
+    /// The call is over, with this outcome for the masters as they are now.
+    fn end_init(
+        &mut self,
+        outcome: impl FnOnce(Vec<InitNode>) -> Result<Vec<InitNode>, InitError>,
+        now: Instant,
+    ) {
         let Some(call) = self.inits.current.take() else { return };
         let nodes = (0..self.masters.len()).map(|master| self.init_node(&call, master, now));
-        let nodes: Vec<InitNode> = nodes.collect();
         let floor = call.floor.and_then(FencingToken::new);
-        let outcome = match failure {
-            Failure::None => Ok(InitReport { nodes, floor }),
-            Failure::NoQuorum => Err(InitError::NoQuorum { nodes }),
-            Failure::Refused => Err(InitError::Refused { nodes }),
-            Failure::Unread(masters) => {
-                let names = self.masters.names();
-                let unread = masters.into_iter().map(|master| names[master].clone()).collect();
-                Err(InitError::Unread { unread, nodes })
-            }
-            Failure::TooLarge => Err(InitError::TooLarge),
-            Failure::MaxTtl(wanted) => Err(InitError::MaxTtl { wanted, nodes }),
-            Failure::Moved => Err(InitError::Moved { nodes }),
-            Failure::FarAhead(limit) => Err(InitError::FarFloor { limit: token(limit) }),
-            Failure::TooFar(limit) => Err(InitError::FloorTooFar { limit: token(limit) }),
-        };
+        let outcome = outcome(nodes.collect()).map(|nodes| InitReport { nodes, floor });
         // A caller that has stopped waiting does not need to know.
         let _ = call.reply.send(outcome);
         self.next_init(now);
@@ -364,31 +363,24 @@ impl Driver {
         let max_ttl = self.masters.admission.max_ttl_of(master);
         let (was, former) = call.was.as_ref().map_or((now_is, max_ttl), |was| was[master]);
         InitNode {
-            node: self.masters.names()[master].clone(),
+            node: self.masters.names[master].clone(),
             was,
             now: now_is,
             cause,
             run_id: facts.map(|facts| facts.run_id.clone()),
             uptime: facts.and_then(|facts| facts.uptime),
-            max_ttl: max_ttl.map(from_millis),
-            former_max_ttl: former.map(from_millis),
+            max_ttl: max_ttl.map(Duration::from_millis),
+            former_max_ttl: former.map(Duration::from_millis),
         }
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Failure {
-    None,
-    NoQuorum,
-    Refused,
-    /// The records of these masters were not read.
-    Unread(Vec<usize>),
-    TooLarge,
-    /// Not all masters hold this `max_ttl`.
-    MaxTtl(Duration),
-    Moved,
-    FarAhead(Score),
-    TooFar(Score),
+fn no_quorum(nodes: Vec<InitNode>) -> Result<Vec<InitNode>, InitError> {
+    Err(InitError::NoQuorum { nodes })
+}
+
+fn refused(nodes: Vec<InitNode>) -> Result<Vec<InitNode>, InitError> {
+    Err(InitError::Refused { nodes })
 }
 
 fn token(limit: Score) -> FencingToken {

@@ -14,6 +14,7 @@ use redlock_protocol::votes::ledger::LastAnswer;
 use super::Driver;
 use super::command::{MarkReply, MarkRequest, MarkVotes, Request, StatusReply, WaitersReply};
 use super::line::Outgoing;
+use super::observe::LIVES_TOO_LONG;
 use super::ticket::{InspectionId, Ticket};
 use super::timers::Due;
 use crate::error::AcquireError;
@@ -37,10 +38,8 @@ pub(super) enum Asker {
     Status(StatusReply),
     /// A caller asks how many wait: the largest number that a master has reported.
     Waiters(WaitersReply, u32),
-    /// A request has failed for good: its error reports who holds the resource.
-    Failure(Box<Request>, Defeat),
-    /// The waits of these requests for one key are over, without an attempt of their own.
-    Waits(Vec<Request>),
+    /// These requests for one key have failed for good: their error reports who holds it.
+    Failure(Vec<Request>, Defeat),
     /// A caller reads or raises a mark: the answer of each master.
     Mark(MarkReply, Vec<MarkAnswer>),
 }
@@ -48,7 +47,7 @@ pub(super) enum Asker {
 impl Driver {
     pub(super) fn status(&mut self, key: Arc<[u8]>, node_timeout: Duration, reply: StatusReply) {
         let inspection = Inspection::new(self.masters.len());
-        self.inspect(inspection, key, node_timeout, Asker::Status(reply));
+        self.inspect(inspection, Op::inspect(key), node_timeout, Asker::Status(reply));
     }
 
     /// Asks how many wait in a queue. Where contenders meet may differ from one to the next.
@@ -59,13 +58,11 @@ impl Driver {
         reply: WaitersReply,
     ) {
         let (inspection, asker) = (Inspection::new(self.masters.len()), Asker::Waiters(reply, 0));
-        let (op, asked) = (Op::count_waiters(queue), MasterSet::all(self.masters.len()));
-        let question = Question { inspection, op, asked, node_timeout, asker, opened: None };
-        let id = self.inspections.insert(question);
-        self.line.push(Outgoing::Inspection(id));
+        self.inspect(inspection, Op::count_waiters(queue), node_timeout, asker);
     }
 
-    /// Asks who holds what `request` did not get; `answers` are the votes on its last attempt.
+    /// Asks who holds what `request` did not get; `answers` are the votes on its last attempt, if
+    /// it has made one.
     pub(super) fn explain(
         &mut self,
         request: Request,
@@ -73,18 +70,9 @@ impl Driver {
         answers: Vec<LastAnswer>,
     ) -> InspectionId {
         let inspection = Inspection::behind(self.masters.len(), answers);
-        let (key, node_timeout) = (request.key.clone(), request.timing.node_timeout);
+        let (op, node_timeout) = (Op::inspect(request.key.clone()), request.timing.node_timeout);
         self.explained += 1;
-        self.inspect(inspection, key, node_timeout, Asker::Failure(Box::new(request), defeat))
-    }
-
-    /// The wait of `request` is over, without an attempt of its own: the masters are asked who
-    /// holds the key.
-    pub(super) fn explain_wait(&mut self, request: Request) -> InspectionId {
-        let inspection = Inspection::new(self.masters.len());
-        let (key, node_timeout) = (request.key.clone(), request.timing.node_timeout);
-        self.explained += 1;
-        self.inspect(inspection, key, node_timeout, Asker::Waits(vec![request]))
+        self.inspect(inspection, op, node_timeout, Asker::Failure(vec![request], defeat))
     }
 
     /// Adds the request to an inspection for which other requests wait already. Returns the request
@@ -95,7 +83,7 @@ impl Driver {
         request: Request,
     ) -> Option<Request> {
         match self.inspections.get_mut(id).map(|question| &mut question.asker) {
-            Some(Asker::Waits(requests)) => requests.push(request),
+            Some(Asker::Failure(requests, _)) => requests.push(request),
             _ => return Some(request),
         }
         self.explained += 1;
@@ -105,11 +93,11 @@ impl Driver {
     fn inspect(
         &mut self,
         inspection: Inspection,
-        key: Arc<[u8]>,
+        op: Op,
         node_timeout: Duration,
         asker: Asker,
     ) -> InspectionId {
-        let (op, asked) = (Op::inspect(key), MasterSet::all(self.masters.len()));
+        let asked = MasterSet::all(self.masters.len());
         let question = Question { inspection, op, asked, node_timeout, asker, opened: None };
         let id = self.inspections.insert(question);
         self.line.push(Outgoing::Inspection(id));
@@ -137,9 +125,7 @@ impl Driver {
         self.line.open();
         self.timers.enter(now.saturating_add(question.node_timeout), Due::Inspection(id));
         let (op, asked) = (question.op.clone(), question.asked);
-        for vote in self.masters.send(&op, asked, Ticket::Inspection(id), now) {
-            self.vote(&vote);
-        }
+        self.send(&op, asked, Ticket::Inspection(id), now);
     }
 
     /// The answer of a master to an inspection. An answer that does not count does not explain why
@@ -153,9 +139,9 @@ impl Driver {
     ) {
         let Some(question) = self.inspections.get_mut(id) else { return };
         if let Verdict::Held { ttl: Some(ttl), .. } = vote.answer.verdict
-            && ttl > self.settings.expiry_max(self.masters.max_ttl())
+            && ttl > self.settings.expiry_max(self.masters.max_ttl)
         {
-            self.observer.lives_too_long(vote.master, now);
+            self.observer.weakness(vote.master, LIVES_TOO_LONG, now);
         }
         let latency = now.saturating_since(vote.sent_at);
         let counts = match &mut question.asker {
@@ -165,7 +151,7 @@ impl Driver {
                 *most = waiters.max(*most);
                 &Counts::Yes
             }
-            Asker::Failure(..) | Asker::Waits(_) => counts,
+            Asker::Failure(..) => counts,
             Asker::Mark(_, answers) => {
                 let is_clear = counts.apply(&vote.answer.verdict).is_clear();
                 let marked = vote.answer.marked.as_deref().cloned();
@@ -175,10 +161,8 @@ impl Driver {
         };
         let judged = Judged { answer: &vote.answer, counts };
         question.inspection.vote(vote.master, judged, latency);
-        if question.inspection.is_answered()
-            && let Some(opened) = question.opened.take()
-        {
-            self.line.close(opened, now, question.node_timeout);
+        if question.inspection.is_answered() {
+            self.line.close(&mut question.opened, now, question.node_timeout);
         }
         self.inspection_changed(id, now);
     }
@@ -215,20 +199,13 @@ impl Driver {
 
     /// No error is explained any more: the handle is closed.
     pub(super) fn dismiss_explanations(&mut self, now: Instant) {
-        let explains =
-            |question: &Question| matches!(question.asker, Asker::Failure(..) | Asker::Waits(_));
+        let explains = |question: &Question| matches!(question.asker, Asker::Failure(..));
         let found = self.inspections.iter().filter(|(_, question)| explains(question));
         let ids: Vec<InspectionId> = found.map(|(id, _)| id).collect();
         for id in ids {
-            let Some(question) = self.inspections.remove(id) else { continue };
-            if let Some(opened) = question.opened {
-                self.line.close(opened, now, question.node_timeout);
-            }
-            let requests = match question.asker {
-                Asker::Status(_) | Asker::Waiters(..) | Asker::Mark(..) => Vec::new(),
-                Asker::Failure(request, _) => vec![*request],
-                Asker::Waits(requests) => requests,
-            };
+            let Some(mut question) = self.inspections.remove(id) else { continue };
+            self.line.close(&mut question.opened, now, question.node_timeout);
+            let Asker::Failure(requests, _) = question.asker else { continue };
             self.explained -= requests.len();
             for request in requests {
                 self.refuse(request, AcquireError::Shutdown, now);
@@ -240,14 +217,12 @@ impl Driver {
         if !self.inspections.get(id).is_some_and(|question| question.inspection.is_over()) {
             return;
         }
-        let Some(question) = self.inspections.remove(id) else { return };
-        if let Some(opened) = question.opened {
-            self.line.close(opened, now, question.node_timeout);
-        }
+        let Some(mut question) = self.inspections.remove(id) else { return };
+        self.line.close(&mut question.opened, now, question.node_timeout);
         match question.asker {
             Asker::Status(reply) => {
                 let answers = question.inspection.into_answers();
-                let mut nodes = votes(self.masters.names(), &answers).into_vec();
+                let mut nodes = votes(&self.masters.names, &answers).into_vec();
                 for (master, node) in nodes.iter_mut().enumerate() {
                     node.tracks = self.masters.tracks(master);
                     self.annotate(master, node, now);
@@ -257,18 +232,14 @@ impl Driver {
             }
             Asker::Waiters(reply, most) => drop(reply.send(most)),
             Asker::Mark(reply, answers) => {
-                let votes = votes(self.masters.names(), &question.inspection.into_answers());
+                let votes = votes(&self.masters.names, &question.inspection.into_answers());
                 let _ = reply.send(MarkVotes { votes, answers });
             }
-            Asker::Failure(request, defeat) => {
-                self.explained -= 1;
-                self.fail(*request, defeat, &question.inspection.into_explanation());
-            }
-            Asker::Waits(requests) => {
+            Asker::Failure(requests, defeat) => {
                 let answers = question.inspection.into_explanation();
                 self.explained -= requests.len();
                 for request in requests {
-                    self.fail(request, Defeat::Outvoted, &answers);
+                    self.fail(request, defeat, &answers);
                 }
             }
         }

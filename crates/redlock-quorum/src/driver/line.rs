@@ -82,8 +82,15 @@ impl Line {
         self.open += 1;
     }
 
-    /// A quorum has answered what was sent at `opened`, or its `node_timeout` is over.
-    pub(super) fn close(&mut self, opened: Instant, now: Instant, node_timeout: Duration) {
+    /// A quorum has answered what was sent at `opened`, or its `node_timeout` is over. It counts
+    /// once.
+    pub(super) fn close(
+        &mut self,
+        opened: &mut Option<Instant>,
+        now: Instant,
+        node_timeout: Duration,
+    ) {
+        let Some(opened) = opened.take() else { return };
         self.window.learn(self.open, opened, now, node_timeout);
         self.open -= 1;
     }
@@ -185,7 +192,7 @@ mod tests {
             line.open();
         }
         assert_eq!(line.pop(), None);
-        line.close(Instant::ORIGIN, Instant::ORIGIN, NODE_TIMEOUT);
+        line.close(&mut Some(Instant::ORIGIN), Instant::ORIGIN, NODE_TIMEOUT);
         assert_eq!(line.pop(), Some(Outgoing::Release(locks[SIZE_MIN])));
         assert!(line.can_advance());
     }
@@ -211,7 +218,7 @@ mod tests {
         assert!(!line.is_busy(), "a caller or two are written at once");
         line.open();
         assert!(line.is_busy());
-        line.close(Instant::ORIGIN, Instant::ORIGIN, NODE_TIMEOUT);
+        line.close(&mut Some(Instant::ORIGIN), Instant::ORIGIN, NODE_TIMEOUT);
         assert!(!line.is_busy());
     }
 

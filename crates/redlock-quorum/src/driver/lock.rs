@@ -75,11 +75,6 @@ impl Holder {
         Self { cell, extending: Vec::new(), scheduled: None, measured: 0, is_lost: false }
     }
 
-    /// Whether the caller has taken the lock, and was not only informed of it.
-    pub(super) fn is_taken(&self) -> bool {
-        self.cell.acceptance() == Acceptance::Accepted
-    }
-
     /// The machine has learned something, of this master or in general.
     fn learn(&self, lease: &HeldLease, master: Option<usize>) {
         match master {
@@ -226,7 +221,8 @@ impl Driver {
             Step::Release => self.begin_release(id, now),
             Step::SendRelease(masters) => self.send_exits(id, masters, now),
             Step::TakeAgain => self.take_again_later(id, now),
-            Step::AskAgain { masters, ballot } => self.ask_again_for(id, masters, ballot, now),
+            // Under the same token and ballot: what they had may be reserved for us by now.
+            Step::AskAgain { masters, ballot } => self.send_attempt(id, masters, ballot, now),
             Step::Released => self.released(id, now),
             Step::Gone => self.gone(id, now),
         }

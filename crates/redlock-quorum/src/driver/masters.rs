@@ -17,11 +17,11 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::meeting_point::Weight;
 use redlock_protocol::quorum::quorum;
 
-use self::link::Need;
+use self::link::unmet;
 pub(super) use self::link::{Changed, Link, News, State, StepFailure};
 use super::convert::{ceil_millis, to_millis, view_of};
 use super::mailbox::Mailbox;
-use super::observe::Observer;
+use super::observe::{LACKS_BARRIER, NO_PUSHES, Observer};
 use super::ticket::{Asker, Ticket};
 use crate::settings::{Quarantine, Settings};
 
@@ -34,15 +34,18 @@ pub(super) struct Masters {
     /// The machine of admission: it decides which masters vote.
     pub(super) admission: Admission,
     pub(super) incarnations: Incarnations,
-    /// What the two yield: the masters that vote, and the longest TTL that may be used.
+    /// What the two yield: the masters that vote.
     pub(super) voting: MasterSet,
+    /// The longest TTL that may be used: the smallest that masters have, ours where none has one.
+    /// Only the general limit applies before a record was read.
     pub(super) max_ttl: Duration,
     /// Until when first connections may be made.
     connecting_until: Instant,
     /// Some lease is held: it may lack a copy on each master that is down.
     is_holding: bool,
-    /// A master that lacks it does not vote.
-    need: Need,
+    /// Locks are to have fencing tokens.
+    fencing: bool,
+    quarantine: Quarantine,
     /// Callers that wait are to use shared queues.
     wants_queue: bool,
 }
@@ -70,7 +73,6 @@ impl Masters {
             weight: Weight::default(),
             read_at: Instant::ORIGIN,
             alive_since: Instant::ORIGIN,
-            votes_from: NEVER,
             admitted_as: None,
             unfit: None,
             step_failure: None,
@@ -87,23 +89,14 @@ impl Masters {
             mailbox,
             connecting_until: Instant::ORIGIN,
             is_holding: false,
-            need: Need::of(settings),
+            fencing: settings.fencing,
+            quarantine: settings.quarantine,
             wants_queue: settings.queue,
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
-    }
-
-    pub(super) fn names(&self) -> &Arc<[Arc<str>]> {
-        &self.names
-    }
-
-    /// The longest TTL that may be used: the smallest that masters have, ours where none has one.
-    /// Only the general limit applies before a record was read.
-    pub(super) fn max_ttl(&self) -> Duration {
-        self.max_ttl
     }
 
     /// Opens the links, which have until then. Their first poll is due at once.
@@ -177,7 +170,10 @@ impl Masters {
         if self.admission.is_foreign(master) {
             return Some(self.cause(master, now));
         }
-        self.overdue(master, now)
+        // A first connection that is not made when its time is over has timed out, whether or not
+        // its node has got to report that.
+        let is_connecting = self.links[master].state == State::Connecting;
+        (is_connecting && now >= self.connecting_until).then_some(Cause::TimedOut)
     }
 
     /// Has a request about its admission handed to `master`.
@@ -185,13 +181,6 @@ impl Masters {
         let ticket = Ticket::Admission(asker).pack();
         let slot = VoteSlot::new(self.mailbox.clone(), master, ticket, now);
         self.links[master].outbox.push((Op::admission(op), slot));
-    }
-
-    /// A first connection that is not made when its time is over has timed out, whether or not its
-    /// node has got to report that.
-    fn overdue(&self, master: usize, now: Instant) -> Option<Cause> {
-        let is_connecting = self.links[master].state == State::Connecting;
-        (is_connecting && now >= self.connecting_until).then_some(Cause::TimedOut)
     }
 
     /// Takes in what happened to the connection of `master`.
@@ -244,7 +233,7 @@ impl Masters {
         link.state = State::Up;
         link.is_incurable = false;
         link.step_failure = StepFailure::of(&facts, now);
-        link.unfit = self.need.unmet(&facts);
+        link.unfit = unmet(self.fencing, self.quarantine, &facts);
         // All state of the connection before this one is reset.
         link.admitted_as = None;
         let before = self.admission.process(master);
@@ -264,7 +253,7 @@ impl Masters {
     fn warn(&mut self, master: usize, facts: &Facts, now: Instant, observer: &mut Observer) {
         let link = &mut self.links[master];
         if !std::mem::replace(&mut link.is_known_mute, !facts.tracks) && !facts.tracks {
-            observer.no_pushes(master, now);
+            observer.weakness(master, NO_PUSHES, now);
         }
         let had_queue = !std::mem::replace(&mut link.is_unqueued, facts.no_queue.is_some());
         let is_news = had_queue && facts.tracks && self.wants_queue;
@@ -273,7 +262,7 @@ impl Masters {
         }
         let lacked_barrier = std::mem::replace(&mut link.lacks_barrier, !facts.has_barrier);
         if !facts.has_barrier && !lacked_barrier {
-            observer.lacks_barrier(master, now);
+            observer.weakness(master, LACKS_BARRIER, now);
         }
     }
 
@@ -400,9 +389,6 @@ impl Masters {
         self.links.iter().filter(|link| link.state == State::Up).count()
     }
 }
-
-/// No clock shows it.
-pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 fn admission(masters: usize, settings: &Settings) -> Admission {
     let (max_ttl, probe_every) = (to_millis(settings.max_ttl()), to_millis(PROBE_EVERY));

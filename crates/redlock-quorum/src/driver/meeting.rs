@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use rand::RngExt;
-use redlock_core::{
-    Ballot, Bid, Call, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Verdict, Vote,
-};
+use redlock_core::{Bid, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Verdict, Vote};
 
-use super::ticket::{LockId, RequestId, Ticket, WaitingId};
+use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
 use super::{Driver, Lock};
 use redlock_protocol::master_set::MasterSet;
@@ -69,7 +67,7 @@ impl Driver {
     }
 
     /// The parameters of a caller that waits since `since`.
-    fn entry(&self, resource: &Resource, since: Instant, now: Instant) -> Entry {
+    pub(super) fn entry(&self, resource: &Resource, since: Instant, now: Instant) -> Entry {
         let waited = now.saturating_since(since).as_micros();
         Entry {
             queue: SharedQueue::new(&self.settings.prefix, resource, self.queue_ticket),
@@ -113,14 +111,6 @@ impl Driver {
 
     fn reservation_ms(&self) -> u64 {
         u64::try_from(self.reservation().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// Asks for a place in the queue, and not for the key.
-    pub(super) fn op_for_a_place(&self, id: WaitingId, now: Instant) -> Option<Op> {
-        let request = self.requests.get(self.waiters.head(id)?)?;
-        let since = self.waiters.waits_since(id)?.max(request.asked_at);
-        let entry = self.entry(&request.resource, since, now);
-        Some(Op::enter(request.key.clone(), entry, None))
     }
 
     /// The meeting point has answered to one who enters its queue.
@@ -172,7 +162,7 @@ impl Driver {
         let Some(lock) = self.locks.get(id) else { return };
         let Some(at) = lock.meeting.as_ref().map(|meeting| meeting.at) else { return };
         let Some(op) = self.exit(id, false, true, Leaving::Undo) else { return };
-        self.send_exit(op, at, Ticket::Exit(id), now);
+        self.send(&op, MasterSet::from_iter([at]), Ticket::Exit(id), now);
     }
 
     /// The place at this master, or a reservation for us there, is given up: the next one is called.
@@ -185,13 +175,8 @@ impl Driver {
             reservation_ms: self.reservation_ms(),
             leaving: Leaving::Undo,
         };
-        self.send_exit(Op::leave(key, exit), at, Ticket::Exit(LockId::default()), now);
-    }
-
-    fn send_exit(&mut self, op: Op, at: usize, ticket: Ticket, now: Instant) {
-        for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
-            self.vote(&vote);
-        }
+        let (op, ticket) = (Op::leave(key, exit), Ticket::Exit(LockId::default()));
+        self.send(&op, MasterSet::from_iter([at]), ticket, now);
     }
 
     /// A master reports how many wait, in its answer to a release or to a place that was given up.
@@ -296,30 +281,14 @@ impl Driver {
                 Op::release(key, token)
             }
         };
-        let at = MasterSet::from_iter(exit.as_ref().map(|(at, _)| *at));
-        for vote in self.masters.send(&release, masters.without(at), Ticket::Release(id), now) {
-            self.vote(&vote);
-        }
+        let met = MasterSet::from_iter(exit.as_ref().map(|(at, _)| *at));
+        self.send(&release, masters.without(met), Ticket::Release(id), now);
         let Some((at, leave)) = exit else { return };
         self.driven_first |= 1 << at;
         // At a master that cannot have the key, it only calls the next one.
         let counts = masters.contains(at);
         let ticket = if counts { Ticket::Release(id) } else { Ticket::Exit(id) };
-        self.send_exit(leave, at, ticket, now);
-    }
-
-    /// A master calls this process.
-    pub(super) fn called(&mut self, master: usize, call: Call, key: &[u8], now: Instant) {
-        let (reservation, moment) = (self.reservation(), self.moment(now));
-        match self.waiters.of(key) {
-            Some(id) => {
-                self.say_waiting(id, master, call.word());
-                let step = self.waiters.called(id, master, call, reservation, moment);
-                self.step(id, step, now);
-            }
-            None if call == Call::Go => self.give_up_place(key, master, now),
-            None => {}
-        }
+        self.send(&leave, met, ticket, now);
     }
 
     /// The reservations of the former holder are still on their way: they get about the time of a
@@ -327,19 +296,6 @@ impl Driver {
     pub(super) fn take_again_later(&mut self, id: LockId, now: Instant) {
         let pause = self.fan_out.mul_f64(0.6 + 0.4 * self.random());
         self.timers.enter(now.saturating_add(pause), Due::TakeAgain(id));
-    }
-
-    /// The masters that refused are asked again, under the same token and ballot: what they had
-    /// may be reserved for us by now.
-    pub(super) fn ask_again_for(
-        &mut self,
-        id: LockId,
-        masters: MasterSet,
-        ballot: Option<Ballot>,
-        now: Instant,
-    ) {
-        self.observer.counters.rounds.add(1);
-        self.send_attempt(id, masters, ballot, now);
     }
 }
 

@@ -42,21 +42,7 @@ mod waiting;
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
 
-    pub(super) struct AtomicWaker(futures::task::AtomicWaker);
-
-    impl AtomicWaker {
-        pub(super) fn new() -> Self {
-            Self(futures::task::AtomicWaker::new())
-        }
-
-        pub(super) fn register_by_ref(&self, waker: &std::task::Waker) {
-            self.0.register(waker);
-        }
-
-        pub(super) fn wake(&self) {
-            self.0.wake();
-        }
-    }
+    pub(super) use futures::task::AtomicWaker;
 }
 
 use std::sync::{Arc, Weak};
@@ -65,7 +51,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redlock_core::{Clock, Instant, Node, NodeEvent, QueueTicket, Vote};
+use redlock_core::{Clock, Instant, Node, NodeEvent, Op, QueueTicket, Vote};
 use slotmap::SlotMap;
 
 use self::acquire::Start;
@@ -89,6 +75,7 @@ use self::waiting::Waiters;
 use crate::counters::Counters;
 use crate::settings::Settings;
 use redlock_protocol::ballot::chooser::Chooser;
+use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::lifecycle::{Answered, Asked};
 use redlock_protocol::votes::answer::{Counts, Judged};
 
@@ -174,7 +161,7 @@ impl Driver {
             inits: Inits::default(),
             reports: Reports::default(),
             unacknowledged: (0..masters.len()).map(|_| Unacknowledged::default()).collect(),
-            observer: Observer::new(setup.counters, masters.names().clone()),
+            observer: Observer::new(setup.counters, masters.names.clone()),
             masters,
             requests: SlotMap::with_key(),
             locks: SlotMap::with_key(),
@@ -313,6 +300,13 @@ impl Driver {
         }
         signals.votes.clear();
         self.signals = signals;
+    }
+
+    /// Sends a request to these masters. Those that are not asked have answered already.
+    fn send(&mut self, op: &Op, masters: MasterSet, ticket: Ticket, now: Instant) {
+        for vote in self.masters.send(op, masters, ticket, now) {
+            self.vote(&vote);
+        }
     }
 
     fn vote(&mut self, vote: &Vote) {

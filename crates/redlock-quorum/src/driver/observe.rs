@@ -42,14 +42,26 @@ pub(super) struct Observer {
 enum Warning {
     Down(usize, Discriminant<Cause>),
     NotCounting(usize),
-    FloorByClock(usize),
-    LivesTooLong(usize),
-    LacksBarrier(usize),
-    NoPushes(usize),
+    Weakness(usize, &'static str),
     NoQueue(usize),
     Abandoned(usize),
     Lost(LostReason),
 }
+
+/// A master is admitted with ballots that rest on the masters' clocks, because too few others could
+/// be asked.
+pub(super) const FLOOR_BY_CLOCK: &str = "too few admitted masters could be asked for their \
+    ballots: fencing tokens of this master go on from the masters' clocks";
+/// A key has a longer expiry than this namespace allows: some client has another `max_ttl`, and a
+/// quarantine may end before its lock does.
+pub(super) const LIVES_TOO_LONG: &str =
+    "a lock there lives longer than max_ttl allows: its client has another max_ttl";
+/// A broken connection cannot be ended at the server.
+pub(super) const LACKS_BARRIER: &str = "the server does not allow CLIENT KILL ID: a request of a \
+    broken connection may be carried out late, and leave a key for up to its whole life";
+/// The server does not report changes of keys.
+pub(super) const NO_PUSHES: &str = "the server does not report changes of keys (it is older than \
+    6.0, it is behind a proxy, or its user may not use CLIENT TRACKING): waiters are not woken by it";
 
 /// A name of an entry for the log.
 pub(super) fn number(key: impl Key) -> u64 {
@@ -108,61 +120,10 @@ impl Observer {
         log(|| debug!(node = %self.names[master], "master counts"));
     }
 
-    /// `master` is admitted with ballots that rest on the masters' clocks, because too few others
-    /// could be asked.
-    pub(super) fn floor_by_clock(&mut self, master: usize, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::FloorByClock(master), now) {
-            log(|| {
-                warn!(
-                    node = %self.names[master],
-                    suppressed,
-                    "too few admitted masters could be asked for their ballots: fencing tokens of \
-                     this master go on from the masters' clocks"
-                )
-            });
-        }
-    }
-
-    /// A key on `master` has a longer expiry than this namespace allows: some client has another
-    /// `max_ttl`, and a quarantine may end before its lock does.
-    pub(super) fn lives_too_long(&mut self, master: usize, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::LivesTooLong(master), now) {
-            log(|| {
-                warn!(
-                    node = %self.names[master],
-                    suppressed,
-                    "a lock there lives longer than max_ttl allows: its client has another max_ttl"
-                )
-            });
-        }
-    }
-
-    /// A broken connection to `master` cannot be ended there.
-    pub(super) fn lacks_barrier(&mut self, master: usize, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::LacksBarrier(master), now) {
-            log(|| {
-                warn!(
-                    node = %self.names[master],
-                    suppressed,
-                    "the server does not allow CLIENT KILL ID: a request of a broken connection \
-                     may be carried out late, and leave a key for up to its whole life"
-                )
-            });
-        }
-    }
-
-    /// `master` does not report changes of keys.
-    pub(super) fn no_pushes(&mut self, master: usize, now: Instant) {
-        if let Some(suppressed) = self.warnings.admit(Warning::NoPushes(master), now) {
-            log(|| {
-                warn!(
-                    node = %self.names[master],
-                    suppressed,
-                    "the server does not report changes of keys (it is older than 6.0, it is \
-                     behind a proxy, or its user may not use CLIENT TRACKING): waiters are not \
-                     woken by it"
-                )
-            });
+    /// Logs a weakness of `master` that its users should know.
+    pub(super) fn weakness(&mut self, master: usize, text: &'static str, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::Weakness(master, text), now) {
+            log(|| warn!(node = %self.names[master], suppressed, "{text}"));
         }
     }
 
@@ -259,10 +220,7 @@ impl Observer {
                     log(|| warn!(node = %self.names[master], suppressed, "master down"));
                 }
                 Warning::NotCounting(master)
-                | Warning::FloorByClock(master)
-                | Warning::LivesTooLong(master)
-                | Warning::LacksBarrier(master)
-                | Warning::NoPushes(master)
+                | Warning::Weakness(master, _)
                 | Warning::NoQueue(master)
                 | Warning::Abandoned(master) => {
                     log(|| warn!(node = %self.names[master], suppressed, "the same as before"));
@@ -374,7 +332,7 @@ impl Driver {
             && let Some(head) = self.waiters.head(id)
             && let Some(Request { resource, .. }) = self.requests.get(head)
         {
-            let node = &self.masters.names()[master];
+            let node = &self.masters.names[master];
             log(|| trace!(%resource, request = number(head), %node, "{what}"));
         }
     }
@@ -399,7 +357,7 @@ impl Driver {
             Ticket::Inspection(_) | Ticket::Admission(_) => return,
         };
         if let Some(Lock { resource, token, .. }) = self.locks.get(id) {
-            let (node, verdict) = (&self.masters.names()[vote.master], &vote.answer.verdict);
+            let (node, verdict) = (&self.masters.names[vote.master], &vote.answer.verdict);
             let latency = now.saturating_since(vote.sent_at);
             log(|| trace!(%resource, %token, %node, to, %verdict, ?latency, "vote"));
         }

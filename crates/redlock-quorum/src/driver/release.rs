@@ -8,11 +8,9 @@ use redlock_core::{Instant, Member, Vote};
 use redlock_protocol::token::lifecycle::{Answered, Asked, Event, Lifecycle, Step};
 use redlock_protocol::token::release::{Release, Released, is_denial};
 use redlock_protocol::votes::answer::Judged;
-use redlock_protocol::votes::ledger::LastAnswer;
 
 use super::Driver;
 use super::command::{LeaseRelease, ReleaseReply};
-use super::convert::from_millis;
 use super::line::Outgoing;
 use super::lock::{Caller, Lock};
 use super::ticket::{HoldId, InspectionId, LockId, UseId};
@@ -20,7 +18,6 @@ use super::timers::Due;
 use crate::error::ReleaseError;
 use crate::hold::votes;
 use crate::lost::Ended;
-use crate::votes::Votes;
 
 impl Driver {
     /// The holder is done.
@@ -92,7 +89,7 @@ impl Driver {
 
     /// The longest expiry of a key that any client may have set, by the records that were read.
     fn longest_expiry(&self) -> Duration {
-        self.settings.expiry_max(from_millis(self.masters.admission.longest_ttl()))
+        self.settings.expiry_max(Duration::from_millis(self.masters.admission.longest_ttl()))
     }
 
     /// A token has left its attempt or its lease, or its release is to be sent once more.
@@ -102,7 +99,9 @@ impl Driver {
             Caller::Returned { .. } => return self.line.push(Outgoing::Release(id)),
             Caller::Holds(_) => {
                 let is_unwanted = self.is_unwanted(id, now);
-                self.end_hold(id);
+                if let Some(holder) = self.leave_holder(id) {
+                    holder.end();
+                }
                 self.leave_lease(id, is_unwanted, now);
             }
             Caller::Asks { .. } => {
@@ -123,13 +122,6 @@ impl Driver {
         };
         let unwanted_at = self.keys.unwanted_at(*key_use, now);
         unwanted_at.is_some_and(|master| holder.cell.has_copy_at(master))
-    }
-
-    /// The holder has returned the lock.
-    fn end_hold(&mut self, id: LockId) {
-        if let Some(holder) = self.leave_holder(id) {
-            holder.end();
-        }
     }
 
     fn stand_in_line_for_release(&mut self, id: LockId, now: Instant) {
@@ -225,7 +217,8 @@ impl Driver {
         let Some(reply) = reply else { return };
         let Some(lock) = self.locks.get(id) else { return };
         let (Lock { resource, .. }, Some(release)) = (lock, lock.machine.release()) else { return };
-        let (resource, votes) = (|| resource.clone(), || self.votes(release.answers()));
+        let (resource, votes) =
+            (|| resource.clone(), || votes(&self.masters.names, release.answers()));
         let outcome = match release.outcome() {
             Some(Released::Done) => Ok(()),
             Some(Released::NotOurs) => {
@@ -236,10 +229,6 @@ impl Driver {
             }
         };
         answer(Some(reply), outcome);
-    }
-
-    fn votes(&self, answers: &[LastAnswer]) -> Votes {
-        votes(self.masters.names(), answers)
     }
 
     /// The process of `master` has ended, and with it all that was on its way there.

@@ -1,5 +1,7 @@
 //! Reports: the state of each master, for operators. Nothing is written.
 
+use std::time::Duration;
+
 use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis};
 use redlock_core::{Cause, Facts, Instant};
 use redlock_protocol::master_set::MasterSet;
@@ -7,7 +9,6 @@ use redlock_protocol::quorum::lower_median;
 
 use super::Driver;
 use super::command::ReportReply;
-use super::convert::from_millis;
 use super::ticket::Asker;
 use super::timers::Due;
 use crate::report::{NodeReport, ServerReport, Standing};
@@ -88,7 +89,7 @@ impl Driver {
         let nodes = said.iter().enumerate().map(|(master, said)| {
             let known = said.as_ref().map(|said| said.standing.clone());
             let (standing, cause) = known.unwrap_or_else(|| self.standing(master, now));
-            let node = self.masters.names()[master].clone();
+            let node = self.masters.names[master].clone();
             let server = said.as_ref().map(|said| server(said, median));
             NodeReport { node, standing, cause, server }
         });
@@ -124,7 +125,7 @@ fn server(said: &Probed, median: Option<i64>) -> ServerReport {
     let record = facts.record.as_deref().cloned().unwrap_or_default();
     let time = facts.time_us.map_or(0, |micros| micros / 1_000);
     let quarantine = facts.identity.and_then(|identity| record.quarantine_of(identity));
-    let left = |until: Millis| from_millis(until.saturating_sub(time));
+    let left = |until: Millis| Duration::from_millis(until.saturating_sub(time));
     let replid = facts.identity.and_then(|identity| identity.replid);
     ServerReport {
         run_id: facts.run_id.clone(),
@@ -133,7 +134,7 @@ fn server(said: &Probed, median: Option<i64>) -> ServerReport {
         is_cluster: facts.is_cluster,
         is_loading: facts.is_loading(),
         uptime: facts.uptime,
-        max_ttl: record.max_ttl.map(from_millis),
+        max_ttl: record.max_ttl.map(Duration::from_millis),
         admitted_as: record.run.map(|run| run.to_string()),
         floor: record.floor,
         ballots: said.members.filter(|_| record.run.is_some()),

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::Driver;
 use super::command::Command;
-use super::hold::held_lock::Giver;
+use super::hold::held_lock::{Giver, Told};
 use super::slot::{End, Home, Slot, State};
 use super::task::Task;
 use super::ticket::HoldId;
@@ -113,18 +113,12 @@ pub(crate) fn living_runtime() -> Option<Handle> {
 
 /// Outside of a runtime nothing can be started: the next use of the handle goes on with it.
 impl Giver for Slot {
-    fn release(self: Arc<Self>, hold: HoldId) {
-        self.post(Command::Release { hold, reply: None });
-        self.ensure_served();
-    }
-
-    fn forget(self: Arc<Self>, hold: HoldId) {
-        self.post(Command::Forget { hold });
-        self.ensure_served();
-    }
-
-    fn accepted(self: Arc<Self>, hold: HoldId) {
-        self.post(Command::Accepted { hold });
+    fn tell(self: Arc<Self>, hold: HoldId, told: Told) {
+        self.post(match told {
+            Told::Release => Command::Release { hold, reply: None },
+            Told::Forget => Command::Forget { hold },
+            Told::Accepted => Command::Accepted { hold },
+        });
         self.ensure_served();
     }
 }

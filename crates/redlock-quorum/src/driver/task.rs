@@ -74,14 +74,6 @@ impl Wake for SocketCheck {
     }
 }
 
-/// The outcome of a turn.
-enum Outcome {
-    /// The driver rests, until the instant at which something is due, and may hold something.
-    Rests { next: Option<Instant>, holds: bool },
-    /// It has ended, or another task works on it.
-    Over,
-}
-
 impl Task {
     pub(super) fn new(number: u64, slot: Arc<Slot>, runtime: &Handle) -> Self {
         let lets_others_first = runtime.runtime_flavor() == RuntimeFlavor::MultiThread;
@@ -109,26 +101,22 @@ impl Task {
         }
     }
 
-    /// One turn of the driver.
-    fn turn(&mut self, cx: &mut Context<'_>) -> Outcome {
-        let Some(driver) = self.slot.take(self.number) else { return Outcome::Over };
+    /// One turn of the driver. Returns when something is due, and whether the driver may hold
+    /// something; `None` once the driver has ended, or another task works on it.
+    fn turn(&mut self, cx: &mut Context<'_>) -> Option<(Option<Instant>, bool)> {
+        let driver = self.slot.take(self.number)?;
         self.slot.turns.fetch_add(1, Ordering::Relaxed);
-        let turn = self.slot.work(driver, |driver| {
+        let (driver, (is_over, was_busy, next, holds)) = self.slot.work(driver, |driver| {
             let is_over = driver.turn(cx.waker(), self.seen).is_ready();
-            (driver.is_busy(), driver.next_due(), driver.holds(), is_over)
-        });
-        match turn {
-            None => Outcome::Over,
-            Some((driver, (.., true))) => {
-                self.slot.conclude(driver);
-                Outcome::Over
-            }
-            Some((driver, (was_busy, next, holds, false))) => {
-                self.was_busy = was_busy;
-                self.slot.rest(driver);
-                Outcome::Rests { next, holds }
-            }
+            (is_over, driver.is_busy(), driver.next_due(), driver.holds())
+        })?;
+        if is_over {
+            self.slot.conclude(driver);
+            return None;
         }
+        self.was_busy = was_busy;
+        self.slot.rest(driver);
+        Some((next, holds))
     }
 }
 
@@ -141,7 +129,7 @@ impl Future for Task {
             return Poll::Pending;
         }
         self.end_check();
-        let Outcome::Rests { next, holds } = self.turn(cx) else { return Poll::Ready(()) };
+        let Some((next, holds)) = self.turn(cx) else { return Poll::Ready(()) };
         if self.check.is_none() && self.is_due(next, holds, cx) {
             self.check = Some(SocketCheck::ask(self.slot.now(), cx.waker()));
         }

@@ -40,8 +40,6 @@ pub(super) enum Due {
     Unacknowledged(usize),
     /// The time of the first connections is over.
     Start,
-    /// The time of connections that were being made again is over.
-    Revived,
     /// There is something to do about a master that does not vote.
     Admission(usize),
     /// The time of the step with this number towards the admission of a master is over.
@@ -91,13 +89,6 @@ struct Entry {
     due: Due,
 }
 
-/// Where an entry stands.
-#[derive(Clone, Copy)]
-enum Place {
-    Lane(usize),
-    Heap,
-}
-
 impl Default for Timers {
     fn default() -> Self {
         let lanes = [const { VecDeque::new() }; LANES];
@@ -142,16 +133,17 @@ impl Timers {
             return None;
         }
         match place {
-            Place::Lane(lane) => drop(self.lanes[lane].pop_front()),
-            Place::Heap => drop(self.heap.pop()),
+            Some(lane) => drop(self.lanes[lane].pop_front()),
+            None => drop(self.heap.pop()),
         }
         Some(entry.due)
     }
 
-    fn first(&self) -> Option<(Entry, Place)> {
+    /// The entry that is due first, and its lane; in the heap it has none.
+    fn first(&self) -> Option<(Entry, Option<usize>)> {
         let lanes = self.lanes.iter().enumerate();
-        let lanes = lanes.filter_map(|(at, lane)| Some((*lane.front()?, Place::Lane(at))));
-        let top = self.heap.peek().map(|Reverse(entry)| (*entry, Place::Heap));
+        let lanes = lanes.filter_map(|(at, lane)| Some((*lane.front()?, Some(at))));
+        let top = self.heap.peek().map(|Reverse(entry)| (*entry, None));
         lanes.chain(top).min_by_key(|(entry, _)| (entry.at, entry.nth))
     }
 

@@ -1,5 +1,7 @@
 //! Voting: the masters that vote, and whether an answer counts.
 
+use std::time::Duration;
+
 use redlock_core::admission::MAX_TTL_MAX;
 use redlock_core::{Cause, Facts, Instant, NotAdmitted, Vote, WhyNot};
 use redlock_protocol::admission::{Event, Why};
@@ -9,14 +11,14 @@ use redlock_protocol::meeting_point::Weight;
 use redlock_protocol::quorum::quorum;
 use redlock_protocol::votes::answer::Counts;
 
-use super::convert::{ceil_millis, floor_millis, from_millis};
-use super::masters::{Changed, Masters, NEVER, StepFailure};
+use super::convert::{ceil_millis, floor_millis};
+use super::masters::{Changed, Masters, StepFailure};
 
 impl Masters {
     /// Whether what a master has answered counts. It does not count if the master does not vote, or
     /// did not vote when it was asked. An *unknown* answer has its own cause.
     pub(super) fn counts(&self, vote: &Vote, now: Instant) -> Counts {
-        let voted = vote.sent_at >= self.links[vote.master].votes_from;
+        let voted = self.votes(vote.master) && vote.sent_at >= self.links[vote.master].alive_since;
         match voted || !vote.answer.verdict.is_clear() {
             true => Counts::Yes,
             false => Counts::Not(self.cause(vote.master, now)),
@@ -91,7 +93,7 @@ impl Masters {
             }
             self.name_ballots(master);
         }
-        self.max_ttl = self.admission.max_ttl().map_or(MAX_TTL_MAX, from_millis);
+        self.max_ttl = self.admission.max_ttl().map_or(MAX_TTL_MAX, Duration::from_millis);
         changed
     }
 
@@ -111,11 +113,9 @@ impl Masters {
             link.alive_since = now;
         }
         if !self.admission.votes(master) || link.unfit.is_some() {
-            link.votes_from = NEVER;
             self.voting.remove(master);
             return false;
         }
-        link.votes_from = link.alive_since;
         link.step_failure = None;
         let voted = self.voting.contains(master);
         self.voting.insert(master);
@@ -166,11 +166,6 @@ impl Masters {
         link.weight = Weight::of(&facts.run_id);
         link.facts = Some(facts);
         link.read_at = now;
-    }
-
-    /// When the facts of the server were read last.
-    pub(super) fn read_at(&self, master: usize) -> Instant {
-        self.links[master].read_at
     }
 
     /// The facts of the server on the connection that is up.

@@ -4,9 +4,9 @@ mod watches;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use redlock_core::{Call, Instant};
+use redlock_core::Instant;
+use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::waiting::{Ask, Moment, QueueAnswer, Refusal, Step, Waiting};
 use slotmap::SlotMap;
 
@@ -24,6 +24,7 @@ pub(super) struct Waiters {
 }
 
 /// The callers that wait for one key.
+#[derive(Default)]
 struct Queue {
     key: Arc<[u8]>,
     waiting: Waiting<RequestId>,
@@ -65,17 +66,7 @@ impl Waiters {
         if let Some(id) = self.of(key) {
             return id;
         }
-        let queue = Queue {
-            key: key.clone(),
-            waiting: Waiting::new(),
-            scheduled: None,
-            watch: 0,
-            watch_at: 0,
-            last: None,
-            lost_at: None,
-            explanation: None,
-        };
-        let id = self.queues.insert(queue);
+        let id = self.queues.insert(Queue { key: key.clone(), ..Queue::default() });
         self.by_key.insert(key.clone(), id);
         id
     }
@@ -91,25 +82,6 @@ impl Waiters {
         let waiting = &mut self.queues.get_mut(self.of(key)?)?.waiting;
         waiting.entering(at);
         Some(waiting.since())
-    }
-
-    /// From when on the wait of the head counts, at the earliest.
-    pub(super) fn waits_since(&self, id: WaitingId) -> Option<Instant> {
-        Some(self.queues.get(id)?.waiting.since())
-    }
-
-    pub(super) fn called(
-        &mut self,
-        id: WaitingId,
-        master: usize,
-        call: Call,
-        reservation: Duration,
-        moment: Moment,
-    ) -> Step<RequestId> {
-        match self.queues.get_mut(id) {
-            Some(queue) => queue.waiting.called(master, call, reservation, moment),
-            None => Step::Wait,
-        }
     }
 
     /// Removes all queues, with their record of contention.
@@ -323,13 +295,6 @@ impl Driver {
         self.step(id, step, now);
     }
 
-    /// Some master votes that did not.
-    pub(super) fn votes_gained(&mut self, now: Instant) {
-        if self.masters.has_votes() {
-            self.end_pauses(now);
-        }
-    }
-
     /// The event for which heads pause may have come, or may never come: each head makes one
     /// attempt.
     pub(super) fn end_pauses(&mut self, now: Instant) {
@@ -361,18 +326,12 @@ impl Driver {
         *last = if attempts { Some(id) } else { *last };
         let step = waiting.leave(id, now);
         if attempts {
-            self.attempt_last(id);
+            self.requests[id].ask = Ask::All;
+            self.stand_in_line(id);
         } else {
             self.answer_with_others(id, queue);
         }
         self.step(queue, step, now);
-    }
-
-    fn attempt_last(&mut self, id: RequestId) {
-        if let Some(request) = self.requests.get_mut(id) {
-            request.ask = Ask::All;
-            self.stand_in_line(id);
-        }
     }
 
     /// Callers of one queue whose waits end within the time of one question share it.
@@ -384,7 +343,7 @@ impl Driver {
             None => Some(request),
         };
         if let Some(request) = unshared {
-            let explanation = self.explain_wait(request);
+            let explanation = self.explain(request, Defeat::Outvoted, Vec::new());
             if let Some(queue) = self.waiters.queues.get_mut(queue) {
                 queue.explanation = Some(explanation);
             }

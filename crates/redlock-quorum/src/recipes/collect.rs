@@ -118,21 +118,11 @@ impl Collection {
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a collection did not get on.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 enum Setback {
-    Refused(AcquireError),
-    Lost(Lost),
-}
-
-impl From<AcquireError> for Setback {
-    fn from(error: AcquireError) -> Self {
-        Self::Refused(error)
-    }
-}
-
-impl From<Lost> for Setback {
-    fn from(lost: Lost) -> Self {
-        Self::Lost(lost)
-    }
+    Refused(#[from] AcquireError),
+    Lost(#[from] Lost),
 }
 
 /// Waits for `work`, and extends what is held meanwhile.

@@ -66,7 +66,7 @@ impl Redlock {
         name: impl Into<Resource>,
     ) -> Result<Option<LastRun>, AcquireError> {
         let name = name.into();
-        match self.handle().read_mark(&name).await? {
+        match self.handle.read_mark(&name).await? {
             Ok(reading) => Ok(reading.mark.as_ref().map(LastRun::from)),
             Err(votes) => Err(AcquireError::NoQuorum { resource: name, votes }),
         }

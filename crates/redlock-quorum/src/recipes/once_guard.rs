@@ -13,7 +13,7 @@ use redlock_protocol::master_set::MasterSet;
 use tokio::time::sleep;
 
 use crate::error::{AcquireError, MarkError, ReleaseError};
-use crate::guard::{Guard, Hold};
+use crate::guard::Guard;
 use crate::handle::Handle;
 use crate::marks::LastRun;
 use crate::run_error::RunError;
@@ -73,20 +73,6 @@ impl OnceGuard {
     /// As [`Guard::release`].
     pub async fn release(self) -> Result<(), ReleaseError> {
         self.guard.release().await
-    }
-
-    /// Does the work, as long as the lock is held.
-    pub(super) async fn work<W, F>(&self, work: W) -> Result<F::Output, RunError<F::Output>>
-    where
-        W: FnOnce(Hold) -> F,
-        F: Future,
-    {
-        tokio::select! {
-            // The loss is checked first: once it is known, nothing more of the work is done.
-            biased;
-            ended = self.guard.lost() => Err(self.guard.run_error(ended, None)),
-            output = work(self.guard.hold()) => Ok(output),
-        }
     }
 
     /// The work has failed, and its error is what counts.

@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 
 use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::guard::{Guard, Hold};
+use crate::hold::HoldCell;
 use crate::lock_options::lock_options;
 use crate::redlock::Redlock;
 use crate::request::LockRequest;
@@ -82,15 +83,28 @@ pub struct Reentrant {
 struct Owner {
     redlock: Redlock,
     resource: Resource,
-    /// The lease that calls may enter, while a guard of it is there.
-    current: Mutex<Weak<Entered>>,
+    /// The latest lease. Calls may enter it while a guard of it is there.
+    current: Mutex<Option<Current>>,
     /// Wakes the calls that ask for the lock, when one of them has got it.
     acquired: Notify,
+}
+
+/// A lease, for those that do not keep it: the last guard alone may release it.
+#[derive(Clone)]
+struct Current {
+    entered: Weak<Entered>,
+    shown: Arc<Shown>,
 }
 
 /// One lease, shared by the guards of its owner.
 struct Entered {
     guard: Guard,
+    shown: Arc<Shown>,
+}
+
+/// The state of a lease that can be read without keeping it.
+struct Shown {
+    cell: Arc<HoldCell>,
     depth: AtomicU16,
 }
 
@@ -103,7 +117,7 @@ impl Redlock {
         let owner = Owner {
             redlock: self.clone(),
             resource: resource.into(),
-            current: Mutex::default(),
+            current: Mutex::new(None),
             acquired: Notify::new(),
         };
         Reentrant { owner: Arc::new(owner) }
@@ -133,7 +147,7 @@ impl Reentrant {
 
     /// How many guards of this owner are in a lock that is held at this moment.
     pub fn depth(&self) -> u16 {
-        self.owner.held().map_or(0, |entered| entered.depth.load(Ordering::Relaxed))
+        self.owner.held().map_or(0, |current| current.shown.depth.load(Ordering::Relaxed))
     }
 }
 
@@ -187,13 +201,7 @@ impl ReentrantRequest {
         F: Future,
     {
         let guard = self.await?;
-        let lost = guard.lost();
-        let output = tokio::select! {
-            // The loss is checked first: once it is known, nothing more of the work is done.
-            biased;
-            ended = lost => return Err(guard.run_error(ended, None)),
-            output = work(guard.hold()) => output,
-        };
+        let output = guard.work(work).await?;
         guard.end_run(output).await
     }
 
@@ -215,9 +223,12 @@ impl ReentrantRequest {
 
     /// The lock without awaiting, where its owner holds it and nothing has to be sent.
     pub(crate) fn enter(&self) -> Option<Result<ReentrantGuard, AcquireError>> {
-        let entered = self.owner.held()?;
-        let is_enough = self.request.own_ttl().is_none_or(|ttl| ttl <= entered.guard.ttl());
-        is_enough.then(|| ReentrantGuard::of(entered))
+        let current = self.owner.held()?;
+        let is_enough = |ttl| ttl <= current.shown.cell.ttl();
+        if !self.request.own_ttl().is_none_or(is_enough) {
+            return None;
+        }
+        current.entered.upgrade().map(ReentrantGuard::of)
     }
 
     async fn acquire(self) -> Result<ReentrantGuard, AcquireError> {
@@ -262,19 +273,20 @@ impl fmt::Debug for ReentrantRequest {
 }
 
 impl Owner {
-    fn current(&self) -> MutexGuard<'_, Weak<Entered>> {
+    fn current(&self) -> MutexGuard<'_, Option<Current>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The lease, where it is held at this moment. A lost one is never entered again.
-    fn held(&self) -> Option<Arc<Entered>> {
-        let entered = self.current().upgrade();
-        entered.filter(|entered| entered.guard.is_held())
+    fn held(&self) -> Option<Current> {
+        let current = self.current().clone();
+        current.filter(|current| current.shown.cell.is_held())
     }
 
     /// One more guard of the held lock; `None` if the lock is not held.
     async fn enter(&self, ttl: Option<Duration>) -> Result<Option<ReentrantGuard>, AcquireError> {
-        let Some(entered) = self.held() else { return Ok(None) };
+        let entered = self.held().and_then(|current| current.entered.upgrade());
+        let Some(entered) = entered else { return Ok(None) };
         let guard = ReentrantGuard::of(entered)?;
         let Some(ttl) = ttl.filter(|ttl| *ttl > guard.ttl()) else { return Ok(Some(guard)) };
         match guard.extend(ttl).await {
@@ -300,9 +312,11 @@ impl Owner {
 
     /// The outermost guard of a lease.
     fn found(&self, guard: Guard) -> Result<ReentrantGuard, AcquireError> {
-        let entered = Arc::new(Entered { guard, depth: AtomicU16::new(0) });
-        let outermost = ReentrantGuard::of(entered.clone())?;
-        let former = std::mem::replace(&mut *self.current(), Arc::downgrade(&entered));
+        let shown = Arc::new(Shown { cell: guard.cell().clone(), depth: AtomicU16::new(0) });
+        let entered = Arc::new(Entered { guard, shown: shown.clone() });
+        let current = Current { entered: Arc::downgrade(&entered), shown };
+        let outermost = ReentrantGuard::of(entered)?;
+        let former = self.current().replace(current);
         drop(former);
         self.acquired.notify_waiters();
         Ok(outermost)
@@ -336,7 +350,7 @@ pub struct ReentrantGuard {
 impl ReentrantGuard {
     fn of(entered: Arc<Entered>) -> Result<Self, AcquireError> {
         let deeper = |depth: u16| depth.checked_add(1);
-        let entry = entered.depth.fetch_update(Ordering::Relaxed, Ordering::Relaxed, deeper);
+        let entry = entered.shown.depth.fetch_update(Ordering::Relaxed, Ordering::Relaxed, deeper);
         match entry {
             Ok(_) => Ok(Self { entered }),
             Err(_) => Err(InvalidRequest::Depth { max: Reentrant::DEPTH_MAX }.into()),
@@ -383,7 +397,7 @@ impl ReentrantGuard {
 
 impl Drop for ReentrantGuard {
     fn drop(&mut self) {
-        self.entered.depth.fetch_sub(1, Ordering::Relaxed);
+        self.entered.shown.depth.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -399,7 +413,7 @@ impl fmt::Debug for ReentrantGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReentrantGuard")
             .field("guard", &self.entered.guard)
-            .field("depth", &self.entered.depth)
+            .field("depth", &self.entered.shown.depth)
             .finish()
     }
 }

@@ -73,7 +73,6 @@ impl Driver {
             hand_overs: 0,
         });
         self.observer.counters.attempts.add(1);
-        self.observer.counters.rounds.add(1);
         self.say_attempt(lock, id, asked);
         self.line.open();
         self.timers.enter(due, Due::Attempt(lock, due));
@@ -90,7 +89,7 @@ impl Driver {
             self.left_waiting(id, &key, now);
             return false;
         }
-        let limit = self.masters.max_ttl();
+        let limit = self.masters.max_ttl;
         let checked = self.settings.timing(request.ttl, limit).and_then(|timing| {
             check_margin(&timing, request.options.stop_margin)?;
             Ok(timing)
@@ -117,6 +116,7 @@ impl Driver {
         ballot: Option<Ballot>,
         now: Instant,
     ) {
+        self.observer.counters.rounds.add(1);
         let copies = self.masters.copies_only(asked);
         let Some(lock) = self.locks.get(id) else { return };
         let mut unsent = Vec::new();
@@ -154,7 +154,6 @@ impl Driver {
         ballot: Option<Ballot>,
     ) {
         let now = self.now();
-        self.observer.counters.rounds.add(1);
         let Some(lock) = self.locks.get_mut(id) else { return };
         lock.due = now.saturating_add(lock.node_timeout);
         self.timers.enter(lock.due, Due::Attempt(id, lock.due));
@@ -209,10 +208,8 @@ impl Driver {
 
     /// A quorum has answered the requests, or they are not waited for any longer.
     pub(in crate::driver) fn leave_window(&mut self, id: LockId, now: Instant) {
-        if let Some(lock) = self.locks.get_mut(id)
-            && let Some(opened) = lock.opened.take()
-        {
-            self.line.close(opened, now, lock.node_timeout);
+        if let Some(lock) = self.locks.get_mut(id) {
+            self.line.close(&mut lock.opened, now, lock.node_timeout);
         }
     }
 
@@ -234,10 +231,12 @@ impl Lock {
         ballot: Option<Ballot>,
     ) -> [Option<(Op, MasterSet)>; 3] {
         let Some(attempt) = self.machine.attempt() else { return [const { None }; 3] };
+        // Whether the key is asked for even where it is reserved.
+        let takes = self.meeting.as_ref().is_some_and(|meeting| meeting.takes);
         let op = |bid: Option<Bid>| {
             let (key, token, px) = (self.key.clone(), self.token.clone(), attempt.timing().px);
             match (attempt.origin(), bid) {
-                (Origin::Acquired, bid) if self.takes() => Op::take(key, token, px, bid),
+                (Origin::Acquired, bid) if takes => Op::take(key, token, px, bid),
                 (Origin::Acquired, Some(bid)) => Op::acquire_fenced(key, token, px, bid),
                 (Origin::Acquired, None) => Op::acquire(key, token, px),
                 (Origin::Resumed, Some(bid)) => Op::resume(key, token, px, bid),
@@ -245,23 +244,13 @@ impl Lock {
             }
         };
         let bid = ballot.map(|ballot| Bid { ballot, member: self.member });
-        let met = asked.intersection(self.meets_at());
-        let enter = self.meeting.as_ref().filter(|_| !met.is_empty());
-        let enter = enter.map(|meeting| (meeting.enter(self, attempt.timing().px, bid), met));
+        let meeting = self.meeting.as_ref().filter(|meeting| asked.contains(meeting.at));
+        let met: MasterSet = meeting.iter().map(|meeting| meeting.at).collect();
+        let enter = meeting.map(|meeting| (meeting.enter(self, attempt.timing().px, bid), met));
         let copies = if bid.is_some() { copies } else { MasterSet::EMPTY };
         let copy = (!copies.is_empty()).then(|| (op(None), copies));
         let counted = asked.without(copies).without(met);
         [enter, (!counted.is_empty()).then(|| (op(bid), counted)), copy]
-    }
-
-    /// The master whose queue is entered.
-    fn meets_at(&self) -> MasterSet {
-        self.meeting.iter().map(|meeting| meeting.at).collect()
-    }
-
-    /// Whether the key is asked for even where it is reserved.
-    fn takes(&self) -> bool {
-        self.meeting.as_ref().is_some_and(|meeting| meeting.takes)
     }
 
     /// The request that proposes a further ballot of an attempt. A resume extends the key each

@@ -54,9 +54,7 @@ impl Driver {
     ) {
         let Some(lock) = self.locks.get(id) else { return };
         let op = lock.ballot_op(ballot);
-        for vote in self.masters.send(&op, masters, Ticket::Ballot(id, number), now) {
-            self.vote(&vote);
-        }
+        self.send(&op, masters, Ticket::Ballot(id, number), now);
     }
 
     /// Masters that refused the ballot behind a grant are asked for their score.
@@ -67,9 +65,7 @@ impl Driver {
             return;
         }
         let op = Op::score(lock.key.clone(), lock.token.clone(), lock.member);
-        for vote in self.masters.send(&op, masters, Ticket::Score(id), now) {
-            self.vote(&vote);
-        }
+        self.send(&op, masters, Ticket::Score(id), now);
     }
 
     /// Takes in the facts of a master: its TIME, and the score from which its members start.

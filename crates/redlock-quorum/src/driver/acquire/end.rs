@@ -40,7 +40,7 @@ impl Driver {
         self.masters.set_holding(true);
         self.schedule(id);
         if !self.deliver(id, request, cell, is_resumed) {
-            self.untaken(id, now);
+            self.happens(id, Event::Untaken, now);
         }
     }
 
@@ -51,7 +51,7 @@ impl Driver {
             lock.resource.clone(),
             lock.token.clone(),
             self.clock.clone(),
-            self.masters.names().clone(),
+            self.masters.names.clone(),
             lock.machine.lease()?,
             fence,
         ))
@@ -178,7 +178,7 @@ mod tests {
         let mut driver = slot.enter(&mut slot.state(), None).expect("nothing works on it");
         let (now, resource) = (driver.now(), Resource::from("orders:42"));
         let member = Member::of(resource.as_bytes());
-        let timing = driver.settings.timing(None, driver.masters.max_ttl()).unwrap();
+        let timing = driver.settings.timing(None, driver.masters.max_ttl).unwrap();
         let attempt = Attempt::new(3, Origin::Acquired, timing, HoldOptions::default(), now);
         let id = driver.locks.insert(Lock {
             key: resource.key(b""),

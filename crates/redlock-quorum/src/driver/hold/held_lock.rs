@@ -14,26 +14,23 @@ pub(crate) struct HeldLock {
     pub(crate) cell: Arc<HoldCell>,
     pub(crate) hold: HoldId,
     giver: Arc<dyn Giver>,
-    on_drop: OnDrop,
+    /// What the giver is told when it is dropped.
+    on_drop: Option<Told>,
 }
 
-/// Where a lock is given back.
+/// Where a lock comes from.
 pub(in crate::driver) trait Giver: Send + Sync {
-    /// The holder is done.
-    fn release(self: Arc<Self>, hold: HoldId);
-
-    /// The holder gives the lease away: it is neither kept nor released.
-    fn forget(self: Arc<Self>, hold: HoldId);
-
-    /// The holder has taken it, and the keeper waited for that.
-    fn accepted(self: Arc<Self>, hold: HoldId);
+    fn tell(self: Arc<Self>, hold: HoldId, told: Told);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OnDrop {
+pub(in crate::driver) enum Told {
+    /// The holder is done.
     Release,
+    /// The holder gives the lease away: it is neither kept nor released.
     Forget,
-    Nothing,
+    /// The holder has taken it, and the keeper waited for that.
+    Accepted,
 }
 
 impl HeldLock {
@@ -43,8 +40,8 @@ impl HeldLock {
         giver: Arc<dyn Giver>,
         is_resumed: bool,
     ) -> Self {
-        let on_drop = if is_resumed { OnDrop::Forget } else { OnDrop::Release };
-        Self { cell, hold, giver, on_drop }
+        let on_drop = if is_resumed { Told::Forget } else { Told::Release };
+        Self { cell, hold, giver, on_drop: Some(on_drop) }
     }
 
     /// The holder takes it: from here on dropping it releases the lock, wherever it came from.
@@ -52,39 +49,35 @@ impl HeldLock {
     pub(crate) fn accept(&mut self) -> bool {
         match self.cell.accept() {
             Acceptance::Withdrawn => return false,
-            Acceptance::Awaited => self.giver.clone().accepted(self.hold),
+            Acceptance::Awaited => self.giver.clone().tell(self.hold, Told::Accepted),
             Acceptance::Offered | Acceptance::Accepted => {}
         }
-        self.on_drop = OnDrop::Release;
+        self.on_drop = Some(Told::Release);
         true
     }
 
     /// The driver has kept it: dropping it does nothing.
     pub(in crate::driver) fn cancel(mut self) {
-        self.on_drop = OnDrop::Nothing;
+        self.on_drop = None;
     }
 
     /// Ends the hold, for a holder that asks for the release itself.
     pub(crate) fn end(mut self) {
-        self.on_drop = OnDrop::Nothing;
+        self.on_drop = None;
         self.cell.end(Ended::Released);
     }
 
     /// Ends the hold without releasing the lock.
     pub(crate) fn forget(mut self) {
-        self.on_drop = OnDrop::Forget;
+        self.on_drop = Some(Told::Forget);
     }
 }
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
-        if self.on_drop == OnDrop::Nothing {
-            return;
-        }
-        self.cell.end(Ended::Released);
-        match self.on_drop {
-            OnDrop::Forget => self.giver.clone().forget(self.hold),
-            _ => self.giver.clone().release(self.hold),
+        if let Some(told) = self.on_drop {
+            self.cell.end(Ended::Released);
+            self.giver.clone().tell(self.hold, told);
         }
     }
 }

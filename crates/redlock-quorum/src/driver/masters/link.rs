@@ -9,7 +9,7 @@ use redlock_core::{Call, Cause, Facts, Instant, NotAdmitted, Op, Unread, VoteSlo
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::meeting_point::Weight;
 
-use crate::settings::{Quarantine, Settings};
+use crate::settings::Quarantine;
 
 /// The connection to one master.
 pub(in crate::driver) struct Link {
@@ -34,10 +34,9 @@ pub(in crate::driver) struct Link {
     pub(in crate::driver) weight: Weight,
     /// When these facts were read.
     pub(in crate::driver) read_at: Instant,
-    /// Since when it has the incarnation in which its answers count.
+    /// Since when it has the incarnation in which its answers count: while it votes, those to what
+    /// was sent from then on.
     pub(in crate::driver) alive_since: Instant,
-    /// Answers count to what was sent from then on; never while it does not vote.
-    pub(in crate::driver) votes_from: Instant,
     /// The identity that the node was given as the admitted one.
     pub(in crate::driver) admitted_as: Option<Identity>,
     /// A property that this handle needs and the master lacks: its connection shows that, and no
@@ -49,37 +48,19 @@ pub(in crate::driver) struct Link {
     pub(super) suspect_until: Instant,
 }
 
-/// The properties that a handle needs of each master, besides an admission.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Need {
-    /// It takes ballots: a member that is not there shows a loss of data, too.
-    Ballots,
-    /// It reports a loss of data: nothing else shows it.
-    Pushes,
-    /// No admission: a master that may have lost its data votes all the same.
-    Nothing,
-}
-
-impl Need {
-    pub(super) fn of(settings: &Settings) -> Self {
-        match settings.quarantine {
-            _ if settings.fencing => Self::Ballots,
-            Quarantine::On => Self::Pushes,
-            Quarantine::Off => Self::Nothing,
-        }
-    }
-
-    /// The property that the server lacks.
-    pub(super) fn unmet(self, facts: &Facts) -> Option<NotAdmitted> {
-        match self {
-            Self::Ballots => facts.no_ballots.as_ref().map(|error| {
-                let mut why = NotAdmitted::new(WhyNot::NoBallots);
-                why.step_error = Some(error.clone());
-                why
-            }),
-            Self::Pushes if !facts.tracks => Some(NotAdmitted::new(WhyNot::ReportsNoLoss)),
-            Self::Pushes | Self::Nothing => None,
-        }
+/// The property that a handle needs of each master, besides an admission, and this server lacks.
+pub(super) fn unmet(fencing: bool, quarantine: Quarantine, facts: &Facts) -> Option<NotAdmitted> {
+    match quarantine {
+        // A member of a ballot set that is not there shows a loss of data, too.
+        _ if fencing => facts.no_ballots.as_ref().map(|error| {
+            let mut why = NotAdmitted::new(WhyNot::NoBallots);
+            why.step_error = Some(error.clone());
+            why
+        }),
+        // Nothing but its reports shows a loss of data.
+        Quarantine::On if !facts.tracks => Some(NotAdmitted::new(WhyNot::ReportsNoLoss)),
+        // With the quarantine off, a master that may have lost its data votes all the same.
+        Quarantine::On | Quarantine::Off => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Instant, Op, Verdict, Vote};
+use redlock_core::{Call, Instant, Op, Verdict, Vote};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::waiting::{QueueAnswer, Step};
 
@@ -33,9 +33,7 @@ impl Driver {
         self.timers.enter(due, Due::Watch(id, queue.watch));
         self.observer.counters.watches.add(1);
         self.say_waiting(id, at, "watch");
-        for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
-            self.vote(&vote);
-        }
+        self.send(&op, MasterSet::from_iter([at]), ticket, now);
         step
     }
 
@@ -76,9 +74,7 @@ impl Driver {
             queue.watch_at = at;
             let (ticket, due) = (Ticket::Place(id, queue.watch), now.saturating_add(time));
             self.timers.enter(due, Due::Watch(id, queue.watch));
-            for vote in self.masters.send(&op, MasterSet::from_iter([at]), ticket, now) {
-                self.vote(&vote);
-            }
+            self.send(&op, MasterSet::from_iter([at]), ticket, now);
         }
         self.step(id, step, now);
     }
@@ -121,6 +117,34 @@ impl Driver {
         let random = self.random();
         let until = now.saturating_add(SUSPICION.mul_f64(0.5 + random));
         self.masters.suspect(master, until);
+    }
+
+    /// The request for a place alone.
+    fn op_for_a_place(&self, id: WaitingId, now: Instant) -> Option<Op> {
+        let waiting = &self.waiters.queues.get(id)?.waiting;
+        let request = self.requests.get(waiting.head()?)?;
+        let entry = self.entry(&request.resource, waiting.since().max(request.asked_at), now);
+        Some(Op::enter(request.key.clone(), entry, None))
+    }
+
+    /// A master calls this process.
+    pub(in crate::driver) fn called(
+        &mut self,
+        master: usize,
+        call: Call,
+        key: &[u8],
+        now: Instant,
+    ) {
+        let (reservation, moment) = (self.reservation(), self.moment(now));
+        let Some(id) = self.waiters.of(key) else {
+            if call == Call::Go {
+                self.give_up_place(key, master, now);
+            }
+            return;
+        };
+        self.say_waiting(id, master, call.word());
+        let step = self.waiters.queues[id].waiting.called(master, call, reservation, moment);
+        self.step(id, step, now);
     }
 
     /// A watched key has changed.

@@ -23,7 +23,10 @@ use super::Key;
 use super::stats::{Samples, Stop};
 
 pub const RELEASE: &str = include_str!("../../crates/redlock-core/src/redis/scripts/release.lua");
-const EXTEND: &str = include_str!("../../crates/redlock-core/src/redis/scripts/extend.lua");
+const EXTEND: &str = concat!(
+    include_str!("../../crates/redlock-core/src/redis/scripts/extend.lua"),
+    include_str!("../../crates/redlock-core/src/redis/scripts/shown.lua")
+);
 /// What a TTL of ten seconds puts on the wire: the TTL and its clock guard.
 pub const PX: u64 = 11_000;
 /// The length of a token: that of a UUID as text.

@@ -94,8 +94,7 @@ impl Lab {
         };
         let mut sets = Vec::new();
         for id in identities() {
-            let counted = self.node.admission(AdmissionOp::CountMembers(id)).await;
-            let Ok(AdmissionReply::Members(members)) = counted else { panic!("{counted:?}") };
+            let members: u32 = self.run(&["ZCARD", &set_key(id)]);
             let scores = self.node.admission(AdmissionOp::ReadScores(Some(id))).await;
             let Ok(AdmissionReply::Scores { highest, .. }) = scores else { panic!("{scores:?}") };
             assert_eq!(members > 0, highest.is_some());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The whole of it, to the millisecond from one second on. Options read this form again.
+/// The whole of it, to the millisecond from one minute on. Options read this form again.
 pub fn spelled(duration: Duration) -> String {
     if duration.is_zero() {
         return "0s".into();

@@ -68,7 +68,8 @@ impl fmt::Display for Mark {
     }
 }
 
-fn number(digits: &str) -> Option<u64> {
+/// Decimal digits only, below 2^53: scripts count in doubles.
+pub(crate) fn number(digits: &str) -> Option<u64> {
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|number| is_plain && *number < Mark::END)
 }

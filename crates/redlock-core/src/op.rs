@@ -207,15 +207,9 @@ impl Op {
     /// Leave `key`, or a place in its queue, to the next one. For the master where contenders of the
     /// key meet. What is sent again, later or by another process, is [`release`](Self::release).
     pub fn leave(key: impl Into<Arc<[u8]>>, exit: Exit) -> Self {
-        Self::of(Inner {
-            verb: Verb::Leave { leaving: exit.leaving },
-            key: key.into(),
-            token: exit.token.clone(),
-            bid: None,
-            member: None,
-            more: More::Exit(exit),
-            packed: OnceLock::new(),
-        })
+        let verb = Verb::Leave { leaving: exit.leaving };
+        let inner = Inner::new(verb, key.into(), exit.token.clone());
+        Self::of(Inner { more: More::Exit(exit), ..inner })
     }
 
     /// The release of the key that [`leave`](Self::leave) leaves: for the masters that keep no queue

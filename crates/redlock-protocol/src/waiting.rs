@@ -72,6 +72,9 @@ pub struct Waiting<Id> {
     place: Option<usize>,
     /// Sleeps that nothing ended sooner, and refusals without a queue: they widen the next one.
     tries: u32,
+    /// How often the head has entered again at once behind waiters that are gone, since it found
+    /// the key taken or was the first.
+    entries: u32,
     /// Pushes behind which the same holder had the key, since the last sleep that none ended.
     pushes: u32,
     /// The holder that was seen last.
@@ -96,6 +99,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             head: Head::Idle,
             place: None,
             tries: 0,
+            entries: 0,
             pushes: 0,
             seen: 0,
             since: Instant::ORIGIN,
@@ -191,6 +195,10 @@ impl<Id: Copy + Ord> Waiting<Id> {
         if answer.is_reserved_for_us {
             return self.attempt(Ask::Called);
         }
+        let is_behind_others = answer.rank.is_some_and(|rank| rank > 0);
+        if !(is_behind_others && answer.is_free) {
+            self.entries = 0;
+        }
         match answer.rank {
             // The queue is full.
             None => {
@@ -198,8 +206,8 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 Step::Watch
             }
             Some(0) => Step::Watch,
-            Some(_) if answer.is_free && self.tries < DROPS_MAX => {
-                self.tries += 1;
+            Some(_) if answer.is_free && self.entries < DROPS_MAX => {
+                self.entries += 1;
                 self.attempt(Ask::First)
             }
             Some(rank) => {

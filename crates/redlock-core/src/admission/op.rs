@@ -18,9 +18,6 @@ pub enum AdmissionOp {
     /// of clients without quarantine; and behind it all that [`AdmissionOp::ReadFacts`] reads, but the
     /// members. Answered with [`AdmissionReply::Scores`].
     ReadScores(Option<Identity>),
-    /// Count the members of the set with this identity in its name. Answered with
-    /// [`AdmissionReply::Members`].
-    CountMembers(Identity),
     /// Make the ballot set of clients without quarantine, with one member, unless it has that one:
     /// a client that sends no ballots shows by it that it uses the namespace. Answered with
     /// [`AdmissionReply::Shown`].
@@ -186,8 +183,6 @@ pub enum AdmissionReply {
         /// What the server reports about itself, read behind the score.
         facts: Facts,
     },
-    /// To [`AdmissionOp::CountMembers`].
-    Members(u32),
     /// To [`AdmissionOp::ShowUse`].
     Shown,
     /// To [`AdmissionOp::Begin`], [`AdmissionOp::Note`], [`AdmissionOp::Admit`], [`AdmissionOp::Init`] and

@@ -109,7 +109,6 @@ fn requests(op: &AdmissionOp, namespace: Option<&Namespace>) -> Vec<Cmd> {
             requests.extend(facts());
             requests
         }
-        AdmissionOp::CountMembers(set) => vec![count(namespace.ballots(*set))],
         AdmissionOp::ShowUse => vec![show_use(namespace)],
         AdmissionOp::Begin(begin) => vec![self::begin(namespace, begin)],
         AdmissionOp::Note(note) => vec![self::note(namespace, note)],
@@ -203,14 +202,13 @@ fn expect(call: &mut Cmd, seen: &Seen) {
 }
 
 fn said(order: &AdmissionOp, replies: &[Value]) -> Result<AdmissionReply, Cause> {
-    if let Some(Value::ServerError(error)) = refused(order, replies) {
-        return Err(reply::refusal(error));
-    }
     match (order, replies) {
         (AdmissionOp::ReadFacts, [server, replication, record @ ..]) => {
             let facts = facts::facts(server, replication, record.first())?;
             Ok(AdmissionReply::Facts { facts, members: None })
         }
+        // An error reply to what `ReadFacts` asks is a part of its facts.
+        (_, [Value::ServerError(error), ..]) => Err(reply::refusal(error)),
         (AdmissionOp::ReadTime, [server]) => {
             let (process, time_us) = facts::clock(server)?;
             Ok(AdmissionReply::Time { process, time: time_us / 1_000 })
@@ -219,19 +217,11 @@ fn said(order: &AdmissionOp, replies: &[Value]) -> Result<AdmissionReply, Cause>
             let facts = facts::facts(server, replication, Some(record))?;
             Ok(AdmissionReply::Scores { highest: self::score(score), facts })
         }
-        (AdmissionOp::CountMembers(_), [count]) => {
-            members(count).map(AdmissionReply::Members).ok_or_else(strange)
-        }
         (AdmissionOp::ShowUse, [Value::Int(_)]) => Ok(AdmissionReply::Shown),
         (AdmissionOp::ShowUse, _) => Err(strange()),
         (_, [reply]) => Ok(AdmissionReply::Script(script_reply(reply)?)),
         _ => Err(strange()),
     }
-}
-
-/// The error reply that is the answer. The errors of `ReadFacts` are part of its facts instead.
-fn refused<'a>(order: &AdmissionOp, replies: &'a [Value]) -> Option<&'a Value> {
-    replies.first().filter(|_| !matches!(order, AdmissionOp::ReadFacts))
 }
 
 /// The score in the answer to `ZREVRANGEBYSCORE`: rounded up where it is none of ours.

@@ -29,8 +29,9 @@ use crate::{Answer, Balloted, Bid, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot
 
 /// The ballot set of one master, in the words that begin each command to it.
 pub(super) struct Set {
-    name: Vec<u8>,
-    options: &'static [&'static [u8]],
+    pub(super) name: Vec<u8>,
+    /// What stands between the name and the ballot.
+    pub(super) options: &'static [&'static [u8]],
     raise: Vec<u8>,
     score: Vec<u8>,
 }
@@ -56,15 +57,6 @@ impl Set {
         Self { score: encode::head(3, &[b"ZSCORE", &name]).to_vec(), raise, name, options }
     }
 
-    pub(super) fn name(&self) -> &[u8] {
-        &self.name
-    }
-
-    /// What stands between the name and the ballot.
-    pub(super) fn options(&self) -> &'static [&'static [u8]] {
-        self.options
-    }
-
     /// Adds the commands of `op` to what is to be sent.
     ///
     /// Where the first of them is a script that the connection has not loaded, `text` is its call
@@ -76,9 +68,7 @@ impl Set {
             Verb::Score => (&self.score, b""),
             _ => (b"", &self.score),
         };
-        if !first.is_empty() {
-            out.extend_from_slice(first);
-        }
+        out.extend_from_slice(first);
         let packed = op.packed(both);
         out.extend_from_slice(text.unwrap_or_else(|| packed.first()));
         out.extend_from_slice(second);

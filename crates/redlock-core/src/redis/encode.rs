@@ -9,7 +9,8 @@ use super::{marks, queues};
 use crate::packed::{Packed, Room};
 use crate::{Bid, Op, Verb};
 
-/// The scripts that are called by their digest; `Text::number` counts them.
+/// The scripts that are called by their digest; `Text::number` counts them. Those that end by
+/// showing the value of the key have that end in a file of its own.
 macro_rules! texts {
     ($($name:ident: $number:literal, $keys:literal, $code:expr;)*) => {
         $(static $name: LazyLock<Text> = LazyLock::new(|| Text::new($number, $code, $keys));)*
@@ -17,10 +18,10 @@ macro_rules! texts {
 }
 
 texts! {
-    EXTEND: 0, 1, include_str!("scripts/extend.lua");
-    RESUME: 1, 2, include_str!("scripts/resume.lua");
+    EXTEND: 0, 1, concat!(include_str!("scripts/extend.lua"), include_str!("scripts/shown.lua"));
+    RESUME: 1, 2, concat!(include_str!("scripts/resume.lua"), include_str!("scripts/shown.lua"));
     RELEASE: 2, 1, include_str!("scripts/release.lua");
-    INSPECT: 3, 1, include_str!("scripts/inspect.lua");
+    INSPECT: 3, 1, concat!(include_str!("scripts/inspect.lua"), include_str!("scripts/shown.lua"));
     ENTER: 4, 2, queues::ENTER;
     LEAVE: 5, 2, queues::LEAVE;
     TAKE: 6, 1, queues::TAKE;
@@ -141,9 +142,9 @@ pub(super) fn natively(op: &Op, native: Native, out: &mut impl Room) {
 
 /// Writes a request as it goes to a master that gets it without a ballot. What only one master gets
 /// is not kept for others.
-pub(super) fn write(op: &Op, out: &mut Vec<u8>) {
+pub(super) fn write(op: &Op, set: Option<&Set>, out: &mut Vec<u8>) {
     match op.verb() {
-        Verb::Enter { .. } | Verb::Leave { .. } => by_digest(op, None, out),
+        Verb::Enter { .. } | Verb::Leave { .. } | Verb::Resume { .. } => by_digest(op, set, out),
         _ => out.extend_from_slice(op.packed(whole)),
     }
 }
@@ -195,8 +196,8 @@ fn call_with(
 ) {
     let (mut score, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
     let bid = [score.format(ballot.score()), number.format(member.number())].map(str::as_bytes);
-    let keys = [op.key(), set.name()];
-    begun(out, script, &[&keys[..], &[op.token(), px], set.options(), &bid].concat());
+    let keys = [op.key(), &set.name];
+    begun(out, script, &[&keys[..], &[op.token(), px], set.options, &bid].concat());
 }
 
 /// A command whose first three parts are packed.
@@ -296,7 +297,7 @@ mod tests {
             let mut out = Vec::new();
             match native {
                 Some(native) => natively(op, native, &mut out),
-                None => write(op, &mut out),
+                None => write(op, None, &mut out),
             }
             text(&out)
         };

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::reply;
 use super::stream::unusable;
-use crate::admission::{Identity, MAX_TTL_MAX, Quarantine, Record, RunId, SCORE_END};
+use crate::admission::{Identity, MAX_TTL_MAX, Quarantine, Record, RunId};
 use crate::{Cause, Facts, Role, Ttl, Unread};
 
 /// The facts in `INFO server`, `INFO replication` and, if it was asked for, the record.
@@ -142,15 +142,17 @@ impl Fields<'_> {
     }
 
     fn number(&self, name: &str) -> Result<Option<u64>, Unread> {
-        let parse = |text| number(text).ok_or_else(|| malformed(name));
+        let parse = |text| crate::mark::number(text).ok_or_else(|| malformed(name));
         self.get(name)?.map(parse).transpose()
     }
 
     /// What no client can have written would make a quarantine end at once, or never.
     fn max_ttl(&self) -> Result<Option<u64>, Unread> {
-        let range = millis(Ttl::MIN)..=millis(MAX_TTL_MAX);
+        let range = Ttl::MIN..=MAX_TTL_MAX;
         match self.number("max_ttl")? {
-            Some(found) if !range.contains(&found) => Err(malformed("max_ttl")),
+            Some(found) if !range.contains(&Duration::from_millis(found)) => {
+                Err(malformed("max_ttl"))
+            }
             found => Ok(found),
         }
     }
@@ -175,10 +177,6 @@ impl Fields<'_> {
     }
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// How the names of the fields with notes begin.
 const NOTE: &str = "q:note:";
 
@@ -186,15 +184,10 @@ fn malformed(name: &str) -> Unread {
     Unread::Malformed(name.to_owned())
 }
 
-/// Decimal digits only, below 2^53: scripts count in doubles.
-fn number(text: &str) -> Option<u64> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|number| is_plain && *number < SCORE_END)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::SCORE_END;
 
     const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
     const REPLID: &str = "fedcba9876543210fedcba9876543210fedcba98";

@@ -13,6 +13,7 @@ use super::RedisNode;
 use super::handshake::{Identity, Talk};
 use super::pump::Pump;
 use super::stream::{self, Stream, not_connected};
+use super::wire::State;
 use crate::{Cause, Events, NodeEvent};
 
 /// The first pause before a connection is tried again; it doubles with every failure.
@@ -40,7 +41,7 @@ impl Link {
     /// that was never tried must not be taken for one that cannot be reached.
     pub(super) fn new(node: Arc<RedisNode>, events: Events) -> Self {
         let number = node.links.fetch_add(1, Ordering::Relaxed) + 1;
-        let unanswered = node.wire().connecting();
+        let unanswered = node.wire().end(State::Connecting);
         drop(unanswered);
         Self { node, events, number }
     }
@@ -127,7 +128,7 @@ impl Link {
 
     /// Requests without an answer are answered *unknown* before the event is reported.
     fn down(&self, cause: Cause, retries_now: bool) {
-        let unanswered = self.node.wire().down(cause.clone());
+        let unanswered = self.node.wire().end(State::Down(cause.clone()));
         drop(unanswered);
         self.events.report(NodeEvent::Down { cause, retries_now });
     }

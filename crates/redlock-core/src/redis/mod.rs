@@ -190,10 +190,9 @@ impl Node for RedisNode {
         let (mut refused, mut waker) = (Vec::new(), None);
         let mut wire = self.wire();
         for (op, slot) in requests.drain(..) {
-            if wire.can_take(&op) {
-                waker = wire.push(op, slot).or(waker);
-            } else {
-                refused.push((slot, wire.why_refused(&op)));
+            match wire.why_refused(&op) {
+                None => waker = wire.push(op, slot).or(waker),
+                Some(cause) => refused.push((slot, cause)),
             }
         }
         drop(wire);

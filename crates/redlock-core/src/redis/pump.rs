@@ -178,17 +178,13 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// The role of the server when the connection was made.
-    fn role(&self) -> Role {
-        self.other.as_ref().map_or(Role::Master, |(role, _)| *role)
-    }
-
     /// Takes whole replies out of what was read, from `at` on. Returns what else there is to pass
     /// on behind their votes, and nothing where there is no more.
     fn settle(&mut self, at: &mut usize, now: crate::Instant) -> Result<Option<Deferred>, Cause> {
         let node = self.node;
         let mut wire = node.wire();
-        let role = self.role();
+        // That of the server when the connection was made.
+        let role = self.other.as_ref().map_or(Role::Master, |(role, _)| *role);
         loop {
             let rest = &self.reading[*at..self.filled];
             if let Some(len) = wire.at_once(rest, &mut self.batch, now) {
@@ -205,20 +201,14 @@ impl<'a> Pump<'a> {
                 continue;
             }
             let settled = wire.settle(reply::parse(&rest[..len]).map_err(|Garbage| garbage())?);
-            let (event, vote_behind) = match settled {
-                Settled::Changed(slot, answer) => (NodeEvent::DataLost, Some((slot, answer))),
-                Settled::NoQueue(why, vote) => (NodeEvent::NoQueue(why), vote),
-                Settled::Members(members) => (NodeEvent::Members(members), None),
-                settled => {
-                    let (vote, outcome) = vote(settled, role);
-                    if let Some((mut slot, answer)) = vote {
-                        self.batch.add(&mut slot, answer, now);
-                    }
-                    outcome?;
-                    continue;
-                }
-            };
-            return Ok(Some(Deferred { events: vec![event], vote: vote_behind }));
+            if let Settled::Event(event, vote) = settled {
+                return Ok(Some(Deferred { events: vec![event], vote }));
+            }
+            let (vote, outcome) = vote(settled, role);
+            if let Some((mut slot, answer)) = vote {
+                self.batch.add(&mut slot, answer, now);
+            }
+            outcome?;
         }
     }
 
@@ -274,10 +264,8 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
             let moved = moved(&answer, role);
             (Some((slot, answer)), moved.map_or(Ok(()), Err))
         }
-        // What comes behind an event is passed on before it comes here.
-        Settled::Changed(slot, answer) => (Some((slot, answer)), Ok(())),
-        Settled::NoQueue(_, vote) => (vote, Ok(())),
-        Settled::More | Settled::Members(_) => (None, Ok(())),
+        // An event is passed on behind the votes, and does not come here.
+        Settled::More | Settled::Event(..) => (None, Ok(())),
         Settled::Garbage(slot) => {
             (Some((slot, Answer::unknown(Cause::ConnectionClosed))), Err(garbage()))
         }

@@ -133,7 +133,7 @@ pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
         ONE => Ok(Value::Int(1)),
         ZERO => Ok(Value::Int(0)),
         // The value behind a SET whose reply came before it.
-        [b'$', .., b'\r', b'\n'] => Ok(Value::BulkString(text(reply).ok_or(Garbage)?.into())),
+        [b'$', ..] => Ok(element(reply).ok_or(Garbage)?.0),
         // The client's parser clears eight kilobytes for each reply, and each release of a key with
         // a queue is answered with a short list.
         _ => match flat(reply) {
@@ -177,12 +177,6 @@ pub(super) fn text_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let head = line(bytes).ok()??;
     let len = count(head).ok()?.filter(|_| head[0] == b'$')?;
     Some((len, bytes.get(head.len() + 2..)?))
-}
-
-/// The bytes between the first line of one whole reply and its end.
-fn text(reply: &[u8]) -> Option<&[u8]> {
-    let line = reply.iter().position(|byte| *byte == b'\n')?;
-    reply.get(line + 1..reply.len().checked_sub(2)?)
 }
 
 /// The value without the attributes of its elements.

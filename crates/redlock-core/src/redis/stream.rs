@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -40,7 +39,10 @@ pub(super) async fn connect(
     limit: Duration,
 ) -> Result<Box<dyn Stream>, Cause> {
     match place {
-        Place::Unix(path) => unix(path).await,
+        Place::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| cause(&error))?;
+            Ok(Box::new(stream))
+        }
         Place::Tcp { host, port, .. } => {
             let begun = Instant::now();
             let stream = dial::tcp(resolver, host, *port, limit).await;
@@ -64,13 +66,6 @@ fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     Ok(stream)
-}
-
-async fn unix(path: &Path) -> Result<Box<dyn Stream>, Cause> {
-    match UnixStream::connect(path).await {
-        Ok(stream) => Ok(Box::new(stream)),
-        Err(error) => Err(cause(&error)),
-    }
 }
 
 /// An error of the operating system, or of TLS, in our words.

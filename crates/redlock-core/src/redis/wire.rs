@@ -23,7 +23,7 @@ use super::stream::not_connected;
 use crate::admission::Identity;
 use crate::slot::Batch;
 use crate::vote::is_lasting_error;
-use crate::{Answer, Balloted, Cause, Facts, Instant, Op, QueueTicket, Verb, VoteSlot};
+use crate::{Answer, Balloted, Cause, Facts, Instant, NodeEvent, Op, QueueTicket, Verb, VoteSlot};
 
 /// The state that submitters and the connection share.
 pub(super) struct Wire {
@@ -118,13 +118,8 @@ pub(super) enum Settled {
     More,
     /// The oldest request, with a reply that does not fit it.
     Garbage(VoteSlot),
-    /// The answer to the oldest request, which shows that the server's ballots are gone.
-    Changed(VoteSlot, Answer),
-    /// Shared queues cannot be used any more, with the server's reason, perhaps in answer to a
-    /// request.
-    NoQueue(String, Option<(VoteSlot, Answer)>),
-    /// How many members there are, for [`NodeEvent::Members`](crate::NodeEvent::Members).
-    Members(u32),
+    /// News about the master, perhaps in the answer to the oldest request.
+    Event(NodeEvent, Option<(VoteSlot, Answer)>),
     /// The answer to the question for the server's role.
     Role(Value),
     /// There is no request that it could answer.
@@ -134,7 +129,8 @@ pub(super) enum Settled {
 impl Settled {
     fn vote(slot: VoteSlot, answer: Answer) -> Self {
         match answer.balloted {
-            Some(Balloted::NoMember) => Self::Changed(slot, answer),
+            // The server's ballots are gone.
+            Some(Balloted::NoMember) => Self::Event(NodeEvent::DataLost, Some((slot, answer))),
             _ => Self::Vote(slot, answer),
         }
     }
@@ -203,12 +199,8 @@ impl Wire {
         } else if let Some(native) = self.native.filter(|_| op.verb() == Verb::Release) {
             encode::natively(&op, native, &mut self.out);
             Form::Native
-        } else if let Some(text) = self.loaded.load(&op, self.set.as_ref()) {
-            self.out.extend_from_slice(&text);
-            Form::Text
         } else {
-            encode::write(&op, &mut self.out);
-            Form::Short
+            self.write_script(&op)
         };
         self.in_flight.push_back(Pending::Request(op, slot, form));
         self.waker.take()
@@ -245,7 +237,7 @@ impl Wire {
             Value::ServerError(error) if is_lasting_error(&reply::message(error)) => {
                 let why = format!("SUBSCRIBE is refused: {}", reply::message(error));
                 self.no_queue = Some(why.clone());
-                Settled::NoQueue(why, None)
+                Settled::Event(NodeEvent::NoQueue(why), None)
             }
             Value::ServerError(_) => Settled::More,
             _ => Settled::Unasked(reply),
@@ -256,7 +248,7 @@ impl Wire {
         match queues::denial(op, &answer) {
             Some(why) => {
                 self.no_queue = Some(why.clone());
-                Settled::NoQueue(why, Some((slot, answer)))
+                Settled::Event(NodeEvent::NoQueue(why), Some((slot, answer)))
             }
             None => Settled::vote(slot, answer),
         }
@@ -329,10 +321,12 @@ impl Wire {
 
     /// Counts a reply as the answer to the oldest request.
     pub(super) fn settle(&mut self, reply: Value) -> Settled {
-        if self.is_in_parts() {
-            return self.settle_part(reply);
-        }
         let (op, slot, form) = match self.in_flight.pop_front() {
+            Some(Pending::Request(
+                op,
+                slot,
+                form @ (Form::Parts | Form::PartsAgain | Form::Alone),
+            )) => return self.settle_part(op, slot, form, reply),
             Some(Pending::Request(op, slot, form)) => (op, slot, form),
             // Without tracking a watch still reads the key.
             Some(Pending::TrackNext(_)) => return Settled::More,
@@ -344,7 +338,8 @@ impl Wire {
                 // No ballots of clients without a quarantine: there is nothing to report.
                 let is_news = |members: &u32| run.is_some() || *members > 0;
                 let members = super::admission::members(&reply).filter(is_news);
-                return members.map_or(Settled::More, Settled::Members);
+                let news = |members| Settled::Event(NodeEvent::Members(members), None);
+                return members.map_or(Settled::More, news);
             }
             None => return Settled::Unasked(reply),
         };
@@ -370,12 +365,6 @@ impl Wire {
         }
     }
 
-    /// A first connection is being made.
-    #[must_use]
-    pub(super) fn connecting(&mut self) -> impl Sized + use<> {
-        self.end(State::Connecting)
-    }
-
     /// The connection on which `identity` answered may be used.
     ///
     /// The members of its ballot set are counted behind the handshake: nothing waits for that.
@@ -398,15 +387,10 @@ impl Wire {
         facts
     }
 
-    /// There is no connection any more, for this reason.
+    /// There is no connection any more, or the first one is being made. The slots of all that is
+    /// unanswered are returned, to be dropped, and so cast *unknown*, once the lock is free.
     #[must_use]
-    pub(super) fn down(&mut self, cause: Cause) -> impl Sized + use<> {
-        self.end(State::Down(cause))
-    }
-
-    /// The slots of all that is unanswered are returned, to be dropped, and so cast *unknown*, once
-    /// the lock is free.
-    fn end(&mut self, state: State) -> impl Sized + use<> {
+    pub(super) fn end(&mut self, state: State) -> impl Sized + use<> {
         self.state = state;
         self.out.clear();
         // The server behind the next connection may be admitted with another identity.

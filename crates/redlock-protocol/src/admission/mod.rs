@@ -402,10 +402,7 @@ impl Admission {
 
     fn worth_noting(&self, master: usize) -> Vec<(RunId, Millis)> {
         let peer = &self.peers[master];
-        let facts = peer.facts.as_ref();
-        let Some(quarantine) = facts.and_then(|facts| facts.record.quarantine.as_ref()) else {
-            return Vec::new();
-        };
+        let Some(quarantine) = peer.quarantine() else { return Vec::new() };
         let times = peer.times.iter().flatten().filter(|one| self.votes_as(one));
         let wanted = times.filter(|one| quarantine.wants(one.process, one.time));
         wanted.map(|one| (one.process, one.time)).collect()

@@ -10,7 +10,7 @@
 //! quarantine its end passed one length ago. If one of the two clocks is wrong, the other one
 //! prevents an early end. This needs only short-lived clients, now and then.
 
-use redlock_core::admission::{Millis, Quarantine, RunId, Way};
+use redlock_core::admission::{Millis, RunId, Way};
 
 use super::peer::Peer;
 use super::view::MasterTime;
@@ -25,7 +25,7 @@ pub(super) fn over(
     now: Millis,
     votes: impl Fn(&MasterTime) -> bool,
 ) -> Option<Way> {
-    let quarantine = present(peer)?;
+    let quarantine = peer.quarantine()?;
     let time = peer.time(now);
     if now >= length_ends_at(peer, length)? && time >= quarantine.until {
         return Some(Way::Known);
@@ -43,7 +43,7 @@ pub(super) fn over(
 ///
 /// `None` while there is none, or while none of its nonce has arrived.
 pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis> {
-    let quarantine = present(peer)?;
+    let quarantine = peer.quarantine()?;
     let by_master = now + quarantine.until.saturating_sub(peer.time(now));
     Some(length_ends_at(peer, length)?.max(by_master))
 }
@@ -60,7 +60,7 @@ pub(super) fn noted_at(
     now: Millis,
     times: impl Iterator<Item = (RunId, Millis)>,
 ) -> Option<Millis> {
-    let quarantine = present(peer)?;
+    let quarantine = peer.quarantine()?;
     let left = |(process, time): (RunId, Millis)| {
         let counts = !quarantine.wants(process, time);
         let since = quarantine.note(process).filter(|_| counts).unwrap_or(time);
@@ -69,10 +69,6 @@ pub(super) fn noted_at(
     let by_other = times.map(left).min()?;
     let by_master = (quarantine.until + length).saturating_sub(peer.time(now));
     Some(now + by_other.max(by_master))
-}
-
-fn present(peer: &Peer) -> Option<&Quarantine> {
-    peer.present()?.quarantine()
 }
 
 fn length_ends_at(peer: &Peer, length: Millis) -> Option<Millis> {

@@ -93,7 +93,7 @@ impl BallotClock {
     pub fn saw(&mut self, number: u64, since: Instant, now: Instant) {
         let followed = self.followed(now);
         let ahead = self.ahead(number, since).min(followed).max(self.ahead(number, now));
-        if ahead > self.lead(now) && ahead <= LEAD_MAX_US {
+        if ahead > left(self.lead, now) && ahead <= LEAD_MAX_US {
             self.lead = Some(Lead::new(ahead, now));
         }
     }
@@ -108,7 +108,7 @@ impl BallotClock {
     #[inline]
     pub fn with_margin(&self, number: u64, margin: Duration, now: Instant) -> u64 {
         let last = self.micros(now).saturating_add(self.followed(now)) / STRIDE_US;
-        number.max(last.min(number.saturating_add(Self::numbers(margin))))
+        number.max(last.min(number.saturating_add(micros(margin).div_ceil(STRIDE_US))))
     }
 
     /// Whether some client must have gone by a clock that is wrong by 71 years, or something else
@@ -126,12 +126,7 @@ impl BallotClock {
     /// The number that is due now: the clock with the lead.
     #[inline]
     pub fn number(&self, now: Instant) -> u64 {
-        (self.micros(now) / STRIDE_US).saturating_add(self.lead(now).div_ceil(STRIDE_US))
-    }
-
-    /// How many numbers pass in this time.
-    fn numbers(time: Duration) -> u64 {
-        u64::try_from(time.as_micros()).unwrap_or(u64::MAX).div_ceil(STRIDE_US)
+        (self.micros(now) / STRIDE_US).saturating_add(left(self.lead, now).div_ceil(STRIDE_US))
     }
 
     /// The lower median of the masters' clocks; zero while no master has reported its TIME.
@@ -148,11 +143,6 @@ impl BallotClock {
             count += 1;
         }
         lower_median(&mut shown[..count]).map(|micros| Sample { micros, at: now })
-    }
-
-    #[inline]
-    fn lead(&self, now: Instant) -> u64 {
-        left(self.lead, now)
     }
 }
 

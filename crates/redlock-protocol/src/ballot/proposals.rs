@@ -14,8 +14,6 @@ pub struct Proposals {
     latest: Option<Proposal>,
     /// Earlier ballots that a quorum may still accept; the oldest first.
     before: Vec<Proposal>,
-    /// How many there were.
-    count: u32,
     /// Masters that have answered some ballot with neither yes nor no: they are asked no more.
     absent: MasterSet,
     /// Masters that would refuse the next ballot.
@@ -41,17 +39,15 @@ impl Proposals {
     /// No ballot was proposed yet.
     pub fn new(masters: usize) -> Self {
         let (absent, refusing) = (MasterSet::EMPTY, MasterSet::EMPTY);
-        Self { masters, latest: None, before: Vec::new(), count: 0, absent, refusing }
+        Self { masters, latest: None, before: Vec::new(), absent, refusing }
     }
 
     /// One more ballot goes to the masters of `asked`. Returns its number: the first is 1.
     pub fn propose(&mut self, ballot: Ballot, asked: MasterSet) -> u32 {
-        let quorum = quorum(self.masters);
+        let (quorum, number) = (quorum(self.masters), self.count() + 1);
         self.before.extend(self.latest.take());
         self.before.retain(|proposal| proposal.accepted.union(proposal.pending).len() >= quorum);
-        self.count += 1;
-        let (number, accepted) = (self.count, MasterSet::EMPTY);
-        let holds = HoldUntil::new(self.masters);
+        let (accepted, holds) = (MasterSet::EMPTY, HoldUntil::new(self.masters));
         self.latest = Some(Proposal { number, ballot, pending: asked, accepted, holds, asked });
         number
     }
@@ -103,19 +99,23 @@ impl Proposals {
         }
     }
 
-    /// Each ballot that a quorum has accepted, and until when a quorum of those masters is known to
-    /// hold the key.
-    pub fn accepted(&self) -> impl Iterator<Item = (Ballot, Instant)> {
+    /// The ballots that a quorum has accepted.
+    fn accepted(&self) -> impl Iterator<Item = &Proposal> {
         let quorum = quorum(self.masters);
-        let open = self.before.iter().chain(&self.latest);
-        let accepted = open.filter(move |proposal| proposal.accepted.len() >= quorum);
-        accepted.map(|proposal| (proposal.ballot, proposal.holds.valid_until()))
+        let all = self.latest.iter().chain(&self.before);
+        all.filter(move |proposal| proposal.accepted.len() >= quorum)
     }
 
     /// Whether a quorum has accepted one of them.
     pub fn is_accepted(&self) -> bool {
-        let is_one = |proposal: &Proposal| proposal.accepted.len() >= quorum(self.masters);
-        self.latest.as_ref().is_some_and(is_one) || self.before.iter().any(is_one)
+        self.accepted().next().is_some()
+    }
+
+    /// The ballot whose token may be handed out the longest: a quorum of masters has accepted this
+    /// one, and is known to hold the key until then. `None` if no ballot has a quorum.
+    pub fn proof(&self) -> Option<Proof> {
+        let proof = |one: &Proposal| Proof { ballot: one.ballot, until: one.holds.valid_until() };
+        self.accepted().map(proof).max_by_key(|proof| proof.until)
     }
 
     /// Whether a quorum of `granted` has accepted the latest ballot, or may yet do so. A master
@@ -141,7 +141,7 @@ impl Proposals {
 
     /// How many ballots there were.
     pub fn count(&self) -> u32 {
-        self.count
+        self.latest.as_ref().map_or(0, |latest| latest.number)
     }
 
     fn find(&mut self, number: u32) -> Option<&mut Proposal> {
@@ -156,11 +156,4 @@ pub struct Proof {
     pub ballot: Ballot,
     /// Until then a quorum of those that accepted it are known to hold the key.
     pub until: Instant,
-}
-
-/// The ballot whose token may be handed out the longest: a quorum of masters has accepted this one,
-/// and is known to hold the key until then. `None` if no ballot has a quorum.
-pub fn proof(proposals: &Proposals) -> Option<Proof> {
-    let proof = |(ballot, until)| Proof { ballot, until };
-    proposals.accepted().map(proof).max_by_key(|proof| proof.until)
 }

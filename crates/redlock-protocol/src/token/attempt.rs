@@ -227,16 +227,20 @@ impl Attempt {
 
     /// `master` may have lost its data: what it has granted counts no more, and `why` is its vote.
     pub fn disown(&mut self, master: usize, why: Cause, now: Instant) -> Step {
-        if self.granted.contains(master) {
-            self.ledger.answered_instead(master, Verdict::Unknown(why));
-            self.tally.revoke();
-        }
-        self.take_back(master);
+        self.take_back(master, Verdict::Unknown(why));
         self.judge(now)
     }
 
-    /// The grant and the acceptance of `master` count no more.
-    fn take_back(&mut self, master: usize) {
+    /// The grant and the acceptance of `master` count no more. In place of a grant stands `verdict`.
+    fn take_back(&mut self, master: usize, verdict: Verdict) {
+        if self.granted.contains(master) {
+            if verdict.is_refusal() {
+                self.tally.deny()
+            } else {
+                self.tally.revoke()
+            }
+            self.ledger.answered_instead(master, verdict);
+        }
         self.granted.remove(master);
         self.ledger.disown(master);
         self.disown_ballots(master);
@@ -365,8 +369,8 @@ impl Attempt {
     /// The lease that was won now.
     #[inline]
     pub fn into_lease(self, now: Instant) -> HeldLease {
-        let proof = self.proof();
-        HeldLease::new(self.ledger, self.timing, self.options, self.started, now).proven(proof, now)
+        let (proof, started) = (self.proof(), self.started);
+        HeldLease::new(self.ledger, self.timing, self.options, proof, started, now)
     }
 
     /// The state of the token on each master, as far as answers show it.

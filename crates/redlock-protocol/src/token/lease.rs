@@ -82,6 +82,7 @@ impl HeldLease {
         ledger: Ledger,
         timing: Timing,
         options: HoldOptions,
+        proof: Option<Proof>,
         started: Instant,
         now: Instant,
     ) -> Self {
@@ -103,17 +104,10 @@ impl HeldLease {
             suspected: MasterSet::EMPTY,
             last_number: 0,
             keeper: Keeper::Off,
-            handing: Handing::new(now, None),
+            handing: Handing::new(now, proof),
         };
         lease.start_keeper();
         lease
-    }
-
-    /// Sets the ballot behind its fencing token, and until when that may be handed out.
-    #[inline]
-    pub fn proven(mut self, proof: Option<Proof>, now: Instant) -> Self {
-        self.handing = Handing::new(now, proof);
-        self
     }
 
     /// The ballot behind its fencing token, and until when that may be handed out.

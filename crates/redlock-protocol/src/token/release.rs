@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::master_set::MasterSet;
 use crate::quorum::quorum;
+use crate::votes::answer::{Counts, Judged};
 use crate::votes::ledger::{Answers, LastAnswer, Ledger, may_have_set};
 
 /// The release of one token: what each master still has to do with it.
@@ -177,7 +178,7 @@ impl Release {
         latency: Duration,
         now: Instant,
     ) -> Option<Released> {
-        self.answers[master] = LastAnswer::new(answer, latency);
+        self.answers[master] = LastAnswer::of(Judged { answer, counts: &Counts::Yes }, latency);
         self.pending.remove(master);
         if let Copy::Sent(expires) = self.copies[master] {
             let is_gone = match &answer.verdict {

@@ -62,13 +62,6 @@ impl LastAnswer {
     /// No answer has come yet.
     pub const PENDING: Self = Self { verdict: Verdict::Pending, latency: None };
 
-    /// An answer that came `latency` after its request.
-    #[inline]
-    pub fn new(answer: &Answer, latency: Duration) -> Self {
-        let latency = answer.is_reply().then_some(latency);
-        Self { verdict: answer.verdict.clone(), latency }
-    }
-
     /// Writes the answer down, with the cause if it does not count.
     #[inline]
     pub fn of(judged: Judged<'_>, latency: Duration) -> Self {

@@ -220,6 +220,25 @@ fn behind_waiters_that_are_gone_it_enters_again_at_once_160_times() {
     assert_eq!(sleep(waiting).1, first(1));
 }
 
+/// What it has slept behind waiters that were there takes none of these times away.
+#[test]
+fn who_has_waited_for_long_enters_again_as_often_behind_waiters_that_are_gone() {
+    let (gone, there) = (Place::BehindThoseThatAreGone.answered(0), Place::Behind(3).answered(0));
+    let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
+    for _ in 0..2 * DROPS_MAX {
+        assert_eq!(waiting.lost(Refusal::Held, Some(there), start(0.5)), Step::Wait);
+        assert_eq!(
+            waiting.tick(start(0.5).now.saturating_add(ms(60_000))),
+            first(1),
+            "it renews its place"
+        );
+    }
+    for _ in 0..DROPS_MAX {
+        assert_eq!(waiting.lost(Refusal::Held, Some(gone), start(0.5)), first(1));
+    }
+    assert_eq!(waiting.lost(Refusal::Held, Some(gone), start(0.5)), Step::Wait);
+}
+
 #[test]
 fn a_reservation_that_names_it_is_as_good_as_a_call() {
     let ours = Some(Place::OursIsReserved.answered(0));

@@ -59,10 +59,6 @@ impl World {
                 let highest = found.map(Ballots::highest);
                 return Ok(AdmissionReply::Scores { highest, facts });
             }
-            AdmissionOp::CountMembers(set) => {
-                let members = data.ballots(*set).map_or(0, |found| found.members);
-                return Ok(AdmissionReply::Members(members));
-            }
             _ if !is_master => return Err(Cause::Demoted(READONLY.into())),
             AdmissionOp::ShowUse => {
                 data.show_use();

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redlock_core::shared_queue::Tickets;
 use redlock_core::{Answer, Call, Cause, Instant, Op, QueueTicket, Role, Verb, Verdict};
 
 use super::ballots::Set;
 use super::clock::WallClock;
 use super::data::Data;
+use super::tickets::Tickets;
 
 /// One request that a simulated master has carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,6 +17,7 @@ mod master;
 mod nemesis;
 mod node;
 mod queues;
+mod tickets;
 mod world;
 
 use std::ops::Deref;

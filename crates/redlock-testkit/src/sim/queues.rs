@@ -1,15 +1,14 @@
-//! What a simulated master does with requests about shared queues. What the scripts decide is
-//! [`shared_queue`]'s; here is what they decide it on.
+//! The requests about shared queues to a simulated master: the state on which they are decided.
 
 use std::time::Duration;
 
-use redlock_core::shared_queue::{self, Found, QueueMaster};
 use redlock_core::{Answer, Call, Cause, Instant, Op, QueueTicket, Queued, Verb};
 
 use super::master::Master;
+use super::tickets::{reserve, take};
 
 /// The master during one request about one key.
-struct Meeting<'a> {
+pub(super) struct Meeting<'a> {
     master: &'a mut Master,
     now: Instant,
     key: &'a [u8],
@@ -30,8 +29,8 @@ impl Master {
         let answer = match (op.verb(), op.entry(), op.exit()) {
             (_, Some(entry), _) => tickets.enter(&mut meeting, entry),
             (_, _, Some(exit)) => tickets.leave(&mut meeting, exit),
-            (Verb::Take { px }, ..) => shared_queue::take(&mut meeting, token(op), px),
-            (Verb::Reserve { px }, ..) => shared_queue::reserve(&mut meeting, token(op), px),
+            (Verb::Take { px }, ..) => take(&mut meeting, token(op), px),
+            (Verb::Reserve { px }, ..) => reserve(&mut meeting, token(op), px),
             _ => {
                 let queued = Queued { waiters: tickets.count(time_us), rank: None };
                 Answer::granted().with_queued(queued)
@@ -54,31 +53,34 @@ fn token(op: &Op) -> &str {
     str::from_utf8(op.token()).unwrap_or_default()
 }
 
-impl QueueMaster for Meeting<'_> {
-    fn found(&self) -> Option<(Found, Duration)> {
-        let value = self.master.value(self.key)?;
-        let found = value.map_or(Found::OtherType, |value| Found::Value(value.to_vec()));
-        Some((found, Duration::from_millis(self.master.left(self.now, self.key))))
+impl Meeting<'_> {
+    /// The value of the key, `None` if it is no string, and its remaining expiry.
+    pub(super) fn found(&self) -> Option<(Option<Vec<u8>>, Duration)> {
+        let value = self.master.value(self.key)?.map(<[u8]>::to_vec);
+        Some((value, Duration::from_millis(self.master.left(self.now, self.key))))
     }
 
-    fn set(&mut self, value: &str, px: u64) {
+    /// Sets the key for `px` milliseconds, and overwrites any value.
+    pub(super) fn set(&mut self, value: &str, px: u64) {
         self.master.put(self.now, self.key, Some(value.as_bytes()), px);
     }
 
-    fn delete(&mut self) {
+    pub(super) fn delete(&mut self) {
         self.master.remove(self.key);
     }
 
-    fn listens(&self, ticket: QueueTicket) -> Option<bool> {
-        Some(self.listening.contains(&ticket))
+    /// Whether a connection listens on the channel of this ticket.
+    pub(super) fn listens(&self, ticket: QueueTicket) -> bool {
+        self.listening.contains(&ticket)
     }
 
-    fn tell(&mut self, ticket: QueueTicket, call: Call) -> bool {
+    /// Publishes a call about the key.
+    pub(super) fn tell(&mut self, ticket: QueueTicket, call: Call) {
         self.master.calls.push((ticket, call, self.key.to_vec()));
-        true
     }
 
-    fn time_us(&self) -> i64 {
+    /// The master's clock, in microseconds since 1970.
+    pub(super) fn time_us(&self) -> i64 {
         self.master.clock.micros(self.now)
     }
 }

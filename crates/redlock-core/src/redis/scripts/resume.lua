@@ -13,11 +13,3 @@ if value == ARGV[1] then
   local raised = redis.pcall('ZADD', KEYS[2], unpack(ARGV, 3))
   return {1, raised, redis.pcall('ZSCORE', KEYS[2], ARGV[#ARGV])}
 end
-if not value then return 0 end
-if type(value) == 'string' then
-  return {string.sub(value, 1, 512), redis.call('PTTL', KEYS[1])}
-end
-if string.find(value.err, 'WRONGTYPE', 1, true) then
-  return {false, redis.call('PTTL', KEYS[1])}
-end
-return value

@@ -7,27 +7,16 @@ use super::super::ballots;
 use super::super::encode;
 use super::super::reply::{self, Garbage};
 use super::{Form, Pending, Settled, Wire};
-use crate::{Answer, Balloted, Cause, Op, Verb, Verdict};
+use crate::{Answer, Balloted, Cause, Op, Verb, Verdict, VoteSlot};
 
 impl Wire {
-    /// Whether this request can be sent now.
-    pub(in crate::redis) fn can_take(&self, op: &Op) -> bool {
-        let is_about_set = matches!(op.verb(), Verb::Ballot | Verb::Score);
-        let is_entry = matches!(op.verb(), Verb::Enter { .. });
-        self.is_open()
-            && (self.set.is_some() || !is_about_set)
-            && (self.no_queue.is_none() || !is_entry)
-            && self.lacks_namespace(op).is_none()
-    }
-
-    /// Why one that cannot be sent now cannot.
-    pub(in crate::redis) fn why_refused(&self, op: &Op) -> Cause {
+    /// Why this request cannot be sent now; `None` if it can.
+    pub(in crate::redis) fn why_refused(&self, op: &Op) -> Option<Cause> {
         let no_queue = self.no_queue.as_ref().filter(|_| op.entry().is_some());
         let no_queue = no_queue.map(|why| Cause::NotSent(format!("no queue: {why}").into()));
-        self.obstacle()
-            .or(no_queue)
-            .or_else(|| self.lacks_namespace(op))
-            .unwrap_or_else(ballots::too_early)
+        let is_about_set = matches!(op.verb(), Verb::Ballot | Verb::Score);
+        let no_set = (is_about_set && self.set.is_none()).then(ballots::too_early);
+        self.obstacle().or(no_queue).or_else(|| self.lacks_namespace(op)).or(no_set)
     }
 
     pub(super) fn write_balloted(&mut self, op: &Op) -> Form {
@@ -51,7 +40,7 @@ impl Wire {
         }
     }
 
-    fn write_script(&mut self, op: &Op) -> Form {
+    pub(super) fn write_script(&mut self, op: &Op) -> Form {
         let set = self.set.as_ref();
         match self.loaded.load(op, set) {
             Some(text) => {
@@ -59,7 +48,7 @@ impl Wire {
                 Form::Text
             }
             None => {
-                encode::by_digest(op, set, &mut self.out);
+                encode::write(op, set, &mut self.out);
                 Form::Short
             }
         }
@@ -73,16 +62,14 @@ impl Wire {
         }
     }
 
-    /// Whether the oldest request is one of several commands.
-    pub(super) fn is_in_parts(&self) -> bool {
-        let oldest = self.in_flight.front();
-        matches!(oldest, Some(Pending::Request(_, _, Form::Parts | Form::PartsAgain | Form::Alone)))
-    }
-
-    pub(super) fn settle_part(&mut self, reply: Value) -> Settled {
-        let Some(Pending::Request(op, slot, form)) = self.in_flight.pop_front() else {
-            return Settled::Unasked(reply);
-        };
+    /// A reply to the oldest request, which is one of several commands.
+    pub(super) fn settle_part(
+        &mut self,
+        op: Op,
+        slot: VoteSlot,
+        form: Form,
+        reply: Value,
+    ) -> Settled {
         let is_alone = form == Form::Alone;
         match self.replies.take(&op, is_alone, self.missing(), reply) {
             Ok(Some(answer))

@@ -3,7 +3,7 @@
 use redlock_core::{Answer, Ballot, Balloted, Instant, Verdict};
 
 use super::{Attempt, Defeat, Origin, Step};
-use crate::ballot::proposals::{Proof, Proposals, proof};
+use crate::ballot::proposals::{Proof, Proposals};
 use crate::master_set::MasterSet;
 use crate::quorum::quorum;
 use crate::votes::answer::{Judged, Shown};
@@ -51,7 +51,7 @@ impl Attempt {
     /// The ballot that may be handed out.
     #[inline]
     pub fn proof(&self) -> Option<Proof> {
-        proof(&self.fenced.as_ref()?.proposals)
+        self.fenced.as_ref()?.proposals.proof()
     }
 
     #[cfg(test)]
@@ -254,25 +254,15 @@ impl Attempt {
     }
 
     fn note_score(&mut self, master: usize, answer: &Answer) {
-        // Where it has shown none, the lease asks again: the master may be admitted by then.
-        match Shown::by(answer) {
+        let shown = Shown::by(answer);
+        match shown {
             Shown::Ballots => self.ledger.scored(master, self.timing.ttl.validity()),
+            // The lease asks again: the master may be admitted by then.
             Shown::NoKey | Shown::NoBallots | Shown::Nothing => self.ledger.score_missing(master),
         }
-        match Shown::by(answer) {
-            Shown::NoKey => self.lose(master, answer, true),
-            Shown::NoBallots => self.lose(master, answer, false),
-            Shown::Ballots | Shown::Nothing => {}
+        if let Shown::NoKey | Shown::NoBallots = shown {
+            self.take_back(master, answer.verdict.clone());
         }
-    }
-
-    /// `master` has granted the key, and does not count any more: this answer has the cause.
-    fn lose(&mut self, master: usize, answer: &Answer, is_denied: bool) {
-        if self.granted.contains(master) {
-            self.ledger.answered_instead(master, answer.verdict.clone());
-            if is_denied { self.tally.deny() } else { self.tally.revoke() }
-        }
-        self.take_back(master);
     }
 }
 

@@ -24,21 +24,16 @@ impl HeldLease {
     ) {
         let judged = self.receive(judged, now);
         let latency = now.saturating_since(sent_at);
-        // Where it has shown none, it is asked again with the next extension.
-        match Shown::by(judged.answer) {
-            _ if !judged.does_count() => self.ledger.score_missing(master),
+        let shown = if judged.does_count() { Shown::by(judged.answer) } else { Shown::Nothing };
+        if let Shown::NoKey | Shown::NoBallots = shown {
+            self.ledger.write_balloted(master, judged, latency);
+            let is_gone = shown == Shown::NoKey;
+            self.lose(master, if is_gone { LostReason::NotOurs } else { LostReason::DataLost });
+        }
+        match shown {
             Shown::Ballots => self.ledger.scored(master, self.acquired_validity),
-            Shown::NoKey => {
-                self.ledger.write_balloted(master, judged, latency);
-                self.lose(master, LostReason::NotOurs);
-                self.ledger.score_missing(master);
-            }
-            Shown::NoBallots => {
-                self.ledger.write_balloted(master, judged, latency);
-                self.lose(master, LostReason::DataLost);
-                self.ledger.score_missing(master);
-            }
-            Shown::Nothing => self.ledger.score_missing(master),
+            // It is asked again with the next extension.
+            _ => self.ledger.score_missing(master),
         }
         self.settle(now);
     }

@@ -10,7 +10,8 @@ use crate::token::lease::hand_over::HAND_OVERS_MAX;
 /// `until`.
 fn proven(until: u64) -> HeldLease {
     let ballot = Ballot::new(5).unwrap();
-    lease(3, 3, options(), at(0)).proven(Some(Proof { ballot, until: at(until) }), at(0))
+    let proof = Some(Proof { ballot, until: at(until) });
+    HeldLease { handing: Handing::new(at(0), proof), ..lease(3, 3, options(), at(0)) }
 }
 
 fn numbers(lease: &mut HeldLease, times: u8, now: Instant) -> Vec<u64> {

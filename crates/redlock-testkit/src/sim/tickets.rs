@@ -1,55 +1,31 @@
-//! The data of one queue on a master, and the decisions of its scripts, for masters that run no
-//! scripts: simulated ones, and those of models. `redis/scripts` has the same rules in Lua, and the
-//! conformance tests show that it does.
+//! The data of one queue on a simulated master, and the decisions of its scripts. The scripts
+//! themselves have the same rules in Lua, and the conformance tests show that they do.
 
-use std::time::Duration;
+use redlock_core::{
+    Answer, Call, Entry, Exit, Leaving, QueueTicket, Queued, Reservation, SharedQueue, Token,
+    Verdict,
+};
 
-use super::{Call, Entry, Exit, Leaving, QueueTicket, Queued, Reservation, SharedQueue};
-use crate::{Answer, Token, Verdict};
+use super::queues::Meeting;
 
-/// A master as a script on the queue of one key sees it.
-pub trait QueueMaster {
-    /// The value of the key, and its remaining expiry; `None` if there is no such key.
-    fn found(&self) -> Option<(Found, Duration)>;
-    /// Sets the key for `px` milliseconds, and overwrites any value.
-    fn set(&mut self, value: &str, px: u64);
-    /// Deletes the key.
-    fn delete(&mut self);
-    /// Whether a connection listens on the channel of this ticket; `None` if the user has no right
-    /// to ask.
-    fn listens(&self, ticket: QueueTicket) -> Option<bool>;
-    /// Publishes a call about the key; false where the user may not.
-    fn tell(&mut self, ticket: QueueTicket, call: Call) -> bool;
-    /// The master's clock, in microseconds since 1970.
-    fn time_us(&self) -> i64;
+/// The value of a key; `None` is something that is no string.
+type Found = Option<Vec<u8>>;
+
+fn is(found: &Found, value: &str) -> bool {
+    found.as_deref() == Some(value.as_bytes())
 }
 
-/// The value of a key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Found {
-    /// This value.
-    Value(Vec<u8>),
-    /// Something that is no string.
-    OtherType,
+fn is_for(found: &Found, ticket: Option<QueueTicket>) -> bool {
+    is(found, &Reservation { ticket }.to_string())
 }
 
-impl Found {
-    fn is(&self, value: &str) -> bool {
-        matches!(self, Self::Value(found) if found == value.as_bytes())
-    }
-
-    fn is_for(&self, ticket: Option<QueueTicket>) -> bool {
-        self.is(&Reservation { ticket }.to_string())
-    }
-
-    fn is_reservation(&self) -> bool {
-        matches!(self, Self::Value(found) if Reservation::is_one(found))
-    }
+fn is_reservation(found: &Found) -> bool {
+    found.as_deref().is_some_and(Reservation::is_one)
 }
 
 /// The tickets of one queue: a sorted set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tickets {
+pub(super) struct Tickets {
     /// Since when each waits, by the master's clock in microseconds. Who waited longest is first.
     waiting: Vec<(i64, QueueTicket)>,
     /// When the set expires, by the master's clock in microseconds.
@@ -58,20 +34,20 @@ pub struct Tickets {
 
 impl Tickets {
     /// How many there are at this time.
-    pub fn count(&self, time_us: i64) -> u32 {
+    pub(super) fn count(&self, time_us: i64) -> u32 {
         if self.is_over(time_us) { 0 } else { self.len() }
     }
 
     /// Whether there is nothing to keep at this time.
-    pub fn is_over(&self, time_us: i64) -> bool {
+    pub(super) fn is_over(&self, time_us: i64) -> bool {
         self.waiting.is_empty() || time_us > self.ends_at
     }
 
     /// The effect of the script on an entry.
-    pub fn enter(&mut self, master: &mut impl QueueMaster, entry: &Entry) -> Answer {
+    pub(super) fn enter(&mut self, master: &mut Meeting<'_>, entry: &Entry) -> Answer {
         self.expire(master);
         let (ticket, found) = (entry.queue.ticket(), master.found().map(|(found, _)| found));
-        let is_for_us = found.as_ref().is_some_and(|found| found.is_for(Some(ticket)));
+        let is_for_us = found.as_ref().is_some_and(|found| is_for(found, Some(ticket)));
         let may_take = is_for_us || found.is_none() && self.waiting.is_empty();
         if let Some(ask) = entry.ask.as_ref().filter(|_| may_take) {
             return self.take(master, ticket, ask);
@@ -92,23 +68,23 @@ impl Tickets {
     }
 
     /// The effect of the script on an exit.
-    pub fn leave(&mut self, master: &mut impl QueueMaster, exit: &Exit) -> Answer {
+    pub(super) fn leave(&mut self, master: &mut Meeting<'_>, exit: &Exit) -> Answer {
         self.expire(master);
         let found = master.found().map(|(found, _)| found);
-        let is = |found: &Found, token: &Token| found.is(token.as_str());
-        let is_ours = found.as_ref().zip(exit.token.as_ref()).is_some_and(|(f, t)| is(f, t));
+        let ours = found.as_ref().zip(exit.token.as_ref());
+        let is_ours = ours.is_some_and(|(found, token)| is(found, token.as_str()));
         let own = exit.gives_up_place.then(|| exit.queue.ticket());
         let was_first = self.waiting.first().is_some_and(|(_, first)| Some(*first) == own);
         self.waiting.retain(|(_, ticket)| Some(*ticket) != own);
         let is_free = is_ours
             || found
                 .as_ref()
-                .is_none_or(|found| found.is_for(None) || own.is_some() && found.is_for(own));
+                .is_none_or(|found| is_for(found, None) || own.is_some() && is_for(found, own));
         if is_free
             && exit.leaving != Leaving::Open
             && let Some(next) = self.first(master, None)
-            && self.hand_to(master, next, exit.reservation_ms)
         {
+            self.hand_to(master, next, exit.reservation_ms);
             if let Some((_, second)) = self.waiting.first() {
                 master.tell(*second, Call::Next);
             }
@@ -117,7 +93,7 @@ impl Tickets {
         if is_free && found.is_some() {
             master.delete();
         }
-        let is_anothers = !is_free && !found.is_some_and(|found| found.is_reservation());
+        let is_anothers = !is_free && !found.as_ref().is_some_and(is_reservation);
         if exit.leaving == Leaving::Open || exit.leaving == Leaving::Done && is_anothers {
             if let Some((_, head)) = self.waiting.first() {
                 master.tell(*head, Call::Try);
@@ -132,7 +108,7 @@ impl Tickets {
         left(is_ours, self.len())
     }
 
-    fn expire(&mut self, master: &impl QueueMaster) {
+    fn expire(&mut self, master: &Meeting<'_>) {
         if self.is_over(master.time_us()) {
             self.waiting.clear();
         }
@@ -140,7 +116,7 @@ impl Tickets {
 
     fn take(
         &mut self,
-        master: &mut impl QueueMaster,
+        master: &mut Meeting<'_>,
         ticket: QueueTicket,
         (token, px): &(Token, u64),
     ) -> Answer {
@@ -161,14 +137,10 @@ impl Tickets {
     }
 
     /// The first that listens, or is `own`; those before it are dropped.
-    fn first(
-        &mut self,
-        master: &impl QueueMaster,
-        own: Option<QueueTicket>,
-    ) -> Option<QueueTicket> {
+    fn first(&mut self, master: &Meeting<'_>, own: Option<QueueTicket>) -> Option<QueueTicket> {
         for _ in 0..SharedQueue::DROPS_MAX {
             let (_, ticket) = *self.waiting.first()?;
-            if Some(ticket) == own || master.listens(ticket)? {
+            if Some(ticket) == own || master.listens(ticket) {
                 return Some(ticket);
             }
             self.remove(ticket);
@@ -176,13 +148,10 @@ impl Tickets {
         None
     }
 
-    fn hand_to(&mut self, master: &mut impl QueueMaster, to: QueueTicket, px: u64) -> bool {
-        if !master.tell(to, Call::Go) {
-            return false;
-        }
+    fn hand_to(&mut self, master: &mut Meeting<'_>, to: QueueTicket, px: u64) {
+        master.tell(to, Call::Go);
         self.remove(to);
         master.set(&Reservation { ticket: Some(to) }.to_string(), px);
-        true
     }
 
     fn remove(&mut self, ticket: QueueTicket) {
@@ -201,9 +170,9 @@ impl Tickets {
 }
 
 /// The effect of the script that takes a free or reserved key.
-pub fn take(master: &mut impl QueueMaster, token: &str, px: u64) -> Answer {
+pub(super) fn take(master: &mut Meeting<'_>, token: &str, px: u64) -> Answer {
     match master.found() {
-        Some((found, _)) if !found.is_reservation() => refused(master),
+        Some((found, _)) if !is_reservation(&found) => refused(master),
         _ => {
             master.set(token, px);
             Answer::granted()
@@ -212,9 +181,9 @@ pub fn take(master: &mut impl QueueMaster, token: &str, px: u64) -> Answer {
 }
 
 /// The effect of the script that replaces a token by a reservation.
-pub fn reserve(master: &mut impl QueueMaster, token: &str, px: u64) -> Answer {
+pub(super) fn reserve(master: &mut Meeting<'_>, token: &str, px: u64) -> Answer {
     match master.found() {
-        Some((found, _)) if found.is(token) => {
+        Some((found, _)) if is(&found, token) => {
             master.set(Reservation::PREFIX, px);
             Answer::granted()
         }
@@ -222,11 +191,10 @@ pub fn reserve(master: &mut impl QueueMaster, token: &str, px: u64) -> Answer {
     }
 }
 
-fn refused(master: &impl QueueMaster) -> Answer {
+fn refused(master: &Meeting<'_>) -> Answer {
     match master.found() {
         None => Answer::new(Verdict::Free),
-        Some((Found::Value(value), left)) => Answer::held(Some(&value), Some(left)),
-        Some((Found::OtherType, left)) => Answer::held(None, Some(left)),
+        Some((found, left)) => Answer::held(found.as_deref(), Some(left)),
     }
 }
 

@@ -4,15 +4,11 @@
 //! losing them costs only time. A released key is kept for the next ticket by a [`Reservation`], a
 //! short-lived value that is no token.
 
-mod tickets;
-
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::{Resource, Token};
-
-pub use tickets::{Found, QueueMaster, Tickets, reserve, take};
 
 /// The number of a handle in shared queues: 16 hex digits, drawn once. It is no token, and holding
 /// it gives no right.

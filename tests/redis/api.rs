@@ -178,10 +178,10 @@ fn without_a_runtime_the_error_says_so() {
 #[tokio::test]
 async fn a_guard_keeps_its_lock_when_the_handle_is_dropped() {
     let servers = RedisServers::start(3).unwrap();
-    let redlock = ordinary(servers.urls()).ttl(secs(2)).node_timeout(ms(500)).build().unwrap();
+    let redlock = ordinary(servers.urls()).ttl(secs(4)).node_timeout(secs(1)).build().unwrap();
     let guard = redlock.lock("a").await.unwrap();
     drop(redlock);
-    tokio::time::sleep(ms(4_200)).await;
+    tokio::time::sleep(ms(8_400)).await;
     assert_eq!(guard.check(), Ok(()), "the keeper goes on for two TTLs");
     guard.release().await.unwrap();
     eventually("all keys are gone", || servers.iter().all(|server| keys(server).is_empty())).await;

@@ -117,7 +117,7 @@ async fn two_silent_masters_of_five_are_not_waited_for() {
     let silent = median(&redlock).await;
     let times = format!("healthy {healthy:?}, two silent {silent:?}");
     assert!(silent < node_timeout / 2, "a silent master was waited for: {times}");
-    assert!(silent < 20 * healthy.max(ms(1)), "silent masters cost more than noise: {times}");
+    assert!(silent < 20 * healthy.max(ms(10)), "silent masters cost more than noise: {times}");
     servers.iter().for_each(|server| server.resume().unwrap());
     no_key_is_left(&servers).await;
 }

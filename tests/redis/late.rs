@@ -100,7 +100,7 @@ async fn a_lapsed_guard_stays_lapsed_and_its_keys_are_left_to_expire() {
 async fn extensions_that_are_confirmed_too_late_revive_nothing() {
     let servers = masters();
     let (proxies, redlock) = proxied(&servers).await;
-    let guard = redlock.lock("late").ttl(secs(1)).auto_extend(false).await.unwrap();
+    let guard = redlock.lock("late").ttl(secs(4)).auto_extend(false).await.unwrap();
     proxies[..3].iter().for_each(|proxy| proxy.hold(Direction::ToClient));
     guard.extend(secs(30)).await.unwrap_err();
     eventually("all masters have it for long", || {

@@ -156,8 +156,8 @@ fn work_of_a_thread_that_ends_after_the_loss_or_fails_leaves_no_mark() {
     let once = || redlock.once("report").fire(7);
     let failed = once().try_run(|_| Err::<(), _>(anyhow::anyhow!("no paper")));
     assert_eq!(failed.unwrap_err().to_string(), "no paper");
-    let short = once().ttl(secs(20)).auto_extend(false).stop_margin(ms(19_700));
-    match short.run(|_| thread::sleep(ms(400))) {
+    let short = once().ttl(secs(20)).auto_extend(false).stop_margin(secs(17));
+    match short.run(|_| thread::sleep(secs(3))) {
         Err(RunError::Lost { lost, output: Some(()) }) => {
             assert_eq!(lost.reason, LostReason::NotExtended);
         }

@@ -9,18 +9,24 @@ use tokio::time::sleep;
 
 use super::{KEY, LENGTH, Tape, complete, newcomer, sets, until};
 use crate::admission::{AGAIN, admitted, run};
-use crate::lab::{eventually, in_time, ms, said, secs, text};
+use crate::lab::{PATIENCE, eventually, in_time, ms, said, secs, text};
 
 /// What the first master says to a lock that it does not count for. It grants the key, and is asked
 /// then why it has not accepted the ballot.
 async fn vote(redlock: &Redlock, servers: &RedisServers, tape: &Tape) -> Verdict {
-    let guard = tape.lock(redlock).await.unwrap();
-    in_time(guard.settled()).await;
-    let vote = || said(&guard.votes(), &servers[0].name()).clone();
-    eventually("it says why", || matches!(vote(), Verdict::Unknown(_))).await;
-    let vote = vote();
-    in_time(guard.release()).await.unwrap();
-    vote
+    let begun = Instant::now();
+    loop {
+        let guard = tape.lock(redlock).await.unwrap();
+        in_time(guard.settled()).await;
+        let vote = || said(&guard.votes(), &servers[0].name()).clone();
+        eventually("it says why", || matches!(vote(), Verdict::Unknown(_))).await;
+        let vote = vote();
+        in_time(guard.release()).await.unwrap();
+        // An answer that was late has said nothing.
+        if !matches!(vote, Verdict::Unknown(Cause::TimedOut)) || begun.elapsed() > PATIENCE {
+            return vote;
+        }
+    }
 }
 
 /// What is done to its ballots is noticed by the next lock, and cured by a quarantine.

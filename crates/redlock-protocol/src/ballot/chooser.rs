@@ -182,6 +182,22 @@ mod tests {
         }
     }
 
+    /// The next ballot is above the number that a quorum shows, and no more of them refuse it.
+    #[test]
+    fn what_the_next_ballot_exceeds_refuses_it_no_more() {
+        let (mut chooser, member) = chooser();
+        for master in 0..3 {
+            chooser.saw(member, master, TIME + FAR + 9_000, NOW);
+        }
+        assert!(score(chooser.next(member, NONE, at(0))) > TIME + FAR + 9_000);
+        assert_eq!(chooser.refusing(member), MasterSet::EMPTY);
+        let (mut chooser, member) = self::chooser();
+        for master in 0..3 {
+            chooser.saw(member, master, TIME + FAR + 9_000, NOW);
+        }
+        assert_eq!(chooser.refusing(member), MasterSet::EMPTY, "before it was chosen, too");
+    }
+
     #[test]
     fn one_master_that_shows_scores_far_ahead_again_and_again_is_one_master() {
         let (mut chooser, member) = chooser();

@@ -229,6 +229,13 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_far_beyond_the_limit_and_not_at_it() {
+        let clock = BallotClock::default();
+        let last = LEAD_MAX_US / STRIDE_US - 1;
+        assert_eq!([last, last + 1].map(|number| clock.is_far(number, at(0))), [false, true]);
+    }
+
+    #[test]
     fn what_was_told_last_counts() {
         let mut clock = clock(&[0, 100, 0]);
         for master in 0..3 {

@@ -372,6 +372,8 @@ impl Lifecycle {
 }
 
 #[cfg(test)]
+mod events;
+#[cfg(test)]
 mod orders;
 #[cfg(test)]
 mod stages;

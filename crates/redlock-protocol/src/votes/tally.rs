@@ -161,6 +161,24 @@ mod tests {
     }
 
     #[test]
+    fn late_votes_are_taken_in_once() {
+        let mut tally = tally(3, &[1]);
+        tally.close();
+        tally.count(&ANSWERS[0]);
+        tally.count(&ANSWERS[0]);
+        tally.ask_again(1);
+        tally.count(&ANSWERS[0]);
+        assert_eq!((tally.granted(), tally.pending()), (3, 0));
+    }
+
+    #[test]
+    fn refusals_decide_once_the_others_are_no_quorum() {
+        assert!(!tally(5, &[1, 1]).is_refused());
+        assert!(tally(5, &[1, 1, 1]).is_refused());
+        assert_eq!(tally(5, &[0, 1]).counted(), 2);
+    }
+
+    #[test]
     fn every_assignment_to_up_to_seven_masters_is_decided_as_the_algorithm_says() {
         for masters in 1..=7 {
             for votes in assignments(masters) {

@@ -132,15 +132,15 @@ fn calls_that_wait_when_the_runtime_idles_or_ends_are_served() {
 
 fn is_kept_elsewhere(ends: bool, work: bool) {
     let (masters, first) = (Masters::new(), current_thread());
-    let redlock = masters.builder().ttl(secs(2)).build().unwrap();
+    let redlock = masters.builder().ttl(secs(4)).build().unwrap();
     let guard = first.block_on(full(&redlock, "held"));
-    let runs = redlock.lock("run").run(|_| sleep(secs(5)));
+    let runs = redlock.lock("run").run(|_| sleep(secs(9)));
     let (idle, _ended) = if ends { (None, drop(first)) } else { (Some(first), ()) };
     elsewhere(async {
         if work {
             runs.await.unwrap();
         } else {
-            timeout(secs(5), guard.lost()).await.expect_err("it is held");
+            timeout(secs(9), guard.lost()).await.expect_err("it is held");
             guard.check().unwrap();
         }
     });

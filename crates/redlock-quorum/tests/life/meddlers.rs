@@ -15,7 +15,7 @@ use redlock_quorum::{Ended, Guard, Hold, Redlock, RedlockBuilder};
 use redlock_testkit::SimNode;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::lab::{FLAVORS, MASTERS, Masters, bounded, elsewhere, full, ms, secs};
+use crate::lab::{FLAVORS, MASTERS, Masters, bounded, elsewhere, full, secs};
 
 /// More often than any test needs: what a master is sent for a meddler calls a meddler again.
 const TIMES_MAX: usize = 50;
@@ -218,7 +218,7 @@ fn the_end_of_a_lease_is_reported_under_no_lock() {
             let redlock = masters.handle();
             let meddler = Meddler::of(&redlock);
             flavor().block_on(async {
-                let request = redlock.lock("watched").ttl(ms(600)).min_copies(MASTERS);
+                let request = redlock.lock("watched").ttl(secs(3)).min_copies(MASTERS);
                 let guard = request.auto_extend(matches!(end, End::Taken)).await.unwrap();
                 meddler.attend(&guard, &masters).await;
                 let mut loss = meddled(&meddler, guard.lost());

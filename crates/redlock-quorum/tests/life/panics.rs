@@ -129,13 +129,17 @@ fn a_panic_of_the_driver_is_what_callers_and_holders_get_and_closing_names_the_k
     for flavor in FLAVORS {
         bounded(move || {
             let (masters, runtime) = (Masters::new(), flavor());
-            let redlock = masters.handle();
+            // One attempt lasts for the whole test, however late it is.
+            let redlock = masters.builder().node_timeout(secs(10)).build().unwrap();
             runtime.block_on(async {
                 let guard = full(&redlock, "held").await;
                 let lost = tokio::spawn(guard.lost());
                 masters.hold(MASTERS);
+                let before = redlock.stats().attempts;
                 let waiting = tokio::spawn(redlock.lock("waiting").into_future());
-                tokio::time::sleep(ms(5)).await;
+                while redlock.stats().attempts == before {
+                    tokio::time::sleep(ms(1)).await;
+                }
                 masters.nodes[3].panics_on_submit.store(true, Ordering::SeqCst);
                 assert_eq!(redlock.lock("asked").await.unwrap_err(), PANICKED);
                 assert_eq!(waiting.await.unwrap().unwrap_err(), PANICKED);

@@ -5,16 +5,16 @@ use redlock_core::Answer;
 use super::*;
 use crate::lab::*;
 
-fn answered(to: Asked, master: usize, answer: &Answer) -> Event<'_> {
+pub(super) fn answered(to: Asked, master: usize, answer: &Answer) -> Event<'_> {
     Event::Answered(Answered { to, master, judged: answer.into(), sent_at: at(0) })
 }
 
-fn attempted(masters: usize) -> Lifecycle {
+pub(super) fn attempted(masters: usize) -> Lifecycle {
     Lifecycle::new(attempt(masters, HoldOptions::default(), at(0)))
 }
 
 /// The first two of three masters have granted.
-fn held_lock() -> Lifecycle {
+pub(super) fn held_lock() -> Lifecycle {
     let mut token = attempted(3);
     assert_eq!(token.on(answered(Asked::First, 0, &Answer::granted()), at(1)), Step::Wait);
     let won = token.on(answered(Asked::First, 1, &Answer::granted()), at(1));
@@ -22,18 +22,18 @@ fn held_lock() -> Lifecycle {
     token
 }
 
-fn released() -> Lifecycle {
+pub(super) fn released() -> Lifecycle {
     let mut token = held_lock();
     assert_eq!(token.on(Event::Returned { was_lost: false }, at(2)), Step::Release);
     token
 }
 
-fn resumed() -> Lifecycle {
+pub(super) fn resumed() -> Lifecycle {
     let resumed = Attempt::new(3, Origin::Resumed, timing(TTL), HoldOptions::default(), at(0));
     Lifecycle::new(resumed)
 }
 
-fn set(masters: impl IntoIterator<Item = usize>) -> MasterSet {
+pub(super) fn set(masters: impl IntoIterator<Item = usize>) -> MasterSet {
     masters.into_iter().collect()
 }
 

@@ -157,3 +157,46 @@ fn the_keeper_does_not_give_up_what_the_holder_waits_for() {
     assert_eq!(lease.ledger().answer(1).verdict, busy().verdict);
     assert_eq!(lease.ledger().answer(2).verdict, Verdict::Unknown(Cause::TimedOut));
 }
+
+#[test]
+fn masters_that_have_not_answered_are_silent_when_the_keepers_time_is_up() {
+    let mut lease = lease(3, 3, options(), at(0));
+    assert_eq!(lease.silent(at(900)), MasterSet::EMPTY, "nothing was asked");
+    let asked = keep(&mut lease, at(400)).number;
+    assert_eq!(lease.unanswered_of(asked), set([0, 1, 2]));
+    assert_eq!(lease.unanswered_of(asked + 1), MasterSet::EMPTY);
+    all_answer(&mut lease, asked, [1], &Answer::granted(), at(401));
+    assert_eq!(lease.unanswered_of(asked), set([0, 2]));
+    let up = 400 + NODE_TIMEOUT;
+    assert_eq!(lease.silent(at(up - 1)), MasterSet::EMPTY);
+    assert_eq!(lease.silent(at(up)), set([0, 2]));
+}
+
+#[test]
+fn the_holder_of_a_lease_that_was_called_off_gets_its_answer() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let extended = Some((1, Extended::Confirmed));
+    let step = Step { extended, ..Step::default() };
+    assert_eq!(lease.call_off(step).extended, extended);
+}
+
+#[test]
+fn a_copy_ends_at_its_very_instant() {
+    let mut lease = lease(5, 5, options(), at(0));
+    let asked = keep(&mut lease, at(400)).number;
+    all_answer(&mut lease, asked, 0..4, &Answer::granted(), at(401));
+    all_answer(&mut lease, asked, [4], &busy(), at(401));
+    // The last one has confirmed the first request alone, which was good until then.
+    assert!(lease.clone().ask_again(4, at(VALIDITY - 1)).extend.is_some());
+    assert_eq!(lease.ask_again(4, at(VALIDITY)).extend, None);
+}
+
+#[test]
+fn a_master_that_does_not_count_is_right_that_the_key_is_gone() {
+    let mut lease = lease(3, 3, options(), at(0));
+    let asked = keep(&mut lease, at(400)).number;
+    for master in 0..2 {
+        lease.extended(asked, master, uncounted(&not_ours()), at(400), at(401));
+    }
+    assert_eq!((lease.deadline(), lease.reason()), (None, LostReason::NotOurs));
+}

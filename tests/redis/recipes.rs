@@ -1,9 +1,12 @@
 //! What is made of locks, on real servers.
 
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use redlock_quorum::{AcquireError, LostReason, Once, Redlock, RunError, blocking};
+use redlock_testkit::RedisServer;
 
 use crate::lab::{calls, masters, ms, no_key_is_left, patient, secs, value};
 
@@ -31,7 +34,7 @@ fn add_one(depth: u32, value: &std::sync::Mutex<u64>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn threads_that_enter_their_locks_again_exclude_each_other() {
     let servers = masters();
-    let value = std::sync::Arc::new(std::sync::Mutex::new(0));
+    let value = Arc::new(std::sync::Mutex::new(0));
     let mut threads = Vec::new();
     for _ in 0..4 {
         let (urls, value) = (servers.urls(), value.clone());
@@ -45,6 +48,27 @@ async fn threads_that_enter_their_locks_again_exclude_each_other() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert_eq!(*value.lock().unwrap(), 40);
     no_key_is_left(&servers).await;
+}
+
+/// A reader of the depth keeps nothing: the last guard that is released waits for the release.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_the_last_guard_is_waited_for_though_others_look_at_the_depth() {
+    let server = RedisServer::start().unwrap();
+    let redlock = patient([server.url()]).build().unwrap();
+    let owner = redlock.reentrant("seen");
+    let (watched, is_over) = (owner.clone(), Arc::new(AtomicBool::new(false)));
+    let ends = is_over.clone();
+    let watcher = thread::spawn(move || {
+        while !ends.load(Ordering::Relaxed) {
+            assert!(watched.depth() <= 1);
+        }
+    });
+    for _ in 0..500 {
+        owner.lock().await.unwrap().release().await.unwrap();
+        assert_eq!(value(&server, "seen"), None);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    watcher.join().unwrap();
 }
 
 #[tokio::test]
@@ -73,7 +97,7 @@ async fn masters_hear_nothing_of_a_lock_that_is_entered_again() {
 async fn sets_that_overlap_are_all_served_and_exclude_each_other() {
     const ACCOUNTS: usize = 4;
     let servers = masters();
-    let accounts = std::sync::Arc::new(std::sync::Mutex::new([1_000_i64; ACCOUNTS]));
+    let accounts = Arc::new(std::sync::Mutex::new([1_000_i64; ACCOUNTS]));
     let mut threads = Vec::new();
     for thread in 0..4 {
         let (urls, accounts) = (servers.urls(), accounts.clone());

@@ -581,6 +581,27 @@ async fn the_end_waits_for_steps_no_longer_than_the_connect_timeout() {
     assert_eq!(masters.clock().now().saturating_since(begun), ms(30));
 }
 
+/// A release is unacknowledged, and a step is under way for two seconds more.
+#[tokio::test(start_paused = true)]
+async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
+    let (masters, _) = masters(3);
+    masters[0].crash_and_restart(false);
+    let client = slow(&masters);
+    let redlock = handle(&client).connect_timeout(ms(2_000)).build().unwrap();
+    let guard = redlock.try_lock(RESOURCE).await.unwrap();
+    client[0].hold();
+    guard.release().await.unwrap();
+    let begun = masters.clock().now();
+    let first = tokio::spawn(redlock.clone().shutdown(ms(100)));
+    sleep(ms(200)).await;
+    let second = tokio::spawn(redlock.clone().shutdown(ms(60_000)));
+    assert_eq!(first.await.unwrap().unwrap_err().keys().len(), 1);
+    let took = masters.clock().now().saturating_since(begun);
+    assert!(took <= ms(2_000), "{took:?}");
+    assert_eq!(second.await.unwrap().unwrap_err().keys().len(), 1);
+    assert!(redlock.stats().nodes.iter().all(|node| !node.is_up), "{:?}", redlock.stats());
+}
+
 #[tokio::test(start_paused = true)]
 async fn where_all_that_answer_vote_the_end_waits_for_no_connection() {
     let (masters, _) = masters(2);

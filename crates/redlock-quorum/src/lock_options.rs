@@ -4,57 +4,57 @@
 /// documentation of `$Request` says where an option has another meaning.
 macro_rules! lock_options {
     ($Request:ty, $inner:ident) => {
-        #[doc = "The options of [`LockRequest`](crate::LockRequest)."]
+        /// The options of [`LockRequest`](crate::LockRequest).
         impl $Request {
-            #[doc = "As [`LockRequest::ttl`](crate::LockRequest::ttl)."]
+            /// As [`LockRequest::ttl`](crate::LockRequest::ttl).
             pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
                 self.$inner = self.$inner.ttl(ttl);
                 self
             }
 
-            #[doc = "As [`LockRequest::wait`](crate::LockRequest::wait)."]
+            /// As [`LockRequest::wait`](crate::LockRequest::wait).
             pub fn wait(mut self, wait: std::time::Duration) -> Self {
                 self.$inner = self.$inner.wait(wait);
                 self
             }
 
-            #[doc = "As [`LockRequest::wait_until`](crate::LockRequest::wait_until)."]
+            /// As [`LockRequest::wait_until`](crate::LockRequest::wait_until).
             pub fn wait_until(mut self, instant: std::time::Instant) -> Self {
                 self.$inner = self.$inner.wait_until(instant);
                 self
             }
 
-            #[doc = "As [`LockRequest::wait_forever`](crate::LockRequest::wait_forever)."]
+            /// As [`LockRequest::wait_forever`](crate::LockRequest::wait_forever).
             pub fn wait_forever(mut self) -> Self {
                 self.$inner = self.$inner.wait_forever();
                 self
             }
 
-            #[doc = "As [`LockRequest::auto_extend`](crate::LockRequest::auto_extend)."]
+            /// As [`LockRequest::auto_extend`](crate::LockRequest::auto_extend).
             pub fn auto_extend(mut self, auto_extend: bool) -> Self {
                 self.$inner = self.$inner.auto_extend(auto_extend);
                 self
             }
 
-            #[doc = "As [`LockRequest::max_hold`](crate::LockRequest::max_hold)."]
+            /// As [`LockRequest::max_hold`](crate::LockRequest::max_hold).
             pub fn max_hold(mut self, max_hold: std::time::Duration) -> Self {
                 self.$inner = self.$inner.max_hold(max_hold);
                 self
             }
 
-            #[doc = "As [`LockRequest::min_copies`](crate::LockRequest::min_copies)."]
+            /// As [`LockRequest::min_copies`](crate::LockRequest::min_copies).
             pub fn min_copies(mut self, copies: usize) -> Self {
                 self.$inner = self.$inner.min_copies(copies);
                 self
             }
 
-            #[doc = "As [`LockRequest::stop_margin`](crate::LockRequest::stop_margin)."]
+            /// As [`LockRequest::stop_margin`](crate::LockRequest::stop_margin).
             pub fn stop_margin(mut self, margin: std::time::Duration) -> Self {
                 self.$inner = self.$inner.stop_margin(margin);
                 self
             }
 
-            #[doc = "As [`LockRequest::label`](crate::LockRequest::label)."]
+            /// As [`LockRequest::label`](crate::LockRequest::label).
             pub fn label(mut self, label: impl Into<String>) -> Self {
                 self.$inner = self.$inner.label(label);
                 self

@@ -21,6 +21,7 @@ const LAYERS: [&[&str]; 8] = [
         "error",
         "fencing",
         "init",
+        "lock_options",
         "lost",
         "report",
         "run_error",

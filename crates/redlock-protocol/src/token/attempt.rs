@@ -465,8 +465,4 @@ fn is_grant(verdict: &Verdict) -> bool {
 }
 
 #[cfg(test)]
-mod again;
-#[cfg(test)]
-mod refusals;
-#[cfg(test)]
 mod tests;

@@ -372,8 +372,4 @@ impl Lifecycle {
 }
 
 #[cfg(test)]
-mod events;
-#[cfg(test)]
-mod orders;
-#[cfg(test)]
-mod stages;
+mod tests;

@@ -146,7 +146,7 @@ fn a_panic_of_the_driver_is_what_callers_and_holders_get_and_closing_names_the_k
                 assert_panicked(guard.check());
                 let Ended::Lost(lost) = lost.await.unwrap() else { panic!("it was lost") };
                 assert_eq!(lost.reason, LostReason::Panicked);
-                assert!(matches!(guard.extend(secs(9)).await, Err(ExtendError::Lost(_))));
+                assert!(matches!(guard.extend(secs(60)).await, Err(ExtendError::Lost(_))));
                 assert_eq!(redlock.status("held").await.state, State::Undecided);
                 let refused = guard.release().await.unwrap_err();
                 assert_eq!(refused, ReleaseError::Invalid(InvalidRequest::Panicked));

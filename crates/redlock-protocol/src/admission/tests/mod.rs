@@ -6,6 +6,7 @@ mod lengths;
 mod past;
 mod quarantine;
 mod scripts;
+mod views;
 mod votes;
 
 use redlock_core::admission::{

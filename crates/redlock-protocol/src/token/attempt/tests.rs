@@ -1,5 +1,8 @@
 //! One attempt, in every order of events.
 
+mod again;
+mod refusals;
+
 use super::*;
 use crate::lab::*;
 use crate::master_set::MasterSet;

@@ -1,0 +1,137 @@
+//! What a client asks the machine about each master.
+
+use super::*;
+
+fn masters(count: u64) -> Vec<Master> {
+    (1..=count).map(Master::admitted).collect()
+}
+
+#[test]
+fn the_process_that_answered_last_is_known_while_it_is_away() {
+    let masters = masters(3);
+    let mut client = client(&masters[..2], 0);
+    assert_eq!(client.process(0), Some(process(1)));
+    client.on(0, Event::Down, 1);
+    assert_eq!(client.process(0), Some(process(1)));
+    let never = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN);
+    assert_eq!(never.process(2), None);
+}
+
+#[test]
+fn what_keeps_no_locks_of_ours_is_foreign() {
+    let mut masters = masters(5);
+    masters[1].role = MasterKind::Replica;
+    masters[2].role = MasterKind::NotMaster;
+    masters[3].role = MasterKind::Cluster;
+    masters[4].up = false;
+    let connected = client(&masters, 0);
+    let foreign = [0, 1, 2, 3, 4].map(|master| connected.is_foreign(master));
+    assert_eq!(foreign, [false, true, true, true, false]);
+    let twins = client(&[Master::admitted(1), Master::admitted(1)], 0);
+    assert_eq!([0, 1].map(|master| twins.is_foreign(master)), [false, true]);
+}
+
+#[test]
+fn the_max_ttl_of_a_master_is_that_of_its_record() {
+    let mut masters = vec![Master::admitted(1), Master::fresh(2), Master::admitted(3)];
+    masters[2].role = MasterKind::Replica;
+    let client = client(&masters, 0);
+    let limits = [0, 1, 2].map(|master| client.max_ttl_of(master));
+    assert_eq!(limits, [Some(MAX_TTL), None, None]);
+}
+
+#[test]
+fn it_is_busy_from_a_step_to_the_answer() {
+    let mut masters = masters(3);
+    masters[0].restart(4);
+    let mut client = client(&masters, 0);
+    assert!(!client.is_busy());
+    let step = client.step(0, 0, Nonce(1));
+    assert!(client.is_busy(), "{step:?}");
+    let (_, event) = carry_out(step, 0, &mut masters, 0).unwrap();
+    client.on(0, event, 0);
+    assert!(!client.is_busy());
+    for master in 1..3 {
+        assert!(matches!(client.step(master, 0, Nonce(2)), Step::Nothing | Step::Wait(_)));
+        assert!(!client.is_busy(), "a wait is nothing that is under way");
+    }
+}
+
+#[test]
+fn a_push_is_answered_by_one_probe() {
+    let masters = masters(1);
+    let mut client = client(&masters, 0);
+    client.on(0, Event::Pushed, 1);
+    assert!(client.is_open(0) && !client.votes(0));
+    assert_eq!(client.step(0, 1, Nonce(1)), Step::Probe);
+    client.on(0, Event::Probed(masters[0].facts(1)), 1);
+    assert!(!client.is_open(0) && client.votes(0));
+    // A push that comes while the probe is under way is not answered by it.
+    client.on(0, Event::Pushed, 2);
+    assert_eq!(client.step(0, 2, Nonce(2)), Step::Probe);
+    client.on(0, Event::Pushed, 2);
+    client.on(0, Event::Probed(masters[0].facts(2)), 2);
+    assert!(client.is_open(0) && !client.votes(0));
+}
+
+/// Two of three have lost everything, and a quorum can be asked.
+#[test]
+fn a_connection_is_waited_for_where_a_quarantine_is_to_be_begun() {
+    let mut masters = masters(3);
+    masters[0].restart(4);
+    masters[2].up = false;
+    let mut connecting = client(&masters, 0);
+    connecting.set_connecting(true);
+    assert!(connecting.awaits_connections());
+    let mut connected = connecting.clone();
+    connected.set_connecting(false);
+    assert!(!connected.awaits_connections());
+    let mut unasked = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN);
+    unasked.set_connecting(true);
+    for (index, master) in masters.iter().enumerate().take(2) {
+        unasked.on(index, Event::Up(master.facts(0)), 0);
+    }
+    assert!(!unasked.awaits_connections(), "nobody wants a lock");
+    let off = Admission::new(3, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
+    let mut off = self::connected(off, &masters, 0);
+    off.set_connecting(true);
+    assert!(!off.awaits_connections());
+    connecting.on(1, Event::Down, 1);
+    assert!(!connecting.awaits_connections(), "one of three begins nothing");
+    let mut whole = client(&self::masters(3), 0);
+    whole.set_connecting(true);
+    assert!(!whole.awaits_connections(), "all vote");
+}
+
+#[test]
+fn a_master_that_does_not_vote_is_probed_again_a_second_later() {
+    let mut masters = vec![Master::fresh(1)];
+    let mut client = client(&masters, 0);
+    settle(&mut client, &mut masters, 100);
+    let Step::Wait(at) = client.step(0, 100, Nonce(9)) else { panic!("nothing is to be done now") };
+    assert_eq!(at, 1_100, "one second after it was read last");
+}
+
+#[test]
+fn a_floor_that_rests_on_clocks_is_known_as_such() {
+    for (away, by_clock) in [(false, false), (true, true)] {
+        let mut masters = masters(3);
+        masters[0].restart(4);
+        let mut client = client(&masters, 0);
+        settle(&mut client, &mut masters, 0);
+        if away {
+            masters[1].up = false;
+            client.on(1, Event::Down, 1);
+        }
+        let mut shown = Vec::new();
+        for now in [LENGTH, LENGTH + 1, 2 * LENGTH] {
+            for _ in 0..3 {
+                let step = client.step(0, now, Nonce(7));
+                let Some((_, event)) = carry_out(step, 0, &mut masters, now) else { break };
+                client.on(0, event, now);
+                shown.push(client.is_floor_by_clock(0));
+            }
+        }
+        assert_eq!(shown.contains(&true), by_clock, "{shown:?}");
+    }
+}

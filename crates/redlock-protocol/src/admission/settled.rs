@@ -193,6 +193,24 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_was_to_be_removed_has_nothing_to_hold() {
+        let mut pass = pass(DONE, true);
+        pass.masters[1].is_removed = true;
+        assert_eq!(pass.settled(&answers([Some(40), Some(70), Some(40)])), Settled::Yes);
+    }
+
+    #[test]
+    fn a_batch_is_what_its_plan_says() {
+        let plan = |refused| {
+            let (orders, floor, lower) = (Vec::new(), None, false);
+            InitPlan { orders, refused, floor, max_ttl: WANTED, lower }
+        };
+        assert!(WritePass::new(&plan(true)).is_refused());
+        let pass = WritePass::new(&plan(false));
+        assert_eq!((pass.is_refused(), pass.max_ttl()), (false, WANTED));
+    }
+
+    #[test]
     fn the_larger_value_goes_on_and_one_that_all_hold_stays() {
         for (held, asked, otherwise) in [
             ([40, 30, 40], Settled::Differs, Settled::Differs),

@@ -1,5 +1,7 @@
 //! What a client asks the machine about each master.
 
+use redlock_core::WhyNot;
+
 use super::*;
 
 fn masters(count: u64) -> Vec<Master> {
@@ -134,4 +136,65 @@ fn a_floor_that_rests_on_clocks_is_known_as_such() {
         }
         assert_eq!(shown.contains(&true), by_clock, "{shown:?}");
     }
+}
+
+#[test]
+fn a_probe_that_fails_is_made_again_a_second_later() {
+    let masters = masters(1);
+    let mut client = client(&masters, 0);
+    client.on(0, Event::Pushed, 1);
+    assert_eq!(client.step(0, 1, Nonce(1)), Step::Probe);
+    client.on(0, Event::Failed, 5);
+    assert_eq!(client.step(0, 6, Nonce(1)), Step::Wait(1_005));
+    assert_eq!(client.step(0, 1_005, Nonce(1)), Step::Probe);
+    client.on(0, Event::Probed(masters[0].facts(1_005)), 1_005);
+    assert!(client.votes(0));
+}
+
+#[test]
+fn why_a_master_does_not_vote() {
+    let mut masters = masters(3);
+    let mut client = client(&masters, 0);
+    client.on(0, Event::Pushed, 1);
+    assert_eq!(not_admitted(&client, 0, 1).why, WhyNot::Checked);
+    // Its set has scores at which a floor would reach the end of all numbers.
+    masters[1].restart(4);
+    reconnect(&mut client, &masters, 1, 1);
+    settle(&mut client, &mut masters, 1);
+    let record = masters[1].data.record.clone();
+    let too_large = Outcome::TooLarge;
+    let reply = Reply { outcome: too_large, time: masters[1].time(1), record, members: 0 };
+    client.on(1, Event::Script(reply), 1);
+    assert_eq!(not_admitted(&client, 1, 1).why, WhyNot::ScoreTooLarge);
+    assert!(matches!(client.step(1, 2, Nonce(3)), Step::Wait(_)), "it rests until the next probe");
+}
+
+/// Its members were not counted when its connection was made.
+#[test]
+fn masters_that_show_clients_without_quarantine_are_named_by_an_init_that_is_refused() {
+    let mut masters = vec![Master::fresh(1)];
+    masters[0].data.off = off_set();
+    let facts = MasterView { members: None, ..masters[0].facts(0) };
+    let mut client = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN);
+    client.on(0, Event::Up(facts.clone()), 0);
+    assert_eq!(not_admitted(&client, 0, 0).why, WhyNot::New);
+    let answers = [masters[0].scored(0, Incarnation::of(&facts), 0)];
+    let (again, far_floor, lower) = (false, false, false);
+    let options = InitOptions { again, floor: 0, far_floor, max_ttl: MAX_TTL, lower };
+    let plan = client.plan_init(options, &answers, &[Nonce(1)], &[], 0).unwrap();
+    assert!(plan.refused);
+    assert_eq!(not_admitted(&client, 0, 0).why, WhyNot::UsedWithoutQuarantine);
+}
+
+/// The record proves nothing about the data to a client without quarantine.
+#[test]
+fn without_quarantine_an_incarnation_is_a_process() {
+    let mut masters = vec![Master::fresh(1)];
+    masters[0].data.record.nonce = Some(Nonce(7));
+    let off = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
+    let off = connected(off, &masters, 0);
+    let incarnation = off.incarnation(0).unwrap();
+    assert_eq!(incarnation, Incarnation { process: process(1), run: None, nonce: None });
+    let on = client(&[Master::admitted(1)], 0).incarnation(0).unwrap();
+    assert_eq!((on.run, on.nonce.is_some()), (Some(identity(1)), true));
 }

@@ -84,6 +84,7 @@ mod tests {
         forgotten.add(Some(ms(100)), EXPIRY, at(100));
         forgotten.add(Some(ms(0)), EXPIRY, at(100));
         assert_eq!(left(&mut forgotten, 250), Some((2, ms(50), false)));
+        assert_eq!(left(&mut forgotten, 300), Some((2, ms(0), false)), "in its last millisecond");
         assert_eq!(left(&mut forgotten, 301), None);
         forgotten.add(Some(ms(300)), EXPIRY, at(400));
         assert_eq!(left(&mut forgotten, 400), Some((1, ms(300), false)));

@@ -36,3 +36,16 @@ impl fmt::Display for LostReason {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_words_of_its_own() {
+        let words = [LostReason::NotExtended, LostReason::Shutdown, LostReason::Released]
+            .map(|reason| reason.to_string());
+        let wanted = ["it was not extended in time", "the handle was shut down", "it was released"];
+        assert_eq!(words, wanted);
+    }
+}

@@ -133,6 +133,11 @@ mod tests {
     }
 
     #[test]
+    fn a_run_of_a_period_completes_no_fire() {
+        assert_eq!((When::Within(1_000).fire(), When::Fire(7).fire()), (0, 7));
+    }
+
+    #[test]
     fn the_largest_counts_and_those_that_lack_it_are_behind() {
         let (old, new) = (mark(NOW - HOUR, 9, "a"), mark(NOW - 5, 3, "b"));
         let heard = [

@@ -29,6 +29,14 @@ fn fold(hash: u64, bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
+    /// Clients of all versions must compute these.
+    #[test]
+    fn the_weights_are_fixed_for_ever() {
+        let weight = |run_id, key: &str| Weight::of(run_id).of_key(key.as_bytes());
+        assert_eq!(weight("", ""), 9_615_434_058_428_004_053);
+        assert_eq!(weight("a1", "orders:42"), 11_759_721_880_619_833_558);
+    }
+
     #[test]
     fn keys_are_spread_evenly_over_the_masters() {
         let masters: Vec<_> = (0..5).map(|nth| Weight::of(&format!("{nth:040x}"))).collect();

@@ -40,3 +40,13 @@ impl Default for HoldOptions {
         Self { auto_extend: true, max_hold: None, min_copies: None, stop_margin: Duration::ZERO }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::lab::{ms, timing};
+
+    #[test]
+    fn a_key_stays_for_as_long_as_redis_was_told() {
+        assert_eq!(timing(1_000).expiry(), ms(1_100));
+    }
+}

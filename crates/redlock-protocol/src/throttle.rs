@@ -105,6 +105,17 @@ mod tests {
     }
 
     #[test]
+    fn another_cause_ends_no_silence_and_loses_nothing_that_was_kept_back() {
+        let mut throttle = Throttle::default();
+        throttle.admit("down", at(0));
+        assert_eq!(throttle.overdue(at(1_000)), None, "nothing was kept back");
+        throttle.admit("lost", at(10));
+        assert_eq!(throttle.admit("down", at(20)), None);
+        throttle.admit("up", at(5_000));
+        assert_eq!(throttle.overdue(at(5_000)), Some(("down", 1)));
+    }
+
+    #[test]
     fn a_storm_of_an_hour_is_one_line_a_second_and_loses_no_warning() {
         let (mut throttle, mut lines, mut counted) = (Throttle::default(), 0, 0);
         for millis in 0..3_600_000 {

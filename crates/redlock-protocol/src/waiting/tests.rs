@@ -6,6 +6,7 @@ use self::world::{Event, FAN_OUT, Place, Said, World, moment};
 use super::*;
 use crate::retry;
 
+mod answers;
 mod orders;
 mod two;
 mod votes;

@@ -1,5 +1,7 @@
 //! What a client asks the machine about each master.
 
+use std::time::Duration;
+
 use redlock_core::WhyNot;
 
 use super::*;
@@ -197,4 +199,81 @@ fn without_quarantine_an_incarnation_is_a_process() {
     assert_eq!(incarnation, Incarnation { process: process(1), run: None, nonce: None });
     let on = client(&[Master::admitted(1)], 0).incarnation(0).unwrap();
     assert_eq!((on.run, on.nonce.is_some()), (Some(identity(1)), true));
+}
+
+#[test]
+fn a_step_that_fails_puts_no_data_in_doubt() {
+    let mut masters = masters(3);
+    masters[0].restart(4);
+    let mut client = client(&masters, 0);
+    assert!(matches!(client.step(0, 0, Nonce(1)), Step::ReadRecords(_)));
+    client.on(0, Event::Failed, 1);
+    assert!(!client.is_open(0), "it is known what it has");
+}
+
+/// Two masters restart empty, and the third, which allows more, comes back when their quarantines
+/// are under way.
+#[test]
+fn a_quarantine_that_is_known_to_be_too_short_is_begun_anew() {
+    let mut masters = masters(3);
+    masters[2].data.record.max_ttl = Some(5 * MAX_TTL);
+    masters[2].up = false;
+    masters[0].restart(4);
+    masters[1].restart(5);
+    let mut client = client(&masters, 0);
+    settle(&mut client, &mut masters, 0);
+    assert_eq!(masters[0].data.record.max_ttl, Some(MAX_TTL));
+    masters[2].up = true;
+    client.on(2, Event::Up(masters[2].facts(100)), 100);
+    let step = client.step(0, 100, Nonce(77));
+    assert!(matches!(&step, Step::Begin(begin) if begin.max_ttl == 5 * MAX_TTL), "{step:?}");
+    settle(&mut client, &mut masters, 101);
+    let quarantined = client.step(0, 102, Nonce(78));
+    assert!(!matches!(quarantined, Step::Begin(_)), "once: {quarantined:?}");
+}
+
+/// The first client has begun the quarantine and noted the TIMEs; the second stays for a moment.
+#[test]
+fn a_client_that_comes_later_admits_twice_the_length_behind_the_notes() {
+    for (now, admits) in [(2 * LENGTH - 1, false), (2 * LENGTH, true)] {
+        let mut masters = masters(3);
+        masters[0].restart(4);
+        settle(&mut client(&masters, 0), &mut masters, 0);
+        let mut later = client(&masters, now);
+        let steps = settle(&mut later, &mut masters, now);
+        assert_eq!(steps.contains(&"admit"), admits, "{now}: {steps:?}");
+        assert_eq!(later.votes(0), admits);
+    }
+}
+
+/// The clocks of the others go forward by a minute: that of the master itself counts, too.
+#[test]
+fn the_time_that_visits_take_is_known_by_the_clock_of_the_master_itself() {
+    let mut masters = masters(3);
+    masters[0].restart(4);
+    let mut client = client(&masters, 0);
+    settle(&mut client, &mut masters, 0);
+    for other in 1..3 {
+        masters[other].ahead = 60_000;
+        reconnect(&mut client, &masters, other, 100);
+    }
+    let left = Duration::from_millis(2 * LENGTH - 100);
+    assert_eq!(not_admitted(&client, 0, 100).by_visits, Some(left));
+}
+
+/// A nonce that is over for one process says nothing about another.
+#[test]
+fn another_process_has_no_past() {
+    let mut masters = masters(1);
+    let old = masters[0].data.clone();
+    let mut client = client(&masters, 0);
+    masters[0].data.record.nonce = Some(Nonce(99));
+    reconnect(&mut client, &masters, 0, 1);
+    masters[0].data = old.clone();
+    reconnect(&mut client, &masters, 0, 2);
+    assert_eq!(not_admitted(&client, 0, 2).why, WhyNot::Outdated);
+    masters[0].restart(2);
+    masters[0].data = old;
+    reconnect(&mut client, &masters, 0, 3);
+    assert_eq!(not_admitted(&client, 0, 3).why, WhyNot::Restarted);
 }

@@ -432,3 +432,16 @@ fn a_late_copy_and_one_that_was_given_back_live_for_one_life_too() {
     lease.readded(2, &Answer::granted(), at(100), at(200));
     assert_eq!(lease.left(2, at(200)), Some(ms(1_100)));
 }
+
+/// As a lease that is taken over gets it: the score comes with the refusal.
+#[test]
+fn a_late_refusal_of_a_ballot_that_shows_its_score_is_one_more_copy() {
+    let refused = Answer::new(Verdict::BallotRefused);
+    let mut lease = lease(3, 2, options(), at(0));
+    let mut unscored = lease.clone();
+    let scored = refused.clone().with_ballot(redlock_core::Balloted::Score(95));
+    lease.acquired(2, &scored, at(0), at(9));
+    assert_eq!(lease.ledger().hold_until(2), at(VALIDITY));
+    unscored.acquired(2, &refused, at(0), at(9));
+    assert_eq!(unscored.ledger().hold_until(2), Instant::ORIGIN, "it has shown no ballots");
+}

@@ -4,6 +4,7 @@ use redlock_core::Answer;
 
 use super::*;
 use crate::lab::*;
+use crate::token::lease::extension::Extended;
 
 pub(super) fn answered(to: Asked, master: usize, answer: &Answer) -> Event<'_> {
     Event::Answered(Answered { to, master, judged: answer.into(), sent_at: at(0) })
@@ -132,6 +133,10 @@ fn a_lease_ends_for_its_holder_and_sends_nothing_behind_that() {
     assert!(step.extend.is_some(), "an extension is due");
     let called_off = token.call_off(step);
     assert!(called_off.extend.is_none(), "{called_off:?}");
+    // What its holder waits for has an answer all the same.
+    let extended = Some((1, Extended::Confirmed));
+    let answered = lease::Step { extended, ..lease::Step::default() };
+    assert_eq!(token.call_off(answered).extended, extended);
 }
 
 #[test]

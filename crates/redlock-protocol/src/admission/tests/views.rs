@@ -109,7 +109,7 @@ fn a_connection_is_waited_for_where_a_quarantine_is_to_be_begun() {
 
 #[test]
 fn a_master_that_does_not_vote_is_probed_again_a_second_later() {
-    let mut masters = vec![Master::fresh(1)];
+    let mut masters = [Master::fresh(1)];
     let mut client = client(&masters, 0);
     settle(&mut client, &mut masters, 100);
     let Step::Wait(at) = client.step(0, 100, Nonce(9)) else { panic!("nothing is to be done now") };
@@ -174,7 +174,7 @@ fn why_a_master_does_not_vote() {
 /// Its members were not counted when its connection was made.
 #[test]
 fn masters_that_show_clients_without_quarantine_are_named_by_an_init_that_is_refused() {
-    let mut masters = vec![Master::fresh(1)];
+    let mut masters = [Master::fresh(1)];
     masters[0].data.off = off_set();
     let facts = MasterView { members: None, ..masters[0].facts(0) };
     let mut client = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN);
@@ -191,7 +191,7 @@ fn masters_that_show_clients_without_quarantine_are_named_by_an_init_that_is_ref
 /// The record proves nothing about the data to a client without quarantine.
 #[test]
 fn without_quarantine_an_incarnation_is_a_process() {
-    let mut masters = vec![Master::fresh(1)];
+    let mut masters = [Master::fresh(1)];
     masters[0].data.record.nonce = Some(Nonce(7));
     let off = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
     let off = connected(off, &masters, 0);

@@ -112,8 +112,7 @@ impl Lifecycle {
         let Some(attempt) = self.take_attempt() else { return Step::Wait };
         let (expiry, ledger) = (attempt.timing().expiry(), attempt.into_ledger());
         // Where every master that was asked has refused, there is nothing to release.
-        let is_nowhere = ledger.may_hold().is_empty() && ledger.unanswered().is_empty();
-        if self.is_resumed || is_nowhere {
+        if self.is_resumed || ledger.may_hold().is_empty() {
             return Step::Gone;
         }
         let unanswered = ledger.pending();

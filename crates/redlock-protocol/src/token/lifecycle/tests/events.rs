@@ -237,6 +237,15 @@ fn an_attempt_that_nobody_wants_is_released_where_its_key_may_be() {
     assert!(matches!(loss, Step::Lost(_)) && !refused.is_over(), "one has not answered");
 }
 
+#[test]
+fn a_grant_that_was_not_enough_is_released_though_all_have_answered() {
+    let mut token = attempted(3);
+    first(&mut token, 0, &Answer::granted());
+    first(&mut token, 1, &held());
+    lost(first(&mut token, 2, &held()));
+    assert_eq!(token.release().map(Release::unacknowledged), Some(set([0])));
+}
+
 // While it is held.
 
 #[test]
@@ -400,6 +409,7 @@ fn keys_that_have_expired_or_are_left_need_no_release() {
         token.on(answered(Asked::Release, master, &Answer::granted()), at(3));
     }
     token.on(answered(Asked::Release, 2, &busy()), at(3));
+    assert_eq!(token.on(Event::ReturnedAgain, at(4)), Step::Wait, "a quorum is free of it");
     assert_eq!(token.on(Event::Expired, at(4)), Step::Wait, "it may be there");
     let mut left = token.clone();
     assert_eq!(token.on(Event::Expired, at(60_000)), Step::Released);

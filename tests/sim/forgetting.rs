@@ -603,6 +603,27 @@ async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
     assert!(redlock.stats().nodes.iter().all(|node| !node.is_up), "{:?}", redlock.stats());
 }
 
+/// Nobody waits for the first one any more: what is left of its time counts for nothing.
+#[tokio::test(start_paused = true)]
+async fn an_end_that_was_given_up_does_not_shorten_the_next_one() {
+    let (masters, _) = masters(3);
+    masters[0].crash_and_restart(false);
+    let client = slow(&masters);
+    let redlock = handle(&client).connect_timeout(ms(2_000)).build().unwrap();
+    let guard = redlock.try_lock(RESOURCE).await.unwrap();
+    client[0].hold();
+    guard.release().await.unwrap();
+    let first = tokio::spawn(redlock.clone().shutdown(ms(10)));
+    sleep(ms(5)).await;
+    first.abort();
+    sleep(ms(15)).await;
+    let second = tokio::spawn(redlock.shutdown(ms(60_000)));
+    sleep(ms(1_000)).await;
+    assert!(!second.is_finished(), "it waits for the release");
+    client[0].release();
+    assert_eq!(second.await.unwrap(), Ok(()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn where_all_that_answer_vote_the_end_waits_for_no_connection() {
     let (masters, _) = masters(2);

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_has_words_of_its_own() {
+    fn a_reason_is_said_in_words() {
         let words = [LostReason::NotExtended, LostReason::Shutdown, LostReason::Released]
             .map(|reason| reason.to_string());
         let wanted = ["it was not extended in time", "the handle was shut down", "it was released"];

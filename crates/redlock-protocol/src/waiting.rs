@@ -72,8 +72,8 @@ pub struct Waiting<Id> {
     place: Option<usize>,
     /// Sleeps that nothing ended sooner, and refusals without a queue: they widen the next one.
     tries: u32,
-    /// How often the head has entered again at once behind waiters that are gone, since it found
-    /// the key taken or was the first.
+    /// How often the head has entered again at once behind waiters that are gone: since it began,
+    /// found the key taken, was the first, or found the queue full.
     entries: u32,
     /// Pushes behind which the same holder had the key, since the last sleep that none ended.
     pushes: u32,
@@ -432,6 +432,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// split then, and those that were there before it are served before it.
     fn begin(&mut self, now: Instant) -> Step<Id> {
         let is_contended = self.is_contended(now);
+        self.entries = 0;
         self.attempt(if is_contended { Ask::First } else { Ask::All })
     }
 

@@ -192,8 +192,7 @@ impl HoldCell {
                 return left;
             }
             if self.swap_deadline(deadline, 0) {
-                // Writes down how it ended, from the state at this moment.
-                let _ = self.ended();
+                self.write_end();
                 self.wake();
                 return Duration::ZERO;
             }
@@ -216,13 +215,17 @@ impl HoldCell {
             return None;
         }
         // Another thread may have found the deadline passed and not have written it down yet.
+        self.write_end();
+        self.state().ended.clone()
+    }
+
+    /// Writes down that the lease has lapsed, where it has not ended otherwise.
+    fn write_end(&self) {
         let mut state = self.state();
-        let ended = state.ended.clone();
-        if ended.is_none() {
+        if state.ended.is_none() {
             let lost = self.lost_by(&state, state.lapse);
             state.ended = Some(Ended::Lost(lost));
         }
-        state.ended.clone()
     }
 
     /// How many masters are known to hold the key.

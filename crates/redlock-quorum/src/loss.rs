@@ -37,7 +37,10 @@ async fn until<T>(cell: Arc<HoldCell>, slot: Arc<Slot>, found: fn(&HoldCell) -> 
         if let Some(found) = found(&cell) {
             return found;
         }
-        let left = cell.remaining().max(NAP_MIN);
+        let left = match cell.remaining() {
+            Duration::ZERO => NAP_MIN,
+            left => left,
+        };
         tokio::select! {
             () = changed => {}
             () = driven(&slot, left) => {}

@@ -107,12 +107,14 @@ fn what_the_command_leaves_behind_is_not_waited_for() {
 #[test]
 fn what_ends_a_moment_after_the_command_is_not_worth_a_note() {
     let servers = RedisServers::start(1).unwrap();
-    // On a busy machine it may be more than a moment. Without one there is a note each time.
-    poll("there is no note", || {
+    // On a busy machine it may be more than a moment, now and then.
+    let mut notes = 0;
+    for _ in 0..10 {
         let answer = ask(&servers, ["run", "k", "-c", "sleep 0.02 & :"]);
         assert_eq!(answer.code, 0, "{answer:?}");
-        answer.err.is_empty().then_some(())
-    });
+        notes += usize::from(!answer.err.is_empty());
+    }
+    assert!(notes <= 6, "{notes} of 10");
 }
 
 #[test]

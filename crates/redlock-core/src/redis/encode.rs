@@ -9,8 +9,8 @@ use super::{marks, queues};
 use crate::packed::{Packed, Room};
 use crate::{Bid, Op, Verb};
 
-/// The scripts that are called by their digest; `Text::number` counts them. Those that end by
-/// showing the value of the key have that end in a file of its own.
+/// The scripts that are called by their digest; `Text::number` counts them. Those that
+/// end by showing the value of the key have that end in `shown.lua`.
 macro_rules! texts {
     ($($name:ident: $number:literal, $keys:literal, $code:expr;)*) => {
         $(static $name: LazyLock<Text> = LazyLock::new(|| Text::new($number, $code, $keys));)*
@@ -140,8 +140,8 @@ pub(super) fn natively(op: &Op, native: Native, out: &mut impl Room) {
     }
 }
 
-/// Writes a request as it goes to a master that gets it without a ballot. What only one master gets
-/// is not kept for others.
+/// Writes a request that is one command. What differs from one master to the next is not kept for
+/// others.
 pub(super) fn write(op: &Op, set: Option<&Set>, out: &mut Vec<u8>) {
     match op.verb() {
         Verb::Enter { .. } | Verb::Leave { .. } | Verb::Resume { .. } => by_digest(op, set, out),

@@ -202,7 +202,7 @@ impl<'a> Pump<'a> {
             }
             let settled = wire.settle(reply::parse(&rest[..len]).map_err(|Garbage| garbage())?);
             if let Settled::Event(event, vote) = settled {
-                return Ok(Some(Deferred { events: vec![event], vote }));
+                return Ok(Some(Deferred { events: vec![*event], vote }));
             }
             let (vote, outcome) = vote(settled, role);
             if let Some((mut slot, answer)) = vote {

@@ -119,7 +119,7 @@ pub(super) enum Settled {
     /// The oldest request, with a reply that does not fit it.
     Garbage(VoteSlot),
     /// News about the master, perhaps in the answer to the oldest request.
-    Event(NodeEvent, Option<(VoteSlot, Answer)>),
+    Event(Box<NodeEvent>, Option<(VoteSlot, Answer)>),
     /// The answer to the question for the server's role.
     Role(Value),
     /// There is no request that it could answer.
@@ -127,10 +127,15 @@ pub(super) enum Settled {
 }
 
 impl Settled {
+    /// It is rare, and large.
+    fn event(event: NodeEvent, vote: Option<(VoteSlot, Answer)>) -> Self {
+        Self::Event(Box::new(event), vote)
+    }
+
     fn vote(slot: VoteSlot, answer: Answer) -> Self {
         match answer.balloted {
             // The server's ballots are gone.
-            Some(Balloted::NoMember) => Self::Event(NodeEvent::DataLost, Some((slot, answer))),
+            Some(Balloted::NoMember) => Self::event(NodeEvent::DataLost, Some((slot, answer))),
             _ => Self::Vote(slot, answer),
         }
     }
@@ -237,7 +242,7 @@ impl Wire {
             Value::ServerError(error) if is_lasting_error(&reply::message(error)) => {
                 let why = format!("SUBSCRIBE is refused: {}", reply::message(error));
                 self.no_queue = Some(why.clone());
-                Settled::Event(NodeEvent::NoQueue(why), None)
+                Settled::event(NodeEvent::NoQueue(why), None)
             }
             Value::ServerError(_) => Settled::More,
             _ => Settled::Unasked(reply),
@@ -248,7 +253,7 @@ impl Wire {
         match queues::denial(op, &answer) {
             Some(why) => {
                 self.no_queue = Some(why.clone());
-                Settled::Event(NodeEvent::NoQueue(why), Some((slot, answer)))
+                Settled::event(NodeEvent::NoQueue(why), Some((slot, answer)))
             }
             None => Settled::vote(slot, answer),
         }
@@ -338,7 +343,7 @@ impl Wire {
                 // No ballots of clients without a quarantine: there is nothing to report.
                 let is_news = |members: &u32| run.is_some() || *members > 0;
                 let members = super::admission::members(&reply).filter(is_news);
-                let news = |members| Settled::Event(NodeEvent::Members(members), None);
+                let news = |members| Settled::event(NodeEvent::Members(members), None);
                 return members.map_or(Settled::More, news);
             }
             None => return Settled::Unasked(reply),

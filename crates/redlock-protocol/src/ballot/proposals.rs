@@ -102,7 +102,8 @@ impl Proposals {
     /// The ballots that a quorum has accepted.
     fn accepted(&self) -> impl Iterator<Item = &Proposal> {
         let quorum = quorum(self.masters);
-        let all = self.latest.iter().chain(&self.before);
+        // The latest is the last: of two with the same time it is handed out.
+        let all = self.before.iter().chain(&self.latest);
         all.filter(move |proposal| proposal.accepted.len() >= quorum)
     }
 

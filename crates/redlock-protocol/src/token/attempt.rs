@@ -231,7 +231,8 @@ impl Attempt {
         self.judge(now)
     }
 
-    /// The grant and the acceptance of `master` count no more. In place of a grant stands `verdict`.
+    /// The grant and the acceptance of `master` count no more. `verdict` replaces a grant that was
+    /// counted.
     fn take_back(&mut self, master: usize, verdict: Verdict) {
         if self.granted.contains(master) {
             if verdict.is_refusal() {

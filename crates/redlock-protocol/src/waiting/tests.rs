@@ -240,6 +240,20 @@ fn who_has_waited_for_long_enters_again_as_often_behind_waiters_that_are_gone() 
     assert_eq!(waiting.lost(Refusal::Held, Some(gone), start(0.5)), Step::Wait);
 }
 
+/// Another caller of this process has its own.
+#[test]
+fn the_next_head_enters_again_as_often() {
+    let gone = Some(Place::BehindThoseThatAreGone.answered(0));
+    let mut waiting = World::after(&[JOIN, JOIN, REFUSED]).waiting;
+    assert_eq!(waiting.lost(Refusal::Held, gone, start(0.5)), first(1));
+    waiting.won(Instant::ORIGIN);
+    assert!(matches!(waiting.released(Instant::ORIGIN), Step::Attempt(2, _)));
+    for _ in 0..DROPS_MAX {
+        assert_eq!(waiting.lost(Refusal::Held, gone, start(0.5)), first(2));
+    }
+    assert_eq!(waiting.lost(Refusal::Held, gone, start(0.5)), Step::Wait);
+}
+
 #[test]
 fn a_reservation_that_names_it_is_as_good_as_a_call() {
     let ours = Some(Place::OursIsReserved.answered(0));

@@ -35,7 +35,8 @@ impl Redlock {
     }
 }
 
-/// Several locks that are asked for together; see [`crate::LockAllRequest`]. Nothing happens
+/// Several locks that are asked for together; see [`crate::LockAllRequest`], also for what the
+/// options of a lock mean for several. Nothing happens
 /// before [`acquire`](Self::acquire) or [`run`](Self::run).
 #[must_use = "locks that are not acquired are not asked for"]
 #[derive(Clone)]

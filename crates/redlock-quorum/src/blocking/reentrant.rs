@@ -57,7 +57,8 @@ impl fmt::Debug for Reentrant {
     }
 }
 
-/// A lock that is asked for by its owner; see [`crate::ReentrantRequest`]. Nothing happens before
+/// A lock that is asked for by its owner; see [`crate::ReentrantRequest`], also for which options
+/// count inside. Nothing happens before
 /// [`acquire`](Self::acquire) or [`run`](Self::run).
 #[must_use = "a lock that is not acquired is not asked for"]
 #[derive(Clone)]

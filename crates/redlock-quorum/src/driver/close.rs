@@ -31,6 +31,11 @@ pub(super) struct Closing {
 }
 
 impl Closing {
+    /// Whether somebody gets the outcome as soon as no step is waited for.
+    fn is_ending(&self) -> bool {
+        self.is_over && self.replies.iter().any(|(_, reply)| !reply.is_closed())
+    }
+
     /// Whether one of those that wait does so no longer.
     fn is_due(&self, now: Instant) -> bool {
         let mut waiting = self.replies.iter().filter(|(_, reply)| !reply.is_closed()).peekable();
@@ -52,8 +57,8 @@ impl Driver {
             self.withdraw_offers();
             self.lose_leases(LostReason::Shutdown);
         }
-        // A later call prolongs nothing for those that do not wait any more.
-        let is_over = before.as_ref().is_some_and(|closing| closing.is_over);
+        // Those whose time is over wait only for the steps: a later call does not prolong that.
+        let is_over = before.as_ref().is_some_and(Closing::is_ending);
         let steps_until = self.steps_until(before.as_ref());
         let mut replies = before.map_or_else(Vec::new, |closing| closing.replies);
         replies.extend(reply.map(|reply| (until, reply)));
@@ -96,7 +101,7 @@ impl Driver {
     }
 
     /// Reports the keys that are left on masters to callers that wait for the end, now or later.
-    /// The connections are closed, which no signal reports any more.
+    /// The connections are closed, and nobody reads the signals about that any more.
     pub(super) fn finish(&mut self) -> Result<(), Unreleased> {
         (0..self.masters.len()).for_each(|master| self.observer.counters.down(master));
         let outcome = self.left();

@@ -54,7 +54,7 @@ impl Driver {
             Due::Wait(request) | Due::Unsent(request) => !requests.contains_key(request),
             Due::Waiting(waiting, _) | Due::Watch(waiting, _) => !waiters.contains(waiting),
             Due::Inspection(inspection) => !inspections.contains_key(inspection),
-            // Each of these is taken: its action finds out whether it is stale.
+            // None of these is pruned: its action finds out whether it is stale.
             _ => false,
         });
         timers.next()

@@ -302,7 +302,8 @@ impl Driver {
         self.signals = signals;
     }
 
-    /// Sends a request to these masters. Those that are not asked have answered already.
+    /// Sends a request to these masters. The votes of those that are not asked come back at once,
+    /// and are counted here.
     fn send(&mut self, op: &Op, masters: MasterSet, ticket: Ticket, now: Instant) {
         for vote in self.masters.send(op, masters, ticket, now) {
             self.vote(&vote);

@@ -34,8 +34,8 @@ pub(in crate::driver) struct Link {
     pub(in crate::driver) weight: Weight,
     /// When these facts were read.
     pub(in crate::driver) read_at: Instant,
-    /// Since when it has the incarnation in which its answers count: while it votes, those to what
-    /// was sent from then on.
+    /// Since when it is in its present incarnation. While it votes, answers to what was sent from
+    /// then on count.
     pub(in crate::driver) alive_since: Instant,
     /// The identity that the node was given as the admitted one.
     pub(in crate::driver) admitted_as: Option<Identity>,

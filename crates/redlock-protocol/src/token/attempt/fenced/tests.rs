@@ -228,6 +228,20 @@ fn min_copies_counts_keys_and_not_ballots() {
     assert_eq!(attempt.score_vote(3, &scored(), at(2)), Step::Won);
 }
 
+/// Both have a quorum, and the key is held as long for both.
+#[test]
+fn of_two_ballots_that_were_accepted_the_latest_is_handed_out() {
+    let options = HoldOptions { min_copies: Some(3), ..HoldOptions::default() };
+    let mut attempt = attempt(3, options, at(0)).fenced(Some(ballot(1)));
+    vote(&mut attempt, 0, &accepted());
+    assert_eq!(vote(&mut attempt, 1, &refused()), Step::Propose);
+    assert_eq!(attempt.propose(ballot(2)), Some((2, set(&[0, 1]))));
+    assert_eq!(vote(&mut attempt, 2, &accepted()), Step::AwaitCopies, "of the first ballot");
+    attempt.ballot_vote(2, 0, &accepted(), at(1), at(2));
+    assert_eq!(attempt.ballot_vote(2, 1, &accepted(), at(1), at(2)), Step::Won);
+    assert_eq!(attempt.fencing_token(), Some(ballot(2).token()));
+}
+
 #[test]
 fn copies_that_lack_nothing_but_a_score_are_waited_for_when_all_have_voted() {
     let options = HoldOptions { min_copies: Some(5), ..HoldOptions::default() };

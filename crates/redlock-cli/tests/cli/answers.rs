@@ -159,7 +159,7 @@ fn status_has_a_line_for_each_master_and_then_the_state() {
         let rest = line.strip_prefix(said).unwrap_or_else(|| panic!("{held:?}"));
         let end = rest.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(rest.len());
         assert!(rest[end..].starts_with('s'), "in seconds: {held:?}");
-        assert!((20.0..40.0).contains(&rest[..end].parse::<f64>().unwrap()), "{held:?}");
+        assert!((20.0..=40.0).contains(&rest[..end].parse::<f64>().unwrap()), "{held:?}");
     };
     for (line, server) in lines.iter().zip(servers.iter()) {
         expires(line, &format!("{}  held by somebody, expires in ", server.name()));

@@ -581,9 +581,8 @@ async fn the_end_waits_for_steps_no_longer_than_the_connect_timeout() {
     assert_eq!(masters.clock().now().saturating_since(begun), ms(30));
 }
 
-/// A release is unacknowledged, and a step is under way.
-#[tokio::test(start_paused = true)]
-async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
+/// A handle with a release that the first master does not acknowledge, and a step under way there.
+async fn unacknowledged_beside_a_step() -> (SimNodes, SimNodes, Redlock) {
     let (masters, _) = masters(3);
     masters[0].crash_and_restart(false);
     let client = slow(&masters);
@@ -591,6 +590,12 @@ async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
     let guard = redlock.try_lock(RESOURCE).await.unwrap();
     client[0].hold();
     guard.release().await.unwrap();
+    (masters, client, redlock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
+    let (masters, _client, redlock) = unacknowledged_beside_a_step().await;
     let begun = masters.clock().now();
     let first = tokio::spawn(redlock.clone().shutdown(ms(10)));
     sleep(ms(20)).await;
@@ -606,13 +611,7 @@ async fn a_second_end_that_may_take_longer_does_not_prolong_the_first() {
 /// Nobody waits for the first one any more: what is left of its time counts for nothing.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_was_given_up_does_not_shorten_the_next_one() {
-    let (masters, _) = masters(3);
-    masters[0].crash_and_restart(false);
-    let client = slow(&masters);
-    let redlock = handle(&client).connect_timeout(ms(2_000)).build().unwrap();
-    let guard = redlock.try_lock(RESOURCE).await.unwrap();
-    client[0].hold();
-    guard.release().await.unwrap();
+    let (_masters, client, redlock) = unacknowledged_beside_a_step().await;
     let first = tokio::spawn(redlock.clone().shutdown(ms(10)));
     sleep(ms(5)).await;
     first.abort();

@@ -109,7 +109,7 @@ async fn thirty_two_processes_have_equal_shares_and_wait_about_as_long_as_in_a_r
     assert!(ours <= least.mul_f64(1.2), "{ours:?}, and {least:?} in a ring");
 }
 
-/// A process that takes the key again and again, and holds it for so long, until it is stopped.
+/// A process that takes the key again and again, and holds it for this time, until it is stopped.
 fn takes_again(masters: &SimNodes, seed: u64, holds: Duration) -> (SimNodes, JoinHandle<()>) {
     let (client, holder) = process(masters, seed);
     let again = tokio::spawn(async move {

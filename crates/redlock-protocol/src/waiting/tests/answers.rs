@@ -105,7 +105,7 @@ fn the_third_push_behind_which_one_holder_has_the_key_is_followed_and_the_fourth
     assert_eq!(of_another.changed(0, start(0.5)), Step::Wait);
 }
 
-/// The place is given up for the one behind it: whoever holds the key here asks no master.
+/// The place is given up for the one behind it: the holder in this process asks no master.
 #[test]
 fn who_waits_for_a_release_of_its_own_process_passes_a_call_on() {
     let mut waiting = World::after(&[JOIN, REFUSED, FIRST, HELD]).waiting;

@@ -14,7 +14,7 @@ pub(crate) struct HeldLock {
     pub(crate) cell: Arc<HoldCell>,
     pub(crate) hold: HoldId,
     giver: Arc<dyn Giver>,
-    /// What the giver is told when it is dropped.
+    /// The message to the giver when it is dropped; `None` for no message.
     on_drop: Option<Told>,
 }
 

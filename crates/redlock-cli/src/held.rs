@@ -1,12 +1,12 @@
 //! `Held`: the locks of the `redlock run`s around this command, which a command inherits.
 
 use std::ffi::OsString;
-use std::fmt::Write;
 
 use redlock_quorum::{NodeVote, State, Status, Votes, quorum};
 
 use crate::answers;
 use crate::global::variable;
+use crate::key::encoded;
 use crate::output;
 use crate::place::Place;
 
@@ -159,29 +159,9 @@ fn is_lock(text: &str) -> bool {
     text.split_once('=').is_some_and(|(key, token)| !key.is_empty() && !token.is_empty())
 }
 
-/// Percent-encoding, as RFC 3986 has it.
-fn encoded(key: &[u8]) -> String {
-    let mut text = String::with_capacity(key.len());
-    for &byte in key {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            text.push(byte.into());
-        } else {
-            // Writing into a string cannot fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_key_of_any_bytes_is_one_word_without_an_equals_sign() {
-        assert_eq!(encoded(b"nightly-report_1.~"), "nightly-report_1.~");
-        assert_eq!(encoded(b"orders:42 =%\n\xff"), "orders%3A42%20%3D%25%0A%FF");
-    }
 
     fn said(held: &Held) -> [String; 3] {
         held.variables().map(|(_, list)| list.into_string().unwrap())

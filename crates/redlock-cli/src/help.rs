@@ -88,6 +88,10 @@ What masters answer:
                         --quarantine
   twin of ...           the same server as another one
 
+Objects of --json:
+  `key` is KEY itself if it is UTF-8. Otherwise `key` is null and `key_encoded` has it
+  percent-encoded, as in REDLOCK_HELD.
+
 Durations:
   500ms, 10s, 1.5m, 1h30m, 2d; a bare number is seconds.
 

@@ -3,8 +3,8 @@
 //! In reading order: `args` and `global` (what may be asked), `command` (one file for each
 //! command), `masters`, `session` and `waiting` (the handle on the masters), `direct` (what the
 //! library does not offer), `supervise`, `child`, `group`, `launcher`, `watchdog`, `environment`,
-//! `held`, `place`, `process`, `terminal` and `signals` (what `run` is made of), `answers`, `moment`, `output` and
-//! `exit` (what is answered).
+//! `held`, `place`, `process`, `terminal` and `signals` (what `run` is made of), `answers`, `key`,
+//! `moment`, `output` and `exit` (what is answered).
 
 mod answers;
 mod args;
@@ -20,6 +20,7 @@ mod global;
 mod group;
 mod held;
 mod help;
+mod key;
 mod label;
 mod launcher;
 mod masters;

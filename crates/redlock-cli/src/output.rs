@@ -12,12 +12,14 @@ use crate::answers;
 use crate::command::marks::Done;
 use crate::duration::about;
 use crate::exit::{CANNOT_PRINT, Failure};
+use crate::key::Key;
 use crate::moment;
 
 /// A held lock, as `acquire` and `extend` print it.
 #[derive(Serialize)]
 pub(crate) struct Held<'a> {
-    key: String,
+    #[serde(flatten)]
+    key: Key,
     token: &'a str,
     fencing_token: Option<u64>,
     ttl_ms: u64,
@@ -27,7 +29,7 @@ pub(crate) struct Held<'a> {
 impl<'a> Held<'a> {
     pub(crate) fn new(guard: &'a Guard, ttl: Duration) -> Self {
         Self {
-            key: guard.resource().to_string(),
+            key: guard.resource().into(),
             token: guard.token().as_str(),
             fencing_token: guard.fencing_token().map(|fence| fence.get()),
             ttl_ms: millis(ttl),
@@ -54,21 +56,24 @@ pub(crate) fn fence(token: Option<u64>) -> String {
 /// What `release` prints as JSON.
 #[derive(Serialize)]
 pub(crate) struct Released {
-    pub(crate) key: String,
+    #[serde(flatten)]
+    pub(crate) key: Key,
     pub(crate) released: bool,
 }
 
 /// What `release --force` prints as JSON.
 #[derive(Serialize)]
 pub(crate) struct Forced {
-    pub(crate) key: String,
+    #[serde(flatten)]
+    pub(crate) key: Key,
     pub(crate) deleted: Vec<String>,
 }
 
 /// What `status` prints as JSON.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
-    key: String,
+    #[serde(flatten)]
+    key: Key,
     state: &'static str,
     token: Option<&'a str>,
     ttl_ms: Option<u64>,
@@ -93,7 +98,7 @@ struct NodeReport<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(key: String, status: &'a Status, done: Option<&'a Done>) -> Self {
+    pub(crate) fn new(key: Key, status: &'a Status, done: Option<&'a Done>) -> Self {
         let (state, token, ttl) = match &status.state {
             State::Held { token, ttl } => ("held", Some(token.as_str()), *ttl),
             State::Free => ("free", None, None),

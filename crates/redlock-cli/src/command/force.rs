@@ -64,7 +64,7 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
     }
     let deleted = delete_all(session, key, targets).await;
     if args.json {
-        output::json(&Forced { key: session.key.to_string(), deleted })?;
+        output::json(&Forced { key: (&session.key).into(), deleted })?;
     }
     confirm(session).await
 }
@@ -124,7 +124,7 @@ fn nothing(session: &Session, status: &Status, args: &Release) -> Result<u8, Fai
     let cause =
         anyhow!("nothing to delete, {}: {}", answers::verdict(&key, status), answers::list(status));
     if args.json {
-        output::json(&Forced { key, deleted: Vec::new() })?;
+        output::json(&Forced { key: (&session.key).into(), deleted: Vec::new() })?;
     }
     let is_known = answers::answered(status) >= quorum(status.nodes.len());
     let code = if is_known { NOT_OURS } else { UNAVAILABLE };

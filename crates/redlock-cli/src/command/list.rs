@@ -16,6 +16,7 @@ use crate::command::marks::Done;
 use crate::direct::{self, Direct, Found};
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;
+use crate::key::Key;
 use crate::masters;
 use crate::moment;
 use crate::output;
@@ -32,7 +33,8 @@ struct Listing {
 /// A lock that one token holds on a majority of the masters.
 #[derive(Serialize)]
 struct Lock {
-    key: String,
+    #[serde(flatten)]
+    key: Key,
     token: String,
     /// `None` for a key that never expires.
     ttl_ms: Option<u64>,
@@ -43,7 +45,8 @@ struct Lock {
 /// What was completed under a name, as any of the masters has it.
 #[derive(Serialize)]
 struct Completed {
-    key: String,
+    #[serde(flatten)]
+    key: Key,
     #[serde(flatten)]
     done: Done,
 }
@@ -84,7 +87,7 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
         let (token, ttl) = answers::on_majority(keys, masters)?;
         let key = Resource::from(&names[row][prefix.len()..]);
         key.check().ok()?;
-        let (key, since_ms) = (key.to_string(), answers::since(token).map(moment::millis));
+        let (key, since_ms) = (Key::from(&key), answers::since(token).map(moment::millis));
         Some(Lock { key, token: token.to_owned(), ttl_ms: ttl.map(output::millis), since_ms })
     });
     let begin = [prefix, Mark::PREFIX.as_bytes()].concat();
@@ -92,7 +95,7 @@ async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
         let name = names[row].strip_prefix(&begin[..])?;
         let marks = columns.iter().filter_map(|column| mark(&column[row]));
         let done = Done::from(&marks.reduce(|most, mark| most.raised(&mark))?);
-        Some(Completed { key: Resource::from(name).to_string(), done })
+        Some(Completed { key: (&Resource::from(name)).into(), done })
     });
     Ok(Listing { locks: locks.collect(), done: done.collect(), truncated })
 }
@@ -242,11 +245,11 @@ fn is_token(text: &str) -> bool {
 impl Listing {
     /// For people: a line a lock.
     fn text(&self) -> String {
-        let widest = self.locks.iter().map(|lock| lock.key.chars().count()).max();
+        let widest = self.locks.iter().map(|lock| lock.key.to_string().chars().count()).max();
         let widest = widest.unwrap_or_default();
         let line = |lock: &Lock| {
             let Lock { key, token, ttl_ms, .. } = lock;
-            let left = answers::left(ttl_ms.map(Duration::from_millis));
+            let (key, left) = (key.to_string(), answers::left(ttl_ms.map(Duration::from_millis)));
             let since = answers::since_in_words(token);
             format!("{key:widest$}  held by {token}, {left}{since}")
         };

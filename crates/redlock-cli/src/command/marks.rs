@@ -66,7 +66,7 @@ async fn remove_from_all(
     let (targets, silent) = targets(session, &key, &status).await;
     if targets.is_empty() {
         if args.json {
-            output::json(&Forced { key: name.clone(), deleted: Vec::new() })?;
+            output::json(&Forced { key: (&session.key).into(), deleted: Vec::new() })?;
         }
         let masters = status.nodes.len();
         let is_known = masters - silent >= quorum(masters);
@@ -81,7 +81,7 @@ async fn remove_from_all(
     }
     let deleted = force::delete_all(session, &key, targets).await;
     if args.json {
-        output::json(&Forced { key: name.clone(), deleted })?;
+        output::json(&Forced { key: (&session.key).into(), deleted })?;
     }
     match session.redlock.last_run(&session.key).await {
         Ok(None) => Ok(0),

@@ -25,7 +25,7 @@ async fn by_token(global: &Global, args: &Release, token: &str) -> Result<u8, Fa
     let printed = match &outcome {
         Err(ReleaseError::Invalid(_) | ReleaseError::Shutdown) => Ok(()),
         outcome if args.json => {
-            output::json(&Released { key: session.key.to_string(), released: outcome.is_ok() })
+            output::json(&Released { key: (&session.key).into(), released: outcome.is_ok() })
         }
         _ => Ok(()),
     };

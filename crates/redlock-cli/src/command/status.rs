@@ -32,7 +32,7 @@ async fn one(global: &Global, key: &OsStr, as_json: bool) -> Result<u8, Failure>
     }
     let judged = judge(&key, &status, !as_json && is_one_screen());
     let printed = match &judged {
-        _ if as_json => output::json(&Report::new(key.clone(), &status, done.as_ref())),
+        _ if as_json => output::json(&Report::new((&session.key).into(), &status, done.as_ref())),
         Err(_) if is_one_screen() => output::line(&and_done(output::table(&status), done)),
         _ => output::line(&and_done(output::people(&key, &status), done)),
     };

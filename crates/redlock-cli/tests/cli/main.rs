@@ -12,6 +12,7 @@ mod fencing;
 mod force;
 mod guide;
 mod init;
+mod keys;
 mod listing;
 mod loss;
 mod masters;

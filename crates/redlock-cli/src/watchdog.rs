@@ -12,7 +12,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -111,6 +111,21 @@ impl Order {
     /// Small enough for a pipe to take it whole or not at all.
     const SIZE: usize = 13;
 
+    /// After how long to look at it, if no alarm tells when.
+    fn check_within(self, has_alarm: bool) -> Option<Timespec> {
+        /// Timers stand still while the machine is suspended, and the lease does not.
+        const CHECK_AGAIN: Duration = Duration::from_secs(1);
+        /// Nobody reports that a process of others was continued.
+        const CHECK_JOB: Duration = Duration::from_millis(50);
+        let left = Duration::from_nanos(self.kill_at.saturating_sub(now()));
+        let within = match (self.is_job_stopped, has_alarm) {
+            (true, _) => left.min(CHECK_JOB),
+            (false, true) => return None,
+            (false, false) => left.min(CHECK_AGAIN),
+        };
+        Some(timespec(within))
+    }
+
     fn to_bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&self.group.to_ne_bytes());
@@ -138,10 +153,11 @@ pub(crate) fn is_meant(words: &[OsString]) -> bool {
 pub(crate) fn watch() -> ExitCode {
     // It fails for the leader of a group alone, and this process was not started as one.
     let _ = setsid();
+    let alarm = Alarm::new();
     let mut order = None;
     let mut is_due = false;
     loop {
-        match receive(order.filter(|_| !is_due)) {
+        match receive(&alarm, order.filter(|_| !is_due)) {
             Received::Nothing => {}
             Received::Order(next) => {
                 if order.is_none() {
@@ -182,20 +198,15 @@ enum Received {
     End,
 }
 
-/// The next order, or nothing when it is time to look.
-fn receive(order: Option<Order>) -> Received {
-    /// Timers stand still while the machine is suspended, and the lease does not.
-    const CHECK_AGAIN: Duration = Duration::from_secs(1);
-    /// Nobody reports that a process of others was continued.
-    const CHECK_JOB: Duration = Duration::from_millis(50);
-    let timeout = order.map(|order| {
-        let left = Duration::from_nanos(order.kill_at.saturating_sub(now()));
-        let timeout = left.min(if order.is_job_stopped { CHECK_JOB } else { CHECK_AGAIN });
-        Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() }
-    });
+/// Waits for the next order. Returns nothing when it is time to look at the last one.
+fn receive(alarm: &Alarm, order: Option<Order>) -> Received {
+    let is_set = alarm.set(order.map(|order| order.kill_at));
+    let timeout = order.and_then(|order| order.check_within(is_set));
     let stdin = io::stdin();
     let stdin = stdin.as_fd();
-    if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], timeout.as_ref()) == Ok(0) {
+    let fds = [Some(stdin), alarm.fd()];
+    let mut ready: Vec<_> = fds.iter().flatten().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    if poll(&mut ready, timeout.as_ref()).is_err() || ready[0].revents().is_empty() {
         return Received::Nothing;
     }
     let mut bytes = [0; Order::SIZE];
@@ -203,6 +214,53 @@ fn receive(order: Option<Order>) -> Received {
         Ok(Order::SIZE) => Received::Order(Order::from_bytes(bytes)),
         Err(rustix::io::Errno::INTR) => Received::Nothing,
         _ => Received::End,
+    }
+}
+
+/// A timer that expires at an instant of [`now`]. A timeout of `poll` would not do: if the process
+/// is stopped meanwhile, the kernel continues with the time that was left before, and the command
+/// would outlive its lock by as long as the process was stopped.
+struct Alarm(Option<OwnedFd>);
+
+#[cfg(target_os = "linux")]
+impl Alarm {
+    fn new() -> Self {
+        use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
+        Self(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC).ok())
+    }
+
+    /// Sets it, or stops it. Returns whether it will expire.
+    fn set(&self, at: Option<u64>) -> bool {
+        use rustix::time::{Itimerspec, TimerfdTimerFlags, timerfd_settime};
+        let Some(timer) = &self.0 else { return false };
+        // Zero would stop it, and an instant that has passed makes it expire immediately.
+        let at = at.map_or(Duration::ZERO, |at| Duration::from_nanos(at.max(1)));
+        let spec = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(at) };
+        timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &spec).is_ok() && !at.is_zero()
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Alarm {
+    fn new() -> Self {
+        Self(None)
+    }
+
+    fn set(&self, _: Option<u64>) -> bool {
+        false
+    }
+}
+
+impl Alarm {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_ref().map(AsFd::as_fd)
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
     }
 }
 

@@ -269,7 +269,7 @@ fn the_watchdog_has_its_own_session_minds_no_signal_and_ends_with_redlock() {
 }
 
 /// The process that watches over a `redlock run`.
-fn watchdog_of(redlock: i32) -> i32 {
+pub(crate) fn watchdog_of(redlock: i32) -> i32 {
     let children = fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let pid: i32 = entry.unwrap().file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

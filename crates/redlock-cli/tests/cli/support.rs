@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 use std::{env, fs, thread};
 
 pub(crate) use redlock_testkit::lab::{PATIENCE, copies, is_alive, is_stopped, poll, value};
@@ -55,8 +57,12 @@ pub(crate) fn undisturbed(program: &str) -> Command {
     command
 }
 
-/// A command with nothing of the surroundings that could change what it does. The node timeout is
-/// long: a busy machine is no fault of a master.
+/// The node timeout of tests: a machine that stands still for most of a second is no fault of a
+/// master.
+pub(crate) const NODE_TIMEOUT: &str = "1200ms";
+
+/// A command without settings from the environment of the test. The node timeout is long, but no
+/// longer than a short TTL allows.
 pub(crate) fn bare<const N: usize>(words: [&str; N]) -> Command {
     let mut command = undisturbed(env!("CARGO_BIN_EXE_redlock"));
     for (name, _) in env::vars_os() {
@@ -64,7 +70,8 @@ pub(crate) fn bare<const N: usize>(words: [&str; N]) -> Command {
             command.env_remove(name);
         }
     }
-    command.env("REDLOCK_NODE_TIMEOUT", "500ms");
+    let longest = if words.contains(&"--ttl") { "500ms" } else { NODE_TIMEOUT };
+    command.env("REDLOCK_NODE_TIMEOUT", longest);
     command.args(words).stdin(Stdio::null());
     command
 }
@@ -89,6 +96,45 @@ pub(crate) fn ask<const N: usize>(servers: &RedisServers, words: [&str; N]) -> A
 /// The answer of a command that reads nothing.
 pub(crate) fn answer_of(command: &mut Command) -> Answer {
     Running::start_into(command.stdin(Stdio::null()), Stdio::piped()).answer()
+}
+
+/// The times during which this process stood still, and with it the machine or the whole test run.
+/// A thread notes each of its sleeps that took far too long.
+#[derive(Debug)]
+pub(crate) struct Stalls(Arc<Mutex<Vec<[SystemTime; 2]>>>);
+
+impl Stalls {
+    pub(crate) fn watch() -> Self {
+        const TICK: Duration = Duration::from_millis(10);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let stalls = Arc::downgrade(&seen);
+        thread::spawn(move || {
+            while let Some(stalls) = stalls.upgrade() {
+                let began = SystemTime::now();
+                thread::sleep(TICK);
+                let ended = SystemTime::now();
+                if ended.duration_since(began).is_ok_and(|took| took > TICK * 10) {
+                    stalls.lock().unwrap().push([began, ended]);
+                }
+            }
+        });
+        Self(seen)
+    }
+
+    /// Whether everything stood still from `end` until right before `last`.
+    pub(crate) fn explain(&self, end: SystemTime, last: SystemTime) -> bool {
+        const AWAKE: Duration = Duration::from_millis(250);
+        let stalls = self.0.lock().unwrap();
+        stalls.iter().any(|[from, to]| *from <= end + AWAKE && last <= *to + AWAKE)
+    }
+
+    /// Whether everything stood still until a moment ago.
+    pub(crate) fn explain_now(&self) -> bool {
+        // The thread may have had no chance to note it yet.
+        thread::sleep(Duration::from_millis(50));
+        let now = SystemTime::now();
+        self.explain(now, now)
+    }
 }
 
 /// A command that runs beside the test, and is killed with it.

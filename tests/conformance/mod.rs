@@ -267,10 +267,10 @@ async fn a_key_is_there_for_its_life_and_gone_after_it() {
     let backend = Backend::start().await;
     let mut node = Asker::new(&backend).await;
     let (ours, theirs) = tokens();
-    node.acquire(&ours, 400).await;
+    node.acquire(&ours, 1_500).await;
     backend.pass(Duration::from_millis(100)).await;
     assert!(held_by(&ours, &node.inspect().await));
-    backend.pass(Duration::from_millis(310)).await;
+    backend.pass(Duration::from_millis(1_410)).await;
     node.assert_free().await;
     assert_eq!(node.extend(&ours, LONG).await, not_ours());
     assert_eq!(node.release(&ours).await, not_ours());

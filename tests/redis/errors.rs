@@ -315,7 +315,9 @@ async fn an_error_has_a_word_for_each_master_in_their_order() {
 }
 
 fn through(proxies: &[FaultProxy]) -> RedlockBuilder {
-    Redlock::builder().nodes(proxies.iter().map(FaultProxy::url)).node_timeout(ms(500))
+    // A connection that leaves a request unanswered for this long is replaced: not meanwhile.
+    let builder = Redlock::builder().connect_timeout(secs(10));
+    builder.nodes(proxies.iter().map(FaultProxy::url)).node_timeout(ms(500))
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What makes another master of a real server, and what does not.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use redlock_quorum::{NodeReport, Redlock, Standing};
@@ -42,7 +42,11 @@ pub(crate) fn back_up(master: &RedisServer) {
 fn read_up_to(stream: &mut TcpStream, end: &[u8]) {
     let (mut answer, mut some) = (Vec::new(), [0; 4_096]);
     while !answer.windows(end.len()).any(|window| window == end) {
-        let read = stream.read(&mut some).unwrap();
+        let read = match stream.read(&mut some) {
+            // The process was stopped and continued.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read.unwrap(),
+        };
         assert!(read > 0, "it has hung up after {} bytes", answer.len());
         answer.extend_from_slice(&some[..read]);
     }

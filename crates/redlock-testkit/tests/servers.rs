@@ -86,7 +86,7 @@ fn a_command_to_a_paused_server_fails_in_time() {
     server.pause().unwrap();
     let start = Instant::now();
     assert!(server.command(&["GET", "key"]).is_err());
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 #[test]

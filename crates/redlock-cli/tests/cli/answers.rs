@@ -4,7 +4,7 @@ use redlock_quorum::FencingToken;
 use redlock_testkit::lab::calls;
 use redlock_testkit::{RedisServer, RedisServers};
 
-use crate::support::{Running, Scratch, answer_of, ask, copies, poll, redlock};
+use crate::support::{NODE_TIMEOUT, Running, Scratch, answer_of, ask, copies, poll, redlock};
 
 /// A token is a UUID and a label, which names the process by default.
 fn is_token(token: &str) -> bool {
@@ -97,7 +97,7 @@ fn the_example_of_the_help_ends_with_the_code_of_acquire() {
     let run = || {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &format!("{example}\necho \"$token,$fence,$validity_ms\"")]);
-        shell.env("R", env!("CARGO_BIN_EXE_redlock")).env("REDLOCK_NODE_TIMEOUT", "500ms");
+        shell.env("R", env!("CARGO_BIN_EXE_redlock")).env("REDLOCK_NODE_TIMEOUT", NODE_TIMEOUT);
         answer_of(shell.env("REDLOCK_NODES", servers.urls().join(",")))
     };
     let acquired = run();
@@ -224,7 +224,7 @@ fn a_lock_whose_token_has_no_reader_is_released() {
     let acquire = |redirection: &str| {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &format!("\"$R\" acquire k {redirection}")]);
-        shell.env("R", env!("CARGO_BIN_EXE_redlock")).env("REDLOCK_NODE_TIMEOUT", "500ms");
+        shell.env("R", env!("CARGO_BIN_EXE_redlock")).env("REDLOCK_NODE_TIMEOUT", NODE_TIMEOUT);
         shell.env("REDLOCK_NODES", servers.urls().join(","));
         answer_of(&mut shell)
     };
@@ -260,7 +260,7 @@ fn a_result_that_cannot_be_written_is_an_error() {
     let redirected = |words: &str, redirection: &str| {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &format!("\"$R\" {words} {redirection}")]);
-        shell.env("R", env!("CARGO_BIN_EXE_redlock")).env("REDLOCK_NODE_TIMEOUT", "500ms");
+        shell.env("R", env!("CARGO_BIN_EXE_redlock")).env("REDLOCK_NODE_TIMEOUT", NODE_TIMEOUT);
         shell.env("REDLOCK_NODES", servers.urls().join(","));
         answer_of(&mut shell)
     };

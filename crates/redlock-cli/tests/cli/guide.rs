@@ -8,7 +8,7 @@ use std::process::Command;
 use redlock_testkit::lab::calls;
 use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
-use crate::support::{Answer, Running, Scratch, answer_of, bare, copies, poll};
+use crate::support::{Answer, NODE_TIMEOUT, Running, Scratch, answer_of, bare, copies, poll};
 
 const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
 
@@ -63,7 +63,7 @@ fn on_host(
 ) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("REDLOCK_NODES", servers.urls().join(","));
-    command.env("REDLOCK_NODE_TIMEOUT", "500ms").current_dir(host.file(""));
+    command.env("REDLOCK_NODE_TIMEOUT", NODE_TIMEOUT).current_dir(host.file(""));
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", host.file("").display());
     command.env("PATH", path).stdin(std::process::Stdio::null());
     command
@@ -173,7 +173,8 @@ fn is_admitted_by_the_user(server: &RedisServer) {
         answer_of(command.env("REDLOCK_NODES", &url).args(words.split(' ')))
     };
     ask("init --yes").success();
-    ask("--prefix other: --max-ttl 2s run k --ttl 2s --wait 20s -- true").success();
+    ask("--prefix other: --node-timeout 500ms --max-ttl 2s run k --ttl 2s --wait 20s -- true")
+        .success();
     let doctor = ask("doctor");
     assert_eq!(doctor.code, 0, "{doctor:?}");
 }

@@ -99,7 +99,7 @@ fn a_run_that_fails_leaves_no_mark_unless_that_is_asked_for() {
 #[test]
 fn a_host_that_is_killed_is_followed_by_one_that_waits() {
     let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-killed"));
-    let options = ["--once-in", "12h", "--ttl", "2s"];
+    let options = ["--once-in", "12h", "--ttl", "5s"];
     let killed = Running::start(counting(&servers, &options, &scratch, "sleep 100"));
     poll("it runs", || (runs(&scratch) == 1).then_some(()));
     let waiting = Running::start(counting(&servers, &options, &scratch, ""));
@@ -119,7 +119,7 @@ fn a_mark_that_no_quorum_takes_is_a_note_and_the_lock_is_left_to_expire() {
         return;
     }
     let work = [spoil(0), spoil(1)].concat();
-    let options = ["--once-in", "12h", "--ttl", "2s"];
+    let options = ["--once-in", "12h", "--ttl", "5s"];
     let answer = answer_of(&mut counting(&servers, &options, &scratch, &work));
     assert_eq!(answer.code, 0, "the code is that of the command: {answer:?}");
     let note =

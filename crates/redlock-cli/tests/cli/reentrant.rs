@@ -125,7 +125,7 @@ fn what_has_entered_a_lock_is_ended_when_it_is_lost() {
         format!("$R run --reentrant k -- sh -c '{stubborn}'; echo on"),
         format!("$R run o --pass-nodes -- $R run --reentrant k -- sh -c '{stubborn}'; echo on"),
     ] {
-        let mut run = Running::start(under(&servers, ["--ttl", "3s"], &script));
+        let mut run = Running::start(under(&servers, ["--ttl", "5s"], &script));
         let pid: i32 = run.lines().next().parse().unwrap();
         for server in &servers[..2] {
             server.command(&["SET", "k", "stranger"]).unwrap();
@@ -246,7 +246,7 @@ fn a_lock_that_no_quorum_confirms_is_not_entered() {
 #[test]
 fn the_options_about_the_lease_are_those_of_the_one_around_it() {
     let servers = RedisServers::start(3).unwrap();
-    let script = "$R run --reentrant --ttl 4s --max-hold 10ms --keep k -- true";
+    let script = "$R run --reentrant --ttl 5s --max-hold 10ms --keep k -- true";
     inside(&servers, script).success();
     assert_eq!(copies(&servers, "k"), 0);
 }

@@ -199,7 +199,7 @@ fn timed_out_is_explained_with_the_option_that_changes_it() {
     let servers = RedisServers::start(3).unwrap();
     servers[0].pause().unwrap();
     servers[1].pause().unwrap();
-    let answer = ask(&servers, ["acquire", "k"]);
+    let answer = ask(&servers, ["acquire", "k", "--node-timeout", "500ms"]);
     assert_eq!(answer.code, 69);
     let meaning = ": not connected within 1s, or no answer within 500ms (--node-timeout)";
     assert!(answer.cause().ends_with(meaning), "{answer:?}");

@@ -30,7 +30,7 @@ fn closing_goes_on_when_the_drivers_runtime_goes_away() {
             bounded(move || {
                 let (masters, runtime) = (Masters::new(), flavor());
                 let redlock = unacknowledged(&masters, &runtime);
-                let within = if is_healed { PATIENCE } else { ms(500) };
+                let within = if is_healed { PATIENCE } else { ms(2_000) };
                 let closing = thread::spawn(move || elsewhere(redlock.shutdown(within)));
                 runtime.block_on(async { sleep(ms(50)).await });
                 assert!(!closing.is_finished());

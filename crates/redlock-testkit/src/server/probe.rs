@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Client, IntoConnectionInfo, RedisError, RedisResult, Value};
 
@@ -20,11 +20,15 @@ pub(super) fn process_id(url: &str) -> Option<u32> {
 
 /// Sends one command and returns its reply; `patience` is for each of connecting and answering.
 ///
-/// A machine that stood still interrupts what has a time limit: then it is sent once more.
+/// A process that was stopped and continued finds its read interrupted if that has a time limit.
+/// Then the command is sent again, but not after `patience`.
 pub(super) fn command(url: &str, words: &[&str], patience: Duration) -> RedisResult<Value> {
-    match send(url, words, patience) {
-        Err(error) if is_interrupted(&error) => send(url, words, patience),
-        outcome => outcome,
+    let began = Instant::now();
+    loop {
+        match send(url, words, patience) {
+            Err(error) if is_interrupted(&error) && began.elapsed() < patience => {}
+            outcome => return outcome,
+        }
     }
 }
 

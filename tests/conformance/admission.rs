@@ -1,8 +1,8 @@
 //! What every node does with orders, and what it says about its master.
 
 use redlock_core::admission::{
-    Admit, Begin, Identity, Init, MEMBERS, Millis, Nonce, Note, Outcome, Quarantine, Record,
-    Remove, Reply, RunId, Score, Seen, Way,
+    Admit, Begin, Identity, Init, MEMBERS, Millis, Names, Nonce, Note, Outcome, Quarantine, Record,
+    RecordedSet, Remove, Reply, RunId, Score, Seen, SetChange, SetId, Way,
 };
 
 use super::*;
@@ -50,14 +50,30 @@ impl Asker {
     }
 
     async fn admit(&mut self, nonce: u64, floor: Score) -> Reply {
+        self.admit_into(nonce, floor, None).await
+    }
+
+    async fn admit_into(&mut self, nonce: u64, floor: Score, set: Option<RecordedSet>) -> Reply {
         let (nonce, identity, way) = (Nonce(nonce), self.identity(), Way::Known);
-        self.script(AdmissionOp::Admit(Admit { nonce, identity, way, floor, until: UNTIL })).await
+        let admit = Admit { nonce, identity, way, floor, set, until: UNTIL };
+        self.script(AdmissionOp::Admit(admit)).await
     }
 
     pub(super) async fn init(&mut self, expect: &Record, floor: Score, level: Score) -> Reply {
+        self.init_with(expect, floor, level, None).await
+    }
+
+    async fn init_with(
+        &mut self,
+        expect: &Record,
+        floor: Score,
+        level: Score,
+        set: Option<SetChange>,
+    ) -> Reply {
         let (expect, identity, nonce) = (expect.seen(), self.identity(), Nonce(9));
         let (max_ttl, lower, converts, until) = (MAX_TTL, false, true, UNTIL);
-        let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until };
+        let init =
+            Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, set, until };
         self.script(AdmissionOp::Init(init)).await
     }
 
@@ -162,10 +178,11 @@ async fn an_order_that_comes_later_than_it_may_act_does_nothing() {
             floor,
             level,
             converts,
+            set: None,
             until,
         }),
         AdmissionOp::Note(Note { nonce, times, until }),
-        AdmissionOp::Admit(Admit { nonce, identity, way, floor, until }),
+        AdmissionOp::Admit(Admit { nonce, identity, way, floor, set: None, until }),
         AdmissionOp::Remove(Remove { expect, start: Some(31), until }),
     ] {
         assert_eq!(node.script(order).await.outcome, Outcome::Late);
@@ -322,4 +339,51 @@ async fn requests_about_admission_and_locks_are_carried_out_in_the_order_of_subm
         assert_eq!(answers.next(), Some(Answer::granted()));
         assert_eq!(facts.record.unwrap().nonce, Some(Nonce(1)));
     }
+}
+
+fn set(id: u64, names: &[&str]) -> RecordedSet {
+    let size = names.len().try_into().unwrap();
+    RecordedSet { id: SetId(id), size, names: Names::new(names.to_vec()) }
+}
+
+#[tokio::test]
+async fn init_writes_the_set_that_it_expects_and_nothing_else_changes_it() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    let (three, four) =
+        (set(3, &["10.0.0.1:6379", "/run/r 1.sock", "c:1"]), set(4, &["a", "b", "c", "d"]));
+    let change = |from: Option<&RecordedSet>, to: &RecordedSet| {
+        Some(SetChange { from: from.cloned(), to: to.clone() })
+    };
+    let first = node.init_with(&Record::default(), 63, 0, change(None, &three)).await;
+    assert_eq!((first.outcome, first.record.set.as_ref()), (Outcome::Done, Some(&three)));
+    assert_eq!(node.read_record().await.0, first.record, "names are read as they were written");
+    for from in [None, Some(&four)] {
+        let moved = node.init_with(&first.record, 63, 0, change(from, &four)).await;
+        assert_eq!((moved.outcome, moved.record), (Outcome::Moved, first.record.clone()));
+    }
+    let second = node.init_with(&first.record, 63, 0, change(Some(&three), &four)).await;
+    assert_eq!((second.outcome, second.record.set.as_ref()), (Outcome::Done, Some(&four)));
+    // As clients write that know of no sets.
+    let third = node.init(&second.record, 63, 95).await;
+    assert_eq!((third.outcome, third.record.set.as_ref()), (Outcome::Done, Some(&four)));
+    let begin = Begin { expect: third.record.seen(), nonce: Nonce(7), is_outdated: true, ..BEGIN };
+    let begin = Begin { identity: node.identity(), ..begin };
+    let begun = node.script(AdmissionOp::Begin(begin)).await;
+    assert_eq!((begun.outcome, begun.record.set.as_ref()), (Outcome::Done, Some(&four)));
+    backend.pass(LENGTH).await;
+    let kept = node.admit(7, 95).await;
+    assert_eq!((kept.outcome, kept.record.set.as_ref()), (Outcome::Done, Some(&four)));
+}
+
+#[tokio::test]
+async fn admitted_masters_get_the_set_of_the_order() {
+    let backend = Backend::start().await;
+    let mut node = Asker::new(&backend).await;
+    node.begin(&Record::default(), 7).await;
+    backend.pass(LENGTH).await;
+    let three = set(3, &["a", "b", "c"]);
+    assert_eq!(node.admit_into(8, 31, Some(three.clone())).await.record.set, None, "moved");
+    let admitted = node.admit_into(7, 31, Some(three.clone())).await;
+    assert_eq!((admitted.outcome, admitted.record.set), (Outcome::Done, Some(three)));
 }

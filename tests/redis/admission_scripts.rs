@@ -9,8 +9,9 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use redlock_core::Member;
 use redlock_core::admission::{
-    AdmissionOp, AdmissionReply, Admit, Begin, Identity, Init, MEMBERS, Millis, Nonce, Note,
-    Quarantine, Record, Remove, Reply, SCORE_END, Score, Way, quarantine_length,
+    AdmissionOp, AdmissionReply, Admit, Begin, Identity, Init, MEMBERS, Millis, Names, Nonce, Note,
+    Quarantine, Record, RecordedSet, Remove, Reply, SCORE_END, Score, SetChange, SetId, Way,
+    quarantine_length,
 };
 use redlock_testkit::{Ballots, Data, RedisServer, ServerOptions};
 use tokio::task::JoinSet;
@@ -136,6 +137,8 @@ fn fields(record: &Record) -> Vec<(String, String)> {
     add("run", record.run.map(|run| run.to_string()));
     add("floor", record.floor.map(|number| number.to_string()));
     add("q:nonce", record.nonce.map(|nonce| nonce.to_string()));
+    add("set", record.set.as_ref().map(RecordedSet::text));
+    add("names", record.set.as_ref().map(|set| set.names.text()));
     if let Some(quarantine) = &record.quarantine {
         add("q:id", Some(quarantine.id.to_string()));
         add("q:until", Some(quarantine.until.to_string()));
@@ -176,6 +179,19 @@ impl Chance {
 
     fn nonce(&mut self) -> Nonce {
         self.pick(&[Nonce(1), Nonce(u64::MAX), Nonce(0x1234)])
+    }
+
+    fn set(&mut self) -> RecordedSet {
+        let (id, size) = (SetId(self.pick(&[1, u64::MAX])), self.pick(&[1, 5]));
+        let names = self.pick::<&[&str]>(&[&[], &["10.0.0.1:6379"], &["a:1", "/run/r 1"]]);
+        RecordedSet { id, size, names: Names::new(names.to_vec()) }
+    }
+
+    /// Mostly from the set that is there.
+    fn set_change(&mut self, record: &Record) -> SetChange {
+        let is_fitting = self.0.random_bool(0.8);
+        let from = if is_fitting { record.set.clone() } else { self.maybe(Self::set) };
+        SetChange { from, to: self.set() }
     }
 
     fn max_ttl(&mut self) -> Millis {
@@ -219,6 +235,7 @@ impl Chance {
             floor: self.maybe(Self::score),
             nonce: self.maybe(Self::nonce),
             quarantine: self.maybe(|chance| chance.quarantine(time)),
+            set: self.maybe(Self::set),
         };
         let mut sets = Vec::new();
         for id in identities() {
@@ -257,10 +274,14 @@ impl Chance {
                 AdmissionOp::Begin(Begin { expect, identity, nonce, max_ttl, is_outdated, until })
             }
             1 => AdmissionOp::Note(Note { nonce: named, times: self.notes(time), until }),
-            2 | 3 => AdmissionOp::Admit(Admit { nonce: named, identity, way, floor, until }),
+            2 | 3 => {
+                let (nonce, set) = (named, self.maybe(Self::set));
+                AdmissionOp::Admit(Admit { nonce, identity, way, floor, set, until })
+            }
             4 => AdmissionOp::Remove(Remove { expect, start, until }),
             _ => {
                 let (nonce, converts) = (fresh, self.0.random_bool(0.5));
+                let set = self.maybe(|chance| chance.set_change(record));
                 AdmissionOp::Init(Init {
                     expect,
                     identity,
@@ -270,6 +291,7 @@ impl Chance {
                     floor,
                     level,
                     converts,
+                    set,
                     until,
                 })
             }

@@ -23,8 +23,9 @@ impl Lab {
         let identity = node.up().await.identity.unwrap();
         let (expect, nonce) = (Record::default().seen(), Nonce(1));
         let (max_ttl, lower, floor, level) = (60_000, false, 31, 0);
-        let (converts, until) = (false, u64::MAX);
-        let init = Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until };
+        let (converts, set, until) = (false, None, u64::MAX);
+        let init =
+            Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, set, until };
         let said = node.admission(AdmissionOp::Init(init)).await;
         assert!(matches!(said, Ok(AdmissionReply::Script(_))), "{said:?}");
         node.admitted_as(Some(identity));

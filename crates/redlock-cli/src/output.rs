@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use redlock_quorum::{Guard, NodeVote, State, Status, Verdict};
+use redlock_quorum::{Guard, NodeVote, RecordedSet, State, Status, Verdict};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
@@ -69,6 +69,21 @@ pub(crate) struct Forced {
     pub(crate) deleted: Vec<String>,
 }
 
+/// The recorded set of masters, as `status` and `init` print it.
+#[derive(Serialize)]
+pub(crate) struct Set {
+    id: String,
+    size: u8,
+    names: Vec<String>,
+}
+
+impl Set {
+    pub(crate) fn new(set: &RecordedSet) -> Self {
+        let names = set.names.iter().map(str::to_owned).collect();
+        Self { id: set.id.to_string(), size: set.size, names }
+    }
+}
+
 /// What `status` prints as JSON.
 #[derive(Serialize)]
 pub(crate) struct Report<'a> {
@@ -81,6 +96,7 @@ pub(crate) struct Report<'a> {
     /// Since 1970, by the clock of the host that took the lock.
     since_ms: Option<u64>,
     done: Option<&'a Done>,
+    set: Option<Set>,
     nodes: Vec<NodeReport<'a>>,
 }
 
@@ -108,7 +124,8 @@ impl<'a> Report<'a> {
         let nodes = status.nodes.iter().map(NodeReport::new).collect();
         let since_ms = token.and_then(answers::since).map(moment::millis);
         let (ttl_ms, waiters) = (ttl.map(millis), status.waiters);
-        Self { key, state, token, ttl_ms, waiters, since_ms, done, nodes }
+        let set = status.set.as_ref().map(Set::new);
+        Self { key, state, token, ttl_ms, waiters, since_ms, done, set, nodes }
     }
 }
 

@@ -43,7 +43,7 @@ pub use ballot::{Ballot, Balloted, Bid, FencingToken, InvalidFencingToken, Membe
 pub use clock::{Clock, Instant};
 pub use mark::{Mark, Marked};
 pub use node::{Facts, Node, NodeEvent, Role, Sink, Unread};
-pub use not_admitted::{NotAdmitted, WhyNot};
+pub use not_admitted::{Lists, NotAdmitted, WhyNot};
 pub use op::{Op, Verb};
 #[cfg(feature = "redis")]
 pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::admission::{Names, RecordedSet};
 use crate::duration::at_least;
 use crate::vote::is_lasting_error;
 
@@ -23,6 +24,17 @@ pub struct NotAdmitted {
     pub by_visits: Option<Duration>,
     /// The server's error in answer to the last step towards its admission, if any.
     pub step_error: Option<String>,
+    /// The recorded set of masters and the list of this client, if they do not fit.
+    pub lists: Option<Box<Lists>>,
+}
+
+/// The set of masters that `redlock init` has recorded on a master, and the list of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lists {
+    /// The set that the record of the master names; `None` if it names none.
+    pub set: Option<RecordedSet>,
+    /// The masters that the client lists.
+    pub list: Names,
 }
 
 /// The reason for which a master does not vote.
@@ -69,12 +81,24 @@ pub enum WhyNot {
     ReportsNoLoss,
     /// It did not vote when it was asked. It does now.
     AskedTooEarly,
+    /// It votes, but belongs to a set of masters whose number differs by two or more from the length
+    /// of this client's list. The list is wrong.
+    SetSize,
+    /// It votes, but the masters of this client's list belong to different sets. The list is wrong,
+    /// or `redlock init` is under way.
+    SetsDiffer,
 }
 
 impl NotAdmitted {
     /// For a reason that no quarantine ends.
     pub fn new(why: WhyNot) -> Self {
-        Self { why, in_quarantine: false, votes_again: None, by_visits: None, step_error: None }
+        let (votes_again, by_visits, step_error, lists) = (None, None, None, None);
+        Self { why, in_quarantine: false, votes_again, by_visits, step_error, lists }
+    }
+
+    /// For a list of masters that does not fit the recorded set.
+    pub fn wrong_list(why: WhyNot, lists: Lists) -> Self {
+        Self { lists: Some(Box::new(lists)), ..Self::new(why) }
     }
 
     /// Whether waiting may cure it: a quarantine ends, a server has loaded its data at some time.
@@ -82,7 +106,9 @@ impl NotAdmitted {
         if self.why.is_ended_by_quarantine() {
             return self.in_quarantine || !self.step_error.as_deref().is_some_and(is_lasting_error);
         }
-        matches!(self.why, WhyNot::Loading | WhyNot::Checked | WhyNot::AskedTooEarly)
+        // Sets differ for a moment while `init` writes them.
+        let passes = matches!(self.why, WhyNot::Loading | WhyNot::Checked | WhyNot::SetsDiffer);
+        passes || self.why == WhyNot::AskedTooEarly
     }
 
     /// Whether all masters may be brand-new, so that a person can admit them at once. For each
@@ -91,6 +117,13 @@ impl NotAdmitted {
     pub fn may_be_new<'a>(masters: impl IntoIterator<Item = Option<&'a Self>>) -> bool {
         let is_new = |master: Option<&Self>| master.is_some_and(|not| not.why == WhyNot::New);
         masters.into_iter().all(is_new)
+    }
+
+    fn compare(&self, lists: &Lists, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.why == WhyNot::SetsDiffer {
+            write!(f, "the masters of this client's list belong to different sets: ")?;
+        }
+        write!(f, "{lists}")
     }
 
     fn state(&self) -> &'static str {
@@ -108,11 +141,19 @@ impl WhyNot {
         let restarted = matches!(self, Self::New | Self::Emptied | Self::Restarted);
         restarted || matches!(self, Self::Incomplete | Self::Outdated)
     }
+
+    /// Whether the list of the client does not fit the recorded set of masters.
+    pub fn is_wrong_list(self) -> bool {
+        matches!(self, Self::SetSize | Self::SetsDiffer)
+    }
 }
 
 impl fmt::Display for NotAdmitted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.why, self.state())?;
+        match &self.lists {
+            Some(lists) => self.compare(lists, f)?,
+            None => write!(f, "{}{}", self.why, self.state())?,
+        }
         if let Some(wait) = self.votes_again {
             write!(f, "; votes again in {}", at_least(wait))?;
             match self.by_visits {
@@ -130,6 +171,18 @@ impl fmt::Display for NotAdmitted {
             Some(error) => write!(f, "; {error}"),
             None => Ok(()),
         }
+    }
+}
+
+/// Both lists, as what is said of a master.
+impl fmt::Display for Lists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.set {
+            Some(set) => write!(f, "it belongs to a set of {set}")?,
+            None => write!(f, "its record names no set")?,
+        }
+        write!(f, ", and this client lists {}", self.list.len())?;
+        if self.list.is_empty() { Ok(()) } else { write!(f, " ({})", self.list) }
     }
 }
 
@@ -163,6 +216,8 @@ impl fmt::Display for WhyNot {
                  +client|caching), or fencing, or Quarantine::Off (--quarantine off, \
                  REDLOCK_QUARANTINE=off)"
             }
+            Self::SetSize => "it belongs to a set of another number of masters",
+            Self::SetsDiffer => "the masters of this client's list belong to different sets",
             Self::ScoreTooLarge => "a score of its ballots is 2^53 or more",
         })
     }
@@ -171,6 +226,7 @@ impl fmt::Display for WhyNot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::SetId;
 
     fn quarantine(why: WhyNot, millis: u64) -> NotAdmitted {
         let votes_again = Some(Duration::from_millis(millis));
@@ -200,6 +256,30 @@ mod tests {
         );
         let loading = NotAdmitted::new(WhyNot::Loading);
         assert_eq!(loading.to_string(), "it is loading its data");
+    }
+
+    #[test]
+    fn wrong_list_shows_both_lists() {
+        let names = |count: u8| Names::new((1..=count).map(|one| format!("10.0.0.{one}:6379")));
+        let of = |why, size: u8, listed| {
+            let set = RecordedSet { id: SetId(1), size, names: names(size) };
+            NotAdmitted::wrong_list(why, Lists { set: Some(set), list: names(listed) })
+        };
+        let size = of(WhyNot::SetSize, 3, 1);
+        assert_eq!(
+            size.to_string(),
+            "it belongs to a set of 3 masters (10.0.0.1:6379, 10.0.0.2:6379, 10.0.0.3:6379), and \
+             this client lists 1 (10.0.0.1:6379)"
+        );
+        let split = of(WhyNot::SetsDiffer, 1, 1);
+        assert_eq!(
+            split.to_string(),
+            "the masters of this client's list belong to different sets: it belongs to a set of 1 \
+             master (10.0.0.1:6379), and this client lists 1 (10.0.0.1:6379)"
+        );
+        let lists = Lists { set: None, list: Names::default() };
+        assert_eq!(lists.to_string(), "its record names no set, and this client lists 0");
+        assert!(!size.is_curable() && split.is_curable());
     }
 
     #[test]

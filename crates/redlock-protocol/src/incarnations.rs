@@ -61,6 +61,7 @@ mod tests {
             max_ttl: Some(1_000),
             floor: Some(31),
             quarantine: None,
+            set: None,
         };
         MasterView { role: MasterKind::Master, identity, time: 5, record, members: Some(MEMBERS) }
     }

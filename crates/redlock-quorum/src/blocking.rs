@@ -26,7 +26,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use redlock_core::{FencingToken, Resource, Token};
+use redlock_core::{FencingToken, Lists, Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -112,6 +112,11 @@ impl Redlock {
     /// As [`crate::Redlock::stats`].
     pub fn stats(&self) -> Stats {
         self.redlock.stats()
+    }
+
+    /// Returns the recorded set and our list. See [`crate::Redlock::list_warning`].
+    pub fn list_warning(&self) -> Option<Lists> {
+        self.redlock.list_warning()
     }
 
     /// As [`crate::Redlock::inspect`].

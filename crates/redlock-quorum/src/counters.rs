@@ -1,10 +1,10 @@
 //! `Counters`: the numbers of the driver, readable from other threads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redlock_core::{Cause, Verdict};
+use redlock_core::{Cause, Lists, Verdict};
 use redlock_protocol::waiting::Refusal;
 
 use crate::lost::LostReason;
@@ -36,6 +36,9 @@ pub(crate) struct Counters {
     losses: [Counter; Losses::KINDS],
     nodes: Box<[NodeCounters]>,
     names: Arc<[Arc<str>]>,
+    /// The recorded set and the list of this handle, if they differ by one master. It is locked
+    /// only where the lists are compared, and to be read.
+    lists: Mutex<Option<Lists>>,
 }
 
 /// How an attempt ended, in the order of [`Outcomes::new`].
@@ -109,6 +112,16 @@ impl Counters {
     /// How many releases `master` has not acknowledged.
     pub(crate) fn unacknowledged(&self, master: usize, releases: usize) {
         self.nodes[master].unacknowledged.set(releases);
+    }
+
+    /// The recorded set and our list differ by one master, or no longer do.
+    pub(crate) fn set_lists(&self, lists: Option<Lists>) {
+        *self.lists.lock().unwrap_or_else(PoisonError::into_inner) = lists;
+    }
+
+    /// The recorded set and our list, if they differ by one master.
+    pub(crate) fn lists(&self) -> Option<Lists> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn stats(&self) -> Stats {

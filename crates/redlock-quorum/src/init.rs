@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redlock_core::admission::RecordedSet;
 use redlock_core::duration::spelled;
-use redlock_core::{Cause, FencingToken, WhyNot};
+use redlock_core::{Cause, FencingToken, Lists, WhyNot};
 
 use crate::error::AcquireError;
 use crate::report::Standing;
@@ -20,6 +21,9 @@ pub struct Init {
     /// over what clients without one have left; one with
     /// [`Quarantine::Off`](crate::Quarantine::Off) removes the records. Clients of the other kind
     /// must be gone: theirs are refused afterwards, at once or within about a minute.
+    ///
+    /// It also records the list of this handle as the set of masters, if another set is recorded that
+    /// differs by more than one master.
     ///
     /// With it, and with a `max_ttl` given to the builder, that one replaces what the masters
     /// have, where all of them answer. It may be smaller.
@@ -43,6 +47,9 @@ pub struct InitReport {
     /// The least fencing token that can be handed out from now on; `None` if no master had to be
     /// admitted.
     pub floor: Option<FencingToken>,
+    /// The set that most of the masters belong to now; `None` if no record names one. All masters
+    /// belong to one set if every one of them has answered.
+    pub set: Option<RecordedSet>,
 }
 
 /// The result of `init` on one master.
@@ -97,6 +104,19 @@ pub enum InitError {
     /// alive; or clients without quarantine use it. No master was admitted.
     #[error("{}: {}", refusal(.nodes), list(.nodes))]
     Refused {
+        /// Each master's answer.
+        nodes: Vec<InitNode>,
+    },
+    /// A set of masters is recorded that differs from the list of this handle by more than one
+    /// master, and [`Init::again`] was not set: the list may be a wrong one. Nothing was written.
+    #[error(
+        "the list of masters differs from the recorded set by more than one: {lists}; correct the \
+         list, or set `again` to record it, if no lock is held; nothing was written: {}",
+        list(.nodes)
+    )]
+    OtherSet {
+        /// The recorded set, and the list of this handle.
+        lists: Lists,
         /// Each master's answer.
         nodes: Vec<InitNode>,
     },
@@ -177,6 +197,7 @@ impl InitError {
             Self::NoQuorum { nodes }
             | Self::Unread { nodes, .. }
             | Self::Refused { nodes }
+            | Self::OtherSet { nodes, .. }
             | Self::MaxTtl { nodes, .. }
             | Self::Moved { nodes } => Some(nodes),
             _ => None,

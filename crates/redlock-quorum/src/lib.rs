@@ -143,9 +143,10 @@ pub use recipes::once_guard::{Begun, OnceGuard};
 pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};
 pub use redlock::Redlock;
+pub use redlock_core::admission::{Names, RecordedSet, SetId};
 pub use redlock_core::{
     Cause, Clock, FencingToken, Instant, InvalidFencingToken, InvalidLabel, InvalidNode,
-    InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Label, Mark, Node,
+    InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Label, Lists, Mark, Node,
     NotAdmitted, Resource, Tls, Token, Verdict, WhyNot,
 };
 #[doc(hidden)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::Cause;
+use redlock_core::admission::RecordedSet;
 
 /// The state of one master at this moment.
 ///
@@ -16,7 +17,8 @@ pub struct NodeReport {
     pub node: Arc<str>,
     /// Whether it votes, and why not.
     pub standing: Standing,
-    /// Why its votes do not count; `None` if they do.
+    /// Why its votes do not count; `None` if they do. An admitted master has one if its recorded set
+    /// does not fit the list of this handle.
     pub cause: Option<Cause>,
     /// The facts that the server reports; `None` if it could not be asked.
     pub server: Option<ServerReport>,
@@ -44,6 +46,8 @@ pub struct ServerReport {
     /// The identity with which it was admitted: a process, or a process and a history, as 40 hex
     /// digits each.
     pub admitted_as: Option<String>,
+    /// The set of masters that `redlock init` has recorded there; `None` if none is recorded.
+    pub set: Option<RecordedSet>,
     /// The score that its ballots got when it was admitted; `None` if it never was.
     pub floor: Option<u64>,
     /// How many members its ballot set has; 1,024 are complete. `None` if it has no record, or if

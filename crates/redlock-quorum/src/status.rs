@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redlock_core::admission::RecordedSet;
 use redlock_core::{Cause, Verdict};
 use redlock_protocol::quorum::quorum;
 
@@ -25,6 +26,8 @@ pub struct Status {
     /// largest number that a master reports. Processes that have died count for up to 3 s. 0 if
     /// this handle does not queue, or no master reports a number.
     pub waiters: u32,
+    /// The set that most of these masters belong to, by their records; `None` if none names one.
+    pub set: Option<RecordedSet>,
 }
 
 /// The state on which a quorum of masters agrees.
@@ -49,7 +52,7 @@ pub enum State {
 
 impl Status {
     pub(crate) fn new(nodes: Vec<NodeVote>) -> Self {
-        Self { state: State::of(&nodes), nodes, waiters: 0 }
+        Self { state: State::of(&nodes), nodes, waiters: 0, set: None }
     }
 
     /// No master could be asked, for the reason given.

@@ -22,8 +22,14 @@ fn init(identity: Identity) -> AdmissionOp {
         floor,
         level,
         converts,
+        set: None,
         until,
     })
+}
+
+fn end(identity: Identity) -> Admit {
+    let (nonce, way, set) = (Nonce(1), Way::Known, None);
+    Admit { nonce, identity, way, floor: 31, set, until: UNTIL }
 }
 
 fn begin(record: &Record, identity: Identity) -> AdmissionOp {
@@ -50,7 +56,7 @@ async fn a_key_of_another_type_is_named_and_nothing_is_written() {
         max_ttl: Some(1_000),
         ..Record::default()
     };
-    let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31, until: UNTIL };
+    let end = end(identity);
     let AdmissionOp::Init(first) = init(identities()[3]) else { panic!("an init") };
     let over = AdmissionOp::Init(Init { expect: waiting.seen(), ..first });
     let mut lab = Lab::new().await;
@@ -252,10 +258,10 @@ fn writing_orders() -> Vec<(Data, AdmissionOp)> {
             identity,
             max_ttl: 2_000,
             level: 63,
-            ..first
+            ..first.clone()
         })
     };
-    let end = Admit { nonce: Nonce(1), identity, way: Way::Known, floor: 31, until: UNTIL };
+    let end = end(identity);
     let data = |record: &Record, sets| Data { record: record.clone(), sets, ..Data::default() };
     vec![
         (Data::default(), init(identity)),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use redlock_quorum::{
-    Cause, FencingToken, Init, InitError, InitNode, InitReport, NodeReport, Standing, WhyNot,
-    quorum,
+    Cause, FencingToken, Init, InitError, InitNode, InitReport, Lists, Names, NodeReport,
+    RecordedSet, Standing, WhyNot, quorum,
 };
 use serde::Serialize;
 
@@ -26,6 +26,7 @@ use crate::session::Session;
 struct Report<'a> {
     nodes: Vec<Node<'a>>,
     floor: Option<u64>,
+    set: Option<output::Set>,
 }
 
 #[derive(Serialize)]
@@ -52,7 +53,7 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
     let options = Init { again: args.again, floor, far_floor: args.far_floor };
     match session.redlock.init_with(options).await {
         Ok(report) => {
-            print(&report.nodes, report.floor, args.json)?;
+            print(&report.nodes, report.floor, report.set.as_ref(), args.json)?;
             if floor.is_some() {
                 note_those_without_floor(&report.nodes);
             }
@@ -64,7 +65,7 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
         }
         Err(error) => {
             if let Some(nodes) = error.nodes().filter(|_| args.json) {
-                print(nodes, None, true)?;
+                print(nodes, None, None, true)?;
             }
             let limits = error.nodes().filter(|_| global.max_ttl.is_some()).and_then(limits);
             let causes = error.nodes().into_iter().flatten().filter_map(|node| node.cause.clone());
@@ -86,8 +87,12 @@ async fn agree(session: &Session, global: &Global) -> Result<(), Failure> {
             anyhow!("nothing was written: where there is no terminal to ask on, give --yes");
         return Err(Failure::usage(cause));
     }
-    for node in prior::check(session, global).await? {
-        output::note(&shown(&node));
+    let nodes = prior::check(session, global).await?;
+    for node in &nodes {
+        output::note(&shown(node));
+    }
+    for change in changes(&nodes) {
+        output::note(&change);
     }
     // No answer is a no.
     let _ = io::stderr().write_all(QUESTION.as_bytes());
@@ -103,6 +108,21 @@ const QUESTION: &str = "\
      None of these masters has restarted, been flushed or replaced within the last 1.1 times \
      max_ttl, or no lock on them is held. If this is wrong, two clients may hold one lock.\n\
      Is this true? [y/N] ";
+
+/// Both lists, for each recorded set that does not name exactly these masters.
+fn changes(nodes: &[NodeReport]) -> Vec<String> {
+    let list = Names::new(nodes.iter().map(|node| node.node.clone()));
+    let mut sets: Vec<RecordedSet> = Vec::new();
+    for set in nodes.iter().filter_map(|node| node.server.as_ref()?.set.as_ref()) {
+        if !sets.contains(set) && !set.names.are_those_of(&list) {
+            sets.push(set.clone());
+        }
+    }
+    let said = |set: &RecordedSet| {
+        format!("the recorded set has {set}; this command lists {} ({list})", list.len())
+    };
+    sets.iter().map(said).collect()
+}
 
 fn shown(node: &NodeReport) -> String {
     let process = match &node.server {
@@ -121,10 +141,16 @@ fn process(run_id: Option<&str>, uptime: Option<Duration>) -> String {
     }
 }
 
-fn print(nodes: &[InitNode], floor: Option<FencingToken>, as_json: bool) -> Result<(), Failure> {
+fn print(
+    nodes: &[InitNode],
+    floor: Option<FencingToken>,
+    set: Option<&RecordedSet>,
+    as_json: bool,
+) -> Result<(), Failure> {
     let floor = floor.map(FencingToken::get);
     if as_json {
-        return output::json(&Report { nodes: nodes.iter().map(Node::new).collect(), floor });
+        let (nodes, set) = (nodes.iter().map(Node::new).collect(), set.map(output::Set::new));
+        return output::json(&Report { nodes, floor, set });
     }
     let widest = nodes.iter().map(|node| node.node.len()).max().unwrap_or_default();
     let line = |node: &InitNode| {
@@ -265,6 +291,7 @@ pub(super) fn refused(error: InitError) -> Failure {
         InitError::Refused { nodes } => {
             in_use(nodes.iter().any(is_without_quarantine), &said(&nodes))
         }
+        InitError::OtherSet { lists, nodes } => other_set(&lists, &said(&nodes)),
         InitError::FarFloor { limit } => Failure::usage(anyhow!(
             "the floor that was given is more than a minute ahead of the masters' clocks: if \
              all masters restart empty, no master knows this floor, and tokens become smaller \
@@ -288,6 +315,18 @@ pub(super) fn refused(error: InitError) -> Failure {
         InitError::Invalid(why) => why.into(),
         error => Failure::usage(error),
     }
+}
+
+/// The list differs from the recorded set by more than one master.
+fn other_set(lists: &Lists, said: &str) -> Failure {
+    let Lists { set, list } = lists;
+    let set = set.as_ref().map_or_else(String::new, ToString::to_string);
+    Failure::usage(anyhow!(
+        "refused, nothing was written: the recorded set has {set}, and this command lists {} \
+         ({list}), which differ by more than one master: {said}; correct the list, change it one \
+         master at a time, or pass --again if no lock is held",
+        list.len()
+    ))
 }
 
 /// The namespace was in use. `is_mixed`: by clients without a quarantine.

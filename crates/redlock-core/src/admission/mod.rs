@@ -16,10 +16,14 @@
 mod identity;
 mod op;
 mod record;
+mod set;
 
 pub use identity::{Identity, InvalidIdentity, ReplId, RunId};
-pub use op::{AdmissionOp, AdmissionReply, Admit, Begin, Init, Note, Outcome, Remove, Reply, Way};
+pub use op::{
+    AdmissionOp, AdmissionReply, Admit, Begin, Init, Note, Outcome, Remove, Reply, SetChange, Way,
+};
 pub use record::{
     InvalidNonce, MAX_TTL_MAX, MEMBERS, Millis, Nonce, Quarantine, Record, SCORE_END, Score, Seen,
     quarantine_length,
 };
+pub use set::{InvalidSet, Names, RecordedSet, SetId};

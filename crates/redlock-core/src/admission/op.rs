@@ -4,6 +4,7 @@
 
 use super::identity::{Identity, RunId};
 use super::record::{Millis, Nonce, Record, Score, Seen};
+use super::set::RecordedSet;
 use crate::Facts;
 
 /// A request that is not about one lock's key.
@@ -76,7 +77,7 @@ pub enum Way {
 }
 
 /// *Admit*: ends a quarantine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admit {
     /// The quarantine that is over.
     pub nonce: Nonce,
@@ -86,12 +87,15 @@ pub struct Admit {
     pub way: Way,
     /// The score that all members get.
     pub floor: Score,
+    /// The set of the masters that vote, if they all have the same one. Otherwise the record keeps
+    /// the set that it has, or none.
+    pub set: Option<RecordedSet>,
     /// See [`Begin::until`].
     pub until: Millis,
 }
 
 /// *Init*: a person states that no lock of a former incarnation is alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Init {
     /// The record that was read. If the record has changed since, nothing is written.
     pub expect: Seen,
@@ -110,8 +114,19 @@ pub struct Init {
     /// Whether the ballots of clients without quarantine are taken over, and their set removed:
     /// `--again`. Otherwise nothing is written where they are.
     pub converts: bool,
+    /// The set that the record gets. `None` leaves the set that it has.
+    pub set: Option<SetChange>,
     /// See [`Begin::until`].
     pub until: Millis,
+}
+
+/// What *init* does to the set of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SetChange {
+    /// The set that was read. If the record has another one, or none, nothing is written.
+    pub from: Option<RecordedSet>,
+    /// The set that the record gets.
+    pub to: RecordedSet,
 }
 
 /// *Remove*: what a client without quarantine does to the record of those that have one.

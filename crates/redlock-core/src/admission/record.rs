@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::identity::{Identity, RunId};
+use super::set::RecordedSet;
 
 /// Milliseconds: a length, an instant of our own clock, or a master's TIME since 1970.
 pub type Millis = u64;
@@ -67,6 +68,9 @@ pub struct Record {
     pub nonce: Option<Nonce>,
     /// Present in quarantine only.
     pub quarantine: Option<Quarantine>,
+    /// The fields `set` and `names`: the masters that an `init` has written here. A quarantine keeps
+    /// them.
+    pub set: Option<RecordedSet>,
 }
 
 /// The fields `q:id`, `q:until`, `q:ballot` and `q:note:RUN_ID`, which come and go together.

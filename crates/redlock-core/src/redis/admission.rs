@@ -8,8 +8,8 @@ use super::namespace::Namespace;
 use super::reply;
 use super::stream::unusable;
 use crate::admission::{
-    AdmissionOp, AdmissionReply, Admit, Begin, Identity, Init, Millis, Note, Outcome, Remove,
-    Reply, SCORE_END, Score, Seen, Way,
+    AdmissionOp, AdmissionReply, Admit, Begin, Identity, Init, Millis, Note, Outcome, RecordedSet,
+    Remove, Reply, SCORE_END, Score, Seen, Way,
 };
 use crate::{Cause, Facts, Op, Role, VoteSlot};
 
@@ -174,6 +174,7 @@ fn admit(namespace: &Namespace, order: &Admit) -> Cmd {
     };
     call.arg(order.nonce.to_string()).arg(order.identity.to_string());
     call.arg(lengths).arg(order.floor);
+    set(&mut call, order.set.as_ref());
     call
 }
 
@@ -183,6 +184,9 @@ fn init(namespace: &Namespace, order: &Init) -> Cmd {
     call.arg(order.identity.to_string()).arg(order.nonce.to_string()).arg(order.max_ttl);
     call.arg(u8::from(order.lower)).arg(order.floor).arg(order.level);
     call.arg(u8::from(order.converts));
+    set(&mut call, order.set.as_ref().map(|change| &change.to));
+    let from = order.set.as_ref().and_then(|change| change.from.as_ref());
+    call.arg(from.map_or(String::new(), RecordedSet::text));
     call
 }
 
@@ -191,6 +195,12 @@ fn remove(namespace: &Namespace, order: &Remove) -> Cmd {
     expect(&mut call, &order.expect);
     call.arg(order.start.map_or(String::new(), |start| start.to_string()));
     call
+}
+
+/// The fields `set` and `names`, empty if they are not to be written.
+fn set(call: &mut Cmd, set: Option<&RecordedSet>) {
+    call.arg(set.map_or(String::new(), RecordedSet::text));
+    call.arg(set.map_or(String::new(), |set| set.names.text()));
 }
 
 /// A field that is missing is empty here.

@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::reply;
 use super::stream::unusable;
-use crate::admission::{Identity, MAX_TTL_MAX, Quarantine, Record, RunId};
+use crate::admission::{Identity, MAX_TTL_MAX, Quarantine, Record, RecordedSet, RunId};
 use crate::{Cause, Facts, Role, Ttl, Unread};
 
 /// The facts in `INFO server`, `INFO replication` and, if it was asked for, the record.
@@ -115,6 +115,7 @@ fn read<'a>(pairs: impl Iterator<Item = (&'a Value, &'a Value)>) -> Result<Box<R
         floor: fields.number("floor")?,
         nonce: fields.parsed("q:nonce")?,
         quarantine: fields.quarantine()?,
+        set: fields.set()?,
     }))
 }
 
@@ -157,6 +158,13 @@ impl Fields<'_> {
         }
     }
 
+    /// Names that are not text are none.
+    fn set(&self) -> Result<Option<RecordedSet>, Unread> {
+        let names = self.get("names").ok().flatten();
+        let read = |set| RecordedSet::read(set, names).map_err(|_| malformed("set"));
+        self.get("set")?.map(read).transpose()
+    }
+
     /// Its fields come and go together.
     fn quarantine(&self) -> Result<Option<Quarantine>, Unread> {
         let Some(id) = self.parsed("q:id")? else { return Ok(None) };
@@ -187,7 +195,7 @@ fn malformed(name: &str) -> Unread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::SCORE_END;
+    use crate::admission::{Names, SCORE_END, SetId};
 
     const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
     const REPLID: &str = "fedcba9876543210fedcba9876543210fedcba98";
@@ -260,6 +268,8 @@ mod tests {
             ("q:id", former.as_str()),
             ("q:until", "9007199254740991"),
             ("q:ballot", "0"),
+            ("set", "00000000000000aa 2"),
+            ("names", "10.0.0.1:6379 /run/r%201.sock"),
             (note.as_str(), "7"),
             ("of a later version", "x"),
         ];
@@ -271,6 +281,8 @@ mod tests {
         assert_eq!(quarantine.id.to_string(), former);
         assert_eq!((quarantine.until, quarantine.ballot), (SCORE_END - 1, 0));
         assert_eq!(quarantine.notes, [(RUN.parse().unwrap(), 7)]);
+        let names = Names::new(["10.0.0.1:6379", "/run/r 1.sock"]);
+        assert_eq!(found.set, Some(RecordedSet { id: SetId(0xaa), size: 2, names }));
         assert_eq!(record(&hash(&[])), Ok(Box::default()), "there is no such key");
     }
 
@@ -285,6 +297,8 @@ mod tests {
             (vec![("max_ttl", "86400001")], "max_ttl"),
             (vec![("floor", "9007199254740992")], "floor"),
             (vec![("q:nonce", "1")], "q:nonce"),
+            (vec![("set", "00000000000000aa")], "set"),
+            (vec![("set", "00000000000000aa 0")], "set"),
             (vec![id], "q:until"),
             (vec![id, ("q:until", "1")], "q:ballot"),
             (vec![id, ("q:until", "1"), ("q:ballot", "1"), ("q:note:x", "1")], "q:note:x"),

@@ -331,9 +331,10 @@ async fn the_set_is_the_one_that_was_said_whatever_is_read() {
 
     client.node.set_admitted(None);
     let (nonce, identity, way) = (Nonce(1), RUN.parse().unwrap(), Way::Known);
+    let (floor, set, until) = (31, None, 7);
     client.submit(
         1,
-        Op::admission(AdmissionOp::Admit(Admit { nonce, identity, way, floor: 31, until: 7 })),
+        Op::admission(AdmissionOp::Admit(Admit { nonce, identity, way, floor, set, until })),
     );
     peer.expect("EVAL").await;
     let record = format!("*2\r\n{}{}", bulk("run"), bulk(RUN));

@@ -13,13 +13,13 @@
 //! under way is outside of it. No script acts when the call is over: what it does not find done by
 //! then is never done.
 
-use redlock_core::admission::{AdmissionOp, Init, Millis, Nonce, Remove, Score};
+use redlock_core::admission::{AdmissionOp, Init, Millis, Nonce, RecordedSet, Remove, Score};
 
 use super::begin::Reading;
 use super::floor::{by_clock, rounded};
 use super::peer::Stuck;
 use super::view::MasterKind;
-use super::{Admission, MasterView, Scored};
+use super::{Admission, Listed, MasterView, Scored};
 use crate::ballot::clock::LEAD_MAX_US;
 use crate::quorum::{lower_median, quorum};
 
@@ -53,6 +53,9 @@ pub struct InitPlan {
     pub max_ttl: Millis,
     /// A person asked for just that one.
     pub lower: bool,
+    /// The set that every master gets; `None` if the sets are left as they are, because not every
+    /// master has answered.
+    pub set: Option<RecordedSet>,
 }
 
 /// Why nothing is written.
@@ -68,6 +71,9 @@ pub enum NoPlan {
     },
     /// Fewer than q masters have answered.
     NoQuorum,
+    /// This set is recorded on a master of the list, differs from the list by more than one master,
+    /// and `again` was not given: the list may be a wrong one.
+    OtherSet(RecordedSet),
     /// The floor would reach 2^53.
     TooLarge,
     /// The floor that the person gave is above this one, the largest that may be given: few tokens
@@ -87,6 +93,7 @@ impl Admission {
     pub fn plan_init(
         &mut self,
         options: InitOptions,
+        listed: &Listed,
         answers: &[Scored],
         nonces: &[Nonce],
         ours: &[Nonce],
@@ -100,10 +107,13 @@ impl Admission {
             return Err(NoPlan::NoQuorum);
         }
         check_floor(options, answers)?;
+        let set = self.set_for_all(listed, options.again)?;
         let floor = rounded(by_clock(answers).max(options.floor)).ok_or(NoPlan::TooLarge)?;
         let is_mixed = answers.iter().any(Scored::shows_no_quarantine);
         self.notice_no_quarantine(answers);
         let refused = !options.again && (is_mixed || self.has_lost_data(&masters, ours));
+        let writes_set = self.has_quarantine && !refused && self.is_answered_by_all(answers);
+        let set = Some(set).filter(|_| writes_set);
         let level = if refused { 0 } else { self.level(answers) };
         let (max_ttl, lower) = (self.max_ttl_for_all(options), options.lower);
         let due = answers.iter().zip(nonces).filter(|(Scored { master, .. }, _)| {
@@ -114,8 +124,14 @@ impl Admission {
             let facts = self.peers[master].master()?;
             // The statement was made of what was read.
             let until = answer.facts.time.saturating_add(self.act_within);
-            let init =
-                || Init { floor, level, until, ..init_order(facts, options, max_ttl, nonce) };
+            let set = || set.as_ref().and_then(|set| self.set_change(master, set));
+            let init = || Init {
+                floor,
+                level,
+                until,
+                set: set(),
+                ..init_order(facts, options, max_ttl, nonce)
+            };
             let remove = || Remove { expect: facts.record.seen(), start: Some(floor), until };
             Some((
                 master,
@@ -129,7 +145,7 @@ impl Admission {
         let writes =
             |(master, _): &(usize, AdmissionOp)| !self.has_quarantine || !self.votes(*master);
         let floor = orders.iter().any(writes).then_some(floor);
-        Ok(InitPlan { orders, refused, floor, max_ttl, lower })
+        Ok(InitPlan { orders, refused, floor, max_ttl, lower, set })
     }
 
     /// If the third master is away, two masters that restarted empty appear brand-new.
@@ -177,8 +193,8 @@ impl Admission {
 fn init_order(facts: &MasterView, options: InitOptions, max_ttl: Millis, nonce: Nonce) -> Init {
     let (expect, identity) = (facts.record.seen(), facts.identity);
     let (lower, converts) = (options.lower, options.again);
-    let (floor, level, until) = (0, 0, 0);
-    Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until }
+    let (floor, level, until, set) = (0, 0, 0, None);
+    Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, set, until }
 }
 
 /// The largest floor that a person may give: as far ahead of the masters' clocks as ballots follow,

@@ -9,7 +9,7 @@
 //! | away | no connection | nothing |
 //! | in doubt | a null push came, or a script found another record than the one that was read | probe |
 //! | not ours | a replica, loading, in cluster mode, rights denied, a twin | probe again each second |
-//! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing |
+//! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing; if its set of masters does not fit the list (`sets.rs`), probe again each second |
 //! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | read the records of the others, then *begin* (`begin.rs`) |
 //! | waiting | a quarantine of this identity is under way, its nonce is known | ask the voting masters for TIME, *note*, probe again each second |
 //! | over | by one of the two ways of `over.rs` | read the floor, then *admit* |
@@ -41,6 +41,7 @@ mod init;
 mod over;
 mod past;
 mod peer;
+mod sets;
 mod settled;
 mod twins;
 mod view;
@@ -51,6 +52,7 @@ mod tests;
 
 pub use self::floor::{Floor, Scored};
 pub use self::init::{InitOptions, InitPlan, NoPlan};
+pub use self::sets::{Listed, Misfit};
 pub use self::settled::{Settled, WritePass};
 pub use self::view::{Incarnation, MasterKind, MasterTime, MasterView};
 pub use self::why::Why;
@@ -331,11 +333,11 @@ impl Admission {
         let probe_at = peer.paced + self.probe_every;
         if !peer.under_way && self.is_to_be_shown(master) {
             Step::ShowUse
-        } else if peer.under_way || (self.votes(master) && !self.removes(master)) {
+        } else if peer.under_way || (self.is_at_rest(master) && !self.removes(master)) {
             Step::Nothing
         } else if now >= probe_at || (peer.doubt != Doubt::None && peer.stuck.is_none()) {
             Step::Probe
-        } else if !self.asked || self.is_out(master) {
+        } else if !self.asked || self.is_out(master) || self.refuses(master) {
             Step::Wait(probe_at)
         } else if self.removes(master) {
             let (expect, until) = (facts.record.seen(), self.until(master, now));
@@ -347,6 +349,17 @@ impl Admission {
         } else {
             self.in_quarantine(master, now).unwrap_or_else(|| self.wait(master, now))
         }
+    }
+
+    /// Whether the master votes, and its set shows nothing against new locks there.
+    fn is_at_rest(&self, master: usize) -> bool {
+        self.votes(master) && !self.refuses(master)
+    }
+
+    /// Whether the master votes and gets no requests for new locks. It is probed, because its set
+    /// may change.
+    fn refuses(&self, master: usize) -> bool {
+        self.misfit(master).is_some() && self.votes(master)
     }
 
     /// Whether a client without quarantine removes what another has begun there. A record that was
@@ -386,8 +399,8 @@ impl Admission {
             return Some(match peer.floor {
                 None => Step::ReadFloor(nonce, self.reachable()),
                 Some(Floor { score: floor, .. }) => {
-                    let until = self.until(master, now);
-                    Step::Admit(Admit { nonce, identity, way, floor, until })
+                    let (until, set) = (self.until(master, now), self.set_of_voting());
+                    Step::Admit(Admit { nonce, identity, way, floor, set, until })
                 }
             });
         }

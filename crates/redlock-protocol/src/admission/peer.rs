@@ -1,6 +1,6 @@
 //! The state of one master for one client.
 
-use redlock_core::admission::{Millis, Nonce, Outcome, Quarantine, Record, Reply};
+use redlock_core::admission::{Millis, Nonce, Outcome, Quarantine, Record, RecordedSet, Reply};
 
 use super::past::Past;
 use super::view::{Incarnation, MasterKind, MasterTime, MasterView};
@@ -26,6 +26,9 @@ pub(super) struct Peer {
     /// The first record that has shown a use of this namespace. It outlives connections, processes
     /// and records: when all of these are gone, it still shows that the namespace is not new.
     pub(super) used: Option<Used>,
+    /// The set of masters that its latest record named. It outlives connections, because a list is
+    /// as wrong while a master is away.
+    pub(super) set: Option<RecordedSet>,
     /// Since when this client sees it read its data from disk, also over several connections.
     pub(super) loading: Option<Loading>,
     /// The records of the others were read behind these facts.
@@ -135,6 +138,7 @@ impl Peer {
     pub(super) fn learn(&mut self, facts: MasterView, now: Millis) {
         if facts.role == MasterKind::Master {
             self.past.show(&facts);
+            self.set.clone_from(&facts.record.set);
             let is_used = facts.record.was_admitted() && self.used.is_none();
             self.used = if is_used { Some(Used { nonce: facts.record.nonce }) } else { self.used };
         }
@@ -201,8 +205,9 @@ impl Peer {
 
     /// Resets the state that does not outlive a connection.
     pub(super) fn reset(&mut self) {
-        let Self { nonce_since, max_ttl, past, used, loading, in_use, .. } = std::mem::take(self);
-        *self = Self { nonce_since, max_ttl, past, used, loading, in_use, ..Self::default() };
+        let Self { nonce_since, max_ttl, past, used, set, loading, in_use, .. } =
+            std::mem::take(self);
+        *self = Self { nonce_since, max_ttl, past, used, set, loading, in_use, ..Self::default() };
     }
 
     /// A probe that was sent before the push proves nothing about the data after the push.

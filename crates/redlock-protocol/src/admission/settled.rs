@@ -9,11 +9,14 @@
 //! the values the smaller one gives up, and the larger one goes on. Where all of them hold one value
 //! of another call, that one has succeeded: it is not written over.
 //!
+//! A set that was written is read back, too. A master that shows another one is written again, a few
+//! times at most.
+//!
 //! A call that gives up fails, and reverts its writes: another call that has succeeded may have
 //! been written over, on masters that were read while it was at work. It goes on like a call
 //! without a `max_ttl`, so all masters get the largest `max_ttl` that one of them holds.
 
-use redlock_core::admission::{AdmissionOp, Millis, Outcome};
+use redlock_core::admission::{AdmissionOp, Millis, Outcome, RecordedSet, SetId};
 
 use super::{InitPlan, Scored};
 
@@ -27,6 +30,8 @@ pub struct WritePass {
     is_asked: bool,
     /// No master was admitted, see [`InitPlan::refused`].
     refused: bool,
+    /// The set that all masters are to hold, if sets are written.
+    set: Option<SetId>,
     masters: Vec<Written>,
 }
 
@@ -67,7 +72,9 @@ impl WritePass {
             Written { master: *master, is_removed, expected, outcome: None }
         };
         let masters = plan.orders.iter().map(written).collect();
-        Self { max_ttl: plan.max_ttl, is_asked: plan.lower, refused: plan.refused, masters }
+        let InitPlan { max_ttl, lower: is_asked, refused, .. } = *plan;
+        let set = plan.set.as_ref().map(|set| set.id);
+        Self { max_ttl, is_asked, refused, set, masters }
     }
 
     /// Whether the master refused the script.
@@ -103,7 +110,7 @@ impl WritePass {
             Settled::GivesUp
         } else if !self.masters.iter().all(|written| self.is_there(written, answers)) {
             Settled::Differs
-        } else if self.has_moved() {
+        } else if self.has_moved() || !self.hold_set(answers) {
             Settled::Moved
         } else {
             Settled::Yes
@@ -120,6 +127,18 @@ impl WritePass {
         }
     }
 
+    /// Whether no master shows another set than its script has written: another `init` may be at
+    /// work.
+    fn hold_set(&self, answers: &[Scored]) -> bool {
+        let Some(set) = self.set else { return true };
+        let shown = |written: &Written| {
+            let found = answers.iter().find(|answer| answer.master == written.master);
+            found.is_none_or(|found| found.facts.record.set.as_ref().map(id_of) == Some(set))
+        };
+        let mut done = self.masters.iter().filter(|one| one.outcome == Some(Outcome::Done));
+        done.all(shown)
+    }
+
     fn gives_up(&self, answers: &[Scored]) -> bool {
         let foreign = self.masters.iter().filter_map(|written| {
             let held = held(written.master, answers).filter(|_| !written.is_removed)?;
@@ -129,6 +148,10 @@ impl WritePass {
         let all = |written: &Written| held(written.master, answers) == Some(largest);
         largest > self.max_ttl || self.masters.iter().all(all)
     }
+}
+
+fn id_of(set: &RecordedSet) -> SetId {
+    set.id
 }
 
 fn held(master: usize, answers: &[Scored]) -> Option<Millis> {
@@ -154,7 +177,8 @@ mod tests {
         let written =
             |master| Written { master, is_removed: false, expected: Some(BEFORE), outcome: None };
         let masters = (0..3).map(written).collect();
-        let mut pass = WritePass { max_ttl: WANTED, is_asked, refused: false, masters };
+        let (refused, set) = (false, None);
+        let mut pass = WritePass { max_ttl: WANTED, is_asked, refused, set, masters };
         for (master, outcome) in outcomes.into_iter().enumerate() {
             outcome.into_iter().for_each(|outcome| pass.answered(master, outcome));
         }
@@ -200,10 +224,27 @@ mod tests {
     }
 
     #[test]
+    fn another_set_than_was_written_is_not_settled() {
+        let set = |id| RecordedSet { id: SetId(id), size: 3, names: Default::default() };
+        let judged = |outcomes, shown: [Option<u64>; 3]| {
+            let pass = WritePass { set: Some(SetId(7)), ..pass(outcomes, true) };
+            let mut answers = answers([Some(40); 3]);
+            for (answer, shown) in answers.iter_mut().zip(shown) {
+                answer.facts.record.set = shown.map(set);
+            }
+            pass.settled(&answers)
+        };
+        assert_eq!(judged(DONE, [Some(7), Some(7), Some(7)]), Settled::Yes);
+        assert_eq!(judged(DONE, [Some(7), Some(8), Some(7)]), Settled::Moved);
+        assert_eq!(judged(DONE, [Some(7), Some(7), None]), Settled::Moved);
+        assert_eq!(judged(SILENT, [Some(7), None, Some(7)]), Settled::Yes, "it refused the script");
+    }
+
+    #[test]
     fn a_batch_is_what_its_plan_says() {
         let plan = |refused| {
-            let (orders, floor, lower) = (Vec::new(), None, false);
-            InitPlan { orders, refused, floor, max_ttl: WANTED, lower }
+            let (orders, floor, lower, set) = (Vec::new(), None, false, None);
+            InitPlan { orders, refused, floor, max_ttl: WANTED, lower, set }
         };
         assert!(WritePass::new(&plan(true)).is_refused());
         let pass = WritePass::new(&plan(false));

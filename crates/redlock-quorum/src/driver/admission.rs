@@ -362,7 +362,14 @@ impl Driver {
             self.proven(master, now);
             self.confirm_copies(master, now);
         }
-        if !changed.gained.is_empty() && self.masters.has_votes() {
+        if let Some(master) = changed.changing {
+            let lists = self.masters.lists(master);
+            self.observer.list_differs(master, &lists, now);
+            self.observer.counters.set_lists(Some(lists));
+        } else if !self.masters.is_changing {
+            self.observer.counters.set_lists(None);
+        }
+        if (!changed.gained.is_empty() || changed.fits) && self.masters.has_votes() {
             self.end_pauses(now);
         }
     }

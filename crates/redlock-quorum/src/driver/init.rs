@@ -7,17 +7,19 @@
 //!    as a master reads its data from disk. Where the plan is refused, another `init` may be at
 //!    work: it is read again for some seconds, and for some more while a master is being checked,
 //!    because its record has just changed.
-//! 4. The scripts compare what was read. All masters are read again behind their answers: only what
+//! 4. If a recorded set of masters differs from the list by more than one master, nothing is written
+//!    without `again`. If all masters have answered, the plan writes one set on each of them.
+//! 5. The scripts compare what was read. All masters are read again behind their answers: only what
 //!    they hold then is claimed. Where something else is there it is written again, or given up
 //!    (`protocol/admission/settled.rs`), a few times at most.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis, Nonce, Score};
-use redlock_core::{Cause, FencingToken, Instant};
+use redlock_core::admission::{AdmissionOp, AdmissionReply, Millis, Names, Nonce, Score, SetId};
+use redlock_core::{Cause, FencingToken, Instant, Lists};
 use redlock_protocol::admission::{
-    Event, Incarnation, InitOptions, InitPlan, NoPlan, Scored, Settled, WritePass,
+    Event, Incarnation, InitOptions, InitPlan, Listed, NoPlan, Scored, Settled, WritePass,
 };
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::quorum::quorum;
@@ -276,7 +278,14 @@ impl Driver {
         let options = InitOptions { again, floor, far_floor, max_ttl, lower };
         let is_whole = answers.len() == masters;
         let millis = floor_millis(now);
-        let plan = self.masters.admission.plan_init(options, answers, &nonces, &call.ours, millis);
+        let listed = Listed {
+            names: Names::new(self.masters.names.iter().cloned()),
+            fresh: SetId(rand::random()),
+        };
+        let plan = self
+            .masters
+            .admission
+            .plan_init(options, &listed, answers, &nonces, &call.ours, millis);
         call.was.get_or_insert(was);
         let waits = call.patience > now;
         let checks = is_checked && call.patience.saturating_add(PATIENCE) > now;
@@ -290,6 +299,10 @@ impl Driver {
                 self.end_init(|nodes| Err(InitError::Unread { unread, nodes }), now);
             }
             Err(NoPlan::NoQuorum) => self.end_init(no_quorum, now),
+            Err(NoPlan::OtherSet(set)) => {
+                let lists = Lists { set: Some(set), list: listed.names };
+                self.end_init(|nodes| Err(InitError::OtherSet { lists, nodes }), now);
+            }
             Err(NoPlan::TooLarge) => self.end_init(|_| Err(InitError::TooLarge), now),
             Err(NoPlan::FarAhead(limit)) => {
                 self.end_init(|_| Err(InitError::FarFloor { limit: token(limit) }), now);
@@ -351,7 +364,9 @@ impl Driver {
         let Some(call) = self.inits.current.take() else { return };
         let nodes = (0..self.masters.len()).map(|master| self.init_node(&call, master, now));
         let floor = call.floor.and_then(FencingToken::new);
-        let outcome = outcome(nodes.collect()).map(|nodes| InitReport { nodes, floor });
+        let nodes = nodes.collect();
+        let set = self.masters.admission.common_set().cloned();
+        let outcome = outcome(nodes).map(|nodes| InitReport { nodes, floor, set });
         // A caller that has stopped waiting does not need to know.
         let _ = call.reply.send(outcome);
         self.next_init(now);

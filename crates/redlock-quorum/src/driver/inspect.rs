@@ -151,7 +151,10 @@ impl Driver {
                 *most = waiters.max(*most);
                 &Counts::Yes
             }
-            Asker::Failure(..) => counts,
+            Asker::Failure(..) => match self.masters.misfit(vote.master) {
+                Some(cause) => &Counts::Not(cause),
+                None => counts,
+            },
             Asker::Mark(_, answers) => {
                 let is_clear = counts.apply(&vote.answer.verdict).is_clear();
                 let marked = vote.answer.marked.as_deref().cloned();
@@ -182,10 +185,12 @@ impl Driver {
 
     /// Adds to the answer of a master whether it counts.
     fn annotate(&self, master: usize, node: &mut NodeVote, now: Instant) {
-        if !node.verdict.is_clear() || self.masters.votes(master) {
+        let misfit = self.masters.misfit(master);
+        if !node.verdict.is_clear() || (misfit.is_none() && self.masters.votes(master)) {
             return;
         }
-        if let Cause::NotAdmitted(why) = self.masters.cause(master, now) {
+        let cause = misfit.unwrap_or_else(|| self.masters.cause(master, now));
+        if let Cause::NotAdmitted(why) = cause {
             node.not_admitted = Some(*why);
         }
     }
@@ -228,7 +233,8 @@ impl Driver {
                     self.annotate(master, node, now);
                 }
                 // A caller that has stopped waiting does not need to know.
-                let _ = reply.send(Status::new(nodes));
+                let set = self.masters.admission.common_set().cloned();
+                let _ = reply.send(Status { set, ..Status::new(nodes) });
             }
             Asker::Waiters(reply, most) => drop(reply.send(most)),
             Asker::Mark(reply, answers) => {

@@ -36,6 +36,11 @@ pub(super) struct Masters {
     pub(super) incarnations: Incarnations,
     /// What the two yield: the masters that vote.
     pub(super) voting: MasterSet,
+    /// The masters that get no requests for new locks, because their recorded set does not fit the
+    /// list of this client.
+    pub(super) misfits: MasterSet,
+    /// The recorded sets show that a change of the list may be under way.
+    pub(super) is_changing: bool,
     /// The longest TTL that may be used: the smallest that masters have, ours where none has one.
     /// Only the general limit applies before a record was read.
     pub(super) max_ttl: Duration,
@@ -83,6 +88,8 @@ impl Masters {
             admission: admission(nodes.len(), settings),
             incarnations: Incarnations::new(nodes.len()),
             voting: MasterSet::EMPTY,
+            misfits: MasterSet::EMPTY,
+            is_changing: false,
             max_ttl: settings.unread_max_ttl(),
             nodes,
             names,
@@ -143,9 +150,14 @@ impl Masters {
     ) -> Vec<Vote> {
         let packed = ticket.pack();
         let mut unsent = Vec::new();
+        let open = match ticket {
+            Ticket::Attempt(_) => self.open(),
+            // A held lease is extended and released whatever the recorded sets are.
+            _ => self.voting,
+        };
         for master in masters.iter() {
-            if !self.voting.contains(master)
-                && let Some(cause) = self.obstacle(master, now)
+            if !open.contains(master)
+                && let Some(cause) = self.obstacle(master, ticket, now)
             {
                 unsent.push(Vote::new(master, packed, now, Answer::unsent(cause)));
                 continue;
@@ -166,7 +178,10 @@ impl Masters {
     }
 
     /// Why `master` is not asked; `None` if its node answers, also when it is not connected.
-    fn obstacle(&self, master: usize, now: Instant) -> Option<Cause> {
+    fn obstacle(&self, master: usize, ticket: Ticket, now: Instant) -> Option<Cause> {
+        if let (Ticket::Attempt(_), Some(cause)) = (ticket, self.misfit(master)) {
+            return Some(cause);
+        }
         if self.admission.is_foreign(master) {
             return Some(self.cause(master, now));
         }
@@ -302,7 +317,7 @@ impl Masters {
         link.state == State::Up
             && link.facts.as_ref().is_some_and(|facts| facts.tracks)
             && link.suspect_until <= now
-            && self.voting.contains(master)
+            && self.open().contains(master)
     }
 
     /// Whether those that wait at `master` do so in a queue.

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redlock_core::{Cause, Instant, Token, Verdict, Vote};
+use redlock_core::{Cause, Instant, Lists, Token, Verdict, Vote};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::throttle::Throttle;
 use redlock_protocol::token::attempt::Defeat;
@@ -45,6 +45,7 @@ enum Warning {
     Weakness(usize, &'static str),
     NoQueue(usize),
     Abandoned(usize),
+    List,
     Lost(LostReason),
 }
 
@@ -124,6 +125,21 @@ impl Observer {
     pub(super) fn weakness(&mut self, master: usize, text: &'static str, now: Instant) {
         if let Some(suppressed) = self.warnings.admit(Warning::Weakness(master, text), now) {
             log(|| warn!(node = %self.names[master], suppressed, "{text}"));
+        }
+    }
+
+    /// Logs that the recorded set of `master` and the list of this client differ by one master.
+    pub(super) fn list_differs(&mut self, master: usize, lists: &Lists, now: Instant) {
+        if let Some(suppressed) = self.warnings.admit(Warning::List, now) {
+            log(|| {
+                warn!(
+                    node = %self.names[master],
+                    %lists,
+                    suppressed,
+                    "the list of masters differs from the recorded set by one: a change may be \
+                     under way, or the list is wrong"
+                )
+            });
         }
     }
 
@@ -216,6 +232,7 @@ impl Observer {
         while let Some((warning, suppressed)) = self.warnings.overdue(now) {
             match warning {
                 Warning::Lost(reason) => log(|| warn!(%reason, suppressed, "lost")),
+                Warning::List => log(|| warn!(suppressed, "the list of masters still differs")),
                 Warning::Down(master, _) => {
                     log(|| warn!(node = %self.names[master], suppressed, "master down"));
                 }

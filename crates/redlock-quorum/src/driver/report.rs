@@ -68,7 +68,7 @@ impl Driver {
         said: Result<AdmissionReply, Cause>,
         now: Instant,
     ) {
-        let standing = self.standing(master, now);
+        let standing = self.standing_for_locks(master, now);
         let mut open = self.reports.open.iter_mut();
         let Some(report) = open.find(|report| report.number == number) else { return };
         if let Ok(AdmissionReply::Facts { facts, members }) = said {
@@ -88,13 +88,19 @@ impl Driver {
         let median = median(&said);
         let nodes = said.iter().enumerate().map(|(master, said)| {
             let known = said.as_ref().map(|said| said.standing.clone());
-            let (standing, cause) = known.unwrap_or_else(|| self.standing(master, now));
+            let (standing, cause) = known.unwrap_or_else(|| self.standing_for_locks(master, now));
             let node = self.masters.names[master].clone();
             let server = said.as_ref().map(|said| server(said, median));
             NodeReport { node, standing, cause, server }
         });
         // A caller that has stopped waiting does not need to know.
         let _ = reply.send(nodes.collect());
+    }
+
+    /// The standing of a master, and why it gets no requests for new locks.
+    fn standing_for_locks(&self, master: usize, now: Instant) -> (Standing, Option<Cause>) {
+        let (standing, cause) = self.standing(master, now);
+        (standing, cause.or_else(|| self.masters.misfit(master)))
     }
 
     /// The standing of a master, and why it does not vote.
@@ -136,6 +142,7 @@ fn server(said: &Probed, median: Option<i64>) -> ServerReport {
         uptime: facts.uptime,
         max_ttl: record.max_ttl.map(Duration::from_millis),
         admitted_as: record.run.map(|run| run.to_string()),
+        set: record.set.clone(),
         floor: record.floor,
         ballots: said.members.filter(|_| record.run.is_some()),
         quarantine_left: quarantine.map(|quarantine| left(quarantine.until)),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use redlock_core::admission::MAX_TTL_MAX;
-use redlock_core::{Cause, Facts, Instant, NotAdmitted, Vote, WhyNot};
-use redlock_protocol::admission::{Event, Why};
+use redlock_core::admission::{MAX_TTL_MAX, Names};
+use redlock_core::{Cause, Facts, Instant, Lists, NotAdmitted, Vote, WhyNot};
+use redlock_protocol::admission::{Event, Misfit, Why};
 use redlock_protocol::incarnations::Continuity;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::meeting_point::Weight;
@@ -29,23 +29,44 @@ impl Masters {
         self.voting.contains(master)
     }
 
-    /// Whether a quorum of masters votes.
+    /// The masters that vote and get requests for new locks.
+    pub(super) fn open(&self) -> MasterSet {
+        self.voting.without(self.misfits)
+    }
+
+    /// Whether a quorum of masters votes on new locks.
     pub(super) fn has_votes(&self) -> bool {
-        self.voting.len() >= quorum(self.len())
+        self.open().len() >= quorum(self.len())
+    }
+
+    /// Why `master` gets no request for a new lock: its recorded set does not fit our list.
+    pub(super) fn misfit(&self, master: usize) -> Option<Cause> {
+        let why = match self.admission.misfit(master)? {
+            Misfit::Size => WhyNot::SetSize,
+            Misfit::Split => WhyNot::SetsDiffer,
+        };
+        let why = NotAdmitted::wrong_list(why, self.lists(master));
+        Some(Cause::NotAdmitted(why.into()))
+    }
+
+    /// The set that `master` belongs to, and our list.
+    pub(super) fn lists(&self, master: usize) -> Lists {
+        let set = self.admission.set_of(master).cloned();
+        Lists { set, list: Names::new(self.names.iter().cloned()) }
     }
 
     /// Whether no attempt can be won before more masters vote, and masters that are connected are
     /// among those that do not. This client learns at once when one comes to vote. One that is
     /// away, or is being checked, may vote at any time.
     pub(super) fn lacks_votes(&self) -> bool {
-        let mut silent = (0..self.len()).filter(|master| !self.votes(*master));
+        let mut silent = (0..self.len()).filter(|master| !self.open().contains(*master));
         !self.has_votes() && silent.any(|master| !self.admission.is_open(master))
     }
 
     /// The masters of `asked` that get a copy and do not vote. A master that is being checked is
     /// not among them: its answer comes behind the probe.
     pub(super) fn copies_only(&self, asked: MasterSet) -> MasterSet {
-        let silent = asked.without(self.voting);
+        let silent = asked.without(self.voting).without(self.misfits);
         if silent.is_empty() {
             return silent;
         }
@@ -93,8 +114,20 @@ impl Masters {
             }
             self.name_ballots(master);
         }
+        self.compare_lists(&mut changed);
         self.max_ttl = self.admission.max_ttl().map_or(MAX_TTL_MAX, Duration::from_millis);
         changed
+    }
+
+    /// The sets of all masters are compared with the list. What one shows may concern all.
+    fn compare_lists(&mut self, changed: &mut Changed) {
+        let misfits: MasterSet =
+            (0..self.len()).filter(|master| self.admission.misfit(*master).is_some()).collect();
+        let before = std::mem::replace(&mut self.misfits, misfits);
+        changed.fits = !before.without(misfits).is_empty();
+        let changing = self.admission.changing();
+        let was_changing = std::mem::replace(&mut self.is_changing, changing.is_some());
+        changed.changing = changing.filter(|_| !was_changing);
     }
 
     /// Ballots go to the set of what the machine holds the master to be admitted as.

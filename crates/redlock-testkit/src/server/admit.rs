@@ -113,6 +113,7 @@ fn init(facts: &Facts, namespace: &Namespace) -> Option<Init> {
         floor: FLOOR,
         level: 0,
         converts: true,
+        set: None,
         until: u64::MAX,
     })
 }

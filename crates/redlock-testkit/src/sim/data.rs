@@ -14,8 +14,8 @@
 
 use redlock_core::Member;
 use redlock_core::admission::{
-    Admit, Begin, Identity, Init, MEMBERS, Millis, Note, Outcome, Quarantine, Record, Remove,
-    Reply, RunId, SCORE_END, Score, Way, quarantine_length,
+    Admit, Begin, Identity, Init, MEMBERS, Millis, Note, Outcome, Quarantine, Record, RecordedSet,
+    Remove, Reply, RunId, SCORE_END, Score, SetChange, Way, quarantine_length,
 };
 
 /// One ballot set. Nearly all of its members have the same score.
@@ -146,6 +146,9 @@ impl Data {
             self.write_set(quarantine.id, order.floor);
             self.record.floor = Some(order.floor);
             self.record.run = Some(quarantine.id);
+            if order.set.is_some() {
+                self.record.set.clone_from(&order.set);
+            }
         }
         self.reply(outcome, time)
     }
@@ -156,7 +159,7 @@ impl Data {
             Outcome::Late
         } else if self.off.is_some() && !order.converts {
             Outcome::Mixed
-        } else if self.record.seen() != order.expect {
+        } else if self.record.seen() != order.expect || !self.has_set_of(order) {
             Outcome::Moved
         } else if order.floor.max(order.level) >= SCORE_END {
             Outcome::TooLarge
@@ -249,7 +252,18 @@ impl Data {
         }
     }
 
+    /// Whether the set is the one that was read, if the order changes it.
+    fn has_set_of(&self, order: &Init) -> bool {
+        let text = |set: Option<&RecordedSet>| set.map(RecordedSet::text);
+        let is_same =
+            |change: &SetChange| text(change.from.as_ref()) == text(self.record.set.as_ref());
+        order.set.as_ref().is_none_or(is_same)
+    }
+
     fn write_init(&mut self, order: &Init) {
+        if let Some(SetChange { to, .. }) = &order.set {
+            self.record.set = Some(to.clone());
+        }
         let former = self.record.max_ttl.filter(|_| !order.lower).unwrap_or(0);
         self.record.max_ttl = Some(former.max(order.max_ttl));
         let off = ours(self.off.take().as_ref());

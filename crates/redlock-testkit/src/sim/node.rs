@@ -278,6 +278,7 @@ impl SimNode {
                 floor,
                 level,
                 converts: false,
+                set: None,
                 until: u64::MAX,
             };
             let reply = data.init(facts.time_us.unwrap_or(0) / 1_000, &order);

@@ -65,6 +65,8 @@ pub enum Broken {
     LengthFromBefore,
     /// What a person gave a client as `max_ttl` counts for nothing beside records that are old.
     GivenIgnored,
+    /// *Begin* removes the set of masters.
+    SetRemoved,
     /// By notes, the end of the quarantine itself is enough, without its length more.
     NotedWithoutMore,
 }
@@ -82,7 +84,7 @@ impl Broken {
     }
 
     /// Those that must be found, each within seconds.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::NoQuarantine,
         Self::TimeAlone,
         Self::IdentityKnown,
@@ -112,6 +114,7 @@ impl Broken {
         Self::LengthForgotten,
         Self::LengthFromBefore,
         Self::GivenIgnored,
+        Self::SetRemoved,
     ];
 
     /// One that must be found too, which takes minutes.

@@ -3,6 +3,7 @@
 use stateright::{Model, Property};
 
 use super::action::Action;
+use super::client::Client;
 use super::part::Part;
 use super::story;
 use super::world::World;
@@ -44,6 +45,13 @@ impl Model for Bounded {
                 "an admitted master is not put into quarantine",
                 |_, world: &World| world.wrong != Some(super::world::Wrong::Unseated),
             ),
+            Property::always("no script removes the set of masters", |_, world: &World| {
+                world.wrong != Some(super::world::Wrong::SetRemoved)
+            }),
+            Property::always(
+                "no client refuses a master of one list for its set",
+                |model: &Self, world: &World| !world.refuses(&model.0),
+            ),
             Property::always(
                 "no admitted master is below a ballot it has accepted",
                 |_, world: &World| world.servers.iter().all(|server| !server.is_behind()),
@@ -67,6 +75,12 @@ impl World {
         let counts =
             |master: usize| (0..part.clients).any(|client| self.counts(part, client, master));
         (0..part.masters).any(|master| owes(master) && counts(master))
+    }
+
+    fn refuses(&self, part: &Part) -> bool {
+        let misfits =
+            |client: &Client| (0..part.masters).any(|one| client.machine.misfit(one).is_some());
+        self.clients.iter().any(|client| misfits(client))
     }
 
     fn holders(&self) -> usize {

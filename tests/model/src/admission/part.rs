@@ -50,6 +50,8 @@ pub struct Part {
     pub inits: u8,
     /// Whether it is a start script that does, without `again`.
     pub plain: bool,
+    /// Whether the person lists the masters under other names, so that `init` records another set.
+    pub relists: bool,
     /// How many ballots are tried.
     pub ballots: u8,
     /// What the records hold as `max_ttl` at the start.
@@ -121,6 +123,7 @@ const NONE: Part = Part {
     strays: 0,
     inits: 0,
     plain: false,
+    relists: false,
     ballots: 0,
     held: TTL,
     own: TTL,
@@ -186,6 +189,16 @@ pub fn large() -> Vec<Part> {
         Part { name: "floor-2", losses: 1, lossy: 2, ballots: 2, ..stays },
         Part { name: "locks", losses: 1, locks: true, kinds: &[RestartEmpty], horizon: 3, ..NONE },
         Part { name: "init", losses: 1, ballots: 1, inits: 1, kinds: empty, horizon: 4, ..stays },
+        Part {
+            name: "relists",
+            losses: 1,
+            inits: 1,
+            relists: true,
+            kinds: forgetful,
+            saves: 1,
+            horizon: 4,
+            ..stays
+        },
         Part { name: "late-init", losses: 1, ..late_init(alone) },
         Part { name: "script", ..script(three) },
         Part { name: "lengths", clients: 1, visits: 0, lossy: 2, horizon: 4, ..length },
@@ -285,6 +298,7 @@ pub fn named(broken: Broken) -> Part {
         B::ProofOfAnotherLife => {
             Part { kinds: &[Failover], losses: 2, lossy: 2, horizon: 4, ..floor }
         }
+        B::SetRemoved => Part { kinds: &[RestartSaved], ..alone },
         B::InitActsLate => late_init(alone),
         B::UnreadIsEmpty => script(three),
         B::InitWithoutCompare => Part { inits: 1, horizon: 3, ..floor },

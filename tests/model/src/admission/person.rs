@@ -1,7 +1,7 @@
 //! A person who types `init`, and the mutant that does so unasked.
 
-use redlock_core::admission::{AdmissionOp, Nonce, Record};
-use redlock_protocol::admission::{Event, Incarnation, InitOptions, MasterView, Scored};
+use redlock_core::admission::{AdmissionOp, Names, Nonce, Record, SetId};
+use redlock_protocol::admission::{Event, Incarnation, InitOptions, Listed, MasterView, Scored};
 use redlock_testkit::Data;
 
 use super::broken::Broken;
@@ -39,8 +39,9 @@ impl World {
         }
         let nonces = vec![Nonce(0); part.masters];
         let options = options(!part.plain);
+        let listed = listed(part.relists);
         if let Ok(plan) =
-            person.clients[0].machine.plan_init(options, &answers, &nonces, &[], self.now)
+            person.clients[0].machine.plan_init(options, &listed, &answers, &nonces, &[], self.now)
         {
             // The clocks say nothing: they may be far behind the ballots.
             let others = answers.iter().filter(|answer| self.servers[answer.master].is_admitted());
@@ -51,8 +52,8 @@ impl World {
                 if !self.servers[master].up {
                     continue;
                 }
-                if part.ballots == 0 && self.servers[master].is_admitted() {
-                    // It lifts nothing and admits nothing: not worth a state.
+                if part.ballots == 0 && !part.relists && self.servers[master].is_admitted() {
+                    // It lifts nothing, admits nothing and changes no set: not worth a state.
                     continue;
                 }
                 init.floor = scores.filter(|_| enough).unwrap_or(init.floor);
@@ -112,9 +113,10 @@ impl World {
             (0..self.servers.len()).map(|master| self.scored(part, master)).collect();
         let options = options(false);
         let nonces = vec![Nonce(0); answers.len()];
+        let listed = listed(false);
         let plan = self.clients[client]
             .machine
-            .plan_init(options, &answers, &nonces, &[], self.now)
+            .plan_init(options, &listed, &answers, &nonces, &[], self.now)
             .ok()?;
         plan.orders.into_iter().find_map(|(ordered, order)| match order {
             AdmissionOp::Init(init) if ordered == master => Some(Request::Init(init)),
@@ -126,6 +128,12 @@ impl World {
 /// What is asked: no floor, and no other `max_ttl`.
 fn options(again: bool) -> InitOptions {
     InitOptions { again, floor: 0, far_floor: false, max_ttl: TTL, lower: false }
+}
+
+/// The list of the person: the masters as the records name them, or spelled in another way.
+fn listed(relists: bool) -> Listed {
+    let names = if relists { Names::new(["another"]) } else { Names::default() };
+    Listed { names, fresh: SetId(2) }
 }
 
 /// The highest score of the set of a life.

@@ -13,6 +13,15 @@ use redlock_testkit::{Ballots, Data};
 impl World {
     /// Runs a script on a master, or what a mutant runs instead.
     pub(crate) fn run(&mut self, part: &Part, master: usize, request: Request) -> Reply {
+        let had_set = self.servers[master].data.record.set.is_some();
+        let reply = self.run_script(part, master, request);
+        if had_set && self.servers[master].data.record.set.is_none() {
+            self.wrong = Some(Wrong::SetRemoved);
+        }
+        reply
+    }
+
+    fn run_script(&mut self, part: &Part, master: usize, request: Request) -> Reply {
         match request {
             Request::Begin(begin) => self.run_begin(part, master, begin),
             Request::Note(note) => self.run_note(part, master, note),
@@ -96,6 +105,9 @@ impl World {
                 server.data.record.run = None;
             }
             init.expect = server.data.record.seen();
+            if let Some(change) = &mut init.set {
+                change.from.clone_from(&server.data.record.set);
+            }
         }
         let time = server.time(now);
         let reply = server.data.init(time, &init);
@@ -129,6 +141,7 @@ fn bend_begin(broken: Option<Broken>, data: &mut Data, order: &mut Begin) {
 fn bend_begun(broken: Option<Broken>, data: &mut Data, before: Record, order: &Begin) {
     match broken {
         Some(Broken::RunKept) => data.record.run = before.run,
+        Some(Broken::SetRemoved) => data.record.set = None,
         Some(Broken::NotesKept) => {
             let former = before.quarantine;
             if let (Some(former), Some(found)) = (former, &mut data.record.quarantine) {
@@ -137,7 +150,8 @@ fn bend_begun(broken: Option<Broken>, data: &mut Data, before: Record, order: &B
         }
         Some(Broken::NoQuarantine) => {
             let (nonce, identity) = (order.nonce, order.identity);
-            let admit = Admit { nonce, identity, way: Way::Known, floor: 31, until: u64::MAX };
+            let (way, set) = (Way::Known, None);
+            let admit = Admit { nonce, identity, way, floor: 31, set, until: u64::MAX };
             data.admit(u64::MAX, &admit);
         }
         _ => {}

@@ -1,6 +1,8 @@
 //! A master: its process, clock and data, and what is owed to its former lives.
 
-use redlock_core::admission::{Identity, MEMBERS, Nonce, Record, ReplId, RunId, Score};
+use redlock_core::admission::{
+    Identity, MEMBERS, Names, Nonce, Record, RecordedSet, ReplId, RunId, Score, SetId,
+};
 use redlock_protocol::admission::{MasterKind, MasterView};
 use redlock_testkit::{Ballots, Data};
 
@@ -112,6 +114,13 @@ impl Server {
     }
 }
 
+/// The set of masters that all records name at the start.
+fn first_set(part: &Part) -> RecordedSet {
+    // There are three masters at most.
+    let size = part.masters as u8;
+    RecordedSet { id: SetId(1), size, names: Names::default() }
+}
+
 /// The data of a master that was admitted long ago.
 fn admitted(part: &Part, identity: Identity, nonce: Option<Nonce>) -> Data {
     let floor = 31;
@@ -121,6 +130,7 @@ fn admitted(part: &Part, identity: Identity, nonce: Option<Nonce>) -> Data {
         floor: Some(floor),
         nonce,
         quarantine: None,
+        set: Some(first_set(part)),
     };
     let set = (identity, Ballots::new(MEMBERS, floor));
     Data { record, sets: vec![set], off: None }

@@ -57,6 +57,8 @@ pub(crate) enum Wrong {
     EndMoved,
     /// An admitted master was put into quarantine although nothing was lost.
     Unseated,
+    /// The set of masters was removed from a record.
+    SetRemoved,
 }
 
 impl World {

@@ -84,6 +84,12 @@ fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static 
             "--quarantine on for this client; or redlock init --again, which converts the \
              namespace, when the others are gone; or another --prefix",
         ),
+        WhyNot::SetSize | WhyNot::SetsDiffer => (
+            "with a wrong list of masters, two clients can hold the same lock, so this client \
+             requests no new lock there",
+            "correct the list of this client; if the list is right, run redlock init, which shows \
+             both lists",
+        ),
         WhyNot::Loading => LOADING,
         _ => ("it does not vote now", "run doctor again in a moment"),
     }

@@ -1,4 +1,5 @@
--- ARGV 1: the nonce, 2: the identity, 3: by how many lengths TIME must pass the end, 4: the floor.
+-- ARGV 1: the nonce, 2: the identity, 3: by how many lengths TIME must pass the end, 4: the floor,
+-- 5 and 6: the fields `set` and `names`, empty if the record keeps what it has.
 local function decide()
   local nonce, identity, lengths, floor = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
   if not is_quarantined(identity) then return answer(MOVED) end
@@ -9,6 +10,7 @@ local function decide()
   test_rights(fields['q:id'])
   -- As it is, for the right to HSET.
   call('HSET', RECORD, 'q:nonce', nonce)
+  write_masters(ARGV[5], ARGV[6])
   write_set(fields['q:id'], floor)
   call('HSET', RECORD, 'floor', floor, 'run', fields['q:id'])
   remove_fields('q:id', 'q:until', 'q:ballot')

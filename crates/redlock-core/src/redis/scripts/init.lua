@@ -1,12 +1,14 @@
 -- ARGV 1 to 4: the record as it was read, see `is_as_read`. 5: the identity, 6: the new nonce,
 -- 7: `max_ttl`, 8: 1 where it may become smaller, 9: the floor, 10: the level,
--- 11: 1 where the ballots of clients without quarantine are taken over.
+-- 11: 1 where the ballots of clients without quarantine are taken over, 12 and 13: the fields `set`
+-- and `names`, empty if the record keeps what it has, 14: the field `set` as it was read.
 local identity, floor, level = ARGV[5], ARGV[9], ARGV[10]
 local longest
 
 -- No member is ever lowered.
 local function lift()
   test_rights(fields['run'])
+  write_masters(ARGV[12], ARGV[13])
   if longest ~= max_ttl then call('HSET', RECORD, 'max_ttl', text(longest)) end
   if tonumber(level) > 0 then
     call('ZADD', set_of(fields['run']), 'XX', 'GT', every_member(level))
@@ -16,6 +18,7 @@ end
 local function admit()
   test_rights(identity)
   call('HSET', RECORD, 'max_ttl', text(longest))
+  write_masters(ARGV[12], ARGV[13])
   write_set(identity, floor)
   call('HSET', RECORD, 'floor', floor, 'q:nonce', ARGV[6], 'run', identity)
   remove_fields('q:id', 'q:until', 'q:ballot')
@@ -29,6 +32,7 @@ local function decide()
   members_of(fields['q:id'])
   if is_mixed and ARGV[11] ~= '1' then return answer(MIXED) end
   if not is_as_read() then return answer(MOVED) end
+  if ARGV[12] ~= '' and (fields['set'] or '') ~= ARGV[14] then return answer(MOVED) end
   if math.max(tonumber(floor), tonumber(level)) >= SCORE_END then return answer(TOO_LARGE) end
   longest = tonumber(ARGV[7])
   if ARGV[8] ~= '1' then longest = math.max(longest, max_ttl or 0) end

@@ -129,6 +129,13 @@ local function remove_fields(...)
   call('HDEL', RECORD, unpack(names))
 end
 
+-- Only `admit` and `init` write these two fields, and only `remove` removes them. What is there
+-- already is not written again.
+local function write_masters(set, names)
+  if set == '' or (fields['set'] == set and fields['names'] == names) then return end
+  call('HSET', RECORD, 'set', set, 'names', names)
+end
+
 local function look()
   fields = fields_of(call('HGETALL', RECORD))
   is_mixed = call('ZCARD', OFF) > 0

@@ -6,11 +6,12 @@ mod lengths;
 mod past;
 mod quarantine;
 mod scripts;
+mod sets;
 mod views;
 mod votes;
 
 use redlock_core::admission::{
-    Identity, Init, MEMBERS, Outcome, Quarantine, ReplId, SCORE_END, Seen, Way,
+    Identity, Init, MEMBERS, Names, Outcome, Quarantine, ReplId, SCORE_END, Seen, SetId, Way,
 };
 use redlock_core::{Member, NotAdmitted};
 use redlock_testkit::{Ballots, Data};
@@ -82,7 +83,8 @@ impl Master {
     fn init_order(&self, nonce: u64) -> Init {
         let (expect, identity, nonce) = (self.data.record.seen(), self.identity, Nonce(nonce));
         let (max_ttl, lower, floor, level, converts) = (MAX_TTL, false, 31, 0, false);
-        Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, until: UNTIL }
+        let (set, until) = (None, UNTIL);
+        Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, set, until }
     }
 
     fn time(&self, now: Millis) -> Millis {
@@ -109,6 +111,12 @@ impl Master {
     fn restart(&mut self, run: u64) {
         *self = Self { ahead: self.ahead, ..Self::fresh(run) };
     }
+}
+
+/// The list that names these masters by their places, with the id of a new set.
+fn listed(masters: &[Master]) -> Listed {
+    let names = (0..masters.len()).map(|place| format!("m{place}"));
+    Listed { names: Names::new(names), fresh: SetId(0xf0) }
 }
 
 /// A client that is connected to all masters that are up.

@@ -9,7 +9,8 @@ fn begin(master: &Master, nonce: u64) -> Begin {
 }
 
 fn admit(master: &Master, nonce: u64, way: Way) -> Admit {
-    Admit { nonce: Nonce(nonce), identity: master.identity, way, floor: 63, until: UNTIL }
+    let (nonce, identity, set) = (Nonce(nonce), master.identity, None);
+    Admit { nonce, identity, way, floor: 63, set, until: UNTIL }
 }
 
 fn in_quarantine() -> Master {
@@ -126,6 +127,7 @@ fn admit_writes_all_members_and_keeps_the_nonce() {
         floor: Some(63),
         nonce: Some(Nonce(1)),
         quarantine: None,
+        set: None,
     };
     assert_eq!((reply.record, reply.members), (expected, MEMBERS));
     assert_eq!(master.data.highest(identity(10)), 63);

@@ -1,0 +1,322 @@
+//! Sets of masters next to the list of a client: which masters get requests for new locks.
+
+use redlock_core::admission::{AdmissionOp, RecordedSet};
+
+use super::*;
+
+const PLAIN: InitOptions =
+    InitOptions { again: false, floor: 0, far_floor: false, max_ttl: MAX_TTL, lower: false };
+const AGAIN: InitOptions = InitOptions { again: true, ..PLAIN };
+
+/// A set with this id, of masters that are named `m0`, `m1` and so on.
+fn set(id: u64, size: u8) -> RecordedSet {
+    let names = Names::new((0..size).map(|place| format!("m{place}")));
+    RecordedSet { id: SetId(id), size, names }
+}
+
+/// Admitted masters with these sets, as id and number.
+fn masters(sets: &[Option<(u64, u8)>]) -> Vec<Master> {
+    let master = |(place, found): (usize, &Option<(u64, u8)>)| {
+        let mut master = Master::admitted(10 * (place as u64 + 1));
+        master.data.record.set = found.map(|(id, size)| set(id, size));
+        master
+    };
+    sets.iter().enumerate().map(master).collect()
+}
+
+fn misfits(admission: &Admission, count: usize) -> Vec<Option<Misfit>> {
+    (0..count).map(|master| admission.misfit(master)).collect()
+}
+
+/// What the rules say, word by word: for each master, and whether to warn.
+fn expected(sets: &[Option<(u64, u8)>]) -> (Vec<Option<Misfit>>, bool) {
+    let length = sets.len() as u8;
+    let with: Vec<_> = sets.iter().flatten().collect();
+    let have = |id: u64| with.iter().filter(|(other, _)| *other == id).count();
+    let most = with.iter().map(|(id, _)| have(*id)).max().unwrap_or(0);
+    let differ = with.len() - most;
+    let judge = |found: &Option<(u64, u8)>| match found {
+        Some((_, size)) if size.abs_diff(length) >= 2 => Some(Misfit::Size),
+        _ if differ >= 2 => Some(Misfit::Split),
+        _ => None,
+    };
+    let is_near = with.iter().any(|(_, size)| size.abs_diff(length) == 1);
+    (sets.iter().map(judge).collect(), differ == 1 || is_near)
+}
+
+/// Lists of one to five masters; each with no set, or one of three, of this number or others.
+#[test]
+fn every_combination_of_sets_is_judged_by_the_rules() {
+    for length in 1..=5_u8 {
+        let mut kinds = vec![None, Some((1, length)), Some((2, length)), Some((3, length + 1))];
+        kinds.extend([Some((1, length + 1)), Some((2, length + 2))]);
+        let combinations = kinds.len().pow(length.into());
+        for code in 0..combinations {
+            let kind = |place: u32| kinds[code / kinds.len().pow(place) % kinds.len()];
+            let sets: Vec<_> = (0..length.into()).map(kind).collect();
+            let client = client(&masters(&sets), 0);
+            let (wanted, warns) = expected(&sets);
+            assert_eq!(misfits(&client, length.into()), wanted, "{sets:?}");
+            assert_eq!(client.changing().is_some(), warns, "{sets:?}");
+            // They have lost nothing.
+            assert!((0..length.into()).all(|master| client.votes(master)), "{sets:?}");
+        }
+    }
+}
+
+#[test]
+fn lists_of_one_two_and_three_of_five_are_refused_and_four_are_not() {
+    for (length, refused) in [(1, true), (2, true), (3, true), (4, false), (5, false)] {
+        let client = client(&masters(&vec![Some((1, 5)); length]), 0);
+        let all = misfits(&client, length);
+        let wanted = if refused { Some(Misfit::Size) } else { None };
+        assert!(all.iter().all(|misfit| *misfit == wanted), "{length}: {all:?}");
+        assert_eq!(client.changing().is_some(), length == 4, "{length}");
+    }
+}
+
+#[test]
+fn one_stranger_is_a_warning_and_two_are_a_refusal() {
+    let one = client(
+        &masters(&[Some((1, 5)), Some((1, 5)), Some((1, 5)), Some((1, 5)), Some((2, 5))]),
+        0,
+    );
+    assert!(misfits(&one, 5).iter().all(Option::is_none) && one.changing().is_some());
+    let two = client(
+        &masters(&[Some((1, 5)), Some((1, 5)), Some((1, 5)), Some((2, 5)), Some((2, 5))]),
+        0,
+    );
+    assert_eq!(misfits(&two, 5), [Some(Misfit::Split); 5]);
+    let fresh = client(&masters(&[Some((1, 3)), Some((1, 3)), None]), 0);
+    assert!(misfits(&fresh, 3).iter().all(Option::is_none) && fresh.changing().is_none());
+}
+
+/// Otherwise a mixed list would be accepted as soon as the masters of one set are away.
+#[test]
+fn sets_of_masters_that_are_away_still_count() {
+    let masters = masters(&[Some((1, 5)), Some((1, 5)), Some((2, 5)), Some((2, 5)), Some((2, 5))]);
+    let mut client = client(&masters, 0);
+    client.on(0, Event::Down, 1);
+    client.on(1, Event::Down, 1);
+    assert_eq!(client.misfit(2), Some(Misfit::Split));
+    let mut empty = masters[0].clone();
+    empty.restart(99);
+    client.on(0, Event::Up(empty.facts(2)), 2);
+    assert_eq!(client.misfit(2), None, "it has lost its record, and one is left outside");
+}
+
+#[test]
+fn second_addresses_belong_to_no_set() {
+    let mut masters = masters(&[Some((1, 3)), Some((2, 3)), Some((2, 3))]);
+    masters[2].identity = masters[1].identity;
+    masters[2].data = masters[1].data.clone();
+    let client = client(&masters, 0);
+    assert_eq!((client.set_of(2), client.misfit(0)), (None, None));
+    assert!(client.changing().is_some());
+}
+
+#[test]
+fn clients_without_quarantine_have_no_sets() {
+    let masters = masters(&[Some((1, 5))]);
+    let admission = Admission::new(1, MAX_TTL, 1000, ACT_WITHIN).without_quarantine();
+    let client = connected(admission, &masters, 0);
+    assert_eq!((client.misfit(0), client.common_set()), (None, None));
+}
+
+#[test]
+fn refused_masters_are_probed_each_second_until_their_set_fits() {
+    let mut masters = masters(&[Some((1, 5)), Some((1, 5)), Some((1, 5))]);
+    let mut client = client(&masters, 0);
+    assert_eq!(client.step(0, 999, Nonce(1)), Step::Wait(1000));
+    let names = settle(&mut client, &mut masters, 1000);
+    assert_eq!(names, ["probe"; 3], "nothing else is sent, although they vote");
+    for master in &mut masters {
+        master.data.record.set = Some(set(2, 3));
+    }
+    assert_eq!(settle(&mut client, &mut masters, 2000), ["probe"; 3]);
+    assert_eq!(misfits(&client, 3), [None; 3]);
+    assert_eq!(settle(&mut client, &mut masters, 9000), [""; 0]);
+}
+
+/// The events of a client while an `init` writes one master after the other.
+#[test]
+fn running_clients_learn_of_a_new_set_in_any_order_of_answers() {
+    let before = masters(&[Some((1, 4)), Some((1, 4)), Some((1, 4)), Some((1, 4)), None]);
+    for code in 0..5_usize.pow(5) {
+        let order: Vec<usize> = (0..5).map(|place| code / 5_usize.pow(place) % 5).collect();
+        let mut client = client(&before, 0);
+        assert!(client.changing().is_some(), "five are listed, and the set has four");
+        let incarnations: Vec<_> = (0..5).map(|one| client.incarnation(one)).collect();
+        let mut new = before.clone();
+        for (read, &master) in order.iter().enumerate() {
+            new[master].data.record.set = Some(set(2, 5));
+            client.on(master, Event::Read(new[master].facts(1)), 1 + read as u64);
+            // A held lease is not ended by it.
+            for (one, incarnation) in incarnations.iter().enumerate() {
+                assert!(client.votes(one), "{order:?}");
+                assert_eq!(client.incarnation(one), *incarnation, "{order:?}");
+            }
+        }
+        let all: std::collections::BTreeSet<_> = order.iter().collect();
+        if all.len() == 5 {
+            assert!(misfits(&client, 5).iter().all(Option::is_none) && client.changing().is_none());
+        }
+    }
+}
+
+/// The set that a master gets when its quarantine is over, by what the two others have.
+#[test]
+fn admitted_masters_get_the_set_that_all_voting_masters_have() {
+    for (others, wanted) in [
+        ([Some((1, 3)), Some((1, 3))], Some(1)),
+        ([Some((1, 3)), Some((2, 3))], None),
+        ([Some((1, 3)), None], None),
+        ([None, None], None),
+    ] {
+        let mut masters = masters(&[None, others[0], others[1]]);
+        masters[0].restart(99);
+        let mut client = client(&masters, 0);
+        for now in (0..=2 * LENGTH).step_by(100) {
+            settle(&mut client, &mut masters, now);
+        }
+        assert!(client.votes(0), "{others:?}");
+        let found = masters[0].data.record.set.as_ref().map(|set| set.id.0);
+        assert_eq!(found, wanted, "{others:?}");
+    }
+}
+
+#[test]
+fn masters_that_keep_their_record_keep_their_set_through_a_quarantine() {
+    let mut masters = masters(&[Some((1, 3)), None, None]);
+    masters[0].identity = identity(99);
+    let mut client = client(&masters, 0);
+    for now in (0..=2 * LENGTH).step_by(100) {
+        settle(&mut client, &mut masters, now);
+        assert_eq!(masters[0].data.record.set, Some(set(1, 3)), "at {now}");
+    }
+    assert!(client.votes(0));
+}
+
+fn plan(masters: &[Master], options: InitOptions) -> Result<InitPlan, NoPlan> {
+    plan_for(masters, options, &listed(masters))
+}
+
+fn plan_for(masters: &[Master], options: InitOptions, listed: &Listed) -> Result<InitPlan, NoPlan> {
+    let up = masters.iter().enumerate().filter(|(_, master)| master.up);
+    let scored = |(index, master): (usize, &Master)| {
+        master.scored(index, Incarnation::of(&master.facts(0)), 0)
+    };
+    let answers: Vec<_> = up.map(scored).collect();
+    let nonces = vec![Nonce(500); masters.len()];
+    client(masters, 0).plan_init(options, listed, &answers, &nonces, &[], 0)
+}
+
+fn carry(masters: &mut [Master], plan: &InitPlan) {
+    for (index, order) in &plan.orders {
+        let AdmissionOp::Init(order) = order else { panic!("{order:?}") };
+        assert_eq!(masters[*index].data.init(EPOCH, order).outcome, Outcome::Done);
+    }
+}
+
+fn ids(masters: &[Master]) -> Vec<Option<u64>> {
+    masters.iter().map(|master| master.data.record.set.as_ref().map(|set| set.id.0)).collect()
+}
+
+#[test]
+fn init_writes_one_set_on_every_master_and_keeps_its_id() {
+    for count in 1..=5 {
+        let mut masters: Vec<_> = (1..=count).map(|index| Master::fresh(index * 10)).collect();
+        for _ in 0..2 {
+            let plan = plan(&masters, PLAIN).unwrap();
+            carry(&mut masters, &plan);
+            let wanted = RecordedSet { id: SetId(0xf0), ..set(0, count as u8) };
+            assert!(masters.iter().all(|master| master.data.record.set == Some(wanted.clone())));
+        }
+    }
+}
+
+#[test]
+fn init_draws_another_id_for_another_list() {
+    let of = |names: &[&str]| Listed { names: Names::new(names.to_vec()), fresh: SetId(0xf0) };
+    let three = masters(&[Some((1, 3)); 3]);
+    for (names, id) in [
+        (["m0", "m1", "m2"], 1),
+        (["m2", "m0", "m1"], 1),
+        (["m0", "m1", "x"], 0xf0),
+        (["x", "y", "z"], 0xf0),
+    ] {
+        let plan = plan_for(&three, PLAIN, &of(&names)).unwrap();
+        assert_eq!(plan.set.unwrap().id, SetId(id), "{names:?}");
+    }
+    let removed = masters(&[Some((1, 4)); 3]);
+    assert_eq!(plan(&removed, PLAIN).unwrap().set.unwrap().id, SetId(0xf0));
+}
+
+/// A person must say so twice: such a list is more likely a wrong one.
+#[test]
+fn init_is_refused_for_a_list_that_differs_by_two_masters() {
+    let refused = |sets: &[Option<(u64, u8)>], names: &[&str]| {
+        let listed = Listed { names: Names::new(names.to_vec()), fresh: SetId(0xf0) };
+        let masters = masters(sets);
+        assert!(plan_for(&masters, AGAIN, &listed).unwrap().set.is_some());
+        matches!(plan_for(&masters, PLAIN, &listed), Err(NoPlan::OtherSet(_)))
+    };
+    let five = Some((1, 5));
+    assert!(refused(&[five; 3], &["m0", "m1", "m2"]), "two fewer");
+    assert!(!refused(&[five; 4], &["m0", "m1", "m2", "m3"]), "one fewer");
+    assert!(!refused(&[five, five, five, five, None], &["m0", "m1", "m2", "m3", "x"]));
+    assert!(refused(&[five, five, five, None, None], &["m0", "m1", "m2", "x", "y"]));
+    assert!(!refused(&[five; 5], &["a", "b", "c", "d", "e"]), "spelled in another way");
+    assert!(!refused(&[None, None, five, five, five], &["m0", "m1", "m2", "m3", "m4"]), "lost");
+    assert!(refused(&[Some((1, 3)), None, None], &["m0", "x", "y"]), "one master is shared");
+    let mut stranger = masters(&[Some((1, 3)), Some((1, 3)), Some((2, 3))]);
+    let names = Names::new(["m2", "u", "v"]);
+    stranger[2].data.record.set = Some(RecordedSet { names, ..set(2, 3) });
+    assert!(matches!(plan(&stranger, PLAIN), Err(NoPlan::OtherSet(found)) if found.id.0 == 2));
+}
+
+/// An `init` was stopped in the middle, or two of them with one list run at the same time.
+#[test]
+fn init_finishes_what_another_one_with_the_same_list_began() {
+    let mut masters = masters(&[Some((9, 5)), Some((7, 5)), Some((1, 4)), Some((1, 4)), None]);
+    let plan = plan(&masters, PLAIN).unwrap();
+    carry(&mut masters, &plan);
+    assert_eq!(ids(&masters), [Some(7); 5], "both take the smaller one");
+}
+
+#[test]
+fn init_writes_no_set_unless_every_master_has_answered() {
+    for sets in [[None; 3], [Some((1, 4)); 3]] {
+        let mut masters = masters(&sets);
+        masters[2].up = false;
+        let plan = plan(&masters, AGAIN).unwrap();
+        assert_eq!(plan.set, None);
+        let before = ids(&masters);
+        carry(&mut masters, &plan);
+        assert_eq!(ids(&masters), before);
+    }
+    let mut replica = masters(&[None; 3]);
+    replica[2].role = MasterKind::Replica;
+    assert_eq!(plan(&replica, AGAIN).unwrap().set, None);
+}
+
+#[test]
+fn init_that_is_refused_writes_no_set() {
+    let mut masters = masters(&[Some((1, 4)), Some((1, 4)), Some((1, 4)), Some((1, 4)), None]);
+    masters[4].restart(99);
+    let plan = plan(&masters, PLAIN).unwrap();
+    assert!(plan.refused && plan.set.is_none());
+    carry(&mut masters, &plan);
+    assert_eq!(ids(&masters), [Some(1), Some(1), Some(1), Some(1), None]);
+}
+
+/// The person has agreed to what was read.
+#[test]
+fn init_does_not_write_over_a_set_that_it_has_not_read() {
+    let mut masters = masters(&[Some((1, 3)); 3]);
+    let plan = plan_for(&masters, AGAIN, &Listed { names: Names::new(["x"; 3]), fresh: SetId(3) });
+    masters[0].data.record.set = Some(set(2, 3));
+    let (_, AdmissionOp::Init(order)) = &plan.unwrap().orders[0] else { panic!("an init") };
+    assert_eq!(masters[0].data.init(EPOCH, order).outcome, Outcome::Moved);
+    assert_eq!(masters[0].data.record.set, Some(set(2, 3)));
+}

@@ -16,6 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use redlock_core::admission::RecordedSet;
 
 use admit::{Namespace, admit};
 use launch::Launch;
@@ -62,17 +63,27 @@ impl RedisServer {
     /// When there is no server binary, when the server does not come to answer within 10 s, or when
     /// the port of [`ServerOptions::first_port`] stays taken for 3 s.
     pub fn with(options: &ServerOptions) -> anyhow::Result<Self> {
+        let server = Self::launch(options)?;
+        if !options.is_brand_new {
+            server.init()?;
+        }
+        Ok(server)
+    }
+
+    /// Starts one server and admits it nowhere.
+    fn launch(options: &ServerOptions) -> anyhow::Result<Self> {
         let launch = Launch::new(options)?;
         let (port, process) = match options.first_port {
             Some(number) => (Port::fixed(number), launch.start_on(number)?),
             None => launch.start_anywhere()?,
         };
         let namespace = options.namespace();
-        let server = Self { process: Mutex::new(Some(process)), launch, namespace, port };
-        if !options.is_brand_new {
-            server.init()?;
-        }
-        Ok(server)
+        Ok(Self { process: Mutex::new(Some(process)), launch, namespace, port })
+    }
+
+    /// From now on [`init`](Self::init) records this set of masters there.
+    fn join(&mut self, set: RecordedSet) {
+        self.namespace.set = Some(set);
     }
 
     /// `redis://127.0.0.1:PORT`, with the password if [`ServerOptions::password`] set one.

@@ -29,7 +29,11 @@ fn init_admits_brand_new_masters_and_a_second_call_changes_nothing() {
     let first = ask(&servers, ["init", "--yes", "--json"]);
     first.success();
     let first = first.json();
-    assert_eq!(first.as_object().unwrap().len(), 2);
+    assert_eq!(first.as_object().unwrap().len(), 3);
+    let names: Vec<_> = servers.iter().map(RedisServer::name).collect();
+    assert_eq!((&first["set"]["size"], &first["set"]["names"]), (&3.into(), &names.into()));
+    let field: String = text(&servers[2], &["HGET", "redlock-quorum:1", "set"]);
+    assert_eq!(field, format!("{} 3", first["set"]["id"].as_str().unwrap()));
     assert_eq!(first["nodes"][0].as_object().unwrap().len(), 5);
     assert_eq!(first["nodes"][0]["node"], servers[0].name());
     assert_eq!(column(&first, "was"), ["none"; 3]);
@@ -44,6 +48,7 @@ fn init_admits_brand_new_masters_and_a_second_call_changes_nothing() {
     second.success();
     let second = second.json();
     assert!(column(&second, "was").iter().all(|was| *was == "admitted"), "{second}");
+    assert_eq!(second["set"], first["set"]);
     assert!(second["floor"].is_null() && record() == before, "{second}");
     let people = ask(&servers, ["init", "--yes"]);
     assert!(people.success().contains("  admitted -> admitted  run "), "{people:?}");

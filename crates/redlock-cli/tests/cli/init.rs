@@ -55,8 +55,10 @@ fn many_that_init_at_once_are_never_told_to_say_that_no_lock_is_alive() {
         assert!(!answer.cause().contains("--again"), "{answer:?}");
     }
     for server in servers.iter() {
-        assert_eq!(text::<Vec<String>>(server, &["HKEYS", "redlock-quorum:1"]).len(), 4);
+        assert_eq!(text::<Vec<String>>(server, &["HKEYS", "redlock-quorum:1"]).len(), 6);
     }
+    let set = |server| text::<String>(server, &["HGET", "redlock-quorum:1", "set"]);
+    assert!(servers.iter().all(|server| set(server) == set(&servers[0])), "they agree on one set");
 }
 
 fn pause(server: &RedisServer) {

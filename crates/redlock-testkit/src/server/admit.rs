@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use redlock_core::admission::{AdmissionOp, AdmissionReply, Init, Nonce, Outcome};
+use redlock_core::admission::{
+    AdmissionOp, AdmissionReply, Init, Nonce, Outcome, Record, RecordedSet, SetChange,
+};
 use redlock_core::{
     Clock, Events, Facts, Instant, Node, NodeEvent, Op, RedisNode, RedisSetup, Role, Sink, Vote,
     VoteSlot,
@@ -20,6 +22,8 @@ use tokio::time::timeout;
 pub(super) struct Namespace {
     pub(super) prefix: Vec<u8>,
     pub(super) max_ttl: Duration,
+    /// The set of masters that is recorded there; `None` leaves what is recorded.
+    pub(super) set: Option<RecordedSet>,
 }
 
 /// The reports of the node.
@@ -113,9 +117,14 @@ fn init(facts: &Facts, namespace: &Namespace) -> Option<Init> {
         floor: FLOOR,
         level: 0,
         converts: true,
-        set: None,
+        set: set_change(record, namespace),
         until: u64::MAX,
     })
+}
+
+fn set_change(record: &Record, namespace: &Namespace) -> Option<SetChange> {
+    let to = namespace.set.clone()?;
+    Some(SetChange { from: record.set.clone(), to })
 }
 
 /// Longer than a server takes on a busy machine.

@@ -101,7 +101,7 @@ impl ServerOptions {
 
     pub(super) fn namespace(&self) -> Namespace {
         let max_ttl = self.max_ttl.unwrap_or(MAX_TTL);
-        Namespace { prefix: self.prefix.clone(), max_ttl }
+        Namespace { prefix: self.prefix.clone(), max_ttl, set: None }
     }
 
     /// Runs this binary, and ignores the environment.

@@ -2,6 +2,9 @@
 
 use std::ops::Deref;
 
+use anyhow::Context;
+use redlock_core::admission::{Names, RecordedSet, SetId};
+
 use super::{RedisServer, ServerOptions};
 use crate::FaultProxy;
 
@@ -21,14 +24,20 @@ impl RedisServers {
         Self::with(count, &ServerOptions::new())
     }
 
-    /// Starts `count` servers.
+    /// Starts `count` servers. Unless they are brand new, their records name them as one set of
+    /// masters, as after `redlock init`.
     ///
     /// # Errors
     ///
     /// As [`RedisServer::with`]; servers already started are stopped again.
     pub fn with(count: usize, options: &ServerOptions) -> anyhow::Result<Self> {
-        let started = (0..count).map(|place| RedisServer::with(&options.clone().at_place(place)?));
-        Ok(Self(started.collect::<anyhow::Result<_>>()?))
+        let started =
+            (0..count).map(|place| RedisServer::launch(&options.clone().at_place(place)?));
+        let mut servers = started.collect::<anyhow::Result<Vec<_>>>()?;
+        if !options.is_brand_new {
+            admit_all(&mut servers)?;
+        }
+        Ok(Self(servers))
     }
 
     /// The URL of each server, in their order.
@@ -52,6 +61,18 @@ impl RedisServers {
         }
         Ok(proxies)
     }
+}
+
+/// Admits servers that were just started, as members of one set.
+fn admit_all(servers: &mut [RedisServer]) -> anyhow::Result<()> {
+    let names = Names::new(servers.iter().map(RedisServer::name));
+    let size = u8::try_from(servers.len()).context("a set has 255 masters at most")?;
+    let set = RecordedSet { id: SetId(rand::random()), size, names };
+    for server in servers {
+        server.join(set.clone());
+        server.init()?;
+    }
+    Ok(())
 }
 
 impl Deref for RedisServers {

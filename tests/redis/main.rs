@@ -34,6 +34,7 @@ mod leases;
 mod load;
 mod loss;
 mod mixing;
+mod no_quorum;
 mod order;
 mod put_back;
 mod queues;

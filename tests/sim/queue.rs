@@ -3,6 +3,7 @@
 mod hand_over;
 mod late;
 mod meeting_points;
+mod no_quorum;
 mod order;
 mod shares;
 

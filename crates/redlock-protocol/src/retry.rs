@@ -7,6 +7,10 @@ const RANGE_MIN: Duration = Duration::from_millis(1);
 /// The widest range: a waiter tries a lock that stays held about ten times a second.
 const RANGE_MAX: Duration = Duration::from_millis(200);
 
+/// The longest pause of a waiter that sees no quorum, without the fan-out: sixteen of them are
+/// served within 0.3 s after a quorum votes again.
+const NO_QUORUM_MAX: Duration = Duration::from_millis(100);
+
 /// The longest pause between a push and what follows, where there is no queue.
 pub const APART_MAX: Duration = Duration::from_millis(40);
 
@@ -18,6 +22,13 @@ pub const APART_MAX: Duration = Duration::from_millis(40);
 pub fn pause(attempt: u32, fan_out: Duration, random: f64) -> Duration {
     let range = RANGE_MIN.max(fan_out * 2).saturating_mul(1 << attempt.min(16)).min(RANGE_MAX);
     fan_out + range.mul_f64(random)
+}
+
+/// The pause after so many attempts in a row that saw no quorum. At least half of the range passes:
+/// each attempt costs the masters that are left several commands.
+pub fn without_quorum(attempt: u32, fan_out: Duration, random: f64) -> Duration {
+    let range = RANGE_MIN.max(fan_out * 2).saturating_mul(1 << attempt.min(16)).min(NO_QUORUM_MAX);
+    fan_out + range.mul_f64(0.5 + random / 2.0)
 }
 
 /// The pause of a waiter that a push has woken, with others, after so many tries in vain: the more

@@ -20,7 +20,8 @@
 //! | it has a place | *try* | it pauses for up to two fan-outs, and goes on as after *go* |
 //! | it has no place at that master | *go* | it leaves the queue there: the next one is called |
 //! | it asks | M has granted and too few of the others, of which a quorum answered | it takes a place again without asking for the key, and sleeps |
-//! | it asks | too few answer, or ballots are refused | it has left the queue, pauses, and waits anew: who reaches M and no quorum must not block the others |
+//! | it asks | M does not answer, or ballots are refused | it has left the queue, pauses, and waits anew |
+//! | it asks | no quorum answers | it has left the queue, pauses for 0.1 s at most, and asks all masters without entering: it calls nobody, and nobody calls it |
 //! | it asks | it is not served, and fewer masters vote than a quorum because some that are connected do not | it pauses for about a second |
 //! | it sleeps, or watches | the connection to M, or the data there, is lost | it enters at the next M after a short random pause |
 //! | it pauses | a master votes that did not, and a quorum does | it enters after a short random pause |
@@ -83,6 +84,8 @@ pub struct Waiting<Id> {
     since: Instant,
     /// When it was learned last that others want the key.
     contended_at: Option<Instant>,
+    /// The last attempt saw no quorum.
+    is_without_quorum: bool,
 }
 
 impl<Id: Copy + Ord> Default for Waiting<Id> {
@@ -104,6 +107,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             seen: 0,
             since: Instant::ORIGIN,
             contended_at: None,
+            is_without_quorum: false,
         }
     }
 
@@ -138,6 +142,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             self.queue.leave(head);
         }
         (self.place, self.tries, self.pushes, self.since) = (None, 0, 0, Instant::ORIGIN);
+        self.is_without_quorum = false;
         self.await_release(now)
     }
 
@@ -168,6 +173,12 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// in.
     pub fn lost(&mut self, refusal: Refusal, answer: Option<QueueAnswer>, at: Moment) -> Step<Id> {
         let Head::Attempting { ask, is_called } = self.head else { return Step::Wait };
+        if refusal == Refusal::NoQuorum {
+            return self.lost_without_quorum(answer, at);
+        }
+        if std::mem::take(&mut self.is_without_quorum) {
+            self.tries = 0;
+        }
         if refusal != Refusal::Silent {
             self.contended_at = Some(at.now);
         }
@@ -181,7 +192,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 self.pause(at.now.saturating_add(pause), Ask::First)
             }
             (Refusal::Alone, _) => Step::Queue,
-            (Refusal::Silent, _) => {
+            (Refusal::Silent | Refusal::NoQuorum, _) => {
                 // Another one may have the key meanwhile: it is not held up by our place.
                 (self.place, self.since) = (None, at.now);
                 self.pause_blindly(at)
@@ -396,6 +407,11 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.place
     }
 
+    /// Whether the last attempt saw no quorum: the next one is to find out if there is one.
+    pub fn is_without_quorum(&self) -> bool {
+        self.is_without_quorum
+    }
+
     /// From when on the wait of the head counts, at the earliest.
     pub fn since(&self) -> Instant {
         self.since
@@ -431,9 +447,9 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// A caller that wants a key which others want, too, asks the meeting point first: votes do not
     /// split then, and those that were there before it are served before it.
     fn begin(&mut self, now: Instant) -> Step<Id> {
-        let is_contended = self.is_contended(now);
+        let enters = self.is_contended(now) && !self.is_without_quorum;
         self.entries = 0;
-        self.attempt(if is_contended { Ask::First } else { Ask::All })
+        self.attempt(if enters { Ask::First } else { Ask::All })
     }
 
     /// Nothing is asked while it is known who holds the key; once a second all the same, because

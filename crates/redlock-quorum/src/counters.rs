@@ -57,7 +57,7 @@ impl From<Refusal> for Outcome {
         match refusal {
             Refusal::Held => Self::Held,
             Refusal::Split | Refusal::Alone => Self::Split,
-            Refusal::Silent => Self::Unanswered,
+            Refusal::Silent | Refusal::NoQuorum => Self::Unanswered,
         }
     }
 }

@@ -47,6 +47,8 @@ pub struct Attempt {
     fenced: Option<Fenced>,
     /// The master whose queue it enters, and how often those that refused may be asked again.
     enters: Option<Enters>,
+    /// A vote that is lost stays open until it is certain whether a quorum answers.
+    seeks_quorum: bool,
 }
 
 /// The entry into the queue at the meeting point.
@@ -119,12 +121,19 @@ impl Attempt {
             granted: MasterSet::EMPTY,
             fenced: None,
             enters: None,
+            seeks_quorum: false,
         }
     }
 
     /// Makes this an attempt that enters the queue at the master `at`.
     pub fn entering(self, at: usize) -> Self {
         Self { enters: Some(Enters { at, again: AGAIN_MAX, is_due: false }), ..self }
+    }
+
+    /// Makes this an attempt that is not lost before it is certain whether a quorum answers: for
+    /// those that saw none before.
+    pub fn seeking_quorum(self) -> Self {
+        Self { seeks_quorum: true, ..self }
     }
 
     /// Makes this an attempt that asks only the master `first` now, and the others when `first` has
@@ -282,7 +291,7 @@ impl Attempt {
             Decision::Lost if self.origin == Origin::Resumed && self.tally.pending() > 0 => {
                 Step::Wait
             }
-            Decision::Lost if self.awaits_entry() => Step::Wait,
+            Decision::Lost if self.awaits_entry() || self.awaits_quorum() => Step::Wait,
             Decision::Lost => self.take_again_or_lose(),
             Decision::Won if !self.is_proven() => self.pursue_ballots(now),
             Decision::Won if self.has_copies() || !self.expects_copies() => self.conclude(now),
@@ -297,6 +306,14 @@ impl Attempt {
     /// Whether the answer of the meeting point is missing, which decides where to wait.
     fn awaits_entry(&self) -> bool {
         self.enters.as_ref().is_some_and(|enters| self.ledger.answer(enters.at).is_pending())
+    }
+
+    /// Whether answers that are missing decide if a quorum answers, which is to be known.
+    fn awaits_quorum(&self) -> bool {
+        self.seeks_quorum
+            && self.tally.pending() > 0
+            && !self.tally.is_unanswered()
+            && self.tally.is_short_of_answers()
     }
 
     fn take_again_or_lose(&mut self) -> Step {
@@ -451,6 +468,11 @@ impl Attempt {
     /// Whether a lost vote is certain to have been lost to masters that did not answer.
     pub fn is_unanswered(&self) -> bool {
         self.tally.is_unanswered() && self.ledger.pending().is_empty()
+    }
+
+    /// Whether all masters were asked, and too few answered for any attempt to be won.
+    pub fn is_without_quorum(&self) -> bool {
+        self.others().is_empty() && self.tally.is_unanswered()
     }
 
     /// The last answer of each master.

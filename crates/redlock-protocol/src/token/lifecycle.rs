@@ -237,6 +237,8 @@ pub struct Loss {
     pub silent_first: Option<usize>,
     /// The meeting point, whose queue it asked to enter, has granted the key.
     pub is_let_in: bool,
+    /// So many masters did not answer that no attempt can be won now.
+    pub is_without_quorum: bool,
     /// Masters that answered may report who holds the key.
     pub is_explicable: bool,
 }

@@ -93,6 +93,11 @@ impl Tally {
         self.granted + self.refused + self.pending() < quorum(self.masters)
     }
 
+    /// Whether fewer than a quorum have granted or refused so far.
+    pub fn is_short_of_answers(&self) -> bool {
+        self.granted + self.refused < quorum(self.masters)
+    }
+
     /// Whether so many have refused that no quorum can hold the key.
     pub fn is_refused(&self) -> bool {
         self.refused > self.masters - quorum(self.masters)

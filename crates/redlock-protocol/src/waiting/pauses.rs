@@ -12,7 +12,7 @@ use std::time::Duration;
 use redlock_core::Instant;
 
 use super::head::Head;
-use super::step::{Ask, Moment, Step};
+use super::step::{Ask, Moment, QueueAnswer, Step};
 use super::{WATCH_AGAIN, Waiting};
 use crate::retry::{self, APART_MAX};
 
@@ -40,6 +40,24 @@ impl<Id: Copy + Ord> Waiting<Id> {
         (self.place, self.since) = (None, at.now);
         let pause = WATCH_AGAIN.mul_f64(0.75 + at.random / 4.0);
         self.pause(at.now.saturating_add(pause), Ask::All)
+    }
+
+    /// The attempt of the head was lost because no quorum answers. It has no place in the queue from
+    /// now on: nobody calls it, and it calls nobody. Its next attempts go to all masters without the
+    /// queue, and no event but a vote that is gained makes them come sooner.
+    pub(super) fn lost_without_quorum(
+        &mut self,
+        answer: Option<QueueAnswer>,
+        at: Moment,
+    ) -> Step<Id> {
+        if !std::mem::replace(&mut self.is_without_quorum, true) {
+            self.tries = 0;
+        }
+        (self.place, self.since) = (None, at.now);
+        let pause = retry::without_quorum(self.tries, at.fan_out, at.random);
+        self.tries = self.tries.saturating_add(1);
+        self.pause(at.now.saturating_add(pause), Ask::All);
+        answer.map_or(Step::Wait, |answer| Step::Leave(answer.at))
     }
 
     /// Some master votes that did not, and a quorum does: what failed for want of masters may

@@ -41,8 +41,10 @@ pub enum Refusal {
     Split,
     /// M has let it in, and the others have not.
     Alone,
-    /// Too few masters have answered, or taken the ballot.
+    /// M has not answered, or too few masters have taken the ballot.
     Silent,
+    /// So many masters did not answer that no attempt can be won.
+    NoQuorum,
 }
 
 /// The answer of M to a head that it did not let in.

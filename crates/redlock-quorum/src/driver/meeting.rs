@@ -199,7 +199,7 @@ impl Driver {
 
     /// How an attempt was lost, for those that wait on.
     pub(super) fn refusal(&self, id: LockId, loss: &Loss) -> (Refusal, Option<QueueAnswer>) {
-        let refusal = loss.refusal;
+        let refusal = if loss.is_without_quorum { Refusal::NoQuorum } else { loss.refusal };
         let Some(meeting) = self.locks.get(id).and_then(|lock| lock.meeting.as_ref()) else {
             return (refusal, None);
         };
@@ -213,11 +213,13 @@ impl Driver {
 
     /// How an attempt that was not won leaves the meeting point, where its key may be there. An
     /// attempt whose caller goes on waiting in the queue there deletes its key as at every master.
+    /// One that saw no quorum, and has no place there, calls nobody: they would see none either.
     pub(super) fn leave_after(&mut self, id: LockId, refusal: Refusal, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
         let (at, gives_up) = match &lock.meeting {
             Some(meeting) if refusal == Refusal::Alone || meeting.answer.is_some() => return,
             Some(meeting) => (Some(meeting.at), true),
+            None if refusal == Refusal::NoQuorum => return,
             None => (self.queue_of(&lock.key, now), false),
         };
         let exit = at.and_then(|at| Some((at, self.exit(id, true, gives_up, Leaving::Undo)?)));

@@ -76,6 +76,12 @@ impl Waiters {
         self.queues.get(self.of(key)?)?.waiting.place()
     }
 
+    /// Whether the last attempt of this process for the key saw no quorum.
+    pub(super) fn is_without_quorum(&self, key: &[u8]) -> bool {
+        let queue = self.of(key).and_then(|id| self.queues.get(id));
+        queue.is_some_and(|queue| queue.waiting.is_without_quorum())
+    }
+
     /// The attempt of the head asks to enter the queue of the master `at`. Returns from when on its
     /// wait counts, at the earliest.
     pub(super) fn enter_at(&mut self, key: &[u8], at: usize) -> Option<Instant> {

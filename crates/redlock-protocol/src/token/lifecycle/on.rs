@@ -97,6 +97,7 @@ impl Lifecycle {
             fan_out: attempt.is_refused().then(|| attempt.fan_out()),
             silent_first: attempt.silent_first(),
             is_let_in: attempt.is_let_in(),
+            is_without_quorum: attempt.is_without_quorum(),
             // Where the masters have granted the key nobody else holds it.
             is_explicable: defeat == Defeat::Outvoted
                 && !attempt.is_unanswered()

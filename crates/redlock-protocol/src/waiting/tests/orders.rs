@@ -8,7 +8,8 @@ use redlock_core::Call;
 use super::world::{Event, Place, Said, World};
 use crate::waiting::Refusal;
 
-const REFUSALS: [Refusal; 4] = [Refusal::Held, Refusal::Split, Refusal::Alone, Refusal::Silent];
+const REFUSALS: [Refusal; 5] =
+    [Refusal::Held, Refusal::Split, Refusal::Alone, Refusal::Silent, Refusal::NoQuorum];
 const CALLS: [Call; 3] = [Call::Go, Call::Next, Call::Try];
 const WAITERS: u32 = 2;
 const MASTERS: usize = 2;

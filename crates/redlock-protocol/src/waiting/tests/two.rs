@@ -168,7 +168,7 @@ impl World {
             }
             Event::Silent(id) if self.is_let_in(id) => {
                 self.undo(self.processes[id].waiting.place(), id);
-                self.lose(id, Refusal::Silent, None);
+                self.lose(id, Refusal::NoQuorum, None);
             }
             Event::Releases(id) if self.processes[id].stage == Stage::Holds => {
                 self.processes[id].stage = Stage::Done;

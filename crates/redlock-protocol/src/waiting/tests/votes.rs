@@ -72,3 +72,31 @@ fn attempts_that_were_lost_for_want_of_votes_tell_nothing_about_contenders() {
     waiting.lost(Refusal::Silent, None, start(1.0));
     assert_eq!(sleep(waiting), (retry::pause(0, FAN_OUT, 1.0), first(1)));
 }
+
+/// It calls nobody and nobody calls it, whatever is reported to it meanwhile.
+#[test]
+fn who_sees_no_quorum_leaves_the_queue_and_asks_at_its_own_pace() {
+    let mut waiting = behind(1, 0.5);
+    waiting.tick(waiting.due().unwrap());
+    let first_answer = Some(Place::First.answered(0));
+    let step = waiting.lost(Refusal::NoQuorum, first_answer, start(1.0));
+    assert_eq!((step, waiting.place()), (Step::Leave(0), None));
+    for attempt in 0..12 {
+        let mut called_now = waiting.clone();
+        for call in [Call::Next, Call::Try] {
+            assert_eq!(called_now.called(0, call, RESERVATION, start(0.0)), Step::Wait);
+        }
+        assert_eq!(called_now.called(0, Call::Go, RESERVATION, start(0.0)), Step::Leave(0));
+        assert_eq!(called_now.changed(0, start(0.0)), Step::Wait);
+        assert_eq!(called_now, waiting, "nothing makes it come sooner");
+        let pause = retry::without_quorum(attempt, FAN_OUT, 1.0);
+        assert!(pause <= ms(100) + FAN_OUT);
+        assert_eq!(sleep(waiting.clone()), (pause, all(1)));
+        waiting.tick(waiting.due().unwrap());
+        assert_eq!(waiting.lost(Refusal::NoQuorum, None, start(1.0)), Step::Wait);
+    }
+    assert!(!waiting.is_contended(Instant::ORIGIN.saturating_add(ms(2_000))));
+    waiting.tick(waiting.due().unwrap());
+    assert_eq!(waiting.lost(Refusal::Held, None, start(1.0)), first(1), "a quorum answers");
+    assert_eq!(waiting.tries, 0);
+}

@@ -30,6 +30,9 @@ impl Driver {
             None => (Token::random(request.label.as_ref()), Origin::Acquired),
         };
         let mut attempt = Attempt::new(self.masters.len(), origin, timing, request.options, now);
+        if self.waiters.is_without_quorum(&key) {
+            attempt = attempt.seeking_quorum();
+        }
         let asks_first = request.ask == Ask::First;
         let meets = self.meeting_point(id, now);
         let first = meets.filter(|_| asks_first);

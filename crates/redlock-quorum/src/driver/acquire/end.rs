@@ -130,7 +130,8 @@ impl Driver {
     /// Whether waiting cannot cure what the masters answered last. More votes may be on their way.
     fn is_hopeless(&self, loss: &Loss, refusal: Refusal, asked_at: Instant) -> bool {
         let curable = self.masters.step_failed_before(asked_at);
-        refusal == Refusal::Silent && is_hopeless(&loss.answers, self.masters.incurable(), curable)
+        let is_unanswered = [refusal, loss.refusal].contains(&Refusal::Silent);
+        is_unanswered && is_hopeless(&loss.answers, self.masters.incurable(), curable)
     }
 
     /// How long votes take: what waiters pause for is measured by it.

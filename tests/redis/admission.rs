@@ -150,8 +150,10 @@ async fn a_first_lock_takes_two_round_trips_where_nothing_is_to_be_admitted() {
     for word in ["HGETALL", "ZADD", "EVAL"] {
         peer.expect(word).await;
     }
-    let record = ["run", RUN, "max_ttl", "4000"].map(bulk).concat();
-    peer.say(format!("{facts}*4\r\n{record}:0\r\n:1\r\n")).await;
+    let set = ["set", "00000000000000aa 1", "names", "10.0.0.1:6379"];
+    let record =
+        ["run", RUN, "max_ttl", "4000"].into_iter().chain(set).map(bulk).collect::<String>();
+    peer.say(format!("{facts}*8\r\n{record}:0\r\n:1\r\n")).await;
     peer.expect("ZCARD").await;
     let token = bulk(&peer.expect("SET").await[2]);
     for word in ["ZADD", "GET"] {

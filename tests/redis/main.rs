@@ -31,6 +31,7 @@ mod keeper;
 mod lab;
 mod late;
 mod leases;
+mod lists;
 mod load;
 mod loss;
 mod mixing;

@@ -23,6 +23,7 @@ mod freshness;
 mod hand_over;
 mod init;
 mod late_turns;
+mod lists;
 mod load;
 mod locker;
 mod log;

@@ -23,6 +23,7 @@ mod help;
 mod key;
 mod label;
 mod launcher;
+mod lists;
 mod masters;
 mod moment;
 mod output;

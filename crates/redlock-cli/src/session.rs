@@ -16,6 +16,7 @@ use crate::exit::Failure;
 use crate::global::Global;
 use crate::held::Held;
 use crate::label::label;
+use crate::lists;
 use crate::masters::{self, Masters};
 use crate::moment;
 use crate::output;
@@ -39,6 +40,8 @@ pub(crate) struct Session {
     /// The locks of the `redlock run`s around this command.
     pub(crate) held: Held,
     node_timeout: Duration,
+    /// The note about the list of masters was printed.
+    has_warned_of_list: Cell<bool>,
     /// Whom we trust, in words.
     ca: String,
 }
@@ -108,6 +111,7 @@ impl Session {
             leaves_quietly: Cell::new(false),
             tokens: RefCell::default(),
             held: Held::around(),
+            has_warned_of_list: Cell::new(false),
             node_timeout: global
                 .node_timeout
                 .unwrap_or_else(|| RedlockBuilder::node_timeout_of(ttl)),
@@ -178,6 +182,7 @@ impl Session {
         guards: &[Guard],
         work: impl Future<Output = T>,
     ) -> T {
+        self.warn_of_list();
         let Some(guard) = guards.first() else { return work.await };
         tokio::pin!(work);
         tokio::select! {
@@ -190,6 +195,18 @@ impl Session {
                 self.warn_of_margin(&votes);
                 work.await
             }
+        }
+    }
+
+    /// Prints once that the list and the recorded set of masters differ by one.
+    pub(crate) fn warn_of_list(&self) {
+        let Some(lists) = self.redlock.list_warning() else { return };
+        if !self.has_warned_of_list.replace(true) {
+            let both = lists::both(&lists);
+            output::note(&format!(
+                "the list of masters may be wrong: {both}; if a change is under way, finish it with \
+                 redlock init"
+            ));
         }
     }
 
@@ -243,6 +260,9 @@ impl Session {
     /// Waits until the masters have acknowledged what was released, for two node timeouts at most,
     /// and names those that may keep the key.
     pub(crate) async fn close(self) {
+        if !self.leaves_quietly.get() {
+            self.warn_of_list();
+        }
         if let Err(unreleased) = self.redlock.shutdown(self.node_timeout * 2).await
             && !self.leaves_quietly.get()
         {

@@ -1,6 +1,8 @@
 //! From the version without a quarantine, and back: its requests, byte for byte, beside handles of
 //! this one. `docs/OPERATIONS.md` has the steps for people.
 
+mod sets;
+
 use redlock_quorum::{AcquireError, Redlock};
 use redlock_testkit::{RedisServers, ServerOptions};
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use redlock_quorum::{
-    Cause, FencingToken, Init, InitError, InitNode, InitReport, Lists, Names, NodeReport,
-    RecordedSet, Standing, WhyNot, quorum,
+    Cause, FencingToken, Init, InitError, InitNode, InitReport, Lists, NodeReport, RecordedSet,
+    Standing, WhyNot, quorum,
 };
 use serde::Serialize;
 
@@ -18,6 +18,7 @@ use crate::command::prior;
 use crate::duration::spelled;
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
 use crate::global::Global;
+use crate::lists;
 use crate::output;
 use crate::session::Session;
 
@@ -91,8 +92,8 @@ async fn agree(session: &Session, global: &Global) -> Result<(), Failure> {
     for node in &nodes {
         output::note(&shown(node));
     }
-    for change in changes(&nodes) {
-        output::note(&change);
+    for lists in lists::others(&nodes) {
+        output::note(&lists::both(&lists));
     }
     // No answer is a no.
     let _ = io::stderr().write_all(QUESTION.as_bytes());
@@ -108,21 +109,6 @@ const QUESTION: &str = "\
      None of these masters has restarted, been flushed or replaced within the last 1.1 times \
      max_ttl, or no lock on them is held. If this is wrong, two clients may hold one lock.\n\
      Is this true? [y/N] ";
-
-/// Both lists, for each recorded set that does not name exactly these masters.
-fn changes(nodes: &[NodeReport]) -> Vec<String> {
-    let list = Names::new(nodes.iter().map(|node| node.node.clone()));
-    let mut sets: Vec<RecordedSet> = Vec::new();
-    for set in nodes.iter().filter_map(|node| node.server.as_ref()?.set.as_ref()) {
-        if !sets.contains(set) && !set.names.are_those_of(&list) {
-            sets.push(set.clone());
-        }
-    }
-    let said = |set: &RecordedSet| {
-        format!("the recorded set has {set}; this command lists {} ({list})", list.len())
-    };
-    sets.iter().map(said).collect()
-}
 
 fn shown(node: &NodeReport) -> String {
     let process = match &node.server {
@@ -319,13 +305,10 @@ pub(super) fn refused(error: InitError) -> Failure {
 
 /// The list differs from the recorded set by more than one master.
 fn other_set(lists: &Lists, said: &str) -> Failure {
-    let Lists { set, list } = lists;
-    let set = set.as_ref().map_or_else(String::new, ToString::to_string);
     Failure::usage(anyhow!(
-        "refused, nothing was written: the recorded set has {set}, and this command lists {} \
-         ({list}), which differ by more than one master: {said}; correct the list, change it one \
-         master at a time, or pass --again if no lock is held",
-        list.len()
+        "refused, nothing was written: {}, which differ by more than one master: {said}; correct \
+         the list, change it one master at a time, or pass --again if no lock is held",
+        lists::both(lists)
     ))
 }
 

@@ -14,6 +14,7 @@ mod guide;
 mod init;
 mod keys;
 mod listing;
+mod lists;
 mod loss;
 mod masters;
 mod nested;

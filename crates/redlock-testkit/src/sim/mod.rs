@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use redlock_core::admission::{Names, RecordedSet, SetId};
 use redlock_core::{Clock, Node};
 
 pub use data::{Ballots, Data};
@@ -78,9 +79,12 @@ impl SimNodes {
         self.nodes.iter().map(|node| Arc::clone(node) as Arc<dyn Node>).collect()
     }
 
-    /// Admits all masters, see [`SimNode::init`].
+    /// Admits all masters, see [`SimNode::init`], and records them as one set.
     pub fn init(&self, max_ttl: Duration) {
-        self.nodes.iter().for_each(|node| node.init(max_ttl));
+        let names = Names::new(self.nodes.iter().map(|node| node.name()));
+        let size = u8::try_from(names.len()).unwrap_or(u8::MAX);
+        let set = RecordedSet { id: SetId(1), size, names };
+        self.nodes.iter().for_each(|node| node.init_into(max_ttl, Some(set.clone())));
     }
 
     /// The clock of the simulation, which follows tokio's and is right.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use rand::RngExt;
-use redlock_core::admission::{Identity, Init, Nonce, Outcome};
+use redlock_core::admission::{Identity, Init, Nonce, Outcome, RecordedSet, SetChange};
 use redlock_core::{Answer, Cause, Clock, Events, Facts, Node, NodeEvent, Op, Role, VoteSlot};
 use tokio::runtime::Handle;
 
@@ -261,6 +261,11 @@ impl SimNode {
     /// # Panics
     /// Where clients without quarantine have written to it.
     pub fn init(&self, max_ttl: Duration) {
+        self.init_into(max_ttl, None);
+    }
+
+    /// Also records this set of masters.
+    pub(super) fn init_into(&self, max_ttl: Duration, set: Option<RecordedSet>) {
         self.change(|world, _, _| {
             let facts = world.read(world.clock.now());
             let data = &mut world.master.data;
@@ -269,6 +274,8 @@ impl SimNode {
             let (expect, nonce) = (data.record.seen(), Nonce(world.rng.random()));
             let max_ttl = u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX);
             let (floor, level) = (31, 0);
+            let from = data.record.set.clone();
+            let set = set.map(|to| SetChange { from, to });
             let order = Init {
                 expect,
                 identity,
@@ -278,7 +285,7 @@ impl SimNode {
                 floor,
                 level,
                 converts: false,
-                set: None,
+                set,
                 until: u64::MAX,
             };
             let reply = data.init(facts.time_us.unwrap_or(0) / 1_000, &order);

@@ -1,0 +1,22 @@
+//! The recorded set of masters and the list of this command, in words.
+
+use redlock_quorum::{Lists, NodeReport, RecordedSet};
+
+/// Shows both lists.
+pub(crate) fn both(lists: &Lists) -> String {
+    let Lists { set, list } = lists;
+    let set = set.as_ref().map_or_else(|| "no masters".to_owned(), RecordedSet::to_string);
+    format!("the recorded set has {set}, and this command lists {} ({list})", list.len())
+}
+
+/// Returns each recorded set of these masters that has other names than they have in this command.
+pub(crate) fn others(nodes: &[NodeReport]) -> Vec<Lists> {
+    let list = redlock_quorum::Names::new(nodes.iter().map(|node| node.node.clone()));
+    let mut sets: Vec<&RecordedSet> = Vec::new();
+    for set in nodes.iter().filter_map(|node| node.server.as_ref()?.set.as_ref()) {
+        if !sets.iter().any(|known| known.id == set.id) && !set.names.are_those_of(&list) {
+            sets.push(set);
+        }
+    }
+    sets.into_iter().map(|set| Lists { set: Some(set.clone()), list: list.clone() }).collect()
+}

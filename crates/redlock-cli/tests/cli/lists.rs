@@ -1,0 +1,318 @@
+//! Wrong lists of masters, and the procedures of `docs/OPERATIONS.md` that change a list, run as
+//! they are written there, under load.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use redlock_quorum::{Clock, blocking};
+use redlock_testkit::lab::text;
+use redlock_testkit::{History, RedisServer, RedisServers, ServerOptions, check};
+
+use crate::support::{Answer, Scratch, answer_of, ask, bare, undisturbed};
+
+const RECORD: &str = "redlock-quorum:1";
+
+fn urls(servers: &[&RedisServer]) -> String {
+    servers.iter().map(|server| server.url()).collect::<Vec<_>>().join(",")
+}
+
+fn names(servers: &[&RedisServer]) -> String {
+    servers.iter().map(|server| server.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn on<const N: usize>(servers: &[&RedisServer], words: [&str; N]) -> Answer {
+    answer_of(bare(words).env("REDLOCK_NODES", urls(servers)))
+}
+
+fn brand_new(count: usize) -> RedisServers {
+    RedisServers::with(count, &ServerOptions::new().brand_new()).unwrap()
+}
+
+/// The lines for people that are about the list.
+fn notes(answer: &Answer) -> Vec<&str> {
+    let is_ours = |line: &&str| line.starts_with("note: the list of masters may be wrong: ");
+    answer.err.lines().filter(is_ours).collect()
+}
+
+fn set(server: &RedisServer) -> Option<String> {
+    text(server, &["HGET", RECORD, "set"])
+}
+
+#[test]
+fn lists_of_one_two_and_three_of_five_are_refused_with_both_lists() {
+    let servers = brand_new(5);
+    ask(&servers, ["init", "--yes"]).success();
+    let all: Vec<_> = servers.iter().collect();
+    for count in 1..=3 {
+        let list = &all[..count];
+        for words in [
+            ["run", "k", "--wait", "5s", "--", "true"],
+            ["acquire", "k", "--wait", "5s", "--ttl", "9s"],
+        ] {
+            let began = Instant::now();
+            let refused = on(list, words);
+            assert_eq!((refused.code, refused.out.as_str()), (69, ""), "{refused:?}");
+            let why = format!(
+                "not admitted: it belongs to a set of 5 masters ({}), and this client lists \
+                 {count} ({})",
+                names(&all),
+                names(list)
+            );
+            assert!(refused.cause().contains(&why), "{why}\n{refused:?}");
+            assert!(began.elapsed() < Duration::from_secs(4), "waiting does not help: {refused:?}");
+        }
+        let status = on(list, ["status", "k", "--json"]);
+        assert_eq!((status.code, &status.json()["state"]), (69, &"undecided".into()), "{status:?}");
+        assert_eq!(status.json()["set"]["size"], 5, "{status:?}");
+        let init = on(list, ["init", "--yes"]);
+        assert_eq!(init.code, 64, "{init:?}");
+        for words in
+            [names(&all), format!("this command lists {count} ({})", names(list)), "--again".into()]
+        {
+            assert!(init.cause().contains(&words), "{words}: {init:?}");
+        }
+    }
+    assert!(servers.iter().all(|server| text::<usize>(server, &["EXISTS", "k"]) == 0));
+}
+
+#[test]
+fn lists_that_differ_by_one_master_work_and_warn_once() {
+    let (servers, others) = (brand_new(5), brand_new(3));
+    ask(&servers, ["init", "--yes"]).success();
+    ask(&others, ["init", "--yes"]).success();
+    let all: Vec<_> = servers.iter().collect();
+    let mut stranger = all[..4].to_vec();
+    stranger.push(&others[0]);
+    for list in [&all[..4], &stranger] {
+        let run = on(list, ["run", "k", "--", "true"]);
+        assert_eq!(run.code, 0, "{run:?}");
+        assert_eq!(notes(&run).len(), 1, "{run:?}");
+        assert!(notes(&run)[0].contains(&names(list)), "{run:?}");
+    }
+    let run = on(&all, ["run", "k", "--", "true"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+}
+
+/// Two lists of five share a master.
+#[test]
+fn lists_of_masters_of_two_sets_are_refused() {
+    let servers = brand_new(9);
+    let all: Vec<_> = servers.iter().collect();
+    on(&all[..5], ["init", "--yes"]).success();
+    let second = on(&all[4..], ["init", "--yes"]);
+    assert_eq!(second.code, 64, "it asks: {second:?}");
+    assert!(second.cause().contains(&names(&all[..5])), "{second:?}");
+    assert!(all[5..].iter().all(|server| set(server).is_none()));
+    on(&all[4..], ["init", "--again"]).success();
+    let mixed = on(&all[2..7], ["run", "k", "--", "true"]);
+    assert_eq!(mixed.code, 69, "{mixed:?}");
+    let why = "the masters of this client's list belong to different sets";
+    assert!(mixed.cause().contains(why), "{mixed:?}");
+    assert!(mixed.cause().contains(&names(&all[..5])) && mixed.cause().contains(&names(&all[4..])));
+    on(&all[4..], ["run", "k", "--", "true"]).success();
+    let first = on(&all[..5], ["run", "k", "--", "true"]);
+    assert_eq!(
+        (first.code, notes(&first).len()),
+        (0, 1),
+        "one of its masters was taken: {first:?}"
+    );
+}
+
+#[test]
+fn another_spelling_of_the_same_masters_is_never_refused() {
+    let servers = brand_new(3);
+    ask(&servers, ["init", "--yes"]).success();
+    let spelled: Vec<_> =
+        servers.iter().map(|one| format!("redis://localhost:{}", one.port())).collect();
+    let on = |words: &[&str]| {
+        let mut command = bare([]);
+        answer_of(command.args(words).env("REDLOCK_NODES", spelled.join(",")))
+    };
+    let run = on(&["run", "k", "--", "true"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""));
+    let before = set(&servers[0]);
+    on(&["init", "--yes"]).success();
+    assert!(set(&servers[0]) != before && set(&servers[0]) == set(&servers[2]));
+    let run = ask(&servers, ["run", "k", "--", "true"]);
+    assert_eq!((run.code, run.err.as_str()), (0, ""), "names are for people");
+}
+
+const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
+
+/// The first block of commands behind a heading.
+fn block(heading: &str) -> &'static str {
+    let from = OPERATIONS.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{heading}"));
+    let rest = OPERATIONS[from..].split("```sh\n").nth(1).unwrap();
+    rest.split("```").next().unwrap()
+}
+
+const MAX_TTL: Duration = Duration::from_secs(3);
+/// In place of the 70 s of the document, for this `max_ttl`: a quarantine and some more.
+const PAUSE: &str = "6";
+/// How many contenders there are: one half has the list of the line before.
+const CONTENDERS: usize = 4;
+
+/// What a procedure does to clients that run all the time.
+struct Procedure {
+    servers: RedisServers,
+    host: Scratch,
+    clock: Clock,
+    history: Arc<History>,
+    /// The previous list and the present one.
+    lists: Arc<RwLock<[String; 2]>>,
+    /// How often each half of the contenders got the lock on these lists.
+    wins: Arc<[AtomicUsize; 2]>,
+    is_over: Arc<AtomicBool>,
+    contenders: Vec<thread::JoinHandle<()>>,
+}
+
+impl Procedure {
+    /// So many servers, of which the first are listed.
+    fn start(name: &str, servers: usize, listed: usize) -> Self {
+        let options = ServerOptions::new().brand_new().max_ttl(MAX_TTL);
+        let servers = RedisServers::with(servers, &options).unwrap();
+        let list = servers.urls()[..listed].join(",");
+        let host = Scratch::new(name);
+        symlink(env!("CARGO_BIN_EXE_redlock"), host.file("redlock")).unwrap();
+        let clock = Clock::system();
+        let mut procedure = Self {
+            servers,
+            host,
+            history: Arc::new(History::new(clock.clone())),
+            clock,
+            lists: Arc::new(RwLock::new([list.clone(), list.clone()])),
+            wins: Arc::default(),
+            is_over: Arc::default(),
+            contenders: Vec::new(),
+        };
+        let first = procedure.shell(&format!("export REDLOCK_NODES={list}; redlock init --yes"));
+        assert_eq!(first.code, 0, "{first:?}");
+        procedure.contenders = (0..CONTENDERS).map(|number| procedure.contend(number)).collect();
+        procedure.past("at the start");
+        procedure
+    }
+
+    /// Takes the lock again and again, with the list of its half, until all is over.
+    fn contend(&self, number: usize) -> thread::JoinHandle<()> {
+        let half = number % 2;
+        let (lists, wins) = (self.lists.clone(), self.wins.clone());
+        let (is_over, clock) = (self.is_over.clone(), self.clock.clone());
+        let log = self.history.contender(number, "k");
+        thread::spawn(move || {
+            let mut handles: BTreeMap<String, blocking::Redlock> = BTreeMap::new();
+            let mut round = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                let list = lists.read().unwrap()[half].clone();
+                // A process with another list is another process.
+                handles.retain(|known, _| *known == list);
+                let handle = handles.entry(list.clone()).or_insert_with(|| handle(&list, &clock));
+                log.invoke();
+                let Ok(guard) = handle.lock("k").wait(Duration::from_secs(2)).acquire() else {
+                    log.refused();
+                    continue;
+                };
+                round += 1;
+                let token = format!("{number}/{round}");
+                log.granted(&token, clock.now().saturating_add(guard.remaining()));
+                thread::sleep(Duration::from_millis(5));
+                log.released(&token);
+                if lists.read().unwrap()[half] == list {
+                    wins[half].fetch_add(1, Ordering::SeqCst);
+                }
+                let _ = guard.release();
+                thread::sleep(Duration::from_millis(5));
+            }
+        })
+    }
+
+    /// Both halves get the lock with the lists that they have now.
+    fn past(&self, when: &str) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        self.wins.iter().for_each(|wins| wins.store(0, Ordering::SeqCst));
+        while self.wins.iter().any(|wins| wins.load(Ordering::SeqCst) < 3) {
+            assert!(Instant::now() < deadline, "{when}: {:?}", self.wins);
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Runs the lines of a procedure. The list of each is deployed before it runs.
+    fn follow(self, heading: &str) {
+        let functions = block("## Changing the list");
+        assert!(functions.contains("sleep 70"), "{functions}");
+        for line in block(heading).lines() {
+            let line = self.addressed(line);
+            let list = line.split(' ').nth(1).unwrap().to_owned();
+            {
+                let mut lists = self.lists.write().unwrap();
+                let [_, present] = lists.clone();
+                *lists = [present, list];
+            }
+            let answer = self.shell(&format!("{functions}\n{line}").replace("70", PAUSE));
+            assert_eq!(answer.code, 0, "{line}: {answer:?}");
+            self.past(&format!("after {line}"));
+        }
+        let present = self.lists.read().unwrap()[1].clone();
+        let members: Vec<_> =
+            self.servers.iter().filter(|one| present.contains(&one.url())).collect();
+        let recorded: Vec<_> = members.iter().map(|server| set(server)).collect();
+        assert_eq!(members.len(), present.split(',').count());
+        assert!(recorded.iter().all(|set| set.is_some() && *set == recorded[0]), "{recorded:?}");
+        self.is_over.store(true, Ordering::SeqCst);
+        for contender in self.contenders {
+            contender.join().unwrap();
+        }
+        let claims = check(&self.history.records()).unwrap_or_else(|overlap| panic!("{overlap}"));
+        assert!(claims >= 3 * CONTENDERS, "{claims}");
+    }
+
+    /// The addresses of the document as those of the servers.
+    fn addressed(&self, line: &str) -> String {
+        let urls = self.servers.urls();
+        let replace = |line: String, (place, url): (usize, &String)| {
+            line.replace(&format!("redis://10.0.0.{}", place + 1), url)
+        };
+        urls.iter().enumerate().fold(line.to_owned(), replace)
+    }
+
+    fn shell(&self, text: &str) -> Answer {
+        let mut command: Command = undisturbed("sh");
+        let path = format!("{}:{}", self.host.file("").display(), env::var("PATH").unwrap());
+        command.args(["-c", text]).env("PATH", path).current_dir(Path::new("/"));
+        command.env("REDLOCK_MAX_TTL", "3s").env("REDLOCK_NODE_TIMEOUT", "700ms");
+        answer_of(&mut command)
+    }
+}
+
+fn handle(list: &str, clock: &Clock) -> blocking::Redlock {
+    let builder = redlock_quorum::Redlock::builder().nodes(list.split(','));
+    let builder = builder.max_ttl(MAX_TTL).ttl(MAX_TTL).node_timeout(Duration::from_millis(700));
+    builder.clock(clock.clone()).build_blocking().unwrap()
+}
+
+#[test]
+fn replacing_a_dead_master_lets_old_and_new_clients_work() {
+    let procedure = Procedure::start("replace", 6, 5);
+    procedure.servers[4].kill();
+    procedure.follow("### Replace a dead master");
+}
+
+#[test]
+fn growing_from_three_to_five_lets_old_and_new_clients_work() {
+    Procedure::start("grow", 5, 3).follow("### Grow from three masters to five");
+}
+
+#[test]
+fn shrinking_from_five_to_three_lets_old_and_new_clients_work() {
+    Procedure::start("shrink", 5, 5).follow("### Shrink from five masters to three");
+}
+
+#[test]
+fn moving_all_masters_lets_old_and_new_clients_work() {
+    Procedure::start("move", 6, 3).follow("### Move all masters");
+}

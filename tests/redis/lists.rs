@@ -1,0 +1,73 @@
+//! Wrong lists of masters on real servers, through the library.
+
+use redlock_quorum::{AcquireError, Cause, InitError, Verdict, WhyNot};
+use redlock_testkit::{RedisServers, ServerOptions};
+
+use crate::admission::{AGAIN, TTL, field, handle_on};
+use crate::lab::{eventually, in_time, ms, secs};
+
+fn brand_new(count: usize) -> RedisServers {
+    RedisServers::with(count, &ServerOptions::new().brand_new()).unwrap()
+}
+
+fn on(servers: &RedisServers, list: &[usize]) -> redlock_quorum::Redlock {
+    let urls = servers.urls();
+    handle_on(list.iter().map(|place| urls[*place].clone())).build().unwrap()
+}
+
+#[tokio::test]
+async fn cause_of_a_wrong_list_has_both_lists_as_data() {
+    let servers = brand_new(5);
+    on(&servers, &[0, 1, 2, 3, 4]).init().await.unwrap();
+    let redlock = on(&servers, &[0, 1, 2]);
+    let error = redlock.lock("a").wait(secs(20)).await.unwrap_err();
+    let AcquireError::NoQuorum { votes, .. } = &error else { panic!("{error}") };
+    for vote in votes.iter() {
+        let Verdict::Unknown(Cause::NotAdmitted(not)) = &vote.verdict else { panic!("{vote:?}") };
+        assert_eq!(not.why, WhyNot::SetSize);
+        let lists = not.lists.as_ref().unwrap();
+        let set = lists.set.as_ref().unwrap();
+        let names: Vec<_> = servers.iter().map(|server| server.name()).collect();
+        assert_eq!(
+            (set.size, set.names.iter().collect::<Vec<_>>()),
+            (5, names.iter().map(String::as_str).collect())
+        );
+        assert_eq!(lists.list.iter().collect::<Vec<_>>(), names[..3]);
+    }
+    let refused = redlock.init().await.unwrap_err();
+    let InitError::OtherSet { lists, .. } = &refused else { panic!("{refused}") };
+    assert_eq!((lists.set.as_ref().unwrap().size, lists.list.len()), (5, 3));
+}
+
+/// The list of the holder becomes wrong under it.
+#[tokio::test]
+async fn held_lease_outlives_a_set_that_refuses_its_list() {
+    let servers = brand_new(5);
+    let three = on(&servers, &[0, 1, 2]);
+    three.init().await.unwrap();
+    let guard = three.lock("held").wait(secs(5)).await.unwrap();
+    let report = on(&servers, &[0, 1, 2, 3, 4]).init_with(AGAIN).await.unwrap();
+    assert_eq!(report.set.unwrap().size, 5);
+    // The records come with each report.
+    three.inspect().await;
+    let error = three.try_lock("a").await.unwrap_err();
+    assert!(error.to_string().contains("it belongs to a set of 5 masters"), "{error}");
+    tokio::time::sleep(TTL + ms(500)).await;
+    guard.check().unwrap();
+    assert_eq!(guard.copies(), 3);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn restarted_server_gets_the_set_of_the_others_with_its_admission() {
+    let servers = brand_new(3);
+    let redlock = on(&servers, &[0, 1, 2]);
+    redlock.init().await.unwrap();
+    let before = field(&servers[1], "set");
+    servers[0].restart_empty().unwrap();
+    in_time(redlock.lock("a").wait(secs(5)).into_future()).await.unwrap().forget();
+    eventually("it is admitted again", || field(&servers[0], "run").is_some()).await;
+    assert!(before.is_some());
+    assert_eq!(field(&servers[0], "set"), before);
+    assert_eq!(field(&servers[0], "names"), field(&servers[1], "names"));
+}

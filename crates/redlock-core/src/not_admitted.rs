@@ -96,7 +96,7 @@ impl NotAdmitted {
         Self { why, in_quarantine: false, votes_again, by_visits, step_error, lists }
     }
 
-    /// For a list of masters that does not fit the recorded set.
+    /// Makes the cause for a list of masters that does not fit the recorded set.
     pub fn wrong_list(why: WhyNot, lists: Lists) -> Self {
         Self { lists: Some(Box::new(lists)), ..Self::new(why) }
     }
@@ -142,7 +142,7 @@ impl WhyNot {
         restarted || matches!(self, Self::Incomplete | Self::Outdated)
     }
 
-    /// Whether the list of the client does not fit the recorded set of masters.
+    /// Returns `true` if the list of the client does not fit the recorded set of masters.
     pub fn is_wrong_list(self) -> bool {
         matches!(self, Self::SetSize | Self::SetsDiffer)
     }
@@ -174,7 +174,7 @@ impl fmt::Display for NotAdmitted {
     }
 }
 
-/// Both lists, as what is said of a master.
+/// Both lists. The text follows the name of a master.
 impl fmt::Display for Lists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.set {

@@ -37,7 +37,7 @@ pub(crate) struct Counters {
     nodes: Box<[NodeCounters]>,
     names: Arc<[Arc<str>]>,
     /// The recorded set and the list of this handle, if they differ by one master. It is locked
-    /// only where the lists are compared, and to be read.
+    /// only to compare the lists and to be read.
     lists: Mutex<Option<Lists>>,
 }
 

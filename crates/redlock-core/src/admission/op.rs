@@ -123,7 +123,7 @@ pub struct Init {
 /// What *init* does to the set of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SetChange {
-    /// The set that was read. If the record has another one, or none, nothing is written.
+    /// The set in the record when it was read. If it has changed, nothing is written.
     pub from: Option<RecordedSet>,
     /// The set that the record gets.
     pub to: RecordedSet,

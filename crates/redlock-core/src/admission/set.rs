@@ -4,8 +4,8 @@
 //! masters. `names` has the masters as the writer lists them, separated by spaces. Bytes of a name
 //! outside of `!` to `~`, and `%`, are percent-encoded.
 //!
-//! Clients compare ids and numbers. Names are for people: two spellings of one address are two
-//! names. A malformed `set` makes the record unusable, as every other malformed field does. Names
+//! Clients compare ids and numbers. They don't compare names, because one address has several
+//! spellings. A malformed `set` makes the record unusable, as every other malformed field does. Names
 //! that are malformed or too long are not shown, and nothing else follows from that.
 
 use std::fmt;
@@ -42,7 +42,7 @@ const NAME_MAX: usize = 256;
 const NAMES_MAX: usize = 256 * (NAME_MAX + 1);
 
 impl RecordedSet {
-    /// The set of these fields of a record.
+    /// Reads the set from these fields of a record.
     ///
     /// # Errors
     ///
@@ -55,24 +55,24 @@ impl RecordedSet {
         Ok(Self { id: id.parse()?, size, names })
     }
 
-    /// The text of the field `set`.
+    /// Returns the text of the field `set`.
     pub fn text(&self) -> String {
         format!("{} {}", self.id, self.size)
     }
 }
 
 impl Names {
-    /// These names, in this order.
+    /// Keeps these names in their order.
     pub fn new<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>) -> Self {
         Self(names.into_iter().map(Into::into).collect())
     }
 
-    /// The names, in the order of their writer.
+    /// Returns the names, in the order of their writer.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|name| &**name)
     }
 
-    /// How many names there are.
+    /// Returns how many names there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -98,7 +98,7 @@ impl Names {
         sorted(self) == sorted(other)
     }
 
-    /// The text of the field `names`.
+    /// Returns the text of the field `names`.
     pub fn text(&self) -> String {
         self.iter().map(encode).collect::<Vec<_>>().join(" ")
     }
@@ -113,7 +113,7 @@ impl Names {
     }
 }
 
-/// Cuts behind a whole character, so that the rest is text again.
+/// Cuts only between characters, so that the result is text again.
 fn encode(name: &str) -> String {
     let mut encoded = String::new();
     for character in name.chars() {

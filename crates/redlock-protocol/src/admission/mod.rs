@@ -9,7 +9,7 @@
 //! | away | no connection | nothing |
 //! | in doubt | a null push came, or a script found another record than the one that was read | probe |
 //! | not ours | a replica, loading, in cluster mode, rights denied, a twin | probe again each second |
-//! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing; if its set of masters does not fit the list (`sets.rs`), probe again each second |
+//! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing, or probe again each second if its set of masters does not fit the list (`sets.rs`) |
 //! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | read the records of the others, then *begin* (`begin.rs`) |
 //! | waiting | a quarantine of this identity is under way, its nonce is known | ask the voting masters for TIME, *note*, probe again each second |
 //! | over | by one of the two ways of `over.rs` | read the floor, then *admit* |

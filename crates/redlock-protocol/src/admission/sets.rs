@@ -24,7 +24,7 @@
 //!   voting masters.
 //! - *An `init` is under way, or has stopped in the middle*: for that time records differ. A refused
 //!   master is probed again each second, so the refusal ends a second after the last write at most.
-//!   After an `init` that was stopped, only another one ends it.
+//!   After an interrupted `init`, only another one ends it.
 //! - *Another `init` writes at the same time*: both read back what they wrote. Two with the same
 //!   list agree on the smaller id. Of two with different lists one at least fails.
 
@@ -54,14 +54,15 @@ pub struct Listed {
 const CHANGING: usize = 1;
 
 impl Admission {
-    /// The set that the latest record of a master named, also while the master is away. `None` for
+    /// Returns the set that the latest record of a master named, also while the master is away. `None` for
     /// a second address of a server.
     pub fn set_of(&self, master: usize) -> Option<&RecordedSet> {
         let is_twin = self.twins.twin_of(master).is_some();
         self.peers[master].set.as_ref().filter(|_| self.has_quarantine && !is_twin)
     }
 
-    /// The set that most masters of the list belong to; of equals, that of the first master.
+    /// Returns the set that most masters of the list belong to. If two have equally many, the one of
+    /// the earlier master.
     pub fn common_set(&self) -> Option<&RecordedSet> {
         let sets: Vec<_> = self.sets().collect();
         let count = |id: SetId| sets.iter().filter(|set| set.id == id).count();
@@ -69,7 +70,7 @@ impl Admission {
         sets.iter().rev().max_by_key(|set| count(set.id)).copied()
     }
 
-    /// Why no new lock is requested from this master; `None` if its set shows nothing against it.
+    /// Returns why no new lock is requested from this master, or `None` if its set fits the list.
     pub fn misfit(&self, master: usize) -> Option<Misfit> {
         if self.set_of(master).is_some_and(|set| self.apart(set) > CHANGING) {
             return Some(Misfit::Size);
@@ -77,7 +78,7 @@ impl Admission {
         (self.outside() > CHANGING).then_some(Misfit::Split)
     }
 
-    /// The first master whose record shows that a change of the list may be under way: its set has
+    /// Returns the first master whose record shows that a change of the list may be under way: its set has
     /// one master more or less than the list, or it is the only one outside of the common set. New
     /// locks are requested.
     pub fn changing(&self) -> Option<usize> {

@@ -9,7 +9,7 @@
 //! the values the smaller one gives up, and the larger one goes on. Where all of them hold one value
 //! of another call, that one has succeeded: it is not written over.
 //!
-//! A set that was written is read back, too. A master that shows another one is written again, a few
+//! A written set is also read back. A master that shows another one is written again, a few
 //! times at most.
 //!
 //! A call that gives up fails, and reverts its writes: another call that has succeeded may have
@@ -30,7 +30,7 @@ pub struct WritePass {
     is_asked: bool,
     /// No master was admitted, see [`InitPlan::refused`].
     refused: bool,
-    /// The set that all masters are to hold, if sets are written.
+    /// The set that all masters get, if sets are written.
     set: Option<SetId>,
     masters: Vec<Written>,
 }

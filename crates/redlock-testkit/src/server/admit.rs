@@ -22,7 +22,7 @@ use tokio::time::timeout;
 pub(super) struct Namespace {
     pub(super) prefix: Vec<u8>,
     pub(super) max_ttl: Duration,
-    /// The set of masters that is recorded there; `None` leaves what is recorded.
+    /// The set of masters to record. `None` leaves the recorded set.
     pub(super) set: Option<RecordedSet>,
 }
 

@@ -28,7 +28,7 @@ fn misfits(admission: &Admission, count: usize) -> Vec<Option<Misfit>> {
     (0..count).map(|master| admission.misfit(master)).collect()
 }
 
-/// What the rules say, word by word: for each master, and whether to warn.
+/// The rules, word by word: the judgement of each master, and whether to warn.
 fn expected(sets: &[Option<(u64, u8)>]) -> (Vec<Option<Misfit>>, bool) {
     let length = sets.len() as u8;
     let with: Vec<_> = sets.iter().flatten().collect();
@@ -44,7 +44,7 @@ fn expected(sets: &[Option<(u64, u8)>]) -> (Vec<Option<Misfit>>, bool) {
     (sets.iter().map(judge).collect(), differ == 1 || is_near)
 }
 
-/// Lists of one to five masters; each with no set, or one of three, of this number or others.
+/// Lists of one to five masters. Each has no set, or one of three, of this number or another.
 #[test]
 fn every_combination_of_sets_is_judged_by_the_rules() {
     for length in 1..=5_u8 {
@@ -252,7 +252,7 @@ fn init_draws_another_id_for_another_list() {
     assert_eq!(plan(&removed, PLAIN).unwrap().set.unwrap().id, SetId(0xf0));
 }
 
-/// A person must say so twice: such a list is more likely a wrong one.
+/// It needs `again`, because such a list is more likely a wrong one.
 #[test]
 fn init_is_refused_for_a_list_that_differs_by_two_masters() {
     let refused = |sets: &[Option<(u64, u8)>], names: &[&str]| {

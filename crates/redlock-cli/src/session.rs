@@ -41,7 +41,7 @@ pub(crate) struct Session {
     pub(crate) held: Held,
     node_timeout: Duration,
     /// The note about the list of masters was printed.
-    has_warned_of_list: Cell<bool>,
+    pub(crate) has_warned_of_list: Cell<bool>,
     /// Whom we trust, in words.
     ca: String,
 }

@@ -143,6 +143,67 @@ fn another_spelling_of_the_same_masters_is_never_refused() {
     assert_eq!((run.code, run.err.as_str()), (0, ""), "names are for people");
 }
 
+/// The findings about the list, by severity and text.
+fn findings(answer: &Answer) -> Vec<(String, String)> {
+    let found = answer.json()["findings"].as_array().unwrap().clone();
+    let text = |one: &serde_json::Value, name: &str| one[name].as_str().unwrap().to_owned();
+    let found = found.iter().map(|one| (text(one, "severity"), text(one, "what")));
+    found.filter(|(_, what)| what.contains("set") && !what.contains("setuser")).collect()
+}
+
+#[test]
+fn doctor_shows_the_set_and_what_differs() {
+    let (servers, others) = (brand_new(5), brand_new(3));
+    ask(&servers, ["init", "--yes"]).success();
+    ask(&others, ["init", "--yes"]).success();
+    let all: Vec<_> = servers.iter().collect();
+    let right = on(&all, ["doctor"]);
+    assert_eq!(right.code, 0, "{right:?}");
+    let shown = format!("recorded set: 5 masters ({0}); this command lists 5 ({0})", names(&all));
+    assert!(right.out.contains(&shown), "{right:?}");
+    let right = on(&all, ["doctor", "--json"]);
+    assert_eq!((findings(&right), &right.json()["nodes"][0]["set"]["size"]), (vec![], &5.into()));
+
+    let mut stranger = all[..4].to_vec();
+    stranger.push(&others[0]);
+    let by_one = "the list of masters differs from the recorded set by one: ";
+    for list in [&all[..4], &stranger] {
+        let doctor = on(list, ["doctor", "--json"]);
+        assert_eq!(doctor.code, 1, "{doctor:?}");
+        let found = findings(&doctor);
+        assert!(
+            found.iter().any(|(severity, what)| severity == "warning" && what.starts_with(by_one)),
+            "{found:?}"
+        );
+    }
+    for (list, words) in [
+        (&all[..2], "it belongs to a set of 5 masters"),
+        (&[all[0], all[1], all[2], &others[0], &others[1]][..], "belong to different sets"),
+    ] {
+        let doctor = on(list, ["doctor", "--json"]);
+        let found = findings(&doctor);
+        let is_wrong =
+            |(severity, what): &(String, String)| severity == "error" && what.contains(words);
+        assert!(doctor.code == 1 && found.iter().any(is_wrong), "{doctor:?}");
+    }
+}
+
+#[test]
+fn doctor_recommends_init_for_records_without_a_set() {
+    let servers = RedisServers::start(3).unwrap();
+    let forget = |server: &RedisServer| server.command(&["HDEL", RECORD, "set", "names"]).unwrap();
+    forget(&servers[0]);
+    let some = ask(&servers, ["doctor", "--json"]);
+    let what = format!("no set of masters is recorded on {}", servers[0].name());
+    assert_eq!((some.code, findings(&some)), (1, vec![("warning".into(), what)]));
+    servers[1..].iter().for_each(|server| drop(forget(server)));
+    let none = ask(&servers, ["doctor", "--json"]);
+    let what = "no set of masters is recorded".to_owned();
+    assert_eq!((none.code, findings(&none)), (0, vec![("info".into(), what)]));
+    ask(&servers, ["init", "--yes"]).success();
+    assert_eq!(findings(&ask(&servers, ["doctor", "--json"])), []);
+}
+
 const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
 
 /// The first block of commands behind a heading.

@@ -74,7 +74,7 @@ impl Finding {
         Self::new(Severity::Error, what, why, cure)
     }
 
-    fn warning(
+    pub(super) fn warning(
         what: impl Into<String>,
         why: impl Into<Cow<'static, str>>,
         cure: impl Into<Cow<'static, str>>,
@@ -82,7 +82,7 @@ impl Finding {
         Self::new(Severity::Warning, what.into(), why, cure)
     }
 
-    fn info(
+    pub(super) fn info(
         what: String,
         why: impl Into<Cow<'static, str>>,
         cure: impl Into<Cow<'static, str>>,

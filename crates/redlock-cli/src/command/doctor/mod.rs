@@ -6,6 +6,7 @@ mod keys;
 mod no_vote;
 mod probe;
 mod rights;
+mod sets;
 
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};
@@ -53,6 +54,7 @@ struct Server<'a> {
     uptime_s: Option<u64>,
     max_ttl_ms: Option<u64>,
     admitted_as: Option<&'a str>,
+    set: Option<output::Set>,
     floor: Option<u64>,
     ballots: Option<u32>,
     quarantine_left_ms: Option<u64>,
@@ -64,7 +66,13 @@ pub(crate) async fn doctor(global: &Global, args: &args::Doctor) -> Result<u8, F
     let session = Session::new(global, OsStr::new("-"))?;
     let nodes = inspect(&session).await;
     let probes = probe::at_all(global, &session, &nodes).await;
-    let findings = find(&nodes, &probes, global.quarantine() == Quarantine::On);
+    let has_quarantine = global.quarantine() == Quarantine::On;
+    let mut findings = find(&nodes, &probes, has_quarantine);
+    if has_quarantine {
+        findings.extend(sets::find(&nodes, session.redlock.list_warning()));
+    }
+    // The findings show the lists.
+    session.has_warned_of_list.set(true);
     session.close().await;
     let problems = blocks(&findings).into_iter().filter(Block::is_problem);
     let problems = problems.map(|block| block.line()).collect::<Vec<_>>();
@@ -107,6 +115,7 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
         let (cause, uptime) = (cause.unwrap_or_default(), uptime.unwrap_or_default());
         lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, in_words(node.standing)));
     }
+    lines.extend(sets::shown(nodes));
     lines.extend(blocks(findings).iter().map(Block::people));
     if !findings.iter().any(Finding::is_problem) {
         lines.push("no problem was found".into());
@@ -145,6 +154,7 @@ impl<'a> Server<'a> {
             uptime_s: server.uptime.as_ref().map(Duration::as_secs),
             max_ttl_ms: server.max_ttl.map(millis),
             admitted_as: server.admitted_as.as_deref(),
+            set: server.set.as_ref().map(output::Set::new),
             floor: server.floor,
             ballots: server.ballots,
             quarantine_left_ms: server.quarantine_left.map(millis_up),

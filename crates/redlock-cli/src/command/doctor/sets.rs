@@ -1,0 +1,75 @@
+//! The recorded sets of masters next to the list of this command.
+
+use std::collections::BTreeMap;
+
+use redlock_quorum::{Cause, Lists, NodeReport, RecordedSet, Standing};
+
+use super::findings::Finding;
+use crate::lists;
+
+/// Shows each recorded set with the list of this command. Empty if no set is recorded.
+pub(super) fn shown(nodes: &[NodeReport]) -> Vec<String> {
+    let mut counted: BTreeMap<u64, (&RecordedSet, Vec<&str>)> = BTreeMap::new();
+    for (node, set) in nodes.iter().filter_map(|node| Some((node, set_of(node)?))) {
+        counted.entry(set.id.0).or_insert((set, Vec::new())).1.push(&node.node);
+    }
+    let names: Vec<&str> = nodes.iter().map(|node| &*node.node).collect();
+    let is_one = counted.len() == 1;
+    let line = |(set, masters): &(&RecordedSet, Vec<&str>)| {
+        let of = if is_one { String::new() } else { format!(" of {}", masters.join(", ")) };
+        let list = names.join(", ");
+        format!("recorded set{of}: {set}; this command lists {} ({list})", names.len())
+    };
+    counted.values().map(line).collect()
+}
+
+/// Finds differences that keep no master from voting. `warning`: the set and the list differ by one
+/// master, as far as the handle has judged.
+pub(super) fn find(nodes: &[NodeReport], warning: Option<Lists>) -> Vec<Finding> {
+    let by_one = warning.as_ref().map(differs_by_one);
+    let is_judged = by_one.is_some() || nodes.iter().any(has_wrong_list);
+    let named = lists::others(nodes).into_iter().filter(|_| !is_judged);
+    let named: Vec<_> = named.map(|lists| other_names(&lists)).collect();
+    by_one.into_iter().chain(named).chain(without_set(nodes)).collect()
+}
+
+fn differs_by_one(lists: &Lists) -> Finding {
+    Finding::warning(
+        format!("the list of masters differs from the recorded set by one: {}", lists::both(lists)),
+        "a change of the list may be under way; if the list is wrong, two clients can hold the \
+         same lock",
+        "finish the change with redlock init, or correct the list of this client",
+    )
+}
+
+fn other_names(lists: &Lists) -> Finding {
+    Finding::info(
+        format!("the recorded set has other names: {}", lists::both(lists)),
+        "names are not compared, so another spelling is harmless, but a wrong master is not noticed",
+        "check the list of this client; if it is right, redlock init records its names",
+    )
+}
+
+/// Masters that were never admitted get their set later.
+fn without_set(nodes: &[NodeReport]) -> Option<Finding> {
+    let admitted = nodes.iter().filter(|node| node.standing == Standing::Admitted);
+    let (with, without): (Vec<_>, Vec<_>) = admitted.partition(|node| set_of(node).is_some());
+    let names = without.iter().map(|node| &*node.node).collect::<Vec<_>>().join(", ");
+    let (why, cure) = ("a wrong list of masters is not noticed there", "run redlock init");
+    match (with.is_empty(), without.is_empty()) {
+        (_, true) => None,
+        (true, false) => Some(Finding::info("no set of masters is recorded".into(), why, cure)),
+        (false, false) => {
+            let what = format!("no set of masters is recorded on {names}");
+            Some(Finding::warning(what, why, cure))
+        }
+    }
+}
+
+fn set_of(node: &NodeReport) -> Option<&RecordedSet> {
+    node.server.as_ref()?.set.as_ref()
+}
+
+fn has_wrong_list(node: &NodeReport) -> bool {
+    matches!(&node.cause, Some(Cause::NotAdmitted(not)) if not.why.is_wrong_list())
+}

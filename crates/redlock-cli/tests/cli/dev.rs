@@ -31,6 +31,9 @@ fn dev_prints_its_masters_when_they_answer_and_stops_them_on_a_signal() {
         assert!(nodes.starts_with(&format!("redis://127.0.0.1:{port},")), "{nodes}");
         let ask = |words: [&str; 2]| answer_of(bare(words).env("REDLOCK_NODES", nodes));
         ask(["acquire", "k"]).success();
+        let alone = nodes.split(',').next().unwrap();
+        let refused = answer_of(bare(["acquire", "j"]).env("REDLOCK_NODES", alone));
+        assert!(refused.cause().contains("it belongs to a set of 3 masters"), "{refused:?}");
         dev.signal(signal);
         assert_eq!(dev.answer().code, 0);
         assert_eq!(ask(["status", "k"]).code, 69, "they are gone");

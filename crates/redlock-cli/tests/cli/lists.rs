@@ -15,6 +15,7 @@ use redlock_testkit::lab::text;
 use redlock_testkit::{History, RedisServer, RedisServers, ServerOptions, check};
 
 use crate::support::{Answer, Scratch, answer_of, ask, bare, undisturbed};
+use crate::terminal::Terminal;
 
 const RECORD: &str = "redlock-quorum:1";
 
@@ -202,6 +203,27 @@ fn doctor_recommends_init_for_records_without_a_set() {
     assert_eq!((none.code, findings(&none)), (0, vec![("info".into(), what)]));
     ask(&servers, ["init", "--yes"]).success();
     assert_eq!(findings(&ask(&servers, ["doctor", "--json"])), []);
+}
+
+#[test]
+fn init_shows_both_lists_on_a_terminal() {
+    let servers = brand_new(4);
+    ask(&servers, ["init", "--yes"]).success();
+    let before = set(&servers[0]);
+    let three: Vec<_> = servers[..3].iter().collect();
+    for (typed, code) in [("n\n", 1), ("y\n", 0)] {
+        let mut command = bare(["init"]);
+        command.env("REDLOCK_NODES", urls(&three));
+        let mut terminal = Terminal::start(&command);
+        terminal.shows("note: the recorded set has 4 masters (");
+        terminal.shows("and this command lists 3 (");
+        terminal.shows("None of these masters has restarted");
+        assert_eq!(set(&servers[0]), before);
+        terminal.type_in(typed);
+        assert_eq!(terminal.code(), code);
+    }
+    assert!(set(&servers[0]) != before && set(&servers[0]) == set(&servers[2]));
+    assert_eq!(set(&servers[3]), before, "it is not on the list");
 }
 
 const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");

@@ -50,7 +50,7 @@ fn other_names(lists: &Lists) -> Finding {
     )
 }
 
-/// Masters that were never admitted get their set later.
+/// Skips masters in quarantine, which get their set with their admission.
 fn without_set(nodes: &[NodeReport]) -> Option<Finding> {
     let admitted = nodes.iter().filter(|node| node.standing == Standing::Admitted);
     let (with, without): (Vec<_>, Vec<_>) = admitted.partition(|node| set_of(node).is_some());

@@ -3,7 +3,7 @@
 use redlock_quorum::InitError;
 use redlock_testkit::{RedisServer, RedisServers};
 
-use crate::admission::{AGAIN, admitted, handle};
+use crate::admission::{AGAIN, admitted, handle, handle_on};
 use crate::lab::{in_time, secs, text};
 
 const ROUNDS: usize = 10;
@@ -11,6 +11,32 @@ const ROUNDS: usize = 10;
 fn max_ttls(servers: &RedisServers) -> Vec<u64> {
     let max_ttl = |server: &RedisServer| text(server, &["HGET", "redlock-quorum:1", "max_ttl"]);
     servers.iter().map(max_ttl).collect()
+}
+
+/// Each set has an id of its own, so at most one of two different lists is recorded everywhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_with_different_lists_at_once_record_one_of_them_or_fail() {
+    let (servers, _) = admitted(5).await;
+    let set = |server: &RedisServer| text::<String>(server, &["HGET", "redlock-quorum:1", "set"]);
+    for round in 0..ROUNDS {
+        let calls = [4, 5].map(|length| {
+            let urls = servers.urls().into_iter().take(length);
+            let redlock = handle_on(urls).build().unwrap();
+            tokio::spawn(async move { (length, redlock.init_with(AGAIN).await) })
+        });
+        let mut claimed = Vec::new();
+        for call in calls {
+            match in_time(call).await.unwrap() {
+                (length, Ok(_)) => claimed.push(length),
+                (_, Err(InitError::Moved { .. } | InitError::MaxTtl { .. })) => {}
+                (_, Err(error)) => panic!("{error}"),
+            }
+        }
+        let held: Vec<_> = servers.iter().map(set).collect();
+        // The later of two that succeed has the last word.
+        let is_held = |length: &usize| held[..*length].iter().all(|one| *one == held[0]);
+        assert!(claimed.is_empty() || claimed.iter().any(is_held), "round {round}: {held:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

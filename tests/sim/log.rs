@@ -251,6 +251,35 @@ async fn a_master_without_pushes_is_said_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn list_that_differs_by_one_is_warned_of_once() {
+    let (log, _recording) = Log::begin(LevelFilter::WARN);
+    let masters = redlock_testkit::SimNodes::new(5, 0);
+    masters.init(TTL);
+    let on = |count: usize| {
+        let nodes = masters.another_client().nodes().into_iter().take(count).collect();
+        Redlock::builder().masters(nodes).clock(masters.clock()).max_ttl(TTL).ttl(TTL).build()
+    };
+    let four = on(4).unwrap();
+    for _ in 0..3 {
+        four.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+        sleep(ms(100_000)).await;
+    }
+    let lines = |words: &str| {
+        let is_ours = |line: &Line| line.message.contains(words);
+        log.lines().into_iter().filter(is_ours).collect::<Vec<_>>()
+    };
+    let said = lines("the list of masters differs from the recorded set by one");
+    assert_eq!(said.len(), 1, "{said:?}");
+    let lists = said[0].field("lists").unwrap();
+    assert!(lists.starts_with("it belongs to a set of 5 masters (sim-0:6379, "), "{lists}");
+    assert!(lines("master does not count").is_empty());
+    on(2).unwrap().try_lock(RESOURCE).await.unwrap_err();
+    let said = lines("master does not count");
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].field("cause").unwrap().contains("and this client lists 2"), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_thousand_losses_at_a_time_are_two_lines_that_count_them_all() {
     let (log, _recording) = Log::begin(LevelFilter::WARN);
     let (masters, redlock) = masters(3);

@@ -1,6 +1,14 @@
 //! The recorded set of masters and the list of this command, in words.
 
-use redlock_quorum::{Lists, NodeReport, RecordedSet};
+use redlock_quorum::{Cause, Lists, Names, NodeReport, RecordedSet};
+
+/// The fix for a wrong list.
+pub(crate) const FIX: &str = "correct the list of masters, or run redlock init if it is right";
+
+/// Returns `true` if a master is refused because the list does not fit its set.
+pub(crate) fn is_wrong(cause: &Cause) -> bool {
+    matches!(cause, Cause::NotAdmitted(not) if not.why.is_wrong_list())
+}
 
 /// Shows both lists.
 pub(crate) fn both(lists: &Lists) -> String {
@@ -11,7 +19,7 @@ pub(crate) fn both(lists: &Lists) -> String {
 
 /// Returns each recorded set of these masters that has other names than they have in this command.
 pub(crate) fn others(nodes: &[NodeReport]) -> Vec<Lists> {
-    let list = redlock_quorum::Names::new(nodes.iter().map(|node| node.node.clone()));
+    let list = Names::new(nodes.iter().map(|node| node.node.clone()));
     let mut sets: Vec<&RecordedSet> = Vec::new();
     for set in nodes.iter().filter_map(|node| node.server.as_ref()?.set.as_ref()) {
         if !sets.iter().any(|known| known.id == set.id) && !set.names.are_those_of(&list) {

@@ -253,7 +253,9 @@ impl Session {
         });
         let tls = causes.iter().any(|cause| cause.is_of_tls());
         let tls = tls.then(|| format!("redlock trusts {}", self.ca));
-        let hints: Vec<_> = late.into_iter().chain(tls).collect();
+        let is_wrong = |cause: &&Cause| lists::is_wrong(cause);
+        let list = causes.iter().copied().find(is_wrong).map(|_| lists::FIX.to_owned());
+        let hints: Vec<_> = late.into_iter().chain(tls).chain(list).collect();
         (!hints.is_empty()).then(|| hints.join("; "))
     }
 

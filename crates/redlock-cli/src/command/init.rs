@@ -304,7 +304,7 @@ pub(super) fn refused(error: InitError) -> Failure {
 }
 
 /// The list differs from the recorded set by more than one master.
-fn other_set(lists: &Lists, said: &str) -> Failure {
+pub(super) fn other_set(lists: &Lists, said: &str) -> Failure {
     Failure::usage(anyhow!(
         "refused, nothing was written: {}, which differ by more than one master: {said}; correct \
          the list, change it one master at a time, or pass --again if no lock is held",

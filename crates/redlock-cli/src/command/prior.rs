@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use redlock_quorum::{Cause, InitError, NodeReport, Quarantine, Standing, WhyNot, quorum};
+use redlock_quorum::{Cause, InitError, Lists, NodeReport, Quarantine, Standing, WhyNot, quorum};
 
-use super::init::{in_use, refused};
+use super::init::{in_use, other_set, refused};
 use crate::answers;
 use crate::exit::{Failure, UNAVAILABLE};
 use crate::global::Global;
@@ -56,6 +56,10 @@ fn refusal(nodes: &[NodeReport]) -> Option<Failure> {
             said()
         )));
     }
+    // Any smaller difference is judged by `init` itself.
+    if let Some(lists) = nodes.iter().find_map(other_size) {
+        return Some(other_set(lists, &said()));
+    }
     let is_mixed = nodes.iter().any(is_without_quarantine);
     (is_mixed || has_lost(nodes)).then(|| in_use(is_mixed, &said()))
 }
@@ -65,6 +69,14 @@ fn has_lost(nodes: &[NodeReport]) -> bool {
     let was_admitted =
         |node: &NodeReport| node.server.as_ref().is_some_and(|server| server.floor.is_some());
     nodes.iter().any(was_admitted) && nodes.iter().any(|node| node.standing != Standing::Admitted)
+}
+
+/// Both lists, if the number of masters in the set of this one differs from the list by two or more.
+fn other_size(node: &NodeReport) -> Option<&Lists> {
+    match &node.cause {
+        Some(Cause::NotAdmitted(not)) if not.why == WhyNot::SetSize => not.lists.as_deref(),
+        _ => None,
+    }
 }
 
 fn is_without_quarantine(node: &NodeReport) -> bool {

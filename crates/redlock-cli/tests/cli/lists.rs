@@ -66,6 +66,7 @@ fn lists_of_one_two_and_three_of_five_are_refused_with_both_lists() {
                 names(list)
             );
             assert!(refused.cause().contains(&why), "{why}\n{refused:?}");
+            assert!(refused.err.contains("correct the list of masters"), "{refused:?}");
             assert!(began.elapsed() < Duration::from_secs(4), "waiting does not help: {refused:?}");
         }
         let status = on(list, ["status", "k", "--json"]);
@@ -123,6 +124,14 @@ fn lists_of_masters_of_two_sets_are_refused() {
         (0, 1),
         "one of its masters was taken: {first:?}"
     );
+}
+
+#[test]
+fn recorded_names_have_no_user_and_no_password() {
+    let server = RedisServer::with(&ServerOptions::new().brand_new().password("s3cret")).unwrap();
+    on(&[&server], ["init", "--yes"]).success();
+    let names: String = text(&server, &["HGET", RECORD, "names"]);
+    assert_eq!((names, set(&server).unwrap().len()), (server.name(), 18));
 }
 
 #[test]
@@ -224,6 +233,11 @@ fn init_shows_both_lists_on_a_terminal() {
     }
     assert!(set(&servers[0]) != before && set(&servers[0]) == set(&servers[2]));
     assert_eq!(set(&servers[3]), before, "it is not on the list");
+    let mut command = bare(["init"]);
+    command.env("REDLOCK_NODES", servers[0].url());
+    let terminal = Terminal::start(&command);
+    terminal.shows("which differ by more than one master");
+    assert_eq!(terminal.code(), 64, "nothing is asked");
 }
 
 const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");

@@ -362,6 +362,11 @@ impl Driver {
             self.proven(master, now);
             self.confirm_copies(master, now);
         }
+        for master in changed.refused.iter() {
+            if let Some(cause) = self.masters.misfit(master) {
+                self.observer.not_counting(master, &cause, now);
+            }
+        }
         if let Some(master) = changed.changing {
             let lists = self.masters.lists(master);
             self.observer.list_differs(master, &lists, now);

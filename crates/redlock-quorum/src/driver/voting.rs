@@ -124,6 +124,7 @@ impl Masters {
         let misfits: MasterSet =
             (0..self.len()).filter(|master| self.admission.misfit(*master).is_some()).collect();
         let before = std::mem::replace(&mut self.misfits, misfits);
+        changed.refused = misfits.without(before);
         changed.fits = !before.without(misfits).is_empty();
         let changing = self.admission.changing();
         let was_changing = std::mem::replace(&mut self.is_changing, changing.is_some());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redlock_quorum::{Cause, Lists, NodeReport, RecordedSet, Standing};
+use redlock_quorum::{Lists, NodeReport, RecordedSet, Standing};
 
 use super::findings::Finding;
 use crate::lists;
@@ -71,5 +71,5 @@ fn set_of(node: &NodeReport) -> Option<&RecordedSet> {
 }
 
 fn has_wrong_list(node: &NodeReport) -> bool {
-    matches!(&node.cause, Some(Cause::NotAdmitted(not)) if not.why.is_wrong_list())
+    node.cause.as_ref().is_some_and(lists::is_wrong)
 }

@@ -137,6 +137,8 @@ pub(in crate::driver) struct Changed {
     pub(in crate::driver) lost: MasterSet,
     /// These vote from now on.
     pub(in crate::driver) gained: MasterSet,
+    /// These get no requests for new locks from now on: their recorded set does not fit the list.
+    pub(in crate::driver) refused: MasterSet,
     /// The recorded sets of masters fit the list of this client from now on.
     pub(in crate::driver) fits: bool,
     /// This master shows since now that a change of the list may be under way.

@@ -33,6 +33,7 @@ mod late;
 mod leases;
 mod lists;
 mod load;
+mod long_holds;
 mod loss;
 mod mixing;
 mod no_quorum;

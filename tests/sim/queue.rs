@@ -2,6 +2,7 @@
 
 mod hand_over;
 mod late;
+mod long_holds;
 mod meeting_points;
 mod no_quorum;
 mod order;
@@ -21,11 +22,12 @@ use crate::arena::{
     RESOURCE, admitted, copies, count, handle, hold, let_go, masters, ms, settle, until_free,
 };
 
-/// Another process, a millisecond away at most.
+/// Another process, a millisecond away at most. Handles with one seed have one ticket, so none has
+/// the seed of a handle that a test builds itself.
 fn process(masters: &SimNodes, seed: u64) -> (SimNodes, Redlock) {
     let client = masters.another_client();
     client.iter().for_each(|master| master.delay(ms(0)..=ms(1), ms(0)..=ms(1)));
-    let redlock = handle(&client).seed(seed).build().unwrap();
+    let redlock = handle(&client).seed(1_000_000 + seed).build().unwrap();
     (client, redlock)
 }
 

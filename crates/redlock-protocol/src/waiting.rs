@@ -25,7 +25,7 @@
 //! | it asks | it is not served, and fewer masters vote than a quorum because some that are connected do not | it pauses for about a second |
 //! | it sleeps, or watches | the connection to M, or the data there, is lost | it enters at the next M after a short random pause |
 //! | it pauses | a master votes that did not, and a quorum does | it enters after a short random pause |
-//! | another caller of this process holds the key | that caller releases | it asks right behind the release: M first where others want the key, too |
+//! | another caller of this process holds the key | that caller releases | it sends its request directly after the release: to M first if others want the key too, or if M has just been queried (see [`leaving`]) and has not answered |
 //! | its last caller gives up | | it leaves the queue |
 //!
 //! **Without a queue at M** (the server pushes nothing, the user lacks a right, memory or queue are
@@ -35,6 +35,7 @@
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
 
 mod head;
+pub mod leaving;
 mod pauses;
 mod step;
 
@@ -159,13 +160,23 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
-    /// A master reports that others wait for the key.
+    /// A master reports that others wait for the key, or they may, and the master has not answered
+    /// yet.
     pub fn others_wait(&mut self, now: Instant) {
         self.contended_at = Some(now);
     }
 
-    /// The attempt of the head was lost to a caller of this process.
-    pub fn lost_here(&mut self, now: Instant) -> Step<Id> {
+    /// M reports that nobody waits for the key.
+    pub fn nobody_waits(&mut self) {
+        self.contended_at = None;
+    }
+
+    /// The attempt of the head was lost to a caller of this process. `answer` is as in
+    /// [`lost`](Self::lost).
+    pub fn lost_here(&mut self, answer: Option<QueueAnswer>, now: Instant) -> Step<Id> {
+        if answer.is_some_and(|answer| answer.others_wait) {
+            self.contended_at = Some(now);
+        }
         self.await_release(now)
     }
 

@@ -32,12 +32,15 @@ async fn until_served(served: &Served, number: usize) {
     }
 }
 
-/// What the first release that this master has carried out for a lease from the queue was, and
-/// what was sent for the same token later.
+/// What was sent to this master to release the first lease from the queue.
 fn releases(master: &SimNode) -> Vec<Verb> {
-    let log: Vec<_> = master.log().into_iter().filter(|done| is_exit(done.verb)).collect();
-    let first = log.iter().find(|done| !matches!(done.verb, Verb::Release)).expect("a release");
-    log.iter().filter(|done| done.token == first.token).map(|done| done.verb).collect()
+    let log = master.log();
+    let is_queued = |verb| matches!(verb, Verb::Enter { .. } | Verb::Take { .. });
+    let is_granted = |verdict: &Verdict| *verdict == Verdict::Granted;
+    let first = log.iter().find(|done| is_queued(done.verb) && is_granted(&done.verdict));
+    let first = first.expect("a lease from the queue").token.clone();
+    let releases = log.iter().filter(|done| done.token == first && is_exit(done.verb));
+    releases.map(|done| done.verb).collect()
 }
 
 fn is_exit(verb: Verb) -> bool {

@@ -122,7 +122,7 @@ fn takes_again(masters: &SimNodes, seed: u64, holds: Duration) -> (SimNodes, Joi
     (client, again)
 }
 
-/// Whether others wait it asks every 10 ms, and no more often.
+/// Whether others wait it asks about every ten votes, and no more often.
 #[tokio::test(start_paused = true)]
 async fn a_process_that_takes_the_key_again_and_again_asks_now_and_then_who_waits() {
     for seed in 0..10 {
@@ -132,7 +132,7 @@ async fn a_process_that_takes_the_key_again_and_again_asks_now_and_then_who_wait
         let asked: usize = masters.iter().map(|master| count(master, is_leave)).sum();
         let won = count(&masters[0], |verb| matches!(verb, Verb::Acquire { .. }));
         assert!(won >= 40, "seed {seed}: {won} locks");
-        assert!((10..=20).contains(&asked), "seed {seed}: it asked {asked} times");
+        assert!((7..=20).contains(&asked), "seed {seed}: it asked {asked} times");
         again.abort();
     }
 }

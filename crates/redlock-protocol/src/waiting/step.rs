@@ -54,6 +54,8 @@ pub struct QueueAnswer {
     pub at: usize,
     /// How many stand before it; `None` if it has no place.
     pub rank: Option<u32>,
+    /// Others wait for the key at M.
+    pub others_wait: bool,
     /// There is no key at M.
     pub is_free: bool,
     /// The key at M is kept for this process.
@@ -71,7 +73,9 @@ impl QueueAnswer {
         }
         let reserved = verdict.reservation().and_then(|reservation| reservation.ticket);
         let is_reserved_for_us = reserved == Some(ticket);
-        Some(Self { at, rank: queued.rank, is_free, is_reserved_for_us })
+        // The head is one of those that wait if it has a place.
+        let others_wait = queued.waiters > u32::from(queued.rank.is_some());
+        Some(Self { at, rank: queued.rank, others_wait, is_free, is_reserved_for_us })
     }
 }
 

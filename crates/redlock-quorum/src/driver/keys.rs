@@ -34,19 +34,18 @@ struct Entry {
 pub(super) struct Use {
     /// The caller that asks for it first, before any other waits.
     pub(super) asker: Option<RequestId>,
-    /// The lease of this process.
-    holder: Option<LockId>,
+    /// The lease of this process, and since when it has the lease; `None` if it was resumed.
+    holder: Option<(LockId, Option<Instant>)>,
     /// When a caller left it last.
     left_at: Option<Instant>,
     /// The meeting point that answered, when the key was left there, that nobody waits; and when.
     unwanted: Option<(usize, Instant)>,
+    /// By the latest answer of a meeting point, others wait for the key.
+    others_wait: bool,
 }
 
 /// A caller that had a key so long ago may have kept it from others that never heard of one another.
 const MOMENT: Duration = Duration::from_secs(1);
-/// For so long an answer that nobody waits is good enough. One who came since waits about this much
-/// longer, beside a process that takes the key again and again.
-const UNWANTED_FOR: Duration = Duration::from_millis(10);
 /// Up to this many unused keys are not worth a search.
 const LEFT_MIN: usize = 64;
 
@@ -105,18 +104,20 @@ impl Keys {
         key: &Arc<[u8]>,
         key_use: UseId,
         (id, lock): (RequestId, LockId),
+        since: Option<Instant>,
     ) -> UseId {
         let key_use = if self.uses.contains_key(key_use) { key_use } else { self.enter(key) };
         if let Some(one) = self.usage(key_use) {
             one.asker = one.asker.filter(|asker| *asker != id);
-            one.holder = Some(lock);
+            let former = one.holder.filter(|(former, _)| *former == lock);
+            one.holder = former.or(Some((lock, since)));
         }
         key_use
     }
 
     /// A caller does not hold the key of this entry any longer. False where it did not.
     pub(super) fn left(&mut self, id: UseId, lock: LockId, now: Instant) -> bool {
-        let Some(one) = self.usage(id).filter(|one| one.holder == Some(lock)) else {
+        let Some(one) = self.usage(id).filter(|one| one.is_held_by(lock)) else {
             return false;
         };
         one.holder = None;
@@ -129,6 +130,13 @@ impl Keys {
         true
     }
 
+    /// How long this process has had the lease, with all callers to whom it was handed on. `None` if
+    /// it was resumed: another process may have had it for a long time.
+    pub(super) fn held_for(&self, id: UseId, lock: LockId, now: Instant) -> Option<Duration> {
+        let (_, since) = self.get(id)?.holder.filter(|(holder, _)| *holder == lock)?;
+        since.map(|since| now.saturating_since(since))
+    }
+
     /// Whether a caller of this process had the key of this entry a moment before the one that has
     /// it.
     pub(super) fn was_held_before(&self, id: UseId, now: Instant) -> bool {
@@ -138,8 +146,21 @@ impl Keys {
     /// The key of this entry was left at `master`, where nobody waits for it.
     pub(super) fn left_unwanted(&mut self, id: UseId, master: usize, now: Instant) {
         if let Some(one) = self.usage(id) {
-            one.unwanted = Some((master, now));
+            (one.unwanted, one.others_wait) = (Some((master, now)), false);
         }
+    }
+
+    /// A meeting point has answered whether others wait for the key.
+    pub(super) fn others_wait(&mut self, key: &[u8], others_wait: bool) {
+        let id = self.by_key.get(key).copied();
+        if let Some(one) = id.and_then(|id| self.usage(id)) {
+            one.others_wait = others_wait;
+        }
+    }
+
+    /// Whether others wait for the key of this entry, by the latest answer of a meeting point.
+    pub(super) fn is_waited_for(&self, id: UseId) -> bool {
+        self.get(id).is_some_and(|one| one.others_wait)
     }
 
     /// Others want the key, or have it.
@@ -150,10 +171,10 @@ impl Keys {
         }
     }
 
-    /// The master at which nobody waited a moment ago for the key of this entry.
-    pub(super) fn unwanted_at(&self, id: UseId, now: Instant) -> Option<usize> {
+    /// The master that has answered, at most `fresh` ago, that nobody waits for the key of this entry.
+    pub(super) fn unwanted_at(&self, id: UseId, fresh: Duration, now: Instant) -> Option<usize> {
         let (master, at) = self.get(id)?.unwanted?;
-        (now.saturating_since(at) < UNWANTED_FOR).then_some(master)
+        (now.saturating_since(at) < fresh).then_some(master)
     }
 
     /// No caller asks for any key any more.
@@ -179,6 +200,10 @@ impl Keys {
 impl Use {
     pub(super) fn is_held(&self) -> bool {
         self.holder.is_some()
+    }
+
+    fn is_held_by(&self, lock: LockId) -> bool {
+        self.holder.is_some_and(|(holder, _)| holder == lock)
     }
 
     fn is_remembered(&self, now: Instant) -> bool {
@@ -208,7 +233,7 @@ mod tests {
         for second in 0..10_000 {
             let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second));
             let (key, lock) = (Arc::from(second.to_be_bytes()), locks.insert(()));
-            let id = keys.won(&key, UseId::default(), (RequestId::default(), lock));
+            let id = keys.won(&key, UseId::default(), (RequestId::default(), lock), Some(now));
             assert!(keys.left(id, lock, now) && !keys.left(id, lock, now));
             assert_eq!(keys.uses.len(), keys.by_key.len());
         }
@@ -220,7 +245,7 @@ mod tests {
         let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
         let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
         let (holder, lost) = (locks.insert(()), locks.insert(()));
-        let id = keys.won(&key, UseId::default(), (RequestId::default(), holder));
+        let id = keys.won(&key, UseId::default(), (RequestId::default(), holder), Some(now));
         assert!(!keys.left(id, lost, now) && keys.of(&key).is_held());
     }
 
@@ -229,12 +254,12 @@ mod tests {
         let mut keys = Keys::default();
         let mut requests = SlotMap::<RequestId, ()>::with_key();
         let (asker, other) = (requests.insert(()), requests.insert(()));
-        let key: Arc<[u8]> = Arc::from(*b"key");
+        let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
         let id = keys.enter(&key);
         keys.ask(id, asker);
-        assert_eq!(keys.won(&key, UseId::default(), (other, LockId::default())), id);
+        assert_eq!(keys.won(&key, UseId::default(), (other, LockId::default()), Some(now)), id);
         assert_eq!(keys.of(&key).asker, Some(asker));
-        assert_eq!(keys.won(&key, id, (asker, LockId::default())), id);
+        assert_eq!(keys.won(&key, id, (asker, LockId::default()), Some(now)), id);
         assert_eq!(keys.of(&key).asker, None);
     }
 
@@ -249,7 +274,7 @@ mod tests {
         keys.ask(gone, asker);
         keys.end_asking(&key, asker);
         assert_eq!((keys.uses.len(), keys.by_key.len()), (0, 0));
-        let id = keys.won(&key, gone, (asker, lock));
+        let id = keys.won(&key, gone, (asker, lock), Some(now));
         assert!(keys.of(&key).is_held() && !keys.left(gone, lock, now));
         assert!(keys.left(id, lock, now) && !keys.of(&key).is_held());
     }

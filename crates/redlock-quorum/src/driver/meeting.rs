@@ -11,6 +11,7 @@ use super::{Driver, Lock};
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::token::lifecycle::Loss;
+use redlock_protocol::waiting::leaving::{self, Known};
 use redlock_protocol::waiting::{Ask, QueueAnswer, Refusal};
 
 /// One in this many of such releases leaves the key free: for processes that wait at another
@@ -127,8 +128,10 @@ impl Driver {
         meeting.others_wait |= others_wait && is_in;
         let is_lease = lock.is_lease();
         let key = lock.key.clone();
-        if others_wait && is_in {
-            self.others_wait(&key, now);
+        match is_in {
+            true if others_wait => self.others_wait(&key, now),
+            true => self.keys.others_wait(&key, false),
+            false => {}
         }
         if is_lease && !is_in {
             self.give_up_place_of(id, now);
@@ -191,6 +194,7 @@ impl Driver {
             self.others_wait(&key, now);
         } else if vote.answer.verdict == Verdict::Granted {
             self.keys.left_unwanted(lock.key_use, vote.master, now);
+            self.nobody_waits(&key, now);
         } else {
             // Another has it there: one that was called waits no more, and has no lock yet.
             self.keys.wanted(&key);
@@ -228,35 +232,51 @@ impl Driver {
         }
     }
 
-    /// How a lease is left to those that wait. One that knows of nobody asks for them where another
-    /// caller of this process had the key a moment ago: the process would never be refused, and
-    /// never learn of them. It need not ask where the key is unwanted. A lease that was called from
-    /// the queue, and that the meeting point has not answered yet, asks in any case: those behind it
-    /// would hear nothing of a plain release.
+    /// How a lease is left to those that wait.
     pub(super) fn leave_lease(&mut self, id: LockId, is_unwanted: bool, now: Instant) {
-        let Some(lock) = self.locks.get(id) else { return };
-        let (others_wait, is_unknown) =
-            lock.meeting.as_ref().map_or((false, false), |it| (it.others_wait, it.is_unanswered()));
-        let was_held =
-            lock.hand_overs > 0 || !is_unwanted && self.keys.was_held_before(lock.key_use, now);
-        if !self.settings.queue || !others_wait && !is_unknown && !was_held {
+        if !self.settings.queue {
             return;
         }
-        let met = lock.meeting.as_ref().map(|meeting| meeting.at);
-        let Some(at) =
-            met.filter(|at| self.masters.has_queue(*at)).or_else(|| self.queue_of(&lock.key, now))
-        else {
+        let Some(known) = self.known_of_others(id, is_unwanted, now) else { return };
+        let leaving::Leaving::Query { reserves, presumes } = leaving::Leaving::of(known) else {
             return;
         };
-        let is_open = others_wait && self.rng.random_ratio(1, OPEN_ONE_IN);
+        let Some(at) = self.left_at(id, now) else { return };
+        let is_open = reserves && self.rng.random_ratio(1, OPEN_ONE_IN);
         let Some(lock) = self.locks.get(id) else { return };
+        let key = lock.key.clone();
         let leaving = if is_open { Leaving::Open } else { Leaving::Done };
-        let gives_up = self.waiters.place(&lock.key) != Some(at);
+        let gives_up = self.waiters.place(&key) != Some(at);
         let exit = self.exit(id, true, gives_up, leaving).map(|op| (at, op));
-        let reserve_ms = (others_wait && !is_open).then(|| self.reservation_ms());
+        let reserve_ms = (reserves && !is_open).then(|| self.reservation_ms());
         if let Some(lock) = self.locks.get_mut(id) {
             (lock.exit, lock.reserve_ms) = (exit, reserve_ms);
         }
+        if presumes {
+            self.others_may_wait(&key, now);
+        }
+    }
+
+    /// What is known about the processes that wait for the key of this lease.
+    fn known_of_others(&self, id: LockId, is_unwanted: bool, now: Instant) -> Option<Known> {
+        let lock = self.locks.get(id)?;
+        let meeting = lock.meeting.as_ref();
+        let others_wait = meeting.is_some_and(|meeting| meeting.others_wait);
+        Some(Known {
+            others_wait: others_wait || self.keys.is_waited_for(lock.key_use),
+            is_unanswered: meeting.is_some_and(|meeting| meeting.is_unanswered()),
+            was_held: lock.hand_overs > 0 || self.keys.was_held_before(lock.key_use, now),
+            is_unwanted: is_unwanted && lock.hand_overs == 0,
+            held_for: self.keys.held_for(lock.key_use, id, now),
+            fan_out: self.fan_out,
+        })
+    }
+
+    /// The meeting point at which this lease is left.
+    fn left_at(&self, id: LockId, now: Instant) -> Option<usize> {
+        let lock = self.locks.get(id)?;
+        let met = lock.meeting.as_ref().map(|meeting| meeting.at);
+        met.filter(|at| self.masters.has_queue(*at)).or_else(|| self.queue_of(&lock.key, now))
     }
 
     /// Where contenders of the key meet in a queue.

@@ -8,6 +8,7 @@ use redlock_core::{Instant, Member, Vote};
 use redlock_protocol::token::lifecycle::{Answered, Asked, Event, Lifecycle, Step};
 use redlock_protocol::token::release::{Release, Released, is_denial};
 use redlock_protocol::votes::answer::Judged;
+use redlock_protocol::waiting::leaving::fresh_for;
 
 use super::Driver;
 use super::command::{LeaseRelease, ReleaseReply};
@@ -120,7 +121,7 @@ impl Driver {
         else {
             return false;
         };
-        let unwanted_at = self.keys.unwanted_at(*key_use, now);
+        let unwanted_at = self.keys.unwanted_at(*key_use, fresh_for(self.fan_out), now);
         unwanted_at.is_some_and(|master| holder.cell.has_copy_at(master))
     }
 

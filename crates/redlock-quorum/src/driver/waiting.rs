@@ -159,7 +159,7 @@ impl Driver {
         let lacks_votes = self.masters.lacks_votes();
         let waiting = &mut self.waiters.queues[queue].waiting;
         let step = match refusal {
-            Refusal::Held | Refusal::Split if is_held_here => waiting.lost_here(now),
+            Refusal::Held | Refusal::Split if is_held_here => waiting.lost_here(answer, now),
             _ if lacks_votes => waiting.lost_for_want_of_votes(moment),
             refusal => waiting.lost(refusal, answer, moment),
         };
@@ -175,9 +175,24 @@ impl Driver {
     /// first.
     pub(super) fn others_wait(&mut self, key: &Arc<[u8]>, now: Instant) {
         self.keys.wanted(key);
+        self.keys.others_wait(key, true);
+        self.others_may_wait(key, now);
+    }
+
+    /// The same, until the meeting point has answered.
+    pub(super) fn others_may_wait(&mut self, key: &Arc<[u8]>, now: Instant) {
         let queue = self.waiters.enter(key);
         self.waiters.queues[queue].waiting.others_wait(now);
         self.schedule_waiting(queue, now);
+    }
+
+    /// The meeting point has answered that nobody waits for the key.
+    pub(super) fn nobody_waits(&mut self, key: &[u8], now: Instant) {
+        self.keys.others_wait(key, false);
+        if let Some(queue) = self.waiters.of(key) {
+            self.waiters.queues[queue].waiting.nobody_waits();
+            self.schedule_waiting(queue, now);
+        }
     }
 
     /// A request that waits for the key does so until its wait is over.
@@ -190,7 +205,11 @@ impl Driver {
     /// A caller has the key: from here on those behind it wait for its release.
     pub(super) fn key_won(&mut self, lock: LockId, id: RequestId, request: &Request, now: Instant) {
         let key = &request.key;
-        let known = self.keys.won(key, request.key_use, (id, lock));
+        let known = {
+            // A lease that was resumed is older than its lock here.
+            let since = request.resume.is_none().then_some(now);
+            self.keys.won(key, request.key_use, (id, lock), since)
+        };
         if let Some(lock) = self.locks.get_mut(lock) {
             lock.key_use = known;
         }

@@ -17,13 +17,36 @@ fn reserved(ticket: Option<QueueTicket>) -> Answer {
 #[test]
 fn the_answer_of_a_queue_says_the_place_and_who_has_the_key() {
     let said = |rank, is_free, is_reserved_for_us| {
-        Some(QueueAnswer { at: 2, rank, is_free, is_reserved_for_us })
+        let others_wait = true;
+        Some(QueueAnswer { at: 2, rank, others_wait, is_free, is_reserved_for_us })
     };
     assert_eq!(queued(Answer::held(None, None), Some(1)), said(Some(1), false, false));
     assert_eq!(queued(Answer::new(Verdict::Free), Some(4)), said(Some(4), true, false));
     assert_eq!(queued(reserved(Some(OURS)), None), said(None, false, true));
     assert_eq!(queued(reserved(Some(QueueTicket::new(8))), Some(0)), said(Some(0), false, false));
     assert_eq!(queued(reserved(None), Some(0)), said(Some(0), false, false));
+}
+
+#[test]
+fn a_head_that_is_the_only_one_with_a_place_hears_that_nobody_else_waits() {
+    let waits = |waiters, rank| {
+        let answer = Answer::held(None, None).with_queued(Queued { waiters, rank });
+        QueueAnswer::of(2, &answer, OURS).unwrap().others_wait
+    };
+    assert!(!waits(1, Some(0)) && waits(2, Some(0)));
+    assert!(!waits(0, None) && waits(1, None));
+}
+
+#[test]
+fn what_the_meeting_point_says_of_others_counts_if_the_attempt_was_lost_here_too() {
+    for others_wait in [false, true] {
+        let answer = QueueAnswer { others_wait, ..Place::First.answered(0) };
+        let mut waiting = World::after(&[JOIN]).waiting;
+        assert_eq!(waiting.lost_here(Some(answer), Instant::ORIGIN), Step::Wait);
+        assert_eq!(waiting.is_contended(Instant::ORIGIN), others_wait);
+        waiting.nobody_waits();
+        assert!(!waiting.is_contended(Instant::ORIGIN));
+    }
 }
 
 #[test]
@@ -109,7 +132,7 @@ fn the_third_push_behind_which_one_holder_has_the_key_is_followed_and_the_fourth
 #[test]
 fn who_waits_for_a_release_of_its_own_process_passes_a_call_on() {
     let mut waiting = World::after(&[JOIN, REFUSED, FIRST, HELD]).waiting;
-    assert_eq!(waiting.lost_here(Instant::ORIGIN), Step::Wait);
+    assert_eq!(waiting.lost_here(None, Instant::ORIGIN), Step::Wait);
     assert!(waiting.awaits_release() && waiting.place() == Some(0));
     assert_eq!(waiting.called(0, Call::Go, RESERVATION, start(0.5)), Step::Leave(0));
     for call in [Call::Try, Call::Next] {

@@ -335,7 +335,8 @@ impl World {
         let is_free = self.meetings[at].key == Key::Free;
         let is_reserved_for_us = self.meetings[at].key == Key::ReservedFor(id);
         let rank = rank.map(|rank| rank as u32);
-        let answer = QueueAnswer { at, rank, is_free, is_reserved_for_us };
+        let others_wait = self.meetings[at].queue.iter().any(|one| *one != id);
+        let answer = QueueAnswer { at, rank, others_wait, is_free, is_reserved_for_us };
         let message = if asks { Message::QueueAnswer(answer) } else { Message::Placed(answer) };
         self.processes[id].inbox.push_back(message);
     }

@@ -72,7 +72,9 @@ impl Place {
             Self::OursIsReserved | Self::Full => None,
         };
         let is_free = matches!(self, Self::BehindThoseThatAreGone);
-        QueueAnswer { at, rank, is_free, is_reserved_for_us: matches!(self, Self::OursIsReserved) }
+        let is_reserved_for_us = matches!(self, Self::OursIsReserved);
+        let others_wait = !matches!(self, Self::First);
+        QueueAnswer { at, rank, others_wait, is_free, is_reserved_for_us }
     }
 }
 
@@ -155,7 +157,7 @@ impl World {
                 self.carry_out(step);
             }
             Event::LostHere if self.attempt_ends() => {
-                let step = self.waiting.lost_here(now);
+                let step = self.waiting.lost_here(None, now);
                 self.carry_out(step);
             }
             Event::LostForWantOfVotes if self.attempt_ends() => {

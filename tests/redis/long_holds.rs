@@ -1,0 +1,61 @@
+//! A process that takes the lock again and again, and one that waits for it.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use redlock_quorum::Redlock;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::lab::{eventually, in_time, masters, ms, patient, warm_up};
+
+/// A process whose callers take the lock again and again, hold it for this long and pause.
+fn take_again_and_again(
+    redlock: &Redlock,
+    callers: usize,
+    (holds, pauses): (Duration, Duration),
+    begun: &Arc<Mutex<Vec<Instant>>>,
+) -> Vec<JoinHandle<()>> {
+    let caller = |_| {
+        let (redlock, begun) = (redlock.clone(), begun.clone());
+        tokio::spawn(async move {
+            loop {
+                let guard = redlock.lock("long").wait_forever().await.unwrap();
+                begun.lock().unwrap().push(Instant::now());
+                sleep(holds).await;
+                guard.release().await.unwrap();
+                sleep(pauses).await;
+            }
+        })
+    };
+    (0..callers).map(caller).collect()
+}
+
+/// One hold for each caller of that process and one more pass the waiter, or two if the release left
+/// the key to anybody, as one in 64 does.
+async fn is_next(callers: usize, holds: Duration, pauses: Duration) {
+    let servers = masters();
+    let [holder, waiter] = [(); 2].map(|()| patient(servers.urls()).build().unwrap());
+    warm_up(&waiter, &servers).await;
+    let begun = Arc::<Mutex<Vec<Instant>>>::default();
+    let taking = take_again_and_again(&holder, callers, (holds, pauses), &begun);
+    eventually("it is held", || !begun.lock().unwrap().is_empty()).await;
+    for _ in 0..3 {
+        let asked = Instant::now();
+        let guard = in_time(waiter.lock("long").wait_forever().into_future()).await.unwrap();
+        let passed = begun.lock().unwrap().iter().filter(|at| **at > asked).count();
+        assert!(passed <= callers + 2, "{passed} of {callers} callers, {holds:?} {pauses:?}");
+        guard.release().await.unwrap();
+    }
+    taking.into_iter().for_each(|task| task.abort());
+}
+
+#[tokio::test]
+async fn one_that_waits_is_next_however_long_the_holds_of_another_process_are() {
+    tokio::join!(
+        is_next(1, ms(300), ms(0)),
+        is_next(1, ms(1_200), ms(0)),
+        is_next(2, ms(1_200), ms(30)),
+        is_next(4, ms(300), ms(5)),
+    );
+}

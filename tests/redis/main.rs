@@ -9,6 +9,7 @@ mod api;
 mod backend;
 mod ballots;
 mod blind;
+mod broken_queues;
 mod cancellation;
 mod clocks;
 mod comebacks;

@@ -162,6 +162,20 @@ async fn where_memory_is_full_a_key_is_freed_and_an_entry_is_an_error() {
     assert!(is_error(&entered, "OOM"), "{entered:?}");
 }
 
+#[tokio::test]
+async fn where_the_queue_is_of_another_type_a_key_is_freed_and_an_entry_leaves_nothing() {
+    let server = server();
+    let mut a = Client::new(&server, 1).await;
+    server.command(&["SET", QUEUE, "no queue"]).unwrap();
+    let entered = a.enter("a").await;
+    assert!(is_error(&entered, "WRONGTYPE"), "{entered:?}");
+    assert_eq!(text(&server, &["GET", "locks:job"]), None);
+    a.take("a").await;
+    assert_eq!(a.leave("a").await.verdict, Verdict::Granted);
+    assert_eq!(text(&server, &["GET", "locks:job"]), None);
+    assert_eq!(a.leave("a").await.verdict, Verdict::NotOurs);
+}
+
 /// Trap 16.
 #[tokio::test]
 async fn without_the_right_to_publish_no_ticket_is_dropped_and_the_key_is_freed() {

@@ -63,6 +63,11 @@ pub struct QueueAnswer {
 }
 
 impl QueueAnswer {
+    /// A head that is to wait outside of the queue of master `at`, which does not work.
+    pub fn outside(at: usize) -> Self {
+        Self { at, rank: None, is_free: false, is_reserved_for_us: false }
+    }
+
     /// The answer of master `at` to a head that enters with `ticket`; `None` if it has let the head
     /// in, or reports no queue.
     pub fn of(at: usize, answer: &Answer, ticket: QueueTicket) -> Option<Self> {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use rand::RngExt;
-use redlock_core::{Bid, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Verdict, Vote};
+use redlock_core::{
+    Answer, Bid, Cause, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Verdict, Vote,
+};
 
 use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
@@ -32,6 +34,8 @@ pub(super) struct Meeting {
     is_open: bool,
     /// The answer when it did not let the caller in.
     answer: Option<QueueAnswer>,
+    /// The script on the queue has failed.
+    has_failed: bool,
     /// Others wait for the key, by the latest answer.
     pub(super) others_wait: bool,
 }
@@ -51,10 +55,10 @@ impl Driver {
 
     /// The queue that the attempt of this request asks to enter at the master `at`.
     pub(super) fn meet(&mut self, id: RequestId, at: usize, now: Instant) -> Option<Box<Meeting>> {
-        if !self.masters.has_queue(at) {
+        let request = self.requests.get(id)?;
+        if !self.masters.has_queue(at) || self.waiters.has_broken_queue(&request.key, at, now) {
             return None;
         }
-        let request = self.requests.get(id)?;
         let since = self.waiters.enter_at(&request.key, at).unwrap_or(request.asked_at);
         let meeting = Meeting {
             at,
@@ -62,6 +66,7 @@ impl Driver {
             takes: request.ask != Ask::All,
             is_open: true,
             answer: None,
+            has_failed: false,
             others_wait: false,
         };
         Some(Box::new(meeting))
@@ -123,6 +128,12 @@ impl Driver {
             return;
         }
         meeting.answer = QueueAnswer::of(vote.master, &vote.answer, ticket);
+        if is_queue_error(&vote.answer) {
+            meeting.answer = Some(QueueAnswer::outside(vote.master));
+            meeting.has_failed = true;
+            let key = lock.key.clone();
+            return self.waiters.queue_failed(&key, vote.master, now);
+        }
         let others_wait = vote.answer.queued.is_some_and(|queued| queued.waiters > 0);
         let is_in = meeting.answer.is_none();
         meeting.others_wait |= others_wait && is_in;
@@ -209,6 +220,8 @@ impl Driver {
         };
         let refusal = match refusal {
             _ if loss.defeat == Defeat::BallotRefused => Refusal::Silent,
+            // That shows nothing about votes: the next attempt does without the queue.
+            _ if meeting.has_failed => Refusal::Held,
             Refusal::Held | Refusal::Split if loss.is_let_in => Refusal::Alone,
             refusal => refusal,
         };
@@ -319,6 +332,11 @@ impl Driver {
         let pause = self.fan_out.mul_f64(0.6 + 0.4 * self.random());
         self.timers.enter(now.saturating_add(pause), Due::TakeAgain(id));
     }
+}
+
+/// Whether the script has failed before it set the key.
+pub(super) fn is_queue_error(answer: &Answer) -> bool {
+    matches!(answer.verdict, Verdict::Unknown(Cause::ErrorReply(_))) && !answer.key_set
 }
 
 impl Meeting {

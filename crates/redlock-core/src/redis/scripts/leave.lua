@@ -1,30 +1,41 @@
 -- ARGV 1: the token or nothing, 2: the ticket to be given up or nothing, 3: milliseconds for a
 -- reservation, 4: how channels begin, 5: done, open or undo.
 -- Returns {1, waiters}: the key was ours, and is not any more; {0, waiters}: it was not ours.
+-- Whatever is wrong with the queue, a key of ours is deleted.
 local token, ticket, channels, leaving = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
-local is_ours = token ~= '' and value == token
-local was_first = ticket ~= '' and head() == ticket
-if ticket ~= '' then call('ZREM', QUEUE, ticket) end
+local function leave()
+  local is_ours = token ~= '' and value == token
+  local was_first = ticket ~= '' and head() == ticket
+  if ticket ~= '' then call('ZREM', QUEUE, ticket) end
 
-local is_for_us = ticket ~= '' and value == NEXT .. ticket
-local is_free = is_ours or is_for_us or not value or value == NEXT
-if is_free and leaving ~= 'open' then
-  local next_one = first(channels)
-  if next_one and hand_to(next_one, channels, ARGV[3]) then
-    local second = head()
-    if second then tell(second, channels, 'next') end
-    return {is_ours and 1 or 0, 1 + call('ZCARD', QUEUE)}
+  local is_for_us = ticket ~= '' and value == NEXT .. ticket
+  local is_free = is_ours or is_for_us or not value or value == NEXT
+  if is_free and leaving ~= 'open' then
+    local next_one = first(channels)
+    if next_one and hand_to(next_one, channels, ARGV[3]) then
+      local second = head()
+      if second then tell(second, channels, 'next') end
+      return {is_ours and 1 or 0, 1 + call('ZCARD', QUEUE)}
+    end
   end
+  if is_free and value then call('DEL', LOCK) end
+  local is_anothers = not is_free and
+    (value == true or string.sub(value, 1, #NEXT) ~= NEXT)
+  if leaving == 'open' or leaving == 'done' and is_anothers then
+    local next_one = head()
+    if next_one then tell(next_one, channels, 'try') end
+  elseif was_first and not is_free then
+    -- The first alone watches the key: a holder that knows of nobody calls nobody.
+    local next_one = first(channels)
+    if next_one then tell(next_one, channels, 'next') end
+  end
+  return {is_ours and 1 or 0, call('ZCARD', QUEUE)}
 end
-if is_free and value then call('DEL', LOCK) end
-local is_anothers = not is_free and
-  (value == true or string.sub(value, 1, #NEXT) ~= NEXT)
-if leaving == 'open' or leaving == 'done' and is_anothers then
-  local next_one = head()
-  if next_one then tell(next_one, channels, 'try') end
-elseif was_first and not is_free then
-  -- The first alone watches the key: a holder that knows of nobody calls nobody.
-  local next_one = first(channels)
-  if next_one then tell(next_one, channels, 'next') end
+
+local is_done, reply = pcall(leave)
+if is_done then return reply end
+if token ~= '' and redis.pcall('GET', LOCK) == token then
+  call('DEL', LOCK)
+  return {1, 0}
 end
-return {is_ours and 1 or 0, call('ZCARD', QUEUE)}
+return {0, 0}

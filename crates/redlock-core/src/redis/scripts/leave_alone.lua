@@ -1,6 +1,6 @@
 -- Most keys that are released have no queue: that is found out before anything else is done.
 if ARGV[1] ~= '' and redis.pcall('GET', KEYS[1]) == ARGV[1]
-  and redis.call('EXISTS', KEYS[2]) == 0 then
+  and redis.pcall('EXISTS', KEYS[2]) == 0 then
   redis.call('DEL', KEYS[1])
   return {1, 0}
 end

@@ -12,6 +12,7 @@ use redlock_protocol::waiting::Ask;
 
 use crate::driver::Driver;
 use crate::driver::lock::{Caller, Lock};
+use crate::driver::meeting::is_queue_error;
 use crate::driver::ticket::{LockId, RequestId, Ticket, UseId};
 use crate::driver::timers::Due;
 use crate::settings::check_margin;
@@ -181,7 +182,9 @@ impl Driver {
         }
         let answer = &refusal_of(&vote.answer);
         let judged = Judged { answer, counts };
-        self.masters.answered(vote.master, &counts.apply(&answer.verdict));
+        if !self.is_of_queue(id, vote) {
+            self.masters.answered(vote.master, &counts.apply(&answer.verdict));
+        }
         if let Some(inspection) = explains {
             let latency = now.saturating_since(vote.sent_at);
             self.late_attempt_vote(inspection, vote.master, judged, latency);
@@ -190,6 +193,12 @@ impl Driver {
         if matches!(vote.answer.verdict, Verdict::BallotRefused) {
             self.ask_scores(id, now);
         }
+    }
+
+    /// Whether the queue of this master has failed, which shows nothing about its vote.
+    fn is_of_queue(&self, id: LockId, vote: &Vote) -> bool {
+        let meeting = self.locks.get(id).and_then(|lock| lock.meeting.as_ref());
+        is_queue_error(&vote.answer) && meeting.is_some_and(|meeting| meeting.at == vote.master)
     }
 
     /// The node timeout of an attempt has passed.

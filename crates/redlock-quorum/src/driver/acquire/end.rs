@@ -130,7 +130,8 @@ impl Driver {
     /// Whether waiting cannot cure what the masters answered last. More votes may be on their way.
     fn is_hopeless(&self, loss: &Loss, refusal: Refusal, asked_at: Instant) -> bool {
         let curable = self.masters.step_failed_before(asked_at);
-        let is_unanswered = [refusal, loss.refusal].contains(&Refusal::Silent);
+        let is_unanswered = refusal == Refusal::Silent
+            || refusal == Refusal::NoQuorum && loss.refusal == Refusal::Silent;
         is_unanswered && is_hopeless(&loss.answers, self.masters.incurable(), curable)
     }
 

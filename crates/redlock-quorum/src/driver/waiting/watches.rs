@@ -7,6 +7,7 @@ use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::waiting::{QueueAnswer, Step};
 
 use crate::driver::Driver;
+use crate::driver::meeting::is_queue_error;
 use crate::driver::ticket::{RequestId, Ticket, WaitingId};
 use crate::driver::timers::Due;
 
@@ -63,11 +64,13 @@ impl Driver {
     pub(in crate::driver) fn ask_for_a_place(&mut self, id: WaitingId, now: Instant) {
         let (moment, time) = (self.moment(now), self.answer_time());
         let op = self.op_for_a_place(id, now);
-        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
+        let Some(queue) = self.waiters.queues.get(id) else { return };
         let place = queue.waiting.place();
         let meets = || self.masters.meeting_point(&queue.key, now);
         let at = place.filter(|at| self.masters.may_meet(*at, now)).or_else(meets);
-        let at = at.filter(|at| self.masters.has_queue(*at));
+        let works = |at: &usize| !self.waiters.has_broken_queue(&queue.key, *at, now);
+        let at = at.filter(|at| self.masters.has_queue(*at) && works(at));
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         let step = queue.waiting.queue_sent(at.filter(|_| op.is_some()), moment);
         if let (Some(at), Some(op)) = (at, op) {
             queue.watch = queue.watch.wrapping_add(1);
@@ -93,7 +96,13 @@ impl Driver {
         if queue.watch != number {
             return;
         }
+        let failed = is_queue_error(&vote.answer);
+        let key = queue.key.clone();
+        let answer = answer.or_else(|| failed.then(|| QueueAnswer::outside(vote.master)));
         let step = queue.waiting.queued(vote.master, answer, moment);
+        if failed {
+            self.waiters.queue_failed(&key, vote.master, now);
+        }
         self.step(id, step, now);
     }
 

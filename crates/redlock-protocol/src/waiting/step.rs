@@ -65,7 +65,8 @@ pub struct QueueAnswer {
 impl QueueAnswer {
     /// A head that is to wait outside of the queue of master `at`, which does not work.
     pub fn outside(at: usize) -> Self {
-        Self { at, rank: None, is_free: false, is_reserved_for_us: false }
+        let (others_wait, is_free, is_reserved_for_us) = (false, false, false);
+        Self { at, rank: None, others_wait, is_free, is_reserved_for_us }
     }
 
     /// The answer of master `at` to a head that enters with `ticket`; `None` if it has let the head

@@ -8,8 +8,8 @@ pub(crate) struct Init {
     /// Do not ask; needed where there is no terminal
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Admit masters although this namespace was in use, and set --max-ttl where it is given; does
-    /// not ask
+    /// Admit masters although this namespace was in use, set --max-ttl where it is given, and record
+    /// a list that differs from the recorded set by more than one master; does not ask
     #[arg(long)]
     pub(crate) again: bool,
     /// No fencing token that is handed out later may be smaller than this one; for masters that
@@ -20,7 +20,7 @@ pub(crate) struct Init {
     /// every token seen, whenever all masters come back empty
     #[arg(long, requires = "floor")]
     pub(crate) far_floor: bool,
-    /// Print an object: nodes, floor
+    /// Print an object: nodes, floor, set
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -132,8 +132,9 @@ Work that many hosts start, and that is to be done once:
   clocks: choose it shorter than the time between two runs. A fire is one planned run of the job:
   the time for which it is planned, or a number that grows, the same on all hosts. --fire TIME does
   nothing where this fire, or a later one, was completed. The code is then 0, and one line says who
-  did it and when; -q leaves it out. A command that fails, or whose lock was lost, leaves no mark;
-  --mark-failures counts a failure.
+  did it and when; -q leaves it out. A time of RFC 3339 or of `date -R` more than one day ahead
+  of the masters' clocks is refused without --far-fire, because its mark would stop the job.
+  A command that fails, or whose lock was lost, leaves no mark; --mark-failures counts a failure.
   --wait should be longer than the TTL and the work: a host that waits does the work when the one
   that did it dies. Without it all others have gone after 10s.
   It never runs twice at a time. It may run twice, one after the other: when masters lose their

@@ -9,7 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 /// Otherwise `key` is null and `key_encoded` has it percent-encoded. Thus two keys never print
 /// the same, and a program gets back the bytes that it used.
 ///
-/// `Display` is for people: it escapes what a terminal would interpret.
+/// `Display` is for messages: it escapes control characters.
 #[derive(Clone, Debug)]
 pub(crate) struct Key(Resource);
 

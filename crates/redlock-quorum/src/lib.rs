@@ -139,6 +139,8 @@ pub use lost::{Ended, Lost, LostReason};
 pub use marks::LastRun;
 pub use recipes::lock_all::LockAllRequest;
 pub use recipes::once::{Once, OnceRequest};
+#[doc(hidden)]
+pub use recipes::once_guard::Decided;
 pub use recipes::once_guard::{Begun, OnceGuard};
 pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};

@@ -8,7 +8,7 @@ use redlock_quorum::{InvalidRequest, OnceRequest, Redlock, Resource};
 
 use super::Patience;
 use crate::duration::{self, Wait};
-use crate::fire;
+use crate::fire::{self, Fire};
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
@@ -65,7 +65,11 @@ pub(crate) struct Run {
         allow_negative_numbers = true,
         value_parser = fire::parse
     )]
-    pub(crate) fire: Option<u64>,
+    pub(crate) fire: Option<Fire>,
+    /// Accept a --fire time more than one day ahead of the masters' clocks: until then, earlier
+    /// runs do nothing
+    #[arg(long, requires = "fire", conflicts_with = "once_in")]
+    pub(crate) far_fire: bool,
     /// Mark a run as completed though its command has failed
     #[arg(long, requires = "once")]
     pub(crate) mark_failures: bool,
@@ -108,7 +112,7 @@ impl Run {
         let once = || redlock.once(key);
         match (self.once_in, self.fire) {
             (Some(period), _) => Some(once().within(period)),
-            (None, Some(fire)) => Some(once().fire(fire)),
+            (None, Some(fire)) => Some(once().fire(fire.number)),
             (None, None) => None,
         }
     }
@@ -134,7 +138,9 @@ mod tests {
         let run = |line: &[&str]| {
             let line = ["redlock", "run", "k"].iter().chain(line).chain(&["--", "ls"]);
             Cli::try_parse_from(line).map(|cli| match cli.command {
-                Command::Run(run) => (run.once_in, run.fire, run.mark_failures),
+                Command::Run(run) => {
+                    (run.once_in, run.fire.map(|fire| fire.number), run.mark_failures)
+                }
                 other => panic!("{other:?}"),
             })
         };
@@ -152,6 +158,8 @@ mod tests {
             &["--once-in", "0"],
             &["--once-in", "3651d"],
             &["--fire", "0"],
+            &["--far-fire"],
+            &["--once-in", "12h", "--far-fire"],
         ] {
             assert!(run(refused).is_err(), "{refused:?}");
         }

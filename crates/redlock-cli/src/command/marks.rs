@@ -8,6 +8,7 @@ use crate::args::Release;
 use crate::command::force::{self, Target};
 use crate::direct::{self, Direct, Found, PATIENCE};
 use crate::exit::{Failure, NOT_OURS, UNAVAILABLE};
+use crate::fire;
 use crate::global::Global;
 use crate::masters;
 use crate::moment;
@@ -27,7 +28,7 @@ impl Done {
     pub(crate) fn text(&self) -> String {
         let Self { at_ms, fire, by } = self;
         let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-        let fire = fire.map(|fire| format!(", fire {fire}")).unwrap_or_default();
+        let fire = fire.map(|fire| format!(", {}", fire::in_words(fire))).unwrap_or_default();
         let at = moment::date_and_time(moment::of_millis(*at_ms));
         format!("last run {at}{by}{fire}")
     }

@@ -4,12 +4,15 @@ use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
 use anyhow::anyhow;
-use redlock_quorum::{Begun, Guard, GuardSet, MarkError, OnceGuard, ReleaseError, RunError};
+use redlock_quorum::{
+    AcquireError, Decided, Guard, GuardSet, LastRun, MarkError, OnceGuard, ReleaseError, RunError,
+};
 
 use crate::answers;
 use crate::args::Run;
 use crate::duration::spelled;
 use crate::exit::{Failure, LOST, UNAVAILABLE};
+use crate::fire::{self, Fire};
 use crate::moment;
 use crate::output;
 use crate::session::Session;
@@ -44,11 +47,51 @@ impl Deref for Lock {
     }
 }
 
+/// Whether the masters' time was compared with the fire.
+#[derive(Debug)]
+pub(super) enum Checked {
+    Yes,
+    /// Too few masters answered.
+    NotYet(AcquireError),
+}
+
+/// Rejects a fire that is written as a time and is too far ahead, before the lock is requested: its
+/// mark would keep the job from running until then.
+pub(super) async fn check_fire(
+    session: &Session,
+    args: &Run,
+    signals: &mut Signals,
+) -> Result<Checked, Failure> {
+    let Some(fire) = args.fire.filter(|fire| fire.is_time() && !args.far_fire) else {
+        return Ok(Checked::Yes);
+    };
+    let now = tokio::select! {
+        biased;
+        signal = signals.next() => return Err(session.stopped_by(signal, signals).await),
+        now = session.redlock.masters_time(&session.key) => now,
+    };
+    match now {
+        Ok(now) => near(&session.key.to_string(), fire, now).map(|()| Checked::Yes),
+        Err(error @ AcquireError::NoQuorum { .. }) => Ok(Checked::NotYet(error)),
+        Err(error) => Err(session.unread(error)),
+    }
+}
+
+fn near(key: &str, fire: Fire, now: SystemTime) -> Result<(), Failure> {
+    let Some(at) = fire.too_far(now) else { return Ok(()) };
+    let (at, now) = (moment::date_and_time(at), moment::date_and_time(now));
+    Err(Failure::usage(anyhow!(
+        "{key}: refused, the command was not run: --fire {at} is more than one day ahead of the \
+         masters' clocks ({now}); correct the time, or use --far-fire"
+    )))
+}
+
 /// Whether the command is to run under the lock that is held: `None` if its work was done before,
 /// which is said.
 pub(super) async fn begin(
     session: &Session,
     args: &Run,
+    fire: Checked,
     locks: GuardSet,
     signals: &mut Signals,
 ) -> Result<Option<Lock>, Failure> {
@@ -57,17 +100,23 @@ pub(super) async fn begin(
     };
     // What is done once has one key, which `args` sees to.
     let Some(guard) = locks.into_iter().next() else { return Ok(None) };
+    if let Checked::NotYet(_) = fire
+        && let Checked::NotYet(error) = check_fire(session, args, signals).await?
+    {
+        return Err(session.unread(error));
+    }
     // Dropping it releases the lock.
     let begun = tokio::select! {
         biased;
         signal = signals.next() => return Err(session.stopped_by(signal, signals).await),
-        begun = request.under(guard) => begun,
+        begun = request.decide(guard) => begun,
     };
     match begun {
-        Ok(Begun::Run(guard)) => Ok(Some(Lock::Once(guard))),
-        Ok(Begun::Done { at, by }) => {
+        Ok(Decided::Run(guard)) => Ok(Some(Lock::Once(guard))),
+        Ok(Decided::Done(last)) => {
             if !session.is_quiet {
-                let done = done(&session.key.to_string(), at, by.as_deref(), SystemTime::now());
+                let fire = last.fire.filter(|_| args.fire.is_some());
+                let done = done(&session.key.to_string(), &last, fire, SystemTime::now());
                 output::complain(&format!("redlock: {done}"));
             }
             Ok(None)
@@ -117,13 +166,21 @@ pub(super) async fn complete(session: &Session, guard: OnceGuard) -> Result<(), 
 }
 
 /// Who has done the work, and when.
-fn done(key: &str, at: SystemTime, by: Option<&str>, now: SystemTime) -> String {
-    let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
-    let ago = Duration::from_secs(now.duration_since(at).unwrap_or_default().as_secs());
+fn done(key: &str, last: &LastRun, fire: Option<u64>, now: SystemTime) -> String {
+    let by = last.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let ago = Duration::from_secs(now.duration_since(last.at).unwrap_or_default().as_secs());
+    let blocked = fire.map(|fire| format!(", up to {}", fire::in_words(fire)));
+    let is_far = fire.is_some_and(|fire| fire::too_far_ahead(fire, now).is_some());
+    let fix = if is_far {
+        format!("; if that fire is a mistake, run `redlock release --force --mark {key}`")
+    } else {
+        String::new()
+    };
     format!(
-        "{key} was done{by} at {}, {} ago: nothing to do",
-        moment::date_and_time(at),
-        spelled(ago)
+        "{key} was already completed{by} at {} ({} ago){}; nothing to do{fix}",
+        moment::date_and_time(last.at),
+        spelled(ago),
+        blocked.unwrap_or_default()
     )
 }
 
@@ -131,18 +188,30 @@ fn done(key: &str, at: SystemTime, by: Option<&str>, now: SystemTime) -> String 
 mod tests {
     use std::time::UNIX_EPOCH;
 
+    use redlock_quorum::{Label, Mark};
+
     use super::*;
 
     #[test]
     fn what_was_done_says_by_whom_and_when() {
         let at = UNIX_EPOCH + Duration::from_secs(1_795_402_800);
         let now = at + Duration::from_millis(61_700);
+        let last = |fire, by: Option<&str>| {
+            let by = by.map(|by| Label::parse(by).unwrap());
+            LastRun::from(&Mark { at: 1_795_402_800_000, fire, by })
+        };
+        let done = |last: LastRun, now| done("report", &last, last.fire, now);
+        let at_3 = "at 2026-11-23 03:00:00 UTC";
         assert_eq!(
-            done("report", at, Some("me@web-1:7"), now),
-            "report was done by me@web-1:7 at 2026-11-23 03:00:00 UTC, 1m1s ago: nothing to do"
+            done(last(0, Some("me@web-1:7")), now),
+            format!("report was already completed by me@web-1:7 {at_3} (1m1s ago); nothing to do")
         );
         // By another clock it may lie ahead.
-        let done = done("report", at, None, UNIX_EPOCH);
-        assert_eq!(done, "report was done at 2026-11-23 03:00:00 UTC, 0s ago: nothing to do");
+        let ahead = done(last(7, None), UNIX_EPOCH);
+        let said = format!("report was already completed {at_3} (0s ago), up to fire 7");
+        assert_eq!(ahead, format!("{said}; nothing to do"));
+        let far = done(last(7_476_462_000, None), now);
+        assert!(far.contains("up to fire 7476462000 (2206-12-03 "), "{far}");
+        assert!(far.ends_with("run `redlock release --force --mark report`"), "{far}");
     }
 }

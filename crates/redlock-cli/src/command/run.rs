@@ -51,9 +51,10 @@ async fn acquire_and_run(
     wait: Wait,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
+    let fire = once::check_fire(session, args, signals).await?;
     let locks = session.acquire(args.patience, wait, args.max_hold, signals).await?;
     locks.iter().for_each(|guard| session.say(guard, "acquired", &guard.votes()));
-    match once::begin(session, args, locks, signals).await? {
+    match once::begin(session, args, fire, locks, signals).await? {
         Some(lock) => under_lock(session, global, args, lock, signals).await,
         None => Ok(0),
     }

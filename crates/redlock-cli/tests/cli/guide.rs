@@ -135,7 +135,7 @@ fn the_unit_of_the_guide_does_the_work_or_finds_it_done() {
     assert_eq!(run().success(), "report ran");
     let later = run();
     assert_eq!((later.code, later.out.as_str()), (0, ""), "{later:?}");
-    assert!(later.cause().contains("nightly-report was done by "), "{later:?}");
+    assert!(later.cause().contains("nightly-report was already completed by "), "{later:?}");
     assert_eq!(setting("SuccessExitStatus"), "75", "another at work is no failure");
 }
 
@@ -154,7 +154,7 @@ fn the_cron_job_of_the_guide_does_the_work_or_finds_it_done() {
     assert_eq!(run().success(), "report ran");
     let later = run();
     assert_eq!((later.code, later.out.as_str()), (0, ""), "{later:?}");
-    assert!(later.cause().contains("nightly-report was done by "), "{later:?}");
+    assert!(later.cause().contains("nightly-report was already completed by "), "{later:?}");
 }
 
 /// The lines for an access list: the one that every server must know, and the others.

@@ -24,7 +24,7 @@ fn runs(scratch: &Scratch) -> usize {
 
 /// What a command says that did nothing.
 fn is_done(answer: &Answer, by: &str) -> bool {
-    let said = format!("redlock: report was done by {by} at 20");
+    let said = format!("redlock: report was already completed by {by} at 20");
     answer.code == 0 && answer.out.is_empty() && answer.cause().starts_with(&said)
 }
 
@@ -77,6 +77,35 @@ fn a_fire_is_a_time_or_a_number_and_a_later_one_runs() {
     }
     let both = ask(&servers, ["run", "k", "--fire", "1", "--once-in", "1h", "--", "true"]);
     assert_eq!(both.code, 64, "{both:?}");
+}
+
+/// Its mark would keep the job from running until then.
+#[test]
+fn mistyped_year_of_a_fire_is_refused_and_does_not_block_the_job() {
+    let (servers, scratch) = (RedisServers::start(3).unwrap(), Scratch::new("once-far"));
+    let run = |fire: &[&str]| answer_of(&mut counting(&servers, fire, &scratch, ""));
+    for far in ["2206-11-23T03:00Z", "Sun, 23 Nov 2206 03:00:00 +0000"] {
+        let refused = run(&["--fire", far]);
+        assert_eq!((refused.code, copies(&servers, MARK)), (64, 0), "{refused:?}");
+        let said = "report: refused, the command was not run: --fire 2206-11-23 03:00:00 UTC";
+        assert!(refused.cause().contains(said), "{refused:?}");
+        assert!(refused.cause().ends_with("or use --far-fire"), "{refused:?}");
+    }
+    run(&["--fire", "2026-11-23T03:00:00,5+0000"]).success();
+    // A bare number may be a counter.
+    run(&["--fire", "7476461999"]).success();
+    run(&["--fire", "2206-12-03T03:00Z", "--far-fire"]).success();
+    assert_eq!(runs(&scratch), 3);
+    let skipped = run(&["--fire", "2026-11-24T03:00Z"]);
+    assert_eq!((skipped.code, runs(&scratch)), (0, 3), "{skipped:?}");
+    assert!(skipped.cause().contains(" (2206-12-03 03:00:00 UTC); nothing to do; "), "{skipped:?}");
+    assert!(skipped.cause().ends_with("`redlock release --force --mark report`"), "{skipped:?}");
+    let doctor = ask(&servers, ["doctor"]);
+    let found = "more than one day ahead if it is a time (2206-12-03 03:00:00 UTC)";
+    assert!(doctor.code == 1 && doctor.out.contains(found), "{doctor:?}");
+    ask(&servers, ["release", "--force", "--mark", "report", "--yes"]).success();
+    run(&["--fire", "2026-11-24T03:00Z"]).success();
+    assert_eq!(runs(&scratch), 4);
 }
 
 #[test]

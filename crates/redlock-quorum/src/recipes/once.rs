@@ -38,7 +38,7 @@ use std::time::{Duration, SystemTime};
 use redlock_core::{Mark, Resource};
 use redlock_protocol::marks::When;
 
-use super::once_guard::{Begun, begun, reading};
+use super::once_guard::{Begun, Decided, decided, reading};
 use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
 use crate::lock_options::lock_options;
@@ -69,6 +69,19 @@ impl Redlock {
         match self.handle.read_mark(&name).await? {
             Ok(reading) => Ok(reading.mark.as_ref().map(LastRun::from)),
             Err(votes) => Err(AcquireError::NoQuorum { resource: name, votes }),
+        }
+    }
+
+    /// Returns the masters' time: the lower median of the clocks of the voting masters. Reads them
+    /// together with the mark of `name`.
+    ///
+    /// # Errors
+    /// As [`last_run`](Self::last_run).
+    #[doc(hidden)]
+    pub async fn masters_time(&self, name: &Resource) -> Result<SystemTime, AcquireError> {
+        match self.handle.read_mark(name).await? {
+            Ok(reading) => Ok(SystemTime::UNIX_EPOCH + Duration::from_millis(reading.now)),
+            Err(votes) => Err(AcquireError::NoQuorum { resource: name.clone(), votes }),
         }
     }
 }
@@ -249,9 +262,15 @@ impl OnceRequest {
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
     pub async fn under(self, guard: Guard) -> Result<Begun, RunError> {
+        self.decide(guard).await.map(Begun::from)
+    }
+
+    /// [`under`](Self::under) that also returns the fire of the last run.
+    #[doc(hidden)]
+    pub async fn decide(self, guard: Guard) -> Result<Decided, RunError> {
         let (when, by) = (self.checked()?, self.request.checked_label()?);
         match reading(&guard).await {
-            Ok(reading) => Ok(begun(guard, &reading, when, by).await),
+            Ok(reading) => Ok(decided(guard, &reading, when, by).await),
             Err(error) => {
                 guard.leave().await;
                 Err(error)

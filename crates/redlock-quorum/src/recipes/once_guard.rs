@@ -33,6 +33,25 @@ pub enum Begun {
     },
 }
 
+/// [`Begun`] with all that the mark shows.
+#[doc(hidden)]
+#[derive(Debug)]
+pub enum Decided {
+    /// As [`Begun::Run`].
+    Run(OnceGuard),
+    /// The last run, which makes another one unnecessary.
+    Done(LastRun),
+}
+
+impl From<Decided> for Begun {
+    fn from(decided: Decided) -> Self {
+        match decided {
+            Decided::Run(guard) => Self::Run(guard),
+            Decided::Done(LastRun { at, by, .. }) => Self::Done { at, by },
+        }
+    }
+}
+
 /// The lock of work that is to be done once, while it goes on. It derefs to its [`Guard`] for
 /// reading the state, waiting for the loss, and extending.
 ///
@@ -148,20 +167,25 @@ pub(super) async fn reading(guard: &Guard) -> Result<Reading, RunError> {
     Ok(reading.map_err(no_quorum)?)
 }
 
-pub(super) async fn begun(guard: Guard, reading: &Reading, when: When, by: Option<Label>) -> Begun {
+pub(super) async fn decided(
+    guard: Guard,
+    reading: &Reading,
+    when: When,
+    by: Option<Label>,
+) -> Decided {
     if let Some(mark) = reading.mark.as_ref().filter(|_| !reading.behind.is_empty()) {
         // Masters that do not take it get it the next time.
         let (name, kept) = (guard.resource(), when.kept());
         let _ = guard.handle().raise_mark(name, (mark, kept), reading.behind).await;
     }
     match reading.done(when).map(LastRun::from) {
-        Some(LastRun { at, by, .. }) => {
+        Some(last) => {
             guard.leave().await;
-            Begun::Done { at, by }
+            Decided::Done(last)
         }
         None => {
             let mark = Mark { at: reading.now, fire: when.fire(), by };
-            Begun::Run(OnceGuard { guard, mark, kept: when.kept() })
+            Decided::Run(OnceGuard { guard, mark, kept: when.kept() })
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::keys::Keys;
 use super::rights::{self, Uses};
 use crate::direct::{self, Direct, PATIENCE};
+use crate::fire;
 use crate::global::Global;
 use crate::masters;
 use crate::moment;
@@ -146,6 +147,12 @@ fn of_the_future(name: &str, mark: &Mark, now: u64) -> Option<String> {
             moment::date_and_time(moment::of_millis(mark.at))
         ));
     }
+    if let Some(at) = fire::too_far_ahead(mark.fire, moment::of_millis(now)) {
+        let (fire, at) = (mark.fire, moment::date_and_time(at));
+        return Some(format!(
+            "{name} has the fire {fire}, more than one day ahead if it is a time ({at})"
+        ));
+    }
     // The seconds of a time are a thousandth of that; other numbers of people are neither.
     let is_in_millis = (now / 2..now.saturating_mul(2)).contains(&mark.fire);
     is_in_millis.then(|| format!("{name} has the fire {}, a time in milliseconds", mark.fire))
@@ -174,11 +181,15 @@ mod tests {
     fn a_mark_of_the_future_is_a_run_that_lies_ahead_or_a_fire_in_milliseconds() {
         const NOW: u64 = 1_795_402_800_000;
         let found = |at, fire| of_the_future("report", &Mark { at, fire, by: None }, NOW);
-        for fire in [0, 7, NOW / 1_000, 20_261_123, 202_611_230_300, Mark::END - 1] {
+        for fire in [0, 7, NOW / 1_000 + 86_400, 20_261_123, 202_611_230_300, Mark::END - 1] {
             assert_eq!(found(NOW + 60_000, fire), None, "{fire}");
         }
         let said = found(NOW + 60_001, 7).unwrap();
         assert_eq!(said, "report was last done at 2026-11-23 03:01:00 UTC");
+        let said = found(NOW, NOW / 1_000 + 86_401).unwrap();
+        assert!(
+            said.ends_with("more than one day ahead if it is a time (2026-11-24 03:00:01 UTC)")
+        );
         assert!(found(NOW, NOW - 5).unwrap().contains("a time in milliseconds"));
     }
 

@@ -9,10 +9,10 @@ use redlock_testkit::lab::{NO_RESP3, NO_TRACKING, Peer, ScriptedServer, bulk};
 use crate::client::{Client, acquire, inspect};
 
 const RUN: &str = "0123456789abcdef0123456789abcdef01234567";
-const SET: &str = "p:redlock-quorum:1:ballots:0123456789abcdef";
-const RECORD: &str = "p:redlock-quorum:1";
+pub(crate) const SET: &str = "p:redlock-quorum:1:ballots:0123456789abcdef";
+pub(crate) const RECORD: &str = "p:redlock-quorum:1";
 /// The ballot set of clients without quarantine.
-const OFF: &str = "p:redlock-quorum:1:ballots";
+pub(crate) const OFF: &str = "p:redlock-quorum:1:ballots";
 
 /// A record in the form of RESP2.
 fn record(run: &str) -> String {

@@ -8,6 +8,7 @@ mod ballots;
 mod client;
 mod connection;
 mod handshake;
+mod protocol;
 mod pushes;
 mod queues;
 mod replies;

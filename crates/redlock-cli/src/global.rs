@@ -84,7 +84,8 @@ pub(crate) struct Global {
     /// Say on stderr what each master answered, and how long it took
     #[arg(short, long, global = true, help_heading = None::<&str>)]
     pub(crate) verbose: bool,
-    /// No line on stderr when another holds the lock
+    /// No line on stderr if another client holds the lock; `run`: nothing on stderr at all if it
+    /// exits with 0 or with the code of -E
     #[arg(short, long, global = true, help_heading = None::<&str>)]
     pub(crate) quiet: bool,
     /// The variables that values were taken from.

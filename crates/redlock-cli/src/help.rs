@@ -57,7 +57,8 @@ Exit codes:
   `run` ends with the code of its command, or 128 + the signal that ended it.
   Whenever the code is not that of the command, one line on stderr that starts with
   `redlock:` has the cause and what each master answered. There is none with `-E 0` or `-q`
-  when another holds the lock. Lines that start with `note:` are for people.
+  when another holds the lock. With `-q`, a `run` that exits with 0 or with the code of -E
+  prints nothing itself. Lines that start with `note:` are for people.
 
 Environment:
   REDLOCK_NODES         the masters, separated by commas
@@ -99,6 +100,13 @@ What it does not promise:
   A lock can end before its holder notices: when clocks jump, when masters evict keys,
   or when a whole machine stands still and goes on later. In all other cases redlock's own clock
   stops the command in time, also when redlock itself is stopped.";
+
+pub(crate) const RUN_USAGE: &str = "redlock run [OPTIONS] KEY... -- COMMAND [ARG]...
+       redlock run [OPTIONS] KEY... -c 'SHELL TEXT'
+       redlock run [OPTIONS] -- KEY... -- COMMAND [ARG]...   if a KEY begins with -";
+
+pub(crate) const RELEASE_USAGE: &str = "redlock release [OPTIONS] KEY TOKEN
+       redlock release [OPTIONS] --force [--mark] [--yes] KEY";
 
 pub(crate) const RUN: &str = "\
 The command:

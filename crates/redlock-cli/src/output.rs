@@ -1,6 +1,7 @@
 //! What is printed: results on stdout, everything about them on stderr.
 
 use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -224,7 +225,29 @@ pub(crate) fn has_reader() -> bool {
 
 /// One more line for people, on stderr. It never starts with `redlock:`: that is for causes.
 pub(crate) fn note(text: &str) {
-    complain(&redact(&format!("note: {text}")));
+    let line = redact(&format!("note: {text}"));
+    match held_back().as_mut() {
+        Some(lines) => lines.push(line),
+        None => complain(&line),
+    }
+}
+
+/// The notes of a quiet command, until it is known whether it succeeds.
+static HELD_BACK: Mutex<Option<Vec<String>>> = Mutex::new(None);
+
+fn held_back() -> MutexGuard<'static, Option<Vec<String>>> {
+    HELD_BACK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Holds back each [`note`] from now on.
+pub(crate) fn hold_notes_back() {
+    *held_back() = Some(Vec::new());
+}
+
+/// Prints the notes that were held back, or drops them if the command has succeeded.
+pub(crate) fn end_holding_back(has_succeeded: bool) {
+    let lines = held_back().take().unwrap_or_default();
+    lines.iter().filter(|_| !has_succeeded).for_each(|line| complain(line));
 }
 
 /// Writes to stderr, a whole text at a time: the lines of commands that run side by side, as

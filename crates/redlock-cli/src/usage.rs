@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
 
-use crate::args::Cli;
+use crate::args::{Cli, Command};
 use crate::dashes;
 use crate::exit::USAGE;
 use crate::output::{self, redact};
@@ -13,7 +13,8 @@ use crate::output::{self, redact};
 /// The command line; or, once help, version or an error has been printed, the exit code.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
     let parsed = definition().try_get_matches_from(words);
-    match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let parsed = parsed.and_then(|matches| Cli::from_arg_matches(&matches));
+    match parsed.and_then(with_keys) {
         Ok(cli) if has_all_nodes(&cli, words) => Ok(cli),
         Ok(_) => {
             complain("give every --node before the command, or every one after it");
@@ -30,7 +31,8 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
             Err(USAGE)
         }
         Err(error) => {
-            let text = match dashes::missing(words, error.kind()) {
+            let missing = dashes::missing(words, error.kind());
+            let text = match missing.or_else(|| key_with_dash(words, &error)) {
                 Some(text) => text,
                 None => in_our_words(&error.render().to_string()),
             };
@@ -38,6 +40,30 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, u8> {
             Err(USAGE)
         }
     }
+}
+
+/// Takes the KEYs of `run` from between two `--` if they are there.
+fn with_keys(cli: Cli) -> Result<Cli, clap::Error> {
+    let Cli { global, command } = cli;
+    let command = match command {
+        Command::Run(run) => Command::Run(
+            run.with_keys_between_dashes()
+                .map_err(|why| definition().error(ErrorKind::ValueValidation, why))?,
+        ),
+        other => other,
+    };
+    Ok(Cli { global, command })
+}
+
+/// The fix for a KEY of `run` that begins with `-`: clap's tip lacks the second `--`.
+fn key_with_dash(words: &[OsString], error: &clap::Error) -> Option<String> {
+    let is_run = words.iter().take_while(|word| *word != "--").any(|word| word == "run");
+    let given = error.get(ContextKind::InvalidArg)?.to_string();
+    (is_run && error.kind() == ErrorKind::UnknownArgument).then(|| {
+        format!(
+            "unknown option '{given}'; if a KEY begins with -, run: redlock run -- KEY -- COMMAND"
+        )
+    })
 }
 
 fn is_without_command(kind: ErrorKind) -> bool {

@@ -150,7 +150,7 @@ impl Session {
         /// Who waits for less than this wants no line about it.
         const SAY_AFTER: Duration = Duration::from_secs(1);
         sleep(SAY_AFTER).await;
-        if self.is_verbose || io::stderr().is_terminal() {
+        if !self.is_quiet && (self.is_verbose || io::stderr().is_terminal()) {
             let limit = match wait {
                 Wait::For(wait) => format!("up to {} ", spelled(wait)),
                 Wait::Forever => String::new(),

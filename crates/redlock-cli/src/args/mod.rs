@@ -37,7 +37,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a command while the lock is held; stop it when the lock is lost
-    #[command(after_help = help::RUN)]
+    #[command(after_help = help::RUN, override_usage = help::RUN_USAGE)]
     Run(Run),
     /// Take the lock and leave it to expire: prints TOKEN FENCING_TOKEN VALIDITY_MS
     #[command(after_help = help::ACQUIRE)]
@@ -46,7 +46,7 @@ pub(crate) enum Command {
     #[command(after_help = help::EXTEND)]
     Extend(Extend),
     /// Release a lock by its token, or a stuck one by force
-    #[command(after_help = help::RELEASE)]
+    #[command(after_help = help::RELEASE, override_usage = help::RELEASE_USAGE)]
     Release(Release),
     /// Say who holds a lock, by what each master says; without a key: list what is held
     #[command(after_help = help::STATUS)]

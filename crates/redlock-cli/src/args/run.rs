@@ -13,7 +13,7 @@ use crate::fire::{self, Fire};
 #[derive(Args, Debug)]
 pub(crate) struct Run {
     /// What the lock is for; several are locked together, all or none
-    #[arg(required = true, value_name = "KEY")]
+    #[arg(required_unless_present = "command", value_name = "KEY")]
     pub(crate) keys: Vec<OsString>,
     /// How long the lock lasts without extension [default: 30s]
     #[arg(long, value_name = "D", allow_negative_numbers = true, value_parser = duration::parse)]
@@ -102,6 +102,28 @@ fn period(text: &str) -> Result<Duration, String> {
 }
 
 impl Run {
+    /// Reads `-- KEY... -- COMMAND`, the form for a KEY that begins with `-`: without a KEY before
+    /// the first `--`, those between the two are the KEYs.
+    ///
+    /// # Errors
+    /// There is no KEY, or no COMMAND.
+    pub(crate) fn with_keys_between_dashes(mut self) -> Result<Self, String> {
+        if !self.keys.is_empty() {
+            return Ok(self);
+        }
+        let missing = "KEY is missing: redlock run KEY -- COMMAND, or redlock run -- KEY -- COMMAND \
+                       if KEY begins with -";
+        let at = self.command.iter().position(|word| word == "--").filter(|at| *at > 0);
+        let at = at.ok_or(missing)?;
+        let command = self.command.split_off(at + 1);
+        self.command.truncate(at);
+        self.keys = std::mem::replace(&mut self.command, command);
+        if self.command.is_empty() {
+            return Err("the command is missing: redlock run -- KEY -- COMMAND".into());
+        }
+        Ok(self)
+    }
+
     /// Whether something is to be done once.
     pub(crate) fn is_once(&self) -> bool {
         self.once_in.is_some() || self.fire.is_some()

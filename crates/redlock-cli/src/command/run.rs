@@ -25,7 +25,21 @@ use crate::supervise::{Deadlines, Outcome, Pause, Stage, Supervisor};
 use crate::terminal::Terminal;
 use crate::waiting::Found;
 
+/// With `-q`, a run that exits with 0 or with the code of `-E` prints nothing itself.
 pub(crate) async fn run(global: &Global, args: &Run) -> Result<u8, Failure> {
+    if global.quiet {
+        output::hold_notes_back();
+    }
+    let outcome = run_and_note(global, args).await;
+    let code = match &outcome {
+        Ok(code) => *code,
+        Err(failure) => failure.code,
+    };
+    output::end_holding_back([0, args.patience.held_code].contains(&code));
+    outcome
+}
+
+async fn run_and_note(global: &Global, args: &Run) -> Result<u8, Failure> {
     check(args)?;
     let session = Session::acquiring(global, &args.keys, args.ttl)?;
     let mut signals = Signals::new()?;

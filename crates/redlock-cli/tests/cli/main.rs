@@ -22,6 +22,7 @@ mod once;
 mod origins;
 mod periodic;
 mod quarantine;
+mod quiet;
 mod reentrant;
 mod reserved;
 mod run;

@@ -7,8 +7,8 @@ use redlock_testkit::RedisServer;
 use tokio::task::JoinSet;
 
 use super::{KEY, LENGTH, Tape, newcomer};
+use crate::admission::clocks::{HOUR, Lab};
 use crate::admission::handle_on;
-use crate::clocks::{HOUR, Lab};
 use crate::lab::{in_time, ms, secs};
 
 /// Nothing listens there.

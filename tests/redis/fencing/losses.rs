@@ -8,8 +8,8 @@ use redlock_testkit::lab::WallClocks;
 use redlock_testkit::{Direction, FaultProxy, RedisServer, RedisServers, ServerOptions, TokenRule};
 
 use super::{LENGTH, Tape, complete, newcomer, sets, until};
+use crate::admission::clocks::HOUR;
 use crate::admission::{admitted, handle_on, outlived, run};
-use crate::clocks::HOUR;
 use crate::lab::{eventually, in_time, said, text, urls_of};
 
 const MASTERS: usize = 3;

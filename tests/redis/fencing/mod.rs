@@ -1,11 +1,13 @@
 //! Fencing tokens on real servers that lose what they knew, refuse, or go by wrong clocks.
 
 mod ballot_set;
+mod ballots;
 mod clocks;
 mod kills;
 mod losses;
 mod rights;
 mod steps;
+mod two_modes;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,0 +1,185 @@
+//! A handle that stays connected, and what it is told by nobody.
+
+use std::time::Duration;
+
+use redlock_quorum::Init;
+use redlock_testkit::SimNodes;
+use tokio::time::{sleep, timeout};
+
+use crate::admission::forgetting::{MAX_TTL, full, handle, masters, other};
+use crate::arena::{RESOURCE, heal, ms, partition, trusting_handle};
+
+/// Longer than what was read of a master is believed.
+const STALE: Duration = ms(80_000);
+/// Longer than what a handle of these tests is given itself.
+const RAISED: Duration = ms(8_000);
+
+#[tokio::test(start_paused = true)]
+async fn another_max_ttl_is_learnt_without_a_new_connection() {
+    let (masters, redlock) = masters(3);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let again = Init { again: true, ..Init::default() };
+    let person = handle(&masters.another_client()).max_ttl(ms(400)).ttl(ms(200)).build().unwrap();
+    person.init_with(again).await.unwrap();
+    let long = async || redlock.try_lock(RESOURCE).ttl(MAX_TTL).await;
+    long().await.unwrap().release().await.unwrap();
+    sleep(STALE).await;
+    let error = long().await.unwrap_err();
+    assert!(error.to_string().contains("max_ttl is 400ms"), "{error}");
+}
+
+/// A lock that was taken after the change may be as long as the new one says.
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_is_as_long_as_a_max_ttl_that_was_raised_a_moment_ago() {
+    let (masters, redlock) = masters(3);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let person = handle(&masters.another_client()).max_ttl(RAISED).build().unwrap();
+    person.init().await.unwrap();
+    masters[0].crash_and_restart(false);
+    assert_eq!(quarantine(&masters, 0).await, Some(8_000));
+}
+
+/// Those that can be asked have lost what they had.
+#[tokio::test(start_paused = true)]
+async fn a_quarantine_is_as_long_as_a_master_has_allowed_that_cannot_be_reached_any_more() {
+    let masters = SimNodes::new(3, 0);
+    masters.init(RAISED);
+    let redlock = handle(&masters).build().unwrap();
+    full(&redlock, &masters).await.release().await.unwrap();
+    partition(&masters[2..]);
+    masters[0].crash_and_restart(false);
+    masters[1].crash_and_restart(false);
+    assert_eq!(quarantine(&masters, 0).await, Some(8_000));
+}
+
+/// The `max_ttl`, in ms, with which a quarantine is begun there.
+async fn quarantine(masters: &SimNodes, master: usize) -> Option<u64> {
+    let begun = async {
+        loop {
+            let record = masters[master].data().record;
+            if record.quarantine.is_some() {
+                return record.max_ttl;
+            }
+            sleep(ms(20)).await;
+        }
+    };
+    timeout(ms(5_000), begun).await.unwrap()
+}
+
+/// A handle that was connected before others goes by the same time as they do.
+#[tokio::test(start_paused = true)]
+async fn the_time_that_ballots_go_by_is_read_again_without_a_new_connection() {
+    const HOUR_US: u64 = 3_600_000_000;
+    let (masters, redlock) = masters(3);
+    let fence = async || {
+        let guard = redlock.try_lock(RESOURCE).await.unwrap();
+        let token = guard.fencing_token().unwrap().get();
+        guard.release().await.unwrap();
+        token
+    };
+    let before = fence().await;
+    masters.iter().for_each(|master| master.step_clock(3_600_000));
+    assert!(fence().await < before + HOUR_US, "nothing has shown it so far");
+    sleep(STALE).await;
+    assert!(fence().await > before + HOUR_US);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ballots_that_were_deleted_are_noticed_without_a_new_connection() {
+    let (masters, redlock) = masters(3);
+    let guard = full(&redlock, &masters).await;
+    masters[0].edit_data(|data| data.sets.clear());
+    sleep(STALE).await;
+    assert_eq!(masters[0].data().members(), 1_024, "a quarantine has begun, and is over");
+    assert_eq!((guard.copies(), guard.check()), (3, Ok(())));
+    guard.release().await.unwrap();
+}
+
+/// It goes on with what it has until then: one key excludes both kinds.
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_was_converted_is_noticed_without_a_new_connection() {
+    let (masters, on) = masters(3);
+    on.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let again = Init { again: true, ..Init::default() };
+    let off = trusting_handle(&masters.another_client());
+    let off = off.build().unwrap();
+    off.init_with(again).await.unwrap();
+    sleep(STALE).await;
+    let error = on.try_lock(RESOURCE).await.unwrap_err();
+    assert!(error.to_string().contains("clients with Quarantine::Off use this"), "{error}");
+    other(&masters).init_with(again).await.unwrap();
+    sleep(STALE).await;
+    let error = off.try_lock(RESOURCE).await.unwrap_err();
+    assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
+}
+
+/// What has a handle read what its masters are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Read {
+    Nothing,
+    NewConnection,
+    /// The look behind a push that proves to mean nothing.
+    Look,
+}
+
+/// What the first look of a handle would tell, 60 s behind its first lock.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_was_looked_at_a_moment_ago_is_left_alone() {
+    for read in [Read::Nothing, Read::NewConnection, Read::Look] {
+        let (masters, redlock) = masters(3);
+        redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+        sleep(ms(50_000)).await;
+        match read {
+            Read::Nothing => {}
+            Read::NewConnection => {
+                partition(&masters);
+                sleep(ms(1)).await;
+                heal(&masters);
+            }
+            Read::Look => masters.iter().for_each(|master| {
+                let data = master.data();
+                master.flush();
+                master.edit_data(|mine| *mine = data);
+            }),
+        }
+        sleep(ms(5_000)).await;
+        let person = handle(&masters.another_client()).max_ttl(ms(400)).ttl(ms(200));
+        let again = Init { again: true, ..Init::default() };
+        person.build().unwrap().init_with(again).await.unwrap();
+        sleep(ms(6_000)).await;
+        let long = redlock.try_lock(RESOURCE).ttl(MAX_TTL).await;
+        assert_eq!(long.is_ok(), read != Read::Nothing, "{read:?}: {long:?}");
+    }
+}
+
+/// When each of some handles that were made together learns that the masters' clocks were stepped,
+/// in seconds.
+#[tokio::test(start_paused = true)]
+async fn handles_that_were_made_together_do_not_stay_together() {
+    let masters = masters(3).0;
+    let made = (0..4).map(|seed| handle(&masters.another_client()).seed(seed).build().unwrap());
+    let handles: Vec<_> = made.collect();
+    let fence = async |nth: usize| {
+        let guard = handles[nth].try_lock(format!("its own:{nth}")).await.unwrap();
+        let token = guard.fencing_token().unwrap().get();
+        guard.release().await.unwrap();
+        token
+    };
+    let mut before = Vec::new();
+    for nth in 0..handles.len() {
+        before.push(fence(nth).await);
+    }
+    sleep(ms(70_000)).await;
+    masters.iter().for_each(|master| master.step_clock(3_600_000));
+    let mut learnt = vec![0; handles.len()];
+    for second in 1..=80 {
+        sleep(ms(1_000)).await;
+        for nth in 0..handles.len() {
+            if learnt[nth] == 0 && fence(nth).await > before[nth] + 3_600_000_000 {
+                learnt[nth] = second;
+            }
+        }
+    }
+    let (first, last) = (learnt.iter().min().unwrap(), learnt.iter().max().unwrap());
+    assert!(*first > 0 && last - first > 2, "{learnt:?}");
+}

@@ -1,0 +1,150 @@
+//! A handle whose list of masters does not fit the recorded set, and one that runs while it changes.
+
+use std::time::Duration;
+
+use redlock_quorum::{
+    AcquireError, Cause, ExtendError, Init, NodeVote, Redlock, RedlockBuilder, State, Verdict,
+    Votes, WhyNot,
+};
+use redlock_testkit::SimNodes;
+use tokio::time::{Instant, sleep};
+
+use crate::admission::forgetting::MAX_TTL;
+use crate::arena::{RESOURCE, ms};
+
+/// Longer than what was read of a master is believed.
+const STALE: Duration = ms(80_000);
+const AGAIN: Init = Init { again: true, floor: None, far_floor: false };
+
+/// A handle on these masters.
+fn on(masters: &SimNodes, list: &[usize]) -> RedlockBuilder {
+    let nodes = masters.another_client().nodes();
+    let nodes = list.iter().map(|place| nodes[*place].clone()).collect();
+    Redlock::builder().masters(nodes).clock(masters.clock()).max_ttl(MAX_TTL).ttl(MAX_TTL)
+}
+
+fn five() -> SimNodes {
+    let masters = SimNodes::new(5, 0);
+    masters.init(MAX_TTL);
+    masters
+}
+
+fn whys(votes: &Votes) -> Vec<Option<WhyNot>> {
+    let why = |vote: &NodeVote| match &vote.verdict {
+        Verdict::Unknown(Cause::NotAdmitted(not)) => Some(not.why),
+        _ => None,
+    };
+    votes.iter().map(why).collect()
+}
+
+async fn refused(redlock: &Redlock) -> Votes {
+    match redlock.lock(RESOURCE).wait(ms(60_000)).await {
+        Err(AcquireError::NoQuorum { votes, .. }) => votes,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_lists_are_refused_as_data_and_leave_no_key() {
+    let masters = five();
+    for list in [&[0][..], &[0, 1], &[0, 1, 2]] {
+        let redlock = on(&masters, list).build().unwrap();
+        let began = Instant::now();
+        let votes = refused(&redlock).await;
+        assert!(began.elapsed() < ms(2_000), "waiting does not help");
+        assert_eq!(whys(&votes), vec![Some(WhyNot::SetSize); list.len()]);
+        let vote = votes.iter().next().unwrap();
+        let Verdict::Unknown(Cause::NotAdmitted(not)) = &vote.verdict else { panic!("{vote:?}") };
+        let lists = not.lists.clone().unwrap();
+        assert_eq!((lists.set.unwrap().size, lists.list.len()), (5, list.len()));
+        assert_eq!(redlock.list_warning(), None);
+        let status = redlock.status(RESOURCE).await;
+        assert_eq!((status.state, status.set.unwrap().size), (State::Undecided, 5));
+    }
+    let log: Vec<_> = (0..5).flat_map(|one| masters[one].log()).collect();
+    let is_unsigned = log.iter().all(|one| one.token.is_empty());
+    assert!(!log.is_empty() && is_unsigned, "no master got a request for a key: {log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_master_fewer_or_one_more_is_a_warning() {
+    let masters = SimNodes::new(6, 0);
+    let five = on(&masters, &[0, 1, 2, 3, 4]).build().unwrap();
+    five.init().await.unwrap();
+    masters[5].init(MAX_TTL);
+    for list in [&[0, 1, 2, 3][..], &[0, 1, 2, 3, 4, 5]] {
+        let redlock = on(&masters, list).build().unwrap();
+        redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+        let lists = redlock.list_warning().unwrap();
+        assert_eq!((lists.set.unwrap().size, lists.list.len()), (5, list.len()));
+    }
+    five.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    assert_eq!(five.list_warning(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_clients_learn_of_a_set_and_keep_what_they_hold() {
+    let masters = SimNodes::new(5, 0);
+    let three = on(&masters, &[0, 1, 2]).build().unwrap();
+    three.init().await.unwrap();
+    let guard = three.try_lock("held").await.unwrap();
+    on(&masters, &[0, 1, 2, 3, 4]).build().unwrap().init_with(AGAIN).await.unwrap();
+    sleep(STALE).await;
+    assert_eq!(whys(&refused(&three).await), [Some(WhyNot::SetSize); 3]);
+    for _ in 0..5 {
+        sleep(STALE).await;
+        guard.check().unwrap();
+    }
+    guard.extend(MAX_TTL).await.unwrap();
+    assert_eq!(guard.copies(), 3);
+    let lease = guard.into_lease();
+    let resumed = three.resume(lease).await;
+    assert!(matches!(resumed, Err(ExtendError::NoQuorum { .. })), "{resumed:?}");
+    on(&masters, &[0, 1, 2]).build().unwrap().init_with(AGAIN).await.unwrap();
+    // It probes masters that it refuses each second.
+    sleep(ms(1_500)).await;
+    three.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    assert_eq!(three.list_warning(), None);
+}
+
+/// Two sets differ while `init` writes, for a moment: it may pass, so it is waited for.
+#[tokio::test(start_paused = true)]
+async fn callers_wait_while_the_sets_differ() {
+    let masters = five();
+    on(&masters, &[3, 4]).build().unwrap().init_with(AGAIN).await.unwrap();
+    let redlock = on(&masters, &[0, 1, 2, 3, 4]).build().unwrap();
+    match redlock.lock(RESOURCE).wait(ms(500)).await {
+        Err(AcquireError::NoQuorum { votes, .. }) => {
+            let (one, other) = (Some(WhyNot::SetsDiffer), Some(WhyNot::SetSize));
+            assert_eq!(whys(&votes), [one, one, one, other, other]);
+        }
+        other => panic!("{other:?}"),
+    }
+    // Those of the set of two stay away: the majority waits until the sets fit.
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait(ms(60_000)).into_future());
+    sleep(ms(3_000)).await;
+    assert!(!waiting.is_finished());
+    on(&masters, &[0, 1, 2, 3, 4]).build().unwrap().init_with(AGAIN).await.unwrap();
+    let began = Instant::now();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(began.elapsed() < ms(2_000), "{:?}", began.elapsed());
+}
+
+/// A master that restarts empty gets the set of the others with its admission.
+#[tokio::test(start_paused = true)]
+async fn restarted_masters_get_the_set_of_the_others_back() {
+    let masters = five();
+    let redlock = on(&masters, &[0, 1, 2, 3, 4]).build().unwrap();
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let before = masters[1].data().record.set;
+    masters[0].crash_and_restart(false);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    let deadline = Instant::now() + 3 * MAX_TTL + ms(5_000);
+    while masters[0].data().record.run.is_none() {
+        assert!(Instant::now() < deadline, "{:?}", masters[0].data().record);
+        assert_eq!(masters[0].data().record.set, None);
+        sleep(ms(100)).await;
+    }
+    assert!(before.is_some());
+    assert_eq!(masters[0].data().record.set, before);
+}

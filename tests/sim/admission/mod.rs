@@ -1,0 +1,15 @@
+//! Which masters vote: loss of data, quarantine, `init`, and what a handle notices of them.
+
+mod blind;
+mod confirming;
+mod doubts;
+mod forgetting;
+mod freshness;
+mod init;
+mod lists;
+mod mixing;
+mod quarantine_ends;
+mod two_inits;
+mod uptime;
+mod voteless;
+mod warnings;

@@ -1,0 +1,44 @@
+//! What is said of the end of a quarantine holds, for clients that stay and for those that live a
+//! moment.
+
+use redlock_quorum::AcquireError;
+use redlock_testkit::SimNodes;
+use tokio::time::sleep;
+
+use crate::admission::forgetting::{LENGTH, masters, other};
+use crate::arena::{RESOURCE, ms};
+
+/// A majority restarts empty; what an attempt that does not wait says about it, when it was made.
+async fn majority_restarts() -> (SimNodes, AcquireError) {
+    let (masters, redlock) = masters(3);
+    redlock.try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+    masters[..2].iter().for_each(|master| master.crash_and_restart(false));
+    drop(redlock);
+    let error = other(&masters).try_lock(RESOURCE).await.unwrap_err();
+    (masters, error)
+}
+
+/// It comes when the other one has gone, so it has known the quarantines for no time.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_stays_for_as_long_as_was_said_has_the_lock() {
+    let (masters, error) = majority_restarts().await;
+    assert_eq!(error.retry_after(), Some(LENGTH));
+    let wait = error.retry_after().unwrap() + ms(50);
+    other(&masters).lock(RESOURCE).wait(wait).await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_come_and_go_have_the_lock_by_the_time_that_was_said() {
+    let (masters, error) = majority_restarts().await;
+    let visits = error.retry_after_visits().unwrap();
+    assert!(visits > LENGTH && visits <= 2 * LENGTH, "{error}");
+    let begun = masters.clock().now();
+    let left = || visits.saturating_sub(masters.clock().now().saturating_since(begun));
+    while !left().is_zero() {
+        let error = other(&masters).try_lock(RESOURCE).await.unwrap_err();
+        let left = left();
+        assert!(error.retry_after_visits().unwrap().abs_diff(left) <= ms(20), "{left:?}: {error}");
+        sleep(left.min(ms(300))).await;
+    }
+    other(&masters).try_lock(RESOURCE).await.unwrap().release().await.unwrap();
+}

@@ -1,0 +1,156 @@
+//! Callers that wait while fewer masters vote than a quorum, some of which are connected.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use redlock_quorum::AcquireError;
+use redlock_testkit::{SimNode, SimNodes};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::admission::forgetting::{LENGTH, handle, masters, other};
+use crate::arena::{RESOURCE, is_asking, ms, settle};
+
+const SEEDS: u64 = 10;
+/// The widest spread behind a wake-up, and some time for the attempt.
+const WOKEN: Duration = ms(60);
+
+fn acquires(master: &SimNode) -> usize {
+    master.log().iter().filter(|entry| is_asking(entry.verb)).count()
+}
+
+/// At the rhythm of contention it would be ten times as many.
+#[tokio::test(start_paused = true)]
+async fn callers_that_wait_for_a_quarantine_ask_once_a_second_and_once_when_it_ends() {
+    const CALLERS: usize = 20;
+    for seed in 0..SEEDS {
+        let masters = SimNodes::new(3, 0);
+        let redlock = handle(&masters).seed(seed).build().unwrap();
+        let mut waiting = JoinSet::new();
+        for caller in 0..CALLERS {
+            let request = redlock.lock(format!("{RESOURCE}-{caller}")).wait_forever();
+            waiting.spawn(async move { request.await.unwrap().release().await.unwrap() });
+        }
+        timeout(LENGTH + WOKEN, waiting.join_all()).await.unwrap();
+        for master in masters.iter() {
+            let each = acquires(master) as f64 / CALLERS as f64;
+            assert!((3.0..=5.0).contains(&each), "{seed}: {each} attempts of each caller");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_comes_back_beside_one_in_quarantine_is_asked_at_once() {
+    for seed in 0..SEEDS {
+        let (masters, _) = masters(3);
+        masters[0].crash_and_restart(false);
+        masters[1].down();
+        let redlock = handle(&masters).seed(seed).build().unwrap();
+        let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+        sleep(ms(300)).await;
+        assert!(!waiting.is_finished());
+        masters[1].up();
+        let guard = timeout(WOKEN, waiting).await.unwrap().unwrap().unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+/// It makes no quorum, so no attempt could be won.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_comes_back_beside_three_in_quarantine_of_five_leads_to_no_attempt() {
+    let (masters, _) = masters(5);
+    masters[..3].iter().for_each(|master| master.crash_and_restart(false));
+    masters[3].down();
+    let redlock = handle(&masters).build().unwrap();
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(ms(300)).await;
+    let before = acquires(&masters[4]);
+    masters[3].up();
+    sleep(WOKEN).await;
+    assert_eq!((before, acquires(&masters[4])), (1, 1));
+    assert!(!waiting.is_finished());
+    waiting.abort();
+}
+
+/// Nothing is sent to masters that are away, and they may be back at any time.
+#[tokio::test(start_paused = true)]
+async fn while_masters_are_merely_away_attempts_go_on_as_they_did() {
+    let (masters, redlock) = masters(3);
+    masters[..2].iter().for_each(|master| master.down());
+    let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+    sleep(Duration::from_secs(10)).await;
+    let asked = acquires(&masters[2]);
+    assert!(asked > 50, "{asked} attempts in ten seconds");
+    masters[0].up();
+    timeout(ms(500), waiting).await.unwrap().unwrap().unwrap().release().await.unwrap();
+}
+
+/// A step that fails for good is news, as a vote is: without it the next attempt comes when a
+/// second is over.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_is_refused_for_good_ends_a_wait_at_once() {
+    for seed in 0..SEEDS {
+        let masters = SimNodes::new(3, 0);
+        masters.iter().for_each(|master| master.error_replies(Some("OOM memory is full")));
+        let redlock = handle(&masters).seed(seed).build().unwrap();
+        let waiting = tokio::spawn(redlock.lock(RESOURCE).wait_forever().into_future());
+        sleep(ms(300)).await;
+        masters.iter().for_each(|master| master.error_replies(Some("NOPERM no")));
+        assert!(!waiting.is_finished(), "memory may be freed");
+        // The masters are looked at a second after they were.
+        let error = timeout(ms(700) + WOKEN, waiting).await.unwrap().unwrap().unwrap_err();
+        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+        assert!(error.to_string().contains("NOPERM"), "{error}");
+    }
+}
+
+/// The end of a wait is no matter of when the next attempt is due.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_shorter_than_a_quarantine_ends_in_its_time() {
+    for wait in [ms(1), ms(500), ms(1_234), LENGTH - ms(100)] {
+        let masters = SimNodes::new(3, 0);
+        let redlock = handle(&masters).build().unwrap();
+        let begun = masters.clock().now();
+        let error = redlock.lock(RESOURCE).wait(wait).await.unwrap_err();
+        let took = masters.clock().now().saturating_since(begun);
+        assert!(took >= wait && took <= wait + ms(10), "{wait:?}: {took:?}");
+        let votes = error.votes().unwrap().to_string();
+        assert!(votes.contains("in quarantine"), "{votes}");
+    }
+}
+
+/// What a step failed for before the request may be cured: the next step shows it.
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_before_a_request_ends_no_wait() {
+    let masters = SimNodes::new(3, 0);
+    let redlock = handle(&masters).build().unwrap();
+    for cured in [false, true] {
+        let error = if cured { None } else { Some("NOPERM no") };
+        masters.iter().for_each(|master| master.error_replies(error));
+        let asked = redlock.lock(RESOURCE).wait_forever().into_future();
+        let outcome = timeout(Duration::from_secs(1) + LENGTH + WOKEN, asked).await.unwrap();
+        assert_eq!(outcome.is_ok(), cured, "{:?}", outcome.err());
+    }
+}
+
+/// Nor when another client has admitted the masters, and they forget again.
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_in_a_former_life_ends_no_wait() {
+    let masters = SimNodes::new(3, 0);
+    masters.iter().for_each(|master| master.error_replies(Some("NOPERM no")));
+    let redlock = handle(&masters).build().unwrap();
+    redlock.lock(RESOURCE).wait_forever().await.unwrap_err();
+    masters.iter().for_each(|master| master.error_replies(None));
+    assert_eq!(other(&masters).init().await.unwrap().admitted(), 3);
+    let guard = redlock.lock(RESOURCE).wait_forever().await.unwrap();
+    guard.release().await.unwrap();
+    // What it is asked about its data is lost.
+    masters[0].lose_requests(true);
+    masters.iter().for_each(|master| master.flush());
+    settle().await;
+    let cause = redlock.inspect().await[0].cause.clone().unwrap().to_string();
+    assert!(cause.contains("being checked") && !cause.contains("NOPERM"), "{cause}");
+    masters[0].lose_requests(false);
+    let asked = redlock.lock(RESOURCE).wait_forever().into_future();
+    timeout(LENGTH * 2, asked).await.unwrap().unwrap().release().await.unwrap();
+}

@@ -1,0 +1,5 @@
+//! Keys that are no longer needed are deleted, however their lock ended.
+
+mod cancellation;
+mod release;
+mod unaccepted;

@@ -1,0 +1,4 @@
+//! The order of fencing tokens.
+
+mod broken_tokens;
+mod tokens;

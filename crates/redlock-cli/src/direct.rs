@@ -9,7 +9,7 @@ use redis::{
     Client, Cmd, Connection, ConnectionInfo, InfoDict, IntoConnectionInfo, Pipeline, RedisError,
     RedisResult, Value, cmd,
 };
-use redlock_quorum::environment::Pem;
+use redlock_quorum::environment::{Pem, literal_url};
 use redlock_quorum::{Mark, Resource};
 use tokio::task::spawn_blocking;
 
@@ -33,7 +33,7 @@ pub(crate) enum Found {
 impl Direct {
     /// Connects with the same URL and certificates as the library.
     fn open(url: &str, pem: &Pem) -> RedisResult<Self> {
-        let info = url.into_connection_info()?;
+        let info = literal_url(url).into_connection_info()?;
         // Naming itself to a silent server would cost a patience of its own.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
         let info = info.set_redis_settings(settings);

@@ -46,7 +46,7 @@ pub use node::{Facts, Node, NodeEvent, Role, Sink, Unread};
 pub use not_admitted::{Lists, NotAdmitted, WhyNot};
 pub use op::{Op, Verb};
 #[cfg(feature = "redis")]
-pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls};
+pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls, literal_url};
 pub use resource::{InvalidResource, Resource};
 pub use shared_queue::{
     Call, Entry, Exit, InvalidQueueTicket, Leaving, QueueTicket, Queued, Reservation, SharedQueue,

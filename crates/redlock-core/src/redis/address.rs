@@ -1,5 +1,6 @@
 //! Where a master is, and how to log in to it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -50,7 +51,7 @@ impl Address {
         if let Some(why) = flaw(url.trim()) {
             return Err(invalid(why));
         }
-        let info = url.into_connection_info().map_err(|_| invalid(UNREADABLE))?;
+        let info = literal_url(url).into_connection_info().map_err(|_| invalid(UNREADABLE))?;
         let place = match info.addr() {
             ConnectionAddr::Tcp(host, port) => tcp(host, *port, false),
             ConnectionAddr::TcpTls { host, port, .. } => tcp(host, *port, true),
@@ -59,9 +60,22 @@ impl Address {
         };
         let login = Login::of(info.redis_settings());
         if login.username.is_some() && login.password.is_none() {
-            return Err(invalid("it has a user but no password"));
+            return Err(invalid(NO_PASSWORD));
         }
         Ok(Self { name: place.to_string(), place, login })
+    }
+}
+
+/// Escapes each `+` in the query of a URL, so that it stays a `+`.
+///
+/// The `redis` crate decodes it to a space there, as in the form of a web page, and nowhere else. A
+/// program that parses the URL of a master itself applies this first.
+pub fn literal_url(url: &str) -> Cow<'_, str> {
+    match cut(url, '?') {
+        (head, Some(query)) if query.contains('+') => {
+            format!("{head}?{}", query.replace('+', "%2B")).into()
+        }
+        _ => url.into(),
     }
 }
 
@@ -70,6 +84,12 @@ impl Address {
 fn flaw(url: &str) -> Option<&'static str> {
     if url.is_empty() {
         return Some("it is empty");
+    }
+    if url.starts_with('\u{feff}') {
+        return Some("it begins with a byte-order mark: save the file as UTF-8 without one");
+    }
+    if url.starts_with(['"', '\'']) {
+        return Some("it begins with a quotation mark: remove the quotation marks");
     }
     if let Some((_, rest)) = url.split_once(char::is_whitespace) {
         let is_comment = rest.trim_start().starts_with('#');
@@ -81,7 +101,10 @@ fn flaw(url: &str) -> Option<&'static str> {
     let (head, fragment) = cut(url, '#');
     let (head, query) = cut(head, '?');
     let Some((scheme, rest)) = head.split_once("://") else {
-        return (!head.starts_with("unix:/")).then_some("it has no scheme, such as redis://");
+        return match head.strip_prefix("unix:/") {
+            None => Some("it has no scheme, such as redis://"),
+            Some(path) => path.contains('@').then_some(SOCKET_LOGIN),
+        };
     };
     let is_unix = match scheme {
         "rediss" | "valkeys" if cfg!(not(feature = "tls")) => return Some(NO_TLS),
@@ -90,7 +113,10 @@ fn flaw(url: &str) -> Option<&'static str> {
         _ => return Some("its scheme is not redis, rediss, valkey, valkeys or unix"),
     };
     let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
-    let place = if is_unix { None } else { network_flaw(url, authority, path) };
+    let place = match is_unix {
+        true => [authority, path].iter().any(|part| part.contains('@')).then_some(SOCKET_LOGIN),
+        false => network_flaw(url, authority, path),
+    };
     place.or_else(|| query_flaw(query, is_unix)).or_else(|| fragment_flaw(fragment))
 }
 
@@ -125,7 +151,11 @@ fn network_flaw(url: &str, authority: &str, path: &str) -> Option<&'static str> 
         _ => (place, None),
     };
     let db = path.trim_matches('/');
-    if host.is_empty() {
+    if place.matches(':').count() > 1 && !place.starts_with('[') {
+        Some("an IPv6 address is written in brackets, such as [::1]:6379")
+    } else if host.starts_with('[') && host.contains('%') {
+        Some("an IPv6 address with a zone is not supported: write the address without the %")
+    } else if host.is_empty() {
         Some("it has no host")
     } else if port.is_some_and(|port| !matches!(port.parse::<u16>(), Ok(1..))) {
         Some("its port is not a number from 1 to 65535; a password would end with @")
@@ -158,6 +188,10 @@ fn fragment_flaw(fragment: Option<&str>) -> Option<&'static str> {
     }
 }
 
+const SOCKET_LOGIN: &str = "in the URL of a socket, write user and password as \
+                            ?user=USER&pass=PASSWORD, and an @ of the path as %40";
+const NO_PASSWORD: &str = "it has a user but no password; for a user with `nopass`, write any \
+                           password, such as redis://user:none@host";
 const NO_TLS: &str =
     "this program was built without TLS: build it with the feature `tls`, or write redis://";
 const SEVERAL: &str = "a comma does not separate masters here, give each a URL of its own: \
@@ -204,11 +238,16 @@ fn redact(url: &str) -> String {
         _ => (String::new(), url),
     };
     let (head, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let is_socket = scheme.contains("unix") || url.starts_with("unix:");
     match head.rsplit_once('@') {
         _ if query.contains('@') => format!("{scheme}***"),
-        Some((_, place)) => format!("{scheme}***@{}", shown(place)),
-        None if has_port_only(head) => format!("{scheme}{}", shown(head)),
-        None => format!("{scheme}***"),
+        Some((_, place)) if is_socket || has_path_only(place) => {
+            format!("{scheme}***@{}", shown(place))
+        }
+        None if has_port_only(head) && (is_socket || has_path_only(head)) => {
+            format!("{scheme}{}", shown(head))
+        }
+        _ => format!("{scheme}***"),
     }
 }
 
@@ -218,11 +257,21 @@ fn shown(place: &str) -> String {
     end.map_or_else(|| place.to_owned(), |end| format!("{} ***", &place[..end]))
 }
 
-/// Whether what follows the first colon cannot be a password whose `@` is missing.
+/// Whether what follows the first colon cannot be a password whose `@` is missing: it is the port
+/// of a host. A password of digits only may look like one.
 fn has_port_only(place: &str) -> bool {
     let authority = place.split('/').next().unwrap_or_default();
     let after_host = authority.rsplit(']').next().unwrap_or_default();
-    after_host.split_once(':').is_none_or(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
+    let is_port = |port: &str| port.len() <= 5 && port.parse::<u16>().is_ok();
+    let has_host = !authority.starts_with(':');
+    has_host && after_host.split_once(':').is_none_or(|(_, port)| is_port(port))
+}
+
+/// Whether what follows the host is the number of a database, and no part of a password.
+fn has_path_only(place: &str) -> bool {
+    let end = place.find(|c: char| c.is_whitespace() || c == '#').unwrap_or(place.len());
+    let path = cut(&place[..end], '/').1.unwrap_or_default();
+    path.len() <= 3 && path.bytes().all(|b| b.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -249,6 +298,19 @@ mod tests {
         assert_eq!(login.username.as_deref(), Some("me"));
         assert_eq!(login.password.as_deref(), Some("p@ss"));
         assert_eq!(login.db, 5);
+    }
+
+    #[test]
+    fn a_plus_sign_is_literal_in_every_form_of_a_url() {
+        for url in [
+            "redis://a+b:c+d@h:1",
+            "unix:///s?user=a+b&pass=c+d",
+            "unix:///s?user=a%2Bb&pass=c%2bd",
+        ] {
+            let login = Address::parse(url).unwrap().login;
+            assert_eq!(login.username.as_deref(), Some("a+b"), "{url}");
+            assert_eq!(login.password.as_deref(), Some("c+d"), "{url}");
+        }
     }
 
     #[test]
@@ -283,6 +345,15 @@ mod tests {
             ("redis://h#1", "in a password, write # as %23"),
             ("redis://0.0.0.0", "every address of a machine"),
             ("redis://me@h", "a user but no password"),
+            ("redis://me:@h", "with `nopass`, write any password"),
+            ("redis://::1", "in brackets, such as [::1]:6379"),
+            ("redis://fe80::1:6379", "in brackets"),
+            ("redis://[fe80::1%eth0]:6379", "a zone is not supported"),
+            ("\u{feff}redis://h", "a byte-order mark"),
+            ("'redis://h'", "remove the quotation marks"),
+            ("\"redis://h\"", "remove the quotation marks"),
+            ("unix://me:secret@/run/redis.sock", "write user and password as ?user=USER"),
+            ("unix:/me:secret@/run/redis.sock", "write user and password as ?user=USER"),
             ("redis://h<1>", "not a name or an address"),
         ] {
             let refused = Address::parse(url).map(|address| address.name).unwrap_err().to_string();
@@ -324,9 +395,22 @@ mod tests {
             "redis://h?sesame=sesame",
             "redis://:x@h:1 sesame",
             "redis://h#sesame",
+            "unix://me:sesame@/run/redis.sock",
+            "unix:///me:sesame@/run/redis.sock",
+            "unix:/me:sesame@/run/redis.sock",
+            "unix://me:sesame/run/redis.sock?x=1",
+            "redis://me:12/sesame",
+            "redis://h:1/sesame@x",
+            "\"redis://me:sesame@h\"",
+            "\u{feff}redis://me:sesame@h",
         ] {
             let refused = Address::parse(url).unwrap_err();
             assert!(!format!("{refused} {refused:?}").contains("sesame"), "{refused}");
+        }
+        for digits in ["redis://:12345678", "redis://me:12345678/0", "redis://:1234", "me:12345678"]
+        {
+            let refused = Address::parse(digits).unwrap_err();
+            assert!(!format!("{refused} {refused:?}").contains("1234"), "{refused}");
         }
         let address = Address::parse("redis://sesame:sesame@h").unwrap();
         assert!(!format!("{address:?}").contains("sesame"));

@@ -40,7 +40,7 @@ use link::Link;
 use namespace::Namespace;
 use wire::Wire;
 
-pub use address::InvalidUrl;
+pub use address::{InvalidUrl, literal_url};
 use tls::Connector;
 pub use tls::{InvalidTls, Tls};
 

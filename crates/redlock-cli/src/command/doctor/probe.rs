@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::{IntoConnectionInfo, RedisResult};
+use redlock_quorum::environment::literal_url;
 use redlock_quorum::{FencingToken, LEAD_MAX_US, Mark, NodeReport, Quarantine, ServerReport};
 use serde::Serialize;
 
@@ -72,7 +73,7 @@ pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeRepo
 
 /// The library has read the URL before.
 fn user(url: &str) -> String {
-    let info = url.into_connection_info().ok();
+    let info = literal_url(url).into_connection_info().ok();
     let user = info.and_then(|info| info.redis_settings().username().map(String::from));
     user.unwrap_or_else(|| "default".into())
 }

@@ -23,7 +23,9 @@ fn increments_by_eight_processes_are_never_lost() {
         for _ in 0..PROCESSES {
             scope.spawn(|| {
                 for _ in 0..ROUNDS {
-                    ask(&servers, ["run", "counter", "--wait", "5m", "--", "sh", "-c", &script])
+                    let waits = ["--wait", "5m", "--node-timeout", "500ms"];
+                    let [a, b, c, d] = waits;
+                    ask(&servers, ["run", "counter", a, b, c, d, "--", "sh", "-c", &script])
                         .success();
                     match done.fetch_add(1, Ordering::Relaxed) {
                         30 => servers[0].kill(),

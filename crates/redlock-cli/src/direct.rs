@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::{
-    Client, Cmd, Connection, ConnectionInfo, InfoDict, IntoConnectionInfo, Pipeline, RedisError,
-    RedisResult, Value, cmd,
+    Client, Cmd, Connection, ConnectionInfo, InfoDict, IntoConnectionInfo, Pipeline,
+    ProtocolVersion, RedisError, RedisResult, Value, cmd,
 };
 use redlock_quorum::environment::{Pem, literal_url};
 use redlock_quorum::{Mark, Resource};
@@ -35,7 +35,9 @@ impl Direct {
     fn open(url: &str, pem: &Pem) -> RedisResult<Self> {
         let info = literal_url(url).into_connection_info()?;
         // Naming itself to a silent server would cost a patience of its own.
+        // The replies that are read here are those of RESP2, whatever the URL says.
         let settings = info.redis_settings().clone().set_skip_set_lib_name();
+        let settings = settings.set_protocol(ProtocolVersion::RESP2);
         let info = info.set_redis_settings(settings);
         let connection = client(info, pem)?.get_connection_with_timeout(PATIENCE)?;
         connection.set_read_timeout(Some(PATIENCE))?;

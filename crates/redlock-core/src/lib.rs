@@ -33,6 +33,7 @@ mod packed;
 #[cfg(feature = "redis")]
 mod redis;
 mod resource;
+pub mod server_error;
 pub mod shared_queue;
 mod slot;
 mod token;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::admission::{Names, RecordedSet};
 use crate::duration::at_least;
-use crate::vote::is_lasting_error;
+use crate::server_error::ServerError;
 
 /// Why the votes of a master that can be reached do not count, and when they may again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -104,7 +104,8 @@ impl NotAdmitted {
     /// Whether waiting may cure it: a quarantine ends, a server has loaded its data at some time.
     pub fn is_curable(&self) -> bool {
         if self.why.is_ended_by_quarantine() {
-            return self.in_quarantine || !self.step_error.as_deref().is_some_and(is_lasting_error);
+            return self.in_quarantine
+                || !self.step_error.as_deref().is_some_and(|text| ServerError::of(text).lasts());
         }
         // Sets differ for a moment while `init` writes them.
         let passes = matches!(self.why, WhyNot::Loading | WhyNot::Checked | WhyNot::SetsDiffer);

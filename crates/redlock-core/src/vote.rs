@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::admission::AdmissionReply;
 use crate::duration::spelled;
+use crate::server_error::ServerError;
 use crate::{Balloted, Instant, Marked, NotAdmitted, Queued, Reservation};
 
 /// A master's verdict on one key. Everything that is not a clear answer is *unknown*.
@@ -109,25 +110,17 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause that an error reply stands for, from its text with the code in front. This is the
-    /// one place that knows the errors of a server that is no master any more.
+    /// The cause that an error reply stands for, from its text with the code in front.
     pub fn of_error_reply(text: String) -> Self {
-        let code = text.split(' ').next();
-        // Servers before 7.0 wrap the error of a command in a script into an error of the script.
-        let is_wrapped = text.starts_with("ERR Error running script")
-            && ["-READONLY ", "-MASTERDOWN "].iter().any(|error| text.contains(error));
-        if is_wrapped || matches!(code, Some("READONLY" | "MASTERDOWN")) {
-            Self::Demoted(text)
-        } else {
-            Self::ErrorReply(text)
+        match ServerError::of(&text) {
+            ServerError::Demoted => Self::Demoted(text),
+            _ => Self::ErrorReply(text),
         }
     }
 
     /// Whether waiting may cure it. It does not cure a wrong password, a right that is missing, a
     /// server that is no independent master, or one address too many: a person has to change
     /// something. It may cure silence, a server that loads its data, or a memory that is full.
-    ///
-    /// This is the one place that knows which errors of servers last.
     pub fn is_curable(&self) -> bool {
         match self {
             Self::TimedOut
@@ -135,7 +128,7 @@ impl Cause {
             | Self::ConnectionClosed
             | Self::NotConnected(_)
             | Self::NotSent(_) => true,
-            Self::ErrorReply(text) => !is_lasting_error(text),
+            Self::ErrorReply(text) => !ServerError::of(text).lasts(),
             Self::NotAdmitted(why) => why.is_curable(),
             Self::Unusable(_) | Self::Demoted(_) | Self::TwinOf(_) => false,
         }
@@ -155,39 +148,6 @@ impl Cause {
 
 /// The beginnings of the error texts that come from TLS.
 pub(crate) const TLS: &str = "TLS: ";
-
-/// Whether an error of a server comes again until a person changes something.
-pub(crate) fn is_lasting_error(text: &str) -> bool {
-    LASTING_ERRORS.iter().any(|error| begins(text, error))
-}
-
-/// Whether a text begins with these words, as a whole.
-fn begins(text: &str, words: &str) -> bool {
-    text.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-}
-
-/// How errors begin that come again until a person changes something.
-const LASTING_ERRORS: [&str; 13] = [
-    // Who we are, and what we may do.
-    "WRONGPASS",
-    "NOAUTH",
-    "NOPERM",
-    "ERR AUTH",
-    "ERR Client sent AUTH,",
-    "ERR invalid password",
-    // Protected mode.
-    "DENIED",
-    // The key of the record, or of the ballots, is another's.
-    "WRONGTYPE",
-    // A node of a cluster.
-    "MOVED",
-    "ASK",
-    // The URL names a database that the server does not have.
-    "ERR invalid DB index",
-    "ERR DB index",
-    // The server knows SET under another name, or not at all.
-    "ERR unknown command",
-];
 
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

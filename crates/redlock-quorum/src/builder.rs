@@ -344,6 +344,8 @@ impl RedlockBuilder {
         setup.namespace = Some(settings.prefix.clone());
         setup.quarantine = settings.quarantine == Quarantine::On;
         setup.fenced = settings.fencing;
+        // The published algorithm has no queue, and nothing is tried for one.
+        setup.queues = settings.queue || settings.fencing;
         self.check_count()?;
         let mut nodes: Vec<Arc<dyn Node>> = Vec::with_capacity(MASTERS_MAX);
         let mut names = HashSet::new();

@@ -146,6 +146,7 @@ pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};
 pub use redlock::Redlock;
 pub use redlock_core::admission::{Names, RecordedSet, SetId};
+pub use redlock_core::server_error;
 pub use redlock_core::{
     Cause, Clock, FencingToken, Instant, InvalidFencingToken, InvalidLabel, InvalidNode,
     InvalidResource, InvalidTls, InvalidToken, InvalidTtl, InvalidUrl, Label, Lists, Mark, Node,

@@ -420,3 +420,85 @@ fn masters_on_one_host_are_told_and_are_no_finding_by_themselves() {
     let said = people.success();
     assert!(said.contains("info: 3 masters") && said.contains("no problem was found"), "{said}");
 }
+
+/// Three masters, of which the first does not have this command.
+fn without_command(command: &str) -> (RedisServer, RedisServers) {
+    let options = ServerOptions::new().arguments(["--rename-command", command, ""]);
+    (RedisServer::with(&options.brand_new()).unwrap(), RedisServers::start(2).unwrap())
+}
+
+fn with_first(first: &RedisServer, others: &RedisServers, words: &[&str]) -> Answer {
+    let urls = [first.url(), others[0].url(), others[1].url()].join(",");
+    answer_of(bare([]).env("REDLOCK_NODES", urls).args(words))
+}
+
+#[test]
+fn a_command_that_a_server_lacks_is_named_with_a_fix_that_works() {
+    for command in ["EVAL", "ZREVRANGEBYSCORE", "PEXPIRE", "SUBSCRIBE"] {
+        let (first, others) = without_command(command);
+        let answer = with_first(&first, &others, &["doctor", "--json"]);
+        assert_eq!(answer.code, 1, "{answer:?}");
+        let found = findings(&answer.json(), Some(first.name()));
+        let named = format!("error: its server lacks {command} (renamed, or too old)");
+        assert!(found.contains(&named), "{found:?}");
+        assert!(answer.out.contains("remove rename-command"), "{answer:?}");
+        assert!(!answer.out.contains("local "), "it quotes a script: {answer:?}");
+    }
+}
+
+#[test]
+fn a_client_that_cannot_release_does_not_acquire() {
+    for (command, modes) in [
+        ("EVAL", &[&[][..], &["--no-queue"], &["--plain", "--no-queue"]][..]),
+        ("DEL", &[&[], &["--no-queue"], &["--plain", "--no-queue"]]),
+    ] {
+        let options = ServerOptions::new().arguments(["--rename-command", command, ""]);
+        let server = RedisServer::with(&options.brand_new()).unwrap();
+        for mode in modes {
+            let words = ["acquire", "job", "--quarantine", "off"];
+            let mut acquire = bare([]);
+            let answer =
+                answer_of(acquire.env("REDLOCK_NODES", server.url()).args(words).args(*mode));
+            assert_eq!(answer.code, 69, "{command} {mode:?}: {answer:?}");
+            assert!(answer.cause().contains(command), "{answer:?}");
+            assert!(!answer.cause().contains("local "), "it quotes a script: {answer:?}");
+            let left: i64 = text(&server, &["EXISTS", "job"]);
+            assert_eq!(left, 0, "{command} {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn a_master_that_could_not_be_examined_is_a_finding() {
+    let server = RedisServer::start().unwrap();
+    // The library has the only connection.
+    server.command(&["CONFIG", "SET", "maxclients", "1"]).unwrap();
+    let answer = answer_of(bare(["doctor", "--json"]).env("REDLOCK_NODES", server.url()));
+    assert_eq!(answer.code, 1, "{answer:?}");
+    let found = findings(&answer.json(), Some(server.name()));
+    assert!(
+        found.iter().any(|one| one.starts_with("warning: could not be examined: ")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_url_with_resp3_is_examined_like_any_other() {
+    let server = RedisServer::start().unwrap();
+    server.command(&["CONFIG", "SET", "appendonly", "no"]).unwrap();
+    let url = format!("{}?protocol=resp3", server.url());
+    let answer = answer_of(bare(["doctor", "--json"]).env("REDLOCK_NODES", url));
+    answer.success();
+    assert_eq!(answer.json()["nodes"][0]["keeps_writes"], false, "{answer:?}");
+}
+
+#[test]
+fn a_wrong_password_is_no_failure_to_reach_the_master() {
+    let server = RedisServer::with(&ServerOptions::new().password("secret")).unwrap();
+    let url = format!("redis://:wrong@{}", server.name());
+    for url in [url, format!("redis://{}", server.name())] {
+        let answer = answer_of(bare(["doctor", "--json"]).env("REDLOCK_NODES", url));
+        assert_eq!(answer.code, 1, "{answer:?}");
+        assert_eq!(answer.json()["nodes"][0]["state"], "refused", "{answer:?}");
+    }
+}

@@ -8,6 +8,7 @@ use redis::Value;
 use super::reply;
 use super::stream::unusable;
 use crate::admission::{Identity, MAX_TTL_MAX, Quarantine, Record, RecordedSet, RunId};
+use crate::server_error::ServerError;
 use crate::{Cause, Facts, Role, Ttl, Unread};
 
 /// The facts in `INFO server`, `INFO replication` and, if it was asked for, the record.
@@ -89,9 +90,9 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 /// The record in the reply to `HGETALL`.
 pub(super) fn record(reply: &Value) -> Result<Box<Record>, Unread> {
     match reply {
-        Value::ServerError(error) => Err(match error.code() {
-            "LOADING" => Unread::Loading,
-            "WRONGTYPE" => Unread::WrongType,
+        Value::ServerError(error) => Err(match reply::kind(error) {
+            ServerError::Loading => Unread::Loading,
+            ServerError::WrongType => Unread::WrongType,
             _ => Unread::Refused(reply::refusal(error)),
         }),
         Value::Map(fields) => read(fields.iter().map(|(name, value)| (name, value))),

@@ -12,6 +12,7 @@ use super::namespace::Namespace;
 use super::queues;
 use super::reply::{self, Aside, Garbage};
 use super::stream::{LAST_WORDS, Stream, cause, unusable};
+use crate::server_error::ServerError;
 use crate::{Cause, Facts, NodeEvent};
 
 /// The server at the other end of a connection.
@@ -23,6 +24,8 @@ pub(super) struct Identity {
     pub(super) client_id: i64,
     /// The server's own command for a release, where it has one.
     pub(super) native: Option<Native>,
+    /// Why no lock can be released there, if so.
+    pub(super) no_release: Option<String>,
 }
 
 /// A connection that is being set up: requests and replies one batch at a time.
@@ -54,9 +57,13 @@ impl<'a> Talk<'a> {
         batch.extend(namespace.filter(|it| it.fenced).map(Namespace::probe));
         let asks_for_queues = namespace.filter(|it| it.queues);
         batch.extend(asks_for_queues.map(queues::probe));
+        // Nothing is acquired that cannot be released; the probe for queues shows that, too.
+        let asks_for_release = namespace.filter(|it| !it.queues && !it.fenced);
+        batch.extend(asks_for_release.map(queues::release_probe));
         let mut replies = self.ask(&batch).await?;
         let mut said = replies.split_off(asked);
-        let queues = asks_for_queues.and_then(|_| said.pop());
+        let probed = asks_for_queues.or(asks_for_release).and_then(|_| said.pop());
+        let queues = asks_for_queues.and(probed.as_ref());
         // Log-ins must succeed. The other requests may be refused.
         let native = replies.pop().as_ref().and_then(native);
         let tracks = replies.get(logins..).is_some_and(tracks);
@@ -66,7 +73,8 @@ impl<'a> Talk<'a> {
         }
         let mut identity = identify(&said, native)?;
         identity.facts.tracks = tracks;
-        identity.facts.no_queue = no_queue(speaks_resp3, queues.as_ref());
+        identity.facts.no_queue = no_queue(speaks_resp3, queues);
+        identity.no_release = probed.as_ref().and_then(queues::no_release);
         Ok(identity)
     }
 
@@ -239,18 +247,19 @@ fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
     };
     let mut facts = facts::facts(server, replication, more.first())?;
     facts.no_ballots = more.get(1).and_then(no_ballots);
-    Ok(Identity { facts, client_id, native })
+    Ok(Identity { facts, client_id, native, no_release: None })
 }
 
 /// Why a server takes no ballots, from what it answers to one that changes nothing: its user lacks
 /// the right, or it is older than 6.2. A temporary error, such as a full memory, does not count.
 fn no_ballots(reply: &Value) -> Option<String> {
     /// Before 6.2, a word that it does not know is taken for a score.
-    const UNKNOWN: [&str; 3] =
-        ["ERR syntax error", "ERR value is not a valid float", "ERR unknown command"];
+    const UNKNOWN: [&str; 2] = ["ERR syntax error", "ERR value is not a valid float"];
     let Value::ServerError(error) = reply else { return None };
     let text = reply::message(error);
-    let lasts = error.code() == "NOPERM" || UNKNOWN.iter().any(|known| text.starts_with(known));
+    let kind = reply::kind(error);
+    let is_known = matches!(kind, ServerError::Denied | ServerError::UnknownCommand);
+    let lasts = is_known || UNKNOWN.iter().any(|known| text.starts_with(known));
     lasts.then_some(text)
 }
 

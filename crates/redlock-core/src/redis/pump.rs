@@ -328,7 +328,10 @@ mod tests {
         let setup = RedisSetup::new(Clock::paused(), LAST_WORDS);
         let node = RedisNode::new("redis://127.0.0.1:1", &setup).unwrap();
         let facts = Facts::master("abc");
-        node.wire().up(Identity { facts, client_id: 1, native: None }, setup.clock.now());
+        node.wire().up(
+            Identity { facts, client_id: 1, native: None, no_release: None },
+            setup.clock.now(),
+        );
         let (votes, token) = (Arc::new(Votes::default()), Token::parse("t").unwrap());
         let slot = VoteSlot::new(votes.clone(), 0, 0, setup.clock.now());
         node.submit(Op::acquire(*b"k", token, 1), slot);

@@ -4,6 +4,7 @@ use redis::{Cmd, Value, cmd};
 
 use super::namespace::Namespace;
 use super::reply::{self, Garbage};
+use crate::server_error::ServerError;
 use crate::{Answer, Cause, Entry, Exit, Op, Queued, SharedQueue, Verb, Verdict};
 
 /// The code that ENTER and LEAVE share stands before each of them.
@@ -17,6 +18,7 @@ pub(super) const LEAVE: &str = concat!(
 pub(super) const TAKE: &str = include_str!("scripts/take.lua");
 pub(super) const RESERVE: &str = include_str!("scripts/reserve.lua");
 const RIGHTS: &str = include_str!("scripts/rights.lua");
+const RELEASE_RIGHTS: &str = include_str!("scripts/release_rights.lua");
 
 /// The keys and arguments of the script that a request is, one after the other.
 pub(super) fn arguments<T>(op: &Op, call: impl FnOnce(&[&[u8]]) -> T) -> T {
@@ -143,7 +145,7 @@ pub(super) fn probe(namespace: &Namespace) -> Cmd {
 /// such as a full memory, does not count.
 pub(super) fn why_not(reply: &Value) -> Option<String> {
     let refused = |command: &str, error: &str| {
-        (!is_passing(error)).then(|| format!("{command} is refused: {error}"))
+        (!ServerError::of(error).passes()).then(|| format!("{command} is refused: {error}"))
     };
     match reply {
         Value::Int(_) => None,
@@ -160,29 +162,44 @@ pub(super) fn why_not(reply: &Value) -> Option<String> {
 
 const STRANGE: &str = "its answer is not one of a Redis server";
 
-/// Whether an error goes away by itself. Old servers put the place in the script before it.
-fn is_passing(error: &str) -> bool {
-    const PASSING: [&str; 7] =
-        ["LOADING", "BUSY", "OOM", "MISCONF", "READONLY", "MASTERDOWN", "NOREPLICAS"];
-    PASSING.iter().any(|code| error.contains(code))
-}
-
 /// The server's error text, if the user may not use the scripts on queues any more.
 pub(super) fn denial(op: &Op, answer: &Answer) -> Option<String> {
     let is_on_queue = matches!(op.verb(), Verb::Enter { .. } | Verb::Leave { .. });
     match &answer.verdict {
         // Where the key was set, it is about a ballot.
         Verdict::Unknown(Cause::ErrorReply(text)) if is_on_queue && !answer.key_set => {
-            is_denied(text).then(|| text.clone())
+            (ServerError::of(text) == ServerError::Denied).then(|| text.clone())
         }
         _ => None,
     }
 }
 
-/// Whether the cause of an error is a missing right. Servers before 7.0 report that in a script
-/// without a code.
-pub(super) fn is_denied(text: &str) -> bool {
-    ["NOPERM", "The user executing the script can't"].iter().any(|denial| text.contains(denial))
+/// A script that tests whether a lock can be released, for clients that use no queue.
+pub(super) fn release_probe(namespace: &Namespace) -> Cmd {
+    let key = [&namespace.prefix[..], SharedQueue::PREFIX.as_bytes()].concat();
+    cmd("EVAL").arg(RELEASE_RIGHTS).arg(1).arg(key).clone()
+}
+
+/// Why a server cannot release a lock, from what it answers to either probe.
+pub(super) fn no_release(reply: &Value) -> Option<String> {
+    let (command, error) = match reply {
+        Value::ServerError(error) => ("EVAL".into(), reply::message(error)),
+        Value::Array(parts) => match &parts[..] {
+            [Value::BulkString(command), Value::BulkString(error)] => {
+                (String::from_utf8_lossy(command), String::from_utf8_lossy(error).into_owned())
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let is_needed = ["EVAL", "GET", "DEL"].contains(&&*command);
+    // A user may be denied the key of the probe, which is no lock, and have those of locks.
+    let is_about_key = error.contains("access");
+    let kind = ServerError::of(&error);
+    let is_lacking = matches!(kind, ServerError::Denied | ServerError::UnknownCommand);
+    let lacks = is_needed && is_lacking && !is_about_key;
+    lacks
+        .then(|| format!("{error}: without {command} no lock can be released, so none is acquired"))
 }
 
 #[cfg(test)]
@@ -250,5 +267,27 @@ mod tests {
         assert_eq!(denied.as_deref(), Some("PUBLISH is refused: NOPERM no"));
         let denied = why(b"-NOPERM no\r\n");
         assert_eq!(denied.as_deref(), Some("EVAL is refused: NOPERM no"));
+    }
+
+    #[test]
+    fn only_a_command_that_a_release_needs_and_lacks_keeps_locks_from_being_acquired() {
+        let why = |reply: &[u8]| no_release(&reply::parse(reply).unwrap());
+        let unknown = b"-ERR unknown command 'EVAL', with args beginning with: 'local value' \r\n";
+        let said = why(unknown).unwrap();
+        assert!(said.starts_with("ERR unknown command 'EVAL': without EVAL"), "{said}");
+        let denied = b"-NOPERM User few has no permissions to run the 'eval' command\r\n";
+        assert!(why(denied).is_some());
+        let no_del =
+            b"*2\r\n$3\r\nDEL\r\n$49\r\nERR Unknown Redis command called from script: f_1\r\n";
+        assert!(why(no_del).unwrap().contains("without DEL"));
+        for other in [
+            &b":1\r\n"[..],
+            b"-OOM full\r\n",
+            b"-ERR something new\r\n",
+            b"-NOPERM No permissions to access a key\r\n",
+            b"*2\r\n$4\r\nZADD\r\n$9\r\nNOPERM no\r\n",
+        ] {
+            assert_eq!(why(other), None, "{}", other.escape_ascii());
+        }
     }
 }

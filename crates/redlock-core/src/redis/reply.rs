@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use redis::{PushKind, ServerError, Value};
+use redis::{PushKind, Value};
 
 use super::{marks, queues};
+use crate::server_error::{ServerError, without_arguments};
 use crate::{Answer, Balloted, Call, Cause, NodeEvent, Queued, Verb, Verdict};
 
 /// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
@@ -285,13 +286,18 @@ pub(super) fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
 }
 
 /// An error reply as a cause.
-pub(super) fn refusal(error: &ServerError) -> Cause {
+pub(super) fn refusal(error: &redis::ServerError) -> Cause {
     Cause::of_error_reply(message(error))
 }
 
-/// An error reply as one line of text.
-pub(super) fn message(error: &ServerError) -> String {
-    match error.details() {
+/// What an error reply means.
+pub(super) fn kind(error: &redis::ServerError) -> ServerError {
+    ServerError::of(&message(error))
+}
+
+/// An error reply as one line of text, without our scripts.
+pub(super) fn message(error: &redis::ServerError) -> String {
+    match error.details().map(without_arguments) {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),
     }

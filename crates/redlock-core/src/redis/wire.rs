@@ -21,8 +21,8 @@ use super::queues;
 use super::reply::{self, Garbage};
 use super::stream::not_connected;
 use crate::admission::Identity;
+use crate::server_error::ServerError;
 use crate::slot::Batch;
-use crate::vote::is_lasting_error;
 use crate::{Answer, Balloted, Cause, Facts, Instant, NodeEvent, Op, QueueTicket, Verb, VoteSlot};
 
 /// The state that submitters and the connection share.
@@ -46,6 +46,8 @@ pub(super) struct Wire {
     replies: Replies,
     /// Why no shared queue can be used, see [`Facts::no_queue`].
     no_queue: Option<String>,
+    /// Why no lock can be released: nothing is acquired then.
+    no_release: Option<String>,
     /// On whose channel this connection listens.
     listens_for: Option<QueueTicket>,
     /// Why the server takes no ballots, from its answer when the connection was made.
@@ -161,6 +163,7 @@ impl Wire {
             set: None,
             replies: Replies::default(),
             no_queue: None,
+            no_release: None,
             listens_for: None,
             no_ballots: None,
             reads: 0,
@@ -239,7 +242,7 @@ impl Wire {
     fn settle_subscribe(&mut self, reply: Value) -> Settled {
         self.listens_for = None;
         match &reply {
-            Value::ServerError(error) if is_lasting_error(&reply::message(error)) => {
+            Value::ServerError(error) if reply::kind(error).lasts() => {
                 let why = format!("SUBSCRIBE is refused: {}", reply::message(error));
                 self.no_queue = Some(why.clone());
                 Settled::event(NodeEvent::NoQueue(why), None)
@@ -374,7 +377,8 @@ impl Wire {
     ///
     /// The members of its ballot set are counted behind the handshake: nothing waits for that.
     pub(super) fn up(&mut self, server: handshake::Identity, now: Instant) -> Facts {
-        let handshake::Identity { facts, client_id, native } = server;
+        let handshake::Identity { facts, client_id, native, no_release } = server;
+        self.no_release = no_release;
         self.native = native;
         (self.tracks, self.has_barrier) = (facts.tracks, facts.has_barrier);
         self.no_ballots.clone_from(&facts.no_ballots);
@@ -423,9 +427,9 @@ fn too_many() -> Cause {
 
 /// The server has the command, and its user may not use it: the script does the same.
 fn is_denied(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if error.code() == "NOPERM")
+    matches!(reply, Value::ServerError(error) if reply::kind(error) == ServerError::Denied)
 }
 
 fn is_noscript(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if error.code() == "NOSCRIPT")
+    matches!(reply, Value::ServerError(error) if reply::kind(error) == ServerError::NoScript)
 }

@@ -259,6 +259,8 @@ pub(super) fn of_probe(probe: &Probe, has_quarantine: bool) -> Vec<Finding> {
     found.extend(probe.foreign_keys.iter().map(|key| foreign_key(key, has_quarantine)));
     found.extend(probe.write_refusal.as_ref().map(write_refusal));
     found.extend(missing_rights(probe));
+    found.extend(missing_commands(probe));
+    found.extend(probe.unexamined.as_deref().map(unexamined));
     found
 }
 
@@ -287,6 +289,37 @@ fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
         "redlock keeps its own data under this name: without it the master is not admitted again";
     let then = if has_quarantine { "; its master is then in quarantine for D" } else { "" };
     Finding::error(what, why, format!("delete the key {key}{then}")).ranked(Rank::Hindrance)
+}
+
+/// Nothing is known of its settings, rights and keys.
+fn unexamined(why: &str) -> Finding {
+    let impact = "problems of its settings, rights and keys are not reported";
+    let fix = "make it accept a second connection with the same URL and certificates, then run \
+               doctor again";
+    Finding::warning(format!("could not be examined: {why}"), impact, fix)
+}
+
+/// A right cannot bring back a command that the configuration takes away.
+fn missing_commands(probe: &Probe) -> Vec<Finding> {
+    let right = |name: &String| rights::right_of(name);
+    let (for_people, needed): (Vec<&String>, Vec<&String>) =
+        probe.missing_commands.iter().partition(|name| rights::is_for_people(&right(name)));
+    let said = |names: &[&String]| {
+        let names = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+        format!("its server lacks {names} (renamed, or too old)")
+    };
+    let fix = "remove rename-command from its configuration and restart it, or upgrade it";
+    let mut found = Vec::new();
+    if !needed.is_empty() {
+        let rights: Vec<String> = needed.iter().map(|name| right(name)).collect();
+        let costs = rights::costs(&rights.iter().map(String::as_str).collect::<Vec<_>>());
+        found.push(Finding::error(said(&needed), costs, fix).ranked(Rank::Hindrance));
+    }
+    if !for_people.is_empty() {
+        let impact = "redlock status without a key and redlock release --force do not work there";
+        found.push(Finding::info(said(&for_people), impact, fix));
+    }
+    found
 }
 
 /// What only people need is no problem where it is missing.

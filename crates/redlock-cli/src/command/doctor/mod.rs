@@ -113,7 +113,7 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
         let uptime = node.server.as_ref().and_then(|server| server.uptime);
         let uptime = uptime.map(|uptime| format!("  up for {}", spelled(uptime)));
         let (cause, uptime) = (cause.unwrap_or_default(), uptime.unwrap_or_default());
-        lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, in_words(node.standing)));
+        lines.push(format!("{:widest$}  {}{uptime}{cause}", node.node, in_words(node)));
     }
     lines.extend(sets::shown(nodes));
     lines.extend(blocks(findings).iter().map(Block::people));
@@ -124,10 +124,18 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
 }
 
 /// The state of a master, where its word says little.
-fn in_words(standing: Standing) -> &'static str {
-    match standing {
+fn in_words(node: &NodeReport) -> &'static str {
+    match node.standing {
         Standing::None => "none (not admitted, and no quarantine has begun)",
-        standing => standing.as_str(),
+        _ => state(node),
+    }
+}
+
+/// A server that answers with an error was reached.
+fn state(node: &NodeReport) -> &'static str {
+    match (node.standing, &node.cause) {
+        (Standing::Unreachable, Some(Cause::ErrorReply(_))) => "refused",
+        (standing, _) => standing.as_str(),
     }
 }
 
@@ -135,7 +143,7 @@ impl<'a> Node<'a> {
     fn new(report: &'a NodeReport, probe: &'a Probe) -> Self {
         Self {
             node: &report.node,
-            state: report.standing.as_str(),
+            state: state(report),
             cause: report.cause.as_ref().map(ToString::to_string),
             server: report.server.as_ref().map(Server::new),
             probe,

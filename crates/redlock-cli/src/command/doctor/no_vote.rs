@@ -1,5 +1,6 @@
 //! Why a master does not vote, what that costs, and what cures it.
 
+use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{Cause, NotAdmitted, WhyNot};
 
 /// Why that matters, and the cure. `is_hindered`: keys or rights of the master are wrong, so that
@@ -15,6 +16,10 @@ pub(super) fn of(
             FORGOT,
             "cure the other findings of this master first: until then its quarantine does not end",
         ),
+        // The finding about the right or the key has the only fix.
+        Cause::NotAdmitted(not) if is_hindered && not.why == WhyNot::Denied => {
+            (UNTOLD, "fix the other findings of this master first")
+        }
         Cause::NotAdmitted(not) => not_admitted(not, may_be_new),
         Cause::ErrorReply(text) => error_reply(text, cause.is_curable()),
         // The cause is text. What comes from TLS has the word in it, and the URL to write.
@@ -35,6 +40,10 @@ pub(super) fn of(
 /// Errors that last come from who we are and what we may do. Others pass, or are the server's own.
 fn error_reply(text: &str, passes: bool) -> (&'static str, &'static str) {
     match text.split(' ').next() {
+        _ if ServerError::of(text) == ServerError::UnknownCommand => (
+            "it does not vote",
+            "remove rename-command for this command from its configuration and restart it, or upgrade it",
+        ),
         _ if !passes => {
             ("it does not vote", "check the password and the rights of the user in its URL")
         }

@@ -8,7 +8,7 @@ use redlock_quorum::{FencingToken, LEAD_MAX_US, Mark, NodeReport, Quarantine, Se
 use serde::Serialize;
 
 use super::keys::Keys;
-use super::rights::{self, Uses};
+use super::rights::{self, Lack, Uses};
 use crate::direct::{self, Direct, PATIENCE};
 use crate::fire;
 use crate::global::Global;
@@ -25,6 +25,8 @@ pub(super) struct Probe {
     /// Its user, by its URL.
     #[serde(skip)]
     pub(super) user: String,
+    /// Why it could not be examined, if so.
+    pub(super) unexamined: Option<String>,
     /// What it does when its memory is full; none where it has no limit.
     pub(super) eviction: Option<String>,
     /// What it would do if its memory had a limit; `None` if it has one.
@@ -33,6 +35,8 @@ pub(super) struct Probe {
     pub(super) keeps_writes: Option<bool>,
     /// Rights that are needed and its user lacks.
     pub(super) missing_rights: Vec<String>,
+    /// Commands that are needed and the server does not have, or has under other names.
+    pub(super) missing_commands: Vec<String>,
     /// What every write is refused with, such as where memory is full.
     pub(super) write_refusal: Option<String>,
     /// The keys that the library keeps for itself and that are of another type.
@@ -51,6 +55,10 @@ impl Probe {
         !self.foreign_keys.is_empty()
             || self.write_refusal.is_some()
             || self.missing_rights.iter().any(blocks_admission)
+            || self
+                .missing_commands
+                .iter()
+                .any(|name| rights::is_for_admission(&rights::right_of(name)))
     }
 }
 
@@ -62,11 +70,13 @@ pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeRepo
             Some(server) => {
                 let asks = Asks::of(global, server);
                 let probe = move |master: &mut Direct| probe(master, &asks);
-                direct::ask(url, session.masters.pem(), PATIENCE * 3, probe).await.ok()
+                direct::ask(url, session.masters.pem(), PATIENCE * 3, probe).await
             }
-            None => None,
+            // Another finding has the reason.
+            None => Ok(Probe::default()),
         };
-        probes.push(Probe { user: user(url), ..asked.unwrap_or_default() });
+        let failed = |why| Probe { unexamined: Some(why), ..Probe::default() };
+        probes.push(Probe { user: user(url), ..asked.unwrap_or_else(failed) });
     }
     probes
 }
@@ -115,6 +125,7 @@ fn probe(master: &mut Direct, asks: &Asks) -> RedisResult<Probe> {
             appends.as_deref() == Some("yes") && fsync == "always"
         }),
         missing_rights: tried.missing,
+        missing_commands: tried.unknown,
         write_refusal: tried.refusal,
         foreign_keys: asks.keys.foreign(master)?,
         // What cannot be read is a key of another type, or a right that is missing: both are found.
@@ -127,8 +138,13 @@ fn probe(master: &mut Direct, asks: &Asks) -> RedisResult<Probe> {
         ..Probe::default()
     };
     let last = rights::tried_last(master, &asks.keys)?;
-    let last = last.filter(|right| !probe.missing_rights.contains(right));
-    probe.missing_rights.extend(last);
+    match last {
+        Some(Lack::Command(name)) => probe.missing_commands.push(name),
+        Some(Lack::Right(right)) if !probe.missing_rights.contains(&right) => {
+            probe.missing_rights.push(right);
+        }
+        _ => {}
+    }
     Ok(probe)
 }
 

@@ -3,6 +3,7 @@
 //! behind the test of the right.
 
 use redis::{RedisResult, Value};
+use redlock_quorum::server_error::ServerError;
 
 use super::keys::Keys;
 use crate::direct::Direct;
@@ -82,6 +83,8 @@ fn cost(right: &str) -> &'static str {
 pub(super) struct Tried {
     /// The rights that are missing, in the words of `ACL SETUSER`.
     pub(super) missing: Vec<String>,
+    /// The commands that the server does not have.
+    pub(super) unknown: Vec<String>,
     /// What a write is refused with by every user, such as where memory is full.
     pub(super) refusal: Option<String>,
 }
@@ -91,24 +94,27 @@ pub(super) fn tried(master: &mut Direct, keys: &Keys, uses: Uses) -> RedisResult
     let all = probes(keys, &nobody).into_iter().filter(|(right, _)| uses.needs(right));
     let (rights, probes): (Vec<_>, Vec<_>) = all.unzip();
     let replies = master.probe(&probes)?;
-    let mut missing: Vec<String> = Vec::new();
+    let (mut missing, mut unknown): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     for (right, reply) in rights.into_iter().zip(&replies) {
-        let Some(denied) = denial(reply) else { continue };
-        let right = denied.right(right, keys);
-        if !missing.contains(&right) {
-            missing.push(right);
+        let (into, what) = match lack(right, reply, keys) {
+            Some(Lack::Command(name)) => (&mut unknown, name),
+            Some(Lack::Right(right)) => (&mut missing, right),
+            None => continue,
+        };
+        if !into.contains(&what) {
+            into.push(what);
         }
     }
     let refusal = replies.iter().find_map(refusal);
-    Ok(Tried { missing, refusal })
+    Ok(Tried { missing, unknown, refusal })
 }
 
 /// The right to listen on channels, where it is missing. A connection that was granted it takes no
 /// other commands any more: this is the last one that it is asked.
-pub(super) fn tried_last(master: &mut Direct, keys: &Keys) -> RedisResult<Option<String>> {
+pub(super) fn tried_last(master: &mut Direct, keys: &Keys) -> RedisResult<Option<Lack>> {
     let (right, probe) = last_probe(keys);
     let replies = master.probe(&[probe])?;
-    Ok(replies.first().and_then(denial).map(|denied| denied.right(right, keys)))
+    Ok(replies.first().and_then(|reply| lack(right, reply, keys)))
 }
 
 fn last_probe(keys: &Keys) -> (&'static str, Vec<&[u8]>) {
@@ -120,6 +126,37 @@ fn refusal(reply: &Value) -> Option<String> {
     let Value::ServerError(error) = reply else { return None };
     let is_refused = ["OOM", "MISCONF", "NOREPLICAS"].contains(&error.code());
     is_refused.then(|| format!("{} {}", error.code(), error.details().unwrap_or_default()))
+}
+
+/// What keeps a command from being used.
+pub(super) enum Lack {
+    /// The server does not have it.
+    Command(String),
+    /// The user lacks this right.
+    Right(String),
+}
+
+fn lack(right: &str, reply: &Value, keys: &Keys) -> Option<Lack> {
+    let Value::ServerError(error) = reply else { return None };
+    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
+    match ServerError::of(&text) {
+        ServerError::UnknownCommand => Some(Lack::Command(command(right))),
+        _ => denial(reply).map(|denied| Lack::Right(denied.right(right, keys))),
+    }
+}
+
+/// The command that a right is for. A server renames no subcommand alone.
+fn command(right: &str) -> String {
+    let name = right.trim_start_matches('+');
+    name.split('|').next().unwrap_or(name).to_uppercase()
+}
+
+/// The right to a command.
+pub(super) fn right_of(command: &str) -> String {
+    match command {
+        "CLIENT" => "+client|id".into(),
+        command => format!("+{}", command.to_lowercase()),
+    }
 }
 
 /// What a user may not do.

@@ -1,8 +1,9 @@
 -- KEYS 1: a queue that is never there.  ARGV 1: a channel that nobody listens on.
--- Tries all that the scripts on queues do and nothing else of ours does. Nothing is changed.
+-- Tries all that a release does, and what else the scripts on queues do. Nothing is changed.
 -- Returns 1, or the first error.
 local queue, channel = KEYS[1], ARGV[1]
 for _, tried in ipairs({
+  {'GET', queue}, {'DEL', queue},
   {'EXISTS', queue}, {'ZRANGE', queue, 0, 0}, {'ZRANK', queue, 0}, {'ZREM', queue, 0},
   {'ZCARD', queue}, {'ZSCORE', queue, 0}, {'ZADD', queue, 'XX', 0, 0}, {'PEXPIRE', queue, 1},
   {'TIME'}, {'PUBSUB', 'NUMSUB', channel}, {'PUBLISH', channel, ''},

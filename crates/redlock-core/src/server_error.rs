@@ -1,0 +1,155 @@
+//! `ServerError`: what an error reply of a server means, decided in one place.
+
+/// The meaning of an error reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The log-in is missing or wrong: `NOAUTH`, `WRONGPASS`.
+    LogIn,
+    /// The user lacks the right to a command, a key or a channel: `NOPERM`.
+    Denied,
+    /// The server does not have the command: it is too old, or its configuration renames it.
+    UnknownCommand,
+    /// The server cannot be used with this URL: protected mode, a cluster node, no such database.
+    Unusable,
+    /// The key is of another type.
+    WrongType,
+    /// The server is no master any more: `READONLY`, `MASTERDOWN`.
+    Demoted,
+    /// The server does not have the script.
+    NoScript,
+    /// The server reads its data.
+    Loading,
+    /// The server refuses the command for now, for example because its memory is full.
+    Passing,
+    /// None of these.
+    Other,
+}
+
+impl ServerError {
+    /// Returns the meaning of an error's text, which begins with its code.
+    pub fn of(text: &str) -> Self {
+        let known = KNOWN.iter().find(|(words, _)| begins(text, words));
+        known.map_or_else(|| Self::in_script(text), |(_, meaning)| *meaning)
+    }
+
+    /// Servers before 7.0 report the error of a command in a script inside an error of the script.
+    fn in_script(text: &str) -> Self {
+        let says = |words: &str| text.contains(words);
+        if ["Unknown Redis command called from", "Unknown command called from"]
+            .into_iter()
+            .any(says)
+        {
+            return Self::UnknownCommand;
+        }
+        if ["The user executing the script can't", "ACL failure in script"].into_iter().any(says) {
+            return Self::Denied;
+        }
+        let is_wrapped = text.starts_with("ERR Error running script") || text.starts_with('@');
+        let is_inside = |words: &str| is_wrapped && says(&format!("-{words} "));
+        let known = KNOWN.iter().find(|(words, _)| is_inside(words));
+        known.map_or(Self::Other, |(_, meaning)| *meaning)
+    }
+
+    /// Returns `true` if the error comes again until a person changes something. An error that is
+    /// not known is taken for one that passes, so a lock is tried again.
+    pub fn lasts(self) -> bool {
+        match self {
+            Self::LogIn
+            | Self::Denied
+            | Self::UnknownCommand
+            | Self::Unusable
+            | Self::WrongType => true,
+            Self::Demoted | Self::NoScript | Self::Loading | Self::Passing | Self::Other => false,
+        }
+    }
+
+    /// Returns `true` if the error is known to go away by itself. An error that is not known is
+    /// taken for one that lasts, so a feature that was tried is not used.
+    pub fn passes(self) -> bool {
+        matches!(self, Self::Demoted | Self::Loading | Self::Passing)
+    }
+}
+
+/// Returns an error's text without the arguments that servers quote, which may be a script.
+pub fn without_arguments(text: &str) -> &str {
+    text.split_once(", with args beginning with:").map_or(text, |(what, _)| what)
+}
+
+/// Whether a text begins with these words, as a whole.
+fn begins(text: &str, words: &str) -> bool {
+    text.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', ',']))
+}
+
+/// How errors begin.
+const KNOWN: [(&str, ServerError); 21] = [
+    ("WRONGPASS", ServerError::LogIn),
+    ("NOAUTH", ServerError::LogIn),
+    ("ERR AUTH", ServerError::LogIn),
+    ("ERR Client sent AUTH", ServerError::LogIn),
+    ("ERR invalid password", ServerError::LogIn),
+    ("NOPERM", ServerError::Denied),
+    ("ERR unknown command", ServerError::UnknownCommand),
+    ("DENIED", ServerError::Unusable),
+    ("MOVED", ServerError::Unusable),
+    ("ASK", ServerError::Unusable),
+    ("ERR invalid DB index", ServerError::Unusable),
+    ("ERR DB index", ServerError::Unusable),
+    ("WRONGTYPE", ServerError::WrongType),
+    ("READONLY", ServerError::Demoted),
+    ("MASTERDOWN", ServerError::Demoted),
+    ("NOSCRIPT", ServerError::NoScript),
+    ("LOADING", ServerError::Loading),
+    ("BUSY", ServerError::Passing),
+    ("OOM", ServerError::Passing),
+    ("MISCONF", ServerError::Passing),
+    ("NOREPLICAS", ServerError::Passing),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_inside_the_error_of_a_script_means_the_same() {
+        for (text, meaning) in [
+            ("OOM command not allowed", ServerError::Passing),
+            (
+                "ERR Error running script (call to f_1): @user_script:5: @user_script: 5: -OOM \
+                 command not allowed",
+                ServerError::Passing,
+            ),
+            ("ERR Error running script (call to f_1): @f:5: -READONLY You", ServerError::Demoted),
+            (
+                "ERR Unknown Redis command called from script script: f_1, on @user_script:1.",
+                ServerError::UnknownCommand,
+            ),
+            (
+                "ERR Error running script (call to f_1): @user_script:1: @user_script: 1: Unknown \
+                 Redis command called from Lua script",
+                ServerError::UnknownCommand,
+            ),
+            (
+                "ERR The user executing the script can't run this command or subcommand",
+                ServerError::Denied,
+            ),
+            ("NOPERM the user may not use '-READONLY '", ServerError::Denied),
+            ("ERR READONLY is not what this is about", ServerError::Other),
+        ] {
+            assert_eq!(ServerError::of(text), meaning, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_error_passes_for_a_lock_and_lasts_for_a_probe() {
+        let unknown = ServerError::of("ERR something new");
+        assert!(!unknown.lasts() && !unknown.passes());
+    }
+
+    #[test]
+    fn a_script_that_a_server_quotes_is_cut_off() {
+        let quoted = "ERR unknown command 'EVAL', with args beginning with: 'local value = 1' '1' ";
+        assert_eq!(without_arguments(quoted), "ERR unknown command 'EVAL'");
+        assert_eq!(without_arguments("OOM full"), "OOM full");
+    }
+}

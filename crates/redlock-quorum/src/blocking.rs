@@ -26,6 +26,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures::FutureExt;
 use redlock_core::{FencingToken, Lists, Resource, Token};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -34,6 +35,7 @@ pub use self::lock_all::{GuardSet, LockAllRequest};
 pub use self::once::{Begun, OnceGuard, OnceRequest};
 pub use self::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 use crate::builder::RedlockBuilder;
+use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Hold;
 use crate::init::{Init, InitError, InitReport};
@@ -358,6 +360,7 @@ impl fmt::Debug for Guard {
 
 /// The thread on which the driver works.
 struct Worker {
+    slot: Arc<Slot>,
     runtime: Handle,
     /// Dropped to end the thread.
     stop: Option<oneshot::Sender<()>>,
@@ -371,6 +374,7 @@ impl Worker {
     fn start(redlock: crate::Redlock) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
+        let slot = redlock.slot().clone();
         let handle = runtime.handle().clone();
         let thread = std::thread::Builder::new().name("redlock".into()).spawn(move || {
             runtime.block_on(async {
@@ -380,7 +384,7 @@ impl Worker {
                 }
             });
         })?;
-        Ok(Self { runtime: handle, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { slot, runtime: handle, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Does `work` on the worker's thread and waits for it; `None` when that thread has ended.
@@ -391,6 +395,10 @@ impl Worker {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        if self.slot.is_forked() {
+            // Nothing of it waits: each request fails at its first poll.
+            return work.now_or_never();
+        }
         let (done, outcome) = mpsc::sync_channel(1);
         self.runtime.spawn(async move {
             // The result has no receiver only when the caller's thread has been torn down.
@@ -402,6 +410,11 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
+        if self.slot.is_forked() {
+            // There is no such thread here, and waking it would wake the parent's.
+            std::mem::forget((self.stop.take(), self.thread.take()));
+            return;
+        }
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             // A thread that has panicked has nothing more to release.

@@ -165,7 +165,7 @@ impl RedlockBuilder {
     /// woken by changes of the key and get the lock in no order.
     ///
     /// Give `false` where this library shares keys with clients that have no queue, such as other
-    /// Redlock clients and versions of this one before 0.2, if those must not wait long: beside a
+    /// Redlock clients, if those must not wait long: beside a
     /// queue that is never empty they hardly ever get the lock.
     pub fn queue(mut self, queue: bool) -> Self {
         self.is_unqueued = !queue;

@@ -170,6 +170,7 @@ impl Guard {
         let HoldCell { resource, token, .. } = &*cell;
         let span = tracing::debug_span!("extend", %resource, %token, ?ttl);
         async move {
+            handle.inbox.stay()?;
             let timing = handle.settings.timing_unlimited(Some(ttl))?;
             check_margin(&timing, cell.stop_margin)?;
             cell.check()?;

@@ -1,7 +1,9 @@
 //! `Inbox`: how callers ask the driver, and make sure that some runtime polls it.
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -77,8 +79,11 @@ impl Inbox {
             let (reply, answer) = reply(withdraws_at);
             self.slot.post(command(reply));
             // The task may have gone away in between, and with it the reader of the command.
-            self.start()?;
-            if let Some(answer) = self.wait(answer).await? {
+            self.drive()?;
+            let answer = self.wait(answer).await?;
+            // An answer from before the fork belongs to the parent.
+            self.stay()?;
+            if let Some(answer) = answer {
                 return Ok(answer);
             }
             self.parked().await;
@@ -94,8 +99,19 @@ impl Inbox {
     }
 
     fn start(&self) -> Result<(), Unasked> {
-        self.slot.start().map_err(|invalid| Unasked(Some(invalid)))?;
+        self.stay()?;
+        self.drive()
+    }
+
+    fn drive(&self) -> Result<(), Unasked> {
+        self.slot.start()?;
         if self.slot.is_ended() { Err(Unasked(None)) } else { Ok(()) }
+    }
+
+    /// # Errors
+    /// [`InvalidRequest::Forked`] in a forked child, which has no driver.
+    pub(crate) fn stay(&self) -> Result<(), InvalidRequest> {
+        if self.slot.is_forked() { Err(InvalidRequest::Forked) } else { Ok(()) }
     }
 
     /// The answer; `None` if it will not come and the command must be sent again.
@@ -120,7 +136,15 @@ impl Inbox {
             }
             patience = longer(patience);
         }
-        Ok(answer.await)
+        // A future that the parent has polled may be polled again in a child.
+        poll_fn(|cx| match Pin::new(&mut answer).poll(cx) {
+            Poll::Ready(answer) => Poll::Ready(Ok(answer)),
+            Poll::Pending => match self.stay() {
+                Ok(()) => Poll::Pending,
+                Err(forked) => Poll::Ready(Err(forked.into())),
+            },
+        })
+        .await
     }
 
     /// Closes the driver, and returns what is left on masters. All callers get one outcome.
@@ -133,6 +157,9 @@ impl Inbox {
         loop {
             if let Ok(outcome) = self.ask(command).await {
                 return outcome;
+            }
+            if self.slot.is_forked() {
+                return Ok(());
             }
             // The driver cannot send any more.
             self.slot.end_unpolled();
@@ -167,6 +194,12 @@ async fn pause(time: Duration) {
     }
     let _ = is_over.await;
     drop(wanted);
+}
+
+impl From<InvalidRequest> for Unasked {
+    fn from(invalid: InvalidRequest) -> Self {
+        Self(Some(invalid))
+    }
 }
 
 impl From<Unasked> for AcquireError {

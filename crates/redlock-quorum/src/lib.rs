@@ -32,7 +32,7 @@
 //! 4. While the [`Guard`] exists a keeper extends it at a third of the TTL.
 //! 5. A lock that is not won, or not needed any more, is released: every master on which the key
 //!    may be is asked to delete it if its value is that token, until it has acknowledged that. An
-//!    attempt that was not won is repeated after a random pause.
+//!    attempt that was not won is repeated when the key changes, or after a pause.
 //!
 //! This is the algorithm of the Redis page [Distributed Locks][page].
 //!
@@ -50,8 +50,12 @@
 //!   before can be alive: [`Quarantine`].
 //! * Brand-new masters do not vote for that time either, until [`Redlock::init`] is called or
 //!   `redlock init` is run once.
-//! * Between processes the lock is not fair. Callers of one process are served in the order in
-//!   which they asked.
+//! * Processes get a lock in order of arrival if they [queue](RedlockBuilder::queue), which is the
+//!   default. A caller of the same process can pass them for up to 100 ms after a grant
+//!   ([hand-over](RedlockBuilder::hand_over)).
+//! * A process that is forked after a handle was made cannot use it: each call fails with
+//!   [`InvalidRequest::Forked`], and dropped guards release nothing. [`Guard::check`] and
+//!   [`Guard::is_held`] only know the deadline at the time of the fork, so use no guard in the child.
 //!
 //! While these assumptions hold there is at most one holder at a time, and two of five masters may
 //! be dead, paused or cut off without an effect on callers.

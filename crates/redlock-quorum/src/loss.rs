@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::driver::slot::Slot;
 use crate::hold::{HoldCell, NAP_MAX};
-use crate::lost::Ended;
+use crate::lost::{Ended, LostReason};
 
 /// A future that resolves when a lock is over; see [`Guard::lost`](crate::Guard::lost). Dropping
 /// it does nothing.
@@ -25,14 +25,24 @@ pub struct Loss {
 
 impl Loss {
     pub(crate) fn new(cell: Arc<HoldCell>, slot: Arc<Slot>) -> Self {
-        Self { wait: Box::pin(until(cell.clone(), slot.clone(), HoldCell::ended)), cell, slot }
+        let forked = |cell: &HoldCell| Ended::Lost(cell.lost(LostReason::Shutdown));
+        let wait = until(cell.clone(), slot.clone(), HoldCell::ended, forked);
+        Self { wait: Box::pin(wait), cell, slot }
     }
 }
 
 /// Resolves when `found` finds something. It is asked first and last: the timer only decides when
-/// to ask.
-async fn until<T>(cell: Arc<HoldCell>, slot: Arc<Slot>, found: fn(&HoldCell) -> Option<T>) -> T {
+/// to ask. In a forked child there is no timer and no driver, so it resolves to `forked`.
+async fn until<T>(
+    cell: Arc<HoldCell>,
+    slot: Arc<Slot>,
+    found: fn(&HoldCell) -> Option<T>,
+    forked: fn(&HoldCell) -> T,
+) -> T {
     loop {
+        if slot.is_forked() {
+            return forked(&cell);
+        }
         let changed = cell.changed();
         if let Some(found) = found(&cell) {
             return found;
@@ -50,7 +60,7 @@ async fn until<T>(cell: Arc<HoldCell>, slot: Arc<Slot>, found: fn(&HoldCell) -> 
 
 /// Resolves when every master has answered the attempt, or its time is up.
 pub(crate) async fn settled(cell: Arc<HoldCell>, slot: Arc<Slot>) {
-    until(cell, slot, |cell| cell.is_settled().then_some(())).await;
+    until(cell, slot, |cell| cell.is_settled().then_some(()), |_| ()).await;
 }
 
 /// A cell that has nothing left is asked again a moment later.

@@ -1,5 +1,7 @@
 //! `Lost` and `Ended`: how a lock came to its end.
 
+use std::fmt;
+
 use redlock_core::Resource;
 pub use redlock_protocol::LostReason;
 
@@ -12,6 +14,15 @@ pub enum Ended {
     Released,
     /// It was lost.
     Lost(Lost),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Released => f.write_str("the lock was released"),
+            Self::Lost(lost) => lost.fmt(f),
+        }
+    }
 }
 
 /// The lock is not held any more.

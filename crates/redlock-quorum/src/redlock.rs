@@ -8,6 +8,7 @@ use redlock_core::{Lists, Resource, SharedQueue};
 
 use crate::builder::RedlockBuilder;
 use crate::driver::command::{Command, LeaseRelease};
+use crate::driver::slot::Slot;
 use crate::error::{AcquireError, ExtendError, ReleaseError, Unreleased};
 use crate::guard::Guard;
 use crate::handle::Handle;
@@ -261,6 +262,10 @@ impl Redlock {
     /// Dropping the future leaves the handle closed; another call goes on waiting.
     pub async fn shutdown(self, within: Duration) -> Result<(), Unreleased> {
         self.handle.shut_down(within).await
+    }
+
+    pub(crate) fn slot(&self) -> &Arc<Slot> {
+        self.handle.inbox.slot()
     }
 }
 

@@ -168,6 +168,12 @@ pub enum InvalidRequest {
          built with enable_all()?"
     )]
     Panicked,
+    /// This process was forked after the handle was made. Nothing was sent.
+    #[error(
+        "this process was forked after the lock handle was made, and cannot use it; make a handle \
+         after the fork"
+    )]
+    Forked,
 }
 
 /// The longest period for which a run counts, in days.

@@ -1,9 +1,11 @@
 //! `Status`: who holds a resource, by what each master reports.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::admission::RecordedSet;
+use redlock_core::duration::spelled;
 use redlock_core::{Cause, Verdict};
 use redlock_protocol::quorum::quorum;
 
@@ -60,6 +62,29 @@ impl Status {
         let verdict = Verdict::Unknown(Cause::NotConnected(why.to_owned().into()));
         let node = |name: &Arc<str>| NodeVote::new(name.clone(), verdict.clone(), None);
         Self::new(names.iter().map(node).collect())
+    }
+}
+
+/// Shows who holds the resource, and each master's answer.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { state, nodes, waiters, .. } = self;
+        match state {
+            State::Held { token, ttl: Some(ttl) } => {
+                write!(f, "held by {token} for {}", spelled(*ttl))?;
+            }
+            State::Held { token, ttl: None } => write!(f, "held by {token}, never expires")?,
+            State::Free => f.write_str("free")?,
+            State::Reserved => f.write_str("reserved for the next waiter")?,
+            State::Undecided => f.write_str("undecided")?,
+        }
+        if *waiters > 0 {
+            write!(f, ", {waiters} waiting")?;
+        }
+        for (i, node) in nodes.iter().enumerate() {
+            write!(f, "{}{node}", if i == 0 { ": " } else { ", " })?;
+        }
+        Ok(())
     }
 }
 
@@ -183,5 +208,15 @@ mod tests {
     fn a_lock_that_never_expires_is_held_without_end() {
         let nodes = vec![held("a", None), held("a", None), held("a", Some(5))];
         assert_eq!(Status::new(nodes).state, State::Held { token: "a".into(), ttl: None });
+    }
+
+    #[test]
+    fn display_shows_the_state_the_waiters_and_each_answer() {
+        let mut status = Status::new(vec![held("a", Some(50)), held("a", Some(50)), silent()]);
+        status.waiters = 2;
+        let shown = "held by a for 50ms, 2 waiting: n held (50ms), n held (50ms), n timed out";
+        assert_eq!(status.to_string(), shown);
+        let status = Status::new(vec![free(), free(), free()]);
+        assert_eq!(status.to_string(), "free: n free, n free, n free");
     }
 }

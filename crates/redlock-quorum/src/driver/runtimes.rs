@@ -121,4 +121,8 @@ impl Giver for Slot {
         });
         self.ensure_served();
     }
+
+    fn is_forked(&self) -> bool {
+        Self::is_forked(self)
+    }
 }

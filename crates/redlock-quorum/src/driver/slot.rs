@@ -31,6 +31,9 @@ pub(crate) struct Slot {
     is_parking: AtomicBool,
     /// Turns and take-overs so far: they go on where the driver is polled.
     pub(super) turns: AtomicU64,
+    /// The process that made it. A forked child has copies of all values, but no thread that works on
+    /// them, and shares the sockets with its parent.
+    pid: u32,
 }
 
 pub(super) enum State {
@@ -72,12 +75,22 @@ impl Slot {
             may_idle: AtomicBool::new(false),
             is_parking: AtomicBool::new(false),
             turns: AtomicU64::new(0),
+            pid: std::process::id(),
         })
     }
 
-    /// Leaves a command for the driver, wherever it is.
+    /// Returns `true` in a process that was forked after this was made. It must come before any
+    /// lock is taken: a thread of the parent may have held it during the fork.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.pid
+    }
+
+    /// Leaves a command for the driver, wherever it is. In a forked child nothing reads it, and its
+    /// locks belong to the parent.
     pub(crate) fn post(&self, command: Command) {
-        self.mailbox.post(command);
+        if !self.is_forked() {
+            self.mailbox.post(command);
+        }
     }
 
     /// Whether the driver is on another runtime that may not be polled at all.
@@ -238,6 +251,19 @@ impl Slot {
     /// No code that holds this lock can panic half-way through a change.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Slot {
+    /// A forked child leaks its copy of the driver: closing the connections would remove them from
+    /// the parent's event queue, which both processes share.
+    fn drop(&mut self) {
+        if !self.is_forked() {
+            return;
+        }
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let end = End { has_panicked: false, outcome: Ok(()), at: self.clock.now() };
+        std::mem::forget(std::mem::replace(state, State::Ended(end)));
     }
 }
 

@@ -21,6 +21,9 @@ pub(crate) struct HeldLock {
 /// Where a lock comes from.
 pub(in crate::driver) trait Giver: Send + Sync {
     fn tell(self: Arc<Self>, hold: HoldId, told: Told);
+
+    /// Returns `true` in a forked child, where the lock is still its parent's.
+    fn is_forked(&self) -> bool;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +78,9 @@ impl HeldLock {
 
 impl Drop for HeldLock {
     fn drop(&mut self) {
-        if let Some(told) = self.on_drop {
+        if let Some(told) = self.on_drop
+            && !self.giver.is_forked()
+        {
             self.cell.end(Ended::Released);
             self.giver.clone().tell(self.hold, told);
         }

@@ -1,11 +1,13 @@
 //! `Child`: the command, in a process group of its own.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
 };
@@ -13,6 +15,8 @@ use rustix::process::{
 use crate::environment::Environment;
 use crate::group;
 use crate::launcher;
+use crate::output;
+use crate::signals;
 use crate::terminal::Terminal;
 use crate::watchdog::Watchdog;
 
@@ -24,6 +28,26 @@ pub(crate) struct Child {
     process: std::process::Child,
     terminal: Option<Terminal>,
     watchdog: Watchdog,
+    /// Undelivered signals, each already reported.
+    refused: RefCell<Vec<Signal>>,
+}
+
+/// What became of a signal to the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It was delivered, or the group has exited.
+    Yes,
+    /// No process of the group may be signalled: they run as another user.
+    Refused,
+}
+
+impl From<rustix::io::Result<()>> for Sent {
+    fn from(result: rustix::io::Result<()>) -> Self {
+        match result {
+            Err(Errno::PERM) => Self::Refused,
+            _ => Self::Yes,
+        }
+    }
 }
 
 /// What has become of the command.
@@ -53,7 +77,7 @@ impl Child {
         let mut launcher = launcher::command(command, in_foreground, blocked, &word)?;
         environment.apply_to(&mut launcher);
         let process = launcher.spawn()?;
-        let mut this = Self { process, terminal, watchdog };
+        let mut this = Self { process, terminal, watchdog, refused: RefCell::default() };
         // The command begins when the watchdog has heard of it.
         this.kill_within(within);
         Ok(this)
@@ -73,11 +97,21 @@ impl Child {
         self.watchdog.watch(self.group(), within);
     }
 
-    /// Sends a signal to the whole group.
-    pub(crate) fn signal(&self, signal: Signal) {
-        // It fails when all of the group has ended, or runs as a user whose processes we may not
-        // signal: nothing can be done about either.
-        let _ = kill_process_group(self.group(), signal);
+    /// Sends a signal to the whole group. Reports once for each signal that it cannot be sent while
+    /// a process of the group still runs.
+    pub(crate) fn signal(&self, signal: Signal) -> Sent {
+        let sent = Sent::from(kill_process_group(self.group(), signal));
+        // An exited command may not be signalled either.
+        if sent == Sent::Yes || group::members(self.group()) == Some(0) {
+            return Sent::Yes;
+        }
+        let mut refused = self.refused.borrow_mut();
+        // SIGCONT only accompanies SIGTERM or SIGSTOP, which was reported.
+        if signal != Signal::CONT && !refused.contains(&signal) {
+            refused.push(signal);
+            output::note_now(&undelivered(signal, self.group().as_raw_nonzero().get()));
+        }
+        sent
     }
 
     /// Asks the group to end. A process that is stopped takes note of it only when it goes on.
@@ -157,17 +191,31 @@ impl Child {
     }
 
     /// Ends whatever of the group is left.
-    pub(crate) fn kill(&self) {
-        self.signal(Signal::KILL);
+    pub(crate) fn kill(&self) -> Sent {
+        self.signal(Signal::KILL)
     }
 
     /// Takes the terminal back from a command that has ended, and returns how it ended.
     pub(crate) fn reap(self) -> io::Result<ExitStatus> {
         self.take_terminal_back();
-        let Self { mut process, terminal: _, watchdog } = self;
+        let Self { mut process, terminal: _, watchdog, refused: _ } = self;
         // From then on the id of the group can be another's.
         drop(watchdog);
         process.wait()
+    }
+}
+
+/// The cause of a signal that was not delivered, and the fix.
+fn undelivered(signal: Signal, group: i32) -> String {
+    let name = signals::name(signal);
+    let cause = format!("{name} was not delivered: the command runs as another user");
+    if signal == Signal::KILL {
+        format!(
+            "{cause} and keeps running, but the lock is lost and another client may acquire it; \
+             kill process group {group} as that user or as root"
+        )
+    } else {
+        format!("{cause}; signal process group {group} as that user or as root")
     }
 }
 
@@ -177,4 +225,26 @@ fn ended_child() -> Option<nix::unistd::Pid> {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
     let options = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::All, options).ok().and_then(|status| status.pid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_denied_signal_is_refused() {
+        assert_eq!(Sent::from(Err(Errno::PERM)), Sent::Refused);
+        assert_eq!(Sent::from(Err(Errno::SRCH)), Sent::Yes, "all have exited");
+        assert_eq!(Sent::from(Ok(())), Sent::Yes);
+    }
+
+    #[test]
+    fn undelivered_signal_is_named_with_the_fix() {
+        let killed = undelivered(Signal::KILL, 7);
+        assert!(killed.starts_with("SIGKILL was not delivered: "), "{killed}");
+        assert!(killed.contains("another client may acquire it; kill process group 7"), "{killed}");
+        let asked = undelivered(Signal::TERM, 7);
+        assert!(asked.starts_with("SIGTERM was not delivered: "), "{asked}");
+        assert!(!asked.contains("lost"), "it still is held: {asked}");
+    }
 }

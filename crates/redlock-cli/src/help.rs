@@ -132,8 +132,10 @@ When the lock is lost:
   lock ends. When masters say that the lock is gone, it gets SIGKILL at once. Then redlock
   waits for the command and ends with 79. A second process, `redlock __watchdog`, kills the
   group in time when redlock is stopped, and at once when redlock is killed; the command itself
-  dies with redlock in any case (on Linux). What has left the group lives on. A command that
-  changes its user, as sudo does, can neither be killed by redlock nor dies with it.
+  dies with redlock in any case (on Linux). Processes that
+  have left the group (setsid, a daemon, su -c with a session of its own) keep running, and no line
+  names them. A command that changes its user, as sudo and su do, can be killed only by root, and
+  does not die with redlock: a note says so immediately if SIGKILL fails.
 
 Work that many hosts start, and that is to be done once:
   --once-in D does nothing where a run that was completed began less than D ago, by the masters'

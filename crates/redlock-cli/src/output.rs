@@ -232,6 +232,11 @@ pub(crate) fn note(text: &str) {
     }
 }
 
+/// A [`note`] that cannot wait for the end of a quiet command.
+pub(crate) fn note_now(text: &str) {
+    complain(&redact(&format!("note: {text}")));
+}
+
 /// The notes of a quiet command, until it is known whether it succeeds.
 static HELD_BACK: Mutex<Option<Vec<String>>> = Mutex::new(None);
 

@@ -98,7 +98,12 @@ impl Signals {
 /// What people call a signal that is passed on.
 pub(crate) fn name(signal: Signal) -> &'static str {
     let known = PASSED_ON.iter().find(|(passed_on, _)| *passed_on == signal);
-    known.map_or("a signal", |(_, name)| name)
+    match signal {
+        Signal::KILL => "SIGKILL",
+        Signal::STOP => "SIGSTOP",
+        Signal::CONT => "SIGCONT",
+        _ => known.map_or("a signal", |(_, name)| name),
+    }
 }
 
 /// The signals that this process ignores, a bit each; none where the system does not say.

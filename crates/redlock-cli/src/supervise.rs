@@ -9,7 +9,7 @@ use redlock_quorum::HoldSet;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::child::{Child, News};
+use crate::child::{Child, News, Sent};
 use crate::signals::Signals;
 use crate::watchdog;
 
@@ -85,6 +85,8 @@ pub(crate) struct Outcome {
     pub(crate) pause: Pause,
     /// How many processes of its group go on, where the command was not ended.
     pub(crate) left: usize,
+    /// For how long the command ran on after SIGKILL could not be delivered to it.
+    pub(crate) outlived: Option<Duration>,
 }
 
 /// Watches over one command until it has ended.
@@ -95,12 +97,14 @@ pub(crate) struct Supervisor<'a> {
     stage: Stage,
     pause: Pause,
     last_term: Option<Instant>,
+    /// When SIGKILL could not be delivered first.
+    unkilled: Option<Instant>,
 }
 
 impl<'a> Supervisor<'a> {
     pub(crate) fn new(child: &'a mut Child, hold: HoldSet, deadlines: Deadlines) -> Self {
         let (stage, pause) = (Stage::Running, Pause::None);
-        Self { child, hold, deadlines, stage, pause, last_term: None }
+        Self { child, hold, deadlines, stage, pause, last_term: None, unkilled: None }
     }
 
     /// Waits until the command has ended, and its group where that is asked for, and makes sure that
@@ -114,12 +118,19 @@ impl<'a> Supervisor<'a> {
         if waits_for_group {
             self.outlast_the_group(signals).await;
         }
+        let outlived = self.unkilled.map(|since| since.elapsed());
         let left = self.left().await;
         if self.stage != Stage::Running || !self.hold.is_held() {
             // It has ended as it was asked to; what it has started may not have.
-            self.child.kill();
+            self.kill();
         }
-        Outcome { stage: self.stage, pause: self.pause, left }
+        Outcome { stage: self.stage, pause: self.pause, left, outlived }
+    }
+
+    fn kill(&mut self) {
+        if self.child.kill() == Sent::Refused {
+            self.unkilled.get_or_insert_with(Instant::now);
+        }
     }
 
     async fn outlast_the_command(&mut self, signals: &mut Signals) {
@@ -190,7 +201,7 @@ impl<'a> Supervisor<'a> {
             Stage::Asked(_) | Stage::Killed => true,
         };
         if is_overdue {
-            self.child.kill();
+            self.kill();
             self.stage = Stage::Killed;
         } else {
             self.child.ask_to_end();
@@ -268,7 +279,7 @@ impl<'a> Supervisor<'a> {
         if self.hold.is_held() {
             self.child.go_on();
         } else {
-            self.child.kill();
+            self.kill();
             self.stage = Stage::Killed;
             if is_held_before {
                 self.pause = Pause::Job;

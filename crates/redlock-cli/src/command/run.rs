@@ -126,14 +126,22 @@ async fn under_lock(
     };
     let supervisor = Supervisor::new(&mut child, hold.clone(), deadlines);
     let work = supervisor.supervise(signals, args.wait_group);
-    let Outcome { stage, pause, left } = session.with_margin_watched(&lock, work).await;
+    let Outcome { stage, pause, left, outlived } = session.with_margin_watched(&lock, work).await;
     let status = child.reap();
     if stage == Stage::Running && hold.is_held() {
         note_what_goes_on(left);
         return held_to_the_end(session, args, lock, status).await;
     }
     let why = why(session, &hold, pause, args.max_hold, began.elapsed());
-    let why = format!("{why}, {}", what(stage, status.ok(), args.wait_group));
+    let what = match outlived {
+        Some(outlived) => format!(
+            "the command could not be killed (it runs as another user) and ran for {} without the \
+             lock",
+            spelled(Duration::from_millis(output::millis(outlived)))
+        ),
+        None => what(stage, status.ok(), args.wait_group).to_owned(),
+    };
+    let why = format!("{why}, {what}");
     Err(lost(session, lock, &why).await)
 }
 

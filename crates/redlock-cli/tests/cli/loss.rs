@@ -145,6 +145,44 @@ fn a_command_that_was_asked_to_end_has_to_even_if_the_masters_come_back() {
     assert_eq!(copies(&servers, "k"), 0, "it was still ours, and is released");
 }
 
+/// Root without the right to signal others, whose command becomes another user; any other user
+/// cannot start such a command, and its command is killed.
+#[test]
+fn command_that_cannot_be_killed_is_reported_immediately() {
+    let servers = RedisServers::start(3).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    let script = "trap '' TERM; echo up; sleep 12";
+    let run = redlock(&servers, ["run", "k", "-q", "--ttl", "3s", "--kill-after", "500ms", "--"]);
+    let mut command = std::process::Command::new("env");
+    command.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let other = ["setpriv", "--reuid=65534", "--clear-groups"];
+    if is_root {
+        command.args(["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"]);
+    }
+    command.args(["sh", "-c", r#"exec "$@" 2>&1"#, "_"]);
+    command.args(run.get_args().skip(1));
+    command.args(other.iter().filter(|_| is_root)).args(["sh", "-c", script]);
+    let mut run = Running::start(command);
+    let mut lines = run.lines();
+    assert_eq!(lines.next(), "up");
+    servers[0].pause().unwrap();
+    servers[1].pause().unwrap();
+    if is_root {
+        assert!(lines.next().starts_with("note: SIGTERM was not delivered: "));
+        let killed = lines.next();
+        let said = "note: SIGKILL was not delivered: the command runs as another user and keeps";
+        assert!(killed.starts_with(said), "{killed}");
+        assert!(!run.has_ended(), "it works without the lock");
+    }
+    let end = std::iter::repeat_with(|| lines.next()).find(|line| line.starts_with("redlock: "));
+    let said = match is_root {
+        true => "could not be killed (it runs as another user) and ran for ",
+        false => "SIGKILL",
+    };
+    assert!(end.as_ref().is_some_and(|end| end.contains(said)), "{end:?}");
+    assert_eq!(run.answer().code, 79);
+}
+
 #[test]
 fn a_proven_loss_kills_at_once() {
     const TTL: Duration = Duration::from_secs(15);

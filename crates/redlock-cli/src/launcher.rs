@@ -59,6 +59,18 @@ pub(crate) fn entering(command: &[OsString], kept: SigSet) -> Command {
     launcher
 }
 
+/// Why no command can be started here, with the fix. It is checked before the lock is requested.
+#[cfg(target_os = "linux")]
+pub(crate) fn hindrance() -> Option<&'static str> {
+    let is_missing = !std::path::Path::new(this_program()).exists();
+    is_missing.then_some("redlock run needs /proc, which is missing here; mount it")
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn hindrance() -> Option<&'static str> {
+    None
+}
+
 /// Linux keeps this name valid when the file is replaced or removed, as in an upgrade.
 #[cfg(target_os = "linux")]
 pub(crate) fn this_program() -> &'static str {
@@ -122,7 +134,8 @@ fn prepare(parent: &OsStr, terminal: &OsStr, go: &OsStr) -> anyhow::Result<()> {
 /// this process alone, and not of what it starts.
 fn wait_for(go: &OsStr) -> anyhow::Result<()> {
     let number: i32 = go.to_string_lossy().parse()?;
-    let mut word = File::open(format!("/dev/fd/{number}"))?;
+    let open = |folder| File::open(format!("{folder}/{number}"));
+    let mut word = open("/dev/fd").or_else(|_| open("/proc/self/fd"))?;
     // The command inherits it otherwise.
     nix::unistd::close(number)?;
     word.read_exact(&mut [0]).context("it has ended before the command began")

@@ -18,6 +18,7 @@ use crate::environment::Environment;
 use crate::exit::{self, CANNOT_RUN, Failure, LOST, NOT_FOUND};
 use crate::global::Global;
 use crate::group;
+use crate::launcher;
 use crate::output;
 use crate::session::Session;
 use crate::signals::Signals;
@@ -76,6 +77,9 @@ async fn acquire_and_run(
 
 /// What the command line can't say by its form.
 fn check(args: &Run) -> Result<(), Failure> {
+    if let Some(why) = launcher::hindrance() {
+        return Err(Failure::new(CANNOT_RUN, anyhow!("the command was not run: {why}")));
+    }
     needs_proc(args)?;
     if args.keys.len() > 1 && args.is_once() {
         let cause = anyhow!("--once-in and --fire take one KEY: it names what is done once");

@@ -77,6 +77,27 @@ fn a_signal_that_was_ignored_before_stays_ignored() {
     assert_eq!(run.answer().code, 0);
 }
 
+/// In a mount namespace of its own, which any user may have together with a user namespace.
+#[test]
+fn missing_proc_is_named_before_the_lock_and_dev_fd_is_not_needed() {
+    let servers = RedisServers::start(1).unwrap();
+    let run = redlock(&servers, ["run", "k", "--", "echo", "ran"]);
+    let text = "mount -t tmpfs none /proc && exec \"$@\"";
+    let mut command = started_by(&["unshare", "-rm", "sh", "-c", text, "_"], &run);
+    let refused = crate::support::Answer::from(command.output().unwrap());
+    assert_eq!(refused.code, 126, "{refused:?}");
+    assert!(refused.cause().contains("needs /proc, which is missing here"), "{refused:?}");
+    let tried = calls(&servers[0], "eval") + calls(&servers[0], "evalsha");
+    assert_eq!((tried, copies(&servers, "k")), (0, 0), "no lock was requested");
+    // /dev/fd is a link into /proc, and a /dev with nothing but /dev/null has none.
+    let bare = "mkdir /tmp/d && touch /tmp/d/null && mount --bind /dev/null /tmp/d/null && \
+                mount --rbind /tmp/d /dev && exec \"$@\"";
+    let text = format!("mount -t tmpfs none /tmp && {bare}");
+    let mut command = started_by(&["unshare", "-rm", "sh", "-c", &text, "_"], &run);
+    let ran = crate::support::Answer::from(command.output().unwrap());
+    assert_eq!(ran.success(), "ran");
+}
+
 #[test]
 fn a_signal_ends_the_wait_for_a_lock_and_nothing_is_left() {
     let servers = RedisServers::start(3).unwrap();

@@ -13,6 +13,7 @@ use redlock_testkit::{Contender, History, Nemesis, SimNodes, check, check_tokens
 use tokio::time::{sleep, timeout};
 
 use crate::arena::{GUARD, RESOURCE, TTL, handle, ms};
+use crate::exclusion::traffic;
 
 /// What a campaign is made of.
 #[derive(Clone, Copy)]
@@ -38,6 +39,8 @@ pub(crate) struct Outcome {
     pub(crate) handed_over: u64,
     /// When each began and ended, as text: equal for equal runs.
     pub(crate) story: Vec<String>,
+    /// The requests that masters carried out, in the form that `traffic` defines.
+    pub(crate) traffic: u64,
 }
 
 impl Campaign {
@@ -71,8 +74,9 @@ impl Campaign {
             .iter()
             .map(|record| format!("{:?} {} {:?}", record.at, record.contender, record.event));
         let story = story.collect();
+        let traffic = traffic::digest(&masters);
         self.aftermath(&masters).await?;
-        Ok(Outcome { claims, tokens, handed_over, story })
+        Ok(Outcome { claims, tokens, handed_over, story, traffic })
     }
 
     fn handle(&self, masters: &SimNodes) -> RedlockBuilder {

@@ -5,3 +5,4 @@ pub(crate) mod contenders;
 mod faults;
 pub(crate) mod locker;
 mod mutual_exclusion;
+mod traffic;

@@ -12,14 +12,14 @@ use crate::arena::{GUARD, NODE_TIMEOUT, ms};
 use crate::exclusion::contenders::Campaign;
 use crate::seeds;
 
-const FIVE: Campaign = Campaign {
+pub(super) const FIVE: Campaign = Campaign {
     masters: 5,
     contenders: 8,
     callers: 1,
     length: ms(8_000),
     quarantine: Quarantine::Off,
 };
-const THREE: Campaign = Campaign {
+pub(super) const THREE: Campaign = Campaign {
     masters: 3,
     contenders: 6,
     callers: 2,
@@ -29,7 +29,7 @@ const THREE: Campaign = Campaign {
 
 /// All that keys survive, on a minority of the masters: processes that stop or restart with their
 /// keys, networks that lose, delay and part, clocks that jump by as much as the guard.
-fn nemesis(seed: u64, masters: usize) -> Nemesis {
+pub(super) fn nemesis(seed: u64, masters: usize) -> Nemesis {
     Nemesis::new(seed).at_most((masters - 1) / 2).delay_max(NODE_TIMEOUT).clock_step_max(GUARD)
 }
 

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Writes a digest of the traffic of 200 simulated seeds to FILE, or compares with FILE if it exists.
+# Run it before and after a change that must not alter what is sent, on the same base.
+set -euo pipefail
+[ $# = 1 ] || { echo "usage: scripts/traffic.sh FILE" >&2; exit 2; }
+REDLOCK_TRAFFIC=$(realpath -m "$1")
+export REDLOCK_TRAFFIC
+cd "$(dirname "$0")/.."
+cargo test -p tests --test sim --locked the_traffic_of_a_seed_is_the_same_in_each_run

@@ -239,8 +239,9 @@ fn without(right: &str) -> (RedisServers, Redlock) {
 
 #[tokio::test]
 async fn a_right_that_is_missing_is_named_and_where_others_have_it_masters_vote() {
+    // Without EVAL a client cannot release, so it acquires nothing.
     let rights =
-        [("info", false), ("hgetall", false), ("eval", true), ("hset", true), ("zadd", true)];
+        [("info", false), ("hgetall", false), ("eval", false), ("hset", true), ("zadd", true)];
     join_all(rights.map(|(right, may_vote)| names_the_right(right, may_vote))).await;
 }
 

@@ -90,7 +90,7 @@ fn a_guard_dropped_at_the_end_of_a_main_on_one_thread_is_released() {
     if let Ok(flavor) = env::var(FLAVOR) {
         return program(&flavor);
     }
-    let test = "ends::a_guard_dropped_at_the_end_of_a_main_on_one_thread_is_released";
+    let test = "clean_up::ends::a_guard_dropped_at_the_end_of_a_main_on_one_thread_is_released";
     runtime("").block_on(leaves_no_key(test, "current_thread"));
 }
 
@@ -99,7 +99,7 @@ fn a_guard_dropped_at_the_end_of_a_main_on_many_threads_is_released() {
     if let Ok(flavor) = env::var(FLAVOR) {
         return program(&flavor);
     }
-    let test = "ends::a_guard_dropped_at_the_end_of_a_main_on_many_threads_is_released";
+    let test = "clean_up::ends::a_guard_dropped_at_the_end_of_a_main_on_many_threads_is_released";
     runtime("").block_on(leaves_no_key(test, "multi_thread"));
 }
 

@@ -350,7 +350,8 @@ impl Procedure {
                 let [_, present] = lists.clone();
                 *lists = [present, list];
             }
-            let answer = self.shell(&format!("{functions}\n{line}").replace("70", PAUSE));
+            let functions = functions.replace("sleep 70", &format!("sleep {PAUSE}"));
+            let answer = self.shell(&format!("{functions}\n{line}"));
             assert_eq!(answer.code, 0, "{line}: {answer:?}");
             self.past(&format!("after {line}"));
         }

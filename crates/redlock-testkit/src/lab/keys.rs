@@ -50,7 +50,7 @@ pub fn pttl(server: &RedisServer, key: &str) -> i64 {
 /// How often a master has carried out a command since it was started, without what each connection
 /// of the library tries once to learn what its user may do.
 pub fn calls(server: &RedisServer, command: &str) -> u64 {
-    const TRIED: [&str; 3] = ["eval", "pexpire", "zscore"];
+    const TRIED: [&str; 4] = ["del", "eval", "pexpire", "zscore"];
     let stats: String = text(server, &["INFO", "commandstats"]);
     let all = |command: &str| -> u64 {
         let head = format!("cmdstat_{command}:calls=");

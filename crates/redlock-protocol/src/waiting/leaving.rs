@@ -6,7 +6,7 @@
 //! which costs an eighth of the rate if a lock is held for a few round trips only.
 //!
 //! So a longer hold always queries M. After a short one, the process may rely on an answer of M
-//! that is at most [`FRESH`] votes old.
+//! that is fresh: at most [ten votes](fresh_for) old.
 
 use std::time::Duration;
 

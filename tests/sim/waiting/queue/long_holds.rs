@@ -89,23 +89,3 @@ async fn however_long_the_holds_of_a_process_are_one_that_waits_is_next() {
         }
     }
 }
-
-/// Polled once and kept: the process has the lock for each of them until it can't be taken any more.
-#[tokio::test(start_paused = true)]
-async fn futures_that_nobody_polls_do_not_keep_another_process_from_the_lock() {
-    use std::future::Future;
-    let masters = admitted(3, 0);
-    let ((_a, a), (_b, b)) = (far(&masters, ms(0), 1), far(&masters, ms(0), 2));
-    let ask = || Box::pin(a.lock(RESOURCE).ttl(ms(2_000)).wait_forever().into_future());
-    let mut kept: Vec<_> = (0..2_000).map(|_| ask()).collect();
-    std::future::poll_fn(|cx| {
-        kept.iter_mut().for_each(|future| assert!(future.as_mut().poll(cx).is_pending()));
-        std::task::Poll::Ready(())
-    })
-    .await;
-    let began = masters.clock().now();
-    let guard = b.lock(RESOURCE).wait(ms(60_000)).await.expect("it is served");
-    let waited = masters.clock().now().saturating_since(began);
-    assert!(waited <= ms(3 * 2_500), "{waited:?}");
-    guard.release().await.unwrap();
-}

@@ -223,12 +223,12 @@ fn limits_that_differ_are_found() {
 
 /// A user with the rights of the lines that people copy, and a URL for it.
 fn few_rights(server: &RedisServer) -> (Vec<&'static str>, String) {
-    const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
-    let line = GUIDE.lines().find(|line| line.starts_with("ACL SETUSER redlock on ")).unwrap();
+    const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
+    let line = OPERATIONS.lines().find(|line| line.starts_with("ACL SETUSER redlock on ")).unwrap();
     let rights: Vec<&str> = line.split(' ').filter(|word| word.starts_with('+')).collect();
     let user = ["ACL", "SETUSER", "few", "reset", "on", ">secret", "~*"];
     server.command(&[&user[..], &rights].concat()).unwrap();
-    let line = GUIDE.lines().find(|line| line.starts_with("ACL SETUSER redlock &")).unwrap();
+    let line = OPERATIONS.lines().find(|line| line.starts_with("ACL SETUSER redlock &")).unwrap();
     server.command(&["ACL", "SETUSER", "few", &line["ACL SETUSER redlock ".len()..]]).unwrap();
     (rights, server.url().replace("redis://", "redis://few:secret@"))
 }

@@ -340,7 +340,7 @@ impl Procedure {
 
     /// Runs the lines of a procedure. The list of each is deployed before it runs.
     fn follow(self, heading: &str) {
-        let functions = block("## Changing the list");
+        let functions = block("## Adding and removing masters");
         assert!(functions.contains("sleep 70"), "{functions}");
         for line in block(heading).lines() {
             let line = self.addressed(line);

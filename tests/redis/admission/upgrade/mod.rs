@@ -1,5 +1,5 @@
 //! From the version without a quarantine, and back: its requests, byte for byte, beside handles of
-//! this one. `docs/OPERATIONS.md` has the steps for people.
+//! this one.
 
 mod sets;
 
@@ -12,7 +12,7 @@ use crate::lab::{eventually, in_time, ms, secs, text};
 /// The access list that the version before told people to give.
 const RIGHTS_BEFORE: &str =
     "~locks:* +set +eval +evalsha +get +del +pttl +pexpire +info +client|id +client|kill";
-/// What `docs/OPERATIONS.md` tells to add.
+/// The rights that this version needs in addition.
 const RIGHTS_ADDED: &str = "~locks:redlock-quorum:1* +hgetall +hset +hdel +zcard +zadd \
                             +zrevrangebyscore +time +client|tracking +client|caching";
 const EXTEND: &str = include_str!("extend.lua");

@@ -1,4 +1,4 @@
-//! Which rights the user of a master lacks, of those that `docs/GUIDE.md` lists. Each is tried by a
+//! Which rights the user of a master lacks, of those that `docs/OPERATIONS.md` lists. Each is tried by a
 //! command that changes nothing: it reads, or it is refused for its words, which servers look at
 //! behind the test of the right.
 
@@ -250,11 +250,11 @@ mod tests {
         );
     }
 
-    /// The line of the guide is what people copy.
+    /// Operators copy the line of the document.
     #[test]
     fn all_rights_of_the_guide_are_tried_and_no_other() {
-        let guide = include_str!("../../../../../docs/GUIDE.md");
-        let line = guide.lines().find(|line| line.starts_with("ACL SETUSER redlock on "));
+        let document = include_str!("../../../../../docs/OPERATIONS.md");
+        let line = document.lines().find(|line| line.starts_with("ACL SETUSER redlock on "));
         let listed = line.unwrap().split(' ').filter(|word| word.starts_with('+'));
         let mut listed: Vec<_> = listed.collect();
         let keys = Keys::of(b"", &ServerReport::default());

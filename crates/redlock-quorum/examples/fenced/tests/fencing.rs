@@ -1,16 +1,16 @@
-//! The SQL of `docs/GUIDE.md`, run as it is written there. It is for PostgreSQL; SQLite takes it
-//! too.
+//! The SQL of `docs/FENCING.md`, run as it is written there. It is for PostgreSQL, and SQLite
+//! accepts it as well.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
 
 use rusqlite::{Connection, OptionalExtension, ToSql};
 
-const GUIDE: &str = include_str!("../../../../../docs/GUIDE.md");
+const FENCING: &str = include_str!("../../../../../docs/FENCING.md");
 
 /// The statements of the blocks under the heading of the table.
 fn statements() -> Vec<String> {
-    let from = GUIDE.find("\n### A PostgreSQL table\n").unwrap();
-    let section = GUIDE[from + 1..].split("\n### ").next().unwrap();
+    let from = FENCING.find("\n## A PostgreSQL table\n").unwrap();
+    let section = FENCING[from + 1..].split("\n## ").next().unwrap();
     let blocks = section.split("```sql\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let lines = blocks.flat_map(str::lines).filter(|line| !line.starts_with("--"));
     let text: Vec<&str> = lines.collect();

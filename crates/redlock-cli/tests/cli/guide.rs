@@ -1,4 +1,4 @@
-//! `docs/GUIDE.md`: its commands and units, run as they are written there.
+//! The commands, units and access lists of the documents, run as they are written there.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -10,12 +10,13 @@ use redlock_testkit::{RedisServer, RedisServers, ServerOptions};
 
 use crate::support::{Answer, NODE_TIMEOUT, Running, Scratch, answer_of, bare, copies, poll};
 
-const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
+const CLI: &str = include_str!("../../../../docs/CLI.md");
+const OPERATIONS: &str = include_str!("../../../../docs/OPERATIONS.md");
 
-/// The text between a heading and the next one of its level or above.
-fn section(heading: &str) -> &'static str {
-    let from = GUIDE.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{heading}"));
-    let text = &GUIDE[from + heading.len() + 1..];
+/// The text of a document between a heading and the next one of its level or above.
+fn section<'a>(document: &'a str, heading: &str) -> &'a str {
+    let from = document.find(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("{heading}"));
+    let text = &document[from + heading.len() + 1..];
     let level = heading.find(' ').unwrap();
     let is_end = |line: &&str| {
         let hashes = line.bytes().take_while(|byte| *byte == b'#').count();
@@ -77,9 +78,10 @@ fn shell(host: &Scratch, servers: &RedisServers, script: &str) -> Answer {
 fn the_commands_of_the_guide_run_as_written() {
     let servers = RedisServers::start(5).unwrap();
     let host = host("guide");
-    let blocks = blocks(section("## The command"), "sh");
-    assert_eq!(blocks.len(), 3, "one for all days, one for a mark, one for a stuck lock");
-    let answer = shell(&host, &servers, blocks[0]);
+    let headings = ["## Commands", "## Periodic jobs", "## Stuck locks"];
+    let blocks = headings.map(|heading| blocks(section(CLI, heading), "sh").concat());
+    assert!(blocks.iter().all(|block| !block.is_empty()), "{blocks:#?}");
+    let answer = shell(&host, &servers, &blocks[0]);
     let runs = answer.success().matches("report.sh ran").count();
     assert_eq!(runs, 1, "a success leaves a mark: {answer:?}");
     assert!(answer.out.contains("deploy ran"), "{answer:?}");
@@ -91,13 +93,13 @@ fn the_commands_of_the_guide_run_as_written() {
 
     const MARK: &str = "redlock-quorum:1:done:nightly-report";
     assert_eq!(copies(&servers, MARK), 5);
-    shell(&host, &servers, blocks[1]).success();
+    shell(&host, &servers, &blocks[1]).success();
     assert_eq!(copies(&servers, MARK), 0);
 
     for server in servers.iter() {
         server.command(&["SET", "deploy", "an old script"]).unwrap();
     }
-    let answer = shell(&host, &servers, blocks[2]);
+    let answer = shell(&host, &servers, &blocks[2]);
     assert!(answer.success().contains("deploy is held by an old script, never expires"));
     assert_eq!(copies(&servers, "deploy"), 0);
 }
@@ -117,7 +119,7 @@ fn words(line: &[&str], host: &Scratch) -> Vec<String> {
 fn the_unit_of_the_guide_does_the_work_or_finds_it_done() {
     let servers = RedisServers::start(3).unwrap();
     let host = host("unit");
-    let unit = blocks(section("### A systemd timer on many hosts"), "ini")[0];
+    let unit = blocks(section(CLI, "## A systemd timer on many hosts"), "ini")[0];
     let setting = |name: &str| {
         let line = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
         line.unwrap_or_else(|| panic!("{name}"))
@@ -143,7 +145,7 @@ fn the_unit_of_the_guide_does_the_work_or_finds_it_done() {
 fn the_cron_job_of_the_guide_does_the_work_or_finds_it_done() {
     let servers = RedisServers::start(3).unwrap();
     let host = host("job");
-    let job = blocks(section("### A Kubernetes CronJob in several clusters"), "yaml")[0];
+    let job = blocks(section(CLI, "## A Kubernetes CronJob in several clusters"), "yaml")[0];
     let line = job.lines().find_map(|line| line.trim().strip_prefix("command: ")).unwrap();
     let line: Vec<&str> = serde_json::from_str(line).unwrap();
     let words = words(&line, &host);
@@ -159,8 +161,10 @@ fn the_cron_job_of_the_guide_does_the_work_or_finds_it_done() {
 
 /// The lines for an access list: the one that every server must know, and the others.
 fn rights() -> (Vec<&'static str>, Vec<Vec<&'static str>>) {
-    let lines = blocks(section("## Masters"), "text").concat();
-    let lines = GUIDE.lines().filter(|line| lines.contains(line) && line.starts_with("ACL "));
+    let lines = blocks(section(OPERATIONS, "## A user with limited rights"), "text").concat();
+    let lines = OPERATIONS
+        .lines()
+        .filter(|line| lines.contains(line) && line.starts_with("ACL SETUSER redlock "));
     let mut lines = lines.map(|line| line.split(' ').collect());
     (lines.next().unwrap(), lines.collect())
 }

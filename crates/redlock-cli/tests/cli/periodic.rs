@@ -10,7 +10,7 @@ use redlock_testkit::RedisServers;
 use crate::support::{Answer, Scratch, answer_of, bare, redlock};
 
 const README: &str = include_str!("../../../../README.md");
-const GUIDE: &str = include_str!("../../../../docs/GUIDE.md");
+const CLI: &str = include_str!("../../../../docs/CLI.md");
 
 /// The names that the documents use for such work.
 const NAMES: [&str; 3] = ["nightly-report", "report", "backup"];
@@ -26,7 +26,7 @@ fn documented() -> Vec<Vec<String>> {
     let help = |words: &[&str]| answer_of(bare([]).args(words)).success().to_owned();
     let texts = [
         README.to_owned(),
-        GUIDE.to_owned(),
+        CLI.to_owned(),
         help(&["-h"]),
         help(&["--help"]),
         help(&["run", "--help"]),
@@ -54,7 +54,7 @@ fn words(line: &str) -> Option<Vec<String>> {
 #[test]
 fn every_documented_line_for_periodic_work_marks_it_and_waits_for_longer_than_its_lease() {
     let lines = documented();
-    assert!(lines.len() >= 7, "README, the guide's four and those of --help: {lines:?}");
+    assert!(lines.len() >= 7, "README, the four of CLI.md and those of --help: {lines:?}");
     for line in lines {
         let options: Vec<_> = line.iter().take_while(|word| *word != "--").collect();
         let has = |option: &str| options.iter().any(|word| *word == option);

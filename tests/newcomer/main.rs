@@ -1,7 +1,9 @@
 //! The programs of README and guide, built as a newcomer builds them: in a package of their own,
-//! with the manifest of the README.
+//! with the manifest of the README. Its quick start is run as well.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test says so what it expects")]
+
+mod quick_start;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -38,15 +38,16 @@ fn documented() -> Vec<Vec<String>> {
     lines
 }
 
-/// The words of a line of a shell, of a unit or of a manifest that starts `redlock run KEY`.
+/// The words of a line of a shell, of a crontab, of a unit or of a manifest that starts `redlock run KEY`.
 fn words(line: &str) -> Option<Vec<String>> {
     let line = line.trim();
     if let Some(list) = line.strip_prefix("command: ") {
         let words: Vec<String> = serde_json::from_str(list).ok()?;
         return words.first().is_some_and(|word| word == "redlock").then(|| words[1..].to_vec());
     }
-    let line = line.strip_prefix("ExecStart=/usr/bin/").unwrap_or(line);
-    let line = line.strip_prefix("redlock ")?.split(" #").next()?;
+    // A unit and a crontab start it by its path.
+    let by_path = line.split_once("/usr/bin/redlock ").map(|(_, words)| words);
+    let line = by_path.or_else(|| line.strip_prefix("redlock "))?.split(" #").next()?;
     let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
     (words.len() > 3 && words[0] == "run" && words.contains(&"--".to_owned())).then_some(words)
 }

@@ -3,8 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 
 use anyhow::anyhow;
+use redlock_quorum::commands::Uses;
 use redlock_quorum::environment::{self, Environment, Master, Pem, PemFile, PemFiles};
-use redlock_quorum::{BuildError, Redlock, RedlockBuilder};
+use redlock_quorum::{BuildError, Quarantine, Redlock, RedlockBuilder};
 
 use crate::exit::Failure;
 use crate::global::Global;
@@ -93,4 +94,13 @@ fn none_named(below_run: bool) -> Failure {
 /// The prefix of all keys, as bytes.
 pub(crate) fn prefix(global: &Global) -> &[u8] {
     global.prefix.as_deref().map_or(&[], |prefix| prefix.as_bytes())
+}
+
+/// The features that clients with these options use.
+pub(crate) fn uses(global: &Global) -> Uses {
+    Uses {
+        quarantine: global.quarantine() == Quarantine::On,
+        ballots: !global.plain,
+        queues: !global.no_queue,
+    }
 }

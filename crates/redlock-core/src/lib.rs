@@ -23,6 +23,7 @@
 pub mod admission;
 mod ballot;
 mod clock;
+pub mod commands;
 pub mod duration;
 mod mark;
 mod node;
@@ -47,7 +48,10 @@ pub use node::{Facts, Node, NodeEvent, Role, Sink, Unread};
 pub use not_admitted::{Lists, NotAdmitted, WhyNot};
 pub use op::{Op, Verb};
 #[cfg(feature = "redis")]
-pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls, literal_url};
+#[doc(hidden)]
+pub use redis::Conversation;
+#[cfg(feature = "redis")]
+pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls};
 pub use resource::{InvalidResource, Resource};
 pub use shared_queue::{
     Call, Entry, Exit, InvalidQueueTicket, Leaving, QueueTicket, Queued, Reservation, SharedQueue,

@@ -150,6 +150,8 @@ pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};
 pub use redlock::Redlock;
 pub use redlock_core::admission::{Names, RecordedSet, SetId};
+#[doc(hidden)]
+pub use redlock_core::commands;
 pub use redlock_core::server_error;
 pub use redlock_core::{
     Cause, Clock, FencingToken, Instant, InvalidFencingToken, InvalidLabel, InvalidNode,

@@ -73,8 +73,7 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
 pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Target>) -> Vec<String> {
     let mut deleted = Vec::new();
     for Target { url, node, value, .. } in targets {
-        let key = key.to_vec();
-        let delete = move |master: &mut Direct| master.delete(&key, &value);
+        let delete = async |master: &mut Direct| master.delete(key, &value).await;
         match direct::ask(&url, session.masters.pem(), PATIENCE * 3, delete).await {
             Ok(true) => deleted.push(node),
             Ok(false) => output::note(&format!("{node} has another key by now: left alone")),
@@ -104,7 +103,7 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> Vec<Target> 
 /// The key on one master, if it is a string: one of another type is data of something else.
 async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Option<Target> {
     let (node, key) = (vote.node.to_string(), key.to_vec());
-    let read = move |master: &mut Direct| master.read_keys(&[key]);
+    let read = async |master: &mut Direct| master.read_keys(&[key]).await;
     let found = direct::ask(url, session.masters.pem(), PATIENCE * 3, read).await;
     match found.map(|mut found| found.pop()) {
         Ok(Some(Found::Text { value, .. })) => {

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use redlock_quorum::{Mark, Resource, quorum};
+use futures::future::join_all;
+use redlock_quorum::{Cause, Mark, Resource, quorum};
 use serde::Serialize;
 
 use crate::answers;
@@ -79,7 +80,7 @@ pub(crate) async fn list(global: &Global, as_json: bool) -> Result<u8, Failure> 
 async fn read(session: &Session, prefix: &[u8]) -> Result<Listing, Failure> {
     let voters = voters(session).await?;
     let (names, truncated) = names(&voters, session, prefix).await?;
-    let names: Arc<Vec<Vec<u8>>> = Arc::new(names.into_iter().collect());
+    let names: Vec<Vec<u8>> = names.into_iter().collect();
     let columns = columns(&voters, session, &names).await?;
     let masters = session.masters.urls().count();
     let locks = (0..names.len()).filter_map(|row| {
@@ -121,14 +122,12 @@ async fn names(
     session: &Session,
     prefix: &[u8],
 ) -> Result<(BTreeSet<Vec<u8>>, bool), Failure> {
-    let seen = Arc::new(AtomicUsize::new(0));
+    let seen = AtomicUsize::new(0);
     let asked = urls.iter().map(|url| {
-        let (prefix, seen) = (prefix.to_vec(), seen.clone());
-        let names = move |master: &mut Direct| master.names(&prefix, KEYS_MAX, &seen);
+        let names = async |master: &mut Direct| master.names(prefix, KEYS_MAX, &seen).await;
         // A large database is walked through as a whole; each single reply has its own limit.
-        tokio::spawn(direct::ask(url, session.masters.pem(), Duration::MAX, names))
+        direct::ask(url, session.masters.pem(), Duration::MAX, names)
     });
-    let asked: Vec<_> = asked.collect();
     let (mut names, mut truncated) = (BTreeSet::new(), false);
     for (found, more) in answered(with_progress(&seen, asked).await, session)? {
         names.extend(found);
@@ -143,40 +142,36 @@ async fn names(
 async fn columns(
     urls: &[String],
     session: &Session,
-    names: &Arc<Vec<Vec<u8>>>,
+    names: &[Vec<u8>],
 ) -> Result<Vec<Column>, Failure> {
     let asked = urls.iter().map(|url| {
-        let names = names.clone();
-        let read = move |master: &mut Direct| master.read_keys(&names);
-        tokio::spawn(direct::ask(url, session.masters.pem(), Duration::MAX, read))
+        let read = async |master: &mut Direct| master.read_keys(names).await;
+        direct::ask(url, session.masters.pem(), Duration::MAX, read)
     });
-    let asked: Vec<_> = asked.collect();
     let seen = AtomicUsize::new(names.len());
     answered(with_progress(&seen, asked).await, session)
 }
 
-type Asked<T> = tokio::task::JoinHandle<Result<T, String>>;
-
 /// Waits for all, and shows on a terminal how far they are.
-async fn with_progress<T>(seen: &AtomicUsize, asked: Vec<Asked<T>>) -> Vec<Result<T, String>> {
+async fn with_progress<T>(
+    seen: &AtomicUsize,
+    asked: impl Iterator<Item = impl Future<Output = T>>,
+) -> Vec<T> {
     /// Often enough for people.
     const SHOW_AGAIN: Duration = Duration::from_millis(200);
     let is_terminal = io::stderr().is_terminal();
-    let mut answers = Vec::new();
+    let mut answers = pin!(join_all(asked));
     let mut has_shown = false;
-    for mut one in asked {
-        let answer = loop {
-            tokio::select! {
-                biased;
-                answer = &mut one => break answer,
-                () = tokio::time::sleep(SHOW_AGAIN), if is_terminal => {
-                    has_shown = true;
-                    show(&format!("{} keys searched ...", seen.load(Ordering::Relaxed)));
-                }
+    let answers = loop {
+        tokio::select! {
+            biased;
+            answers = &mut answers => break answers,
+            () = tokio::time::sleep(SHOW_AGAIN), if is_terminal => {
+                has_shown = true;
+                show(&format!("{} keys searched ...", seen.load(Ordering::Relaxed)));
             }
-        };
-        answers.push(answer.unwrap_or_else(|panic| Err(panic.to_string())));
-    }
+        }
+    };
     if has_shown {
         show("");
     }
@@ -190,10 +185,10 @@ fn show(text: &str) {
 }
 
 /// What the masters that answered have, as long as they are a quorum.
-fn answered<T>(answers: Vec<Result<T, String>>, session: &Session) -> Result<Vec<T>, Failure> {
+fn answered<T>(answers: Vec<Result<T, Cause>>, session: &Session) -> Result<Vec<T>, Failure> {
     let masters = session.masters.urls().count();
-    let failed: Vec<_> =
-        answers.iter().filter_map(|answer| answer.as_ref().err().cloned()).collect();
+    let failed = answers.iter().filter_map(|answer| answer.as_ref().err());
+    let failed: Vec<String> = failed.map(Cause::to_string).collect();
     let answered: Vec<_> = answers.into_iter().flatten().collect();
     if answered.len() < quorum(masters) {
         let cause = anyhow!("too few masters answered to list the locks: {}", failed.join(", "));

@@ -100,7 +100,7 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>
     let (mut targets, mut silent) = (Vec::new(), 0);
     for (url, node) in session.masters.urls().zip(&status.nodes) {
         let (node, wanted) = (node.node.to_string(), key.to_vec());
-        let read = move |master: &mut Direct| master.read_keys(&[wanted]);
+        let read = async |master: &mut Direct| master.read_keys(&[wanted]).await;
         match direct::ask(url, session.masters.pem(), PATIENCE * 3, read).await {
             Ok(found) => match found.into_iter().next() {
                 Some(Found::Text { value, .. }) => {

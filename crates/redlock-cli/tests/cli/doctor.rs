@@ -293,14 +293,17 @@ fn rights_that_clients_without_ballots_or_a_quarantine_do_not_need_are_not_misse
     let servers = RedisServers::start(1).unwrap();
     let (_, url) = few_rights(&servers[0]);
     servers[0].command(&["ACL", "SETUSER", "few", "-eval", "-zscore", "-zcard"]).unwrap();
-    let lacks = |words| found_by(&servers, &url, words).1.pop().unwrap();
-    assert_eq!(lacks(&[]), "warning: its user lacks +eval +zcard +zscore");
-    assert_eq!(lacks(&["--plain"]), "warning: its user lacks +eval +zcard");
-    assert_eq!(
-        lacks(&["--plain", "--quarantine", "off"]),
-        "warning: its user lacks +eval",
-        "no admission either"
-    );
+    let lacks = |words: &[&str]| {
+        let found = found_by(&servers, &url, words).1;
+        found.into_iter().find(|found| found.contains("its user lacks")).unwrap()
+    };
+    let all = "warning: its user lacks +eval +zcard +zscore";
+    assert_eq!(lacks(&[]), all);
+    assert_eq!(lacks(&["--plain"]), all, "for the queue");
+    let unqueued = ["--plain", "--no-queue"];
+    assert_eq!(lacks(&unqueued), "warning: its user lacks +eval +zcard");
+    let published = [&unqueued[..], &["--quarantine", "off"]].concat();
+    assert_eq!(lacks(&published), "warning: its user lacks +eval", "no admission either");
 }
 
 #[test]
@@ -500,5 +503,53 @@ fn a_wrong_password_is_no_failure_to_reach_the_master() {
         let answer = answer_of(bare(["doctor", "--json"]).env("REDLOCK_NODES", url));
         assert_eq!(answer.code, 1, "{answer:?}");
         assert_eq!(answer.json()["nodes"][0]["state"], "refused", "{answer:?}");
+    }
+}
+
+/// A query that fails while the rest of the master can be examined.
+#[test]
+fn each_query_that_fails_is_a_finding_with_its_reason() {
+    let servers = RedisServers::start(1).unwrap();
+    let (_, url) = few_rights(&servers[0]);
+    // Servers before 7.0 cannot allow parts of INFO.
+    let parts = ["ACL", "SETUSER", "few", "-info", "+info|server", "+info|replication"];
+    servers[0].command(&parts).unwrap();
+    let (answer, found) = found_by(&servers, &url, &[]);
+    let begin = "warning: could not be examined in part: INFO memory: error reply: NOPERM";
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(found.iter().any(|found| found.starts_with(begin)), "{found:?}");
+    let said = &answer.json()["nodes"][0]["failed_queries"][0];
+    assert!(said.as_str().unwrap().starts_with("INFO memory: "), "{answer:?}");
+}
+
+/// With a quarantine it is harmless, and the user of the guide has no right to it.
+#[test]
+fn without_a_quarantine_settings_that_cannot_be_read_are_a_finding() {
+    let servers = brand_new(1);
+    let (_, url) = few_rights(&servers[0]);
+    let found = found_by(&servers, &url, &["--quarantine", "off"]).1;
+    let begin =
+        "warning: could not be examined in part: CONFIG GET appendonly: error reply: NOPERM";
+    assert!(found.iter().any(|found| found.starts_with(begin)), "{found:?}");
+    let found = found_by(&servers, &url, &[]).1;
+    assert!(!found.iter().any(|found| found.contains("CONFIG")), "{found:?}");
+}
+
+/// The keys that it lacks are the only fix: a second one would send people after commands that
+/// their user has.
+#[test]
+fn keys_that_are_too_narrow_have_one_fix() {
+    let servers = RedisServers::start(1).unwrap();
+    let (_, url) = few_rights(&servers[0]);
+    servers[0].command(&["ACL", "SETUSER", "few", "resetkeys", "~locks:*"]).unwrap();
+    for words in [&[][..], &["--plain"], &["--quarantine", "off"], &["--plain", "--no-queue"]] {
+        let (answer, found) = found_by(&servers, &url, words);
+        assert!(found.contains(&"warning: its user lacks ~redlock-quorum:1*".into()), "{found:?}");
+        let json = answer.json();
+        let fixes = json["findings"].as_array().unwrap().iter();
+        let fixes = fixes.map(|found| found["cure"].as_str().unwrap().to_owned());
+        let is_other = |fix: &String| fix.contains('+') || fix.contains("Redis 6");
+        let others: Vec<_> = fixes.filter(is_other).collect();
+        assert_eq!(others, Vec::<String>::new(), "{words:?} {answer:?}");
     }
 }

@@ -189,3 +189,19 @@ fn a_server_without_tls_is_not_only_silent() {
     let cure = "cure: if this port does not speak TLS, write redis://, or give the port that does;";
     assert!(doctor.out.contains(cure), "{doctor:?}");
 }
+
+/// Bundles of CAs have certificates that no library reads, and the good ones beside them count.
+#[test]
+fn a_bundle_with_an_unusable_certificate_is_trusted_by_all_connections() {
+    let files = pki("tls-bundle");
+    let (_server, url) = server(&files);
+    let ca = fs::read_to_string(files.file("ca")).unwrap();
+    let unusable = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
+    fs::write(files.file("ca"), format!("{unusable}{ca}")).unwrap();
+    let ask = |words: &[&str]| -> Answer { answer_of(redlock(&url, &files, &files).args(words)) };
+    ask(&["acquire", "k"]).success();
+    assert!(ask(&["status"]).success().starts_with("k  held by "));
+    let doctor = ask(&["doctor", "--json"]);
+    assert_eq!(doctor.json()["nodes"][0]["unexamined"], serde_json::Value::Null, "{doctor:?}");
+    ask(&["release", "--force", "k", "--yes"]).success();
+}

@@ -68,9 +68,8 @@ impl Address {
 
 /// Escapes each `+` in the query of a URL, so that it stays a `+`.
 ///
-/// The `redis` crate decodes it to a space there, as in the form of a web page, and nowhere else. A
-/// program that parses the URL of a master itself applies this first.
-pub fn literal_url(url: &str) -> Cow<'_, str> {
+/// The `redis` crate decodes it to a space there, as in the form of a web page, and nowhere else.
+fn literal_url(url: &str) -> Cow<'_, str> {
     match cut(url, '?') {
         (head, Some(query)) if query.contains('+') => {
             format!("{head}?{}", query.replace('+', "%2B")).into()

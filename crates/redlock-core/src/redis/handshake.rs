@@ -100,7 +100,8 @@ impl<'a> Talk<'a> {
         })
     }
 
-    async fn ask(&mut self, batch: &[Cmd]) -> Result<Vec<Value>, Cause> {
+    /// Sends the requests in one write, and returns the reply to each.
+    pub(super) async fn ask(&mut self, batch: &[Cmd]) -> Result<Vec<Value>, Cause> {
         let packed: Vec<u8> = batch.iter().flat_map(Cmd::get_packed_command).collect();
         let written = self.stream.write_all(&packed).await.map_err(|error| cause(&error));
         let mut replies = Vec::with_capacity(batch.len());
@@ -174,7 +175,8 @@ impl<'a> Talk<'a> {
 
 const SPEAKS_TLS: &str = "the server speaks TLS on this port: write rediss://";
 
-fn logins(login: &Login) -> Vec<Cmd> {
+/// The requests that log in, all of which must succeed.
+pub(super) fn logins(login: &Login) -> Vec<Cmd> {
     let mut batch = Vec::new();
     if let Some(password) = &login.password {
         let mut auth = cmd("AUTH");
@@ -230,7 +232,7 @@ pub(super) fn info(section: &str) -> Cmd {
     cmd("INFO").arg(section).clone()
 }
 
-fn succeeded(reply: Value) -> Result<Value, Cause> {
+pub(super) fn succeeded(reply: Value) -> Result<Value, Cause> {
     match reply {
         Value::ServerError(error) => Err(reply::refusal(&error)),
         reply => Ok(reply),

@@ -5,11 +5,13 @@
 //! form), `marks` (what was completed), `namespace` and `admission` (its keys and requests),
 //! `ballots` (requests with a ballot or a score), `wire` (what is on its way), `queues` (where
 //! contenders wait), `pump` (one connection in use, for as long as `stall` lets it), `link`
-//! (connecting and reconnecting).
+//! (connecting and reconnecting). Also
+//! `conversation` (requests outside of the protocol).
 
 mod address;
 mod admission;
 mod ballots;
+mod conversation;
 mod dial;
 mod encode;
 mod facts;
@@ -40,7 +42,8 @@ use link::Link;
 use namespace::Namespace;
 use wire::Wire;
 
-pub use address::{InvalidUrl, literal_url};
+pub use address::InvalidUrl;
+pub use conversation::Conversation;
 use tls::Connector;
 pub use tls::{InvalidTls, Tls};
 
@@ -148,12 +151,7 @@ impl RedisNode {
     /// [`InvalidNode`] when the URL is malformed or the certificates cannot be used.
     pub fn new(url: &str, setup: &RedisSetup) -> Result<Self, InvalidNode> {
         let address = Address::parse(url)?;
-        let tls = match address.place {
-            Place::Tcp { tls: true, .. } => Some(setup.tls.connector()?),
-            // A build without TLS ignores no certificate silently.
-            _ if cfg!(not(feature = "tls")) && setup.tls.is_set() => Some(setup.tls.connector()?),
-            _ => None,
-        };
+        let tls = connector(&address, &setup.tls)?;
         let namespace = setup.namespace.as_ref().map(|prefix| {
             let RedisSetup { quarantine, fenced, queues, .. } = *setup;
             Arc::new(Namespace::new(prefix, quarantine, fenced, queues))
@@ -174,6 +172,16 @@ impl RedisNode {
     /// No code that holds this lock can panic half-way through a change.
     fn wire(&self) -> MutexGuard<'_, Wire> {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What encrypts the connections to an address, if they are encrypted.
+fn connector(address: &Address, tls: &Tls) -> Result<Option<Connector>, InvalidTls> {
+    match address.place {
+        Place::Tcp { tls: true, .. } => tls.connector().map(Some),
+        // A build without TLS ignores no certificate silently.
+        _ if cfg!(not(feature = "tls")) && tls.is_set() => tls.connector().map(Some),
+        _ => Ok(None),
     }
 }
 

@@ -20,4 +20,4 @@ pub use self::variables::{
     LABEL, MAX_TTL, NODE_TIMEOUT, NODES, NODES_FILE, PLAIN, PREFIX, QUARANTINE, QUEUE, TLS_CA,
     TLS_CERT, TLS_KEY, TOKEN, Variable,
 };
-pub use redlock_core::literal_url;
+pub use redlock_core::Conversation;

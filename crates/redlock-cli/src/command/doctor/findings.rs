@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use redlock_quorum::commands::Purpose;
 use redlock_quorum::{Cause, NodeReport, NotAdmitted, ServerReport, Standing, quorum};
 use serde::Serialize;
 
 use super::no_vote::{self, FOREIGN_CURE, NO_TOKEN};
 use super::probe::Probe;
-use super::rights;
 use crate::duration::spelled;
+use crate::rights;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -261,6 +262,7 @@ pub(super) fn of_probe(probe: &Probe, has_quarantine: bool) -> Vec<Finding> {
     found.extend(missing_rights(probe));
     found.extend(missing_commands(probe));
     found.extend(probe.unexamined.as_deref().map(unexamined));
+    found.extend(failed_queries(&probe.failed_queries));
     found
 }
 
@@ -299,11 +301,19 @@ fn unexamined(why: &str) -> Finding {
     Finding::warning(format!("could not be examined: {why}"), impact, fix)
 }
 
+/// The rest of the master was examined.
+fn failed_queries(failed: &[String]) -> Option<Finding> {
+    let what = format!("could not be examined in part: {}", failed.join(", "));
+    let impact = "problems that these queries show are not reported";
+    let fix = "allow its user these queries, or fix what the errors name, then run doctor again";
+    (!failed.is_empty()).then(|| Finding::warning(what, impact, fix))
+}
+
 /// A right cannot bring back a command that the configuration takes away.
 fn missing_commands(probe: &Probe) -> Vec<Finding> {
     let right = |name: &String| rights::right_of(name);
     let (for_people, needed): (Vec<&String>, Vec<&String>) =
-        probe.missing_commands.iter().partition(|name| rights::is_for_people(&right(name)));
+        probe.missing_commands.iter().partition(|name| rights::is_for_people(right(name)));
     let said = |names: &[&String]| {
         let names = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
         format!("its server lacks {names} (renamed, or too old)")
@@ -311,13 +321,11 @@ fn missing_commands(probe: &Probe) -> Vec<Finding> {
     let fix = "remove rename-command from its configuration and restart it, or upgrade it";
     let mut found = Vec::new();
     if !needed.is_empty() {
-        let rights: Vec<String> = needed.iter().map(|name| right(name)).collect();
-        let costs = rights::costs(&rights.iter().map(String::as_str).collect::<Vec<_>>());
+        let costs = probe.uses.costs(needed.iter().map(|name| right(name)));
         found.push(Finding::error(said(&needed), costs, fix).ranked(Rank::Hindrance));
     }
     if !for_people.is_empty() {
-        let impact = "redlock status without a key and redlock release --force do not work there";
-        found.push(Finding::info(said(&for_people), impact, fix));
+        found.push(Finding::info(said(&for_people), Purpose::Listing.cost(), fix));
     }
     found
 }
@@ -335,13 +343,12 @@ fn missing_rights(probe: &Probe) -> Vec<Finding> {
     };
     if !needed.is_empty() {
         let (what, cure) = said(&needed);
-        let found_here = Finding::warning(what, rights::costs(&needed), cure);
+        let found_here = Finding::warning(what, probe.uses.costs(needed.iter().copied()), cure);
         found.push(found_here.ranked(Rank::Hindrance));
     }
     if !for_people.is_empty() {
         let (what, cure) = said(&for_people);
-        let why = "redlock status without a key and redlock release --force do not work there";
-        found.push(Finding::info(what, why, cure));
+        found.push(Finding::info(what, Purpose::Listing.cost(), cure));
     }
     found
 }

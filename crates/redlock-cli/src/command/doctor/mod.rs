@@ -2,10 +2,8 @@
 
 mod blocks;
 mod findings;
-mod keys;
 mod no_vote;
 mod probe;
-mod rights;
 mod sets;
 
 use std::ffi::OsStr;

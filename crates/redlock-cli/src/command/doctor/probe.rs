@@ -2,18 +2,19 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use redis::{IntoConnectionInfo, RedisResult};
-use redlock_quorum::environment::literal_url;
-use redlock_quorum::{FencingToken, LEAD_MAX_US, Mark, NodeReport, Quarantine, ServerReport};
+use redlock_quorum::commands::Uses;
+use redlock_quorum::{
+    Cause, FencingToken, LEAD_MAX_US, Mark, NodeReport, Quarantine, ServerReport,
+};
 use serde::Serialize;
 
-use super::keys::Keys;
-use super::rights::{self, Lack, Uses};
 use crate::direct::{self, Direct, PATIENCE};
 use crate::fire;
 use crate::global::Global;
+use crate::keys::Keys;
 use crate::masters;
 use crate::moment;
+use crate::rights::{self, Tried};
 use crate::session::Session;
 
 /// How many marks are looked at.
@@ -25,8 +26,14 @@ pub(super) struct Probe {
     /// Its user, by its URL.
     #[serde(skip)]
     pub(super) user: String,
+    /// What the clients of the namespace use.
+    #[serde(skip)]
+    pub(super) uses: Uses,
     /// Why it could not be examined, if so.
     pub(super) unexamined: Option<String>,
+    /// Queries that failed, each with its reason. Those whose right or command is reported as
+    /// missing are left out.
+    pub(super) failed_queries: Vec<String>,
     /// What it does when its memory is full; none where it has no limit.
     pub(super) eviction: Option<String>,
     /// What it would do if its memory had a limit; `None` if it has one.
@@ -58,7 +65,7 @@ impl Probe {
             || self
                 .missing_commands
                 .iter()
-                .any(|name| rights::is_for_admission(&rights::right_of(name)))
+                .any(|name| rights::is_for_admission(rights::right_of(name)))
     }
 }
 
@@ -69,23 +76,16 @@ pub(super) async fn at_all(global: &Global, session: &Session, nodes: &[NodeRepo
         let asked = match &node.server {
             Some(server) => {
                 let asks = Asks::of(global, server);
-                let probe = move |master: &mut Direct| probe(master, &asks);
+                let probe = async |master: &mut Direct| probe(master, &asks).await;
                 direct::ask(url, session.masters.pem(), PATIENCE * 3, probe).await
             }
             // Another finding has the reason.
             None => Ok(Probe::default()),
         };
-        let failed = |why| Probe { unexamined: Some(why), ..Probe::default() };
-        probes.push(Probe { user: user(url), ..asked.unwrap_or_else(failed) });
+        let failed = |why: Cause| Probe { unexamined: Some(why.to_string()), ..Probe::default() };
+        probes.push(asked.unwrap_or_else(failed));
     }
     probes
-}
-
-/// The library has read the URL before.
-fn user(url: &str) -> String {
-    let info = literal_url(url).into_connection_info().ok();
-    let user = info.and_then(|info| info.redis_settings().username().map(String::from));
-    user.unwrap_or_else(|| "default".into())
 }
 
 /// What one master is asked.
@@ -101,7 +101,7 @@ impl Asks {
     fn of(global: &Global, server: &ServerReport) -> Self {
         let keys = Keys::of(masters::prefix(global), server);
         let has_quarantine = global.quarantine() == Quarantine::On;
-        let uses = Uses { quarantine: has_quarantine, ballots: !global.plain };
+        let uses = masters::uses(global);
         let ballots = match &server.admitted_as {
             _ if global.plain => None,
             _ if !has_quarantine => Some(keys.off.clone()),
@@ -111,46 +111,115 @@ impl Asks {
     }
 }
 
-fn probe(master: &mut Direct, asks: &Asks) -> RedisResult<Probe> {
-    let memory = master.info("memory").ok();
-    let policy = memory.as_ref().and_then(|memory| memory.get::<String>("maxmemory_policy"));
-    let limit = memory.as_ref().and_then(|memory| memory.get::<u64>("maxmemory"));
-    let is_limited = limit.is_some_and(|limit| limit > 0);
-    let tried = rights::tried(master, &asks.keys, asks.uses)?;
-    let mut probe = Probe {
-        eviction: policy.clone().filter(|_| is_limited),
-        idle_eviction: policy.filter(|_| !is_limited),
-        keeps_writes: master.setting("appendfsync").ok().flatten().map(|fsync| {
-            let appends = master.setting("appendonly").ok().flatten();
-            appends.as_deref() == Some("yes") && fsync == "always"
-        }),
-        missing_rights: tried.missing,
-        missing_commands: tried.unknown,
-        write_refusal: tried.refusal,
-        foreign_keys: asks.keys.foreign(master)?,
-        // What cannot be read is a key of another type, or a right that is missing: both are found.
-        foreign_scores: match &asks.ballots {
-            Some(set) => foreign_now(master.scores(set).unwrap_or_default()),
-            None => Vec::new(),
-        },
-        // A right that is missing is found.
-        future_marks: future_marks(master, &asks.prefix).unwrap_or_default(),
-        ..Probe::default()
-    };
-    let last = rights::tried_last(master, &asks.keys)?;
-    match last {
-        Some(Lack::Command(name)) => probe.missing_commands.push(name),
-        Some(Lack::Right(right)) if !probe.missing_rights.contains(&right) => {
-            probe.missing_rights.push(right);
-        }
-        _ => {}
+async fn probe(master: &mut Direct, asks: &Asks) -> Result<Probe, Cause> {
+    let tried = rights::tried(master, &asks.keys, asks.uses).await?;
+    let mut queries = Queries { tried, failed: Vec::new() };
+    let mut probe = Probe { user: master.user().to_owned(), uses: asks.uses, ..Probe::default() };
+    (probe.eviction, probe.idle_eviction) = eviction(master, &mut queries).await?;
+    probe.keeps_writes = keeps_writes(master, &mut queries, asks.uses).await?;
+    let types = asks.keys.foreign(master).await?;
+    for cause in types.unknown {
+        queries.noted("its keys", &["+hgetall", "+zcard"], Err::<(), _>(cause))?;
     }
+    probe.foreign_keys = types.foreign;
+    // The finding about a key of another type has the only fix.
+    if let Some(set) = asks.ballots.as_ref().filter(|_| probe.foreign_keys.is_empty()) {
+        let scores = master.scores(set).await;
+        let scores = queries.noted("its ballots", &["+zrevrangebyscore"], scores)?;
+        probe.foreign_scores = foreign_now(scores.unwrap_or_default());
+    }
+    let marks = future_marks(master, &asks.prefix).await;
+    let marks = queries.noted("its marks", &["+scan", "+getrange", "+pttl", "+time"], marks)?;
+    probe.future_marks = marks.unwrap_or_default();
+    let last = rights::tried_last(master, &asks.keys).await?;
+    queries.tried.add(last.filter(|_| asks.uses.queues));
+    probe.missing_rights = queries.tried.missing;
+    probe.missing_commands = queries.tried.unknown;
+    probe.write_refusal = queries.tried.refusal;
+    probe.failed_queries = queries.failed;
     Ok(probe)
 }
 
+/// The queries of one master, with what is known of those that fail.
+struct Queries {
+    tried: Tried,
+    failed: Vec<String>,
+}
+
+impl Queries {
+    /// The answer to a query, or `None` if the master replied with an error: its reason is kept,
+    /// unless one of the rights that the query needs is reported as missing anyway.
+    ///
+    /// # Errors
+    /// Why the connection cannot be used any further: then nothing else can be examined either.
+    fn noted<T>(
+        &mut self,
+        what: &str,
+        rights: &[&str],
+        answer: Result<T, Cause>,
+    ) -> Result<Option<T>, Cause> {
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(cause) if !cause.is_error_reply() => Err(cause),
+            Err(_) if rights.iter().any(|right| self.is_reported(right)) => Ok(None),
+            Err(cause) => {
+                let failed = format!("{what}: {cause}");
+                if !self.failed.contains(&failed) {
+                    self.failed.push(failed);
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_reported(&self, right: &str) -> bool {
+        let is_key = |missing: &String| missing.starts_with('~');
+        self.tried.missing.iter().any(|missing| missing == right || is_key(missing))
+            || self.tried.unknown.iter().any(|name| rights::right_of(name) == right)
+    }
+}
+
+/// What the master does when its memory is full, and what it would do if its memory had a limit.
+async fn eviction(
+    master: &mut Direct,
+    queries: &mut Queries,
+) -> Result<(Option<String>, Option<String>), Cause> {
+    let memory = master.info("memory").await;
+    let Some(memory) = queries.noted("INFO memory", &["+info"], memory)? else {
+        return Ok((None, None));
+    };
+    let Some(policy) = memory.get::<String>("maxmemory_policy") else {
+        queries.failed.push("INFO memory: it has no maxmemory_policy".into());
+        return Ok((None, None));
+    };
+    let is_limited = memory.get::<u64>("maxmemory").is_some_and(|limit| limit > 0);
+    Ok(if is_limited { (Some(policy), None) } else { (None, Some(policy)) })
+}
+
+/// Whether each write is on disk before it is answered.
+async fn keeps_writes(
+    master: &mut Direct,
+    queries: &mut Queries,
+    uses: Uses,
+) -> Result<Option<bool>, Cause> {
+    let mut values = Vec::new();
+    for name in ["appendonly", "appendfsync"] {
+        let value = master.setting(name).await;
+        // With a quarantine an error is harmless, because a master that lost its data grants no
+        // lock. The documented user has no right to CONFIG, and hosted servers lack it.
+        if uses.quarantine && value.as_ref().is_err_and(Cause::is_error_reply) {
+            return Ok(None);
+        }
+        let value = queries.noted(&format!("CONFIG GET {name}"), &[], value)?;
+        values.push(value.flatten());
+    }
+    let [Some(appends), Some(syncs)] = &values[..] else { return Ok(None) };
+    Ok(Some(appends == "yes" && syncs == "always"))
+}
+
 /// The marks that no client makes whose masters have the right time.
-fn future_marks(master: &mut Direct, prefix: &[u8]) -> RedisResult<Vec<String>> {
-    let (marks, now) = (master.marks(prefix, MARKS_MAX)?, master.time()?);
+async fn future_marks(master: &mut Direct, prefix: &[u8]) -> Result<Vec<String>, Cause> {
+    let (marks, now) = (master.marks(prefix, MARKS_MAX).await?, master.time().await?);
     Ok(marks.iter().filter_map(|(name, mark)| of_the_future(name, mark, now)).collect())
 }
 

@@ -2,118 +2,70 @@
 //! command that changes nothing: it reads, or it is refused for its words, which servers look at
 //! behind the test of the right.
 
-use redis::{RedisResult, Value};
+use redis::Value;
+use redlock_quorum::Cause;
+use redlock_quorum::commands::{Purpose, SENT, Sent, Uses};
 use redlock_quorum::server_error::ServerError;
 
-use super::keys::Keys;
-use crate::direct::Direct;
-
-/// What the clients of a master do there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Uses {
-    pub(super) quarantine: bool,
-    pub(super) ballots: bool,
-}
-
-impl Uses {
-    fn needs(self, right: &str) -> bool {
-        match right {
-            "+zscore" => self.ballots,
-            "+zadd" => self.ballots || self.quarantine,
-            "+hset" | "+hdel" | "+zcard" | "+zrevrangebyscore" | "+time" => self.quarantine,
-            _ => true,
-        }
-    }
-}
+use crate::direct::{Direct, error_text, meaning};
+use crate::keys::Keys;
 
 /// Whether `redlock status` without a key and `redlock release --force` need it, and no lock does.
-pub(super) fn is_for_people(right: &str) -> bool {
-    ["+scan", "+getrange"].contains(&right)
+pub(crate) fn is_for_people(right: &str) -> bool {
+    of(right).is_some_and(|sent| sent.purposes == [Purpose::Listing])
 }
 
 /// Whether no quarantine begins or ends without it.
-pub(super) fn is_for_admission(right: &str) -> bool {
-    const RIGHTS: [&str; 9] = [
-        "+eval",
-        "+del",
-        "+hgetall",
-        "+hset",
-        "+hdel",
-        "+zcard",
-        "+zadd",
-        "+zrevrangebyscore",
-        "+time",
-    ];
-    right.starts_with('~') || RIGHTS.contains(&right)
+pub(crate) fn is_for_admission(right: &str) -> bool {
+    right.starts_with('~') || of(right).is_some_and(|sent| sent.is_for(Purpose::Admission))
 }
 
-/// Whether waiters need it to queue for a lock, and nothing else does.
-fn is_for_queues(right: &str) -> bool {
-    const RIGHTS: [&str; 7] =
-        ["+exists", "+publish", "+pubsub", "+subscribe", "+zrange", "+zrank", "+zrem"];
-    right.starts_with('&') || RIGHTS.contains(&right)
-}
-
-/// What it costs that these are missing.
-pub(super) fn costs(missing: &[&str]) -> String {
-    let mut costs: Vec<&str> = Vec::new();
-    for cost in missing.iter().map(|right| cost(right)) {
-        if !costs.contains(&cost) {
-            costs.push(cost);
-        }
-    }
-    costs.join("; ")
-}
-
-fn cost(right: &str) -> &'static str {
-    match right {
-        "+zadd" | "+zscore" => "it takes no ballots, so it grants no locks with fencing tokens",
-        "+client|id" | "+client|kill" => "late requests are not stopped",
-        "+client|tracking" | "+client|caching" => "waiters are not woken",
-        "+info" => "it is unknown whether it votes",
-        "+set" | "+get" | "+del" | "+pttl" | "+pexpire" | "+eval" | "+evalsha" => {
-            "locks are not acquired, extended or released"
-        }
-        right if is_for_queues(right) => "waiters are not served in the order of their arrival",
-        _ => "quarantines are neither begun nor ended",
-    }
+fn of(right: &str) -> Option<&'static Sent> {
+    SENT.iter().find(|sent| sent.right == right)
 }
 
 /// What was found out by trying.
-pub(super) struct Tried {
-    /// The rights that are missing, in the words of `ACL SETUSER`.
-    pub(super) missing: Vec<String>,
+#[derive(Default)]
+pub(crate) struct Tried {
+    /// The rights that are missing, in the form of `ACL SETUSER`.
+    pub(crate) missing: Vec<String>,
     /// The commands that the server does not have.
-    pub(super) unknown: Vec<String>,
+    pub(crate) unknown: Vec<String>,
     /// What a write is refused with by every user, such as where memory is full.
-    pub(super) refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
 }
 
-pub(super) fn tried(master: &mut Direct, keys: &Keys, uses: Uses) -> RedisResult<Tried> {
+pub(crate) async fn tried(master: &mut Direct, keys: &Keys, uses: Uses) -> Result<Tried, Cause> {
     let nobody = keys.nobody();
-    let all = probes(keys, &nobody).into_iter().filter(|(right, _)| uses.needs(right));
+    let is_needed = |right: &str| of(right).is_some_and(|sent| uses.needs(sent));
+    let all = probes(keys, &nobody).into_iter().filter(|(right, _)| is_needed(right));
     let (rights, probes): (Vec<_>, Vec<_>) = all.unzip();
-    let replies = master.probe(&probes)?;
-    let (mut missing, mut unknown): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let replies = master.probe(&probes).await?;
+    let mut tried = Tried { refusal: replies.iter().find_map(refusal), ..Tried::default() };
     for (right, reply) in rights.into_iter().zip(&replies) {
-        let (into, what) = match lack(right, reply, keys) {
-            Some(Lack::Command(name)) => (&mut unknown, name),
-            Some(Lack::Right(right)) => (&mut missing, right),
-            None => continue,
+        tried.add(lack(right, reply, keys));
+    }
+    Ok(tried)
+}
+
+impl Tried {
+    pub(crate) fn add(&mut self, lack: Option<Lack>) {
+        let (into, what) = match lack {
+            Some(Lack::Command(name)) => (&mut self.unknown, name),
+            Some(Lack::Right(right)) => (&mut self.missing, right),
+            None => return,
         };
         if !into.contains(&what) {
             into.push(what);
         }
     }
-    let refusal = replies.iter().find_map(refusal);
-    Ok(Tried { missing, unknown, refusal })
 }
 
 /// The right to listen on channels, where it is missing. A connection that was granted it takes no
 /// other commands any more: this is the last one that it is asked.
-pub(super) fn tried_last(master: &mut Direct, keys: &Keys) -> RedisResult<Option<Lack>> {
+pub(crate) async fn tried_last(master: &mut Direct, keys: &Keys) -> Result<Option<Lack>, Cause> {
     let (right, probe) = last_probe(keys);
-    let replies = master.probe(&[probe])?;
+    let replies = master.probe(&[probe]).await?;
     Ok(replies.first().and_then(|reply| lack(right, reply, keys)))
 }
 
@@ -125,11 +77,11 @@ fn last_probe(keys: &Keys) -> (&'static str, Vec<&[u8]>) {
 fn refusal(reply: &Value) -> Option<String> {
     let Value::ServerError(error) = reply else { return None };
     let is_refused = ["OOM", "MISCONF", "NOREPLICAS"].contains(&error.code());
-    is_refused.then(|| format!("{} {}", error.code(), error.details().unwrap_or_default()))
+    is_refused.then(|| error_text(error))
 }
 
 /// What keeps a command from being used.
-pub(super) enum Lack {
+pub(crate) enum Lack {
     /// The server does not have it.
     Command(String),
     /// The user lacks this right.
@@ -138,25 +90,15 @@ pub(super) enum Lack {
 
 fn lack(right: &str, reply: &Value, keys: &Keys) -> Option<Lack> {
     let Value::ServerError(error) = reply else { return None };
-    let text = format!("{} {}", error.code(), error.details().unwrap_or_default());
-    match ServerError::of(&text) {
-        ServerError::UnknownCommand => Some(Lack::Command(command(right))),
+    match meaning(error) {
+        ServerError::UnknownCommand => of(right).map(|sent| Lack::Command(sent.name())),
         _ => denial(reply).map(|denied| Lack::Right(denied.right(right, keys))),
     }
 }
 
-/// The command that a right is for. A server renames no subcommand alone.
-fn command(right: &str) -> String {
-    let name = right.trim_start_matches('+');
-    name.split('|').next().unwrap_or(name).to_uppercase()
-}
-
 /// The right to a command.
-pub(super) fn right_of(command: &str) -> String {
-    match command {
-        "CLIENT" => "+client|id".into(),
-        command => format!("+{}", command.to_lowercase()),
-    }
+pub(crate) fn right_of(command: &str) -> &'static str {
+    Sent::named(command).map_or("", |sent| sent.right)
 }
 
 /// What a user may not do.
@@ -188,7 +130,7 @@ fn denial(reply: &Value) -> Option<Denied> {
         (true, false) => Denied::Key,
         _ => Denied::Command,
     };
-    (error.code() == "NOPERM").then_some(denied)
+    (meaning(error) == ServerError::Denied).then_some(denied)
 }
 
 /// A command for each right. `SET` and `ZADD` get options that exclude each other, `HSET` a field
@@ -237,23 +179,10 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_is_missing_is_said_to_cost_what_it_is_needed_for() {
-        assert_eq!(
-            costs(&["+zadd"]),
-            "it takes no ballots, so it grants no locks with fencing tokens"
-        );
-        let two = costs(&["+set", "+get", "+client|kill"]);
-        assert_eq!(
-            two,
-            "locks are not acquired, extended or released; late requests are not stopped"
-        );
-    }
-
     /// Operators copy the line of the document.
     #[test]
     fn all_rights_of_the_guide_are_tried_and_no_other() {
-        let document = include_str!("../../../../../docs/OPERATIONS.md");
+        let document = include_str!("../../../docs/OPERATIONS.md");
         let line = document.lines().find(|line| line.starts_with("ACL SETUSER redlock on "));
         let listed = line.unwrap().split(' ').filter(|word| word.starts_with('+'));
         let mut listed: Vec<_> = listed.collect();
@@ -263,6 +192,9 @@ mod tests {
         listed.sort_unstable();
         tried.sort_unstable();
         assert_eq!(tried, listed);
+        let mut sent = SENT.map(|sent| sent.right);
+        sent.sort_unstable();
+        assert_eq!(tried, sent);
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! `Conversation`: a connection like those of a [`RedisNode`](super::RedisNode), for requests
+//! outside of the protocol.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tokio::time::timeout;
+
+use super::address::Address;
+use super::dial::Resolver;
+use super::handshake::{self, Talk};
+use super::stream::{self, Stream, unusable};
+use super::{InvalidNode, Tls, connector};
+use crate::Cause;
+
+/// A connection to one server, for requests outside of the protocol.
+///
+/// It reads the URL, trusts certificates and reports errors in the same way as the connection of a
+/// [`RedisNode`](super::RedisNode). Its replies are those of RESP2, whatever the URL says.
+pub struct Conversation {
+    stream: Box<dyn Stream>,
+    user: String,
+}
+
+impl Conversation {
+    /// Connects and logs in, within `limit`.
+    ///
+    /// # Errors
+    /// Why there is no connection.
+    pub async fn open(url: &str, tls: &Tls, limit: Duration) -> Result<Self, Cause> {
+        let malformed = |error: InvalidNode| unusable(error.to_string());
+        let address = Address::parse(url).map_err(|error| malformed(error.into()))?;
+        let connector = connector(&address, tls).map_err(|error| malformed(error.into()))?;
+        let open = async {
+            let (place, resolver) = (&address.place, Resolver::default());
+            let mut stream = stream::connect(place, &resolver, connector.as_ref(), limit).await?;
+            let batch = handshake::logins(&address.login);
+            for reply in Talk::new(&mut *stream).ask(&batch).await? {
+                handshake::succeeded(reply)?;
+            }
+            Ok(stream)
+        };
+        let stream = timeout(limit, open).await.unwrap_or(Err(Cause::TimedOut))?;
+        let user = address.login.username.unwrap_or_else(|| "default".into());
+        Ok(Self { stream, user })
+    }
+
+    /// Returns the user of the connection.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Sends the commands in one write, and returns the reply to each. An error reply is a reply.
+    ///
+    /// A call that is dropped, or that ends with an error, leaves the connection without use.
+    ///
+    /// # Errors
+    /// Why not all replies arrived.
+    pub async fn ask(&mut self, batch: &[Cmd]) -> Result<Vec<Value>, Cause> {
+        Talk::new(&mut *self.stream).ask(batch).await
+    }
+}
+
+/// Shows no secret.
+impl fmt::Debug for Conversation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conversation").field("user", &self.user).finish_non_exhaustive()
+    }
+}

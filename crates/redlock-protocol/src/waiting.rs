@@ -9,7 +9,8 @@
 //! | while | this happens | then |
 //! |---|---|---|
 //! | it asks all masters | it is refused | it enters the queue at M |
-//! | it enters | others stand before it | it sleeps for a second, or 1 ms for each of them, and enters again: that renews its place |
+//! | it enters | others stand before it | it sleeps for 0.3 s, 0.1 s more for each further one, 0.8 s at most, or 1 ms for each of them, and enters again: that renews its place |
+//! | it enters | others stand before it, and the key is reserved for another | it enters again shortly after the reservation: those before it may have stopped |
 //! | it enters | others stand before it and M has no key | M has dropped as many waiters that are gone as it does at a time: it enters again at once, 160 times at most |
 //! | it enters | it is the first, and the key is taken | it watches the key at M, because a holder that knows of nobody calls nobody |
 //! | it watches | the key is free at once | it enters again |
@@ -51,9 +52,6 @@ use super::queue::Queue;
 #[cfg(test)]
 mod tests;
 
-/// How long a waiter behind the first sleeps: 0.6 to 1 s, so that it asks within a second after the
-/// first has ended with its process and called no other.
-const PLACE_AGAIN: Duration = Duration::from_millis(800);
 /// How long a key counts as contended after it was refused.
 const CONTENDED: Duration = Duration::from_secs(1);
 /// How often a head enters again at once because the queue is full of waiters that are gone: M
@@ -232,12 +230,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
                 self.entries += 1;
                 self.attempt(Ask::First)
             }
-            Some(rank) => {
-                let sleep = PLACE_AGAIN.max(Duration::from_millis(rank.into()));
-                let until = at.now.saturating_add(sleep.mul_f64(0.75 + at.random / 2.0));
-                self.head = Head::Asleep { at: answer.at, until, ask: Ask::First };
-                Step::Wait
-            }
+            Some(rank) => self.sleep_behind(rank, answer, at),
         }
     }
 

@@ -7,12 +7,13 @@ mod meeting_points;
 mod no_quorum;
 mod order;
 mod shares;
+mod stopped;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlock_core::{Clock, Verb, Verdict};
-use redlock_quorum::{AcquireError, Redlock, State};
+use redlock_quorum::{AcquireError, Guard, Redlock, State};
 use redlock_testkit::SimNodes;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;

@@ -89,6 +89,51 @@ fn after_a_second_one_line_says_what_is_waited_for_and_who_holds_it() {
     assert_eq!(poll("it ends", || waiting.try_wait().unwrap()).code(), Some(143));
 }
 
+/// How many processes wait for `k` in its queue.
+fn queued(servers: &RedisServers) -> u32 {
+    text(&servers[0], &["ZCARD", "redlock-quorum:1:queue:k"])
+}
+
+fn wait_for_k(servers: &RedisServers) -> Running {
+    Running::start(redlock(servers, ["run", "k", "--wait", "forever", "--", "true"]))
+}
+
+/// So many stopped processes wait before so many live ones: how long the live ones take. There is
+/// one master: on a busy machine, not all of them would meet at the same one of several.
+fn behind_stopped(stopped: u32, live: u32) -> Duration {
+    let servers = RedisServers::start(1).unwrap();
+    servers[0].command(&["SET", "k", "stranger"]).unwrap();
+    let wait_in_queue = |number| {
+        let waits = wait_for_k(&servers);
+        poll("it is in the queue", || (queued(&servers) == number).then_some(()));
+        waits
+    };
+    let _stopped: Vec<_> = (1..=stopped)
+        .map(|number| {
+            let waits = wait_in_queue(number);
+            waits.signal(Signal::STOP);
+            waits
+        })
+        .collect();
+    let live: Vec<_> = (1..=live).map(|number| wait_in_queue(stopped + number)).collect();
+    servers[0].command(&["DEL", "k"]).unwrap();
+    let began = Instant::now();
+    for waits in live {
+        assert_eq!(waits.answer().code, 0);
+    }
+    began.elapsed()
+}
+
+/// A fifth of a second for each, 0.3 s beside that, and what a stall of the whole test takes.
+#[test]
+fn stopped_processes_do_not_keep_the_key_from_those_that_wait_behind_them() {
+    for (stopped, live) in [(1, 1), (3, 1), (10, 1), (3, 3)] {
+        let most = Duration::from_millis(200) * stopped + Duration::from_millis(1_100);
+        let took = behind_stopped(stopped, live);
+        assert!(took <= most, "{live} behind {stopped}: {took:?}");
+    }
+}
+
 #[test]
 fn on_a_terminal_the_line_comes_without_being_asked_for() {
     let servers = RedisServers::start(1).unwrap();

@@ -18,6 +18,16 @@ use crate::retry::{self, APART_MAX};
 
 /// For how long the first in a queue sleeps first; each sleep is twice as long, up to a second.
 const SLEEP_MIN: Duration = Duration::from_millis(100);
+/// For how long the second in a queue sleeps, what each further one sleeps more, and the longest
+/// sleep but for one millisecond for each before it. A quarter of it is random. The first in the
+/// queue may have stopped, with all that stand before this one, so it must ask in time.
+const PLACE_AGAIN: [Duration; 3] =
+    [Duration::from_millis(310), Duration::from_millis(100), Duration::from_millis(800)];
+/// How long after a reservation for another one asks again, what each place further back adds, and
+/// how much that is at most: the next in the queue comes first, and the others find the key taken
+/// or reserved again.
+const AFTER_ANOTHER: [Duration; 3] =
+    [Duration::from_millis(10), Duration::from_millis(5), Duration::from_millis(100)];
 /// Redis keeps a key through the whole millisecond in which it expires.
 const BEHIND_EXPIRY: Duration = Duration::from_millis(2);
 
@@ -72,6 +82,18 @@ impl<Id: Copy + Ord> Waiting<Id> {
         }
     }
 
+    /// Others stand before the head, `rank` of them. It is called when it is its turn, unless those
+    /// before it have stopped.
+    pub(super) fn sleep_behind(&mut self, rank: u32, answer: QueueAnswer, at: Moment) -> Step<Id> {
+        let sleep = match answer.reserved_for {
+            Some(left) => left.saturating_add(after_another(rank, at.random)),
+            None => place_again(rank).mul_f64(0.75 + at.random / 2.0),
+        };
+        let until = at.now.saturating_add(sleep);
+        self.head = Head::Asleep { at: answer.at, until, ask: Ask::First };
+        Step::Wait
+    }
+
     /// The key is watched at this master, and this is the time that its holder has left.
     pub(super) fn watch(&mut self, master: usize, ttl: Option<Duration>, at: Moment) -> Step<Id> {
         let again = SLEEP_MIN.saturating_mul(1 << self.tries.min(16)).min(WATCH_AGAIN);
@@ -101,4 +123,18 @@ impl<Id: Copy + Ord> Waiting<Id> {
         self.head = Head::Pausing { until, ask };
         Step::Wait
     }
+}
+
+/// How long one sleeps that has so many before it.
+fn place_again(rank: u32) -> Duration {
+    let [second, further, longest] = PLACE_AGAIN;
+    let sleep = second.saturating_add(further.saturating_mul(rank.saturating_sub(1)));
+    sleep.min(longest).max(Duration::from_millis(rank.into()))
+}
+
+/// How long after the end of a reservation for another.
+fn after_another(rank: u32, random: f64) -> Duration {
+    let [least, further, most] = AFTER_ANOTHER;
+    let further = further.saturating_mul(rank).min(most);
+    least.saturating_add(further).mul_f64(0.8 + random / 5.0)
 }

@@ -60,13 +60,15 @@ pub struct QueueAnswer {
     pub is_free: bool,
     /// The key at M is kept for this process.
     pub is_reserved_for_us: bool,
+    /// For how long M keeps the key for another process; `None` if it does not.
+    pub reserved_for: Option<Duration>,
 }
 
 impl QueueAnswer {
     /// A head that is to wait outside of the queue of master `at`, which does not work.
     pub fn outside(at: usize) -> Self {
         let (others_wait, is_free, is_reserved_for_us) = (false, false, false);
-        Self { at, rank: None, others_wait, is_free, is_reserved_for_us }
+        Self { at, rank: None, others_wait, is_free, is_reserved_for_us, reserved_for: None }
     }
 
     /// The answer of master `at` to a head that enters with `ticket`; `None` if it has let the head
@@ -79,9 +81,14 @@ impl QueueAnswer {
         }
         let reserved = verdict.reservation().and_then(|reservation| reservation.ticket);
         let is_reserved_for_us = reserved == Some(ticket);
+        let reserved_for = match verdict {
+            Verdict::Held { ttl, .. } if reserved.is_some() && !is_reserved_for_us => *ttl,
+            _ => None,
+        };
         // The head is one of those that wait if it has a place.
         let others_wait = queued.waiters > u32::from(queued.rank.is_some());
-        Some(Self { at, rank: queued.rank, others_wait, is_free, is_reserved_for_us })
+        let rank = queued.rank;
+        Some(Self { at, rank, others_wait, is_free, is_reserved_for_us, reserved_for })
     }
 }
 

@@ -116,10 +116,29 @@ fn a_sleep_at_the_front_ends_with_the_key_or_after_100_ms_and_doubles_up_to_a_se
 
 #[test]
 fn who_stands_behind_others_renews_its_place_within_a_second_and_less_often_far_behind() {
-    for (rank, random, wakes) in
-        [(1, 0.5, 800), (1, 0.0, 600), (1, 1.0, 1_000), (4_000, 0.5, 4_000)]
-    {
-        assert_eq!(sleep(behind(rank, random)), (ms(wakes), first(1)), "{rank}");
+    for (rank, random, wakes) in [
+        (1, 0.5, 310),
+        (1, 1.0, 387),
+        (2, 0.5, 410),
+        (5, 0.5, 710),
+        (6, 0.0, 600),
+        (6, 1.0, 1_000),
+        (4_000, 0.5, 4_000),
+    ] {
+        let (slept, then) = sleep(behind(rank, random));
+        assert_eq!((slept.as_millis(), then), (wakes, first(1)), "{rank}");
+    }
+}
+
+/// Those before it may have stopped: it enters again when the one that was called has had its time.
+#[test]
+fn who_stands_behind_a_reservation_enters_again_after_it() {
+    for (rank, random, wakes) in [(1, 1.0, 65), (1, 0.0, 62), (4, 1.0, 80), (1_000, 1.0, 160)] {
+        let mut waiting = World::after(&[JOIN, REFUSED]).waiting;
+        let answer = Place::Behind(rank).answered(0);
+        let answer = Some(QueueAnswer { reserved_for: Some(ms(50)), ..answer });
+        assert_eq!(waiting.lost(Refusal::Held, answer, start(random)), Step::Wait);
+        assert_eq!(sleep(waiting), (ms(wakes), first(1)), "{rank}");
     }
 }
 

@@ -17,13 +17,18 @@ fn reserved(ticket: Option<QueueTicket>) -> Answer {
 #[test]
 fn the_answer_of_a_queue_says_the_place_and_who_has_the_key() {
     let said = |rank, is_free, is_reserved_for_us| {
-        let others_wait = true;
-        Some(QueueAnswer { at: 2, rank, others_wait, is_free, is_reserved_for_us })
+        let (others_wait, reserved_for) = (true, None);
+        Some(QueueAnswer { at: 2, rank, others_wait, is_free, is_reserved_for_us, reserved_for })
+    };
+    let for_another = |rank| {
+        let reserved_for = Some(ms(50));
+        said(rank, false, false).map(|answer| QueueAnswer { reserved_for, ..answer })
     };
     assert_eq!(queued(Answer::held(None, None), Some(1)), said(Some(1), false, false));
     assert_eq!(queued(Answer::new(Verdict::Free), Some(4)), said(Some(4), true, false));
     assert_eq!(queued(reserved(Some(OURS)), None), said(None, false, true));
-    assert_eq!(queued(reserved(Some(QueueTicket::new(8))), Some(0)), said(Some(0), false, false));
+    assert_eq!(queued(reserved(Some(QueueTicket::new(8))), Some(0)), for_another(Some(0)));
+    // That is how a release leaves the masters that keep no queue for it.
     assert_eq!(queued(reserved(None), Some(0)), said(Some(0), false, false));
 }
 

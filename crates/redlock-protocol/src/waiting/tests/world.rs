@@ -74,7 +74,8 @@ impl Place {
         let is_free = matches!(self, Self::BehindThoseThatAreGone);
         let is_reserved_for_us = matches!(self, Self::OursIsReserved);
         let others_wait = !matches!(self, Self::First);
-        QueueAnswer { at, rank, others_wait, is_free, is_reserved_for_us }
+        let reserved_for = None;
+        QueueAnswer { at, rank, others_wait, is_free, is_reserved_for_us, reserved_for }
     }
 }
 

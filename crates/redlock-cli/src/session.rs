@@ -71,7 +71,7 @@ impl Session {
         ttl: Option<Duration>,
     ) -> Result<Self, Failure> {
         let keys: Vec<&OsStr> = keys.iter().map(OsString::as_os_str).collect();
-        Self::build(global, &keys, ttl, Some(label(global)?))
+        Self::build(global, &keys, ttl, label(global)?)
     }
 
     /// Builds the handle; connects nothing yet.

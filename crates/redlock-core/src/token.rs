@@ -18,7 +18,7 @@ use crate::Reservation;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Token(Text);
 
-/// A token without a label, which nearly all are, needs no memory of its own.
+/// A token without a label needs no memory of its own.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Text {
     /// Every text of this length.
@@ -54,7 +54,7 @@ impl Token {
         let uuid: &str = unique().hyphenated().encode_lower(&mut buffer);
         match label {
             None => Self(uuid.into()),
-            Some(label) => Self(format!("{uuid}/{label}").as_str().into()),
+            Some(label) => Self(labelled(uuid, label)),
         }
     }
 
@@ -115,6 +115,18 @@ impl Token {
         let is_ours = uuid.len() == Hyphenated::LENGTH;
         Uuid::try_parse(uuid).ok().filter(|_| is_ours).map(|uuid| (uuid, label))
     }
+}
+
+/// The text of a new token with a label. Most have one, so it is put together on the stack, and its
+/// one allocation is that of the token.
+fn labelled(uuid: &str, label: &Label) -> Text {
+    let (slash, label) = (uuid.len(), label.as_str().as_bytes());
+    let end = slash + 1 + label.len();
+    let mut text = [b'/'; Hyphenated::LENGTH + 1 + Label::LEN_MAX];
+    text[..slash].copy_from_slice(uuid.as_bytes());
+    text[slash + 1..end].copy_from_slice(label);
+    // It was made of texts.
+    str::from_utf8(&text[..end]).unwrap_or_default().into()
 }
 
 /// The milliseconds of the host's clock, and random bits of one call.
@@ -256,6 +268,8 @@ mod tests {
         assert!(token.as_str().ends_with("/web-1:4711"));
         assert_eq!(token.label(), Some("web-1:4711"));
         assert_eq!(Token::parse(token.as_str()), Ok(token));
+        let longest = Label::parse(&"x".repeat(Label::LEN_MAX)).unwrap();
+        assert_eq!(Token::random(Some(&longest)).label(), Some(longest.as_str()));
     }
 
     #[test]

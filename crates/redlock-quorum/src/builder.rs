@@ -15,6 +15,7 @@ use redlock_protocol::quorum::MASTERS_MAX;
 use crate::counters::Counters;
 use crate::driver::Setup;
 use crate::driver::slot::Slot;
+use crate::environment::label;
 use crate::environment::masters::Master;
 use crate::environment::origins::{Origins, given_by};
 use crate::environment::pem::Pem;
@@ -22,7 +23,9 @@ use crate::environment::variables::{
     self, LABEL, NODE_TIMEOUT, PREFIX, TLS_CA, TLS_CERT, Variable,
 };
 use crate::handle::Handle;
-use crate::settings::{BuildError, InvalidRequest, MAX_TTL, Quarantine, Settings, node_timeout};
+use crate::settings::{
+    BuildError, GivenLabel, InvalidRequest, MAX_TTL, Quarantine, Settings, node_timeout,
+};
 
 /// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build),
 /// with the limit.
@@ -43,7 +46,7 @@ pub struct RedlockBuilder {
     node_timeout: Option<Duration>,
     connect_timeout: Option<Duration>,
     clock_guard: Option<Duration>,
-    label: Option<String>,
+    label: GivenLabel,
     tls: Tls,
     seed: Option<u64>,
     origins: Origins,
@@ -224,11 +227,23 @@ impl RedlockBuilder {
         self
     }
 
-    /// A name that is added to every token, for people that ask who holds a lock: 1 to 64 of
-    /// `A-Z a-z 0-9 . _ @ : -`. Default: none. It is never compared.
+    /// Sets a name that is added to every token, so that people see who holds a lock: 1 to 64 of
+    /// `A-Z a-z 0-9 . _ @ : -`. It proves nothing: no client trusts it.
+    ///
+    /// Default: `user@host:pid`, the name that the `redlock` command also uses. If all
+    /// masters are [no servers](Self::masters) there is no default label, so that the
+    /// traffic of a simulation does not depend on the machine that runs it.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.origins.remove(LABEL.name());
-        self.label = Some(label.into());
+        self.label = GivenLabel::Text(label.into());
+        self
+    }
+
+    /// Adds no name to the tokens, for instance because clients of other teams share the masters
+    /// and must not see host names.
+    pub fn no_label(mut self) -> Self {
+        self.origins.remove(LABEL.name());
+        self.label = GivenLabel::None;
         self
     }
 
@@ -329,7 +344,7 @@ impl RedlockBuilder {
     }
 
     fn checked_label(&self) -> Result<Option<Label>, InvalidLabel> {
-        self.label.as_deref().map(Label::parse).transpose()
+        self.label.check(|| if self.urls.is_empty() { None } else { label::of_process() })
     }
 
     fn nodes_of(

@@ -59,6 +59,12 @@ macro_rules! lock_options {
                 self.$inner = self.$inner.label(label);
                 self
             }
+
+            /// As [`LockRequest::no_label`](crate::LockRequest::no_label).
+            pub fn no_label(mut self) -> Self {
+                self.$inner = self.$inner.no_label();
+                self
+            }
         }
     };
 }

@@ -16,7 +16,7 @@ use crate::error::AcquireError;
 use crate::guard::{Guard, Hold};
 use crate::handle::Handle;
 use crate::run_error::RunError;
-use crate::settings::{InvalidRequest, MAX_HOLD_MIN, check_margin};
+use crate::settings::{GivenLabel, InvalidRequest, MAX_HOLD_MIN, check_margin};
 
 /// A lock that is asked for: set what is not default, then `.await` it, or [`run`](Self::run)
 /// work under it. Nothing happens before that.
@@ -43,7 +43,7 @@ pub struct LockRequest {
     resource: Resource,
     ttl: Option<Duration>,
     wait: Wait,
-    label: Option<String>,
+    label: GivenLabel,
     options: HoldOptions,
 }
 
@@ -60,7 +60,14 @@ enum Wait {
 impl LockRequest {
     pub(crate) fn new(handle: Arc<Handle>, resource: Resource) -> Self {
         let options = HoldOptions::default();
-        Self { handle, resource, ttl: None, wait: Wait::Default, label: None, options }
+        Self {
+            handle,
+            resource,
+            ttl: None,
+            wait: Wait::Default,
+            label: GivenLabel::Default,
+            options,
+        }
     }
 
     /// How long the lease lasts without extension: 10 ms to the handle's `max_ttl`. Default: the
@@ -134,7 +141,13 @@ impl LockRequest {
     /// A name that is added to the token, for people that ask who holds the lock: 1 to 64 of
     /// `A-Z a-z 0-9 . _ @ : -`. Default: the handle's label.
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
+        self.label = GivenLabel::Text(label.into());
+        self
+    }
+
+    /// Adds no name to the token, even if the handle has a label.
+    pub fn no_label(mut self) -> Self {
+        self.label = GivenLabel::None;
         self
     }
 
@@ -285,10 +298,7 @@ impl LockRequest {
     }
 
     pub(crate) fn checked_label(&self) -> Result<Option<Label>, InvalidRequest> {
-        match &self.label {
-            Some(label) => Ok(Some(Label::parse(label)?)),
-            None => Ok(self.handle.settings.label.clone()),
-        }
+        Ok(self.label.check(|| self.handle.settings.label.clone())?)
     }
 
     fn until(&self, now: Instant) -> Option<Instant> {

@@ -60,8 +60,33 @@ pub(crate) struct Settings {
     pub(crate) wait: Duration,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) clock_guard: Option<Duration>,
+    /// The label of requests that have none of their own.
     pub(crate) label: Option<Label>,
     pub(crate) connect_timeout: Duration,
+}
+
+/// The label that a builder or a request was given.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum GivenLabel {
+    #[default]
+    Default,
+    Text(String),
+    None,
+}
+
+impl GivenLabel {
+    /// # Errors
+    /// [`InvalidLabel`] when the text cannot be a label.
+    pub(crate) fn check(
+        &self,
+        default: impl FnOnce() -> Option<Label>,
+    ) -> Result<Option<Label>, InvalidLabel> {
+        match self {
+            Self::Default => Ok(default()),
+            Self::Text(text) => Label::parse(text).map(Some),
+            Self::None => Ok(None),
+        }
+    }
 }
 
 /// Why a request cannot be made. Nothing was sent to any master.

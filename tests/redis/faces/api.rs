@@ -12,7 +12,8 @@ use crate::lab::{
 use futures::FutureExt;
 use redlock_quorum::{
     AcquireError, Cause, Ended, ExtendError, Guard, Hold, InvalidRequest, Lease, LockRequest, Loss,
-    Lost, LostReason, Redlock, ReleaseError, Resource, RunError, State, Unreleased, Verdict,
+    Lost, LostReason, Redlock, RedlockBuilder, ReleaseError, Resource, RunError, State, Token,
+    Unreleased, Verdict,
 };
 use redlock_testkit::{Direction, RedisServers, ServerOptions};
 use tokio::runtime::{Builder, Runtime};
@@ -303,6 +304,52 @@ async fn status_reports_the_holder_by_token_and_label_and_then_that_there_is_non
     assert!(status.nodes.iter().all(|node| node.latency.is_some()));
     guard.release().await.unwrap();
     assert_eq!(redlock.status("a").await.state, State::Free);
+}
+
+/// The label of the lock of each recipe, in the asynchronous and in the blocking interface.
+async fn labels(builder: RedlockBuilder, fire: u64) -> Vec<Option<String>> {
+    let redlock = builder.clone().build().unwrap();
+    let blocking = builder.build_blocking().unwrap();
+    let label = |token: &Token| token.label().map(str::to_owned);
+    let one = label(redlock.lock("a").await.unwrap().token());
+    let set = redlock.lock_all(["a", "b"]).await.unwrap();
+    let both = set.iter().map(|guard| label(guard.token()));
+    let mut labels: Vec<_> = both.chain([one]).collect();
+    set.release().await.unwrap();
+    let owner = redlock.reentrant("a");
+    labels.push(label(owner.lock().await.unwrap().token()));
+    let _ = redlock.once("job").fire(fire).run(|_| async {}).await.unwrap();
+    labels.push(redlock.last_run("job").await.unwrap().unwrap().by);
+    let held = move || blocking.lock("c").acquire().unwrap().token().label().map(str::to_owned);
+    labels.push(std::thread::spawn(held).join().unwrap());
+    labels
+}
+
+/// `status` and `once` name the process, as they do for the locks of the command.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_lock_is_labelled_with_user_host_and_process_unless_it_is_turned_off() {
+    let servers = RedisServers::start(3).unwrap();
+    let found = labels(ordinary(servers.urls()), 1).await;
+    let named = ordinary(servers.urls()).build().unwrap();
+    let label = found[0].clone().unwrap();
+    let process = format!(":{}", std::process::id());
+    assert!(label.contains('@') && label.ends_with(&process), "{label}");
+    assert_eq!(found, vec![Some(label.clone()); 6]);
+    let guard = on_all(|| named.lock("d")).await;
+    let shown = named.status("d").await.to_string();
+    assert!(shown.contains(&format!("/{label} for ")), "{shown}");
+    let refused = named.try_lock("d").await.unwrap_err().to_string();
+    assert!(refused.contains(&format!("({label})")), "{refused}");
+    guard.release().await.unwrap();
+
+    let nameless = ordinary(servers.urls()).label("web-1").no_label();
+    assert_eq!(labels(nameless.clone(), 2).await, vec![None; 6]);
+    let nameless = nameless.build().unwrap();
+    let guard = named.lock("e").no_label().await.unwrap();
+    assert_eq!(guard.token().label(), None);
+    let set = named.lock_all(["f"]).no_label().await.unwrap();
+    assert_eq!(set.get("f").unwrap().token().label(), None);
+    assert_eq!(nameless.lock("g").label("h").await.unwrap().token().label(), Some("h"));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 use redlock_core::admission::Identity;
 use redlock_core::{Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verb, VoteSlot};
-use redlock_quorum::{ExtendError, Quarantine, Redlock};
+use redlock_quorum::{ExtendError, LockRequest, Quarantine, Redlock};
 use redlock_testkit::SimNode;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -47,6 +47,25 @@ async fn an_extension_that_more_than_a_minority_denies_is_not_ours() {
     masters[..3].iter().for_each(|master| master.flush());
     let error = redlock.resume(lease).await.unwrap_err();
     assert!(matches!(error, ExtendError::NotOurs { .. }), "{error}");
+}
+
+// The label of the holder.
+
+/// What is sent to simulated masters is the same on every machine.
+#[tokio::test(start_paused = true)]
+async fn lock_of_simulated_masters_has_a_label_only_if_one_is_given() {
+    let (masters, redlock) = masters(3);
+    let label = async |request: LockRequest| {
+        let guard = request.await.unwrap();
+        let token = guard.token().clone();
+        guard.release().await.unwrap();
+        token.label().map(str::to_owned)
+    };
+    assert_eq!(label(redlock.lock(RESOURCE)).await, None);
+    assert_eq!(label(redlock.lock(RESOURCE).label("web-1")).await.as_deref(), Some("web-1"));
+    let named = handle(&masters.another_client()).label("web-2").build().unwrap();
+    assert_eq!(label(named.lock(RESOURCE)).await.as_deref(), Some("web-2"));
+    assert_eq!(label(named.lock(RESOURCE).no_label()).await, None);
 }
 
 // Those that lost.

@@ -378,7 +378,7 @@ fn score(reply: &Value, missing: Balloted) -> Option<Balloted> {
 /// The bytes behind this value in `bytes`; `None` if `bytes` does not begin with it.
 fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
     let rest = match bytes {
-        // A token without a label is as long as two digits say.
+        // Most tokens are as long as two digits say, with their label too.
         [b'$', tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', rest @ ..] => {
             let len = usize::from(tens - b'0') * 10 + usize::from(ones - b'0');
             (len == value.len()).then_some(rest)?

@@ -50,7 +50,7 @@ impl RedlockBuilder {
     /// | `REDLOCK_PLAIN` | `1` for [`fencing(false)`](Self::fencing) |
     /// | `REDLOCK_QUEUE` | `off` for [`queue(false)`](Self::queue) |
     /// | `REDLOCK_NODE_TIMEOUT` | [`node_timeout`](Self::node_timeout) |
-    /// | `REDLOCK_LABEL` | [`label`](Self::label); without it none |
+    /// | `REDLOCK_LABEL` | [`label`](Self::label); without it `user@host:pid` |
     /// | `REDLOCK_TLS_CA`, `REDLOCK_TLS_CERT`, `REDLOCK_TLS_KEY` | PEM files, for [`tls`](Self::tls) |
     ///
     /// An empty variable counts as unset. With the same variables a service and its cron jobs agree

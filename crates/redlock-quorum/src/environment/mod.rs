@@ -7,6 +7,7 @@
 //! The module is public for the command, and no part of the promised interface.
 
 pub mod duration;
+pub(crate) mod label;
 mod lookup;
 pub(crate) mod masters;
 pub(crate) mod origins;

@@ -83,7 +83,11 @@ fn a_variable_that_is_empty_or_missing_leaves_the_default() {
         assert!(settings.prefix.is_empty() && settings.fencing, "{settings:?}");
         assert_eq!((settings.max_ttl, settings.node_timeout), (None, None));
         assert_eq!(settings.quarantine, Quarantine::On);
-        assert!(settings.label.is_none(), "a program has no label of its own: {settings:?}");
+        let label = settings.label.as_ref().unwrap().as_str();
+        assert!(
+            label.contains('@') && label.ends_with(&format!(":{}", std::process::id())),
+            "{label}"
+        );
     }
 }
 

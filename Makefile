@@ -1,22 +1,22 @@
-# The commands to remember. All of them honour CARGO_TARGET_DIR.
+# All targets honor CARGO_TARGET_DIR.
 .DEFAULT_GOAL := help
 .PHONY: help demo test check model bench profile doc up down image test-compose clean need-cargo need-redis
 
-# A cargo installed a minute ago is not yet on the PATH of this shell.
+# A newly installed cargo is not yet on the PATH of this shell.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 CRATES := $(notdir $(wildcard crates/*))
 
-help: ## what there is (the default)
+help: ## list the targets (the default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: need-cargo need-redis ## five real masters, eight hosts, one file; one killed, one paused; a late write
+demo: need-cargo need-redis ## run eight hosts against five real masters while one is killed and one is paused
 	cargo build --release --locked -p redlock-cli --bin redlock --example demo
 	cargo run --release --locked --quiet -p redlock-cli --example demo
 
-test: need-cargo need-redis ## all tests but compose; installs redis-server where there is none
+test: need-cargo need-redis ## run all tests except compose; installs redis-server if it is missing
 	scripts/test.sh
 
-check: need-cargo ## format, lints, each crate on its own, documentation; warnings are errors
+check: need-cargo ## check format, lints, each crate separately, and documentation; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 	cargo clippy --workspace --test compose --all-features --locked -- -D warnings
@@ -25,32 +25,32 @@ check: need-cargo ## format, lints, each crate on its own, documentation; warnin
 	cargo clippy --locked -p redlock-cli --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --all-features --no-deps --locked
 
-model: need-cargo ## every state of the models within their bounds, and a counterexample for each mutant
+model: need-cargo ## explore every state of the models, and find a counterexample for each mutant
 	cargo run --release --locked --quiet -p model
 
-bench: need-cargo need-redis ## latency and throughput, beside the floor and beside peers
+bench: need-cargo need-redis ## measure latency and throughput against the floor and peers
 	cargo bench -p benches --locked
 
-profile: need-cargo need-redis ## instructions, allocations and system calls a lock, by file, beside the floor
+profile: need-cargo need-redis ## count instructions, allocations and system calls per lock, by file
 	@scripts/need-profilers.sh
 	cargo run --release --locked --quiet -p benches --example profile
 
-doc: need-cargo ## the documentation of the crates, as HTML
+doc: need-cargo ## build the documentation of the crates as HTML
 	cargo doc --workspace --all-features --no-deps --locked
 
-up: need-cargo ## start the five masters of docker-compose.yml on 127.0.0.1:7101-7105, and admit them
+up: need-cargo ## start the five masters of docker-compose.yml on 127.0.0.1:7101-7105 and admit them
 	scripts/masters.sh up
 
-down: ## stop them and remove their data
+down: ## stop these masters and remove their data
 	scripts/masters.sh down
 
-image: need-redis ## an image of this machine's redis-server, for REDIS_IMAGE=redlock-redis:local
+image: need-redis ## build an image of this machine's redis-server, for REDIS_IMAGE=redlock-redis:local
 	scripts/masters.sh image
 
-test-compose: need-cargo ## the tests on those masters; starts them and takes them down
+test-compose: need-cargo ## start these masters, run their tests, and remove them
 	scripts/masters.sh test
 
-clean: need-cargo ## remove what was built
+clean: need-cargo ## remove the build output
 	cargo clean
 
 need-cargo:

@@ -1,4 +1,4 @@
-//! `Attempt`: one token, asked of all masters at once, until it is won or lost.
+//! `Attempt`: one token, requested from all masters in parallel, until the vote is won or lost.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ mod fenced;
 pub use self::fenced::FIRST;
 use self::fenced::Fenced;
 
-/// How the token came to be.
+/// Where the token of an attempt comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// It is fresh: `SET NX` is asked of the masters.
+    /// A new token: masters receive `SET NX`.
     Acquired,
-    /// It is another's, or ours from before: an extension is asked of the masters.
+    /// An existing token, ours or another holder's: masters receive an extension.
     Resumed,
 }
 
@@ -36,18 +36,19 @@ pub struct Attempt {
     timing: Timing,
     options: HoldOptions,
     started: Instant,
-    /// When the vote was decided; the start while it is open.
+    /// When the vote was decided, or the start while it is open.
     decided: Instant,
     awaits_copies: bool,
-    /// The masters that were asked so far.
+    /// The masters that have received a request.
     asked: MasterSet,
-    /// The masters whose grants are counted.
+    /// The masters whose grants are valid.
     granted: MasterSet,
     /// The state for a fencing token; `None` for a plain lock.
     fenced: Option<Fenced>,
-    /// The master whose queue it enters, and how often those that refused may be asked again.
+    /// The master whose queue this attempt enters, and how many more times masters that refused may
+    /// be queried.
     enters: Option<Enters>,
-    /// A vote that is lost stays open until it is certain whether a quorum answers.
+    /// Keep a lost vote open until it is certain whether a quorum answers.
     seeks_quorum: bool,
 }
 
@@ -56,49 +57,50 @@ pub struct Attempt {
 struct Enters {
     at: usize,
     again: u8,
-    /// The masters that refused are to be asked again.
+    /// The masters that refused must be queried again.
     is_due: bool,
 }
 
-/// How often masters that refused are asked again, where the meeting point has granted: what the
-/// holder before left behind there may be on its way.
+/// Limits how often masters that refused are queried again after the meeting point has granted. The
+/// previous holder's release may still be on its way to them.
 const AGAIN_MAX: u8 = 4;
 
 /// The consequence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// No step yet.
+    /// Do nothing yet.
     Wait,
-    /// The meeting point has granted: the others are to be asked.
+    /// Query the other masters, because the meeting point has granted the key.
     AskOthers,
-    /// A quorum has granted, and too few have accepted the ballot: another one is to be proposed.
+    /// Propose another ballot: a quorum granted the key, but too few masters accepted the ballot.
     Propose,
-    /// The meeting point has granted, and too few of the others: those that refused are to be asked
-    /// again a little later.
+    /// Query the masters that refused again, a little later: the meeting point granted, but too few
+    /// others did.
     TakeAgain,
-    /// These masters have granted, too: the latest ballot is to be proposed to them.
+    /// Propose the latest ballot to these masters, which have also granted the key.
     Join(MasterSet),
-    /// A quorum has granted, and the caller wants more copies: wait a little for them.
+    /// Wait briefly for more copies: a quorum has granted, and the caller wants more.
     AwaitCopies,
     /// The lease is ours.
     Won,
-    /// It is not.
+    /// The attempt failed.
     Lost(Defeat),
 }
 
 /// Why an attempt was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Defeat {
-    /// Too few granted.
+    /// Too few masters granted the key.
     Outvoted,
-    /// Enough granted, too late.
+    /// Enough masters granted the key, but too late.
     TooLate,
-    /// Enough granted, and too few of them accepted one ballot in time.
+    /// Enough masters granted the key, but too few of them accepted one ballot in time.
     BallotRefused,
 }
 
 impl Attempt {
-    /// The requests go out now, all of them. `now` was read before the first byte could leave.
+    /// Starts an attempt whose requests are all sent now. Read `now` before the first byte can
+    /// leave.
     #[inline]
     pub fn new(
         masters: usize,
@@ -130,28 +132,27 @@ impl Attempt {
         Self { enters: Some(Enters { at, again: AGAIN_MAX, is_due: false }), ..self }
     }
 
-    /// Makes this an attempt that is not lost before it is certain whether a quorum answers: for
-    /// those that saw none before.
+    /// Keeps a lost vote open until it is certain whether a quorum answers. Used for callers whose
+    /// previous attempt saw no quorum.
     pub fn seeking_quorum(self) -> Self {
         Self { seeks_quorum: true, ..self }
     }
 
-    /// Makes this an attempt that asks only the master `first` now, and the others when `first` has
-    /// granted.
+    /// Queries only the master `first` now, and the others after `first` has granted.
     #[inline]
     pub fn asking_first(self, first: usize) -> Self {
         let (masters, asked) = (self.ledger.masters(), MasterSet::from_iter([first]));
         Self { ledger: Ledger::asking(masters, asked), asked, ..self }
     }
 
-    /// The masters that were asked so far.
+    /// Returns the masters that have received a request.
     #[inline]
     pub fn asked(&self) -> MasterSet {
         self.asked
     }
 
-    /// The vote of `master`, on a request that was sent no earlier than `sent_at`. One that does
-    /// not count is *unknown*.
+    /// Records the vote of `master` on a request that was sent no earlier than `sent_at`. An
+    /// invalid vote is *unknown*.
     pub fn vote<'a>(
         &mut self,
         master: usize,
@@ -165,7 +166,7 @@ impl Attempt {
             return Step::Wait;
         }
         self.ledger.write_first(master, judged, now.saturating_since(sent_at));
-        // A lease that is taken over may have its key where it could not be asked for it.
+        // The key of a resumed lease may be on masters that could not be queried.
         if self.origin == Origin::Acquired {
             self.ledger.acquired(master, judged.answer);
         }
@@ -185,7 +186,7 @@ impl Attempt {
         }
     }
 
-    /// A lease that is taken over was there before.
+    /// Judges a vote on a resumed lease, whose key existed before the request.
     #[inline]
     fn taken_over<'a>(&self, judged: Judged<'a>) -> Judged<'a> {
         match self.origin {
@@ -194,9 +195,9 @@ impl Attempt {
         }
     }
 
-    /// These masters do not vote, each for its reason: they are asked for a copy only. Their votes
-    /// are *unknown* from now on, whatever they answer. All are counted before the attempt is
-    /// judged: an error that follows reports the reason of each.
+    /// Excludes masters from the vote, each for its reason: they only receive a copy. Their votes
+    /// are *unknown* from now on, whatever they answer. All of them are excluded before the attempt
+    /// is judged, so that a resulting error reports the reason of each.
     pub fn only_copies(&mut self, whys: Vec<(usize, Cause)>, now: Instant) -> Step {
         for (master, why) in whys {
             self.ledger.only_copy(master, why);
@@ -209,7 +210,7 @@ impl Attempt {
     fn copy_answered(&mut self, master: usize, answer: &Answer) {
         match self.origin {
             Origin::Acquired => self.ledger.copy_answered(master, answer),
-            // A lease that is taken over may have its key there in any case.
+            // The key of a resumed lease may be there in any case.
             Origin::Resumed => self.ledger.note_reply(master, answer),
         }
     }
@@ -218,14 +219,15 @@ impl Attempt {
         if self.others().is_empty() { self.judge(now) } else { Step::Wait }
     }
 
-    /// The masters that were not asked yet.
+    /// Returns the masters that have not received a request yet.
     #[inline]
     pub(super) fn others(&self) -> MasterSet {
         MasterSet::all(self.ledger.masters()).without(self.asked)
     }
 
-    /// Returns the other masters, which are asked now. For a fenced lock `ballot` goes to them with
-    /// the key, and without the key to the meeting point, which has granted it.
+    /// Returns the other masters, which receive the request now. For a fenced lock, `ballot` goes
+    /// to them together with the key. The meeting point, which has granted the key, receives only
+    /// the ballot.
     pub fn ask_others(&mut self, ballot: Option<Ballot>) -> MasterSet {
         let others = self.others();
         self.ledger.ask(others);
@@ -234,14 +236,13 @@ impl Attempt {
         others
     }
 
-    /// `master` may have lost its data: what it has granted counts no more, and `why` is its vote.
+    /// Invalidates the grants of `master`, which may have lost its data. `why` becomes its vote.
     pub fn disown(&mut self, master: usize, why: Cause, now: Instant) -> Step {
         self.take_back(master, Verdict::Unknown(why));
         self.judge(now)
     }
 
-    /// The grant and the acceptance of `master` count no more. `verdict` replaces a grant that was
-    /// counted.
+    /// Invalidates the grant and the acceptance of `master`. `verdict` replaces a grant.
     fn take_back(&mut self, master: usize, verdict: Verdict) {
         if self.granted.contains(master) {
             if verdict.is_refusal() {
@@ -261,7 +262,7 @@ impl Attempt {
         }
     }
 
-    /// The node timeout has passed: votes that are still out are *unknown*.
+    /// Ends the wait for votes after the node timeout: missing votes become *unknown*.
     pub fn time_out(&mut self, now: Instant) -> Step {
         self.ledger.time_out(self.ledger.pending());
         self.tally.close();
@@ -271,7 +272,7 @@ impl Attempt {
         if self.others().is_empty() { self.judge(now) } else { Step::Lost(Defeat::Outvoted) }
     }
 
-    /// The grace for more copies is over: the copies so far must suffice.
+    /// Ends the wait for more copies: the present copies must suffice.
     pub fn end_grace(&mut self, now: Instant) -> Step {
         if self.awaits_copies { self.conclude(now) } else { Step::Wait }
     }
@@ -286,8 +287,8 @@ impl Attempt {
         }
         match decision {
             Decision::Open => Step::Wait,
-            // The votes on a lease that is taken over show who holds the key: all of them are
-            // waited for, because nothing has to be released meanwhile.
+            // The votes on a resumed lease show who holds the key. Wait for all of them, because
+            // nothing has to be released in the meantime.
             Decision::Lost if self.origin == Origin::Resumed && self.tally.pending() > 0 => {
                 Step::Wait
             }
@@ -303,12 +304,13 @@ impl Attempt {
         }
     }
 
-    /// Whether the answer of the meeting point is missing, which decides where to wait.
+    /// Returns `true` if the meeting point, whose answer decides where to wait, has not answered.
     fn awaits_entry(&self) -> bool {
         self.enters.as_ref().is_some_and(|enters| self.ledger.answer(enters.at).is_pending())
     }
 
-    /// Whether answers that are missing decide if a quorum answers, which is to be known.
+    /// Returns `true` if missing answers decide whether a quorum answers, and the caller needs to
+    /// know.
     fn awaits_quorum(&self) -> bool {
         self.seeks_quorum
             && self.tally.pending() > 0
@@ -332,8 +334,8 @@ impl Attempt {
         }
     }
 
-    /// These masters have refused, and are asked again now, with this ballot. `None` if that is
-    /// not due any more.
+    /// Returns the masters that refused and are queried again now, with their ballot. `None` if
+    /// that is no longer due.
     pub fn take_again(&mut self) -> (MasterSet, Option<Ballot>) {
         let Some(enters) = self.enters.as_mut().filter(|enters| enters.is_due) else {
             return (MasterSet::EMPTY, None);
@@ -351,12 +353,13 @@ impl Attempt {
         (masters, self.join_again(masters))
     }
 
-    /// Whether the meeting point, whose queue it asks to enter, has granted the key.
+    /// Returns `true` if the meeting point, whose queue the attempt enters, has granted the key.
     pub fn is_let_in(&self) -> bool {
         self.enters.as_ref().is_some_and(|enters| self.granted.contains(enters.at))
     }
 
-    /// Whether all masters were asked once: only that measures how long votes take.
+    /// Returns `true` if each master has received exactly one request, so that the duration of the
+    /// vote is meaningful.
     pub fn is_measured(&self) -> bool {
         self.enters.as_ref().is_none_or(|enters| enters.again == AGAIN_MAX)
     }
@@ -366,74 +369,74 @@ impl Attempt {
         self.options.min_copies.is_none_or(|copies| counted >= copies)
     }
 
-    /// Whether a vote or a score that is still to come may make one more copy.
+    /// Returns `true` if a missing vote or score may add a copy.
     fn expects_copies(&self) -> bool {
         self.tally.pending() > 0 || !self.uncounted().is_empty()
     }
 
-    /// The masters that have granted the key, and whose score is missing.
+    /// Returns the masters that have granted the key but whose score is missing.
     fn uncounted(&self) -> MasterSet {
         self.granted.intersection(self.ledger.unscored())
     }
 
-    /// A quorum has granted, and accepted a ballot where one is needed: the lease is won if
-    /// anything of it is left.
+    /// Decides after a quorum has granted, and has accepted a ballot if one is required: the lease
+    /// is won if any validity is left.
     fn conclude(&self, now: Instant) -> Step {
         let until = self.ledger.valid_until().saturating_sub(self.options.stop_margin);
         let in_time = until > now && self.may_hand_out(now);
         if in_time { Step::Won } else { Step::Lost(Defeat::TooLate) }
     }
 
-    /// The lease that was won now.
+    /// Turns the won attempt into a lease.
     #[inline]
     pub fn into_lease(self, now: Instant) -> HeldLease {
         let (proof, started) = (self.proof(), self.started);
         HeldLease::new(self.ledger, self.timing, self.options, proof, started, now)
     }
 
-    /// The state of the token on each master, as far as answers show it.
+    /// Returns the state of the token on each master, as far as answers show it.
     #[inline]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The ledger, for the machine of the next stage.
+    /// Returns the ledger, for the machine of the next stage.
     #[inline]
     pub fn into_ledger(self) -> Ledger {
         self.ledger
     }
 
-    /// The durations of the request.
+    /// Returns the durations of the request.
     #[inline]
     pub fn timing(&self) -> Timing {
         self.timing
     }
 
-    /// How long the key may stay on `master`; `None` if it may be set at any time.
+    /// Returns how long the key may stay on `master`, or `None` if it may be set at any time.
     pub(super) fn left(&self, master: usize) -> Option<Duration> {
         (!self.ledger.pending().contains(master)).then_some(self.timing.expiry())
     }
 
-    /// Whether the token is new, or a lease is resumed with it.
+    /// Returns whether the token is new or resumes a lease.
     #[inline]
     pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    /// How long the votes took. A process that was stopped in the middle of them has not measured
-    /// its network: no more than the node timeout counts.
+    /// Returns how long the votes took, at most the node timeout. A process that was stopped during
+    /// the vote has not measured its network.
     #[inline]
     pub fn fan_out(&self) -> Duration {
         self.decided.saturating_since(self.started).min(self.timing.node_timeout)
     }
 
-    /// The meeting point that was asked before the others, if it has not answered.
+    /// Returns the meeting point if it was queried before the others and has not answered.
     pub fn silent_first(&self) -> Option<usize> {
         let is_silent = |master: &usize| !self.ledger.answer(*master).verdict.is_clear();
         if self.others().is_empty() { None } else { self.asked.iter().find(is_silent) }
     }
 
-    /// How the attempt was lost, for those that wait on.
+    /// Returns how the attempt was lost, for callers that continue to wait.
     pub fn refusal(&self, defeat: Defeat) -> Refusal {
         if defeat == Defeat::TooLate {
             return Refusal::Silent;
@@ -453,36 +456,38 @@ impl Attempt {
         }
     }
 
-    /// Whether refusals have decided the vote. Then it has measured how long votes take: silence
-    /// measures the node timeout, and one master alone is no fan-out.
+    /// Returns `true` if refusals have decided the vote. Only such a vote measures the network:
+    /// silence measures the node timeout, and one master is not a fan-out.
     pub fn is_refused(&self) -> bool {
         self.others().is_empty() && self.tally.is_refused()
     }
 
-    /// Whether a quorum of masters has answered, so that the request need not wait for the others.
+    /// Returns `true` if a quorum of masters has answered, so that the request does not wait for
+    /// the others.
     #[inline]
     pub fn is_answered(&self) -> bool {
         self.tally.counted() >= quorum(self.ledger.masters())
     }
 
-    /// Whether a lost vote is certain to have been lost to masters that did not answer.
+    /// Returns `true` if a lost vote was certainly lost to masters that did not answer.
     pub fn is_unanswered(&self) -> bool {
         self.tally.is_unanswered() && self.ledger.pending().is_empty()
     }
 
-    /// Whether all masters were asked, and too few answered for any attempt to be won.
+    /// Returns `true` if all masters received a request and too few answered for any attempt to
+    /// win.
     pub fn is_without_quorum(&self) -> bool {
         self.others().is_empty() && self.tally.is_unanswered()
     }
 
-    /// The last answer of each master.
+    /// Returns the last answer of each master.
     #[inline]
     pub fn answers(&self) -> &[LastAnswer] {
         self.ledger.answers()
     }
 }
 
-/// Whether the key was set for us, or extended.
+/// Returns `true` if the key was set for us, or extended.
 fn is_grant(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Granted | Verdict::BallotRefused)
 }

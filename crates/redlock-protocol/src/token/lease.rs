@@ -24,30 +24,30 @@ mod scores;
 
 /// A lease that was won: its extensions, and the instant at which its holder must have stopped.
 ///
-/// The keeper extends it when a third of the TTL has passed since the quorum was confirmed, and
-/// again until the deadline. A failed extension releases nothing and shortens nothing.
+/// The keeper extends the lease one third of the TTL after the quorum was confirmed, and retries
+/// until the deadline. A failed extension releases nothing and shortens nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HeldLease {
     ledger: Ledger,
     timing: Timing,
     options: HoldOptions,
     started: Instant,
-    /// How long a grant of the attempt itself counts, whatever was asked for since.
+    /// Validity of a grant from the original attempt, regardless of later extensions.
     acquired_validity: Duration,
-    /// The shortest time that any request for this lease confers.
+    /// The shortest validity that any request for this lease confers.
     validity_min: Duration,
-    /// The longest expiry that any master was asked to give the key, in milliseconds.
+    /// The longest expiry in milliseconds that any request gave the key.
     px_max: u64,
-    /// When a master has answered last. Keys that the masters set before have expired one expiry
-    /// later.
+    /// When a master last answered. Keys that masters set earlier expire within one expiry after
+    /// that.
     answered_at: Instant,
     state: State,
     /// Why the lease is lost if its deadline passes.
     lapse: LostReason,
-    /// Why it is lost if masters deny the key and no quorum is left.
+    /// Why the lease is lost if masters deny the key and no quorum is left.
     evidence: LostReason,
     extensions: Vec<Extension>,
-    /// Masters that are being given the key again, and have not answered.
+    /// Masters that have been sent the key again and have not answered.
     readding: MasterSet,
     /// Masters that may have lost the key, unless they confirm it.
     suspected: MasterSet,
@@ -58,25 +58,25 @@ pub struct HeldLease {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
-    /// Valid until this instant, which is `valid_until` less the stop margin.
+    /// Valid until this instant, which is `valid_until` minus the stop margin.
     Valid(Instant),
-    /// This state is final: no lease is revived.
+    /// Final: a lease is never revived.
     Over(LostReason),
 }
 
 /// The consequence of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// An extension is to be sent.
+    /// The extension to send, if any.
     pub extend: Option<Extend>,
-    /// These masters have no key: they are given ours again.
+    /// Masters without a key, which receive ours again.
     pub readd: MasterSet,
-    /// The holder that waits for the extension of this number gets this answer.
+    /// The outcome of the extension with this number, for the holder that waits for it.
     pub extended: Option<(u32, Extended)>,
 }
 
 impl HeldLease {
-    /// The lease of an attempt that was won.
+    /// Creates the lease of a won attempt.
     #[inline]
     pub fn new(
         ledger: Ledger,
@@ -110,7 +110,7 @@ impl HeldLease {
         lease
     }
 
-    /// The ballot behind its fencing token, and until when that may be handed out.
+    /// Returns the ballot of the fencing token, and until when the token may be handed out.
     #[inline]
     pub fn proof(&self) -> Option<Proof> {
         self.handing.proof()
@@ -118,7 +118,7 @@ impl HeldLease {
 
     // Methods that the driver calls.
 
-    /// When the holder must have stopped; `None` once the lease is over.
+    /// Returns when the holder must have stopped, or `None` once the lease is over.
     #[inline]
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
@@ -127,7 +127,7 @@ impl HeldLease {
         }
     }
 
-    /// Why the lease is over, or will be if its deadline passes.
+    /// Returns why the lease is over, or will be if its deadline passes.
     #[inline]
     pub fn reason(&self) -> LostReason {
         match self.state {
@@ -136,53 +136,53 @@ impl HeldLease {
         }
     }
 
-    /// The state of the token on each master, as far as answers show it.
+    /// Returns the state of the token on each master, as far as answers show it.
     #[inline]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The durations of the request, or of the last extension.
+    /// Returns the durations of the request, or of the last extension.
     #[inline]
     pub fn timing(&self) -> Timing {
         self.timing
     }
 
-    /// The time before the end at which the holder has to stop.
+    /// Returns how long before the end the holder has to stop.
     #[inline]
     pub fn stop_margin(&self) -> Duration {
         self.options.stop_margin
     }
 
-    /// How long the key may stay where it was set or extended last of all.
+    /// Returns how long the key may stay on the master that set or extended it last.
     #[inline]
     pub fn expiry(&self) -> Duration {
         Duration::from_millis(self.px_max)
     }
 
-    /// The masters that have not answered some request for this lease.
+    /// Returns the masters that have not answered some request for this lease.
     #[inline]
     pub fn unanswered(&self) -> MasterSet {
         let acquiring = self.ledger.unanswered().union(self.readding);
         self.extensions.iter().map(Extension::unanswered).fold(acquiring, MasterSet::union)
     }
 
-    /// How long the key may still stay on `master`; `None` for its whole expiry, counted from when
-    /// the master runs again: it may still have a request of ours in its buffers.
+    /// Returns how long the key may still stay on `master`. `None` means its whole expiry from the
+    /// moment the master resumes, because the master may still have a request buffered.
     pub fn left(&self, master: usize, now: Instant) -> Option<Duration> {
         let expires = self.answered_at.saturating_add(self.expiry());
         let is_open = self.unanswered().union(self.ledger.unsettled()).contains(master);
         (!is_open).then(|| expires.saturating_since(now))
     }
 
-    /// The lease is over for its holder: released, given up or shut down.
+    /// Ends the lease for its holder: it was released, given up or shut down.
     pub fn end(&mut self, reason: LostReason) {
         if self.deadline().is_some() {
             self.state = State::Over(reason);
         }
     }
 
-    /// The ledger, for the release.
+    /// Returns the ledger, for the release.
     #[inline]
     pub fn into_ledger(self) -> Ledger {
         self.ledger
@@ -190,7 +190,7 @@ impl HeldLease {
 
     // Methods for events of the lease.
 
-    /// The late answer to the `SET` of the attempt: a grant is one more copy.
+    /// Records a late answer to the `SET` of the attempt. A grant adds a copy.
     pub fn acquired<'a>(
         &mut self,
         master: usize,
@@ -204,7 +204,7 @@ impl HeldLease {
         }
         self.ledger.write_first(master, judged, now.saturating_since(sent_at));
         self.ledger.acquired(master, judged.answer);
-        // A lease that is taken over gets the score with the refusal.
+        // A resumed lease receives the score with the refusal.
         let is_shown = Shown::by(judged.answer) == Shown::Ballots;
         match (&judged.answer.verdict, judged.does_count()) {
             (Verdict::BallotRefused, counts) if !(counts && is_shown) => {
@@ -218,7 +218,7 @@ impl HeldLease {
         self.settle(now);
     }
 
-    /// Every answer comes in here: before anything is made of it, the deadline may have passed.
+    /// Checks the deadline before any answer is used, because it may have passed.
     #[inline]
     fn receive<'a>(&mut self, judged: impl Into<Judged<'a>>, now: Instant) -> Judged<'a> {
         self.answered_at = now;
@@ -226,12 +226,12 @@ impl HeldLease {
         judged.into()
     }
 
-    /// The node timeout of the attempt has passed.
+    /// Records that the node timeout of the attempt has passed.
     pub fn attempt_timed_out(&mut self) {
         self.ledger.time_out(self.ledger.pending());
     }
 
-    /// Moves the deadline to where the confirmations put it, unless it has passed.
+    /// Moves the deadline to the time that the confirmations allow, unless it has passed.
     fn settle(&mut self, now: Instant) {
         let State::Valid(deadline) = self.state else { return };
         let until = self.ledger.valid_until().saturating_sub(self.options.stop_margin);

@@ -1,10 +1,9 @@
 //! `Lifecycle`: one token, from its first request to its last release.
 //!
-//! This file alone decides which stage follows which: a vote that is won makes a lease of the
-//! attempt, and one that is lost makes a release of it, or nothing where no key of it can be left.
-//! A lease that was taken over and that no caller wants is left to its former holder; any other is
-//! handed on to the next caller of the process, or released. The driver hands each event in and
-//! carries out the step that comes back.
+//! Only this file decides the next stage. A won vote turns the attempt into a lease. A lost vote
+//! turns it into a release, or into nothing if no master can hold its key. A resumed lease that no
+//! caller wants is left to its former holder. Any other lease is passed to the next caller of the
+//! process, or released. The driver passes each event in and carries out the step that comes back.
 
 use std::time::Duration;
 
@@ -27,185 +26,185 @@ mod on;
 /// One token, in exactly one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lifecycle {
-    /// Where nobody wants it, it is left to its former holder.
+    /// A resumed lease that no caller wants is left to its former holder.
     is_resumed: bool,
     stage: Stage,
 }
 
-/// Where a token is in its lifecycle.
+/// The stage of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Masters are asked for it.
+    /// Masters are queried for it.
     Attempt(Attempt),
-    /// It is held.
+    /// A holder has it.
     Lease(HeldLease),
-    /// It is given back.
+    /// It is being released.
     Release(Release),
     /// The token needs no more work.
     Over,
 }
 
-/// An event of a token. An event that has no meaning in the present stage changes nothing.
+/// An event of a token. Events without a meaning in the present stage change nothing.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
     /// A master has answered, in time or late.
     Answered(Answered<'a>),
 
-    // While it is attempted.
-    /// These masters do not vote, each for its reason: they are asked for a copy only.
+    // Events of an attempt.
+    /// These masters do not vote, each for its reason, and only receive a copy.
     OnlyCopies(Vec<(usize, Cause)>),
-    /// The ballot for [`Step::NeedBallot`]; `None` where none is left.
+    /// The ballot for [`Step::NeedBallot`]. `None` if none is left.
     Drawn(Option<Ballot>),
     /// The next ballot is not above the scores of these masters.
     Refusing(MasterSet),
     /// The node timeout of the first requests has passed.
     AttemptTimedOut,
-    /// The grace for more copies is over.
+    /// The wait for more copies is over.
     GraceEnded,
-    /// Masters that refused are to be asked again, after [`Step::TakeAgain`].
+    /// Masters that refused must be queried again, after [`Step::TakeAgain`].
     TakeAgain,
     /// The time for ballots may be over.
     BallotsEnded,
-    /// Nobody waits for it any more.
+    /// The caller no longer waits for the token.
     Cancelled,
 
     // News about masters.
-    /// A master may have lost its data: what it granted does not count, for this reason.
+    /// A master may have lost its data. Its grants are invalid, for this reason.
     Disowned(usize, Cause),
-    /// A master may have lost its data, and nothing but the key itself can prove the contrary: a
-    /// lease asks for that, and what is not held yet does not count, for this reason.
+    /// A master may have lost its data, and only the key itself can prove the contrary. A lease
+    /// queries it for the key. Grants that are not yet part of a lease are invalid, for this
+    /// reason.
     Suspected(usize, Cause),
-    /// A master that was suspected had the time to prove that it has the key.
+    /// A suspected master has had the time to prove that it has the key.
     Unproven(usize),
     /// A master has proven that its data is there.
     Proven(usize),
-    /// A master votes, and did not before.
+    /// A master votes now and did not vote before.
     Voting(usize),
-    /// The server process of a master is gone, and with it all that was on its way there.
+    /// The server process of a master has exited, and all requests on their way to it are gone.
     ProcessEnded(usize),
 
-    // While it is held.
-    /// The keeper is to begin.
+    // Events of a lease.
+    /// The keeper must start.
     Kept,
     /// The keeper may be due. The number, from 0 to 1, draws the pause after a failure.
     Tick(f64),
-    /// From now on each extension lasts for this long only.
+    /// From now on, each extension lasts only this long.
     Limited(Timing),
-    /// The holder wants it to last so long from now.
+    /// The holder wants the lease to last this long from now.
     Extend(Timing),
     /// The node timeout of the extension with this number has passed.
     ExtensionTimedOut(u32),
-    /// The holder is done, and another caller of the process wants the key on these terms.
+    /// The holder has finished, and another caller of the process wants the key on these terms.
     HandOn(HoldOptions),
-    /// The holder is done.
+    /// The holder has finished.
     Returned {
-        /// The holder had lost it before.
+        /// The holder had already lost the lease.
         was_lost: bool,
     },
-    /// Nobody has taken it, and nobody can any more.
+    /// No caller has taken the lease, and no caller can take it.
     Untaken,
-    /// The holder gives it away: its keys stay.
+    /// The holder gives the lease away, and its keys stay.
     GivenAway,
 
-    // While it is released.
-    /// The turn of its requests has come.
+    // Events of a release.
+    /// Its requests have reached the front of the line.
     Turn,
-    /// A caller asks for the release once more, because its runtime went away with the answer.
+    /// A caller requests the release again, because its runtime was dropped with the answer.
     ReturnedAgain,
     /// The node timeout of the requests has passed.
     ReleaseTimedOut,
-    /// A master that did not acknowledge can be asked again.
+    /// A master that did not acknowledge can be queried again.
     Retry(usize),
-    /// Keys may have expired by themselves.
+    /// Keys may have expired.
     Expired,
-    /// The longest expiry that the masters allow a key, also a key that another process has set.
+    /// The longest expiry that masters allow for a key, including keys of other processes.
     Allowed(Duration),
-    /// A master is not asked any more: its key is left to expire.
+    /// A master receives no more requests, and its key is left to expire.
     GivenUp(usize),
 }
 
-/// An answer of a master, and what it answers.
+/// An answer of a master, and the request that it answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
     /// The request that the master answers.
     pub to: Asked,
-    /// The master, by its place in the list.
+    /// The master, as an index into the list.
     pub master: usize,
-    /// Its answer, and whether that counts.
+    /// The answer, and whether it is valid.
     pub judged: Judged<'a>,
-    /// The request was sent no earlier.
+    /// The request was sent no earlier than this.
     pub sent_at: Instant,
 }
 
 /// A request to a master for one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Asked {
-    /// For the key, or to extend the key of a lease that is resumed.
+    /// Set the key, or extend the key of a resumed lease.
     First,
-    /// To accept the ballot of this number.
+    /// Accept the ballot with this number.
     Ballot(u32),
-    /// For its score.
+    /// Report the score.
     Score,
-    /// For the extension of this number.
+    /// Extend the key; this is the number of the extension.
     Extension(u32),
-    /// To set the key again.
+    /// Set the key again.
     Readd,
-    /// To delete the key.
+    /// Delete the key.
     Release,
 }
 
-/// The step to carry out now.
+/// What the driver must do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// No step.
+    /// Do nothing.
     Wait,
-    /// A ballot is to be drawn; [`Event::Drawn`] answers.
+    /// Draw a ballot and answer with [`Event::Drawn`].
     NeedBallot {
-        /// How many were proposed before.
+        /// How many ballots were proposed before.
         proposed: u32,
     },
-    /// The meeting point has granted, and the others are asked for the same.
+    /// Query the other masters, because the meeting point has granted the key.
     AskOthers {
-        /// The others.
+        /// The other masters.
         others: MasterSet,
-        /// The masters that have the key, and get the ballot alone.
+        /// The masters that have the key and receive only the ballot.
         first: MasterSet,
-        /// Where there is to be a fencing token.
+        /// The ballot, if the lock has a fencing token.
         ballot: Option<Ballot>,
     },
-    /// A ballot is proposed to masters that have granted the key.
+    /// Propose a ballot to masters that have granted the key.
     SendBallot {
-        /// Its number among those of this attempt.
+        /// Its number among the ballots of this attempt.
         number: u32,
         /// The ballot.
         ballot: Ballot,
-        /// These masters.
+        /// The masters that receive it.
         masters: MasterSet,
     },
-    /// The meeting point has granted, and too few of the others: [`Event::TakeAgain`] is to follow
-    /// a little later.
+    /// Schedule [`Event::TakeAgain`] a little later: the meeting point granted the key, but too few
+    /// others did.
     TakeAgain,
-    /// These masters have refused, and are asked for the same again.
+    /// Repeat the request to masters that refused.
     AskAgain {
         /// The masters that refused.
         masters: MasterSet,
-        /// Where there is to be a fencing token.
+        /// The ballot, if the lock has a fencing token.
         ballot: Option<Ballot>,
     },
-    /// A quorum is there, and its holder wants more copies: they have as long again as this, which
-    /// the quorum took.
+    /// Wait for more copies for this long, which is as long as the quorum took.
     AwaitCopies(Duration),
     /// The lease is ours.
     Won(Won),
-    /// It is not. What is left of the attempt stands in line for its release, or is over.
+    /// The attempt failed. Any remaining keys wait in line for their release.
     Lost(Loss),
-    /// It is held, and this is to be sent and answered.
+    /// Send these requests and answers for a held lease.
     Hold(lease::Step),
-    /// It is the next caller's from now on.
+    /// The lease belongs to the next caller from now on.
     HandedOn(HandOver),
-    /// Its release is to be sent, in its turn.
+    /// Send the release when its turn comes.
     Release,
-    /// These masters are asked to delete the key.
+    /// Tell these masters to delete the key.
     SendRelease(MasterSet),
     /// The outcome of the release is known.
     Released,
@@ -216,35 +215,35 @@ pub enum Step {
 /// An attempt that was won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Won {
-    /// The ballot behind its fencing token.
+    /// The ballot of its fencing token.
     pub proof: Option<Proof>,
-    /// How long the votes took, where all masters were asked once.
+    /// How long the votes took. `None` unless each master received exactly one request.
     pub fan_out: Option<Duration>,
 }
 
 /// An attempt that was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Why.
+    /// The reason.
     pub defeat: Defeat,
-    /// The meaning for callers that go on waiting.
+    /// What the loss means for callers that continue to wait.
     pub refusal: Refusal,
     /// Each master's answer.
     pub answers: Vec<LastAnswer>,
-    /// How long the votes took, where refusals have decided.
+    /// How long the votes took. `None` unless refusals decided the vote.
     pub fan_out: Option<Duration>,
-    /// The meeting point that was asked before the others, if it has not answered.
+    /// The meeting point, if it was queried before the others and has not answered.
     pub silent_first: Option<usize>,
-    /// The meeting point, whose queue it asked to enter, has granted the key.
+    /// The meeting point, whose queue the attempt entered, has granted the key.
     pub is_let_in: bool,
-    /// So many masters did not answer that no attempt can be won now.
+    /// So many masters did not answer that no attempt can win now.
     pub is_without_quorum: bool,
     /// Masters that answered may report who holds the key.
     pub is_explicable: bool,
 }
 
 impl<'a> Answered<'a> {
-    /// A master has answered what it was asked.
+    /// Pairs an answer with the request that it answers.
     #[inline]
     pub fn of(to: Asked, vote: &Vote, judged: Judged<'a>) -> Self {
         let Vote { master, sent_at, .. } = *vote;
@@ -253,7 +252,7 @@ impl<'a> Answered<'a> {
 }
 
 impl Event<'_> {
-    /// The only master that it concerns.
+    /// Returns the master that the event concerns, if it is exactly one.
     pub fn master(&self) -> Option<usize> {
         match *self {
             Self::Answered(Answered { master, .. })
@@ -269,45 +268,45 @@ impl Event<'_> {
 }
 
 impl Lifecycle {
-    /// A token that masters are asked for now.
+    /// Creates a token whose first requests are sent now.
     pub fn new(attempt: Attempt) -> Self {
         let is_resumed = attempt.origin() == Origin::Resumed;
         Self { is_resumed, stage: Stage::Attempt(attempt) }
     }
 
-    /// A token of another process: nothing is known but that its key may be on each of `masters`.
+    /// Creates the release of another process's token. Its key may be on each of `masters`.
     pub fn releasing(masters: usize, timing: Timing, now: Instant) -> Self {
         let (all, ledger) = (MasterSet::all(masters), Ledger::new(masters));
         let release = Release::new(ledger, all, timing.expiry(), false, now).of_another();
         Self { is_resumed: false, stage: Stage::Release(release) }
     }
 
-    /// Where the token is.
+    /// Returns the stage of the token.
     pub fn stage(&self) -> &Stage {
         &self.stage
     }
 
-    /// The attempt, while it is one.
+    /// Returns the attempt, while the token is one.
     pub fn attempt(&self) -> Option<&Attempt> {
         if let Stage::Attempt(attempt) = &self.stage { Some(attempt) } else { None }
     }
 
-    /// The lease, while it is held.
+    /// Returns the lease, while the token is held.
     pub fn lease(&self) -> Option<&HeldLease> {
         if let Stage::Lease(lease) = &self.stage { Some(lease) } else { None }
     }
 
-    /// The release, while it is given back.
+    /// Returns the release, while the token is being released.
     pub fn release(&self) -> Option<&Release> {
         if let Stage::Release(release) = &self.stage { Some(release) } else { None }
     }
 
-    /// Whether it was taken over from another holder.
+    /// Returns `true` if the token was taken over from another holder.
     pub fn is_resumed(&self) -> bool {
         self.is_resumed
     }
 
-    /// Whether nothing is left to do for it.
+    /// Returns `true` if the token needs no more work.
     pub fn is_over(&self) -> bool {
         match &self.stage {
             Stage::Release(release) => release.is_over(),
@@ -315,7 +314,7 @@ impl Lifecycle {
         }
     }
 
-    /// The masters whose first answer is waited for; of a release, those whose last one is.
+    /// Returns the masters whose first answer is missing, or, for a release, whose last answer is.
     pub fn pending(&self) -> MasterSet {
         match &self.stage {
             Stage::Attempt(attempt) => attempt.ledger().pending(),
@@ -325,7 +324,7 @@ impl Lifecycle {
         }
     }
 
-    /// The masters that are to be asked for their score now.
+    /// Returns the masters that must report their score now.
     pub fn ask_scores(&mut self) -> MasterSet {
         match &mut self.stage {
             Stage::Attempt(attempt) => attempt.ask_scores(),
@@ -334,14 +333,15 @@ impl Lifecycle {
         }
     }
 
-    /// The lease is over for its holder, by its own clock or by a report.
+    /// Ends the lease for its holder, by the holder's clock or by a report.
     pub fn end(&mut self, reason: LostReason) {
         if let Stage::Lease(lease) = &mut self.stage {
             lease.end(reason);
         }
     }
 
-    /// The holder has seen the end of the lease before `step` was carried out: nothing is sent.
+    /// Discards the requests of `step`, because the holder saw the end of the lease before they
+    /// were sent.
     pub fn call_off(&mut self, step: lease::Step) -> lease::Step {
         match &mut self.stage {
             Stage::Lease(lease) => lease.call_off(step),
@@ -349,8 +349,8 @@ impl Lifecycle {
         }
     }
 
-    /// How long the key may still stay on each master that may have it; `None` for its whole
-    /// expiry, counted from when the master runs again.
+    /// Returns how long the key may still stay on each master that may have it. `None` means its
+    /// whole expiry from the moment the master resumes.
     pub fn left(&self, now: Instant) -> Vec<(usize, Option<Duration>)> {
         let (masters, left): (MasterSet, &dyn Fn(usize) -> Option<Duration>) = match &self.stage {
             Stage::Attempt(attempt) => (attempt.ledger().may_hold(), &|one| attempt.left(one)),
@@ -362,7 +362,7 @@ impl Lifecycle {
         masters.iter().map(of).filter(|(_, left)| *left != Some(Duration::ZERO)).collect()
     }
 
-    /// How long the key stays where it was set or extended last of all.
+    /// Returns how long the key stays on the master that set or extended it last.
     pub fn expiry(&self) -> Duration {
         match &self.stage {
             Stage::Attempt(attempt) => attempt.timing().expiry(),

@@ -1,4 +1,4 @@
-//! `Release`: a token that is given back, until every master that may hold it has acknowledged.
+//! `Release`: a token being released, until every master that may hold it has acknowledged.
 
 use std::time::Duration;
 
@@ -10,59 +10,59 @@ use crate::quorum::quorum;
 use crate::votes::answer::{Counts, Judged};
 use crate::votes::ledger::{Answers, LastAnswer, Ledger, may_have_set};
 
-/// The release of one token: what each master still has to do with it.
+/// The release of one token, and what each master still has to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Release {
     copies: SmallVec<[Copy; 5]>,
     answers: Answers,
-    /// The masters whose answer is waited for.
+    /// The masters whose answer is missing.
     pending: MasterSet,
-    /// How long a key may stay from when a master was last asked to set or extend it.
+    /// How long a key may stay after the last request that set or extended it on a master.
     expiry: Duration,
-    /// The TTL of the lock is not known: another process took it, and its key may stay longer.
+    /// Another process took the lock, so its TTL is unknown and its key may stay longer.
     is_of_another: bool,
-    /// Earlier answers have shown that a quorum does not hold the key any more.
+    /// Earlier answers have shown that a quorum no longer holds the key.
     was_lost: bool,
-    /// How many masters hold no key of ours, and how many have deleted one, or may have.
+    /// How many masters hold no key of ours, and how many have deleted one or may have.
     absent: usize,
     deleted: usize,
-    /// Masters that may have carried out a request to delete it whose answer never came.
+    /// Masters that may have executed a delete request whose answer never came.
     asked_before: MasterSet,
     outcome: Option<Released>,
 }
 
-/// Whether a master may hold the key, and when that key has expired there by itself; `None` while
-/// the master may still have a request of ours in its buffers.
+/// Whether a master may hold the key, and when that key has expired there. `None` while the master
+/// may still have a request of ours buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Copy {
     /// Our key is not there.
     Gone,
-    /// The key may be there, and the request to delete it waits for its turn.
+    /// The key may be there, and the delete request waits for its turn.
     Waiting(Option<Instant>),
     /// The request is on its way.
     Sent(Option<Instant>),
-    /// The master did not acknowledge it.
+    /// The master did not acknowledge the request.
     Failed(Option<Instant>),
 }
 
-/// The answer that stands for a master that was not asked, because it cannot have our key.
+/// The answer reported for a master that was not queried because it cannot have our key.
 const ABSENT: LastAnswer = LastAnswer { verdict: Verdict::NotOurs, latency: None };
 
-/// How a release went, for the caller that waits.
+/// The outcome of a release, for the caller that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Released {
-    /// A quorum held the key, and is free of it.
+    /// A quorum held the key and has deleted it.
     Done,
-    /// A quorum did not hold the key any more.
+    /// A quorum no longer held the key.
     NotOurs,
-    /// Too few masters have acknowledged.
+    /// Too few masters acknowledged.
     Unconfirmed,
 }
 
 impl Release {
-    /// The release of the token of `ledger`. Masters that have not answered some request for it,
-    /// `unanswered`, may carry that request out at any time, and the key stays for `expiry` from
-    /// then.
+    /// Starts the release of the token of `ledger`. Masters in `unanswered` have not answered some
+    /// request for it. They may execute that request at any time, and the key then stays for
+    /// `expiry`.
     #[inline]
     pub fn new(
         ledger: Ledger,
@@ -100,18 +100,17 @@ impl Release {
         }
     }
 
-    /// Makes this the release of a lock that another process took: its TTL is not known.
+    /// Makes this the release of a lock that another process took, whose TTL is unknown.
     pub fn of_another(self) -> Self {
         Self { is_of_another: true, ..self }
     }
 
-    /// Whether another process took the lock, so that its TTL is not known.
+    /// Returns `true` if another process took the lock, so that its TTL is unknown.
     pub fn is_of_another(&self) -> bool {
         self.is_of_another
     }
 
-    /// The longest expiry that the masters allow a key. A key that another process has set may have
-    /// that expiry.
+    /// Sets the longest expiry that masters allow for a key. A key of another process may have it.
     pub fn masters_allow(&mut self, expiry: Duration) {
         if !self.is_of_another || expiry <= self.expiry {
             return;
@@ -128,12 +127,12 @@ impl Release {
         }
     }
 
-    /// Whether some masters have not been asked at all.
+    /// Returns `true` if some masters have not received a request yet.
     pub fn is_waiting(&self) -> bool {
         self.copies.iter().any(|copy| matches!(copy, Copy::Waiting(_)))
     }
 
-    /// The requests go out now, to the masters that are returned.
+    /// Returns the masters to which the requests are sent now.
     #[inline]
     pub fn send(&mut self) -> MasterSet {
         let mut masters = MasterSet::EMPTY;
@@ -146,7 +145,7 @@ impl Release {
         masters
     }
 
-    /// Asks `master` once more. Returns false if there is nothing to ask it for.
+    /// Repeats the request to `master`. Returns `false` if there is nothing to request.
     pub fn send_again(&mut self, master: usize) -> bool {
         let copy = &mut self.copies[master];
         if let Copy::Failed(expires) = *copy {
@@ -156,8 +155,8 @@ impl Release {
         false
     }
 
-    /// The caller asks again, because its runtime went away with the answer: masters that did not
-    /// acknowledge are waited for again. Says whether the requests to them have to be sent anew.
+    /// Waits again for masters that did not acknowledge, because the caller's runtime was dropped
+    /// with the answer. Returns `true` if the requests to them must be sent again.
     pub fn reopen(&mut self) -> bool {
         let was_waiting = self.is_waiting();
         for (master, (copy, answer)) in self.copies.iter_mut().zip(&mut self.answers).enumerate() {
@@ -170,7 +169,7 @@ impl Release {
         self.is_waiting() && !was_waiting
     }
 
-    /// The answer of `master`.
+    /// Records the answer of `master`.
     pub fn vote(
         &mut self,
         master: usize,
@@ -183,8 +182,8 @@ impl Release {
         if let Copy::Sent(expires) = self.copies[master] {
             let is_gone = match &answer.verdict {
                 Verdict::Granted | Verdict::NotOurs | Verdict::Held { .. } => true,
-                // A master that answers has carried out all that came before: what it was given
-                // then expires within one expiry from here, if it lets us release nothing.
+                // A master that answers has executed all earlier requests. If it refuses the
+                // release, the key expires within one expiry from now.
                 Verdict::Unknown(cause) if cause.is_error_reply() => {
                     let expires = expires.unwrap_or_else(|| now.saturating_add(self.expiry));
                     self.copies[master] = Copy::Failed(Some(expires));
@@ -210,8 +209,8 @@ impl Release {
         self.conclude()
     }
 
-    /// The late answer of `master` to the `SET` of the attempt: there is nothing to release where
-    /// that was not carried out.
+    /// Records the late answer of `master` to the `SET` of the attempt. If the master did not
+    /// execute it, there is nothing to release.
     pub fn acquired(&mut self, master: usize, answer: &Answer) -> Option<Released> {
         if self.copies[master] != Copy::Gone && !may_have_set(answer) {
             self.copies[master] = Copy::Gone;
@@ -222,20 +221,20 @@ impl Release {
         self.conclude()
     }
 
-    /// The node timeout has passed: the caller that waits gets an answer now.
+    /// Answers the waiting caller, because the node timeout has passed.
     pub fn time_out(&mut self) -> Option<Released> {
         self.answers.iter_mut().for_each(LastAnswer::time_out);
         self.pending = MasterSet::EMPTY;
         self.conclude()
     }
 
-    /// The masters whose answer is waited for.
+    /// Returns the masters whose answer is missing.
     pub fn pending(&self) -> MasterSet {
         self.pending
     }
 
-    /// The server process of `master` is gone, and with it all that was on its way there: a key
-    /// that it wrote down expires within one expiry from here.
+    /// Records that the server process of `master` has exited, with all requests on their way to
+    /// it. A key that it wrote to disk expires within one expiry from now.
     pub fn process_ended(&mut self, master: usize, now: Instant) {
         let at = now.saturating_add(self.expiry);
         match &mut self.copies[master] {
@@ -246,7 +245,7 @@ impl Release {
         }
     }
 
-    /// Keys that have expired by themselves need no release any more.
+    /// Drops keys that have expired and need no release.
     pub fn expire(&mut self, now: Instant) {
         for copy in &mut self.copies {
             if matches!(copy, Copy::Failed(Some(expires)) if *expires < now) {
@@ -255,13 +254,13 @@ impl Release {
         }
     }
 
-    /// `master` will not be asked any more: its key is left to expire.
+    /// Sends no more requests to `master`: its key is left to expire.
     pub fn give_up(&mut self, master: usize) {
         self.copies[master] = Copy::Gone;
     }
 
-    /// At once where a quorum held our key and is free of it; otherwise when every master has
-    /// answered, because an error reports what each of them answered.
+    /// Decides immediately if a quorum held our key and has deleted it. Otherwise decides when
+    /// every master has answered, because an error reports all answers.
     fn conclude(&mut self) -> Option<Released> {
         let masters = self.answers.len();
         let quorum = quorum(masters);
@@ -280,39 +279,40 @@ impl Release {
         self.outcome
     }
 
-    /// Whether no more masters are without an answer than a quorum leaves, so that others need not
-    /// wait for their turn.
+    /// Returns `true` if a quorum has answered, so that other requests need not wait for their
+    /// turn.
     #[inline]
     pub fn is_answered(&self) -> bool {
         self.pending.len() <= self.answers.len() - quorum(self.answers.len())
     }
 
-    /// The outcome, once it is known.
+    /// Returns the outcome once it is known.
     #[inline]
     pub fn outcome(&self) -> Option<Released> {
         self.outcome
     }
 
-    /// Whether no master has anything left to do.
+    /// Returns `true` if no master has anything left to do.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.outcome.is_some() && self.copies.iter().all(|copy| *copy == Copy::Gone)
     }
 
-    /// The masters that may still hold the key.
+    /// Returns the masters that may still hold the key.
     pub fn unacknowledged(&self) -> MasterSet {
         let copies = self.copies.iter().enumerate();
         copies.filter(|(_, copy)| **copy != Copy::Gone).map(|(master, _)| master).collect()
     }
 
-    /// Whether `master` was asked, did not acknowledge, and can be asked again.
+    /// Returns `true` if `master` received a request, did not acknowledge it, and can be queried
+    /// again.
     #[inline]
     pub fn has_failed(&self, master: usize) -> bool {
         matches!(self.copies[master], Copy::Failed(_))
     }
 
-    /// How long the key may still stay on `master`; `None` for its whole expiry, counted from when
-    /// the master runs again.
+    /// Returns how long the key may still stay on `master`. `None` means its whole expiry from the
+    /// moment the master resumes.
     pub fn left(&self, master: usize, now: Instant) -> Option<Duration> {
         match self.copies[master] {
             Copy::Waiting(expires) | Copy::Sent(expires) | Copy::Failed(expires) => {
@@ -322,20 +322,21 @@ impl Release {
         }
     }
 
-    /// How long the key stays from when a master was last asked to set or extend it.
+    /// Returns how long the key stays after the last request that set or extended it on a master.
     #[inline]
     pub fn expiry(&self) -> Duration {
         self.expiry
     }
 
-    /// The last answer of each master.
+    /// Returns the last answer of each master.
     #[inline]
     pub fn answers(&self) -> &[LastAnswer] {
         &self.answers
     }
 }
 
-/// Whether a master that answers so has refused to do what it was asked, and will again.
+/// Returns `true` if this answer means that the master refused the request and will refuse it
+/// again.
 pub fn is_denial(answer: &Answer) -> bool {
     matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(_) | Cause::Demoted(_)))
 }

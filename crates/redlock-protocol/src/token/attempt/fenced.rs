@@ -13,16 +13,16 @@ use crate::votes::tally::Decision;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Fenced {
     proposals: Proposals,
-    /// Until then some ballot must be accepted: one node timeout after a quorum has granted.
+    /// The deadline for a ballot to be accepted: one node timeout after a quorum granted the key.
     until: Option<Instant>,
 }
 
-/// The ballot that goes with the first request.
+/// The number of the ballot that is sent with the first request.
 pub const FIRST: u32 = 1;
 
 impl Attempt {
-    /// Makes this the attempt of a fenced lock. `ballot` goes with the key to all masters; `None`
-    /// if the meeting point is asked for the key alone.
+    /// Makes this the attempt of a fenced lock. `ballot` goes with the key to all masters. `None`
+    /// if only the meeting point receives the request for the key now.
     #[inline]
     pub fn fenced(mut self, ballot: Option<Ballot>) -> Self {
         let proposals = Proposals::new(self.ledger.masters());
@@ -31,36 +31,37 @@ impl Attempt {
         self
     }
 
-    /// Whether the lock is to have a fencing token.
+    /// Returns `true` if the lock has a fencing token.
     #[inline]
     pub fn is_fenced(&self) -> bool {
         self.fenced.is_some()
     }
 
-    /// Until when a ballot must be accepted; `None` while no quorum has granted.
+    /// Returns the deadline for a ballot to be accepted, or `None` while no quorum has granted the
+    /// key.
     #[inline]
     pub fn ballots_until(&self) -> Option<Instant> {
         self.fenced.as_ref()?.until
     }
 
-    /// How many ballots were proposed.
+    /// Returns how many ballots were proposed.
     pub fn ballots(&self) -> u32 {
         self.fenced.as_ref().map_or(0, |fenced| fenced.proposals.count())
     }
 
-    /// The ballot that may be handed out.
+    /// Returns the ballot that may be handed out.
     #[inline]
     pub fn proof(&self) -> Option<Proof> {
         self.fenced.as_ref()?.proposals.proof()
     }
 
     #[cfg(test)]
-    /// The fencing token of the ballot that a quorum accepted.
+    /// Returns the fencing token of the ballot that a quorum accepted.
     pub fn fencing_token(&self) -> Option<redlock_core::FencingToken> {
         self.proof().map(|proof| proof.ballot.token())
     }
 
-    /// The first ballot goes out with the key, or behind it.
+    /// Proposes the first ballot, together with the key or after it.
     #[inline]
     pub(super) fn propose_first(&mut self, ballot: Option<Ballot>) {
         if let (Some(fenced), Some(ballot)) = (&mut self.fenced, ballot) {
@@ -69,7 +70,7 @@ impl Attempt {
         }
     }
 
-    /// Another ballot goes out now, under this number to these masters.
+    /// Proposes another ballot. Returns its number and the masters that receive it.
     pub fn propose(&mut self, ballot: Ballot) -> Option<(u32, MasterSet)> {
         let proposals = &mut self.fenced.as_mut()?.proposals;
         let masters = proposals.askable(self.granted);
@@ -77,24 +78,24 @@ impl Attempt {
         Some((proposals.propose(ballot, masters), masters))
     }
 
-    /// The latest ballot goes to these masters, too.
+    /// Proposes the latest ballot to these masters as well.
     pub fn join(&mut self, masters: MasterSet) -> Option<(u32, Ballot)> {
         self.ledger.scores_asked(masters);
         self.fenced.as_mut()?.proposals.join(masters)
     }
 
-    /// The first ballot goes out again with the key.
+    /// Proposes the first ballot again, together with the key.
     pub(super) fn join_again(&mut self, masters: MasterSet) -> Option<Ballot> {
         self.fenced.as_mut()?.proposals.join(masters).map(|(_, ballot)| ballot)
     }
 
-    /// The masters that are to be asked for their score now.
+    /// Returns the masters that must report their score now.
     pub fn ask_scores(&mut self) -> MasterSet {
         self.ledger.ask_scores()
     }
 
-    /// Counts the answer of `master` to the ballot with this number, which was proposed for a key
-    /// that it had granted.
+    /// Records the answer of `master` to the ballot with this number, proposed for a key that it
+    /// granted.
     pub fn ballot_vote<'a>(
         &mut self,
         number: u32,
@@ -110,7 +111,7 @@ impl Attempt {
         let answer = judged.answer;
         self.ledger.write_balloted(master, judged, now.saturating_since(sent_at));
         self.note_score(master, answer);
-        // A resume extends the key each time.
+        // Each request of a resume extends the key.
         if self.origin == Origin::Resumed && self.granted.contains(master) {
             self.confirm(master, judged, sent_at);
         }
@@ -123,14 +124,14 @@ impl Attempt {
         self.judge_ballots(now)
     }
 
-    /// The next ballot is not above the scores of these masters: it is proposed to the others.
+    /// Excludes masters whose scores the next ballot does not exceed. The others receive it.
     pub fn set_refusing(&mut self, masters: MasterSet) {
         if let Some(Fenced { proposals, .. }) = &mut self.fenced {
             proposals.set_refusing(masters);
         }
     }
 
-    /// Counts the answer of `master` to the request for its score.
+    /// Records the answer of `master` to the request for its score.
     pub fn score_vote<'a>(
         &mut self,
         master: usize,
@@ -145,33 +146,34 @@ impl Attempt {
         self.judge_ballots(now)
     }
 
-    /// The answer of `master` to one of both does not count.
+    /// Ignores the answer of `master` to a ballot or to a request for its score.
     fn ballot_uncounted(&mut self, master: usize, now: Instant) -> Step {
         self.disown_ballots(master);
         self.ledger.score_missing(master);
         self.judge_ballots(now)
     }
 
-    /// The time for ballots is over.
+    /// Ends the time for ballots.
     pub fn end_ballots(&mut self, now: Instant) -> Step {
         let is_over = self.ballots_until().is_some_and(|until| until <= now);
         if is_over && !self.is_proven() { Step::Lost(Defeat::BallotRefused) } else { Step::Wait }
     }
 
-    /// A fencing token is not handed out before the ballot behind it was accepted.
+    /// Returns `true` if the ballot was accepted. Until then, no fencing token is handed out.
     #[inline]
     pub(super) fn is_proven(&self) -> bool {
         self.fenced.as_ref().is_none_or(|fenced| fenced.proposals.is_accepted())
     }
 
-    /// Nor after those that accepted it may have lost the key.
+    /// Returns `true` while the masters that accepted the ballot are known to hold the key. After
+    /// that, no fencing token is handed out.
     #[inline]
     pub(super) fn may_hand_out(&self, now: Instant) -> bool {
         self.fenced.is_none() || self.proof().is_some_and(|proof| proof.until > now)
     }
 
-    /// Counts the part of an answer of `master` about the ballot with this number, which went with
-    /// the key, behind it, or with an extension.
+    /// Records the part of an answer of `master` that concerns the ballot with this number. The
+    /// ballot went with the key, after it, or with an extension.
     #[inline]
     pub(super) fn note_ballot(
         &mut self,
@@ -188,8 +190,8 @@ impl Attempt {
         }
     }
 
-    /// Until when `master` is known to hold the key, for a ballot that it has accepted: by the
-    /// `SET` before, or by the extension that the ballot came with.
+    /// Returns until when `master` is known to hold the key, for a ballot that it has accepted.
+    /// This depends on the earlier `SET`, or on the extension that carried the ballot.
     #[inline]
     fn accepted_until(&self, master: usize, sent_at: Instant) -> Instant {
         match self.origin {
@@ -198,9 +200,9 @@ impl Attempt {
         }
     }
 
-    /// Takes in an answer of `master` that grants or extends the key. A refused ballot may mean
-    /// that the master has lost its ballots: it must show its score before its grant, or any
-    /// extension there, counts.
+    /// Records an answer of `master` that grants or extends the key. A refused ballot may mean that
+    /// the master has lost its ballots. It must then show its score before its grant or any
+    /// extension is valid.
     #[inline]
     pub(super) fn confirm(&mut self, master: usize, judged: Judged<'_>, sent_at: Instant) {
         let is_shown = self.fenced.is_none() || Shown::by(judged.answer) == Shown::Ballots;
@@ -216,21 +218,21 @@ impl Attempt {
         }
     }
 
-    /// No acceptance of `master` counts any more.
+    /// Invalidates every acceptance of `master`.
     pub(super) fn disown_ballots(&mut self, master: usize) {
         if let Some(fenced) = &mut self.fenced {
             fenced.proposals.disown(master);
         }
     }
 
-    /// No quorum has granted any more.
+    /// Stops the ballots, because no quorum has granted the key any longer.
     pub(super) fn stop_ballots(&mut self) {
         if let Some(fenced) = &mut self.fenced {
             fenced.until = None;
         }
     }
 
-    /// A quorum has granted, and no ballot has one.
+    /// Continues with ballots after a quorum has granted, while no ballot has a quorum.
     pub(super) fn pursue_ballots(&mut self, now: Instant) -> Step {
         let (quorum, node_timeout) = (quorum(self.ledger.masters()), self.timing.node_timeout);
         let Some(Fenced { proposals, until }) = &mut self.fenced else { return Step::Wait };
@@ -257,7 +259,7 @@ impl Attempt {
         let shown = Shown::by(answer);
         match shown {
             Shown::Ballots => self.ledger.scored(master, self.timing.ttl.validity()),
-            // The lease asks again: the master may be admitted by then.
+            // The lease requests the score again, because the master may be admitted by then.
             Shown::NoKey | Shown::NoBallots | Shown::Nothing => self.ledger.score_missing(master),
         }
         if let Shown::NoKey | Shown::NoBallots = shown {

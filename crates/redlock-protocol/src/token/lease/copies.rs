@@ -1,4 +1,4 @@
-//! The copies of a lease: confirmed, lost, doubted, and given back.
+//! The copies of a lease: confirmed, lost, doubted, and set again.
 
 use redlock_core::{Instant, Verdict};
 use std::time::Duration;
@@ -9,15 +9,16 @@ use crate::master_set::MasterSet;
 use crate::votes::answer::Judged;
 
 impl HeldLease {
-    /// The server process of `master` is gone, and with it all requests that were on their way
-    /// there: a key that it wrote down expires within one expiry from now.
+    /// Records that the server process of `master` has exited, with all requests on their way to
+    /// it. A key that it wrote to disk expires within one expiry from now.
     pub fn process_ended(&mut self, master: usize, now: Instant) {
         self.answered_at = now;
         self.ledger.process_ended(master);
     }
 
-    /// `master` may have lost its data: another process answers there, or the master reported a
-    /// loss. It confirms a remaining copy with the next extension, which is due at once.
+    /// Distrusts the copy of `master`, which may have lost its data: another process answers there,
+    /// or the master reported a loss. A remaining copy is confirmed by the next extension, which is
+    /// due immediately.
     pub fn disown(&mut self, master: usize, now: Instant) {
         self.suspected.remove(master);
         self.lose(master, LostReason::DataLost);
@@ -25,24 +26,24 @@ impl HeldLease {
         self.doubt(now);
     }
 
-    /// `master` may have lost its data, and nothing but the key itself can prove that it has not:
-    /// each is asked at once what it still has.
+    /// Distrusts the copy of `master`, which may have lost its data. Only the key itself can prove
+    /// the contrary, so every master is queried for its key immediately.
     pub fn suspect(&mut self, master: usize, now: Instant) {
         self.suspected.insert(master);
         self.doubt(now);
     }
 
-    /// It had time to.
+    /// Invalidates the copy of a suspected master that has not confirmed it in time.
     pub fn disown_suspected(&mut self, master: usize, now: Instant) {
         if self.suspected.contains(master) {
             self.disown(master, now);
         }
     }
 
-    /// The answer of `master` to a `SET` that gives the key back to it. It counts from when it was
-    /// sent, for the shortest time that it can have been sent with, and only if the lease has not
-    /// lapsed. After a refusal the key may be ours all the same, set by an earlier such request
-    /// whose answer was lost.
+    /// Records the answer of `master` to a `SET` that restores its key. The copy is valid from the
+    /// time of sending, for the shortest validity of any request, and only if the lease has not
+    /// lapsed. After a refusal, the key may still be ours, set by an earlier such request whose
+    /// answer was lost.
     pub fn readded<'a>(
         &mut self,
         master: usize,
@@ -61,8 +62,8 @@ impl HeldLease {
         }
     }
 
-    /// Keys are set again only while the lease is valid: no other can hold a quorum then. Each
-    /// master is given its key once at a time.
+    /// Returns the masters whose key is set again. This happens only while the lease is valid,
+    /// because no other client can hold a quorum then, and for one request at a time per master.
     pub(super) fn give_back(&mut self, missing: MasterSet) -> MasterSet {
         if self.deadline().is_none() {
             return MasterSet::EMPTY;

@@ -10,23 +10,24 @@ use crate::master_set::MasterSet;
 use crate::terms::Timing;
 use crate::votes::answer::Judged;
 
-/// An extension to be sent now.
+/// An extension to send now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend {
-    /// The number of the extension; the next one has a larger one.
+    /// The number of the extension. Later extensions have larger numbers.
     pub number: u32,
-    /// The masters that are asked.
+    /// The masters that receive it.
     pub masters: MasterSet,
 }
 
 impl HeldLease {
-    /// The masters that have not answered this extension.
+    /// Returns the masters that have not answered this extension.
     pub fn unanswered_of(&self, number: u32) -> MasterSet {
         let extension = self.extensions.iter().find(|extension| extension.number == number);
         extension.map(Extension::unanswered).unwrap_or_default()
     }
 
-    /// The holder wants it to last so long from now, and from each extension that follows.
+    /// Extends the lease for its holder, who wants this duration from now and from each later
+    /// extension.
     pub fn extend(&mut self, timing: Timing) -> Extend {
         self.timing = timing;
         self.px_max = self.px_max.max(timing.px);
@@ -34,7 +35,7 @@ impl HeldLease {
         self.extension(MasterSet::all(self.ledger.masters()), true)
     }
 
-    /// From now on each extension lasts for this long only.
+    /// Limits all further extensions to this duration.
     pub fn limit(&mut self, timing: Timing) {
         self.timing = timing;
         self.validity_min = self.validity_min.min(timing.ttl.validity());
@@ -52,8 +53,8 @@ impl HeldLease {
         Extend { number: self.last_number, masters }
     }
 
-    /// The answer of `master` to the extension `number`. A master that denies the key is right in
-    /// any case.
+    /// Records the answer of `master` to the extension `number`. A denial of the key is always
+    /// valid.
     pub fn extended<'a>(
         &mut self,
         number: u32,
@@ -65,8 +66,7 @@ impl HeldLease {
         let judged = self.receive(judged, now).of_former_key();
         let before = self.ledger.valid_until();
         self.ledger.write(master, judged, now.saturating_since(sent_at));
-        // The answer to an extension that was sent before the key was given back does not show that
-        // copy.
+        // An extension sent before the key was set again says nothing about the new copy.
         if !self.readding.contains(master) {
             self.ledger.extended(master, judged.answer);
         }
@@ -87,8 +87,8 @@ impl HeldLease {
         Step { extend: None, readd, extended }
     }
 
-    /// The holder has seen the end of the lease before `step` was carried out: nothing of it is
-    /// sent.
+    /// Discards the requests of `step`, because the holder saw the end of the lease before they
+    /// were sent.
     pub fn call_off(&mut self, step: Step) -> Step {
         self.readding = self.readding.without(step.readd);
         let number = step.extend.map(|extend| extend.number);
@@ -96,7 +96,7 @@ impl HeldLease {
         Step { extended: step.extended, ..Step::default() }
     }
 
-    /// The node timeout of an extension that its holder waits for has passed.
+    /// Ends the wait for an extension after its node timeout.
     pub fn extension_timed_out(&mut self, number: u32) -> Option<Extended> {
         let unanswered = self.find(number)?.time_out();
         self.ledger.time_out(unanswered);
@@ -107,8 +107,8 @@ impl HeldLease {
         self.extensions.iter_mut().find(|extension| extension.number == number)
     }
 
-    /// Counts a vote, and returns the validity that this extension confers. Every extension stays
-    /// until all its votes are in; if it did not, zero would confirm nothing.
+    /// Records a vote and returns the validity that this extension confers. An extension stays
+    /// until all its votes have arrived. Without it, zero would confirm nothing.
     pub(super) fn count(&mut self, number: u32, master: usize, verdict: &Verdict) -> Duration {
         self.find(number).map_or(Duration::ZERO, |extension| {
             extension.count(master, verdict);

@@ -15,24 +15,24 @@ pub(super) struct Extension {
     pub(super) validity: Duration,
     tally: Tally,
     unanswered: MasterSet,
-    /// Masters that have no key: they may be given ours again.
+    /// Masters without a key, which may receive ours again.
     missing: MasterSet,
     is_awaited: bool,
 }
 
-/// The outcome of an extension that its holder waits for.
+/// The outcome of an extension, for the holder that waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
     /// A quorum has confirmed it.
     Confirmed,
-    /// Too many masters do not hold our key: no quorum does.
+    /// So many masters do not hold our key that no quorum does.
     NotOurs,
     /// Too few masters have answered.
     NoQuorum,
 }
 
 impl Extension {
-    /// The extension `number` goes to `asked` of all `masters`.
+    /// Starts the extension `number`, which `asked` of all `masters` receive.
     pub(super) fn new(
         number: u32,
         masters: usize,
@@ -50,7 +50,8 @@ impl Extension {
         }
     }
 
-    /// Counts the vote of `master`. One that comes after the time is up is counted already.
+    /// Records the vote of `master`. Votes after the node timeout were already recorded as
+    /// *unknown*.
     pub(super) fn count(&mut self, master: usize, verdict: &Verdict) {
         self.unanswered.remove(master);
         if *verdict == Verdict::NotOurs {
@@ -61,14 +62,15 @@ impl Extension {
         }
     }
 
-    /// The node timeout has passed: votes that are still out, which are returned, are *unknown*.
+    /// Ends the wait for votes after the node timeout. Returns the masters whose missing votes
+    /// become *unknown*.
     pub(super) fn time_out(&mut self) -> MasterSet {
         self.tally.close();
         self.unanswered
     }
 
-    /// The answer for the holder that waits, once: at once where a quorum has confirmed; otherwise
-    /// when all have answered, so that it can report what each master answered.
+    /// Returns the outcome for the waiting holder, once: immediately if a quorum has confirmed,
+    /// otherwise after all masters have answered, so that an error can report each answer.
     pub(super) fn conclude(&mut self) -> Option<Extended> {
         let extended = match self.tally.decision() {
             Decision::Won => Some(Extended::Confirmed),
@@ -81,29 +83,29 @@ impl Extension {
         extended
     }
 
-    /// The masters that have no key, once the outcome is certain: a lease that is lost with the
-    /// next answer gives nothing back.
+    /// Returns the masters without a key, once the outcome is certain. Otherwise the next answer
+    /// could end the lease, which must not set keys again.
     pub(super) fn take_missing(&mut self) -> MasterSet {
         let is_certain = self.unanswered.is_empty() || self.tally.decision() == Decision::Won;
         if is_certain { self.take_all_missing() } else { MasterSet::EMPTY }
     }
 
-    /// Concludes without waiting for the masters that have not answered.
+    /// Returns the masters without a key, without waiting for missing answers.
     pub(super) fn take_all_missing(&mut self) -> MasterSet {
         std::mem::take(&mut self.missing)
     }
 
-    /// The masters that have not answered.
+    /// Returns the masters that have not answered.
     pub(super) fn unanswered(&self) -> MasterSet {
         self.unanswered
     }
 
-    /// Whether its holder waits for it.
+    /// Returns `true` if its holder waits for it.
     pub(super) fn is_awaited(&self) -> bool {
         self.is_awaited
     }
 
-    /// Whether nothing more comes of it.
+    /// Returns `true` if no answer can change anything.
     pub(super) fn is_over(&self) -> bool {
         self.unanswered.is_empty() && !self.is_awaited
     }

@@ -1,10 +1,10 @@
-//! `HandOver`: a lease passes from one caller of a process to the next, and nothing is sent.
+//! `HandOver`: passes a lease from one caller of a process to the next without a request.
 //!
-//! The masters go on holding one key under one token: for them nothing happens. The next caller
-//! gets a fencing token of its own, one of the 31 numbers behind the ballot that a quorum has
-//! accepted for the lease: so it is larger than the one before it, and smaller than that of every
-//! later ballot. It may be handed out on the same terms as the first one: while a quorum of those
-//! that accepted the ballot are known to hold the key from the write that carried it.
+//! The masters keep one key under one token and notice nothing. The next caller gets its own
+//! fencing token, one of the 31 numbers after the ballot that a quorum has accepted for the lease.
+//! It is larger than the previous token and smaller than the tokens of all later ballots. It may be
+//! handed out under the same condition as the first token: a quorum of the masters that accepted
+//! the ballot are known to hold the key since the write that carried it.
 
 use std::time::Duration;
 
@@ -15,23 +15,23 @@ use crate::LostReason;
 use crate::ballot::proposals::Proof;
 use crate::terms::HoldOptions;
 
-/// How often one lease is handed on: its ballot has so many numbers behind its token.
+/// How often one lease can be passed on. Its ballot reserves this many numbers after its token.
 pub const HAND_OVERS_MAX: u8 = 31;
-/// For how long after its grant a lease is handed on. A holder that asks no master cannot know
-/// whether other processes wait, and they are not to wait for all callers of this one.
+/// How long after its grant a lease can be passed on. A holder that queries no master cannot know
+/// whether other processes wait, and they must not wait for all callers of this process.
 pub const HANDED_ON_FOR: Duration = Duration::from_millis(100);
 
-/// A lease that has passed to the next caller.
+/// A lease that was passed to the next caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandOver {
-    /// How often it was handed on, this time included: 1 to [`HAND_OVERS_MAX`].
+    /// How often it was passed on, including this time: 1 to [`HAND_OVERS_MAX`].
     pub number: u8,
-    /// The ballot behind its fencing token, and until when that may be handed out.
+    /// The ballot of its fencing token, and until when the token may be handed out.
     pub proof: Option<Proof>,
 }
 
 impl HandOver {
-    /// The fencing token of the next caller; `None` without ballots.
+    /// Returns the fencing token of the next caller, or `None` without ballots.
     pub fn token(&self) -> Option<FencingToken> {
         self.proof.and_then(|proof| proof.ballot.token_behind(self.number))
     }
@@ -54,7 +54,7 @@ impl Handing {
         self.proof
     }
 
-    /// The next hand-over, where there may be one at this moment.
+    /// Returns the next hand-over, if one is possible now.
     fn next(&self, now: Instant) -> Option<HandOver> {
         let is_in_time = now.saturating_since(self.granted_at) < HANDED_ON_FOR;
         let is_proven = self.proof.is_none_or(|proof| now < proof.until);
@@ -64,9 +64,9 @@ impl Handing {
 }
 
 impl HeldLease {
-    /// The holder is done, and the next caller wants the key on these terms. `None` if it has to
-    /// ask masters for it: the lease is over, or has less than half of its time left, or too few
-    /// copies, or it was handed on for long enough.
+    /// Passes the lease to the next caller, which wants the key on these terms. Returns `None` if
+    /// that caller has to query the masters: the lease is over, has less than half of its time
+    /// left, has too few copies, or was passed on for long enough.
     pub fn hand_on(&mut self, options: HoldOptions, now: Instant) -> Option<HandOver> {
         self.settle(now);
         self.deadline()?;
@@ -82,7 +82,7 @@ impl HeldLease {
         Some(next)
     }
 
-    /// The next caller holds it from now on.
+    /// Makes the next caller the holder.
     fn begin(&mut self, options: HoldOptions, until: Instant, now: Instant) {
         (self.options, self.started, self.state) = (options, now, State::Valid(until));
         (self.lapse, self.evidence) = (LostReason::NotExtended, LostReason::NotOurs);

@@ -1,4 +1,4 @@
-//! The keeper: when a lease is extended by itself, and which masters are asked.
+//! The keeper: when a lease is extended automatically, and which masters receive the extension.
 
 use super::extending::Extend;
 use super::{HeldLease, State, Step};
@@ -10,18 +10,18 @@ use redlock_core::Instant;
 /// The state of the keeper, with its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Keeper {
-    /// It extends at this instant.
+    /// Extends at this instant.
     Due(Instant),
-    /// It has asked, and checks the outcome at this instant.
+    /// Has sent an extension, and checks the outcome at this instant.
     Asked { answer_by: Instant, failures: u32 },
-    /// Its extension did not move the lease: it asks again at this instant.
+    /// Its extension did not move the lease. It tries again at this instant.
     Pausing { until: Instant, failures: u32 },
-    /// It does not extend, or not any more.
+    /// Does not extend, or no longer does.
     Off,
 }
 
 impl HeldLease {
-    /// When [`tick`](Self::tick) has something to do.
+    /// Returns when [`tick`](Self::tick) has something to do.
     #[inline]
     pub fn due(&self) -> Option<Instant> {
         match (self.state, self.keeper) {
@@ -31,8 +31,8 @@ impl HeldLease {
         }
     }
 
-    /// The masters that the keeper asked and that have not answered in time, when
-    /// [`tick`](Self::tick) is due to write them down.
+    /// Returns the masters that have not answered the keeper in time, when [`tick`](Self::tick) is
+    /// due to record them.
     pub fn silent(&self, now: Instant) -> MasterSet {
         match self.keeper {
             Keeper::Asked { answer_by, .. } if answer_by <= now => self.unanswered(),
@@ -40,7 +40,7 @@ impl HeldLease {
         }
     }
 
-    /// The keeper of a new holder begins, where that wants one.
+    /// Starts the keeper for a new holder that wants one.
     #[inline]
     pub(super) fn start_keeper(&mut self) {
         self.keeper = Keeper::Off;
@@ -49,13 +49,13 @@ impl HeldLease {
         }
     }
 
-    /// The keeper begins.
+    /// Starts the keeper.
     #[inline]
     pub fn keep_from_here(&mut self) {
         self.keeper = Keeper::Due(self.extension_due());
     }
 
-    /// Time has passed. `random`, from 0 to 1, draws the pause after a failure.
+    /// Advances the keeper to `now`. `random`, from 0 to 1, draws the pause after a failure.
     pub fn tick(&mut self, now: Instant, random: f64) -> Step {
         self.settle(now);
         if self.due().is_none_or(|due| due > now) {
@@ -78,8 +78,9 @@ impl HeldLease {
         }
     }
 
-    /// The keeper asks every master that has answered what it was asked before: one that is slow
-    /// or silent is not asked twice, because nothing overtakes on its connection.
+    /// Sends an extension to every master that has answered its previous one. A slow or silent
+    /// master does not receive a second one, because requests cannot overtake each other on its
+    /// connection.
     pub(super) fn keep(&mut self, now: Instant, failures: u32) -> Option<Extend> {
         if self.is_held_long_enough(now) {
             self.keeper = Keeper::Off;
@@ -96,23 +97,23 @@ impl HeldLease {
         self.options.max_hold.is_some_and(|max| now.saturating_since(self.started) >= max)
     }
 
-    /// Some master's data may be gone: each is asked at once what it still has.
+    /// Queries every master for its key immediately, because some master may have lost its data.
     pub(super) fn doubt(&mut self, now: Instant) {
         if let Keeper::Due(_) = self.keeper {
             self.keeper = Keeper::Due(now);
         }
     }
 
-    /// `master` has proven that its data is there, and is asked whether it has its copy.
+    /// Queries `master`, which has proven that its data is there, for its copy.
     pub fn ask_again(&mut self, master: usize, now: Instant) -> Step {
         self.settle(now);
         let has_copy = self.ledger.hold_until(master) > now;
         if has_copy { self.ask_alone(master, now) } else { Step::default() }
     }
 
-    /// `master` votes, and did not before. A copy that it got meanwhile counts once it is confirmed:
-    /// the master is asked for that at once, because until then the lease would not survive the
-    /// loss of another.
+    /// Queries `master`, which votes now and did not vote before, for its copy immediately. A copy
+    /// that it received in the meantime is valid once confirmed. Until then, the lease would not
+    /// survive the loss of another master.
     pub fn confirm_copy(&mut self, master: usize, now: Instant) -> Step {
         self.settle(now);
         let is_open = self.ledger.hold_until(master) <= now;
@@ -120,8 +121,8 @@ impl HeldLease {
         if is_open && may_hold { self.ask_alone(master, now) } else { Step::default() }
     }
 
-    /// An extension at `master` alone. One that has not answered is not asked twice, and what the
-    /// keeper does not extend stays as it is.
+    /// Extends only at `master`. A master that has not answered receives no second request, and a
+    /// lease without a keeper stays as it is.
     pub(super) fn ask_alone(&mut self, master: usize, now: Instant) -> Step {
         let is_kept = self.due().is_some() && !self.is_held_long_enough(now);
         if !is_kept || self.unanswered().contains(master) {
@@ -139,8 +140,8 @@ impl HeldLease {
         }
     }
 
-    /// A third of the holder's time after the quorum was confirmed: two more extensions can fail
-    /// before the lease is over.
+    /// Returns one third of the holder's time after the quorum was confirmed, so that two more
+    /// extensions can fail before the lease is over.
     #[inline]
     pub(super) fn extension_due(&self) -> Instant {
         let confirmed = self.ledger.valid_until().saturating_sub(self.timing.ttl.validity());
@@ -148,8 +149,8 @@ impl HeldLease {
         confirmed.saturating_add(time / 3)
     }
 
-    /// Masters that have not answered the keeper in time are written down as such, and are not
-    /// waited for by those that have no key.
+    /// Records masters that have not answered the keeper in time. Masters without a key no longer
+    /// wait for them.
     pub(super) fn give_up_waiting(&mut self) -> MasterSet {
         let mut missing = MasterSet::EMPTY;
         for extension in self.extensions.iter_mut().filter(|one| !one.is_awaited()) {

@@ -8,13 +8,13 @@ use crate::master_set::MasterSet;
 use crate::votes::answer::{Judged, Shown};
 
 impl HeldLease {
-    /// The masters that are to be asked for their score now.
+    /// Returns the masters that must report their score now.
     pub fn ask_scores(&mut self) -> MasterSet {
         self.ledger.ask_scores()
     }
 
-    /// Takes in the answer of `master` to a ballot of the attempt, or to the request for its score.
-    /// No ballot counts any more; a score makes its grant one more copy.
+    /// Records the answer of `master` to a ballot of the attempt, or to the request for its score.
+    /// Ballots no longer matter. A score makes the master's grant a copy.
     pub fn balloted<'a>(
         &mut self,
         master: usize,
@@ -32,14 +32,14 @@ impl HeldLease {
         }
         match shown {
             Shown::Ballots => self.ledger.scored(master, self.acquired_validity),
-            // It is asked again with the next extension.
+            // The next extension requests it again.
             _ => self.ledger.score_missing(master),
         }
         self.settle(now);
     }
 
-    /// The verdict of the answer of `master` to an extension. A grant of a master without a shown
-    /// score confirms nothing: it is *unknown*, and the cause is what the master lacks.
+    /// Returns the verdict of the answer of `master` to an extension. A grant of a master whose
+    /// score is missing confirms nothing. It is *unknown*, with the missing score as its cause.
     pub(super) fn shown_by_score(&mut self, master: usize, verdict: Verdict) -> Verdict {
         if verdict != Verdict::Granted || !self.ledger.is_unscored(master) {
             return verdict;

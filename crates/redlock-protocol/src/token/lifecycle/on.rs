@@ -1,11 +1,11 @@
-//! The handling of each event, stage by stage.
+//! Handles each event, stage by stage.
 
 use redlock_core::{Ballot, Instant};
 
 use super::*;
 
 impl Lifecycle {
-    /// Something has happened.
+    /// Handles an event and returns what the driver must do.
     pub fn on(&mut self, event: Event<'_>, now: Instant) -> Step {
         if let Event::Answered(answered) = event {
             return self.answered(answered, now);
@@ -18,7 +18,7 @@ impl Lifecycle {
         }
     }
 
-    /// A master has answered, in time or late: nearly every event is one of these.
+    /// Handles an answer of a master, in time or late. Nearly all events are of this kind.
     #[inline]
     pub fn answered(&mut self, answered: Answered<'_>, now: Instant) -> Step {
         match &mut self.stage {
@@ -58,7 +58,7 @@ impl Lifecycle {
         self.follow(step, now)
     }
 
-    /// The consequence of a step of the attempt.
+    /// Turns a step of the attempt into a step of the token.
     fn follow(&mut self, step: attempt::Step, now: Instant) -> Step {
         let Stage::Attempt(attempt) = &mut self.stage else { return Step::Wait };
         match step {
@@ -78,7 +78,7 @@ impl Lifecycle {
         }
     }
 
-    /// The attempt becomes a lease.
+    /// Turns the attempt into a lease.
     fn win(&mut self, now: Instant) -> Step {
         let Some(attempt) = self.take_attempt() else { return Step::Wait };
         let fan_out = attempt.is_measured().then(|| attempt.fan_out());
@@ -98,7 +98,7 @@ impl Lifecycle {
             silent_first: attempt.silent_first(),
             is_let_in: attempt.is_let_in(),
             is_without_quorum: attempt.is_without_quorum(),
-            // Where the masters have granted the key nobody else holds it.
+            // If masters have granted the key, no other client holds it.
             is_explicable: defeat == Defeat::Outvoted
                 && !attempt.is_unanswered()
                 && !self.is_resumed,
@@ -107,12 +107,12 @@ impl Lifecycle {
         Step::Lost(loss)
     }
 
-    /// An attempt that was not won is released where its key may be. What was only to be taken
-    /// over is left to its holder.
+    /// Releases an attempt that was not won if its key may be somewhere. A lease that was only to
+    /// be resumed is left to its holder.
     fn abandon(&mut self, now: Instant) -> Step {
         let Some(attempt) = self.take_attempt() else { return Step::Wait };
         let (expiry, ledger) = (attempt.timing().expiry(), attempt.into_ledger());
-        // Where every master that was asked has refused, there is nothing to release.
+        // If every queried master has refused, there is nothing to release.
         if self.is_resumed || ledger.may_hold().is_empty() {
             return Step::Gone;
         }
@@ -122,7 +122,7 @@ impl Lifecycle {
     }
 
     fn take_attempt(&mut self) -> Option<Attempt> {
-        // Looked at before it is moved: each move of a stage copies hundreds of bytes.
+        // Checked before the move, because each move of a stage copies hundreds of bytes.
         if !matches!(self.stage, Stage::Attempt(_)) {
             return None;
         }
@@ -148,8 +148,8 @@ impl Lifecycle {
         }
     }
 
-    /// A lease that was taken over may still be used by its former holder: it is released and not
-    /// handed on.
+    /// Passes the lease on. A resumed lease is released instead, because its former holder may
+    /// still use it.
     fn hand_on(&mut self, options: HoldOptions, now: Instant) -> Step {
         match &mut self.stage {
             Stage::Lease(lease) if !self.is_resumed => {
@@ -159,7 +159,7 @@ impl Lifecycle {
         }
     }
 
-    /// The lease becomes a release. Only a lease gets here.
+    /// Turns the lease into a release. Only a lease gets here.
     fn give_back(&mut self, was_lost: bool, now: Instant) -> Step {
         let stage = std::mem::replace(&mut self.stage, Stage::Over);
         let Stage::Lease(lease) = stage else { return Step::Wait };
@@ -170,8 +170,8 @@ impl Lifecycle {
     }
 }
 
-/// The ballot goes to those that have granted; where only the meeting point was asked for the key,
-/// the others are asked for it now.
+/// Sends the ballot to the masters that granted the key. If only the meeting point was queried for
+/// the key, the other masters are queried for it now.
 fn propose(attempt: &mut Attempt, ballot: Option<Ballot>) -> Step {
     if !attempt.others().is_empty() {
         let first = attempt.asked();
@@ -272,13 +272,13 @@ fn on_release(release: &mut Release, event: Event<'_>, now: Instant) -> Step {
     after_release(release, decided)
 }
 
-/// Most answers change nothing for the caller.
+/// Returns the step after an event of a release. Most answers change nothing for the caller.
 #[inline]
 fn after_release(release: &Release, decided: Option<Released>) -> Step {
     if decided.is_some() || release.is_over() { Step::Released } else { Step::Wait }
 }
 
-/// The requests go to every master on which the key may be, behind what was sent there before.
+/// Sends the requests to every master that may have the key, after all earlier requests to it.
 fn send(release: &mut Release) -> Step {
     let masters = release.send();
     if !masters.is_empty() {

@@ -1,35 +1,35 @@
-//! `Abandoned`: keys on one master that it is not asked to release any more.
+//! `Abandoned`: keys on one master that the client no longer tries to release.
 
 use std::time::Duration;
 
 use redlock_core::Instant;
 
-/// The keys of releases that were given up because too many were unacknowledged: their number, and
-/// when the last of them has expired. Single keys are not kept, to save memory.
+/// The keys of releases that were given up because too many were unacknowledged. Only their number
+/// and the expiry of the last one are kept, to save memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Abandoned {
     count: u64,
-    /// When the last of those has expired of which that is known.
+    /// When the last of the keys with a known expiry has expired.
     expires: Option<Instant>,
-    /// The longest expiry of the other keys: the master may still have requests in its buffers that
-    /// set them.
+    /// The longest expiry of the other keys. The master may still have requests buffered that set
+    /// them.
     from_wake_up: Option<Duration>,
 }
 
-/// The abandoned keys that may be left.
+/// The abandoned keys that may remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// How many keys may be left.
+    /// How many keys may remain.
     pub count: u64,
     /// The last of them expires within this time.
     pub within: Duration,
-    /// Whether that time begins only when the master runs again.
+    /// Whether that time begins only when the master resumes.
     pub from_wake_up: bool,
 }
 
 impl Abandoned {
-    /// Adds a key that expires after `left`; if `left` is `None`, after `expiry` from when the
-    /// master runs again.
+    /// Adds a key that expires after `left`. If `left` is `None`, it expires `expiry` after the
+    /// master resumes.
     pub fn add(&mut self, left: Option<Duration>, expiry: Duration, now: Instant) {
         self.expire(now);
         if left == Some(Duration::ZERO) {
@@ -42,14 +42,15 @@ impl Abandoned {
         }
     }
 
-    /// The master has answered, or its process is gone: no request is in its buffers any more.
+    /// Records that the master has answered, or its process has exited, so that it has no request
+    /// buffered.
     pub fn settle(&mut self, now: Instant) {
         if let Some(expiry) = self.from_wake_up.take() {
             self.expires = self.expires.max(Some(now.saturating_add(expiry)));
         }
     }
 
-    /// The keys that may be left; `None` if all have expired.
+    /// Returns the keys that may remain, or `None` if all have expired.
     pub fn left(&mut self, now: Instant) -> Option<Left> {
         self.expire(now);
         let left = self.expires.map_or(Duration::ZERO, |expires| expires.saturating_since(now));

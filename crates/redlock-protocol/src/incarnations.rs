@@ -1,30 +1,31 @@
-//! `Incarnations`: whether what a master confirmed before still counts.
+//! `Incarnations`: whether earlier confirmations of a master are still valid.
 
 use super::admission::{Admission, Incarnation};
 
-/// For each master, the incarnation under which its confirmations count: since the last event that ended
-/// one, all of them came from it.
+/// For each master, the incarnation whose confirmations are valid. All confirmations since the last
+/// event that ended an incarnation came from it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnations(Vec<Option<Incarnation>>);
 
 /// The fate of the copies on a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuity {
-    /// Nothing shows that they are lost.
+    /// No evidence shows that they are lost.
     Kept,
-    /// The incarnation that it has now began: none of its copies is older.
+    /// Its present incarnation has begun, and none of its copies is older.
     Begun,
-    /// They may be gone: they do not count any more. Where it votes, another incarnation began.
+    /// They may be gone and are no longer valid. If the master votes, another incarnation has
+    /// begun.
     Lost,
 }
 
 impl Incarnations {
-    /// Every master is in its first incarnation.
+    /// Creates the state in which every master is in its first incarnation.
     pub fn new(masters: usize) -> Self {
         Self(vec![None; masters])
     }
 
-    /// Compares a master with what it was. One that cannot be reached, or is being checked, has
+    /// Compares a master with its previous state. A master that is unreachable or being checked has
     /// shown nothing new.
     pub fn review(&mut self, master: usize, admission: &Admission) -> Continuity {
         let counted = &mut self.0[master];
@@ -39,7 +40,8 @@ impl Incarnations {
         }
     }
 
-    /// It was not proven in time that the incarnation of a master is what it was. Says whether it had one.
+    /// Ends the incarnation of a master that was not proven in time. Returns `true` if there was
+    /// one.
     pub fn give_up(&mut self, master: usize) -> bool {
         self.0[master].take().is_some()
     }
@@ -77,7 +79,7 @@ mod tests {
             self.incarnations.review(0, &self.admission)
         }
 
-        /// Takes in a probe that was sent after the push.
+        /// Records a probe that was sent after the push.
         fn probed(&mut self, facts: MasterView) -> Continuity {
             self.admission.step(0, 0, Nonce(0));
             self.on(Event::Probed(facts))

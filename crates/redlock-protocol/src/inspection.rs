@@ -1,4 +1,4 @@
-//! `Inspection`: what each master reports about a key, asked once of all of them.
+//! `Inspection`: what each master reports about a key, from one query to all of them.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use crate::quorum::quorum;
 use crate::votes::answer::Judged;
 use crate::votes::ledger::LastAnswer;
 
-/// The answers to one question to all masters.
+/// The answers to one query to all masters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Inspection {
     answers: Vec<LastAnswer>,
-    /// The masters' answers to the lost attempt that is to be explained; empty if there is none.
+    /// The masters' answers to the lost attempt that needs an explanation. Empty if there is none.
     attempt: Vec<LastAnswer>,
     is_over: bool,
 }
 
 impl Inspection {
-    /// A question of its own.
+    /// Starts an inspection that follows no attempt.
     pub fn new(masters: usize) -> Self {
         Self::behind(masters, Vec::new())
     }
 
-    /// A question to these masters alone.
+    /// Starts an inspection of only these masters.
     pub fn asking(masters: usize, asked: MasterSet) -> Self {
         let mut inspection = Self::new(masters);
         for master in MasterSet::all(masters).without(asked).iter() {
@@ -34,12 +34,12 @@ impl Inspection {
         inspection
     }
 
-    /// A question behind an attempt that was lost: who holds what it did not get?
+    /// Starts an inspection after a lost attempt, to find out who holds the key.
     pub fn behind(masters: usize, attempt: Vec<LastAnswer>) -> Self {
         Self { answers: vec![LastAnswer::PENDING; masters], attempt, is_over: false }
     }
 
-    /// The answer of `master`. Returns whether it was the last one.
+    /// Records the answer of `master`. Returns `true` if it was the last one.
     pub fn vote<'a>(
         &mut self,
         master: usize,
@@ -49,14 +49,15 @@ impl Inspection {
         if self.is_over {
             return false;
         }
-        // Also of a master that is known to be away: in time is what counts here.
+        // Answers of a master known to be away are recorded as well, because only their timing
+        // matters here.
         let verdict = judged.into().verdict().into_owned();
         self.answers[master] = LastAnswer { verdict, latency: Some(latency) };
         self.is_over = !self.answers.iter().any(LastAnswer::is_pending);
         self.is_over
     }
 
-    /// The late answer of `master` to the attempt.
+    /// Records the late answer of `master` to the attempt.
     pub fn attempt_vote<'a>(
         &mut self,
         master: usize,
@@ -68,30 +69,30 @@ impl Inspection {
         }
     }
 
-    /// The node timeout has passed: the answers so far must suffice.
+    /// Ends the wait for answers after the node timeout.
     pub fn time_out(&mut self) {
         self.answers.iter_mut().chain(&mut self.attempt).for_each(LastAnswer::time_out);
         self.is_over = true;
     }
 
-    /// Whether every master has answered, or its time is over.
+    /// Returns `true` if every master has answered or its time is over.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether a quorum of masters has answered.
+    /// Returns `true` if a quorum of masters has answered.
     pub fn is_answered(&self) -> bool {
         let answered = self.answers.iter().filter(|answer| !answer.is_pending()).count();
         answered >= quorum(self.answers.len())
     }
 
-    /// The masters' answers.
+    /// Returns the masters' answers.
     pub fn into_answers(self) -> Vec<LastAnswer> {
         self.answers
     }
 
-    /// Why the attempt was lost: its own votes, and who holds the key on masters that refused it, or
-    /// were not asked for it.
+    /// Returns why the attempt was lost: its own votes, and who holds the key on masters that
+    /// refused it or were not queried for it.
     pub fn into_explanation(self) -> Vec<LastAnswer> {
         if self.attempt.is_empty() {
             return self.answers;
@@ -100,7 +101,7 @@ impl Inspection {
             (Verdict::Held { .. }, held @ Verdict::Held { .. }) => {
                 LastAnswer { verdict: held, ..vote }
             }
-            // It was not asked in the attempt, or has answered only since: it is not silent.
+            // The attempt did not query it, or it has answered since: it is not silent.
             (Verdict::Pending, verdict) => LastAnswer { verdict, latency: now.latency },
             _ => vote,
         };
@@ -108,15 +109,16 @@ impl Inspection {
     }
 }
 
-/// Whether a quorum of masters has answered clearly, so that a lost vote was lost to other holders.
+/// Returns `true` if a quorum of masters has answered clearly, so that other holders caused the
+/// loss.
 pub fn is_contended(answers: &[LastAnswer]) -> bool {
     let clear = answers.iter().filter(|answer| answer.verdict.is_clear()).count();
     clear >= quorum(answers.len())
 }
 
-/// Whether no quorum is left of the masters that waiting may cure. A master that has not answered
-/// this time counts as what it answered last: it is one of `incurable` or not. Those that were
-/// `curable` before the request began may be cured.
+/// Returns `true` if waiting cannot produce a quorum. A master that has not answered this time
+/// keeps its previous class: it is in `incurable` or not. Masters that were `curable` before the
+/// request began may recover.
 pub fn is_hopeless(answers: &[LastAnswer], incurable: MasterSet, curable: MasterSet) -> bool {
     let is_lost = |(master, answer): &(usize, &LastAnswer)| {
         let is_cause =
@@ -127,7 +129,7 @@ pub fn is_hopeless(answers: &[LastAnswer], incurable: MasterSet, curable: Master
     answers.len() - lost < quorum(answers.len())
 }
 
-/// Whether a master can't vote in a way that waiting does not cure.
+/// Returns `true` if waiting does not make this master vote.
 pub fn is_incurable(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Unknown(cause) if !cause.is_curable())
 }
@@ -157,7 +159,7 @@ mod tests {
         assert_eq!(votes[1..], [silent, granted]);
     }
 
-    /// Its turn to be asked for the key had not come: the meeting point was asked first.
+    /// The attempt had not queried it yet, because the meeting point was queried first.
     #[test]
     fn a_master_that_the_attempt_did_not_ask_is_not_pending_once_it_has_answered() {
         let refused = LastAnswer { verdict: Verdict::HELD, latency: None };

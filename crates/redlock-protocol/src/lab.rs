@@ -10,7 +10,7 @@ use crate::token::attempt::{Attempt, Origin, Step};
 use crate::token::lease::HeldLease;
 use crate::votes::answer::{Counts, Judged};
 
-/// The TTL of the tests, in milliseconds. It is good for 988 ms.
+/// The TTL of the tests, in milliseconds. It confers a validity of 988 ms.
 pub(super) const TTL: u64 = 1_000;
 pub(super) const VALIDITY: u64 = 988;
 pub(super) const NODE_TIMEOUT: u64 = 50;
@@ -19,7 +19,7 @@ pub(super) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The instant `millis` milliseconds after the clock was made.
+/// Returns the instant `millis` milliseconds after the clock was created.
 pub(super) fn at(millis: u64) -> Instant {
     Instant::ORIGIN.saturating_add(ms(millis))
 }
@@ -33,7 +33,8 @@ pub(super) fn attempt(masters: usize, options: HoldOptions, now: Instant) -> Att
     Attempt::new(masters, Origin::Acquired, timing(TTL), options, now)
 }
 
-/// A lease of the first `copies` of `masters`, acquired at `now`; the others have not answered.
+/// Creates a lease of the first `copies` of `masters`, acquired at `now`. The others have not
+/// answered.
 pub(super) fn lease(
     masters: usize,
     copies: usize,
@@ -71,12 +72,12 @@ pub(super) fn unsent() -> Answer {
     Answer::unsent(Cause::ConnectionRefused)
 }
 
-/// Why a master that may have lost its data does not vote.
+/// Returns the cause for a master that may have lost its data and does not vote.
 pub(super) fn checked() -> Cause {
     Cause::NotAdmitted(NotAdmitted::new(WhyNot::Checked).into())
 }
 
-/// An answer of a master that does not count, for a fixed reason.
+/// Creates an answer that is invalid, for a fixed reason.
 pub(super) fn uncounted(answer: &Answer) -> Judged<'_> {
     static COUNTS: LazyLock<Counts> = LazyLock::new(|| Counts::Not(checked()));
     Judged { answer, counts: &COUNTS }

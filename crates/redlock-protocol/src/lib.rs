@@ -1,20 +1,20 @@
 //! The protocol as pure machines: events and the present instant come in, one step comes out.
 //!
-//! Nothing here waits, sends, locks, reads a clock or draws a random number; the
-//! manifest and clippy's `disallowed-types` hold that. All machines are `Clone + Eq + Hash` over small values, so that every order of
-//! events can be enumerated. In reading order:
+//! No code here waits, sends, locks, reads a clock or draws a random number. The manifest and
+//! clippy's `disallowed-types` enforce that. All machines are `Clone + Eq + Hash` over small
+//! values, so that a test can enumerate every order of events. In reading order:
 //!
-//! * `votes`: what the answers of N masters mean for one token; `retry`: when it is asked again;
+//! * `votes`: what the answers of N masters mean for one token; `retry`: when to query them again;
 //! * `token`: one token from its attempt to its last release; `abandoned`: keys that are left to
 //!   expire;
 //! * `ballot`: which ballots are proposed, and when a fencing token may be handed out;
 //! * `inspection`: what each master reports about a key; `marks`: what was completed under a name,
 //!   by the answers of several masters;
-//! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: where
-//!   those of all processes meet;
+//! * `waiting`: the callers that wait for one key, in a `queue`; `meeting_point`: the master at which
+//!   the callers of all processes meet;
 //! * `throttle`: which warnings are reported;
-//! * `admission`: which masters vote, and how one that lost its data comes to vote again;
-//!   `incarnations`: whether what they confirmed before still counts.
+//! * `admission`: which masters vote, and how a master that lost its data comes to vote again;
+//!   `incarnations`: whether earlier confirmations of a master are still valid.
 
 #![cfg_attr(
     test,

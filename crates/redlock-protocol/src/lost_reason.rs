@@ -1,23 +1,24 @@
-//! `LostReason`: why a lock is not held any more.
+//! `LostReason`: why a lock is no longer held.
 
 use std::fmt;
 
-/// Why a lock is not held any more.
+/// Why a lock is no longer held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// It was not extended in time: masters were silent, or this process did not get to run, or
-    /// the keeper was switched off.
+    /// Not extended in time: masters were silent, this process did not get to run, or the keeper
+    /// was switched off.
     NotExtended,
-    /// Too many masters answered that the key is gone, or another's: no quorum is left.
+    /// Too many masters answered that the key is gone or belongs to another client. No quorum is
+    /// left.
     NotOurs,
-    /// Too many masters were restarted or emptied: no quorum is left.
+    /// Too many masters were restarted or emptied. No quorum is left.
     DataLost,
-    /// It was held for as long as `max_hold` allows.
+    /// The lock was held for as long as `max_hold` allows.
     MaxHold,
     /// The handle was shut down.
     Shutdown,
-    /// The task that drives the handle has panicked.
+    /// The background task of the handle has panicked.
     Panicked,
     /// The guard was released, dropped or turned into a lease.
     Released,

@@ -1,7 +1,7 @@
-//! `Reading`: what the marks of several masters mean together.
+//! `Reading`: what the completion marks of several masters mean together.
 //!
-//! Each master keeps one mark a name, and raises it and never lowers it. A run that was completed
-//! is on a quorum of them, as long as they keep their data: so the largest mark of any quorum is at
+//! Each master keeps one mark per name, and only ever raises it. The mark of a completed run is on
+//! a quorum of masters as long as they keep their data, so the largest mark of any quorum is at
 //! least as large. A mark that is larger on some masters is written to the others.
 
 use redlock_core::admission::Millis;
@@ -10,24 +10,24 @@ use redlock_core::{Mark, Marked};
 use super::master_set::MasterSet;
 use crate::quorum::{lower_median, quorum};
 
-/// The largest distance of a mark ahead of the masters' clocks. One further ahead was made when
-/// clocks were wrong: it would keep a job from running until they have caught up.
+/// The largest distance of a mark ahead of the masters' clocks. A mark further ahead was written
+/// while clocks were wrong, and would keep a job from running until the clocks have caught up.
 const AHEAD_MAX: Millis = 60_000;
 
-/// For how long masters keep a mark at least.
+/// The minimum time for which masters keep a mark.
 const KEPT_MIN: Millis = 32 * 24 * 3_600_000;
 
 /// The condition under which another run is unnecessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum When {
-    /// A run that was completed, and began less than so many milliseconds ago.
+    /// A completed run began less than this many milliseconds ago.
     Within(Millis),
-    /// This fire, or a later one, was completed.
+    /// This scheduled run, or a later one, was completed.
     Fire(u64),
 }
 
 impl When {
-    /// For how long masters keep the mark of such a run, in milliseconds.
+    /// Returns how long masters keep the mark of such a run, in milliseconds.
     pub fn kept(self) -> u64 {
         match self {
             Self::Within(period) => KEPT_MIN.max(period.saturating_mul(2)),
@@ -35,7 +35,7 @@ impl When {
         }
     }
 
-    /// The fire that a run completes; zero for none.
+    /// Returns the scheduled run that a run completes, or zero for none.
     pub fn fire(self) -> u64 {
         match self {
             Self::Within(_) => 0,
@@ -44,28 +44,28 @@ impl When {
     }
 }
 
-/// One master's answer to a request for a mark.
+/// One master's answer to a query for a mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MarkAnswer {
-    /// `None` if it has not answered.
+    /// `None` if the master has not answered.
     pub marked: Option<Marked>,
-    /// It votes, and did when it was asked.
+    /// The master votes, and did when it was queried.
     pub counts: bool,
 }
 
 /// The answers of all masters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reading {
-    /// The largest of what they have, each number on its own.
+    /// The largest values that the masters have, each number separately.
     pub mark: Option<Mark>,
     /// The masters' time, in milliseconds since 1970.
     pub now: Millis,
-    /// Masters that answered and have a smaller mark.
+    /// Masters that answered with a smaller mark.
     pub behind: MasterSet,
 }
 
 impl Reading {
-    /// `None` if fewer than a quorum of masters that vote have answered.
+    /// Returns `None` if fewer than a quorum of voting masters have answered.
     pub fn of(heard: &[MarkAnswer]) -> Option<Self> {
         let now = now(heard)?;
         let answered: Vec<(usize, Option<&Mark>)> = heard
@@ -83,7 +83,7 @@ impl Reading {
         Some(Self { mark, now, behind })
     }
 
-    /// The run that makes another one unnecessary.
+    /// Returns the run that makes another one unnecessary.
     pub fn done(&self, when: When) -> Option<&Mark> {
         self.mark.as_ref().filter(|mark| match when {
             When::Within(period) => mark.at > 0 && self.now.saturating_sub(mark.at) < period,
@@ -92,8 +92,8 @@ impl Reading {
     }
 }
 
-/// The masters' time: as long as fewer than half of their clocks are wrong, it lies between two
-/// that are right.
+/// Returns the masters' time. As long as fewer than half of their clocks are wrong, it lies between
+/// two correct clocks.
 fn now(heard: &[MarkAnswer]) -> Option<Millis> {
     let counted = heard.iter().filter(|heard| heard.counts);
     let mut times: Vec<Millis> =
@@ -101,7 +101,7 @@ fn now(heard: &[MarkAnswer]) -> Option<Millis> {
     if times.len() < quorum(heard.len()) { None } else { lower_median(&mut times) }
 }
 
-/// The part of a mark that counts. A fire is no time, and counts on its own.
+/// Returns the valid part of a mark. A scheduled run is not a time and is always valid.
 fn counting(mark: &Mark, now: Millis) -> Mark {
     if mark.at <= now.saturating_add(AHEAD_MAX) {
         return mark.clone();
@@ -154,7 +154,8 @@ mod tests {
         assert_eq!((none.mark, none.behind), (None, MasterSet::EMPTY));
     }
 
-    /// A mark that only a master has which does not vote is a mark; its voice is none.
+    /// A mark on a master that does not vote is still a mark, but the master adds nothing to the
+    /// quorum.
     #[test]
     fn it_takes_a_quorum_that_votes_and_the_marks_of_the_others_count_too() {
         let had = || says(Some(mark(NOW - HOUR, 0, "a")), NOW);
@@ -181,10 +182,10 @@ mod tests {
         let is_done = |when| reading.done(when).is_some();
         assert!(is_done(When::Within(HOUR + 1)) && !is_done(When::Within(HOUR)));
         assert!(is_done(When::Fire(7)) && is_done(When::Fire(1)) && !is_done(When::Fire(8)));
-        // A clock that is a little behind that of the run before.
+        // A clock that is slightly behind the clock of the previous run.
         let ahead = says(Some(mark(NOW + AHEAD_MAX, 0, "a")), NOW);
         assert!(Reading::of(&[ahead]).unwrap().done(When::Within(1)).is_some());
-        // A fire alone is no run of a period.
+        // A mark with only a scheduled run does not complete a period.
         let fire = says(Some(mark(0, 7, "a")), HOUR / 2);
         assert!(Reading::of(&[fire]).unwrap().done(When::Within(HOUR)).is_none());
     }

@@ -2,24 +2,24 @@
 
 use crate::quorum::MASTERS_MAX;
 
-/// A set of masters, by their places in the list.
+/// A set of masters, as indices into the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MasterSet(u16);
 
-// Every place in the list is a bit.
+// Every index into the list is a bit.
 const _: () = assert!(MASTERS_MAX <= 16);
 
 impl MasterSet {
-    /// No master.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The first `masters` masters.
+    /// Returns the set of the first `masters` masters.
     #[inline]
     pub fn all(masters: usize) -> Self {
         Self(!(u16::MAX << masters))
     }
 
-    /// Whether `master` is one of them.
+    /// Returns `true` if the set contains `master`.
     #[inline]
     pub fn contains(self, master: usize) -> bool {
         self.0 & 1 << master != 0
@@ -31,43 +31,43 @@ impl MasterSet {
         self.0 |= 1 << master;
     }
 
-    /// Takes `master` out.
+    /// Removes `master`.
     #[inline]
     pub fn remove(&mut self, master: usize) {
         self.0 &= !(1 << master);
     }
 
-    /// The masters that are not in `other`.
+    /// Returns the masters that are not in `other`.
     #[inline]
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The masters that are in either.
+    /// Returns the masters that are in either set.
     #[inline]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The masters that are in `other`, too.
+    /// Returns the masters that are in both sets.
     #[inline]
     pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// How many they are.
+    /// Returns the number of masters.
     #[inline]
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether no master is in it.
+    /// Returns `true` if the set is empty.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The masters by their index, in rising order.
+    /// Returns the indices of the masters, in rising order.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = usize> {
         let mut left = self.0;

@@ -1,25 +1,26 @@
 //! The meeting point of a key: the choice of one master.
 
-/// The part of the weight [of a key](Self::of_key) that the process of a master contributes: it is
-/// computed once for each process, and not for each key.
+/// The part of the weight [of a key](Self::of_key) that the process of a master contributes. It is
+/// computed once per process instead of once per key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight(u64);
 
 impl Weight {
-    /// The contribution of the process `run_id`.
+    /// Computes the contribution of the process `run_id`.
     pub fn of(run_id: &str) -> Self {
         Self(fold(0xcbf2_9ce4_8422_2325, run_id.as_bytes()))
     }
 
-    /// How much the process is preferred for `key`, the same in every contender.
+    /// Returns how strongly the process is preferred for `key`. All contenders compute the same
+    /// value.
     pub fn of_key(self, key: &[u8]) -> u64 {
-        // It is stirred once more because only the largest of a few weights is compared.
+        // One more mixing step, because only the largest of a few weights is compared.
         let hash = fold(self.0, key);
         (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 
-/// FNV-1a. Clients of all versions have to meet at one master, and the hasher of the standard library
+/// FNV-1a. Clients of all versions must meet at one master, and the hasher of the standard library
 /// may change from release to release.
 fn fold(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,10 +1,9 @@
-//! `Queue`: callers in the order in which they came, any of which may leave at any time.
+//! `Queue`: callers in order of arrival. Any of them can leave at any time.
 
 use std::collections::BTreeMap;
 
-/// Callers in order. To join and to leave costs little, from the middle too: callers of a long
-/// queue that give up together would otherwise keep the driver busy for as long as a search for
-/// each of them takes.
+/// Callers in order. Joining and leaving is cheap, also from the middle. Otherwise, callers of a
+/// long queue that give up together would keep the driver busy with searches.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Queue<Id> {
     order: BTreeMap<u64, Id>,
@@ -17,7 +16,7 @@ impl<Id: Copy + Ord> Queue<Id> {
         Self { order: BTreeMap::new(), places: BTreeMap::new(), next: 0 }
     }
 
-    /// Stands at the end from now on. One that stands somewhere already stays there.
+    /// Appends a caller. A caller that is already in the queue keeps its place.
     pub(super) fn join(&mut self, caller: Id) {
         if !self.places.contains_key(&caller) {
             self.order.insert(self.next, caller);
@@ -40,7 +39,7 @@ impl<Id: Copy + Ord> Queue<Id> {
         self.order.is_empty()
     }
 
-    /// All callers, in order.
+    /// Returns all callers, in order.
     #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = Id> {
         self.order.values().copied()
@@ -62,7 +61,7 @@ mod tests {
         static COMPARED: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// A caller that counts how often one is compared with another.
+    /// A caller that counts how often callers are compared.
     #[derive(Clone, Copy, Debug, Eq)]
     struct Counting(u32);
 

@@ -2,44 +2,44 @@
 
 use std::time::Duration;
 
-/// The first pause lies between nothing and this, and the range doubles with every attempt.
+/// The first pause is between zero and this. The range doubles with every attempt.
 const RANGE_MIN: Duration = Duration::from_millis(1);
-/// The widest range: a waiter tries a lock that stays held about ten times a second.
+/// The widest range. A waiter tries a lock that stays held about ten times per second.
 const RANGE_MAX: Duration = Duration::from_millis(200);
 
-/// The longest pause of a waiter that sees no quorum, without the fan-out: sixteen of them are
-/// served within 0.3 s after a quorum votes again.
+/// The longest pause, without the fan-out, of a waiter that sees no quorum. It lets sixteen waiters
+/// be served within 0.3 s after a quorum votes again.
 const NO_QUORUM_MAX: Duration = Duration::from_millis(100);
 
-/// The longest pause between a push and what follows, where there is no queue.
+/// The longest pause between a push and the next request, if there is no queue.
 pub const APART_MAX: Duration = Duration::from_millis(40);
 
-/// The pause after the `attempt`-th failure (from 0): never shorter than `fan_out`, what the
-/// attempt itself took, so that contenders cannot overtake their own clean-up; and on top of that
-/// a random part, so that those who collided do not collide again ("full jitter").
+/// Returns the pause after the failure number `attempt`, counted from 0. It is never shorter than
+/// `fan_out`, the duration of the attempt, so that contenders cannot overtake their own clean-up. A
+/// random part ("full jitter") is added, so that attempts that collided do not collide again.
 ///
-/// The rule is step 5 of the Redis page: a random delay, larger than the time to get a majority.
+/// The rule is step 5 of the Redis page: a random delay, larger than the time to reach a majority.
 pub fn pause(attempt: u32, fan_out: Duration, random: f64) -> Duration {
     let range = RANGE_MIN.max(fan_out * 2).saturating_mul(1 << attempt.min(16)).min(RANGE_MAX);
     fan_out + range.mul_f64(random)
 }
 
-/// The pause after so many attempts in a row that saw no quorum. At least half of the range passes:
-/// each attempt costs the masters that are left several commands.
+/// Returns the pause after this many consecutive attempts without a quorum. At least half of the
+/// range passes, because each attempt costs the remaining masters several commands.
 pub fn without_quorum(attempt: u32, fan_out: Duration, random: f64) -> Duration {
     let range = RANGE_MIN.max(fan_out * 2).saturating_mul(1 << attempt.min(16)).min(NO_QUORUM_MAX);
     fan_out + range.mul_f64(0.5 + random / 2.0)
 }
 
-/// The pause of a waiter that a push has woken, with others, after so many tries in vain: the more
-/// contenders there are, the fewer of them take part in one hand-over.
+/// Returns the pause of a waiter that was woken by a push, together with others, after this many
+/// failed tries. The more contenders there are, the fewer of them compete for one hand-over.
 pub fn apart(tries: u32, fan_out: Duration, random: f64) -> Duration {
     (fan_out * 2).saturating_mul(1 << tries.min(16)).min(APART_MAX).mul_f64(random)
 }
 
-/// The pause before a lease is extended again, when the `failures`-th extension in a row (from 0)
-/// did not move it: about a node timeout, doubling up to `longest`. Half of it is random, so that
-/// many leases on one slow master do not come back in step.
+/// Returns the pause before the next extension, after `failures` consecutive ones (from 0) did not
+/// move the lease. It starts at about one node timeout and doubles up to `longest`. Half of it is
+/// random, so that many leases on one slow master do not retry in step.
 pub fn extension_pause(
     node_timeout: Duration,
     failures: u32,

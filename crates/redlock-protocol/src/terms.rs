@@ -1,4 +1,4 @@
-//! `Timing` and `HoldOptions`: on which terms one lock is held.
+//! `Timing` and `HoldOptions`: the durations and options of one lock.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use redlock_core::Ttl;
 /// The durations of one request, which all follow from its TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Timing {
-    /// How long the lease is, before it is extended.
+    /// How long the lease lasts without an extension.
     pub ttl: Ttl,
-    /// How long each master has for its answer.
+    /// How long to wait for each master's answer.
     pub node_timeout: Duration,
     /// The expiry that Redis gets, in milliseconds.
     pub px: u64,
 }
 
 impl Timing {
-    /// How long the key stays from when a master sets or extends it.
+    /// Returns how long the key stays after a master sets or extends it.
     pub fn expiry(&self) -> Duration {
         Duration::from_millis(self.px)
     }
 }
 
-/// The options of the holder besides the TTL.
+/// The options of a holder in addition to the TTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HoldOptions {
-    /// Whether the lease is extended while its holder has it.
+    /// Whether the lease is extended while it is held.
     pub auto_extend: bool,
-    /// After which time it is extended no more; `None` for never.
+    /// How long the lease is extended. `None` for no limit.
     pub max_hold: Option<Duration>,
-    /// How many masters have to hold the key when the lock is returned; `None` for a quorum.
+    /// How many masters have to hold the key when the lock is returned. `None` for a quorum.
     pub min_copies: Option<usize>,
-    /// The time before the end at which the holder has to stop.
+    /// How long before the end the holder has to stop.
     pub stop_margin: Duration,
 }
 

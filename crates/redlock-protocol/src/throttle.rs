@@ -1,14 +1,14 @@
-//! `Throttle`: one warning of each cause a second, and how many there were.
+//! `Throttle`: limits warnings to one per cause and second, and counts the others.
 
 use std::time::Duration;
 
 use redlock_core::Instant;
 
-/// How long a cause is silent after it was reported.
+/// How long a cause is suppressed after it was reported.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The causes that were reported a moment ago. Causes that were quiet for a second are removed, so
-/// the list holds the causes of one second.
+/// The causes that were reported recently. A cause that was quiet for a second is removed, so the
+/// list holds only the causes of one second.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Throttle<Cause> {
     reported: Vec<Reported<Cause>>,
@@ -19,7 +19,7 @@ struct Reported<Cause> {
     cause: Cause,
     /// When it may be reported again.
     silent_until: Instant,
-    /// Warnings that were kept back since.
+    /// Warnings that were suppressed since then.
     suppressed: u64,
 }
 
@@ -30,8 +30,8 @@ impl<Cause> Default for Throttle<Cause> {
 }
 
 impl<Cause: Copy + PartialEq> Throttle<Cause> {
-    /// Counts a warning of this cause. Returns how many were kept back since the last, if this one
-    /// is to be reported now; `None` if it is kept back, too.
+    /// Records a warning of this cause. Returns the number of warnings suppressed since the last
+    /// report if this one must be reported now. `None` if it is suppressed as well.
     pub fn admit(&mut self, cause: Cause, now: Instant) -> Option<u64> {
         let known = self.reported.iter_mut().find(|reported| reported.cause == cause);
         if let Some(reported) = known {
@@ -48,13 +48,13 @@ impl<Cause: Copy + PartialEq> Throttle<Cause> {
         Some(0)
     }
 
-    /// When some cause has to be reported because warnings of it were kept back.
+    /// Returns when a cause must be reported because warnings of it were suppressed.
     pub fn due(&self) -> Option<Instant> {
         let kept_back = self.reported.iter().filter(|reported| reported.suppressed > 0);
         kept_back.map(|reported| reported.silent_until).min()
     }
 
-    /// A cause whose second is over, and how many of its warnings were kept back.
+    /// Returns a cause whose second is over, and how many of its warnings were suppressed.
     pub fn overdue(&mut self, now: Instant) -> Option<(Cause, u64)> {
         let is_due = |one: &&mut Reported<Cause>| one.suppressed > 0 && one.silent_until <= now;
         let reported = self.reported.iter_mut().find(is_due)?;

@@ -1,5 +1,4 @@
-//! One token: `lifecycle` decides which stage follows which; `attempt`, `lease` and `release` are
-//! the stages.
+//! One token: `lifecycle` decides the order of the stages `attempt`, `lease` and `release`.
 
 pub mod attempt;
 pub mod lease;

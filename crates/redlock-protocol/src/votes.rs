@@ -1,7 +1,7 @@
-//! Votes: the meaning of the answers of N masters for one token: `answer` (a master's answer, and
-//! whether it counts), `tally` (is the vote decided?), `validity` (until when do we hold?), and
-//! `ledger` (the state of the token on each master), which goes with the token through its whole
-//! lifecycle.
+//! Votes: what the answers of N masters mean for one token. `answer` is a master's answer and
+//! whether it is valid, `tally` decides the vote, `validity` is the time until which we hold the
+//! key, and `ledger` is the state of the token on each master. The ledger accompanies the token
+//! through its whole lifecycle.
 
 pub mod answer;
 pub mod ledger;

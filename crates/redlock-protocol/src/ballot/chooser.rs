@@ -12,25 +12,25 @@ use crate::quorum::quorum;
 /// The ballots that one handle has sent and seen for each member, and its ballot clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Chooser {
-    /// How many masters there are.
+    /// The number of masters.
     masters: usize,
     clock: BallotClock,
-    /// The largest number that was sent or followed: 1,024 at most.
+    /// The largest number that was sent or followed. Holds at most 1,024 members.
     largest: BTreeMap<Member, u64>,
-    /// Numbers far ahead of the clock, each with the master that shows it. There are none while
-    /// only locks write scores.
+    /// Numbers far ahead of the clock, each with the master that shows it. Empty while only locks
+    /// write scores.
     far: BTreeMap<Member, BTreeMap<usize, u64>>,
 }
 
 impl Chooser {
-    /// A chooser that has learned from no master yet.
+    /// Creates a chooser that has learned from no master yet.
     pub fn new(masters: usize) -> Self {
         let (largest, far) = (BTreeMap::new(), BTreeMap::new());
         Self { masters, clock: BallotClock::default(), largest, far }
     }
 
-    /// A ballot that is larger than all that this handle has sent and seen for `member`, by
-    /// `margin` if there is room for that. `None` if none is left below 2^53.
+    /// Returns a ballot larger than all that this handle has sent and seen for `member`, by
+    /// `margin` if there is room for that. `None` if no ballot below 2^53 is left.
     pub fn next(&mut self, member: Member, margin: Duration, now: Instant) -> Option<Ballot> {
         let largest = self.largest.get_mut(&member);
         let least = largest.as_ref().map_or(0, |largest| largest.saturating_add(1));
@@ -44,11 +44,12 @@ impl Chooser {
         Some(ballot)
     }
 
-    /// `master` has this score for `member`. A score that is 71 years ahead counts only when it
-    /// keeps a quorum from accepting less: followed where one master shows it, it would be on all
-    /// of them, and so use up the numbers of the member.
+    /// Records a score of `master` for `member`, read now by an attempt whose ballot was chosen at
+    /// `since`.
     ///
-    /// It was read now by an attempt whose ballot was chosen at `since`.
+    /// A score that is 71 years ahead is followed only if it keeps a quorum from accepting less. If
+    /// a single master could make the client follow it, the score would reach all masters and use
+    /// up the numbers of the member.
     pub fn saw(
         &mut self,
         member: Member,
@@ -65,15 +66,15 @@ impl Chooser {
         self.clock.saw(number, since, now);
     }
 
-    /// The masters with a far score that the next ballot is not above.
+    /// Returns the masters with a far score that the next ballot does not exceed.
     pub fn refusing(&self, member: Member) -> MasterSet {
         let largest = self.largest.get(&member).copied().unwrap_or_default();
         let far = self.far.get(&member).into_iter().flatten();
         far.filter(|(_, number)| **number > largest).map(|(master, _)| *master).collect()
     }
 
-    /// The largest of the far numbers of `member` that more than N - q masters reach: a ballot
-    /// below it finds no quorum. Zero where so many show none.
+    /// Returns the largest of the far numbers of `member` that more than N - q masters reach. A
+    /// ballot below it finds no quorum. Zero if fewer masters show one.
     fn needed(&mut self, member: Member, master: usize, number: u64) -> u64 {
         let shown = self.far.entry(member).or_default();
         shown.insert(master, number);
@@ -82,18 +83,18 @@ impl Chooser {
         numbers.get(self.masters - quorum(self.masters)).copied().unwrap_or_default()
     }
 
-    /// A master was admitted with this score for all members.
+    /// Records that a master was admitted with this score for all members.
     pub fn saw_floor(&mut self, floor: u64, now: Instant) {
         self.clock.saw_floor(number(floor), now);
     }
 
-    /// `master` reported its TIME, in microseconds since 1970.
+    /// Records the TIME of `master`, in microseconds since 1970.
     pub fn learn_clock(&mut self, master: usize, micros: u64, now: Instant) {
         self.clock.learn(master, micros, now);
     }
 }
 
-/// The number of the largest ballot that is not above `score`, or one more: what follows it is
+/// Returns the number of the largest ballot not above `score`, or one more. The next number is
 /// above the score.
 fn number(score: u64) -> u64 {
     Ballot::above(score).map_or(Ballot::NUMBER_MAX, |next| next.number().saturating_sub(1))
@@ -118,7 +119,7 @@ mod tests {
         ballot.unwrap().score()
     }
 
-    /// Chosen and read.
+    /// The instants at which a ballot was chosen and a score was read.
     const NOW: (Instant, Instant) = (Instant::ORIGIN, Instant::ORIGIN);
 
     fn at(millis: u64) -> Instant {
@@ -174,7 +175,7 @@ mod tests {
                 let is_refusing = |master: usize| TIME + FAR + 9_000 - master as u64 * 1_000 > next;
                 let refusing = (0..=master).filter(|&master| is_refusing(master)).collect();
                 assert_eq!(chooser.refusing(member), refusing, "{masters} masters, {master}");
-                // Of those that show one, so many as can be left out are.
+                // The ballot leaves out as many of the masters with a far score as it can.
                 assert!(next < TIME + FAR + 9_500 - (follows as u64 - 1) * 1_000, "{masters}");
             }
             let other = score(chooser.next(Member::of(b"another"), NONE, at(0)));
@@ -182,7 +183,8 @@ mod tests {
         }
     }
 
-    /// The next ballot is above the number that a quorum shows, and no more of them refuse it.
+    /// The next ballot is above the number that a quorum shows, and no longer refused by those
+    /// masters.
     #[test]
     fn what_the_next_ballot_exceeds_refuses_it_no_more() {
         let (mut chooser, member) = chooser();

@@ -1,4 +1,4 @@
-//! `BallotClock`: from which number on ballots are likely to be accepted.
+//! `BallotClock`: the number from which ballots are likely to be accepted.
 
 use std::time::Duration;
 
@@ -9,36 +9,37 @@ use crate::quorum::lower_median;
 
 /// How long one number of a ballot lasts, in microseconds.
 const STRIDE_US: u64 = 32;
-/// For so long the lead stays what it is. Two clients whose readings of TIME are some milliseconds
-/// apart, and who take turns on one key faster than that, would learn it again every few locks.
+/// How long a lead stays unchanged. Two clients whose readings of TIME differ by a few
+/// milliseconds, and that take turns on one key faster than that, would otherwise learn it again
+/// every few locks.
 const HOLDS: Duration = Duration::from_secs(10);
-/// By so much it shrinks behind that: an eighth of the time that passes.
+/// The lead then shrinks by an eighth of the time that passes.
 const SHRINKS: u32 = 8;
-/// A lead that is learnt from ballots under way is followed up to this limit: a second more than the
-/// lead that a floor has made.
+/// Limits how far a lead is followed that concurrent ballots show: one second more than the lead
+/// that a floor has made.
 const FOLLOWED_US: u64 = 1_000_000;
-/// By so much a floor that rests on a clock is ahead of it at most: three seconds.
+/// A floor that rests on a clock is at most this far ahead of it: three seconds.
 const FLOOR_US: u64 = 3_000_000;
-/// Scores that are further ahead are *far*: 2^51 us, some 71 years. No clock follows them, because
-/// one such score would bring all members near to the end of the numbers. A person gives no floor
-/// beyond it.
+/// Scores further ahead than this are *far*: 2^51 us, about 71 years. No clock follows them,
+/// because one such score would bring all members close to the end of the numbers. An operator
+/// cannot set a floor beyond it.
 pub const LEAD_MAX_US: u64 = 1 << 51;
 
-/// The masters' TIME, and the *lead*: the most that a score was ahead of it.
+/// The masters' TIME, and the *lead*: the largest distance by which a score was ahead of it.
 ///
 /// The clock is the lower median of the TIMEs that the masters reported, advanced by our own clock.
-/// One master whose clock is wrong does not move it, once three have reported theirs. A client
-/// whose masters are behind those of others learns that from scores, and is ahead itself for a
-/// while: the lead stays for ten seconds and shrinks slowly then, so that it is not learnt again
-/// every few locks, and it does shrink, so that one wrong clock does not move all others for ever.
+/// Once three masters have reported, a single wrong clock does not move it. A client whose masters
+/// are behind those of other clients learns that from scores and is ahead itself for a while. The
+/// lead stays for ten seconds, so that it is not learned again every few locks. It then shrinks
+/// slowly, so that one wrong clock does not move all others forever.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BallotClock {
     samples: [Option<Sample>; MASTERS_MAX],
-    /// The lower median of them. It stays that of the same master until another one reports its
-    /// TIME: our own clock advances all of them.
+    /// The lower median of the clocks. It stays with the same master until another one reports its
+    /// TIME, because our own clock advances all of them.
     median: Option<Sample>,
     lead: Option<Lead>,
-    /// By how much a floor was ahead of the clock.
+    /// The distance of a floor ahead of the clock.
     floor: Option<Lead>,
 }
 
@@ -49,7 +50,7 @@ struct Sample {
     at: Instant,
 }
 
-/// By how much we are ahead of the clock, and from when on that shrinks.
+/// Our distance ahead of the clock, and when it starts to shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Lead {
     micros: u64,
@@ -57,21 +58,22 @@ struct Lead {
 }
 
 impl BallotClock {
-    /// `master` reported its TIME, in microseconds since 1970.
+    /// Records the TIME of `master`, in microseconds since 1970.
     pub fn learn(&mut self, master: usize, micros: u64, now: Instant) {
         let before = self.micros(now);
         self.samples[master] = Some(Sample { micros, at: now });
         self.median = self.median(now);
-        // What was taken for a lead of others may have been our own clock that was behind.
+        // An apparent lead of other clients may have been our own late clock.
         let corrected = self.micros(now).saturating_sub(before);
         for lead in [&mut self.lead, &mut self.floor] {
             *lead = lead.and_then(|lead| lead.corrected(corrected, now));
         }
     }
 
-    /// A master was admitted with a floor of this number. Where the floor rests on a clock it is
-    /// seconds ahead of it, and so are all ballots until that much time has passed. One that rests
-    /// on scores has leads in it that were followed before: it adds no more than one by a clock.
+    /// Records that a master was admitted with a floor of this number. A floor that rests on a
+    /// clock is seconds ahead of it, and so are all ballots until that much time has passed. A
+    /// floor that rests on scores contains leads that were followed earlier, and adds at most one
+    /// lead of a clock.
     pub fn saw_floor(&mut self, number: u64, now: Instant) {
         self.saw(number, now, now);
         let ahead = self.ahead(number, now).min(FLOOR_US);
@@ -80,16 +82,16 @@ impl BallotClock {
         }
     }
 
-    /// Some score has this number, read now by an attempt whose ballot was chosen at `since`: the
-    /// next ballots are to be above such scores.
+    /// Records a score with this number, read now by an attempt whose ballot was chosen at `since`.
+    /// The next ballots must exceed such scores.
     ///
-    /// By as much as the score was ahead when that ballot was chosen, the ballot was too small
-    /// behind the lock of another client. By the clock of now the lead would be too small by the
-    /// round trips since then, and the ballot of the next lock that comes as soon behind that
-    /// client's be refused again. Where ballots of several clients are under way for one member,
-    /// though, that difference is in their scores, too, and would grow from ballot to ballot
-    /// without end. So it is followed up to a second beyond the floor. No score was chosen after it
-    /// was read: beyond that the clock of now counts.
+    /// The ballot was too small, compared with the lock of another client, by the distance of the
+    /// score at `since`. Measured now, the distance would be too small by the round trips since
+    /// then, and the next lock that follows that client as closely would be refused again. If
+    /// ballots of several clients are under way for one member, however, that distance is part of
+    /// their scores too, and would grow from ballot to ballot without end. It is therefore followed
+    /// only up to one second beyond the floor. No score was chosen after it was read, so beyond
+    /// that limit the present clock applies.
     pub fn saw(&mut self, number: u64, since: Instant, now: Instant) {
         let followed = self.followed(now);
         let ahead = self.ahead(number, since).min(followed).max(self.ahead(number, now));
@@ -98,38 +100,40 @@ impl BallotClock {
         }
     }
 
-    /// How far a lead is followed that ballots under way show, in microseconds.
+    /// Returns how far a lead shown by concurrent ballots is followed, in microseconds.
     fn followed(&self, now: Instant) -> u64 {
         FOLLOWED_US.saturating_add(left(self.floor, now))
     }
 
-    /// The number that is by this margin above `number`, as far as that is not further ahead of the
-    /// clock than a lead is followed: what others learn from it has no end either.
+    /// Returns `number` plus this margin, as long as that is not further ahead of the clock than a
+    /// lead is followed. Otherwise the numbers that other clients learn from it would grow without
+    /// end.
     #[inline]
     pub fn with_margin(&self, number: u64, margin: Duration, now: Instant) -> u64 {
         let last = self.micros(now).saturating_add(self.followed(now)) / STRIDE_US;
         number.max(last.min(number.saturating_add(micros(margin).div_ceil(STRIDE_US))))
     }
 
-    /// Whether some client must have gone by a clock that is wrong by 71 years, or something else
-    /// has written this number.
+    /// Returns `true` if a client must have used a clock that is wrong by 71 years, or another
+    /// program wrote this number.
     pub fn is_far(&self, number: u64, now: Instant) -> bool {
         self.ahead(number, now) > LEAD_MAX_US
     }
 
-    /// By how much the number above this one is ahead of the masters' clock.
+    /// Returns how far the next number is ahead of the masters' clock.
     fn ahead(&self, number: u64, now: Instant) -> u64 {
         let micros = number.saturating_add(1).saturating_mul(STRIDE_US);
         micros.saturating_sub(self.micros(now) / STRIDE_US * STRIDE_US)
     }
 
-    /// The number that is due now: the clock with the lead.
+    /// Returns the current number: the clock plus the lead.
     #[inline]
     pub fn number(&self, now: Instant) -> u64 {
         (self.micros(now) / STRIDE_US).saturating_add(left(self.lead, now).div_ceil(STRIDE_US))
     }
 
-    /// The lower median of the masters' clocks; zero while no master has reported its TIME.
+    /// Returns the lower median of the masters' clocks, or zero while no master has reported its
+    /// TIME.
     #[inline]
     fn micros(&self, now: Instant) -> u64 {
         self.median.map_or(0, |samples| samples.micros(now))
@@ -155,22 +159,22 @@ impl Lead {
         self.micros.saturating_sub(micros(now.saturating_since(self.shrinks_from) / SHRINKS))
     }
 
-    /// What is left of it when the clock is set forward by so many microseconds; `None` if nothing
-    /// is.
+    /// Returns the rest of the lead after the clock is set forward by this many microseconds.
+    /// `None` if nothing is left.
     fn corrected(self, by: u64, now: Instant) -> Option<Self> {
         let left = self.left(now).saturating_sub(by);
         (left > 0).then_some(Self { micros: left, shrinks_from: self.shrinks_from.max(now) })
     }
 }
 
-/// What is left of a lead.
+/// Returns the rest of a lead.
 #[inline]
 fn left(lead: Option<Lead>, now: Instant) -> u64 {
     lead.map_or(0, |lead| lead.left(now))
 }
 
 impl Sample {
-    /// The time that it shows now.
+    /// Returns the time that it shows now.
     #[inline]
     fn micros(self, now: Instant) -> u64 {
         self.micros.saturating_add(micros(now.saturating_since(self.at)))
@@ -181,7 +185,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-// No client of ours comes near to the end of the numbers for more than a century.
+// No client of ours approaches the end of the numbers for more than a century.
 const _: () = assert!(LEAD_MAX_US / STRIDE_US < Ballot::NUMBER_MAX / 2);
 
 #[cfg(test)]
@@ -199,7 +203,7 @@ mod tests {
         seconds * 1_000_000 / STRIDE_US
     }
 
-    /// The clock with these masters, which show so many seconds more than the turn of the year.
+    /// Creates a clock whose masters show this many seconds after the start of 2026.
     fn clock(masters: &[u64]) -> BallotClock {
         let mut clock = BallotClock::default();
         for (master, seconds) in masters.iter().enumerate() {
@@ -285,7 +289,7 @@ mod tests {
         assert_eq!(clock.number(ms(0)), start() + secs(1) / 50 + 1, "20 ms, and not 15");
     }
 
-    /// Ballots are ahead of the clock by what the floor was, for as long as the lead is there.
+    /// Ballots are ahead of the clock by as much as the floor was, as long as the lead lasts.
     #[test]
     fn a_ballot_behind_a_floor_shows_by_how_much_it_was_too_small_too() {
         let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));
@@ -298,7 +302,8 @@ mod tests {
         assert_eq!(clock.number(ms(85_005)), start() + secs(90) + 1, "the floor is passed");
     }
 
-    /// Each client learns from the score of the one before, whose ballot was chosen meanwhile.
+    /// Each client learns from the score of the previous client, whose ballot was chosen in the
+    /// meantime.
     #[test]
     fn leads_do_not_grow_from_client_to_client_without_end() {
         let ms = |ms| at(0).saturating_add(Duration::from_millis(ms));

@@ -1,14 +1,13 @@
-//! Ballots: the proposals, their acceptances, and when a token may be handed out.
+//! Ballots: proposals, their acceptances, and when a token may be handed out.
 //!
-//! A lock's fencing token is a number that the client proposes, and that a quorum of masters
-//! accepts while it holds the key there: see `redlock_core::ballot`. Any number is sound. One that
-//! is larger than all scores it meets is accepted at once, and a smaller one costs more round
-//! trips:
+//! The fencing token of a lock is a number that the client proposes and that a quorum of masters
+//! accepts while it holds the key: see `redlock_core::ballot`. Any number is sound. A number larger
+//! than all scores it meets is accepted immediately. A smaller one costs more round trips:
 //!
-//! * `clock`: how late it is by the masters' clocks, and how far others are ahead of that;
+//! * `clock`: how late it is by the masters' clocks, and how far other clients are ahead of that;
 //! * `chooser`: the next ballot for a member;
-//! * `proposals`: which masters accepted which ballot of one attempt, and the proof by which its
-//!   token may be handed out.
+//! * `proposals`: which masters accepted which ballot of one attempt, and the proof that allows its
+//!   token to be handed out.
 
 pub mod chooser;
 pub mod clock;

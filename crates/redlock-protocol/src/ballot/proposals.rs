@@ -10,11 +10,11 @@ use crate::votes::validity::HoldUntil;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proposals {
     masters: usize,
-    /// Nearly always the only one.
+    /// Usually the only one.
     latest: Option<Proposal>,
-    /// Earlier ballots that a quorum may still accept; the oldest first.
+    /// Earlier ballots that a quorum may still accept, oldest first.
     before: Vec<Proposal>,
-    /// Masters that have answered some ballot with neither yes nor no: they are asked no more.
+    /// Masters that have neither accepted nor refused some ballot. They receive no more ballots.
     absent: MasterSet,
     /// Masters that would refuse the next ballot.
     refusing: MasterSet,
@@ -25,24 +25,24 @@ pub struct Proposals {
 struct Proposal {
     number: u32,
     ballot: Ballot,
-    /// The masters that it was sent to and that have not answered.
+    /// The masters that received it and have not answered.
     pending: MasterSet,
     accepted: MasterSet,
-    /// Until when those that accepted it are known to hold the key, by the write that it came with
-    /// or behind. A later extension gives an acceptance no more time: the key may have been gone
-    /// and another's in between.
+    /// Until when the masters that accepted it are known to hold the key, by the write that the
+    /// ballot came with or after. A later extension does not prolong an acceptance, because another
+    /// client's key may have existed in between.
     holds: HoldUntil,
     asked: MasterSet,
 }
 
 impl Proposals {
-    /// No ballot was proposed yet.
+    /// Creates the proposals of an attempt without a ballot.
     pub fn new(masters: usize) -> Self {
         let (absent, refusing) = (MasterSet::EMPTY, MasterSet::EMPTY);
         Self { masters, latest: None, before: Vec::new(), absent, refusing }
     }
 
-    /// One more ballot goes to the masters of `asked`. Returns its number: the first is 1.
+    /// Proposes another ballot to the masters of `asked`. Returns its number, starting with 1.
     pub fn propose(&mut self, ballot: Ballot, asked: MasterSet) -> u32 {
         let (quorum, number) = (quorum(self.masters), self.count() + 1);
         self.before.extend(self.latest.take());
@@ -52,7 +52,7 @@ impl Proposals {
         number
     }
 
-    /// The latest ballot goes to these masters, too.
+    /// Proposes the latest ballot to these masters as well.
     pub fn join(&mut self, masters: MasterSet) -> Option<(u32, Ballot)> {
         let latest = self.latest.as_mut()?;
         latest.asked = latest.asked.union(masters);
@@ -60,7 +60,8 @@ impl Proposals {
         Some((latest.number, latest.ballot))
     }
 
-    /// `master` has accepted the ballot with this number, and holds the key until then.
+    /// Records that `master` has accepted the ballot with this number, and holds the key until
+    /// then.
     pub fn accept(&mut self, number: u32, master: usize, until: Instant) {
         if let Some(proposal) = self.find(number)
             && proposal.pending.contains(master)
@@ -71,26 +72,26 @@ impl Proposals {
         }
     }
 
-    /// `master` has refused it, or does not hold the key.
+    /// Records that `master` has refused the ballot, or does not hold the key.
     pub fn refuse(&mut self, number: u32, master: usize) {
         if let Some(proposal) = self.find(number) {
             proposal.pending.remove(master);
         }
     }
 
-    /// It is not known whether `master` has accepted it.
+    /// Records that the answer of `master` is unknown.
     pub fn leave(&mut self, number: u32, master: usize) {
         self.refuse(number, master);
         self.absent.insert(master);
     }
 
-    /// These masters would refuse the next ballot, and no others. What was asked before counts.
+    /// Sets the masters that would refuse the next ballot. Requests already sent remain valid.
     pub fn set_refusing(&mut self, masters: MasterSet) {
         self.refusing = masters;
     }
 
-    /// `master` may have lost what it accepted: none of it counts, and what is on its way does not
-    /// either.
+    /// Invalidates all acceptances of `master`, which may have lost them, including those on their
+    /// way.
     pub fn disown(&mut self, master: usize) {
         for proposal in self.before.iter_mut().chain(&mut self.latest) {
             proposal.accepted.remove(master);
@@ -99,28 +100,28 @@ impl Proposals {
         }
     }
 
-    /// The ballots that a quorum has accepted.
+    /// Returns the ballots that a quorum has accepted.
     fn accepted(&self) -> impl Iterator<Item = &Proposal> {
         let quorum = quorum(self.masters);
-        // The latest is the last: of two with the same time it is handed out.
+        // The latest ballot is the last: of two with the same time, it is handed out.
         let all = self.before.iter().chain(&self.latest);
         all.filter(move |proposal| proposal.accepted.len() >= quorum)
     }
 
-    /// Whether a quorum has accepted one of them.
+    /// Returns `true` if a quorum has accepted one of the ballots.
     pub fn is_accepted(&self) -> bool {
         self.accepted().next().is_some()
     }
 
-    /// The ballot whose token may be handed out the longest: a quorum of masters has accepted this
-    /// one, and is known to hold the key until then. `None` if no ballot has a quorum.
+    /// Returns the ballot whose token may be handed out for the longest time: a quorum of masters
+    /// has accepted it and is known to hold the key until then. `None` if no ballot has a quorum.
     pub fn proof(&self) -> Option<Proof> {
         let proof = |one: &Proposal| Proof { ballot: one.ballot, until: one.holds.valid_until() };
         self.accepted().map(proof).max_by_key(|proof| proof.until)
     }
 
-    /// Whether a quorum of `granted` has accepted the latest ballot, or may yet do so. A master
-    /// that has not granted is not waited for.
+    /// Returns `true` if a quorum of `granted` has accepted the latest ballot, or may still do so.
+    /// Does not wait for a master that has not granted the key.
     pub fn is_hopeful(&self, granted: MasterSet) -> bool {
         let Some(latest) = &self.latest else { return false };
         let hoped = latest.accepted.union(latest.pending).union(granted.without(latest.asked));
@@ -129,18 +130,18 @@ impl Proposals {
         hoped.len() >= quorum(self.masters)
     }
 
-    /// The masters of `granted` that the latest ballot was not sent to.
+    /// Returns the masters of `granted` that the latest ballot was not sent to.
     pub fn unasked(&self, granted: MasterSet) -> MasterSet {
         let asked = self.latest.as_ref().map_or(MasterSet::EMPTY, |latest| latest.asked);
         self.askable(granted).without(asked)
     }
 
-    /// The masters of `granted` that another ballot may go to.
+    /// Returns the masters of `granted` that may receive another ballot.
     pub fn askable(&self, granted: MasterSet) -> MasterSet {
         granted.without(self.absent.union(self.refusing))
     }
 
-    /// How many ballots there were.
+    /// Returns how many ballots were proposed.
     pub fn count(&self) -> u32 {
         self.latest.as_ref().map_or(0, |latest| latest.number)
     }
@@ -155,6 +156,6 @@ impl Proposals {
 pub struct Proof {
     /// The ballot.
     pub ballot: Ballot,
-    /// Until then a quorum of those that accepted it are known to hold the key.
+    /// Until then, a quorum of the masters that accepted it are known to hold the key.
     pub until: Instant,
 }

@@ -1,33 +1,33 @@
-//! `Judged`: what a master answered, with `Counts`: whether that counts.
+//! `Judged`: the answer of a master, with `Counts`: whether it is valid.
 
 use std::borrow::Cow;
 
 use redlock_core::{Answer, Balloted, Cause, Verdict};
 
-/// Whether an answer counts.
+/// Whether an answer is valid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Counts {
-    /// The master votes, and did so when it was asked.
+    /// The master votes, and did so when it was queried.
     Yes,
-    /// The master does not vote, or did not at some time since it was asked, for this reason: its
+    /// The master does not vote, or did not at some time since the query, for this reason. Its
     /// grant confirms nothing. The answer still shows whether there is something to release.
     Not(Cause),
 }
 
-/// An answer of a master, and whether it counts.
+/// An answer of a master, and whether it is valid.
 ///
-/// Every machine gets it in this one form, so no event handles answers that do not count in a way
-/// of its own.
+/// All machines receive answers in this form, so that no event has its own way of handling invalid
+/// ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
     /// The answer of the master.
     pub answer: &'a Answer,
-    /// Whether it counts.
+    /// Whether it is valid.
     pub counts: &'a Counts,
 }
 
 impl Counts {
-    /// How a verdict counts.
+    /// Returns the effective verdict.
     #[inline]
     pub fn apply<'a>(&self, verdict: &'a Verdict) -> Cow<'a, Verdict> {
         match self {
@@ -43,14 +43,14 @@ impl<'a> Judged<'a> {
         *self.counts == Counts::Yes
     }
 
-    /// How the answer counts.
+    /// Returns the effective verdict of the answer.
     #[inline]
     pub(crate) fn verdict(self) -> Cow<'a, Verdict> {
         self.counts.apply(&self.answer.verdict)
     }
 
-    /// The verdict on a key that was there before: that it is gone is true on any master, whether
-    /// or not it votes.
+    /// Makes this the verdict on a key that existed before. A missing key is missing whether or not
+    /// the master votes.
     #[inline]
     pub(crate) fn of_former_key(self) -> Self {
         let is_denial = self.answer.verdict.is_refusal();
@@ -59,16 +59,16 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The evidence in an answer to a ballot, or to the request for a score, about its master.
+/// What an answer to a ballot, or to a query for the score, shows about its master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// It has ballots: what it granted counts.
+    /// It has ballots, so its grants are valid.
     Ballots,
-    /// The key is not there any more.
+    /// It no longer has the key.
     NoKey,
-    /// It has no ballots of ours: it is not admitted.
+    /// It has no ballots of ours, so it is not admitted.
     NoBallots,
-    /// No evidence: it is asked again.
+    /// No evidence, so it is queried again.
     Nothing,
 }
 
@@ -84,7 +84,7 @@ impl Shown {
     }
 }
 
-/// The tests of machines write down answers that count as they are.
+/// Tests of machines write valid answers without a wrapper.
 #[cfg(test)]
 impl<'a> From<&'a Answer> for Judged<'a> {
     fn from(answer: &'a Answer) -> Self {

@@ -10,9 +10,9 @@ use crate::votes::answer::Judged;
 use crate::votes::validity::HoldUntil;
 
 /// For each master: until when it is known to hold our key, whether our key may be there, and its
-/// last answer. The ledger goes with the token from the attempt to the lease to the release.
+/// last answer. The ledger passes with the token from the attempt to the lease to the release.
 ///
-/// It is kept apart from the machines that it goes through: they are moved from stage to stage.
+/// It is boxed, because the machines that contain it are moved from stage to stage.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ledger(Box<Known>);
 
@@ -22,30 +22,30 @@ struct Known {
     may_hold: MasterSet,
     /// Masters that have not answered the first request.
     unanswered: MasterSet,
-    /// Masters that may carry out a request of ours later, because none of their answers shows its
+    /// Masters that might still execute one of our requests, because no answer has shown its
     /// outcome.
     unsettled: MasterSet,
-    /// Masters that did not vote when the first request went to them: what they answer to it counts
-    /// for nothing, whenever it comes.
+    /// Masters that were not voting when the first request was sent. Their answers to it are
+    /// ignored, however late.
     copies: MasterSet,
     /// Masters that granted the key and have not shown a score since.
     unscored: Vec<Unscored>,
     answers: Answers,
 }
 
-/// The last answer of each master. Up to five of them take no memory of their own.
+/// The last answer of each master. Up to five of them need no allocation.
 pub(crate) type Answers = SmallVec<[LastAnswer; INLINE]>;
 const INLINE: usize = 5;
 
-/// A master that granted the key, and may have lost its ballots. Without ballots it may also have
-/// lost the key of the former holder: until it has shown a score, neither its grant nor an
-/// extension there confirms anything.
+/// A master that granted the key, and may have lost its ballots. It may then also have lost the key
+/// of the former holder. Until it has shown a score, neither its grant nor an extension confirms
+/// anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Unscored {
     master: usize,
-    /// When the grant was asked for; `None` if it does not count any more.
+    /// When the grant was requested. `None` if it is no longer valid.
     sent_at: Option<Instant>,
-    /// It was asked for its score, and has not answered.
+    /// It received a query for its score and has not answered.
     is_asked: bool,
 }
 
@@ -54,33 +54,33 @@ struct Unscored {
 pub struct LastAnswer {
     /// The meaning of the answer.
     pub verdict: Verdict,
-    /// How long the answer took; `None` if the master itself has not answered.
+    /// How long the answer took. `None` if the master itself has not answered.
     pub latency: Option<Duration>,
 }
 
 impl LastAnswer {
-    /// No answer has come yet.
+    /// An answer that has not arrived yet.
     pub const PENDING: Self = Self { verdict: Verdict::Pending, latency: None };
 
-    /// Writes the answer down, with the cause if it does not count.
+    /// Records the answer, with the cause if it is invalid.
     #[inline]
     pub fn of(judged: Judged<'_>, latency: Duration) -> Self {
         let latency = judged.answer.is_reply().then_some(latency);
         Self { verdict: judged.verdict().into_owned(), latency }
     }
 
-    /// No answer will come, for this cause.
+    /// Records that no answer will arrive, for this cause.
     pub fn unknown(cause: Cause) -> Self {
         Self { verdict: Verdict::Unknown(cause), latency: None }
     }
 
-    /// Whether the answer is still out.
+    /// Returns `true` if the answer has not arrived.
     #[inline]
     pub fn is_pending(&self) -> bool {
         matches!(self.verdict, Verdict::Pending)
     }
 
-    /// The time for an answer is over.
+    /// Ends the wait for the answer.
     pub fn time_out(&mut self) {
         if self.is_pending() {
             *self = Self::unknown(Cause::TimedOut);
@@ -89,13 +89,13 @@ impl LastAnswer {
 }
 
 impl Ledger {
-    /// A token that every master may come to hold: all are asked for it now, or were before.
+    /// Creates the ledger of a token that every master may hold, because all are queried for it.
     #[inline]
     pub fn new(masters: usize) -> Self {
         Self::asking(masters, MasterSet::all(masters))
     }
 
-    /// A token that only the masters of `asked` may come to hold.
+    /// Creates the ledger of a token that only the masters of `asked` may hold.
     #[inline]
     pub fn asking(masters: usize, asked: MasterSet) -> Self {
         Self(Box::new(Known {
@@ -109,32 +109,32 @@ impl Ledger {
         }))
     }
 
-    /// More masters are asked for it now.
+    /// Adds masters that are queried for the token now.
     pub fn ask(&mut self, masters: MasterSet) {
         self.0.may_hold = self.0.may_hold.union(masters);
         self.0.unanswered = self.0.unanswered.union(masters);
         self.0.unsettled = self.0.unsettled.union(masters);
     }
 
-    /// How many masters there are.
+    /// Returns the number of masters.
     #[inline]
     pub fn masters(&self) -> usize {
         self.0.answers.len()
     }
 
-    /// A request that may set the key goes to `master` now.
+    /// Records that `master` now receives a request that may set the key.
     pub fn expose(&mut self, master: usize) {
         self.0.may_hold.insert(master);
     }
 
-    /// The masters on which our key may be: these must be asked to release it.
+    /// Returns the masters that may have our key and must release it.
     #[inline]
     pub fn may_hold(&self) -> MasterSet {
         self.0.may_hold
     }
 
-    /// Writes down what `master` has answered. A reply settles all that was sent there before,
-    /// because nothing overtakes on a connection; a request that was not sent settles nothing.
+    /// Records an answer of `master`. A reply settles all earlier requests to it, because requests
+    /// cannot overtake each other on a connection. A request that was never sent settles nothing.
     #[inline]
     pub fn write(&mut self, master: usize, judged: Judged<'_>, latency: Duration) {
         if judged.answer.is_reply() {
@@ -145,33 +145,34 @@ impl Ledger {
         self.0.answers[master] = LastAnswer::of(judged, latency);
     }
 
-    /// Writes down what `master` has answered to the first request.
+    /// Records an answer of `master` to the first request.
     #[inline]
     pub fn write_first(&mut self, master: usize, judged: Judged<'_>, latency: Duration) {
         self.0.unanswered.remove(master);
         self.write(master, judged, latency);
     }
 
-    /// `master` does not vote, for this reason. It was asked all the same, so that it has a copy.
+    /// Records that `master` does not vote, for this reason. It received the request anyway, to get
+    /// a copy.
     pub fn only_copy(&mut self, master: usize, why: Cause) {
         self.0.copies.insert(master);
         self.show(master, why);
     }
 
-    /// Whether `master` did not vote when it was asked first.
+    /// Returns `true` if `master` was not voting when the first request was sent.
     #[inline]
     pub fn is_copy(&self, master: usize) -> bool {
         self.0.copies.contains(master)
     }
 
-    /// The answer of a master that was asked for a copy only. It shows whether there is something
-    /// to release.
+    /// Records the answer of a master that only received a copy. It shows whether there is
+    /// something to release.
     pub fn copy_answered(&mut self, master: usize, answer: &Answer) {
         self.note_reply(master, answer);
         self.acquired(master, answer);
     }
 
-    /// `master` has answered the first request, with something that counts for nothing.
+    /// Records that `master` has answered the first request with an invalid answer.
     #[inline]
     pub fn note_reply(&mut self, master: usize, answer: &Answer) {
         self.0.unanswered.remove(master);
@@ -185,13 +186,12 @@ impl Ledger {
         self.0.answers[master] = LastAnswer::unknown(why);
     }
 
-    /// Sets the verdict that counts for `master` in place of its grant. The time that the answer
-    /// took stays.
+    /// Sets the verdict of `master` in place of its grant. Keeps the duration of the answer.
     pub fn answered_instead(&mut self, master: usize, verdict: Verdict) {
         self.0.answers[master].verdict = verdict;
     }
 
-    /// The answer to the `SET NX` of a token that was never used before.
+    /// Records the answer to the `SET NX` of a new token.
     #[inline]
     pub fn acquired(&mut self, master: usize, answer: &Answer) {
         if !may_have_set(answer) {
@@ -199,27 +199,28 @@ impl Ledger {
         }
     }
 
-    /// The answer to an extension. A master that holds no key of ours has none to release.
+    /// Records the answer to an extension. A master that holds no key of ours has none to release.
     pub fn extended(&mut self, master: usize, answer: &Answer) {
         if answer.verdict.is_refusal() {
             self.0.may_hold.remove(master);
         }
     }
 
-    /// `master` has confirmed that it holds the key, by a request sent no earlier than `sent_at`.
+    /// Records that `master` has confirmed the key, by a request sent no earlier than `sent_at`.
     #[inline]
     pub fn confirm(&mut self, master: usize, sent_at: Instant, validity: Duration) {
         self.0.holds.confirm(master, sent_at, validity);
     }
 
-    /// `master` has granted the key, and has not shown that it has ballots. Once it does, the grant
-    /// counts from `sent_at`, before which it was not asked for; `None` if it counts for nothing.
+    /// Records that `master` has granted the key without showing that it has ballots. Once it does,
+    /// the grant is valid from `sent_at`, the earliest time of the request. `None` if the grant
+    /// stays invalid.
     pub fn granted_unscored(&mut self, master: usize, sent_at: Option<Instant>) {
         self.0.unscored.retain(|one| one.master != master);
         self.0.unscored.push(Unscored { master, sent_at, is_asked: false });
     }
 
-    /// `master` has shown a score: what it granted before counts.
+    /// Records that `master` has shown a score, so that its earlier grants are valid.
     pub fn scored(&mut self, master: usize, validity: Duration) {
         let Some(at) = self.0.unscored.iter().position(|one| one.master == master) else { return };
         if let Some(sent_at) = self.0.unscored.swap_remove(at).sent_at {
@@ -227,17 +228,17 @@ impl Ledger {
         }
     }
 
-    /// Whether a score of `master` is missing.
+    /// Returns `true` if the score of `master` is missing.
     pub fn is_unscored(&self, master: usize) -> bool {
         self.0.unscored.iter().any(|one| one.master == master)
     }
 
-    /// The masters whose score is missing.
+    /// Returns the masters whose score is missing.
     pub fn unscored(&self) -> MasterSet {
         self.0.unscored.iter().map(|one| one.master).collect()
     }
 
-    /// The masters whose score is missing and was not asked for. They are asked for it now.
+    /// Returns the masters whose score is missing and was not requested. It is requested now.
     pub fn ask_scores(&mut self) -> MasterSet {
         let unasked = |one: &&Unscored| !one.is_asked;
         let masters = self.0.unscored.iter().filter(unasked).map(|one| one.master).collect();
@@ -245,7 +246,7 @@ impl Ledger {
         masters
     }
 
-    /// The scores of `masters` come with something else that is asked of them.
+    /// Records that the scores of `masters` arrive with the answer to another request.
     #[inline]
     pub fn scores_asked(&mut self, masters: MasterSet) {
         for one in self.0.unscored.iter_mut().filter(|one| masters.contains(one.master)) {
@@ -253,14 +254,14 @@ impl Ledger {
         }
     }
 
-    /// `master` did not show its score when it was asked.
+    /// Records that `master` did not show its score on request.
     pub fn score_missing(&mut self, master: usize) {
         for one in self.0.unscored.iter_mut().filter(|one| one.master == master) {
             one.is_asked = false;
         }
     }
 
-    /// There is evidence that `master` does not hold the key any more.
+    /// Records evidence that `master` no longer holds the key.
     pub fn disown(&mut self, master: usize) {
         self.0.holds.clear(master);
         for one in self.0.unscored.iter_mut().filter(|one| one.master == master) {
@@ -268,7 +269,7 @@ impl Ledger {
         }
     }
 
-    /// Writes down the answer of `master` to a ballot, or to the request for its score.
+    /// Records the answer of `master` to a ballot, or to a query for its score.
     pub fn write_balloted(&mut self, master: usize, judged: Judged<'_>, latency: Duration) {
         self.note_reply(master, judged.answer);
         if judged.answer.verdict.is_refusal() {
@@ -277,73 +278,76 @@ impl Ledger {
         self.0.answers[master] = LastAnswer::of(judged, latency);
     }
 
-    /// The time of `masters` to answer is over. What they confirmed before counts as before.
+    /// Ends the wait for answers of `masters`. Earlier confirmations stay valid.
     pub fn time_out(&mut self, masters: MasterSet) {
         for master in masters.iter() {
             self.0.answers[master] = LastAnswer::unknown(Cause::TimedOut);
         }
     }
 
-    /// The masters whose answer has not come, and is still waited for.
+    /// Returns the masters whose answer is missing and still expected.
     #[inline]
     pub fn pending(&self) -> MasterSet {
         (0..self.masters()).filter(|master| self.0.answers[*master].is_pending()).collect()
     }
 
-    /// The masters that have not answered the first request, whether or not it is waited for.
+    /// Returns the masters that have not answered the first request, whether or not it is still
+    /// expected.
     #[inline]
     pub fn unanswered(&self) -> MasterSet {
         self.0.unanswered
     }
 
-    /// The masters that may carry out a request of ours later.
+    /// Returns the masters that may still execute one of our requests.
     #[inline]
     pub fn unsettled(&self) -> MasterSet {
         self.0.unsettled
     }
 
-    /// The server process of `master` is gone, and with it all that was on its way there.
+    /// Records that the server process of `master` has exited, with all requests on their way to
+    /// it.
     pub fn process_ended(&mut self, master: usize) {
         self.0.unsettled.remove(master);
     }
 
-    /// Until when a quorum holds the key at least.
+    /// Returns until when a quorum holds the key at least.
     #[inline]
     pub fn valid_until(&self) -> Instant {
         self.0.holds.valid_until()
     }
 
-    /// The number of masters that hold the key at this moment, as far as answers show it.
+    /// Returns the number of masters that hold the key now, as far as answers show it.
     pub fn copies(&self, now: Instant) -> usize {
         self.0.holds.copies(now)
     }
 
-    /// Until when `master` holds the key at least.
+    /// Returns until when `master` holds the key at least.
     #[inline]
     pub fn hold_until(&self, master: usize) -> Instant {
         self.0.holds.of(master)
     }
 
-    /// The last answer of `master`.
+    /// Returns the last answer of `master`.
     #[inline]
     pub fn answer(&self, master: usize) -> &LastAnswer {
         &self.0.answers[master]
     }
 
-    /// The last answer of each master.
+    /// Returns the last answer of each master.
     #[inline]
     pub(crate) fn into_answers(self) -> Answers {
         self.0.answers
     }
 
-    /// The last answer of each master.
+    /// Returns the last answer of each master.
     #[inline]
     pub fn answers(&self) -> &[LastAnswer] {
         &self.0.answers
     }
 }
 
-/// No master has answered. It is made for each lock, and copied where it takes no memory of its own.
+/// Returns the answers of a ledger without any. Created for each lock and copied if it needs no
+/// allocation.
 fn none_yet(masters: usize) -> Answers {
     const NONE: [LastAnswer; INLINE] = [LastAnswer::PENDING; INLINE];
     if masters <= INLINE {
@@ -353,9 +357,9 @@ fn none_yet(masters: usize) -> Answers {
     }
 }
 
-/// Whether the `SET NX` of a token that was never used before may have left a key of ours, by its
-/// answer. Only a grant and an unknown outcome do: a refusal proves that ours is not there, and
-/// after an error reply nothing was set, unless the answer reports a key.
+/// Returns `true` if the `SET NX` of a new token may have left our key, by its answer. Only a grant
+/// and an unknown outcome do. A refusal proves that our key is not there, and an error reply sets
+/// nothing, unless the answer reports a key.
 pub fn may_have_set(answer: &Answer) -> bool {
     match &answer.verdict {
         Verdict::Unknown(_) if answer.key_set => true,

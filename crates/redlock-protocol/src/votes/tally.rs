@@ -1,39 +1,39 @@
-//! Is the vote decided? Pure: no time, no input or output, nothing to await.
+//! Decides the vote. Pure: no time, no input or output, nothing to await.
 
 use redlock_core::Verdict;
 
 use crate::quorum::quorum;
 
-/// The decision by the votes counted so far.
+/// The decision by the votes recorded so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Votes that are still out can turn it either way.
+    /// Missing votes can turn it either way.
     Open,
     /// A quorum has granted.
     Won,
-    /// A quorum cannot be reached any more, whatever the others answer.
+    /// A quorum can no longer be reached, whatever the others answer.
     Lost,
 }
 
-/// The count of one attempt.
+/// The votes of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tally {
     masters: usize,
     granted: usize,
     refused: usize,
     unknown: usize,
-    /// How many of those that are *unknown* may still answer: their time is up.
+    /// How many *unknown* votes may still arrive: their time is up.
     late: usize,
 }
 
 impl Tally {
-    /// All votes are out.
+    /// Creates the tally of a vote without any answer.
     #[inline]
     pub fn new(masters: usize) -> Self {
         Self { masters, granted: 0, refused: 0, unknown: 0, late: 0 }
     }
 
-    /// Counts the one vote of one more master, in time or late. *Unknown* counts against us.
+    /// Records the vote of one more master, in time or late. *Unknown* is not a grant.
     #[inline]
     pub fn count(&mut self, verdict: &Verdict) {
         if self.late > 0 {
@@ -47,35 +47,35 @@ impl Tally {
         }
     }
 
-    /// Counts one more master that does not vote.
+    /// Records one more master that does not vote.
     pub fn count_unknown(&mut self) {
         self.unknown += 1;
     }
 
-    /// A grant that was counted has become *unknown*.
+    /// Turns a recorded grant into *unknown*.
     pub fn revoke(&mut self) {
         self.granted -= 1;
         self.unknown += 1;
     }
 
-    /// A grant that was counted is denied: the key is not there any more.
+    /// Turns a recorded grant into a refusal, because the key is no longer there.
     pub fn deny(&mut self) {
         self.granted -= 1;
         self.refused += 1;
     }
 
-    /// Takes back the refusals of `masters` masters, which are asked again.
+    /// Removes the refusals of `masters` masters, which are queried again.
     pub fn ask_again(&mut self, masters: usize) {
         self.refused -= masters;
     }
 
-    /// Counts every vote that is still out as *unknown*: their time is up.
+    /// Turns every missing vote into *unknown*, because the time is up.
     pub fn close(&mut self) {
         self.late += self.pending();
         self.unknown += self.pending();
     }
 
-    /// The decision by the votes so far.
+    /// Returns the decision by the votes so far.
     #[inline]
     pub fn decision(&self) -> Decision {
         let quorum = quorum(self.masters);
@@ -88,34 +88,34 @@ impl Tally {
         }
     }
 
-    /// Whether a lost vote is certain to have been lost to silence, whatever is still to come.
+    /// Returns `true` if a lost vote was certainly lost to silence, whatever answers still arrive.
     pub fn is_unanswered(&self) -> bool {
         self.granted + self.refused + self.pending() < quorum(self.masters)
     }
 
-    /// Whether fewer than a quorum have granted or refused so far.
+    /// Returns `true` if fewer than a quorum have granted or refused so far.
     pub fn is_short_of_answers(&self) -> bool {
         self.granted + self.refused < quorum(self.masters)
     }
 
-    /// Whether so many have refused that no quorum can hold the key.
+    /// Returns `true` if so many have refused that no quorum can hold the key.
     pub fn is_refused(&self) -> bool {
         self.refused > self.masters - quorum(self.masters)
     }
 
-    /// How many granted.
+    /// Returns how many granted.
     #[inline]
     pub fn granted(&self) -> usize {
         self.granted
     }
 
-    /// How many votes are in.
+    /// Returns how many votes have arrived.
     #[inline]
     pub fn counted(&self) -> usize {
         self.masters - self.pending()
     }
 
-    /// How many votes are out.
+    /// Returns how many votes are missing.
     #[inline]
     pub fn pending(&self) -> usize {
         self.masters - self.granted - self.refused - self.unknown
@@ -193,8 +193,8 @@ mod tests {
         }
     }
 
-    /// Certain means: every way to fill in the votes that are out ends the same. Nothing is
-    /// decided before that, and everything is decided then.
+    /// A result is certain if every way to fill in the missing votes leads to it. Nothing is
+    /// decided earlier, and everything is decided then.
     #[test]
     fn every_vote_is_decided_as_early_as_it_is_certain_and_no_earlier() {
         for masters in 1..=7 {

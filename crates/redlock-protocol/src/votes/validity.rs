@@ -1,4 +1,4 @@
-//! Until when do we hold? Pure: time is an argument.
+//! Computes until when we hold the key. Pure: time is an argument.
 
 use std::time::Duration;
 
@@ -8,25 +8,26 @@ use crate::quorum::{MASTERS_MAX, quorum};
 
 /// For each master, the instant on our clock until which it is known to hold our key.
 ///
-/// The one rule for every question of time. A confirmed grant or extension sets a master's
-/// instant to "before that request was sent, plus the validity"; an unknown outcome leaves it;
-/// evidence that the key is gone clears it. The lease is valid while a quorum of them lies ahead.
+/// This is the only rule about time. A confirmed grant or extension sets a master's instant to
+/// "before that request was sent, plus the validity". An unknown outcome leaves it, and evidence
+/// that the key is gone clears it. The lease is valid while the instants of a quorum are in the
+/// future.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HoldUntil {
     masters: usize,
-    /// [`Instant::ORIGIN`] stands for "not held": no clock shows anything earlier.
+    /// [`Instant::ORIGIN`] means "not held", because no clock shows anything earlier.
     until: [Instant; MASTERS_MAX],
 }
 
 impl HoldUntil {
-    /// No master holds the key yet.
+    /// Creates the state in which no master holds the key.
     #[inline]
     pub fn new(masters: usize) -> Self {
         Self { masters, until: [Instant::ORIGIN; MASTERS_MAX] }
     }
 
-    /// `master` has confirmed a grant or an extension that was sent no earlier than `sent_at`.
-    /// A reply that comes late, after that of a later request, never takes anything back.
+    /// Records that `master` has confirmed a grant or an extension sent no earlier than `sent_at`.
+    /// A late reply, after the reply to a later request, never shortens anything.
     #[inline]
     pub fn confirm(&mut self, master: usize, sent_at: Instant, validity: Duration) {
         let until = &mut self.until[master];
@@ -39,13 +40,13 @@ impl HoldUntil {
         self.until[master] = until;
     }
 
-    /// There is evidence that `master` does not hold our key any more.
+    /// Records evidence that `master` no longer holds our key.
     #[inline]
     pub fn clear(&mut self, master: usize) {
         self.until[master] = Instant::ORIGIN;
     }
 
-    /// The q-th largest instant: until then at least a quorum holds our key.
+    /// Returns the q-th largest instant, until which at least a quorum holds our key.
     #[inline]
     pub fn valid_until(&self) -> Instant {
         let mut sorted = self.until;
@@ -53,13 +54,13 @@ impl HoldUntil {
         sorted[quorum(self.masters) - 1]
     }
 
-    /// Until when `master` is known to hold our key.
+    /// Returns until when `master` is known to hold our key.
     #[inline]
     pub fn of(&self, master: usize) -> Instant {
         self.until[master]
     }
 
-    /// How many masters are known to hold our key.
+    /// Returns how many masters are known to hold our key.
     pub fn copies(&self, now: Instant) -> usize {
         self.until[..self.masters].iter().filter(|until| **until > now).count()
     }
@@ -131,8 +132,8 @@ mod tests {
     }
 
     proptest! {
-        /// The meaning of the rule: at every instant, valid is the same as "more than half of
-        /// the masters are known to hold the key".
+        /// The rule means: at every instant, a lease is valid exactly if more than half of the
+        /// masters are known to hold the key.
         #[test]
         fn valid_means_that_more_than_half_hold_the_key((masters, events) in events()) {
             let mut holds = HoldUntil::new(masters);
@@ -178,7 +179,7 @@ mod tests {
             prop_assert_eq!(end(&events), before);
         }
 
-        /// No confirmation can make a lease last longer than the latest request plus the validity.
+        /// No confirmation makes a lease last longer than the latest request plus the validity.
         #[test]
         fn validity_counts_from_before_the_request((masters, events) in events()) {
             let mut holds = HoldUntil::new(masters);

@@ -1,17 +1,17 @@
-//! When a quarantine is begun, and how long it is.
+//! Decides when a quarantine begins, and how long it is.
 //!
-//! The length comes from `max_ttl`, which is the masters' and not the client's, but where none of
-//! their records may be of today ([`longest_ttl`](Admission::longest_ttl)): a lock of the
-//! former incarnation may have been taken by a client that was allowed a longer TTL than this one. So the
-//! largest `max_ttl` counts that any record holds, and a record is worth asking for only
+//! The length follows from the masters' `max_ttl`, not the client's, unless none of their records
+//! may be current ([`longest_ttl`](Admission::longest_ttl)): a lock of the former incarnation may
+//! have been taken by a client that was allowed a longer TTL than this one. The largest `max_ttl`
+//! of all records therefore applies. Records are read
 //!
-//! - *behind the loss*: one that was read before may have been raised since, and the longer lock
-//!   may have been taken and lost since;
-//! - *from everyone that can be asked*, or is asked later: what is learned when the quarantine is
-//!   under way makes it longer. The first q that answer may be just those that have lost
-//!   their records. A master that is being connected is waited for, and so is one that reads its
-//!   data from disk, for as long as a quarantine lasts. Of one that cannot be reached, what was
-//!   read last counts.
+//! - *after the loss*: an earlier one may have been raised since, and the longer lock may have been
+//!   taken and lost since;
+//! - *from every master that can be queried*, or later: a longer value learned during the
+//!   quarantine makes it longer. The first q to answer may be exactly those that have lost their
+//!   records. The client waits for a master that is being connected, and for one that reads its
+//!   data from disk, for as long as a quarantine lasts. For a master that is unreachable, the last
+//!   record read applies.
 
 use redlock_core::admission::{Begin, Millis, Nonce, Record, quarantine_length};
 
@@ -22,9 +22,9 @@ use crate::quorum::quorum;
 
 /// The records that this client has read.
 pub(super) struct Reading {
-    /// The masters whose records are not.
+    /// The masters whose records were not read.
     pub(super) unread: Vec<usize>,
-    /// Another one may be read in a while: a master is being connected, or reads its data from
+    /// Another record may become readable soon: a master is being connected, or reads its data from
     /// disk.
     pub(super) may_come: bool,
     masters: usize,
@@ -37,9 +37,9 @@ impl Reading {
 }
 
 impl Admission {
-    /// The records that this client has read, and whether it must wait for others: *begin* and
-    /// `init` both decide by this. Only the records of masters that have `answered` count. A second
-    /// address of a server adds no record.
+    /// Returns the records that this client has read, and whether it must wait for others. Both
+    /// *begin* and `init` use this. Only records of masters that have `answered` are included. A
+    /// second address of a server adds no record.
     pub(super) fn reading(&self, answered: impl Fn(usize) -> bool, now: Millis) -> Reading {
         let read: Vec<_> = self.servers().filter(|&master| answered(master)).collect();
         let masters = self.peers.len();
@@ -47,7 +47,8 @@ impl Admission {
         Reading { unread, may_come: self.is_connecting || self.is_loading(now), masters }
     }
 
-    /// Whether a quarantine is to be begun, and only a connection that is being made is waited for.
+    /// Returns `true` if a quarantine must begin and waits only for a connection that is being
+    /// made.
     pub fn awaits_connections(&self) -> bool {
         let wants = |master: usize| !self.is_out(master) && self.peers[master].wants_quarantine();
         let has_quorum = || self.reading(|_| true, 0).has_quorum();
@@ -55,7 +56,8 @@ impl Admission {
         can_begin && self.is_connecting && (0..self.peers.len()).any(wants)
     }
 
-    /// The step that begins a quarantine there; `None` while records of other masters are awaited.
+    /// Returns the step that begins a quarantine there, or `None` while records of other masters
+    /// are missing.
     pub(super) fn begin(
         &self,
         master: usize,
@@ -84,20 +86,20 @@ impl Admission {
         Step::Begin(Begin { expect, identity, nonce, max_ttl, is_outdated, until })
     }
 
-    /// Whether the quarantine that is under way was begun by a client that knew less than this one:
+    /// Returns `true` if the present quarantine was begun by a client that knew less than this one:
     /// the master that allowed more came back later.
     pub(super) fn is_too_short(&self, master: usize) -> bool {
         let waiting = self.peers[master].present().filter(|facts| facts.quarantine().is_some());
         waiting.is_some_and(|facts| facts.record.length() < self.length())
     }
 
-    /// How long a quarantine lasts, as far as this client knows: *begin*, *over* and the reports
-    /// about them use this length.
+    /// Returns how long a quarantine lasts, as far as this client knows. *Begin*, *over* and the
+    /// reports about them use this length.
     pub(super) fn length(&self) -> Millis {
         quarantine_length(self.longest_ttl())
     }
 
-    /// The records of the others arrived, behind what was read of this master.
+    /// Records the records of the other masters, read after the record of this master.
     pub(super) fn on_records(
         &mut self,
         master: usize,
@@ -120,11 +122,12 @@ impl Admission {
         }
     }
 
-    /// The longest TTL that a lock may have been taken with, as far as this client knows.
+    /// Returns the longest TTL with which a lock may have been taken, as far as this client knows.
     ///
     /// The record of an admitted master decides, and our own `max_ttl` is ignored. All other
-    /// records may have come back with old data, from before `max_ttl` was raised: beside them our
-    /// own counts if a person gave it. Without any record our own counts.
+    /// records may have come back with old data, from before `max_ttl` was raised. In addition to
+    /// them, our own value applies if an operator set it. Without any record, our own value
+    /// applies.
     pub fn longest_ttl(&self) -> Millis {
         let known = self.peers.iter().filter_map(|peer| peer.max_ttl).max().unwrap_or(0);
         let mut masters = self.servers().filter_map(|master| self.peers[master].present());
@@ -135,16 +138,16 @@ impl Admission {
         if own_counts { known.max(self.max_ttl) } else { known }
     }
 
-    /// Whether a master is loading its data, so that its record may be readable later. The wait is
-    /// no longer than a quarantine, by the uptime of the master: loading may take hours, and a
-    /// short-lived client sees only a part of it.
+    /// Returns `true` if a master is loading its data, so that its record may be readable later.
+    /// The wait is at most one quarantine, measured by the uptime of the master: loading may take
+    /// hours, and a short-lived client sees only a part of it.
     fn is_loading(&self, now: Millis) -> bool {
         let longest = self.length();
         let mut loading = self.peers.iter().filter_map(|peer| peer.loading);
         loading.any(|loading| loading.has_lasted(now) < longest)
     }
 
-    /// The masters whose record was read, one for each server.
+    /// Returns the masters whose record was read, one per server.
     fn servers(&self) -> impl Iterator<Item = usize> {
         let masters = 0..self.peers.len();
         masters.filter(|&master| {
@@ -152,7 +155,7 @@ impl Admission {
         })
     }
 
-    /// The records that were read, one for each server.
+    /// Returns the records that were read, one per server.
     pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
         self.servers().filter_map(|master| Some(&self.peers[master].master()?.record))
     }

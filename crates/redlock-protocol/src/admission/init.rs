@@ -1,17 +1,17 @@
-//! `init`: a person states that no lock of a former incarnation is alive on any of these masters. What
-//! is written where, decided from all that was read.
+//! `init`: an operator asserts that no lock of a former incarnation is valid on any of these
+//! masters. This file decides what is written to which master, from everything that was read.
 //!
-//! A client with quarantine admits; with `again` it takes over the ballots of clients without. A
-//! client without quarantine, which must pass `again`, removes records and moves their ballots to
-//! its own set. Therefore the namespace has either quarantines or none afterwards, and no token is
-//! handed out twice.
+//! A client with a quarantine admits. With `again`, it takes over the ballots of clients without
+//! one. A client without a quarantine must pass `again`. It removes records and moves their ballots
+//! to its own set. Afterwards, all clients of the prefix either use quarantines or do not, and no
+//! token is handed out twice.
 //!
-//! Without `again` every record must have been read: the record of a master that is away may show
-//! that the namespace was in use, and that masters without a record have lost their data.
+//! Without `again`, every record must have been read: the record of an unreachable master may show
+//! that the prefix was in use, and that masters without a record have lost their data.
 //!
-//! The statement must hold until the call has returned: a master that is flushed while `init` is
-//! under way is outside of it. No script acts when the call is over: what it does not find done by
-//! then is never done.
+//! The assertion must hold until the call returns. A master that is flushed during `init` is not
+//! covered. No script acts after the call is over: a write that has not happened by then never
+//! happens.
 
 use redlock_core::admission::{AdmissionOp, Init, Millis, Nonce, RecordedSet, Remove, Score};
 
@@ -23,18 +23,18 @@ use super::{Admission, Listed, MasterView, Scored};
 use crate::ballot::clock::LEAD_MAX_US;
 use crate::quorum::{lower_median, quorum};
 
-/// The options that the person gave.
+/// The options of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InitOptions {
-    /// `--again`: admit although a record has a floor, or clients without quarantine were here.
+    /// `--again`: admit although a record has a floor, or clients without a quarantine were here.
     pub again: bool,
-    /// `--floor`: joins the maximum.
+    /// `--floor`: a lower limit of the floor.
     pub floor: Score,
-    /// `--far-floor`: it may be far ahead of the clocks.
+    /// `--far-floor`: allow a floor far ahead of the clocks.
     pub far_floor: bool,
     /// Our own `max_ttl`.
     pub max_ttl: Millis,
-    /// `--again` with a `--max-ttl`, which may be smaller than what records hold.
+    /// `--again` with a `--max-ttl`, which may be smaller than the values in the records.
     pub lower: bool,
 }
 
@@ -43,53 +43,54 @@ pub struct InitOptions {
 pub struct InitPlan {
     /// The scripts, by master.
     pub orders: Vec<(usize, AdmissionOp)>,
-    /// A master is not admitted, a record has a floor or there are ballots of clients without
-    /// quarantine, and `again` was not given: the orders raise `max_ttl` of the admitted masters
-    /// and do nothing else.
+    /// A master is not admitted, a record has a floor or there are ballots of clients without a
+    /// quarantine, and `again` was not given. The orders only raise `max_ttl` of the admitted
+    /// masters.
     pub refused: bool,
-    /// The score that masters get which are not admitted; `None` if all are.
+    /// The score for masters that are not admitted yet. `None` if all are.
     pub floor: Option<Score>,
-    /// The `max_ttl` that all masters get.
+    /// The `max_ttl` for all masters.
     pub max_ttl: Millis,
-    /// A person asked for just that one.
+    /// An operator requested exactly this value.
     pub lower: bool,
-    /// The set that every master gets; `None` if the sets are left as they are, because not every
-    /// master has answered.
+    /// The set for every master. `None` if the sets stay as they are, because not every master has
+    /// answered.
     pub set: Option<RecordedSet>,
 }
 
 /// Why nothing is written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NoPlan {
-    /// The records of these masters were not read, and `again` was not given: one of them may show
-    /// that the namespace was in use.
+    /// The records of these masters were not read, and `again` was not given. One of them may show
+    /// that the prefix was in use.
     Unread {
-        /// The masters that stand in the way.
+        /// The masters that prevent the write.
         masters: Vec<usize>,
-        /// Another one may be read in a while.
+        /// Another record may become readable soon.
         may_come: bool,
     },
     /// Fewer than q masters have answered.
     NoQuorum,
-    /// This set is recorded on a master of the list, differs from the list by more than one master,
-    /// and `again` was not given: the list may be a wrong one.
+    /// This set is recorded on a master of the list and differs from the list by more than one
+    /// master, and `again` was not given. The list may be wrong.
     OtherSet(RecordedSet),
     /// The floor would reach 2^53.
     TooLarge,
-    /// The floor that the person gave is above this one, the largest that may be given: few tokens
-    /// would be left, for ever.
+    /// The floor is above this one, the largest that is allowed. It would permanently use up almost
+    /// all tokens.
     TooFar(Score),
-    /// It is so far ahead of the clocks that they do not pass it soon, and `--far-floor` was not
-    /// given: where all masters come back empty nobody knows of it but people.
+    /// The floor is so far ahead of the clocks that they do not pass it soon, and `--far-floor` was
+    /// not given. If all masters come back empty, only the operator knows about it.
     FarAhead(Score),
 }
 
-/// A floor that is no further ahead of the clocks, in microseconds, is passed by them in a minute.
+/// The clocks pass a floor that is at most this far ahead of them, in microseconds, within a
+/// minute.
 const NEAR_US: Score = 60_000_000;
 
 impl Admission {
-    /// The plan, from the facts of the masters and their answers to *read the floor*. `ours` are the
-    /// nonces of scripts that this call has sent before.
+    /// Returns the plan, from the facts of the masters and their answers to *read the floor*.
+    /// `ours` are the nonces of scripts that this call has already sent.
     pub fn plan_init(
         &mut self,
         options: InitOptions,
@@ -122,7 +123,7 @@ impl Admission {
         let orders = due.filter_map(|(answer, &nonce)| {
             let master = answer.master;
             let facts = self.peers[master].master()?;
-            // The statement was made of what was read.
+            // The operator's assertion covers only what was read.
             let until = answer.facts.time.saturating_add(self.act_within);
             let set = || set.as_ref().and_then(|set| self.set_change(master, set));
             let init = || Init {
@@ -148,7 +149,7 @@ impl Admission {
         Ok(InitPlan { orders, refused, floor, max_ttl, lower, set })
     }
 
-    /// If the third master is away, two masters that restarted empty appear brand-new.
+    /// If the third master is unreachable, two masters that restarted empty look new.
     fn has_read_all(&self, answers: &[Scored], now: Millis) -> Result<(), NoPlan> {
         let is_read = |answer: &Scored| answer.facts.role == MasterKind::Master;
         let read: Vec<_> = answers.iter().filter(|answer| is_read(answer)).collect();
@@ -160,22 +161,22 @@ impl Admission {
         }
     }
 
-    /// Marks the masters that show clients without quarantine, so that a report names them although
-    /// nothing is written.
+    /// Marks the masters that show clients without a quarantine, so that a report names them even
+    /// if nothing is written.
     fn notice_no_quarantine(&mut self, answers: &[Scored]) {
         for answer in answers.iter().filter(|answer| answer.shows_no_quarantine()) {
             self.peers[answer.master].stuck = Some(Stuck::Mixed);
         }
     }
 
-    /// Whether a master is to be admitted although the namespace was in use: the master may have
-    /// lost its data. Records that this call itself has written show no earlier use.
+    /// Returns `true` if a master would be admitted although the prefix was in use, so that it may
+    /// have lost its data. Records that this call has written show no earlier use.
     fn has_lost_data(&self, masters: &[usize], ours: &[Nonce]) -> bool {
         self.was_used_before(ours) && !masters.iter().all(|&master| self.votes(master))
     }
 
-    /// The largest score of the admitted masters. Members are lifted to it only where all masters
-    /// have answered.
+    /// Returns the largest score of the admitted masters. Members are raised to it only if all
+    /// masters have answered.
     fn level(&self, answers: &[Scored]) -> Score {
         if answers.len() < self.peers.len() {
             return 0;
@@ -197,9 +198,9 @@ fn init_order(facts: &MasterView, options: InitOptions, max_ttl: Millis, nonce: 
     Init { expect, identity, nonce, max_ttl, lower, floor, level, converts, set, until }
 }
 
-/// The largest floor that a person may give: as far ahead of the masters' clocks as ballots follow,
-/// and, unless the person allows more, no further than the clocks get soon. The lower median is
-/// taken, so that one clock that is wrong does not move it.
+/// Checks the operator's floor. It may be as far ahead of the masters' clocks as ballots follow,
+/// and, unless the operator allows more, only as far as the clocks get soon. The lower median of
+/// the clocks is used, so that one wrong clock does not move the limit.
 fn check_floor(options: InitOptions, answers: &[Scored]) -> Result<(), NoPlan> {
     let mut times: Vec<Millis> = answers.iter().map(|answer| answer.facts.time).collect();
     let clock = lower_median(&mut times).unwrap_or(0).saturating_mul(1_000);

@@ -1,38 +1,38 @@
-//! Admission: it decides which masters vote, and how one that lost its data comes to vote again.
-//! Pure: events and `now` come in, one step comes back by value. There is no clock, no random
-//! source and nothing to await.
+//! Admission: decides which masters vote, and how a master that lost its data comes to vote again.
+//! Pure: events and `now` come in, and one step comes back by value. There is no clock and no
+//! random source, and nothing to await.
 //!
 //! # The states of a master, as one client sees it
 //!
-//! | state | what is known | next |
+//! | state | evidence | next |
 //! |---|---|---|
 //! | away | no connection | nothing |
 //! | in doubt | a null push came, or a script found another record than the one that was read | probe |
-//! | not ours | a replica, loading, in cluster mode, rights denied, a twin | probe again each second |
-//! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing, or probe again each second if its set of masters does not fit the list (`sets.rs`) |
+//! | not ours | a replica, loading, in cluster mode, rights denied, a duplicate address | probe every second |
+//! | **voting** | `run` equals the identity, and its ballot set is complete or not yet counted | nothing, or probe every second if its set of masters does not fit the list (`sets.rs`) |
 //! | to begin | no record, another identity, no `run`, an incomplete set, an end too far ahead | read the records of the others, then *begin* (`begin.rs`) |
-//! | waiting | a quarantine of this identity is under way, its nonce is known | ask the voting masters for TIME, *note*, probe again each second |
+//! | waiting | this identity is in quarantine, and its nonce is known | query the voting masters for TIME, *note*, probe every second |
 //! | over | by one of the two ways of `over.rs` | read the floor, then *admit* |
 //!
 //! # The messages
 //!
-//! [`Step`] goes out, [`Event`] comes in. For each master one step at a time is under way; its
-//! answer, [`Event::Failed`] or [`Event::Down`] ends it. A null push may come at any time.
+//! [`Step`] goes out, [`Event`] comes in. Each master has at most one step under way. Its answer,
+//! [`Event::Failed`] or [`Event::Down`] ends the step. A null push may come at any time.
 //!
-//! # What each failure does
+//! # Effects of each failure
 //!
-//! - *The connection breaks*: the master is away. A script that was sent may still be carried out,
-//!   so each script compares first. The nonce is kept: it names the quarantine and not the process.
-//! - *The client dies*: the fields stay. Another client goes on with the notes.
+//! - *The connection breaks*: the master is away. It may still execute a script that was sent, so
+//!   each script compares first. The nonce is kept, because it names the quarantine and not the
+//!   process.
+//! - *The client dies*: the fields stay. Another client continues with the notes.
 //! - *The data is lost* (restart, FLUSHALL, failover and back): the identity or the record differs
-//!   from the admitted one, or a null push comes before any later answer. *Begin* makes a new
-//!   nonce.
-//! - *A copy of the data is put back into the process*: the record is an older one. Where this client
-//!   has seen a later one, or none, it knows (`past.rs`), and a quarantine is begun.
-//! - *The record is removed once more in quarantine*: the nonce is gone with it. The quarantine
-//!   that is begun then has another nonce, and nothing that was known or noted counts for it.
-//! - *A clock is stepped or boots wrong*: `until` is compared by the script only, and with a second
-//!   clock in both ways. An end too far ahead is begun anew; nothing else moves it.
+//!   from the admitted one, or a null push precedes any later answer. *Begin* makes a new nonce.
+//! - *An old copy of the data is restored into the process*: the record is an older one. A client
+//!   that has seen a later record, or none, knows this (`past.rs`) and begins a quarantine.
+//! - *The record is removed again in quarantine*: its nonce is gone as well. The next quarantine
+//!   has another nonce, and earlier knowledge and notes are not valid for it.
+//! - *A clock is stepped or boots with a wrong time*: only the script compares `until`, and both
+//!   ways require a second clock. An end too far ahead begins again. Nothing else moves it.
 //! - *A noted process dies*: any client adds notes of others.
 
 mod begin;
@@ -68,24 +68,24 @@ use crate::quorum::quorum;
 /// The state of all masters for one client, and its steps for those that do not vote.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Admission {
-    /// Our own `max_ttl`: it counts only while no record has one.
+    /// Our own `max_ttl`. It applies only while no record has one.
     max_ttl: Millis,
-    /// A person gave our `max_ttl`, so it is not a default. It then also counts for the length of a
-    /// quarantine, if every record that was read may be older than the last change of `max_ttl`.
+    /// An operator set our `max_ttl`, so it is not a default. It then also applies to the length of
+    /// a quarantine if every record that was read may be older than the last change of `max_ttl`.
     is_given: bool,
     /// How often a master that does not vote is probed.
     probe_every: Millis,
-    /// How long a script may act, from when it is sent, by the TIME of its master.
+    /// How long after sending a script may act, by the TIME of its master.
     act_within: Millis,
-    /// Whether the handle was asked for a lock. One that only reads writes nothing.
+    /// Whether the handle has requested a lock. A handle that only reads writes nothing.
     asked: bool,
-    /// Without a quarantine a master that may have lost its data votes all the same, and no record
-    /// is kept.
+    /// If `false`, a master that may have lost its data still votes, and no record is kept.
     has_quarantine: bool,
-    /// Whether it shows masters that it has no quarantine. One that sends ballots shows it by those.
+    /// Whether the client shows masters that it has no quarantine. A client that sends ballots
+    /// shows it by those.
     shows_use: bool,
-    /// Whether the first connection to some master is being made: what its record holds as
-    /// `max_ttl` may be known in a moment.
+    /// Whether the first connection to some master is being made, so that the `max_ttl` of its
+    /// record may be known soon.
     is_connecting: bool,
     peers: Vec<Peer>,
     twins: Twins,
@@ -96,64 +96,65 @@ pub struct Admission {
 pub enum Event {
     /// A new connection has finished its handshake.
     Up(MasterView),
-    /// The connection is gone.
+    /// The connection is down.
     Down,
     /// `invalidate null`.
     Pushed,
     /// The answer to [`Step::Probe`], `ZCARD` included.
     Probed(MasterView),
-    /// A master has reported facts about itself, for whichever request. The machine gets them
-    /// before the caller that asked: if a caller learned of a loss of data first, the machine would
+    /// A master has reported facts about itself, in the answer to any request. The machine receives
+    /// them before the caller does. If a caller learned of a loss of data first, the machine would
     /// compare the new state with itself.
     Read(MasterView),
     /// `ZCARD` of the set that [`MasterView::members`] describes, by the latest facts.
     Members(u32),
     /// The reply of *begin*, *note*, *admit*, *init* or *remove*.
     Script(Reply),
-    /// The answers to [`Step::ReadRecords`], once all have answered or their time is up.
+    /// The answers to [`Step::ReadRecords`], after all have answered or their time is up.
     Records(Vec<(usize, MasterView)>),
-    /// The answers to [`Step::AskTimes`], once all have answered or their time is up.
+    /// The answers to [`Step::AskTimes`], after all have answered or their time is up.
     Times(Nonce, Vec<MasterTime>),
-    /// The answers to [`Step::ReadFloor`], once all have answered or their time is up.
+    /// The answers to [`Step::ReadFloor`], after all have answered or their time is up.
     Floors(Nonce, Vec<Scored>),
-    /// [`Step::ShowUse`] has ended, with success or not. A client without the right to it works all
-    /// the same.
+    /// [`Step::ShowUse`] has finished, successfully or not. A client that lacks the right to it
+    /// works anyway.
     Shown,
-    /// The request that was under way failed: an error, or no answer in time.
+    /// The pending request failed: an error, or no answer in time.
     Failed,
 }
 
 /// The next step for one master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// It votes, is away, or owes an answer.
+    /// The master votes, is away, or has a request under way.
     Nothing,
-    /// Read INFO and the record again, behind everything sent so far, and `ZCARD`.
+    /// Read INFO and the record again, after everything sent so far, and `ZCARD`.
     Probe,
-    /// Look at these masters, for what their records hold as `max_ttl`.
+    /// Read the records of these masters for their `max_ttl`.
     ReadRecords(Vec<usize>),
-    /// Its quarantine begins.
+    /// Begin its quarantine.
     Begin(Begin),
-    /// Ask these masters for TIME, for this quarantine.
+    /// Query these masters for TIME, for this quarantine.
     AskTimes(Nonce, Vec<usize>),
-    /// The members of this namespace are written down on it.
+    /// Write the members of this prefix to it.
     Note(Note),
-    /// Ask these masters for the highest score of the set of their incarnation, then for their identity,
-    /// record and TIME, for this quarantine.
+    /// Query these masters for the highest score of the set of their incarnation, then for their
+    /// identity, record and TIME, for this quarantine.
     ReadFloor(Nonce, Vec<(usize, Incarnation)>),
-    /// It is admitted: its record names all members.
+    /// Admit it: its record names all members.
     Admit(Admit),
-    /// Remove a record that was never admitted, for a client without quarantine.
+    /// Remove a record that was never admitted, for a client without a quarantine.
     Remove(Remove),
-    /// Make the ballot set of clients without quarantine, for one that sends no ballots: those that
-    /// have a quarantine would not see it otherwise.
+    /// Create the ballot set of clients without a quarantine, for a client that sends no ballots.
+    /// Clients with a quarantine would not notice it otherwise.
     ShowUse,
-    /// No step before this instant of our own clock, unless an event comes.
+    /// Do nothing before this instant of our own clock, unless an event comes.
     Wait(Millis),
 }
 
 impl Admission {
-    /// Each script acts no later than `act_within` behind its sending.
+    /// Creates the state of `masters` masters. Each script acts at most `act_within` after it was
+    /// sent.
     pub fn new(masters: usize, max_ttl: Millis, probe_every: Millis, act_within: Millis) -> Self {
         let (peers, twins) = (vec![Peer::default(); masters], Twins::new(masters));
         let (asked, has_quarantine, is_connecting) = (false, true, false);
@@ -172,50 +173,50 @@ impl Admission {
         }
     }
 
-    /// Notes that a person gave our own `max_ttl`.
+    /// Records that an operator set our own `max_ttl`.
     pub fn with_given_max_ttl(self) -> Self {
         Self { is_given: true, ..self }
     }
 
-    /// Makes this the admission of a client without quarantine.
+    /// Makes this the admission of a client without a quarantine.
     pub fn without_quarantine(self) -> Self {
         Self { has_quarantine: false, ..self }
     }
 
-    /// Makes this the admission of a client without quarantine and without ballots.
+    /// Makes this the admission of a client without a quarantine and without ballots.
     pub fn without_ballots(self) -> Self {
         Self { shows_use: !self.has_quarantine, ..self }
     }
 
-    /// The handle was asked for a lock: from now on it begins, notes and admits.
+    /// Records that the handle has requested a lock. From now on it begins, notes and admits.
     pub fn ask(&mut self) {
         self.asked = true;
     }
 
-    /// Whether the first connection to some master is being made.
+    /// Sets whether the first connection to some master is being made.
     pub fn set_connecting(&mut self, is_connecting: bool) {
         self.is_connecting = is_connecting;
     }
 
-    /// Whether grants, extensions and refusals of this master count.
+    /// Returns `true` if grants, extensions and refusals of this master are valid.
     pub fn votes(&self, master: usize) -> bool {
         let peer = &self.peers[master];
         let Some(facts) = peer.undoubted() else { return false };
         let is_admitted = match self.has_quarantine {
             true => facts.is_admitted() && !peer.is_outdated(),
-            // A client with quarantine and one without do not exclude each other.
+            // Clients with and without a quarantine do not exclude each other.
             false => !self.is_in_use(),
         };
         is_admitted && self.twins.twin_of(master).is_none()
     }
 
-    /// The process that answered at this address last, whether or not it can be reached.
+    /// Returns the process that last answered at this address, whether or not it is reachable.
     pub fn process(&self, master: usize) -> Option<RunId> {
         self.twins.shown(master)
     }
 
-    /// Whether it can be reached, and is nothing that keeps locks of this namespace: another
-    /// address of a master, a replica, a node of a cluster. Nothing is sent there.
+    /// Returns `true` if the server is reachable and cannot keep locks of this prefix: a duplicate
+    /// address, a replica, a node of a cluster. Nothing is sent there.
     pub fn is_foreign(&self, master: usize) -> bool {
         let Some(facts) = &self.peers[master].facts else { return false };
         self.twins.twin_of(master).is_some()
@@ -225,45 +226,44 @@ impl Admission {
             )
     }
 
-    /// Whether nothing is known of it at present: it is away, or is being checked.
+    /// Returns `true` if nothing is known about it at present: it is away or being checked.
     pub fn is_open(&self, master: usize) -> bool {
         let peer = &self.peers[master];
         peer.facts.is_none() || peer.doubt != Doubt::None
     }
 
-    /// The identity with which this master was admitted, by the facts that the machine got last,
-    /// also while the master is in doubt. Its ballot set is named after this identity and after no
-    /// other read.
+    /// Returns the identity with which this master was admitted, by the latest facts, even while
+    /// the master is in doubt. Its ballot set is named after this identity.
     pub fn admitted_as(&self, master: usize) -> Option<Identity> {
         let facts = self.peers[master].present()?;
         facts.record.run.filter(|run| run.covers(facts.identity))
     }
 
-    /// Whether the floor that was read for this master rests on clocks.
+    /// Returns `true` if the floor that was read for this master rests on clocks.
     pub fn is_floor_by_clock(&self, master: usize) -> bool {
         self.peers[master].floor.is_some_and(|floor| floor.by_clock)
     }
 
-    /// Whether a step is under way anywhere.
+    /// Returns `true` if a step is under way at any master.
     pub fn is_busy(&self) -> bool {
         self.peers.iter().any(|peer| peer.under_way)
     }
 
-    /// TIME of a master at `now`, by its last report, or a little less.
+    /// Returns TIME of a master at `now` according to its last report, or slightly less.
     pub fn time(&self, master: usize, now: Millis) -> Millis {
         self.peers[master].time(now)
     }
 
-    /// TIME of a master until which a script that is sent now may act.
+    /// Returns the TIME of a master until which a script sent now may act.
     fn until(&self, master: usize, now: Millis) -> Millis {
         self.time(master, now).saturating_add(self.act_within)
     }
 
-    /// The incarnation of a voting master. Copies there are disowned when it is another, or none,
-    /// after a null push or on a new connection: the key went with the incarnation. `run` alone
-    /// does not show that, because a flushed master may be admitted with its former identity. For a
-    /// client without quarantine the record proves nothing about the data: its incarnation is the
-    /// process alone.
+    /// Returns the incarnation of a voting master. Copies there are disowned if, after a null push
+    /// or on a new connection, it is another or none, because the key belonged to the incarnation.
+    /// `run` is not enough, because a flushed master may be admitted with its former identity. For
+    /// a client without a quarantine the record proves nothing about the data, so its incarnation
+    /// is only the process.
     pub fn incarnation(&self, master: usize) -> Option<Incarnation> {
         let incarnation = self.present_incarnation(master).filter(|_| self.votes(master))?;
         Some(if self.has_quarantine { incarnation } else { incarnation.without_record() })
@@ -273,8 +273,8 @@ impl Admission {
         Some(Incarnation::of(self.peers[master].master()?))
     }
 
-    /// The longest TTL that may be used: the smallest that records hold, our own where none does.
-    /// `None` while no record was read: then no master grants anything either.
+    /// Returns the longest usable TTL: the smallest `max_ttl` of the records, or our own if no
+    /// record has one. `None` while no record was read. No master grants anything then.
     pub fn max_ttl(&self) -> Option<Millis> {
         if !self.has_quarantine {
             return Some(self.max_ttl);
@@ -283,12 +283,12 @@ impl Admission {
         held.or_else(|| self.records().next().map(|_| self.max_ttl))
     }
 
-    /// The `max_ttl` in the record of a master.
+    /// Returns the `max_ttl` in the record of a master.
     pub fn max_ttl_of(&self, master: usize) -> Option<Millis> {
         self.peers[master].master()?.record.max_ttl
     }
 
-    /// Takes in what happened at a master.
+    /// Handles an event of a master.
     pub fn on(&mut self, master: usize, event: Event, now: Millis) {
         let peer = &mut self.peers[master];
         match event {
@@ -314,8 +314,8 @@ impl Admission {
         }
     }
 
-    /// The next step for a master. A step that is not `Nothing` or `Wait` is under way from now
-    /// on. `fresh` is a random nonce, used where a quarantine is begun.
+    /// Returns the next step for a master. A step other than `Nothing` or `Wait` is under way from
+    /// now on. `fresh` is a random nonce for a new quarantine.
     pub fn step(&mut self, master: usize, now: Millis, fresh: Nonce) -> Step {
         let step = self.decide(master, now, fresh);
         let peer = &mut self.peers[master];
@@ -351,27 +351,28 @@ impl Admission {
         }
     }
 
-    /// Whether the master votes, and its set shows nothing against new locks there.
+    /// Returns `true` if the master votes, and its set allows new locks there.
     fn is_at_rest(&self, master: usize) -> bool {
         self.votes(master) && !self.refuses(master)
     }
 
-    /// Whether the master votes and gets no requests for new locks. It is probed, because its set
-    /// may change.
+    /// Returns `true` if the master votes but receives no requests for new locks. It is probed,
+    /// because its set may change.
     fn refuses(&self, master: usize) -> bool {
         self.misfit(master).is_some() && self.votes(master)
     }
 
-    /// Whether a client without quarantine removes what another has begun there. A record that was
-    /// admitted is refused instead.
+    /// Returns `true` if a client without a quarantine removes the quarantine that another client
+    /// has begun there. It does not vote at a master whose record was admitted.
     fn removes(&self, master: usize) -> bool {
         let record = self.peers[master].master().map(|facts| &facts.record);
         let has_record = record.is_some_and(|record| *record != Record::default());
         self.asked && !self.has_quarantine && has_record && !self.is_in_use()
     }
 
-    /// Whether this connection is to show that a client without quarantine uses the namespace. Not
-    /// before a quorum votes: of those that were admitted one at least would have refused it.
+    /// Returns `true` if this connection must show that a client without a quarantine uses the
+    /// prefix. Waits until a quorum votes, because at least one admitted master of a quorum would
+    /// have refused the client.
     fn is_to_be_shown(&self, master: usize) -> bool {
         self.asked
             && self.shows_use
@@ -380,12 +381,13 @@ impl Admission {
             && self.voting().count() >= quorum(self.peers.len())
     }
 
-    /// Whether the record of some master shows a client without quarantine that others have one.
+    /// Returns `true` if the record of some master shows a client without a quarantine that others
+    /// use one.
     fn is_in_use(&self) -> bool {
         self.peers.iter().any(|peer| peer.in_use)
     }
 
-    /// Whether the master cannot be admitted at present, or rests until the next probe.
+    /// Returns `true` if the master cannot be admitted at present, or rests until the next probe.
     fn is_out(&self, master: usize) -> bool {
         let peer = &self.peers[master];
         peer.master().is_none() || peer.stuck.is_some() || self.twins.twin_of(master).is_some()
@@ -448,23 +450,24 @@ impl Admission {
         }
     }
 
-    /// Whether the score is that of an admitted master, of its present data.
+    /// Returns `true` if the score is from an admitted master and its present data.
     fn is_proven(&self, answer: &Scored) -> bool {
         answer.is_proven() && !self.peers[answer.master].is_over(&answer.facts.record)
     }
 
-    /// The voting masters that report their TIME for a note.
+    /// Returns the voting masters that report their TIME for a note.
     fn voting(&self) -> impl Iterator<Item = usize> {
         (0..self.peers.len()).filter(|&master| self.votes(master))
     }
 
-    /// Whether the process that reported its TIME votes now.
+    /// Returns `true` if the process that reported its TIME votes now.
     fn votes_as(&self, one: &MasterTime) -> bool {
         let process = self.peers[one.master].facts.as_ref().map(|facts| facts.identity.run);
         process == Some(one.process) && self.votes(one.master)
     }
 
-    /// The masters that may be asked for a floor, and whose sets. The one that asks is among them.
+    /// Returns the masters that may be queried for a floor, with their sets, including the
+    /// requesting master.
     pub fn reachable(&self) -> Vec<(usize, Incarnation)> {
         let masters = 0..self.peers.len();
         masters.filter_map(|master| Some((master, self.present_incarnation(master)?))).collect()

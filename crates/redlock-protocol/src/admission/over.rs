@@ -1,24 +1,26 @@
-//! Is a quarantine over? Two ways, so that no single machine's clock ends one early.
+//! Decides whether a quarantine is over. There are two ways, so that no single machine's clock ends
+//! a quarantine early.
 //!
-//! *Known*: this client has known the nonce for the whole length by its own clock, and by its own
-//! TIME the master's quarantine has ended. The nonce was made after the loss, so a lock of the
-//! former incarnation has ended, whatever the clocks of the masters do. This needs a long-running
+//! *Known*: this client has known the nonce for the whole length by its own clock, and the
+//! quarantine has ended by the master's TIME. The nonce was made after the loss, so a lock of the
+//! former incarnation has ended, whatever the masters' clocks do. This requires a long-running
 //! client.
 //!
-//! *Noted*: the TIME of another master was written into the record after the nonce was made, and by
-//! the TIME of that process twice the length has passed since; and by the TIME of the master in
-//! quarantine its end passed one length ago. If one of the two clocks is wrong, the other one
-//! prevents an early end. This needs only short-lived clients, now and then.
+//! *Noted*: the TIME of another master was written into the record after the nonce was made, and
+//! twice the length has passed since by the TIME of that process. In addition, by the TIME of the
+//! master in quarantine, its end passed one length ago. If one of the two clocks is wrong, the
+//! other one prevents an early end. This only requires short-lived clients, now and then.
 
 use redlock_core::admission::{Millis, RunId, Way};
 
 use super::peer::Peer;
 use super::view::MasterTime;
 
-/// The way in which the quarantine is over at `now`. `votes` returns whether a master votes.
+/// Returns the way in which the quarantine is over at `now`. `votes` returns whether a master
+/// votes.
 ///
-/// `length` is the longest that this client has read. The record of this master may hold a shorter
-/// one.
+/// `length` is the longest that this client has read. The record of this master may contain a
+/// shorter one.
 pub(super) fn over(
     peer: &Peer,
     length: Millis,
@@ -39,21 +41,21 @@ pub(super) fn over(
     (noted && time >= quarantine.until + length).then_some(Way::Noted)
 }
 
-/// When this client will know that the quarantine is over, by our own clock.
+/// Returns when this client will know, by our own clock, that the quarantine is over.
 ///
-/// `None` while there is none, or while none of its nonce has arrived.
+/// `None` while there is no quarantine, or while its nonce has not arrived.
 pub(super) fn over_at(peer: &Peer, length: Millis, now: Millis) -> Option<Millis> {
     let quarantine = peer.quarantine()?;
     let by_master = now + quarantine.until.saturating_sub(peer.time(now));
     Some(length_ends_at(peer, length)?.max(by_master))
 }
 
-/// When the clocks of others will show that it is over, to any client that asks them then. A
-/// process whose note is missing or counts for nothing is noted by the client that comes next.
+/// Returns when the clocks of other masters will show to any client that it is over. The next
+/// client adds a note for a process whose note is missing or invalid.
 ///
-/// `times` are the processes that vote, each with its TIME or a little less, so that what follows
-/// is not too early. They need not have been asked for a note. `None` if no such process votes:
-/// then only a long-running client ends the quarantine.
+/// `times` are the voting processes, each with its TIME or slightly less, so that the result is not
+/// too early. They need not have been queried for a note. `None` if no such process votes. Only a
+/// long-running client ends the quarantine then.
 pub(super) fn noted_at(
     peer: &Peer,
     length: Millis,

@@ -1,4 +1,4 @@
-//! The records that a master has shown before, and the conclusions from them.
+//! The earlier records of a master, and the conclusions from them.
 
 use redlock_core::admission::{Nonce, Record, RunId};
 
@@ -6,32 +6,31 @@ use super::view::MasterView;
 
 /// The records that one process has shown to this client, by their nonces.
 ///
-/// A running server may get a copy of its data from before: by `RESTORE` behind `FLUSHALL`, or by
-/// `DEBUG RELOAD NOSAVE`. The old record comes back with the data and shows the master as admitted,
-/// although the locks that were made since are gone. Each *begin* and each admission by `init`
-/// makes a new nonce, so a nonce that was followed by another record, or by no record, never
-/// becomes valid again.
+/// A running server may receive an old copy of its data, by `RESTORE` after `FLUSHALL`, or by
+/// `DEBUG RELOAD NOSAVE`. The old record returns with the data and shows the master as admitted,
+/// although later locks are gone. Each *begin* and each admission by `init` makes a new nonce, so a
+/// nonce that was followed by another record, or by no record, never becomes valid again.
 ///
-/// It outlives connections and ends with the process: another one has another identity, and what
-/// was admitted as the former is not admitted.
+/// This state outlives connections and ends with the process. Another process has another identity,
+/// and an admission of the former identity does not apply to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Past {
     process: Option<RunId>,
-    /// The nonce that the record has shown last.
+    /// The nonce of the latest record.
     nonce: Option<Nonce>,
-    /// Whether it was admitted under that nonce: its quarantine does not come again.
+    /// Whether it was admitted under that nonce, so that its quarantine cannot return.
     is_admitted: bool,
     /// The nonces that are over, the latest last.
     over: Vec<Nonce>,
 }
 
-/// How many nonces are kept for one process. It gets another one with each loss of its data and
-/// each `init` that admits it.
+/// How many nonces are kept per process. It gets a new one with each loss of its data and each
+/// `init` that admits it.
 const KEPT: usize = 32;
 
 impl Past {
-    /// Takes in the facts of a server. Only the record of a master proves anything about the data,
-    /// not that of a replica or of another kind of server.
+    /// Records the facts of a server. Only the record of a master proves anything about the data,
+    /// not the record of a replica or of another kind of server.
     pub(super) fn show(&mut self, facts: &MasterView) {
         let process = Some(facts.identity.run);
         if self.process != process {
@@ -46,7 +45,7 @@ impl Past {
         self.is_admitted = run.is_some() || (is_same && self.is_admitted);
     }
 
-    /// Whether a record is older than another one that was seen of the same process.
+    /// Returns `true` if a record is older than another record of the same process.
     pub(super) fn is_over(&self, record: &Record) -> bool {
         record.nonce.is_some_and(|nonce| self.over.contains(&nonce))
     }

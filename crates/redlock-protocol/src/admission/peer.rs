@@ -8,45 +8,45 @@ use super::view::{Incarnation, MasterKind, MasterTime, MasterView};
 /// The state of one master, as far as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
-    /// The latest facts of the connection that is up.
+    /// The latest facts of the present connection.
     pub(super) facts: Option<MasterView>,
     /// When they arrived, by our own clock.
     read: Millis,
-    /// The start of the pause before the next probe. Reads for other purposes do not move it: only
-    /// a probe of this master ends its doubt.
+    /// The start of the pause before the next probe. Reads for other purposes do not move it,
+    /// because only a probe of this master ends its doubt.
     pub(super) paced: Millis,
-    /// The latest nonce, and when the first reply that held it arrived. It outlives connections:
+    /// The latest nonce, and when the first reply with it arrived. It outlives connections, because
     /// the nonce belongs to the data and not to a process.
     pub(super) nonce_since: Option<(Nonce, Millis)>,
-    /// The largest `max_ttl` of its records that were read since the last admitted one, that one
-    /// included. It outlives connections and records: a lock of a former incarnation may be as long.
+    /// The largest `max_ttl` in the records read since the last admitted one, including that one.
+    /// It outlives connections and records: a lock of a former incarnation may be as long.
     pub(super) max_ttl: Option<Millis>,
-    /// The earlier nonces, by which a record is found to be older than another one that was read.
+    /// The earlier nonces, which show that a record is older than another one.
     past: Past,
-    /// The first record that has shown a use of this namespace. It outlives connections, processes
-    /// and records: when all of these are gone, it still shows that the namespace is not new.
+    /// The first record that has shown a use of this prefix. It outlives connections, processes and
+    /// records. When all of these are gone, it still shows that the prefix is not new.
     pub(super) used: Option<Used>,
-    /// The set of masters that its latest record named. It outlives connections, because a list is
-    /// as wrong while a master is away.
+    /// The set of masters in its latest record. It outlives connections, because a wrong list stays
+    /// wrong while a master is away.
     pub(super) set: Option<RecordedSet>,
-    /// Since when this client sees it read its data from disk, also over several connections.
+    /// When this client first saw it read its data from disk, also across connections.
     pub(super) loading: Option<Loading>,
-    /// The records of the others were read behind these facts.
+    /// The records of the others were read after these facts.
     pub(super) has_read_others: bool,
     pub(super) doubt: Doubt,
-    /// A step was given out and its answer has not come.
+    /// A step was returned, and its answer has not arrived.
     pub(super) under_way: bool,
-    /// The TIMEs of other masters, asked for since the latest probe, under this nonce.
+    /// The TIMEs of other masters, requested since the latest probe, under this nonce.
     pub(super) times: Option<Vec<MasterTime>>,
     /// The floor for this nonce, read after the quarantine was over.
     pub(super) floor: Option<super::Floor>,
-    /// Why the latest script did nothing, until the next probe.
+    /// Why the latest script did nothing. Cleared by the next probe.
     pub(super) stuck: Option<Stuck>,
-    /// A request to show that a client without quarantine uses the namespace was sent on this
+    /// A request to show that a client without a quarantine uses the prefix was sent on this
     /// connection.
     pub(super) shows_use: bool,
-    /// For a client without quarantine: the record showed last that clients with one use the
-    /// namespace. It outlives connections, because it is about all masters.
+    /// For a client without a quarantine: the latest record showed that clients with one use the
+    /// prefix. It outlives connections, because it concerns all masters.
     pub(super) in_use: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Whether one of these scripts has admitted it.
+    /// Returns `true` if one of these scripts has admitted it.
     pub(super) fn is_by(self, scripts: &[Nonce]) -> bool {
         self.nonce.is_some_and(|nonce| scripts.contains(&nonce))
     }
@@ -66,9 +66,9 @@ impl Used {
 /// A master that reads its data from disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Loading {
-    /// When this client saw it first, by our own clock.
+    /// When this client first saw it, by our own clock.
     seen: Millis,
-    /// For how long it had done so before.
+    /// How long it had been loading before that.
     before: Millis,
 }
 
@@ -99,38 +99,39 @@ pub(super) enum Stuck {
 }
 
 impl Peer {
-    /// The facts, where this is a master that we may judge.
+    /// Returns the facts if this is a master that we may judge.
     pub(super) fn master(&self) -> Option<&MasterView> {
         self.facts.as_ref().filter(|facts| facts.role == MasterKind::Master)
     }
 
-    /// The facts of a master that may not have lost its data since they were read.
+    /// Returns the facts of a master that cannot have lost its data since they were read.
     pub(super) fn undoubted(&self) -> Option<&MasterView> {
         self.master().filter(|_| self.doubt == Doubt::None)
     }
 
-    /// The facts of a master whose record is of its present data, as far as this client knows.
+    /// Returns the facts of a master whose record belongs to its present data, as far as this
+    /// client knows.
     pub(super) fn present(&self) -> Option<&MasterView> {
         self.master().filter(|_| !self.is_outdated())
     }
 
-    /// Whether its record is older than another one that this client has read of the same process.
-    /// That is a loss of data, even if the record shows the master as admitted.
+    /// Returns `true` if its record is older than another one that this client has read of the same
+    /// process. That is a loss of data, even if the record shows the master as admitted.
     pub(super) fn is_outdated(&self) -> bool {
         self.master().is_some_and(|facts| self.past.is_over(&facts.record))
     }
 
-    /// Whether `record` is as old, whatever was read last.
+    /// Returns `true` if `record` is that old, whatever was read last.
     pub(super) fn is_over(&self, record: &Record) -> bool {
         self.past.is_over(record)
     }
 
-    /// The quarantine that is under way.
+    /// Returns the present quarantine.
     pub(super) fn quarantine(&self) -> Option<&Quarantine> {
         self.present()?.quarantine()
     }
 
-    /// Whether a quarantine must be begun there.
+    /// Returns `true` if a quarantine must begin there.
     pub(super) fn wants_quarantine(&self) -> bool {
         self.master().is_some_and(|facts| self.is_outdated() || facts.wants_quarantine())
     }
@@ -162,9 +163,9 @@ impl Peer {
         (self.read, self.paced) = (now, now);
     }
 
-    /// Takes in facts that were read for any purpose. If an answer has left the master in doubt,
-    /// these facts may be older than that answer, and only the probe behind it ends the doubt. If
-    /// the members were not counted, the former number stays, in the same incarnation.
+    /// Records facts that were read for any purpose. If an answer has left the master in doubt,
+    /// these facts may be older than that answer, and only the later probe ends the doubt. If the
+    /// members were not counted, the former number stays, in the same incarnation.
     pub(super) fn read(&mut self, facts: MasterView, now: Millis) {
         let Some(before) = self.facts.as_ref().filter(|_| self.doubt == Doubt::None) else {
             return;
@@ -176,9 +177,9 @@ impl Peer {
         self.paced = paced;
     }
 
-    /// Keeps [`max_ttl`](Self::max_ttl) up to date. An admitted record replaces it, even by a
-    /// smaller one, which a person has set. Any other record can only raise it: that one may be
-    /// old, or begun by a client that knew less. A record without a `max_ttl` changes nothing.
+    /// Updates [`max_ttl`](Self::max_ttl). An admitted record replaces it, even with a smaller
+    /// value, which an operator has set. Any other record can only raise it, because it may be old
+    /// or written by a client that knew less. A record without a `max_ttl` changes nothing.
     pub(super) fn remember(&mut self, facts: &MasterView) {
         let record = &facts.record;
         let is_present = record.admits(facts.identity) && !self.past.is_over(record);
@@ -188,7 +189,7 @@ impl Peer {
         };
     }
 
-    /// The reply of a script shows the record and TIME, but not the identity.
+    /// Records the reply of a script, which shows the record and TIME but not the identity.
     fn learn_reply(&mut self, reply: Reply, now: Millis) {
         if let Some(facts) = &self.facts {
             let Reply { time, record, members, .. } = reply;
@@ -197,7 +198,8 @@ impl Peer {
         }
     }
 
-    /// TIME of the master at `now`, or a little less: it was read before its answer arrived.
+    /// Returns TIME of the master at `now`, or slightly less, because it was read before its answer
+    /// arrived.
     pub(super) fn time(&self, now: Millis) -> Millis {
         let read = self.facts.as_ref().map_or(0, |facts| facts.time);
         read + now.saturating_sub(self.read)
@@ -210,7 +212,7 @@ impl Peer {
         *self = Self { nonce_since, max_ttl, past, used, set, loading, in_use, ..Self::default() };
     }
 
-    /// A probe that was sent before the push proves nothing about the data after the push.
+    /// Records a probe. A probe sent before the push proves nothing about the data after the push.
     pub(super) fn probed(&mut self, facts: MasterView, now: Millis) {
         self.under_way = false;
         self.stuck = None;
@@ -233,7 +235,8 @@ impl Peer {
         }
     }
 
-    /// A script found another record or another TIME than expected, or came late: probe again.
+    /// Records the reply of a script. Probes again if it found another record or TIME than
+    /// expected, or was late.
     pub(super) fn replied(&mut self, reply: Reply, now: Millis) {
         self.under_way = false;
         let outcome = reply.outcome;
@@ -241,7 +244,7 @@ impl Peer {
         match outcome {
             Outcome::Done => {}
             Outcome::Moved | Outcome::Early | Outcome::Late => {
-                // A floor that was read before the quarantine was over is worth nothing.
+                // A floor that was read before the quarantine was over is not valid.
                 self.floor = None;
                 self.doubt = Doubt::Unasked;
             }
@@ -250,7 +253,8 @@ impl Peer {
         }
     }
 
-    /// TIMEs that were asked for another quarantine may be older than the loss before this one.
+    /// Records TIMEs. TIMEs requested for another quarantine may be older than the loss before this
+    /// one.
     pub(super) fn learn_times(&mut self, nonce: Nonce, times: Vec<MasterTime>) {
         self.under_way = false;
         if self.nonce_since.is_some_and(|(known, _)| known == nonce) {
@@ -258,7 +262,7 @@ impl Peer {
         }
     }
 
-    /// A failed probe does not end the doubt, so the next probe asks again.
+    /// Records a failure. A failed probe does not end the doubt, so the next probe queries again.
     pub(super) fn fail(&mut self, now: Millis) {
         self.under_way = false;
         if self.doubt == Doubt::Asked {
@@ -267,7 +271,7 @@ impl Peer {
         self.rest(Stuck::Failed, now);
     }
 
-    /// Nothing is sent to the master before the next probe is due.
+    /// Sends nothing to the master before the next probe is due.
     pub(super) fn rest(&mut self, stuck: Stuck, now: Millis) {
         self.paced = now;
         self.stuck = Some(stuck);

@@ -1,11 +1,11 @@
-//! The sets of masters that records name, next to the list of this client.
+//! Compares the sets of masters in the records with the list of this client.
 //!
-//! A wrong list is the likeliest accident: two clients with lists that share too few masters both
-//! win. `init` writes into each record which set its master belongs to, and a client compares that
-//! with its own list. This is a net and not a proof. It only refuses requests that would be sent
-//! without it, so it cannot make two holders.
+//! A wrong list is the likeliest accident: two clients whose lists share too few masters both win.
+//! `init` writes into each record which set its master belongs to, and a client compares that with
+//! its own list. This is a safety net, not a proof. It only refuses requests that would be sent
+//! without it, so it cannot create two holders.
 //!
-//! | what the records show | new locks |
+//! | records | new locks |
 //! |---|---|
 //! | no set | as without this file |
 //! | one id, and the number of masters in the list | as without this file |
@@ -13,20 +13,20 @@
 //! | a number that differs by two or more | not requested from that master ([`Misfit::Size`]) |
 //! | two or more masters outside of the most common set | not requested from any master ([`Misfit::Split`]) |
 //!
-//! The machine still says that such a master votes: it kept its data. A held lease is extended and
-//! released as before, and masters are admitted as before. Only new locks are refused.
+//! Such a master still votes in the sense of admission, because it kept its data. Held leases are
+//! extended and released as usual, and masters are admitted as usual. Only new locks are refused.
 //!
-//! # What each failure does
+//! # Effects of each failure
 //!
-//! - *A master is away*: the set that its last record named still counts. Otherwise a mixed list
-//!   would be accepted as soon as the masters of one set are away.
-//! - *A master restarts empty*: its new record names no set, until it is admitted with that of the
-//!   voting masters.
-//! - *An `init` is under way, or has stopped in the middle*: for that time records differ. A refused
-//!   master is probed again each second, so the refusal ends a second after the last write at most.
+//! - *A master is away*: the set in its last record still applies. Otherwise a mixed list would be
+//!   accepted as soon as the masters of one set are away.
+//! - *A master restarts empty*: its new record names no set until it is admitted with the set of
+//!   the voting masters.
+//! - *An `init` is under way, or was interrupted*: in the meantime, records differ. A refused
+//!   master is probed every second, so the refusal ends at most one second after the last write.
 //!   After an interrupted `init`, only another one ends it.
 //! - *Another `init` writes at the same time*: both read back what they wrote. Two with the same
-//!   list agree on the smaller id. Of two with different lists one at least fails.
+//!   list agree on the smaller id. If the lists differ, at least one of the two fails.
 
 use redlock_core::admission::{Names, RecordedSet, SetChange, SetId};
 
@@ -50,7 +50,7 @@ pub struct Listed {
     pub fresh: SetId,
 }
 
-/// So many masters may differ while a change is under way.
+/// How many masters may differ during a change.
 const CHANGING: usize = 1;
 
 impl Admission {
@@ -61,12 +61,13 @@ impl Admission {
         self.peers[master].set.as_ref().filter(|_| self.has_quarantine && !is_twin)
     }
 
-    /// Returns the set that most masters of the list belong to. If two have equally many, the one of
-    /// the earlier master.
+    /// Returns the set that most masters of the list belong to. If two sets have equally many,
+    /// returns the set of the earlier master.
     pub fn common_set(&self) -> Option<&RecordedSet> {
         let sets: Vec<_> = self.sets().collect();
         let count = |id: SetId| sets.iter().filter(|set| set.id == id).count();
-        // The last one of equals is the maximum, so the first master comes last.
+        // `max_by_key` returns the last of several maxima, so the order is reversed to prefer the
+        // first master.
         sets.iter().rev().max_by_key(|set| count(set.id)).copied()
     }
 
@@ -90,18 +91,19 @@ impl Admission {
         (0..self.peers.len()).find(|&master| self.set_of(master).is_some_and(shows))
     }
 
-    /// The set that a master gets at its admission: that of the voting masters, if all have it.
+    /// Returns the set that a master gets at its admission: the set of the voting masters, if all
+    /// have the same.
     pub(super) fn set_of_voting(&self) -> Option<RecordedSet> {
         let mut sets = self.voting().map(|master| self.set_of(master));
         let first = sets.next()??;
         sets.all(|set| set.is_some_and(|set| set.id == first.id)).then(|| first.clone())
     }
 
-    /// The set that `init` writes on every master of the list.
+    /// Returns the set that `init` writes on every master of the list.
     ///
     /// # Errors
     ///
-    /// Without `again`, if a recorded set and the list differ by more than one master.
+    /// Without `again`, fails if a recorded set and the list differ by more than one master.
     pub(super) fn set_for_all(&self, listed: &Listed, again: bool) -> Result<RecordedSet, NoPlan> {
         let differs = |set: &&RecordedSet| self.difference(set, listed) > CHANGING;
         if let Some(set) = self.sets().find(differs).filter(|_| !again) {
@@ -115,7 +117,8 @@ impl Admission {
         Ok(RecordedSet { id: id.unwrap_or(listed.fresh), size, names: listed.names.clone() })
     }
 
-    /// Whether every master of the list has answered: otherwise `init` writes no set anywhere.
+    /// Returns `true` if every master of the list has answered. Otherwise `init` writes no set
+    /// anywhere.
     pub(super) fn is_answered_by_all(&self, answers: &[Scored]) -> bool {
         let answered = |master| {
             let mut found = answers.iter().filter(|answer| answer.master == master);
@@ -124,7 +127,7 @@ impl Admission {
         (0..self.peers.len()).all(answered)
     }
 
-    /// The write of a set into the record of this master.
+    /// Returns the write of a set into the record of this master.
     pub(super) fn set_change(&self, master: usize, to: &RecordedSet) -> Option<SetChange> {
         let from = self.peers[master].master()?.record.set.clone();
         Some(SetChange { from, to: to.clone() })
@@ -134,20 +137,21 @@ impl Admission {
         (0..self.peers.len()).filter_map(|master| self.set_of(master))
     }
 
-    /// By how many the number of masters in the set differs from the length of the list.
+    /// Returns by how many the number of masters in the set differs from the length of the list.
     fn apart(&self, set: &RecordedSet) -> usize {
         usize::from(set.size).abs_diff(self.peers.len())
     }
 
-    /// How many masters are outside of the most common set. Those without a set are in none.
+    /// Returns how many masters are outside of the most common set. Masters without a set are not
+    /// outside.
     fn outside(&self) -> usize {
         let Some(common) = self.common_set() else { return 0 };
         self.sets().filter(|set| set.id != common.id).count()
     }
 
-    /// By how many masters the list differs from a recorded set. A master of the list is in the set
-    /// if its record names that set, or the set has its name: an address may be spelled in two ways,
-    /// and a master that lost its record has no set.
+    /// Returns by how many masters the list differs from a recorded set. A master of the list is in
+    /// the set if its record names that set, or if the set contains its name. Both are checked,
+    /// because an address has several spellings, and a master that lost its record has no set.
     fn difference(&self, set: &RecordedSet, listed: &Listed) -> usize {
         let is_in = |(master, name): &(usize, &str)| {
             self.set_of(*master).is_some_and(|other| other.id == set.id) || set.names.contains(name)

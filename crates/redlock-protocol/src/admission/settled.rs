@@ -1,20 +1,20 @@
-//! Whether masters hold the `max_ttl` that an `init` has written, and whether it goes on where
-//! another one is at work.
+//! Decides whether the masters hold the `max_ttl` that an `init` has written, and whether that
+//! `init` continues if another one is at work.
 //!
-//! A script writes `max_ttl` only over the one that was read, and all are read again behind the
-//! last answer. So there was a moment at which all of them held what a call claims, and two calls
-//! with different values succeed one after the other, or one of them fails.
+//! A script writes `max_ttl` only over the value that was read, and all values are read again after
+//! the last answer. So there was a moment at which all masters held the value that a call reports.
+//! Two calls with different values either succeed one after the other, or one of them fails.
 //!
-//! Two that take turns at writing over each other would not end. Where masters are split between
-//! the values the smaller one gives up, and the larger one goes on. Where all of them hold one value
-//! of another call, that one has succeeded: it is not written over.
+//! Two calls that keep overwriting each other would not end. If masters are split between the
+//! values, the call with the smaller value gives up, and the other continues. If all masters hold
+//! the value of another call, that call has succeeded, and its value is not overwritten.
 //!
-//! A written set is also read back. A master that shows another one is written again, a few
-//! times at most.
+//! A written set is also read back. A master that shows another set is written again, a few times
+//! at most.
 //!
-//! A call that gives up fails, and reverts its writes: another call that has succeeded may have
-//! been written over, on masters that were read while it was at work. It goes on like a call
-//! without a `max_ttl`, so all masters get the largest `max_ttl` that one of them holds.
+//! A call that gives up fails and reverts its writes, because it may have overwritten the value of
+//! another successful call on masters that it read while that call was at work. It continues like a
+//! call without a `max_ttl`, so all masters get the largest `max_ttl` of any of them.
 
 use redlock_core::admission::{AdmissionOp, Millis, Outcome, RecordedSet, SetId};
 
@@ -23,14 +23,14 @@ use super::{InitPlan, Scored};
 /// One batch of scripts: the intended writes and their outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePass {
-    /// The `max_ttl` that all masters are to hold.
+    /// The `max_ttl` that all masters should hold.
     max_ttl: Millis,
-    /// A person asked for just that. Otherwise it is the largest of all that is known, and a retry
-    /// takes in what has become larger.
+    /// An operator requested exactly this value. Otherwise it is the largest known value, and a
+    /// retry includes values that have become larger.
     is_asked: bool,
     /// No master was admitted, see [`InitPlan::refused`].
     refused: bool,
-    /// The set that all masters get, if sets are written.
+    /// The set for all masters, if sets are written.
     set: Option<SetId>,
     masters: Vec<Written>,
 }
@@ -38,19 +38,19 @@ pub struct WritePass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
     master: usize,
-    /// Its record was to be removed: it has no `max_ttl` to claim.
+    /// Its record was to be removed, so it has no `max_ttl`.
     is_removed: bool,
-    /// The `max_ttl` that was read, or that this batch has written: any other value is from another
+    /// The `max_ttl` that was read, or that this batch has written. Any other value is from another
     /// call.
     expected: Option<Millis>,
-    /// The outcome of the script; `None` if it did not answer, or was refused.
+    /// The outcome of the script. `None` if it did not answer, or was refused.
     outcome: Option<Outcome>,
 }
 
-/// The judgement from reading all masters after a batch.
+/// The result of reading all masters after a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// All hold what was written.
+    /// All hold the written value.
     Yes,
     /// A record differed from the one that had been read. Another batch may succeed.
     Moved,
@@ -61,7 +61,7 @@ pub enum Settled {
 }
 
 impl WritePass {
-    /// The batch that carries out this plan.
+    /// Creates the batch that carries out this plan.
     pub fn new(plan: &InitPlan) -> Self {
         let written = |(master, order): &(usize, AdmissionOp)| {
             let expected = match order {
@@ -77,23 +77,23 @@ impl WritePass {
         Self { max_ttl, is_asked, refused, set, masters }
     }
 
-    /// Whether the master refused the script.
+    /// Returns `true` if the master refused the script.
     pub fn is_refused(&self) -> bool {
         self.refused
     }
 
-    /// Whether a script has found something else than was read, or came late.
+    /// Returns `true` if a script found another value than the one read, or was late.
     pub fn has_moved(&self) -> bool {
         let moved = |outcome| matches!(outcome, Outcome::Moved | Outcome::Late);
         self.masters.iter().any(|written| written.outcome.is_some_and(moved))
     }
 
-    /// The `max_ttl` that all masters are to hold.
+    /// Returns the `max_ttl` that all masters should hold.
     pub fn max_ttl(&self) -> Millis {
         self.max_ttl
     }
 
-    /// The script of a master has answered.
+    /// Records the outcome of a master's script.
     pub fn answered(&mut self, master: usize, outcome: Outcome) {
         let max_ttl = self.max_ttl;
         for written in self.masters.iter_mut().filter(|written| written.master == master) {
@@ -104,7 +104,7 @@ impl WritePass {
         }
     }
 
-    /// Judges by what was read behind all answers.
+    /// Judges by the values read after all answers.
     pub fn settled(&self, answers: &[Scored]) -> Settled {
         if self.gives_up(answers) {
             Settled::GivesUp
@@ -117,8 +117,8 @@ impl WritePass {
         }
     }
 
-    /// A master that could not be written and has no `max_ttl`, or is away, is reported as not
-    /// admitted.
+    /// Returns `true` unless the master could not be written and has no `max_ttl`, or is away. Such
+    /// a master is reported as not admitted.
     fn is_there(&self, written: &Written, answers: &[Scored]) -> bool {
         match held(written.master, answers) {
             _ if written.is_removed => true,
@@ -127,8 +127,8 @@ impl WritePass {
         }
     }
 
-    /// Whether no master shows another set than its script has written: another `init` may be at
-    /// work.
+    /// Returns `true` if no master shows another set than its script has written. Otherwise another
+    /// `init` may be at work.
     fn hold_set(&self, answers: &[Scored]) -> bool {
         let Some(set) = self.set else { return true };
         let shown = |written: &Written| {
@@ -185,7 +185,7 @@ mod tests {
         pass
     }
 
-    /// What masters answer that hold these; those without one are away.
+    /// Returns the answers of masters that hold these values. Masters without one are away.
     fn answers(held: [Option<Millis>; 3]) -> Vec<Scored> {
         let answer = |(master, held): (usize, Option<Millis>)| {
             let identity: Identity = format!("{master:040x}").parse().ok()?;

@@ -1,12 +1,13 @@
-//! `Twins`: which addresses lead to one server.
+//! `Twins`: finds the addresses that lead to one server.
 
 use redlock_core::admission::RunId;
 
-/// The process that each address shows, and which of those that show one process is the master.
+/// The process that each address shows, and which of several addresses of one process is the
+/// master.
 ///
-/// Two addresses that lead to one process are one master: otherwise a key held on one server
-/// would count twice. An address shows its process until it is seen with another one, even while
-/// it is not reached. Of several that show one process, that which is the master goes on to be.
+/// Two addresses that lead to one process are one master. Otherwise a key on one server would be
+/// two copies. An address shows its process until another process answers there, even while it is
+/// unreachable. Among several addresses of one process, the present master stays the master.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Twins {
     shown: Vec<Option<RunId>>,
@@ -18,24 +19,24 @@ impl Twins {
         Self { shown: vec![None; masters], twins: vec![None; masters] }
     }
 
-    /// The process that `master` shows; `None` if it was never reached.
+    /// Returns the process that `master` shows, or `None` if it was never reached.
     pub(super) fn shown(&self, master: usize) -> Option<RunId> {
         self.shown[master]
     }
 
-    /// The master that this address is another address of.
+    /// Returns the master of which this address is a duplicate.
     pub(super) fn twin_of(&self, master: usize) -> Option<usize> {
         self.twins[master]
     }
 
-    /// This process answers at `master`.
+    /// Records that this process answers at `master`.
     pub(super) fn show(&mut self, master: usize, process: RunId) {
         let before = self.shown[master].replace(process);
-        // A new process has no older right than its twin.
+        // A new process has no earlier claim than its duplicate.
         if before != Some(process) || self.twins[master].is_some() {
             self.twins[master] = self.first(master);
         }
-        // A twin is a master once the other shows another process.
+        // A duplicate becomes a master when the other address shows another process.
         for other in 0..self.shown.len() {
             if self.twins[other].is_some() {
                 self.twins[other] = self.first(other);
@@ -43,7 +44,7 @@ impl Twins {
         }
     }
 
-    /// The other master that shows the same process, and is no twin itself.
+    /// Returns the other master that shows the same process and is not a duplicate itself.
     fn first(&self, master: usize) -> Option<usize> {
         (0..self.shown.len()).find(|other| {
             *other != master
@@ -96,8 +97,8 @@ mod tests {
         assert_eq!(two(&twins), [None, None]);
     }
 
-    /// Whatever three addresses show, one after the other: no process is two masters, and one of
-    /// those that show it is one.
+    /// For any sequence of processes at three addresses, no process is two masters, and each
+    /// process is one.
     #[test]
     fn no_process_ever_counts_twice_and_none_is_left_out() {
         for code in 0..3_usize.pow(10) {

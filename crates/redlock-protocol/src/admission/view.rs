@@ -9,10 +9,10 @@ pub enum MasterKind {
     Master,
     /// It follows another server.
     Replica,
-    /// Something else, such as a sentinel.
+    /// Another kind of server, such as a sentinel.
     NotMaster,
-    /// It reads its data from disk. A process does so when it starts, so it has done it for its
-    /// `uptime`.
+    /// It reads its data from disk. A process only does so when it starts, so it has been loading
+    /// for its `uptime`.
     Loading {
         /// How long the process has been running.
         uptime: Millis,
@@ -23,8 +23,8 @@ pub enum MasterKind {
     Denied,
 }
 
-/// The answer to a handshake or to a probe, all read in one batch, on one connection, INFO before
-/// the record.
+/// The answer to a handshake or to a probe, read in one batch on one connection, INFO before the
+/// record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MasterView {
     /// Whether it takes writes.
@@ -35,19 +35,20 @@ pub struct MasterView {
     pub time: Millis,
     /// Its record of admission.
     pub record: Record,
-    /// `ZCARD` of the set of `run`: asked for behind the rest; no step waits for it. Where there is
-    /// no `run`, a client with a quarantine counts the set of those without.
+    /// `ZCARD` of the set of `run`, requested after the rest. No step waits for it. Without a
+    /// `run`, a client with a quarantine counts the set of clients without one.
     pub members: Option<u32>,
 }
 
-/// One incarnation of a master's data: no *begin* and no `init` lies between two answers that agree on it.
+/// One incarnation of a master's data. If two answers agree on it, no *begin* and no `init` lies
+/// between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     /// The server process that answered.
     pub process: RunId,
-    /// The identity with which it was admitted; its ballot set is named after it.
+    /// The identity with which it was admitted. Its ballot set is named after it.
     pub run: Option<Identity>,
-    /// The nonce of the record, which each writing of it changes; `None` without a record.
+    /// The nonce of the record, which changes with every write. `None` without a record.
     pub nonce: Option<Nonce>,
 }
 
@@ -63,7 +64,7 @@ pub struct MasterTime {
 }
 
 impl Incarnation {
-    /// The part of `facts` that later answers are compared with.
+    /// Returns the part of `facts` that later answers are compared with.
     pub fn of(facts: &MasterView) -> Self {
         let MasterView { identity, record, .. } = facts;
         Self { process: identity.run, run: record.run, nonce: record.nonce }
@@ -79,17 +80,18 @@ impl MasterView {
         self.record.admits(self.identity) && self.is_complete()
     }
 
-    /// The quarantine that is under way.
+    /// Returns the present quarantine.
     pub(super) fn quarantine(&self) -> Option<&Quarantine> {
         self.record.quarantine_of(self.identity)
     }
 
-    /// Before its number of members is known, a set counts as complete.
+    /// A set is complete until its number of members is known.
     pub(super) fn is_complete(&self) -> bool {
         self.members.is_none_or(|members| members == MEMBERS)
     }
 
-    /// Whether clients without quarantine have left ballots there. The scripts judge it again.
+    /// Returns `true` if clients without a quarantine have left ballots there. The scripts check it
+    /// again.
     pub(super) fn shows_no_quarantine(&self) -> bool {
         self.record.run.is_none() && self.members.is_some_and(|members| members > 0)
     }

@@ -33,6 +33,11 @@ impl Direct {
         Conversation::open(url, &pem.tls(), PATIENCE).await.map(Self)
     }
 
+    /// Its name, as in answers.
+    pub(crate) fn name(&self) -> &str {
+        self.0.name()
+    }
+
     /// The user that its URL names.
     pub(crate) fn user(&self) -> &str {
         self.0.user()

@@ -291,7 +291,8 @@ States:
   quarantine   it may have lost a lock, so it does not vote until all locks from before have ended
   none         it is not admitted, and no quarantine has begun: it is brand-new, it restarted, or
                it can't be admitted; its finding says which
-  unreachable  it was not reached, or did not let this user in
+  refused      it was reached, and did not let this user in, or replied with another error
+  unreachable  it was not reached
 
 Exit codes: 0 nothing was found, 1 findings, 64 usage, 74 cannot print.";
 

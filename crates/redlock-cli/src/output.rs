@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use redlock_quorum::{Guard, NodeVote, RecordedSet, State, Status, Verdict};
+use redlock_quorum::{Cause, Guard, NodeVote, RecordedSet, Standing, State, Status, Verdict};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
@@ -221,6 +221,14 @@ pub(crate) fn has_reader() -> bool {
     let is_both_ways =
         rustix::fs::fcntl_getfl(&stdout).is_ok_and(|flags| flags & OFlags::ACCMODE == OFlags::RDWR);
     !(is_both_ways && rustix::fs::fstat(&stdout).is_ok_and(is_null))
+}
+
+/// The state of a master. One that replies with an error, such as WRONGPASS, was reached.
+pub(crate) fn state(standing: Standing, cause: Option<&Cause>) -> &'static str {
+    match (standing, cause) {
+        (Standing::Unreachable, Some(Cause::ErrorReply(_))) => "refused",
+        (standing, _) => standing.as_str(),
+    }
 }
 
 /// One more line for people, on stderr. It never starts with `redlock:`: that is for causes.

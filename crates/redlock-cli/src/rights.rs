@@ -2,13 +2,15 @@
 //! command that changes nothing: it reads, or it is refused for its words, which servers look at
 //! behind the test of the right.
 
+use futures::future::join_all;
 use redis::Value;
-use redlock_quorum::Cause;
 use redlock_quorum::commands::{Purpose, SENT, Sent, Uses};
 use redlock_quorum::server_error::ServerError;
+use redlock_quorum::{Cause, ServerReport};
 
-use crate::direct::{Direct, error_text, meaning};
+use crate::direct::{self, Direct, PATIENCE, error_text, meaning};
 use crate::keys::Keys;
+use crate::masters::Masters;
 
 /// Whether `redlock status` without a key and `redlock release --force` need it, and no lock does.
 pub(crate) fn is_for_people(right: &str) -> bool {
@@ -58,6 +60,40 @@ impl Tried {
         if !into.contains(&what) {
             into.push(what);
         }
+    }
+}
+
+/// Returns the commands and rights that masters lack, with their costs: one text for each such
+/// master. Leaves out unreachable masters, because requests report them.
+pub(crate) async fn lacking(masters: &Masters, prefix: &[u8], uses: Uses) -> Vec<String> {
+    let keys = Keys::of(prefix, &ServerReport::default());
+    let of_one = async |master: &mut Direct| {
+        let mut tried = tried(master, &keys, uses).await?;
+        let last = tried_last(master, &keys).await?;
+        tried.add(last.filter(|_| uses.queues));
+        Ok(tried.in_words(uses).map(|words| format!("{} {words}", master.name())))
+    };
+    let all = masters.urls().map(|url| direct::ask(url, masters.pem(), PATIENCE, of_one));
+    join_all(all).await.into_iter().flatten().flatten().collect()
+}
+
+impl Tried {
+    /// Names the missing commands and rights, with their cost.
+    fn in_words(&self, uses: Uses) -> Option<String> {
+        let commands = self.unknown.iter().filter(|name| !is_for_people(right_of(name)));
+        let commands: Vec<&str> = commands.map(String::as_str).collect();
+        let missing = self.missing.iter().map(String::as_str);
+        let missing: Vec<&str> = missing.filter(|right| !is_for_people(right)).collect();
+        let mut lacks = Vec::new();
+        if !commands.is_empty() {
+            lacks.push(format!("has no {} (renamed, or too old)", commands.join(" ")));
+        }
+        if !missing.is_empty() {
+            lacks.push(format!("denies its user {}", missing.join(" ")));
+        }
+        let rights = commands.iter().map(|name| right_of(name)).chain(missing);
+        let costs = uses.costs(rights);
+        (!lacks.is_empty()).then(|| format!("{}: {costs}", lacks.join(" and ")))
     }
 }
 
@@ -175,8 +211,6 @@ fn probes<'a>(keys: &'a Keys, nobody: &'a [u8]) -> Vec<(&'static str, Vec<&'a [u
 
 #[cfg(test)]
 mod tests {
-    use redlock_quorum::ServerReport;
-
     use super::*;
 
     /// Operators copy the line of the document.

@@ -5,9 +5,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, SystemTime};
 
+use redlock_quorum::commands::Uses;
+use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{
     Cause, Guard, InvalidRequest, InvalidTtl, Lost, Redlock, RedlockBuilder, Resource, Status,
-    Token, UnreleasedKey, Votes, quorum,
+    Token, UnreleasedKey, Votes, WhyNot, quorum,
 };
 
 use crate::answers;
@@ -20,6 +22,7 @@ use crate::lists;
 use crate::masters::{self, Masters};
 use crate::moment;
 use crate::output;
+use crate::rights;
 
 /// A handle on the masters, and what is needed to close it in good order.
 pub(crate) struct Session {
@@ -44,6 +47,8 @@ pub(crate) struct Session {
     pub(crate) has_warned_of_list: Cell<bool>,
     /// Whom we trust, in words.
     ca: String,
+    prefix: Vec<u8>,
+    uses: Uses,
 }
 
 impl Session {
@@ -116,6 +121,8 @@ impl Session {
                 .node_timeout
                 .unwrap_or_else(|| RedlockBuilder::node_timeout_of(ttl)),
             ca: masters::ca(global),
+            prefix: masters::prefix(global).to_vec(),
+            uses: masters::uses(global),
         })
     }
 
@@ -234,6 +241,23 @@ impl Session {
         }
     }
 
+    /// Returns the commands and rights that masters lack, with their costs.
+    pub(crate) async fn lacking(&self) -> Vec<String> {
+        rights::lacking(&self.masters, &self.prefix, self.uses).await
+    }
+
+    /// Adds everything that masters lack if one of these causes is a missing or denied command, so
+    /// one fix is enough.
+    pub(crate) async fn with_lacks(&self, failure: Failure, causes: &[&Cause]) -> Failure {
+        if !causes.iter().any(|cause| lists_lacks(cause)) {
+            return failure;
+        }
+        match self.lacking().await {
+            lacking if lacking.is_empty() => failure,
+            lacking => failure.with_hint(&lacking.join("; ")),
+        }
+    }
+
     /// The same failure, with what these causes mean: after how long, at which stage, which option.
     pub(crate) fn with_hints(&self, failure: Failure, causes: &[&Cause]) -> Failure {
         match self.hint(causes) {
@@ -275,6 +299,21 @@ impl Session {
                 output::note(&format!("may be left: {keys}"));
             }
         }
+    }
+}
+
+/// Returns `true` if a cause names a command or right that a master lacks. It may lack more.
+fn lists_lacks(cause: &Cause) -> bool {
+    let lacks = |text: &str| {
+        matches!(ServerError::of(text), ServerError::Denied | ServerError::UnknownCommand)
+    };
+    match cause {
+        Cause::ErrorReply(text) => lacks(text),
+        Cause::NotAdmitted(not) => {
+            matches!(not.why, WhyNot::NoBallots | WhyNot::Denied)
+                || not.step_error.as_deref().is_some_and(lacks)
+        }
+        _ => false,
     }
 }
 

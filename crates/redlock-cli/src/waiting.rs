@@ -190,7 +190,8 @@ impl Session {
             }
             error => Failure::new(UNAVAILABLE, error),
         };
-        let failure = self.with_hints(failure, &answers::causes(votes.iter().flatten()));
+        let causes = answers::causes(votes.iter().flatten());
+        let failure = self.with_lacks(self.with_hints(failure, &causes), &causes).await;
         match again {
             Some(again) => {
                 let visits = visits.map(|visits| begins + visits);

@@ -41,6 +41,9 @@ struct Node<'a> {
 
 pub(crate) async fn init(global: &Global, args: &args::Init) -> Result<u8, Failure> {
     let session = Session::new(global, OsStr::new("-"))?;
+    for lacks in session.lacking().await {
+        output::note(&lacks);
+    }
     let outcome = admit(&session, global, args).await;
     session.close().await;
     outcome
@@ -115,7 +118,8 @@ fn shown(node: &NodeReport) -> String {
         Some(server) => process(Some(&server.run_id), server.uptime),
         None => node.cause.as_ref().map_or_else(String::new, ToString::to_string),
     };
-    format!("{}  {}  {process}", node.node, node.standing)
+    let state = output::state(node.standing, node.cause.as_ref());
+    format!("{}  {state}  {process}", node.node)
 }
 
 /// Which process it is, as far as people compare it, and for how long it has been running.
@@ -146,7 +150,8 @@ fn print(
         };
         let limit = node.max_ttl.map(|max_ttl| format!(", max_ttl {}", spelled(max_ttl)));
         let limit = limit.unwrap_or_default();
-        format!("{:widest$}  {} -> {}  {process}{limit}", node.node, node.was, node.now)
+        let [was, now] = states(node);
+        format!("{:widest$}  {was} -> {now}  {process}{limit}", node.node)
     };
     output::line(&nodes.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
@@ -331,12 +336,18 @@ fn is_without_quarantine(node: &InitNode) -> bool {
     matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::UsedWithoutQuarantine)
 }
 
+/// The states of a master before and now.
+fn states(node: &InitNode) -> [&'static str; 2] {
+    [node.was, node.now].map(|standing| output::state(standing, node.cause.as_ref()))
+}
+
 impl<'a> Node<'a> {
     fn new(node: &'a InitNode) -> Self {
+        let [was, now] = states(node);
         Self {
             node: &node.node,
-            was: node.was.as_str(),
-            now: node.now.as_str(),
+            was,
+            now,
             run_id: node.run_id.as_deref(),
             uptime_s: node.uptime.map(|uptime| uptime.as_secs()),
         }

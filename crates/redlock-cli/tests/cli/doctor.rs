@@ -102,7 +102,7 @@ fn what_hinders_an_admission_stands_before_what_follows_from_it() {
 #[test]
 fn the_help_explains_each_state_of_a_master() {
     let help = answer_of(&mut bare(["doctor", "--help"])).out;
-    for state in ["admitted", "quarantine", "none", "unreachable"] {
+    for state in ["admitted", "quarantine", "none", "refused", "unreachable"] {
         let explains = |line: &str| line.starts_with(&format!("  {state} "));
         assert!(help.lines().any(explains), "{state}: {help}");
     }
@@ -552,4 +552,47 @@ fn keys_that_are_too_narrow_have_one_fix() {
         let others: Vec<_> = fixes.filter(is_other).collect();
         assert_eq!(others, Vec::<String>::new(), "{words:?} {answer:?}");
     }
+}
+
+/// One error names one command. Whoever fixed only that one would be told the next.
+#[test]
+fn init_and_acquire_name_all_missing_commands_with_their_cost() {
+    const RENAME: &str = "--rename-command";
+    let renamed = ServerOptions::new().arguments([RENAME, "EVAL", "", RENAME, "ZADD", ""]);
+    let renamed = renamed.arguments([RENAME, "TIME", "", RENAME, "PEXPIRE", ""]);
+    let server = RedisServer::with(&renamed.brand_new()).unwrap();
+    let say = |words: &[&str]| answer_of(bare([]).env("REDLOCK_NODES", server.url()).args(words));
+    let named = "has no PEXPIRE EVAL ZADD TIME (renamed, or too old): locks are not acquired";
+    let refused = say(&["init", "--yes"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert!(refused.err.starts_with(&format!("note: {} {named}", server.name())), "{refused:?}");
+    let refused = say(&["acquire", "k"]);
+    assert_eq!(refused.code, 69, "{refused:?}");
+    assert!(refused.cause().contains(named), "{refused:?}");
+    let fenced = "it takes no ballots, so it grants no locks with fencing tokens";
+    assert!(refused.cause().contains(fenced), "{refused:?}");
+    // Without a queue and ballots, ZADD is for quarantines alone.
+    let plain = say(&["acquire", "k", "--plain", "--no-queue"]);
+    assert!(plain.cause().contains("has no PEXPIRE EVAL"), "{plain:?}");
+    assert!(!plain.cause().contains(fenced), "{plain:?}");
+}
+
+#[test]
+fn all_missing_rights_are_named_where_a_lock_is_refused() {
+    let servers = RedisServers::start(1).unwrap();
+    let (_, url) = few_rights(&servers[0]);
+    servers[0].command(&["ACL", "SETUSER", "few", "-zadd", "-zrem", "-time"]).unwrap();
+    let answer = answer_of(bare(["acquire", "k"]).env("REDLOCK_NODES", &url));
+    assert_eq!(answer.code, 69, "{answer:?}");
+    assert!(answer.cause().contains("denies its user +zadd +time +zrem: "), "{answer:?}");
+}
+
+#[test]
+fn init_reports_a_wrong_password_as_refused() {
+    let server = RedisServer::with(&ServerOptions::new().password("secret")).unwrap();
+    let url = format!("redis://:wrong@{}", server.name());
+    let answer = answer_of(bare(["init", "--yes", "--json"]).env("REDLOCK_NODES", url));
+    assert_eq!(answer.code, 69, "{answer:?}");
+    let node = &answer.json()["nodes"][0];
+    assert_eq!((&node["was"], &node["now"]), (&"refused".into(), &"refused".into()), "{answer:?}");
 }

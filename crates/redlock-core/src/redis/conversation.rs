@@ -20,6 +20,7 @@ use crate::Cause;
 /// [`RedisNode`](super::RedisNode). Its replies are those of RESP2, whatever the URL says.
 pub struct Conversation {
     stream: Box<dyn Stream>,
+    name: String,
     user: String,
 }
 
@@ -43,7 +44,12 @@ impl Conversation {
         };
         let stream = timeout(limit, open).await.unwrap_or(Err(Cause::TimedOut))?;
         let user = address.login.username.unwrap_or_else(|| "default".into());
-        Ok(Self { stream, user })
+        Ok(Self { stream, name: address.name, user })
+    }
+
+    /// Returns the name of the server, as in answers.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns the user of the connection.

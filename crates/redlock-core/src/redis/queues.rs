@@ -141,22 +141,59 @@ pub(super) fn probe(namespace: &Namespace) -> Cmd {
     cmd("EVAL").arg(RIGHTS).arg(1).arg(queue).arg(channel).clone()
 }
 
-/// Why a server takes no queues, from what it answers to the [probe](probe). What comes and goes,
-/// such as a full memory, does not count.
+/// Why a server takes no queues, from its reply to the [probe](probe). Temporary errors, such as a
+/// full memory, are ignored.
 pub(super) fn why_not(reply: &Value) -> Option<String> {
-    let refused = |command: &str, error: &str| {
-        (!ServerError::of(error).passes()).then(|| format!("{command} is refused: {error}"))
-    };
+    let Some(failed) = failed(reply) else { return Some(STRANGE.into()) };
+    let lasting = failed.into_iter().filter(|it| !ServerError::of(&it.error).passes());
+    let mut lasting = lasting.peekable();
+    let Failed { command, error } = lasting.peek()?.clone();
+    let others: Vec<_> = lasting.skip(1).map(|it| it.command).collect();
+    Some(format!("{command} is refused: {error}{}", and_others(&others)))
+}
+
+/// A command of a probe that failed.
+#[derive(Clone, Debug)]
+struct Failed {
+    command: String,
+    error: String,
+}
+
+/// The commands that failed; `None` if the reply is not one of a probe.
+fn failed(reply: &Value) -> Option<Vec<Failed>> {
     match reply {
-        Value::Int(_) => None,
-        Value::ServerError(error) => refused("EVAL", &reply::message(error)),
-        Value::Array(parts) => match &parts[..] {
-            [Value::BulkString(command), Value::BulkString(error)] => {
-                refused(&String::from_utf8_lossy(command), &String::from_utf8_lossy(error))
-            }
-            _ => Some(STRANGE.into()),
-        },
-        _ => Some(STRANGE.into()),
+        Value::Int(_) => Some(Vec::new()),
+        Value::ServerError(error) => {
+            Some(vec![Failed { command: "EVAL".into(), error: reply::message(error) }])
+        }
+        Value::Array(parts) => parts.chunks(2).map(Failed::of).collect(),
+        _ => None,
+    }
+}
+
+impl Failed {
+    fn of(pair: &[Value]) -> Option<Self> {
+        let [Value::BulkString(command), Value::BulkString(error)] = pair else { return None };
+        let [command, error] = [command, error].map(|it| String::from_utf8_lossy(it).into_owned());
+        Some(Self { command, error })
+    }
+
+    /// Returns `true` if a release needs the command, and the server lacks or denies it.
+    fn hinders_release(&self) -> bool {
+        let is_needed = ["EVAL", "GET", "DEL"].contains(&&*self.command);
+        // A user may be denied the key of the probe, which is no lock, and have those of locks.
+        let is_about_key = self.error.contains("access");
+        let kind = ServerError::of(&self.error);
+        let is_lacking = matches!(kind, ServerError::Denied | ServerError::UnknownCommand);
+        is_needed && is_lacking && !is_about_key
+    }
+}
+
+/// The names of further commands, so that one fix is enough.
+fn and_others(commands: &[String]) -> String {
+    match commands {
+        [] => String::new(),
+        _ => format!("; {} failed, too", commands.join(" ")),
     }
 }
 
@@ -180,26 +217,13 @@ pub(super) fn release_probe(namespace: &Namespace) -> Cmd {
     cmd("EVAL").arg(RELEASE_RIGHTS).arg(1).arg(key).clone()
 }
 
-/// Why a server cannot release a lock, from what it answers to either probe.
+/// Why a server cannot release a lock, from its reply to either probe.
 pub(super) fn no_release(reply: &Value) -> Option<String> {
-    let (command, error) = match reply {
-        Value::ServerError(error) => ("EVAL".into(), reply::message(error)),
-        Value::Array(parts) => match &parts[..] {
-            [Value::BulkString(command), Value::BulkString(error)] => {
-                (String::from_utf8_lossy(command), String::from_utf8_lossy(error).into_owned())
-            }
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let is_needed = ["EVAL", "GET", "DEL"].contains(&&*command);
-    // A user may be denied the key of the probe, which is no lock, and have those of locks.
-    let is_about_key = error.contains("access");
-    let kind = ServerError::of(&error);
-    let is_lacking = matches!(kind, ServerError::Denied | ServerError::UnknownCommand);
-    let lacks = is_needed && is_lacking && !is_about_key;
-    lacks
-        .then(|| format!("{error}: without {command} no lock can be released, so none is acquired"))
+    let failed = failed(reply)?;
+    let Failed { command, error } = failed.iter().find(|it| it.hinders_release())?;
+    let others = failed.iter().map(|it| &it.command).filter(|other| *other != command);
+    let others = and_others(&others.cloned().collect::<Vec<_>>());
+    Some(format!("{error}: without {command} no lock can be released, so none is acquired{others}"))
 }
 
 #[cfg(test)]
@@ -267,6 +291,13 @@ mod tests {
         assert_eq!(denied.as_deref(), Some("PUBLISH is refused: NOPERM no"));
         let denied = why(b"-NOPERM no\r\n");
         assert_eq!(denied.as_deref(), Some("EVAL is refused: NOPERM no"));
+        let three = b"*6\r\n$4\r\nZADD\r\n$8\r\nOOM full\r\n$4\r\nTIME\r\n$9\r\nNOPERM no\r\n\
+                      $5\r\nZRANK\r\n$9\r\nNOPERM no\r\n";
+        assert_eq!(
+            why(three).as_deref(),
+            Some("TIME is refused: NOPERM no; ZRANK failed, too"),
+            "all commands that last are named"
+        );
     }
 
     #[test]

@@ -129,12 +129,8 @@ fn in_words(node: &NodeReport) -> &'static str {
     }
 }
 
-/// A server that answers with an error was reached.
 fn state(node: &NodeReport) -> &'static str {
-    match (node.standing, &node.cause) {
-        (Standing::Unreachable, Some(Cause::ErrorReply(_))) => "refused",
-        (standing, _) => standing.as_str(),
-    }
+    output::state(node.standing, node.cause.as_ref())
 }
 
 impl<'a> Node<'a> {

@@ -1,7 +1,7 @@
 -- KEYS 1: a queue that is never there.  ARGV 1: a channel that nobody listens on.
 -- Tries all that a release does, and what else the scripts on queues do. Nothing is changed.
--- Returns 1, or the first error.
-local queue, channel = KEYS[1], ARGV[1]
+-- Returns 1, or each command that fails, followed by its error.
+local queue, channel, failed = KEYS[1], ARGV[1], {}
 for _, tried in ipairs({
   {'GET', queue}, {'DEL', queue},
   {'EXISTS', queue}, {'ZRANGE', queue, 0, 0}, {'ZRANK', queue, 0}, {'ZREM', queue, 0},
@@ -9,6 +9,9 @@ for _, tried in ipairs({
   {'TIME'}, {'PUBSUB', 'NUMSUB', channel}, {'PUBLISH', channel, ''},
 }) do
   local said = redis.pcall(unpack(tried))
-  if type(said) == 'table' and said.err then return {tried[1], said.err} end
+  if type(said) == 'table' and said.err then
+    failed[#failed + 1] = tried[1]
+    failed[#failed + 1] = said.err
+  end
 end
-return 1
+return #failed > 0 and failed or 1

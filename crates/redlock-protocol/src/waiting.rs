@@ -27,6 +27,7 @@
 //! | it sleeps, or watches | the connection to M, or the data there, is lost | it enters at the next M after a short random pause |
 //! | it pauses | a master votes that did not, and a quorum does | it enters after a short random pause |
 //! | another caller of this process holds the key | that caller releases | it sends its request directly after the release: to M first if others want the key too, or if M has just been queried (see [`leaving`]) and has not answered |
+//! | another caller of this process holds the key | it does not take it, the third in a row (see [`untaken`]) | it leaves the queue, pauses, and enters at M |
 //! | its last caller gives up | | it leaves the queue |
 //!
 //! **Without a queue at M** (the server pushes nothing, the user lacks a right, memory or queue are
@@ -39,6 +40,7 @@ mod head;
 pub mod leaving;
 mod pauses;
 mod step;
+pub mod untaken;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -81,6 +83,8 @@ pub struct Waiting<Id> {
     seen: u64,
     /// The wait of the head counts from here at the earliest.
     since: Instant,
+    /// Other processes go first until then.
+    back_until: Instant,
     /// When it was learned last that others want the key.
     contended_at: Option<Instant>,
     /// The last attempt saw no quorum.
@@ -105,6 +109,7 @@ impl<Id: Copy + Ord> Waiting<Id> {
             pushes: 0,
             seen: 0,
             since: Instant::ORIGIN,
+            back_until: Instant::ORIGIN,
             contended_at: None,
             is_without_quorum: false,
         }
@@ -136,11 +141,13 @@ impl<Id: Copy + Ord> Waiting<Id> {
     }
 
     /// The head has the key, and no place any more: the next one waits until it is released here.
+    /// Its wait counts from now on: a process with many callers would otherwise be served for each
+    /// of them before another process that came later.
     pub fn won(&mut self, now: Instant) -> Step<Id> {
         if let Some(head) = self.head() {
             self.queue.leave(head);
         }
-        (self.place, self.tries, self.pushes, self.since) = (None, 0, 0, Instant::ORIGIN);
+        (self.place, self.tries, self.pushes, self.since) = (None, 0, 0, now);
         self.is_without_quorum = false;
         self.await_release(now)
     }
@@ -156,6 +163,12 @@ impl<Id: Copy + Ord> Waiting<Id> {
             }
             _ => Step::Wait,
         }
+    }
+
+    /// The callers of this process let others go first until then: see [`untaken`].
+    pub fn stand_back(&mut self, until: Instant, now: Instant) -> Step<Id> {
+        (self.back_until, self.contended_at) = (until, Some(now));
+        self.place.take().map_or(Step::Wait, Step::Leave)
     }
 
     /// A master reports that others wait for the key, or they may, and the master has not answered
@@ -434,12 +447,16 @@ impl<Id: Copy + Ord> Waiting<Id> {
 
     /// Whether nothing waits here, and nothing is worth remembering.
     pub fn is_over(&self, now: Instant) -> bool {
-        self.queue.is_empty() && self.head == Head::Idle && !self.is_contended(now)
+        self.queue.is_empty() && self.head == Head::Idle && now >= self.remembered_until()
     }
 
-    /// Until when the key counts as contended, where it does: until then a queue without callers is
-    /// kept.
-    pub fn contended_until(&self) -> Option<Instant> {
+    /// Until then a queue without callers is kept.
+    pub fn remembered_until(&self) -> Instant {
+        self.back_until.max(self.contended_until().unwrap_or(Instant::ORIGIN))
+    }
+
+    /// Until when the key counts as contended, where it does.
+    fn contended_until(&self) -> Option<Instant> {
         self.contended_at.map(|at| at.saturating_add(CONTENDED))
     }
 
@@ -451,8 +468,11 @@ impl<Id: Copy + Ord> Waiting<Id> {
     /// A caller that wants a key which others want, too, asks the meeting point first: votes do not
     /// split then, and those that were there before it are served before it.
     fn begin(&mut self, now: Instant) -> Step<Id> {
-        let enters = self.is_contended(now) && !self.is_without_quorum;
         self.entries = 0;
+        if now < self.back_until {
+            return self.pause(self.back_until, Ask::First);
+        }
+        let enters = self.is_contended(now) && !self.is_without_quorum;
         self.attempt(if enters { Ask::First } else { Ask::All })
     }
 

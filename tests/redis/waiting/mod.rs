@@ -3,6 +3,7 @@
 mod broken_queues;
 mod crowds;
 mod hand_over;
+mod kept_futures;
 mod load;
 mod long_holds;
 mod no_quorum;

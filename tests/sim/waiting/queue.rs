@@ -1,6 +1,7 @@
 //! The queue in which processes wait for one key. What its traps are: docs/TESTING.md.
 
 mod hand_over;
+mod kept_futures;
 mod late;
 mod long_holds;
 mod meeting_points;

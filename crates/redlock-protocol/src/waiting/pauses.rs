@@ -28,6 +28,8 @@ const PLACE_AGAIN: [Duration; 3] =
 /// or reserved again.
 const AFTER_ANOTHER: [Duration; 3] =
     [Duration::from_millis(10), Duration::from_millis(5), Duration::from_millis(100)];
+/// No sleep of one that waits is longer, with its random part.
+pub(super) const SLEEP_MAX: Duration = Duration::from_millis(1_250);
 /// Redis keeps a key through the whole millisecond in which it expires.
 const BEHIND_EXPIRY: Duration = Duration::from_millis(2);
 

@@ -300,7 +300,29 @@ fn who_reaches_no_quorum_waits_anew() {
     for event in [Event::Due, Event::Won] {
         world.happen(event);
     }
-    assert_eq!(world.waiting.since(), Instant::ORIGIN, "not the next one");
+    assert_eq!(world.waiting.since(), world.now, "the wait of the next one counts from its turn");
+}
+
+#[test]
+fn callers_that_stand_back_leave_the_queue_and_enter_it_after_a_pause() {
+    let mut waiting = World::after(&[JOIN, JOIN, REFUSED, FIRST, HELD]).waiting;
+    let (now, back_at) = (start(0.5).now, start(0.5).now.saturating_add(ms(200)));
+    assert_eq!(waiting.place(), Some(0));
+    assert_eq!(waiting.stand_back(back_at, now), Step::Leave(0));
+    assert_eq!(waiting.released(now), Step::Wait);
+    assert_eq!(waiting.due(), Some(back_at));
+    assert_eq!(waiting.called(0, Call::Go, RESERVATION, start(0.5)), Step::Leave(0));
+    assert_eq!(waiting.tick(back_at), first(1));
+}
+
+#[test]
+fn callers_that_come_while_others_go_first_wait_as_well() {
+    let mut waiting = Waiting::<u32>::new();
+    let (now, back_at) = (start(0.5).now, start(0.5).now.saturating_add(ms(200)));
+    assert_eq!(waiting.stand_back(back_at, now), Step::Wait);
+    assert!(!waiting.is_over(now));
+    assert_eq!(waiting.join(1, false, now), Step::Wait);
+    assert_eq!(waiting.due(), Some(back_at));
 }
 
 #[test]
@@ -406,7 +428,7 @@ fn a_key_counts_as_contended_for_a_second_after_others_were_seen() {
 fn a_refusal_by_a_caller_of_this_process_is_no_contention() {
     let mut world = World::after(&[JOIN, Event::LostHere]);
     assert!(matches!(world.waiting.head, Head::AwaitingRelease { .. }));
-    assert_eq!(world.waiting.contended_until(), None);
+    assert!(!world.waiting.is_contended(world.now));
     world.happen(Event::Released);
     assert_eq!(world.attempting, Some(1));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Instant, SharedQueue};
+use redlock_protocol::waiting::untaken::Untaken;
 use slotmap::SlotMap;
 
 use super::ticket::{LockId, RequestId, UseId};
@@ -42,6 +43,8 @@ pub(super) struct Use {
     unwanted: Option<(usize, Instant)>,
     /// By the latest answer of a meeting point, others wait for the key.
     others_wait: bool,
+    /// The leases that no caller of this process took.
+    untaken: Untaken,
 }
 
 /// A caller that had a key so long ago may have kept it from others that never heard of one another.
@@ -135,6 +138,23 @@ impl Keys {
     pub(super) fn held_for(&self, id: UseId, lock: LockId, now: Instant) -> Option<Duration> {
         let (_, since) = self.get(id)?.holder.filter(|(holder, _)| *holder == lock)?;
         since.map(|since| now.saturating_since(since))
+    }
+
+    /// The lease of this entry ends. Returns for how long the callers of this process stand back if
+    /// its holder did not take it.
+    pub(super) fn lease_ends(
+        &mut self,
+        id: UseId,
+        is_taken: bool,
+        held_for: Duration,
+        reservation: Duration,
+    ) -> Option<Duration> {
+        let untaken = &mut self.usage(id)?.untaken;
+        if is_taken {
+            untaken.taken();
+            return None;
+        }
+        untaken.untaken(held_for, reservation)
     }
 
     /// Whether a caller of this process had the key of this entry a moment before the one that has

@@ -7,9 +7,11 @@ use redlock_core::{
     Answer, Bid, Cause, Entry, Exit, Instant, Leaving, Op, Resource, SharedQueue, Verdict, Vote,
 };
 
+use super::lock::Caller;
 use super::ticket::{LockId, RequestId, Ticket};
 use super::timers::Due;
 use super::{Driver, Lock};
+use crate::hold::Acceptance;
 use redlock_protocol::master_set::MasterSet;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::token::lifecycle::Loss;
@@ -242,6 +244,21 @@ impl Driver {
         let exit = at.and_then(|at| Some((at, self.exit(id, true, gives_up, Leaving::Undo)?)));
         if let Some(lock) = self.locks.get_mut(id) {
             lock.exit = exit;
+        }
+    }
+
+    /// The holder of a lease leaves it. If no caller has taken it, as so often before, the callers of
+    /// this process let others go first.
+    pub(super) fn end_untaken(&mut self, id: LockId, now: Instant) {
+        let reservation = self.reservation();
+        let Some(lock) = self.locks.get(id) else { return };
+        let Caller::Holds(holder) = &lock.caller else { return };
+        let is_taken = holder.cell.acceptance() == Acceptance::Accepted;
+        let held_for = self.keys.held_for(lock.key_use, id, now).unwrap_or_default();
+        let pause = self.keys.lease_ends(lock.key_use, is_taken, held_for, reservation);
+        if let Some(pause) = pause {
+            let key = lock.key.clone();
+            self.stand_back(&key, pause, now);
         }
     }
 

@@ -100,6 +100,7 @@ impl Driver {
             Caller::Returned { .. } => return self.line.push(Outgoing::Release(id)),
             Caller::Holds(_) => {
                 let is_unwanted = self.is_unwanted(id, now);
+                self.end_untaken(id, now);
                 if let Some(holder) = self.leave_holder(id) {
                     holder.end();
                 }

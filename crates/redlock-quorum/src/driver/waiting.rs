@@ -221,6 +221,13 @@ impl Driver {
         self.schedule_waiting(queue, now);
     }
 
+    /// The callers of this process let others go first for so long.
+    pub(super) fn stand_back(&mut self, key: &Arc<[u8]>, pause: Duration, now: Instant) {
+        let queue = self.waiters.enter(key);
+        let step = self.waiters.queues[queue].waiting.stand_back(now.saturating_add(pause), now);
+        self.step(queue, step, now);
+    }
+
     /// The meeting point has answered that nobody waits for the key.
     pub(super) fn nobody_waits(&mut self, key: &[u8], now: Instant) {
         self.keys.others_wait(key, false);
@@ -333,7 +340,7 @@ impl Driver {
             return;
         }
         // An idle queue is remembered for as long as its key counts as contended.
-        let forgotten = queue.waiting.contended_until().filter(|until| *until > now);
+        let forgotten = Some(queue.waiting.remembered_until()).filter(|until| *until > now);
         let Some(due) = queue.waiting.due().or(forgotten) else { return };
         if queue.scheduled.is_none_or(|scheduled| due < scheduled) {
             queue.scheduled = Some(due);

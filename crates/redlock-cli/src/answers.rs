@@ -218,7 +218,7 @@ pub(crate) fn refused(votes: &Votes) -> String {
 pub(crate) fn refusal(key: &str, votes: &Votes) -> String {
     let list = refused(votes);
     if votes.is_outbid() {
-        return format!("{key} was given up, others got larger ballots meanwhile: {list}");
+        return format!("{key} was given up, {}: {list}", votes.why_outbid());
     }
     let is_reserved = |vote: &&NodeVote| vote.verdict.reservation().is_some();
     if votes.iter().filter(is_reserved).count() >= quorum(votes.len()) {

@@ -73,8 +73,8 @@ Environment:
 
 What masters answer:
   granted, held (and its TTL), free, not ours, pending (it was not waited for),
-  granted but ballot refused, because contenders of the same moment got larger ones; the lock is
-  given up and nobody has it, so try again. And why it is not known:
+  granted but ballot refused, because that master had accepted a larger one; the lock is given
+  up, no client has it, and the next attempt uses a larger ballot. And why it is not known:
   timed out             it was not connected within 1s, or did not answer within the node
                         timeout: --node-timeout
   connection refused    nothing listens there

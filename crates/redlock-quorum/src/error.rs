@@ -20,7 +20,7 @@ use crate::votes::{NodeVote, Votes};
 #[non_exhaustive]
 pub enum AcquireError {
     /// A quorum of masters answered, and not with yes: another holds the resource, or several
-    /// contenders split the masters between them, or got larger ballots for their fencing tokens
+    /// contenders split the masters between them, or masters had accepted larger ballots
     /// ([`Votes::is_outbid`]). Wait longer, or try again later.
     #[error("{resource} {}: {votes}", refusal(votes))]
     Held {
@@ -61,15 +61,12 @@ pub enum AcquireError {
 /// The fate of a lock that was refused.
 fn refusal(votes: &Votes) -> String {
     if votes.is_outbid() {
-        return "was given up, others got larger ballots meanwhile".into();
+        return format!("was given up, {}", votes.why_outbid());
     }
     // Contenders may share the masters, or the holder has no label.
     let label = votes.holder_label().map(|label| format!(" ({label})")).unwrap_or_default();
     format!("is held by another{label}")
 }
-
-/// Why a lease that masters have extended is not resumed.
-const UNFENCED: &str = "others got larger ballots for their fencing tokens meanwhile, try again";
 
 /// The cure for masters that never were admitted.
 const BRAND_NEW: &str = "; brand new? run `redlock init`, or call `redlock.init()`";
@@ -128,7 +125,7 @@ pub enum ExtendError {
     #[error(
         "no quorum to {} {resource}, {}: {votes}",
         if votes.is_outbid() { "resume" } else { "extend" },
-        if votes.is_outbid() { UNFENCED } else { "too few masters answered or count" }
+        if votes.is_outbid() { votes.why_outbid() } else { "too few masters answered or count" }
     )]
     NoQuorum {
         /// The resource of the lock.

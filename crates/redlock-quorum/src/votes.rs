@@ -64,11 +64,24 @@ impl Votes {
     }
 
     /// Whether a majority granted a lock, which was given up because too few of them accepted a
-    /// ballot for its fencing token: contenders of the same moment had larger ones. Nobody holds it
-    /// then. A lease that was to be resumed, and was extended, is left to its holder.
+    /// ballot for its fencing token: they had accepted larger ones. No client holds it then. A
+    /// lease that was to be resumed, and was extended, is left to its holder.
     pub fn is_outbid(&self) -> bool {
         let refused = self.iter().filter(|vote| vote.verdict == Verdict::BallotRefused).count();
         refused > 0 && refused + self.granted() >= quorum(self.len())
+    }
+
+    /// Why a lock was given up that [`is_outbid`](Self::is_outbid). Names other clients only if
+    /// some master has the key of one.
+    #[doc(hidden)]
+    pub fn why_outbid(&self) -> &'static str {
+        let is_held = |vote: &NodeVote| matches!(vote.verdict, Verdict::Held { .. });
+        if self.iter().any(is_held) {
+            "too few masters accepted its ballot: they had accepted larger ballots, and another \
+             client has some of the masters"
+        } else {
+            "too few masters accepted its ballot: they had accepted larger ballots"
+        }
     }
 }
 
@@ -278,6 +291,17 @@ mod tests {
         assert!(!is_outbid(&[REFUSED, Verdict::HELD, Verdict::HELD]));
         assert!(!is_outbid(&[REFUSED, Verdict::HELD, Verdict::Unknown(Cause::TimedOut)]));
         assert!(!is_outbid(&[Verdict::Granted, Verdict::Granted, Verdict::HELD]));
+    }
+
+    #[test]
+    fn outbid_lock_blames_other_clients_only_if_one_was_seen() {
+        let why = |third: Verdict| {
+            let verdicts = [Verdict::BallotRefused, Verdict::BallotRefused, third];
+            let vote = |verdict| NodeVote::new("n".into(), verdict, None);
+            Votes::new(verdicts.into_iter().map(vote).collect()).why_outbid()
+        };
+        assert!(why(Verdict::HELD).ends_with("another client has some of the masters"));
+        assert!(!why(Verdict::Granted).contains("client"));
     }
 
     #[test]

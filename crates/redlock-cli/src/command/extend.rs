@@ -48,7 +48,7 @@ fn not_extended(session: &Session, error: ExtendError) -> Failure {
             Failure::new(NOT_OURS, anyhow!("{resource} is not ours: {said}"))
         }
         ExtendError::NoQuorum { resource, votes } if votes.is_outbid() => {
-            let why = "others got larger ballots for their fencing tokens meanwhile, try again";
+            let why = votes.why_outbid();
             Failure::new(UNAVAILABLE, anyhow!("no quorum to resume {resource}, {why}: {said}"))
         }
         ExtendError::NoQuorum { resource, .. } => {

@@ -9,7 +9,7 @@ pub(crate) fn generate(what: &Generated) -> Result<u8, Failure> {
     let mut text = Vec::new();
     match what {
         Generated::Man { command } => {
-            let page = clap_mangen::Man::new(subject(command.as_deref())?);
+            let page = clap_mangen::Man::new(with_usage(subject(command.as_deref())?));
             page.render(&mut text).map_err(|error| Failure::new(CANNOT_PRINT, error))?;
         }
         Generated::Completions { shell } => {
@@ -20,6 +20,15 @@ pub(crate) fn generate(what: &Generated) -> Result<u8, Failure> {
     Ok(0)
 }
 
+/// The command with the usage of its help: a page would list all options without their values, which
+/// is no line to type.
+fn with_usage(mut command: clap::Command) -> clap::Command {
+    let usage = command.render_usage().to_string();
+    let lines = usage.trim_start_matches("Usage: ").lines().map(str::trim_start);
+    let usage = lines.collect::<Vec<_>>().join("\n");
+    command.override_usage(usage)
+}
+
 /// The whole command, or the one of its commands that is asked for, under its full name.
 fn subject(command: Option<&str>) -> Result<clap::Command, Failure> {
     let mut whole = definition();
@@ -27,4 +36,30 @@ fn subject(command: Option<&str>) -> Result<clap::Command, Failure> {
     let Some(name) = command else { return Ok(whole) };
     let found = whole.find_subcommand(name).cloned();
     found.ok_or_else(|| Failure::usage(anyhow::anyhow!("there is no command {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn synopsis(command: Option<&str>) -> String {
+        let mut page = Vec::new();
+        let man = clap_mangen::Man::new(with_usage(subject(command).unwrap()));
+        man.render_synopsis_section(&mut page).unwrap();
+        String::from_utf8(page).unwrap()
+    }
+
+    #[test]
+    fn synopsis_of_each_page_can_be_typed() {
+        assert!(
+            synopsis(None).contains(r"\fBredlock\fR [OPTIONS] <COMMAND>"),
+            "{}",
+            synopsis(None)
+        );
+        for command in definition().get_subcommands() {
+            let (name, text) = (command.get_name(), synopsis(Some(command.get_name())));
+            assert!(text.contains(&format!("redlock {name}")), "{text}");
+            assert!(!text.contains(r"\-\-node"), "{text}");
+        }
+    }
 }

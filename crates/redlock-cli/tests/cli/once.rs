@@ -31,9 +31,12 @@ fn is_done(answer: &Answer, by: &str) -> bool {
 #[test]
 fn of_hosts_that_start_at_once_and_later_one_does_the_work() {
     let (servers, scratch) = (RedisServers::start(5).unwrap(), Scratch::new("once-hosts"));
+    // On a busy machine a master that answers after the node timeout is named in a note, and may
+    // get its copy of the mark later.
+    let patient = ["--node-timeout", "7s"];
     let start = |host: usize| {
         let mut command = counting(&servers, &["--once-in", "12h"], &scratch, "sleep 0.5");
-        command.args(["--label", &format!("host-{host}")]);
+        command.args(patient).args(["--label", &format!("host-{host}")]);
         Running::start(command)
     };
     #[expect(clippy::needless_collect, reason = "all are started before one is waited for")]
@@ -47,11 +50,12 @@ fn of_hosts_that_start_at_once_and_later_one_does_the_work() {
     let later = start(9).answer();
     assert!(is_done(&later, &by) && runs(&scratch) == 1, "{later:?}");
     let mut quiet = counting(&servers, &["--once-in", "12h", "-q"], &scratch, "");
-    assert_eq!(answer_of(&mut quiet).success(), "");
+    assert_eq!(answer_of(quiet.args(patient)).success(), "");
     assert_eq!(copies(&servers, "report"), 0);
     assert_eq!(copies(&servers, MARK), 5);
     // A host whose period is over does it again.
-    let again = answer_of(&mut counting(&servers, &["--once-in", "1ms"], &scratch, ""));
+    let mut again = counting(&servers, &["--once-in", "1ms"], &scratch, "");
+    let again = answer_of(again.args(patient));
     assert_eq!((again.success(), runs(&scratch)), ("", 2));
 }
 

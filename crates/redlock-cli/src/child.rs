@@ -7,16 +7,13 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use nix::sys::signal::SigSet;
-use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
 use crate::environment::Environment;
-use crate::group;
+use crate::group::{self, Sent};
 use crate::launcher;
 use crate::output;
-use crate::signals;
+use crate::process::Process;
 use crate::terminal::Terminal;
 use crate::watchdog::Watchdog;
 
@@ -30,24 +27,6 @@ pub(crate) struct Child {
     watchdog: Watchdog,
     /// Undelivered signals, each already reported.
     refused: RefCell<Vec<Signal>>,
-}
-
-/// What became of a signal to the group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
-    /// It was delivered, or the group has exited.
-    Yes,
-    /// No process of the group may be signalled: they run as another user.
-    Refused,
-}
-
-impl From<rustix::io::Result<()>> for Sent {
-    fn from(result: rustix::io::Result<()>) -> Self {
-        match result {
-            Err(Errno::PERM) => Self::Refused,
-            _ => Self::Yes,
-        }
-    }
 }
 
 /// What has become of the command.
@@ -97,21 +76,27 @@ impl Child {
         self.watchdog.watch(self.group(), within);
     }
 
-    /// Sends a signal to the whole group. Reports once for each signal that it cannot be sent while
-    /// a process of the group still runs.
+    /// Sends a signal to the whole group. Reports once for each signal that it cannot be sent to all
+    /// of the group.
     pub(crate) fn signal(&self, signal: Signal) -> Sent {
-        let sent = Sent::from(kill_process_group(self.group(), signal));
-        // An exited command may not be signalled either.
-        if sent == Sent::Yes || group::members(self.group()) == Some(0) {
-            return Sent::Yes;
-        }
+        let sent = group::signal(self.group(), signal);
         let mut refused = self.refused.borrow_mut();
         // SIGCONT only accompanies SIGTERM or SIGSTOP, which was reported.
-        if signal != Signal::CONT && !refused.contains(&signal) {
+        if sent != Sent::Yes && signal != Signal::CONT && !refused.contains(&signal) {
             refused.push(signal);
-            output::note_now(&undelivered(signal, self.group().as_raw_nonzero().get()));
+            output::note_now(&group::undelivered(signal, self.group(), sent));
         }
         sent
+    }
+
+    /// The processes below the command that have left its group, and get no signals.
+    pub(crate) fn strays(&self) -> Vec<Process> {
+        group::strays(self.group())
+    }
+
+    /// How many members of the group may not be signalled.
+    pub(crate) fn refusing(&self) -> usize {
+        group::refusing(self.group())
     }
 
     /// Asks the group to end. A process that is stopped takes note of it only when it goes on.
@@ -205,46 +190,10 @@ impl Child {
     }
 }
 
-/// The cause of a signal that was not delivered, and the fix.
-fn undelivered(signal: Signal, group: i32) -> String {
-    let name = signals::name(signal);
-    let cause = format!("{name} was not delivered: the command runs as another user");
-    if signal == Signal::KILL {
-        format!(
-            "{cause} and keeps running, but the lock is lost and another client may acquire it; \
-             kill process group {group} as that user or as root"
-        )
-    } else {
-        format!("{cause}; signal process group {group} as that user or as root")
-    }
-}
-
 /// A child that has ended and was not reaped, whichever it is.
 #[cfg(target_os = "linux")]
 fn ended_child() -> Option<nix::unistd::Pid> {
     use nix::sys::wait::{Id, WaitPidFlag, waitid};
     let options = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::All, options).ok().and_then(|status| status.pid())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_denied_signal_is_refused() {
-        assert_eq!(Sent::from(Err(Errno::PERM)), Sent::Refused);
-        assert_eq!(Sent::from(Err(Errno::SRCH)), Sent::Yes, "all have exited");
-        assert_eq!(Sent::from(Ok(())), Sent::Yes);
-    }
-
-    #[test]
-    fn undelivered_signal_is_named_with_the_fix() {
-        let killed = undelivered(Signal::KILL, 7);
-        assert!(killed.starts_with("SIGKILL was not delivered: "), "{killed}");
-        assert!(killed.contains("another client may acquire it; kill process group 7"), "{killed}");
-        let asked = undelivered(Signal::TERM, 7);
-        assert!(asked.starts_with("SIGTERM was not delivered: "), "{asked}");
-        assert!(!asked.contains("lost"), "it still is held: {asked}");
-    }
 }

@@ -47,6 +47,11 @@ impl Process {
         })
     }
 
+    /// Whether it still runs, and no other process has its id.
+    pub(crate) fn is_running(&self) -> bool {
+        Self::of(self.id).is_some_and(|now| now.began == self.began && !now.has_ended())
+    }
+
     /// Whether it is there only for its parent to learn how it ended.
     pub(crate) fn has_ended(&self) -> bool {
         "ZXx".contains(self.state)

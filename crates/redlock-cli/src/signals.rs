@@ -31,6 +31,12 @@ impl Signals {
     /// Listens to the signals that are passed on. Those that were ignored when this process began
     /// (by `nohup`, or by a shell for a job in the background) stay ignored, and the command
     /// inherits that.
+    ///
+    /// SIGPIPE is the exception: the command always gets its default action. Rust's start-up sets it
+    /// to ignored before `main`, and no file of `/proc` keeps what it was before. To read it earlier
+    /// takes code that runs before `main`, which needs `unsafe`, or a start-up without that change,
+    /// which needs an unstable compiler flag. The parent's own setting is no substitute: Python
+    /// ignores SIGPIPE itself and restores it for what it starts.
     pub(crate) fn new() -> io::Result<Self> {
         let mut signals =
             Self { streams: Vec::new(), ignored: ignored(), blocked: SigSet::empty() };

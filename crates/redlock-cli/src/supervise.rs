@@ -9,7 +9,9 @@ use redlock_quorum::HoldSet;
 use rustix::process::Signal;
 use tokio::time::sleep;
 
-use crate::child::{Child, News, Sent};
+use crate::child::{Child, News};
+use crate::group::Sent;
+use crate::process::Process;
 use crate::signals::Signals;
 use crate::watchdog;
 
@@ -87,6 +89,9 @@ pub(crate) struct Outcome {
     pub(crate) left: usize,
     /// For how long the command ran on after SIGKILL could not be delivered to it.
     pub(crate) outlived: Option<Duration>,
+    /// How many processes go on that the command has started and that could not be ended: they run
+    /// as another user, or have left its group.
+    pub(crate) escaped: usize,
 }
 
 /// Watches over one command until it has ended.
@@ -99,12 +104,15 @@ pub(crate) struct Supervisor<'a> {
     last_term: Option<Instant>,
     /// When SIGKILL could not be delivered first.
     unkilled: Option<Instant>,
+    /// The processes that had left the group when the command was to end.
+    strays: Vec<Process>,
 }
 
 impl<'a> Supervisor<'a> {
     pub(crate) fn new(child: &'a mut Child, hold: HoldSet, deadlines: Deadlines) -> Self {
         let (stage, pause) = (Stage::Running, Pause::None);
-        Self { child, hold, deadlines, stage, pause, last_term: None, unkilled: None }
+        let (last_term, unkilled, strays) = (None, None, Vec::new());
+        Self { child, hold, deadlines, stage, pause, last_term, unkilled, strays }
     }
 
     /// Waits until the command has ended, and its group where that is asked for, and makes sure that
@@ -124,10 +132,29 @@ impl<'a> Supervisor<'a> {
             // It has ended as it was asked to; what it has started may not have.
             self.kill();
         }
-        Outcome { stage: self.stage, pause: self.pause, left, outlived }
+        let escaped = self.strays.iter().filter(|stray| stray.is_running()).count();
+        let escaped =
+            if self.stage == Stage::Running { 0 } else { escaped + self.child.refusing() };
+        Outcome { stage: self.stage, pause: self.pause, left, outlived, escaped }
+    }
+
+    fn ask_to_end(&mut self) {
+        self.note_strays();
+        self.child.ask_to_end();
+    }
+
+    /// Remembers the processes that have left the group while they can be found: once the command
+    /// has ended, nothing shows that they were its own.
+    fn note_strays(&mut self) {
+        for stray in self.child.strays() {
+            if !self.strays.iter().any(|known| (known.id, known.began) == (stray.id, stray.began)) {
+                self.strays.push(stray);
+            }
+        }
     }
 
     fn kill(&mut self) {
+        self.note_strays();
         if self.child.kill() == Sent::Refused {
             self.unkilled.get_or_insert_with(Instant::now);
         }
@@ -204,7 +231,7 @@ impl<'a> Supervisor<'a> {
             self.kill();
             self.stage = Stage::Killed;
         } else {
-            self.child.ask_to_end();
+            self.ask_to_end();
             self.stage = Stage::Asked(Instant::now());
         }
     }

@@ -22,7 +22,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpgid, getppid, kill_process_group, setsid};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use crate::group::{self, Sent};
 use crate::launcher;
+use crate::output;
 use crate::process::Process;
 
 /// The first word of a command line that is meant for the watchdog.
@@ -43,7 +45,7 @@ impl Watchdog {
         let (word, stdout) = io::pipe()?;
         let mut command = Command::new(launcher::this_program());
         command.arg0("redlock").arg(WORD).current_dir("/").env_clear();
-        command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(stdout);
         // It inherits this, and so no Ctrl-Z stops it before it has its own session.
         let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let spawned = command.spawn();
@@ -174,21 +176,24 @@ pub(crate) fn watch() -> ExitCode {
         }
     }
     if let Some(order) = order {
-        signal_group(order.group, Signal::KILL);
+        end_group(order.group, true);
     }
     ExitCode::SUCCESS
 }
 
 fn carry_out(order: Order, is_due: bool) {
     if is_due {
-        signal_group(order.group, Signal::KILL);
+        let redlock = getppid().map(|redlock| redlock.as_raw_nonzero().get());
+        // One that runs reports it itself.
+        end_group(order.group, redlock.and_then(state) == Some('T'));
     } else if order.is_job_stopped
         && state(order.group).is_some_and(|state| "RSD".contains(state))
         && let Some(redlock) = getppid()
         && state(redlock.as_raw_nonzero().get()) == Some('T')
         && let Ok(job) = getpgid(Some(redlock))
     {
-        signal_group(job.as_raw_nonzero().get(), Signal::CONT);
+        // The group has this process's parent, which runs as the same user.
+        let _ = kill_process_group(job, Signal::CONT);
     }
 }
 
@@ -264,12 +269,15 @@ fn timespec(time: Duration) -> Timespec {
     }
 }
 
-/// Nobody else than `redlock run` gives orders; but no mistake may signal all processes, which is
+/// Ends the group, and reports on stderr if some of it could not be ended and `redlock run` cannot
+/// report that. Only `redlock run` gives orders, but no mistake may signal all processes, which is
 /// what 1 would mean.
-fn signal_group(group: i32, signal: Signal) {
-    if let Some(group) = Pid::from_raw(group).filter(|group| group.as_raw_nonzero().get() > 1) {
-        // It fails when all of the group has ended.
-        let _ = kill_process_group(group, signal);
+fn end_group(group: i32, reports: bool) {
+    let group = Pid::from_raw(group).filter(|group| group.as_raw_nonzero().get() > 1);
+    let Some(group) = group else { return };
+    let sent = group::signal(group, Signal::KILL);
+    if reports && sent != Sent::Yes {
+        output::note_now(&group::undelivered(Signal::KILL, group, sent));
     }
 }
 

@@ -130,7 +130,8 @@ async fn under_lock(
     };
     let supervisor = Supervisor::new(&mut child, hold.clone(), deadlines);
     let work = supervisor.supervise(signals, args.wait_group);
-    let Outcome { stage, pause, left, outlived } = session.with_margin_watched(&lock, work).await;
+    let Outcome { stage, pause, left, outlived, escaped } =
+        session.with_margin_watched(&lock, work).await;
     let status = child.reap();
     if stage == Stage::Running && hold.is_held() {
         note_what_goes_on(left);
@@ -145,7 +146,7 @@ async fn under_lock(
         ),
         None => what(stage, status.ok(), args.wait_group).to_owned(),
     };
-    let why = format!("{why}, {what}");
+    let why = format!("{why}, {what}{}", and_what_escaped(escaped));
     Err(lost(session, lock, &why).await)
 }
 
@@ -159,6 +160,16 @@ fn note_what_goes_on(left: usize) {
     output::note(&format!(
         "the command has ended, and {who} on without the lock: --wait-group keeps it until then"
     ));
+}
+
+/// Processes that run as another user, or that have left the group, cannot be ended with it.
+fn and_what_escaped(escaped: usize) -> String {
+    let who = match escaped {
+        0 => return String::new(),
+        1 => "1 process that it started goes".to_owned(),
+        many => format!("{many} processes that it started go"),
+    };
+    format!(", but {who} on without the lock (as another user, or in another process group)")
 }
 
 /// The command has ended while its lock was held.

@@ -218,7 +218,11 @@ impl Lines {
     }
 
     pub(crate) fn next(&mut self) -> String {
-        self.0.recv_timeout(PATIENCE).expect("a line was expected")
+        self.next_or_end().expect("a line was expected")
+    }
+
+    pub(crate) fn next_or_end(&mut self) -> Option<String> {
+        self.0.recv_timeout(PATIENCE).ok()
     }
 }
 

@@ -251,6 +251,40 @@ async fn channels_that_are_taken_away_end_the_connection_and_the_next_one_knows(
     assert_eq!(client.leave("a").await.verdict, Verdict::Granted);
 }
 
+/// Whatever a user may do no longer, on a connection that it had before: an entry that fails has not
+/// set the key, and an exit leaves none.
+#[tokio::test]
+async fn a_right_that_is_taken_away_leaves_no_key() {
+    let server = server();
+    let rights =
+        ["exists", "zrange", "zrank", "zrem", "zcard", "zadd", "zscore", "time", "pexpire"];
+    for right in rights {
+        for is_ours in [false, true] {
+            allow(&server, &[&FORMER[..], &OF_QUEUES, &[CHANNELS]].concat());
+            let (mut few, mut other) =
+                (Client::of_few(&server, 1).await, Client::new(&server, 2).await);
+            if is_ours {
+                // The key is reserved for it.
+                assert_eq!(other.enter("other").await.verdict, Verdict::Granted);
+                few.enter("few").await;
+                other.leave("other").await;
+            }
+            server.command(&["ACL", "SETUSER", "few", &format!("-{right}")]).unwrap();
+            let entered = few.enter("few").await;
+            let value = text(&server, &["GET", "locks:job"]);
+            let is_let_in = entered.verdict == Verdict::Granted;
+            assert_eq!(value.as_deref() == Some("few"), is_let_in, "{right}: {entered:?}");
+            few.take("few").await;
+            other.enter("other").await;
+            few.leave("few").await;
+            let value = text(&server, &["GET", "locks:job"]);
+            let is_free = value.as_deref().is_none_or(|it| Reservation::is_one(it.as_bytes()));
+            assert!(is_free, "{right}: {value:?}");
+            server.command(&["DEL", "locks:job", QUEUE]).unwrap();
+        }
+    }
+}
+
 /// Trap 17.
 #[tokio::test]
 async fn scripts_that_are_forgotten_between_call_and_take_are_sent_again() {

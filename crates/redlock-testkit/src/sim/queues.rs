@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redlock_core::{Answer, Call, Cause, Instant, Op, QueueTicket, Queued, Verb};
+use redlock_core::{Answer, Call, Cause, Instant, Op, QueueTicket, Queued, Verb, Verdict};
 
 use super::master::Master;
 use super::tickets::{reserve, take};
@@ -24,6 +24,9 @@ impl Master {
             return Answer::unknown(Cause::of_error_reply(error.clone()));
         }
         let name = queue.map_or_else(|| op.key().to_vec(), |queue| queue.key().to_vec());
+        if queue.is_some() && self.value(&name).is_some() {
+            return self.queue_of_another_type(op);
+        }
         let mut tickets = self.queues.remove(&name).unwrap_or_default();
         let mut meeting = Meeting { master: self, now, key: op.key(), listening };
         let answer = match (op.verb(), op.entry(), op.exit()) {
@@ -40,6 +43,22 @@ impl Master {
             self.queues.insert(name, tickets);
         }
         answer
+    }
+
+    /// The key of the queue belongs to something else. An exit deletes its own key all the same, and
+    /// reports that one waits.
+    fn queue_of_another_type(&mut self, op: &Op) -> Answer {
+        const ERROR: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+        if op.entry().is_some() {
+            return Answer::unknown(Cause::of_error_reply(ERROR.into()));
+        }
+        let token = op.exit().and_then(|exit| exit.token.as_ref()).map(|it| it.as_str().as_bytes());
+        let is_ours = token.is_some() && self.value(op.key()).flatten() == token;
+        if is_ours {
+            self.remove(op.key());
+        }
+        let verdict = if is_ours { Verdict::Granted } else { Verdict::NotOurs };
+        Answer::new(verdict).with_queued(Queued { waiters: 1, rank: None })
     }
 
     /// How many tickets wait in a queue.

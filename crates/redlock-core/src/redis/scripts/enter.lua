@@ -5,10 +5,17 @@
 local ticket, token = ARGV[1], ARGV[2]
 local ours = NEXT .. ticket
 
+-- The key is set first, which fails if memory is full. If the queue fails then, no key is left.
 local function take()
   call('SET', LOCK, token, 'PX', ARGV[3])
-  call('ZREM', QUEUE, ticket)
-  return {1, call('ZCARD', QUEUE)}
+  local removed, waiters = redis.pcall('ZREM', QUEUE, ticket), redis.pcall('ZCARD', QUEUE)
+  for _, reply in ipairs({removed, waiters}) do
+    if type(reply) == 'table' then
+      call('DEL', LOCK)
+      return reply
+    end
+  end
+  return {1, waiters}
 end
 
 if token ~= '' and (value == ours or not value and not head()) then return take() end

@@ -1,7 +1,8 @@
 -- ARGV 1: the token or nothing, 2: the ticket to be given up or nothing, 3: milliseconds for a
 -- reservation, 4: how channels begin, 5: done, open or undo.
 -- Returns {1, waiters}: the key was ours, and is not any more; {0, waiters}: it was not ours.
--- Whatever is wrong with the queue, a key of ours is deleted.
+-- Whatever is wrong with the queue, a key of ours is deleted, and one is reported to wait: the
+-- holder would not find out otherwise that the queue fails.
 local token, ticket, channels, leaving = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
 local function leave()
   local is_ours = token ~= '' and value == token
@@ -36,6 +37,6 @@ local is_done, reply = pcall(leave)
 if is_done then return reply end
 if token ~= '' and redis.pcall('GET', LOCK) == token then
   call('DEL', LOCK)
-  return {1, 0}
+  return {1, 1}
 end
-return {0, 0}
+return {0, 1}

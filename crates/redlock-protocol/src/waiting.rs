@@ -32,13 +32,15 @@
 //!
 //! **Without a queue at M** (the server pushes nothing, the user lacks a right, memory or queue are
 //! full) the head watches the key at M as the first in a queue does, and asks M first after a push
-//! and a random pause that widens from one refusal to the next.
+//! and a random pause that widens from one refusal to the next. After a [run](run::Run) of leases,
+//! the callers of this process let others go first.
 //!
 //! A wrong or missing wake-up costs time and never safety: only attempts acquire anything.
 
 mod head;
 pub mod leaving;
 mod pauses;
+pub mod run;
 mod step;
 pub mod untaken;
 
@@ -169,6 +171,14 @@ impl<Id: Copy + Ord> Waiting<Id> {
     pub fn stand_back(&mut self, until: Instant, now: Instant) -> Step<Id> {
         (self.back_until, self.contended_at) = (until, Some(now));
         self.place.take().map_or(Step::Wait, Step::Leave)
+    }
+
+    /// The same where no queue works: afterwards they take part as those that wait already.
+    pub fn stand_back_unqueued(&mut self, until: Instant, now: Instant) -> Step<Id> {
+        /// The range of a pause after a push is the widest from then on.
+        const WIDEST: u32 = 16;
+        self.tries = WIDEST;
+        self.stand_back(until, now)
     }
 
     /// A master reports that others wait for the key, or they may, and the master has not answered

@@ -1,4 +1,5 @@
-//! A key of another type in the place of a queue: those that wait do without it.
+//! Queues that do not work: a key of another type is in their place, or a right is taken away. Those
+//! that wait do without.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,12 +10,12 @@ use tokio::time::Instant;
 
 use crate::lab::{in_time, ms, no_key_is_left, ordinary, secs};
 
-/// Returns how many locks each of the handles got.
-async fn contend(servers: &RedisServers, handles: usize) -> Vec<usize> {
-    for server in servers.iter() {
-        server.command(&["SET", "redlock-quorum:1:queue:wanted", "of another type"]).unwrap();
-    }
-    let (end, mut callers) = (Instant::now() + secs(3), JoinSet::new());
+/// What makes every queue fail.
+const WRONG_TYPE: &[&str] = &["SET", "redlock-quorum:1:queue:wanted", "of another type"];
+
+/// Returns how many locks each of the handles got. All of them are at work when the queues fail.
+async fn contend(servers: &RedisServers, handles: usize, fails: &[&str]) -> Vec<usize> {
+    let (end, mut callers) = (Instant::now() + secs(6), JoinSet::new());
     let got: Vec<_> = (0..handles).map(|_| Arc::new(AtomicUsize::new(0))).collect();
     for got in &got {
         let redlock = ordinary(servers.urls()).build().unwrap();
@@ -30,6 +31,10 @@ async fn contend(servers: &RedisServers, handles: usize) -> Vec<usize> {
             });
         }
     }
+    tokio::time::sleep(ms(300)).await;
+    for server in servers.iter() {
+        server.command(fails).unwrap();
+    }
     while let Some(caller) = in_time(callers.join_next()).await {
         caller.unwrap();
     }
@@ -37,10 +42,22 @@ async fn contend(servers: &RedisServers, handles: usize) -> Vec<usize> {
     got.iter().map(|got| got.load(Ordering::Relaxed)).collect()
 }
 
+async fn assert_equal_shares(n: usize, fails: &[&str]) {
+    let got = contend(&RedisServers::start(n).unwrap(), 4, fails).await;
+    let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+    assert!(least * 3 >= *most, "{n} masters, {fails:?}: {got:?}");
+}
+
 #[tokio::test]
-async fn a_key_of_another_type_in_the_place_of_a_queue_makes_no_lock_fail() {
-    for (n, handles) in [(1, 2), (3, 4)] {
-        let got = contend(&RedisServers::start(n).unwrap(), handles).await;
-        assert!(got.iter().all(|got| *got > 0), "{n} masters: {got:?}");
+async fn a_key_of_another_type_in_the_place_of_a_queue_makes_no_lock_fail_and_shares_stay_equal() {
+    for n in [1, 3, 5] {
+        assert_equal_shares(n, WRONG_TYPE).await;
+    }
+}
+
+#[tokio::test]
+async fn a_right_that_is_taken_away_makes_no_lock_fail_and_shares_stay_equal() {
+    for right in ["-zrange", "-zrem", "-exists"] {
+        assert_equal_shares(3, &["ACL", "SETUSER", "default", right]).await;
     }
 }

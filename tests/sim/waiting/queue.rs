@@ -9,6 +9,7 @@ mod no_quorum;
 mod order;
 mod shares;
 mod stopped;
+mod wrong_type;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redlock_core::{Instant, SharedQueue};
+use redlock_protocol::waiting::run::Run;
 use redlock_protocol::waiting::untaken::Untaken;
 use slotmap::SlotMap;
 
@@ -45,6 +46,8 @@ pub(super) struct Use {
     others_wait: bool,
     /// The leases that no caller of this process took.
     untaken: Untaken,
+    /// The leases in a row, where no queue works.
+    run: Run,
 }
 
 /// A caller that had a key so long ago may have kept it from others that never heard of one another.
@@ -188,7 +191,13 @@ impl Keys {
         let id = self.by_key.get(key).copied();
         if let Some(one) = id.and_then(|id| self.usage(id)) {
             one.unwanted = None;
+            one.run.others_came();
         }
+    }
+
+    /// The run of leases of this entry, where no queue works.
+    pub(super) fn run(&mut self, id: UseId) -> Option<&mut Run> {
+        self.usage(id).map(|one| &mut one.run)
     }
 
     /// The master that has answered, at most `fresh` ago, that nobody waits for the key of this entry.

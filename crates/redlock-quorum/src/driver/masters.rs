@@ -304,10 +304,17 @@ impl Masters {
     }
 
     /// The meeting point of a key: of the masters that are connected, vote, report changes and
-    /// were not slow a moment ago, that with the largest hash. Contenders that see other masters
-    /// choose another one, which costs them time and nothing else.
-    pub(super) fn meeting_point(&self, key: &[u8], now: Instant) -> Option<usize> {
-        let preferred = |master: &usize| self.links[*master].weight.of_key(key);
+    /// were not slow a moment ago, that with the largest hash, and one of the `avoided` only if there
+    /// is no other. Contenders that see other masters choose another one, which costs them time and
+    /// nothing else.
+    pub(super) fn meeting_point(
+        &self,
+        key: &[u8],
+        avoided: MasterSet,
+        now: Instant,
+    ) -> Option<usize> {
+        let weight = |master: usize| self.links[master].weight.of_key(key);
+        let preferred = |master: &usize| (!avoided.contains(*master), weight(*master));
         (0..self.len()).filter(|master| self.may_meet(*master, now)).max_by_key(preferred)
     }
 

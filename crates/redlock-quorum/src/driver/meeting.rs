@@ -1,5 +1,6 @@
 //! `Meeting`: what attempts and releases do with the shared queue at the meeting point of a key.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::RngExt;
@@ -52,13 +53,13 @@ impl Driver {
             return None;
         }
         let place = place.filter(|at| self.masters.may_meet(*at, now));
-        place.or_else(|| self.masters.meeting_point(&request.key, now))
+        place.or_else(|| self.meeting_point_of(&request.key, now))
     }
 
     /// The queue that the attempt of this request asks to enter at the master `at`.
     pub(super) fn meet(&mut self, id: RequestId, at: usize, now: Instant) -> Option<Box<Meeting>> {
         let request = self.requests.get(id)?;
-        if !self.masters.has_queue(at) || self.waiters.has_broken_queue(&request.key, at, now) {
+        if !self.queue_works(&request.key, at, now) {
             return None;
         }
         let since = self.waiters.enter_at(&request.key, at).unwrap_or(request.asked_at);
@@ -130,11 +131,14 @@ impl Driver {
             return;
         }
         meeting.answer = QueueAnswer::of(vote.master, &vote.answer, ticket);
+        if vote.answer.queued.is_some() {
+            self.waiters.broken.works(&lock.key, vote.master);
+        }
         if is_queue_error(&vote.answer) {
             meeting.answer = Some(QueueAnswer::outside(vote.master));
             meeting.has_failed = true;
             let key = lock.key.clone();
-            return self.waiters.queue_failed(&key, vote.master, now);
+            return self.waiters.broken.failed(&key, vote.master, now);
         }
         let others_wait = vote.answer.queued.is_some_and(|queued| queued.waiters > 0);
         let is_in = meeting.answer.is_none();
@@ -258,7 +262,24 @@ impl Driver {
         let pause = self.keys.lease_ends(lock.key_use, is_taken, held_for, reservation);
         if let Some(pause) = pause {
             let key = lock.key.clone();
-            self.stand_back(&key, pause, now);
+            let until = now.saturating_add(pause);
+            self.stand_back(&key, |waiting| waiting.stand_back(until, now), now);
+        }
+    }
+
+    /// The same after a run of leases, if no queue works.
+    pub(super) fn end_unqueued(&mut self, id: LockId, now: Instant) {
+        let Some(lock) = self.locks.get(id) else { return };
+        if self.queue_of(&lock.key, now).is_some() {
+            return;
+        }
+        let (key, leases) = (lock.key.clone(), u32::from(lock.hand_overs) + 1);
+        let held_for = self.keys.held_for(lock.key_use, id, now).unwrap_or_default();
+        let run = self.keys.run(lock.key_use);
+        let pause = run.and_then(|run| run.lease_ends(leases, held_for, self.fan_out, now));
+        if let Some(pause) = pause {
+            let until = now.saturating_add(pause);
+            self.stand_back(&key, |waiting| waiting.stand_back_unqueued(until, now), now);
         }
     }
 
@@ -306,12 +327,25 @@ impl Driver {
     fn left_at(&self, id: LockId, now: Instant) -> Option<usize> {
         let lock = self.locks.get(id)?;
         let met = lock.meeting.as_ref().map(|meeting| meeting.at);
-        met.filter(|at| self.masters.has_queue(*at)).or_else(|| self.queue_of(&lock.key, now))
+        met.filter(|at| self.queue_works(&lock.key, *at, now))
+            .or_else(|| self.queue_of(&lock.key, now))
+    }
+
+    /// Where contenders of the key meet: at a master whose queue has not failed again and again, if
+    /// there is one.
+    pub(super) fn meeting_point_of(&self, key: &Arc<[u8]>, now: Instant) -> Option<usize> {
+        let avoided = self.waiters.broken.avoided(key, self.masters.len(), now);
+        self.masters.meeting_point(key, avoided, now)
+    }
+
+    /// Whether those that wait for the key at this master do so in a queue.
+    fn queue_works(&self, key: &Arc<[u8]>, at: usize, now: Instant) -> bool {
+        self.masters.has_queue(at) && !self.waiters.broken.has(key, at, now)
     }
 
     /// Where contenders of the key meet in a queue.
-    fn queue_of(&self, key: &[u8], now: Instant) -> Option<usize> {
-        self.masters.meeting_point(key, now).filter(|at| self.masters.has_queue(*at))
+    pub(super) fn queue_of(&self, key: &Arc<[u8]>, now: Instant) -> Option<usize> {
+        self.meeting_point_of(key, now).filter(|at| self.queue_works(key, *at, now))
     }
 
     /// Sends what a token leaves behind, in one turn, and to the meeting point first: the time in

@@ -101,6 +101,7 @@ impl Driver {
             Caller::Holds(_) => {
                 let is_unwanted = self.is_unwanted(id, now);
                 self.end_untaken(id, now);
+                self.end_unqueued(id, now);
                 if let Some(holder) = self.leave_holder(id) {
                     holder.end();
                 }

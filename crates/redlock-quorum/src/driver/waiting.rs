@@ -1,16 +1,17 @@
 //! Callers that wait for a key: one queue for each key, whose head alone talks to masters.
 
+mod broken;
 mod watches;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redlock_core::Instant;
 use redlock_protocol::token::attempt::Defeat;
 use redlock_protocol::waiting::{Ask, Moment, QueueAnswer, Refusal, Step, Waiting};
 use slotmap::SlotMap;
 
+use self::broken::BrokenQueues;
 use super::Driver;
 use super::command::Request;
 use super::line::Outgoing;
@@ -22,19 +23,9 @@ use super::timers::Due;
 pub(super) struct Waiters {
     queues: SlotMap<WaitingId, Queue>,
     by_key: HashMap<Arc<[u8]>, WaitingId>,
-    /// The queues whose script has failed at a master, and until when none is used there.
-    broken: HashMap<(Arc<[u8]>, usize), Broken>,
+    /// The queues that do not work.
+    pub(super) broken: BrokenQueues,
 }
-
-struct Broken {
-    failures: u32,
-    until: Instant,
-}
-
-/// For how long a queue is not used after its script has failed; doubled with each failure in a row.
-const BROKEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// So many queues are remembered for that.
-const BROKEN_MAX: usize = 1_000;
 
 /// The callers that wait for one key.
 #[derive(Default)]
@@ -87,28 +78,6 @@ impl Waiters {
     /// The master at which this process has a place in the queue of the key, or may have.
     pub(super) fn place(&self, key: &[u8]) -> Option<usize> {
         self.queues.get(self.of(key)?)?.waiting.place()
-    }
-
-    /// The script on the queue of the key has failed at this master.
-    pub(super) fn queue_failed(&mut self, key: &Arc<[u8]>, master: usize, now: Instant) {
-        let [least, most] = BROKEN;
-        if self.broken.len() >= BROKEN_MAX {
-            self.broken.clear();
-        }
-        let broken = self.broken.entry((key.clone(), master));
-        let broken = broken.or_insert(Broken { failures: 0, until: now });
-        let lasts = least.saturating_mul(1 << broken.failures.min(16)).min(most);
-        broken.failures = broken.failures.saturating_add(1);
-        broken.until = now.saturating_add(lasts);
-    }
-
-    /// Whether the queue of the key is not used at this master, because its script has failed.
-    pub(super) fn has_broken_queue(&self, key: &Arc<[u8]>, master: usize, now: Instant) -> bool {
-        if self.broken.is_empty() {
-            return false;
-        }
-        let broken = self.broken.get(&(key.clone(), master));
-        broken.is_some_and(|broken| now < broken.until)
     }
 
     /// Whether the last attempt of this process for the key saw no quorum.
@@ -221,10 +190,15 @@ impl Driver {
         self.schedule_waiting(queue, now);
     }
 
-    /// The callers of this process let others go first for so long.
-    pub(super) fn stand_back(&mut self, key: &Arc<[u8]>, pause: Duration, now: Instant) {
+    /// The callers of this process let others go first.
+    pub(super) fn stand_back(
+        &mut self,
+        key: &Arc<[u8]>,
+        stands_back: impl FnOnce(&mut Waiting<RequestId>) -> Step<RequestId>,
+        now: Instant,
+    ) {
         let queue = self.waiters.enter(key);
-        let step = self.waiters.queues[queue].waiting.stand_back(now.saturating_add(pause), now);
+        let step = stands_back(&mut self.waiters.queues[queue].waiting);
         self.step(queue, step, now);
     }
 

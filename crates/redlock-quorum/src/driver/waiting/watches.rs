@@ -20,11 +20,12 @@ impl Driver {
     /// Asks the meeting point who holds the key, and has it report the next change.
     pub(super) fn watch(&mut self, id: WaitingId, now: Instant) -> Step<RequestId> {
         let (moment, time) = (self.moment(now), self.answer_time());
-        let Some(queue) = self.waiters.queues.get_mut(id) else { return Step::Wait };
+        let Some(queue) = self.waiters.queues.get(id) else { return Step::Wait };
         let at = match queue.waiting.place() {
             Some(at) => Some(at),
-            None => self.masters.meeting_point(&queue.key, now),
+            None => self.meeting_point_of(&queue.key, now),
         };
+        let Some(queue) = self.waiters.queues.get_mut(id) else { return Step::Wait };
         let step = queue.waiting.watch_sent(at, moment);
         let Some(at) = at else { return step };
         queue.watch = queue.watch.wrapping_add(1);
@@ -66,9 +67,9 @@ impl Driver {
         let op = self.op_for_a_place(id, now);
         let Some(queue) = self.waiters.queues.get(id) else { return };
         let place = queue.waiting.place();
-        let meets = || self.masters.meeting_point(&queue.key, now);
+        let meets = || self.meeting_point_of(&queue.key, now);
         let at = place.filter(|at| self.masters.may_meet(*at, now)).or_else(meets);
-        let works = |at: &usize| !self.waiters.has_broken_queue(&queue.key, *at, now);
+        let works = |at: &usize| !self.waiters.broken.has(&queue.key, *at, now);
         let at = at.filter(|at| self.masters.has_queue(*at) && works(at));
         let Some(queue) = self.waiters.queues.get_mut(id) else { return };
         let step = queue.waiting.queue_sent(at.filter(|_| op.is_some()), moment);
@@ -101,7 +102,7 @@ impl Driver {
         let answer = answer.or_else(|| failed.then(|| QueueAnswer::outside(vote.master)));
         let step = queue.waiting.queued(vote.master, answer, moment);
         if failed {
-            self.waiters.queue_failed(&key, vote.master, now);
+            self.waiters.broken.failed(&key, vote.master, now);
         }
         self.step(id, step, now);
     }

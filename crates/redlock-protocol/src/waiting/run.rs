@@ -1,0 +1,114 @@
+//! `Run`: how long a process has a key in a row where no queue works.
+//!
+//! Without a queue, the next caller of a process sends its request directly after the release, and
+//! every other process is later. So after a run of leases, the process stands back for a moment, and
+//! then takes part as any other. The process cannot see others that it keeps away. If none comes
+//! while it stands back, it stands back for half as long the next time.
+
+use std::time::Duration;
+
+use redlock_core::Instant;
+
+use crate::retry::APART_MAX;
+
+/// The most leases in a run, with those that were handed on.
+const LEASES_MAX: u32 = 32;
+/// The longest run.
+const RUN_MAX: Duration = Duration::from_millis(100);
+/// The shortest pause, in votes.
+const PAUSE_MIN: u32 = 4;
+
+/// The leases of one key that a process has had in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Run {
+    begun: Instant,
+    ended: Instant,
+    leases: u32,
+    pause: Duration,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Self { begun: Instant::ORIGIN, ended: Instant::ORIGIN, leases: 0, pause: APART_MAX }
+    }
+}
+
+impl Run {
+    /// Another process has the key, or wants it.
+    pub fn others_came(&mut self) {
+        (self.leases, self.pause) = (0, APART_MAX);
+    }
+
+    /// A lease ends after `held_for`, in which `leases` callers had it. Returns for how long the
+    /// callers of this process stand back. `fan_out` is how long a vote takes.
+    pub fn lease_ends(
+        &mut self,
+        leases: u32,
+        held_for: Duration,
+        fan_out: Duration,
+        now: Instant,
+    ) -> Option<Duration> {
+        let idle = now.saturating_since(self.ended).saturating_sub(held_for);
+        if self.leases == 0 || idle > APART_MAX {
+            // Since the last lease, others have had as much time as the longest pause gives them.
+            (self.begun, self.leases) = (now, 0);
+            self.begun = self.begun.saturating_sub(held_for);
+        }
+        self.ended = now;
+        self.leases = self.leases.saturating_add(leases);
+        if self.leases < LEASES_MAX && now.saturating_since(self.begun) < RUN_MAX {
+            return None;
+        }
+        self.leases = 0;
+        let next = (self.pause / 2).max(fan_out * PAUSE_MIN).min(APART_MAX);
+        Some(std::mem::replace(&mut self.pause, next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VOTE: Duration = Duration::from_millis(1);
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    /// The pauses after so many leases of one length, with this time from one to the next.
+    fn pauses(run: &mut Run, leases: u32, held_for: Duration, idle: Duration) -> Vec<Duration> {
+        let mut now = Instant::ORIGIN.saturating_add(ms(1_000));
+        let ends = (0..leases).filter_map(|_| {
+            now = now.saturating_add(held_for);
+            let pause = run.lease_ends(1, held_for, VOTE, now);
+            now = now.saturating_add(idle);
+            pause
+        });
+        ends.collect()
+    }
+
+    #[test]
+    fn a_run_ends_after_32_leases_or_100_ms() {
+        let count =
+            |held_for, leases| pauses(&mut Run::default(), leases, held_for, Duration::ZERO).len();
+        assert_eq!([count(ms(0), 31), count(ms(0), 32), count(ms(0), 64)], [0, 1, 2]);
+        assert_eq!([count(ms(10), 9), count(ms(10), 10), count(ms(10), 20)], [0, 1, 2]);
+        assert_eq!(count(ms(200), 3), 3, "a long lease is a run");
+        let handed_on = Run::default().lease_ends(32, ms(1), VOTE, Instant::ORIGIN);
+        assert_eq!(handed_on, Some(ms(40)));
+    }
+
+    #[test]
+    fn leases_with_time_for_others_between_them_are_no_run() {
+        assert_eq!(pauses(&mut Run::default(), 1_000, ms(1), ms(41)), []);
+        assert!(!pauses(&mut Run::default(), 1_000, ms(1), ms(40)).is_empty());
+    }
+
+    #[test]
+    fn pauses_are_halved_until_another_process_comes() {
+        let mut run = Run::default();
+        assert_eq!(pauses(&mut run, 6, ms(100), ms(0)), [40, 20, 10, 5, 4, 4].map(ms));
+        run.others_came();
+        assert_eq!(pauses(&mut run, 2, ms(100), ms(0)), [40, 20].map(ms));
+    }
+}

@@ -1,0 +1,95 @@
+//! Queues that do not work: the script on them has failed, for example because the key of the queue
+//! is of another type, or because the user has lost a right.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redlock_core::Instant;
+use redlock_protocol::master_set::MasterSet;
+
+/// For how long a queue is not used after its script has failed; doubled with each failure in a row.
+const BROKEN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
+/// After so many failures in a row, contenders meet at another master.
+const MEETS_ELSEWHERE: u32 = 2;
+/// So many queues are remembered for that.
+const QUEUES_MAX: usize = 1_000;
+
+/// The queues whose script has failed, by key and master.
+#[derive(Default)]
+pub(in crate::driver) struct BrokenQueues(HashMap<(Arc<[u8]>, usize), Broken>);
+
+struct Broken {
+    failures: u32,
+    until: Instant,
+}
+
+impl BrokenQueues {
+    /// The script on the queue of the key has failed at this master.
+    pub(in crate::driver) fn failed(&mut self, key: &Arc<[u8]>, master: usize, now: Instant) {
+        let [least, most] = BROKEN;
+        if self.0.len() >= QUEUES_MAX {
+            self.0.clear();
+        }
+        let broken = self.0.entry((key.clone(), master));
+        let broken = broken.or_insert(Broken { failures: 0, until: now });
+        let lasts = least.saturating_mul(1 << broken.failures.min(16)).min(most);
+        broken.failures = broken.failures.saturating_add(1);
+        broken.until = now.saturating_add(lasts);
+    }
+
+    /// The script on the queue of the key works at this master.
+    pub(in crate::driver) fn works(&mut self, key: &Arc<[u8]>, master: usize) {
+        if !self.0.is_empty() {
+            self.0.remove(&(key.clone(), master));
+        }
+    }
+
+    /// Whether the queue of the key is not used at this master.
+    pub(in crate::driver) fn has(&self, key: &Arc<[u8]>, master: usize, now: Instant) -> bool {
+        self.get(key, master, now).is_some()
+    }
+
+    /// Of the `masters`, those at which the queue of the key has failed again and again.
+    pub(in crate::driver) fn avoided(
+        &self,
+        key: &Arc<[u8]>,
+        masters: usize,
+        now: Instant,
+    ) -> MasterSet {
+        let is_avoided = |master: &usize| {
+            let broken = self.get(key, *master, now);
+            broken.is_some_and(|broken| broken.failures >= MEETS_ELSEWHERE)
+        };
+        (0..masters).filter(is_avoided).collect()
+    }
+
+    fn get(&self, key: &Arc<[u8]>, master: usize, now: Instant) -> Option<&Broken> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&(key.clone(), master)).filter(|broken| now < broken.until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_fails_is_left_alone_for_longer_each_time_and_avoided_from_the_second_on() {
+        let (mut queues, key): (_, Arc<[u8]>) = (BrokenQueues::default(), Arc::from(*b"key"));
+        let mut now = Instant::ORIGIN;
+        for (failures, lasts) in [1, 2, 4, 8, 16, 32, 60, 60].into_iter().enumerate() {
+            queues.failed(&key, 2, now);
+            assert!(queues.has(&key, 2, now) && !queues.has(&key, 1, now));
+            let avoided = MasterSet::from_iter((failures > 0).then_some(2));
+            assert_eq!(queues.avoided(&key, 5, now), avoided);
+            now = now.saturating_add(Duration::from_secs(lasts));
+            assert!(!queues.has(&key, 2, now), "after {lasts} s");
+        }
+        queues.works(&key, 2);
+        queues.failed(&key, 2, now);
+        assert!(queues.avoided(&key, 5, now).is_empty(), "failures in a row count");
+    }
+}

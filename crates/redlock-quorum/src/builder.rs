@@ -1,4 +1,4 @@
-//! `RedlockBuilder`: every tunable, its default, and the reason for the default.
+//! `RedlockBuilder`: every setting, its default, and the reason for the default.
 
 mod from_env;
 
@@ -27,8 +27,8 @@ use crate::settings::{
     BuildError, GivenLabel, InvalidRequest, MAX_TTL, Quarantine, Settings, node_timeout,
 };
 
-/// Builds a [`Redlock`](crate::Redlock). What is out of range is refused by [`build`](Self::build),
-/// with the limit.
+/// Builds a [`Redlock`](crate::Redlock). [`build`](Self::build) checks all values and rejects
+/// values out of range with an error that names the limit.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct RedlockBuilder {
@@ -52,7 +52,7 @@ pub struct RedlockBuilder {
     origins: Origins,
 }
 
-/// One master's URL, and its source unless the program gave it.
+/// One master's URL, and where it was set unless the program set it.
 #[derive(Clone)]
 struct Url {
     url: String,
@@ -75,9 +75,10 @@ impl RedlockBuilder {
         Self::default()
     }
 
-    /// The masters: 1 to 15 independent servers, five is the normal number. Each is
+    /// Sets the masters: 1 to 15 independent servers, usually five. Each URL is
     /// `redis://[user:password@]host[:port][/db]`, `rediss://` for TLS, or
-    /// `unix:///path?db=..&user=..&pass=..`. All clients of a namespace must be given the same.
+    /// `unix:///path?db=..&user=..&pass=..`. All clients that share locks must use the same
+    /// masters.
     pub fn nodes<U>(mut self, urls: U) -> Self
     where
         U: IntoIterator,
@@ -87,7 +88,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// Masters that were named outside of the program, each with its place.
+    /// Adds masters that were configured outside of the program, each with its source.
     #[doc(hidden)]
     pub fn named(mut self, masters: impl IntoIterator<Item = Master>) -> Self {
         let named = |Master { url, origin }| Url { url, origin: Some(origin) };
@@ -95,21 +96,21 @@ impl RedlockBuilder {
         self
     }
 
-    /// Masters that are no servers, such as the simulated ones of `redlock-testkit`; they follow
-    /// those of [`nodes`](Self::nodes).
+    /// Adds masters that are not servers, such as the simulated masters of `redlock-testkit`. They
+    /// follow the masters of [`nodes`](Self::nodes).
     pub fn masters(mut self, masters: Vec<Arc<dyn Node>>) -> Self {
         self.masters.extend(masters);
         self
     }
 
-    /// The clock that all deadlines go by. Default: [`Clock::system`]. Tests in virtual time
-    /// give [`Clock::paused`].
+    /// Sets the clock for all deadlines. Defaults to [`Clock::system`]. Tests in virtual time use
+    /// [`Clock::paused`].
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// The prefix of every key. Default: none. All clients that are to exclude each other must have
+    /// Sets the prefix of every key. Defaults to none. Clients exclude each other only if they use
     /// the same prefix.
     pub fn prefix(mut self, prefix: impl Into<Vec<u8>>) -> Self {
         self.origins.remove(PREFIX.name());
@@ -117,111 +118,114 @@ impl RedlockBuilder {
         self
     }
 
-    /// How long a lease lasts without extension: 10 ms to what masters allow, which is known when
-    /// they were asked: see [`max_ttl`](Self::max_ttl). Default: 10 s, long enough to survive a pause of some seconds, short enough to wait for after a
-    /// crash.
+    /// Sets how long a lock lasts without being extended. Defaults to 10 s; must be between 10 ms
+    /// and the masters' [`max_ttl`](Self::max_ttl), which is known only after a connection. The
+    /// default survives a pause of a few seconds, and is short enough to wait for after a crash.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// The largest TTL of this namespace: 10 ms to 24 h. Default: 60 s. A master that may have lost
-    /// its keys does not vote for 1.1 times as long, so keep it short and let the keeper extend.
+    /// Sets the largest TTL used until the masters have a record. Defaults to 60 s; must be between
+    /// 10 ms and 24 h. A master that may have lost its keys does not vote for 1.1 × this value, so
+    /// keep it short and let locks be extended.
     ///
-    /// It counts only while no master has a record: from then on the smallest that masters have is
-    /// the limit, whatever is given here. The default TTL shrinks to it; a longer one that was
-    /// given is refused. `redlock init --max-ttl D` raises what the masters have; with `--again`,
-    /// which states that no lock is alive, it lowers that, too.
+    /// After that, the smallest value on the masters applies, whatever you set here. The default
+    /// TTL shrinks to it. A TTL that you set and that exceeds it is rejected. `redlock init
+    /// --max-ttl D` raises the value on the masters. With `--again`, which asserts that no lock is
+    /// held, it can also lower the value.
     ///
-    /// Give it where the masters have more than 60 s, and change both together. Where all masters
-    /// have come back with old records, the quarantine that this handle begins is as long as the
-    /// larger of theirs and of what was given here.
+    /// Set it if the masters have more than 60 s, and change both together. If all masters have
+    /// come back with old records, a quarantine begun by this handle is as long as the larger of
+    /// their value and this one.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.origins.remove(variables::MAX_TTL.name());
         self.max_ttl = Some(max_ttl);
         self
     }
 
-    /// Whether a master that may have lost its keys is kept from voting for a while. Default:
-    /// [`Quarantine::On`], because a master that restarts empty grants again what another holds,
-    /// and nobody notices. All clients of a namespace must have the same.
+    /// Sets whether a master that may have lost its keys is kept from voting for a while. Defaults
+    /// to [`Quarantine::On`], because a master that restarts empty would grant locks that another
+    /// client still holds, without any sign of it. All clients of a prefix must use the same value.
     pub fn quarantine(mut self, quarantine: Quarantine) -> Self {
         self.quarantine = quarantine;
         self
     }
 
-    /// Whether locks have fencing tokens ([`Guard::fencing_token`](crate::Guard::fencing_token)).
-    /// Default: yes. Without them, and without [queues](Self::queue), masters get the published
-    /// algorithm and nothing else; all these clients exclude each other. With them a master needs Redis 6.2, and its user the right to
-    /// `ZADD`, or it does not count. Without them a master needs RESP3 and `CLIENT TRACKING` (Redis
-    /// 6.0), by which it reports that its data is gone, or it does not count unless the quarantine
-    /// is [off](Self::quarantine).
+    /// Sets whether locks have fencing tokens
+    /// ([`Guard::fencing_token`](crate::Guard::fencing_token)). Defaults to `true`. Without fencing
+    /// tokens and without the [queue](Self::queue), masters receive only the published algorithm.
+    /// Clients with and without fencing tokens exclude each other.
+    ///
+    /// With fencing tokens, a master needs Redis 6.2, and its user the right to `ZADD`; otherwise
+    /// it does not vote. Without them, a master needs RESP3 and `CLIENT TRACKING` (Redis 6.0) to
+    /// report that its data is gone; otherwise it does not vote, unless the quarantine is
+    /// [off](Self::quarantine).
     pub fn fencing(mut self, fencing: bool) -> Self {
         self.is_plain = !fencing;
         self
     }
 
-    /// Whether processes that wait for a lock stand in one queue and get it in the order in which
-    /// they asked. Default: yes. The queue is at one master, and decides only *when* a process
-    /// asks, never who holds: losing it costs time. It needs Redis 6.0 with RESP3 and scripts
-    /// there, and the right to publish and subscribe; without them, and with `false`, waiters are
-    /// woken by changes of the key and get the lock in no order.
+    /// Sets whether waiting processes share one queue and get the lock in order of arrival.
+    /// Defaults to `true`. The queue is on one master. It decides only *when* a process requests
+    /// the lock, never which client holds it, so losing the queue costs only time. It needs Redis
+    /// 6.0 with RESP3 and scripts, and the right to publish and subscribe. Without those, and with
+    /// `false`, waiters are woken by changes of the key and get the lock in no particular order.
     ///
-    /// Give `false` where this library shares keys with clients that have no queue, such as other
-    /// Redlock clients, if those must not wait long: beside a
-    /// queue that is never empty they hardly ever get the lock.
+    /// Disable it when sharing keys with clients that cannot queue (such as other Redlock
+    /// libraries). They rarely win against a queue that is never empty.
     pub fn queue(mut self, queue: bool) -> Self {
         self.is_unqueued = !queue;
         self
     }
 
-    /// Whether a lock that is released passes to the next caller of this handle that waits for the
-    /// same resource, with no request to any master. Default: yes. The next caller has a guard, a
-    /// deadline and a fencing token of its own; the masters see one lock.
+    /// Sets whether a released lock passes to the next caller of this handle that waits for the
+    /// same resource, without a request to any master. Defaults to `true`. The next caller gets its
+    /// own guard, deadline and fencing token. The masters see one lock.
     ///
-    /// A lock is handed on where the next caller asked for the same TTL and label, has at least half
-    /// of its TTL left, and finds as many copies as it wants: 31 times at most, and for 100 ms
-    /// behind its grant, so that other processes are served. It is released on the masters where its
-    /// [`Guard::token`](crate::Guard::token) was read, or where it came from
-    /// [`Redlock::resume`](crate::Redlock::resume). [`Guard::release`](crate::Guard::release) of a
-    /// lock that is handed on asks no master, and ends at once.
+    /// A lock is passed on if the next caller requested the same TTL and label, at least half of
+    /// the TTL is left, and there are as many copies as the caller wants. This happens at most 31
+    /// times, and only within 100 ms after the grant, so that other processes are served. The lock
+    /// is released on the masters instead if its [`Guard::token`](crate::Guard::token) was read, or
+    /// if it came from [`Redlock::resume`](crate::Redlock::resume).
+    /// [`Guard::release`](crate::Guard::release) of a lock that is passed on queries no master and
+    /// returns immediately.
     ///
-    /// Give `false` where each lock must be a key of its own on the masters, such as for an audit by
-    /// their tokens.
+    /// Disable it if each lock must be a separate key on the masters, for example for an audit by
+    /// tokens.
     pub fn hand_over(mut self, hand_over: bool) -> Self {
         self.hands_nothing_on = !hand_over;
         self
     }
 
-    /// How long [`Redlock::lock`](crate::Redlock::lock) keeps trying. Default: 10 s. Zero is one
-    /// attempt.
+    /// Sets how long [`Redlock::lock`](crate::Redlock::lock) keeps trying. Defaults to 10 s. Zero
+    /// means one attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// How long each master has for its answer: at most a quarter of the TTL. Default: 50 ms or a
-    /// tenth of the TTL, whichever is shorter. It is never waited for when a quorum has answered;
-    /// raise it where masters are far away.
+    /// Sets how long to wait for each master's answer. Defaults to 50 ms or a tenth of the TTL,
+    /// whichever is shorter; must be at most a quarter of the TTL. The client does not wait for it
+    /// once a quorum has answered. Raise it if masters are far away.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.origins.remove(NODE_TIMEOUT.name());
         self.node_timeout = Some(node_timeout);
         self
     }
 
-    /// How long a connection may take to be set up. Default: 1 s. The first use waits for it, at
-    /// most, for masters that have never been reached yet; and as long again, at most, where fewer
-    /// than a quorum vote and something is done about it, whatever the wait of the request. A
-    /// connection that leaves a request unanswered for this time, or for the node timeout if that
-    /// is longer, is replaced.
+    /// Sets how long to wait for a connection. Defaults to 1 s. The first request waits at most
+    /// this long for masters never reached before, and at most this long again if fewer than a
+    /// quorum vote and masters are being admitted, whatever its own wait is. A connection with a
+    /// request unanswered for this long (or for the node timeout, if longer) is replaced.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = Some(connect_timeout);
         self
     }
 
-    /// Added to the expiry that masters get, and to nothing else. Default: a tenth of the
-    /// TTL. It covers corrections of a master's wall clock up to its own length, and is the price
-    /// in waiting after a holder has crashed.
+    /// Sets extra time added to the key's expiry on the masters. Defaults to a tenth of the TTL. It
+    /// absorbs corrections of a master's wall clock up to its length, and delays the next holder by
+    /// as much after a crash.
     pub fn clock_guard(mut self, guard: Duration) -> Self {
         self.clock_guard = Some(guard);
         self
@@ -247,8 +251,8 @@ impl RedlockBuilder {
         self
     }
 
-    /// Certificates and keys for `rediss://` masters. Default: what the operating system trusts,
-    /// and no certificate of our own.
+    /// Sets certificates and keys for `rediss://` masters. Defaults to the certificates that the
+    /// operating system trusts, without a client certificate.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.origins.remove(TLS_CA.name());
         self.origins.remove(TLS_CERT.name());
@@ -256,7 +260,7 @@ impl RedlockBuilder {
         self
     }
 
-    /// Certificates and keys from files, each with what named it.
+    /// Sets certificates and keys from files, each with its source.
     #[doc(hidden)]
     pub fn pem(self, pem: &Pem) -> Self {
         let mut builder = self.tls(pem.tls());
@@ -267,25 +271,25 @@ impl RedlockBuilder {
         builder
     }
 
-    /// The source of the value of this variable, for the error that refuses it.
+    /// Sets the source of the value of this variable, for the error that rejects it.
     #[doc(hidden)]
     pub fn given_by<T>(mut self, variable: &Variable<T>, origin: impl Into<String>) -> Self {
         self.origins.set(variable.name(), origin.into());
         self
     }
 
-    /// Draws the random pauses between attempts from this seed, so that a simulation with it
-    /// repeats itself. Default: another seed for every handle. Tokens never follow from it; the
-    /// place in the queues of waiters does, so give each handle another one.
+    /// Seeds the retry jitter, for reproducible simulations. Defaults to a different seed per
+    /// handle. Queue positions also depend on it, so use a different seed per handle. Tokens never
+    /// do.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Checks everything and makes the handle that its faces share.
+    /// Checks all settings and creates the handle that the async and the blocking API share.
     ///
     /// # Errors
-    /// [`BuildError`] with the limit that was passed and what to do.
+    /// Returns [`BuildError`] with the limit and the fix.
     pub(crate) fn handle(self) -> Result<Handle, BuildError> {
         let settings = self.settings().map_err(|error| self.origins.trace(error))?;
         let clock = self.clock.clone().unwrap_or_else(Clock::system);
@@ -355,11 +359,12 @@ impl RedlockBuilder {
         let mut setup = RedisSetup::new(clock.clone(), settings.connect_timeout);
         setup.stall_timeout = settings.stall_timeout();
         setup.tls = self.tls.clone();
-        // Without quarantine the record is read all the same: it shows whether others have one.
+        // Without a quarantine, the record is still read, because it shows whether other clients
+        // use one.
         setup.namespace = Some(settings.prefix.clone());
         setup.quarantine = settings.quarantine == Quarantine::On;
         setup.fenced = settings.fencing;
-        // The published algorithm has no queue, and nothing is tried for one.
+        // The published algorithm has no queue, so the client does not prepare one.
         setup.queues = settings.queue || settings.fencing;
         self.check_count()?;
         let mut nodes: Vec<Arc<dyn Node>> = Vec::with_capacity(MASTERS_MAX);
@@ -401,7 +406,7 @@ fn same_node(node: &dyn Node) -> BuildError {
     BuildError::SameNode { node: node.name().to_owned() }
 }
 
-/// Passwords stand in URLs, so these are counted and not shown.
+/// URLs contain passwords, so only their number is shown.
 impl std::fmt::Debug for RedlockBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RedlockBuilder")

@@ -1,4 +1,4 @@
-//! The errors: one small enum for each operation. Each shows whether a key may be left somewhere.
+//! The errors: one small enum per operation. Each shows whether a key may remain somewhere.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::votes::{NodeVote, Votes};
 
 /// Why a lock was not acquired.
 ///
-/// Whatever the reason, every master on which the key may be is asked to release it, in the
-/// background; [`Redlock::shutdown`](crate::Redlock::shutdown) waits for that and lists the masters
-/// that may keep it.
+/// In every case, the handle releases the key in the background on each master that may have it.
+/// [`Redlock::shutdown`](crate::Redlock::shutdown) waits for that and lists the masters that may
+/// keep it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// A quorum of masters answered, and not with yes: another holds the resource, or several
-    /// contenders split the masters between them, or masters had accepted larger ballots
-    /// ([`Votes::is_outbid`]). Wait longer, or try again later.
+    /// A quorum of masters answered without granting: another client holds the resource, several
+    /// contenders split the masters, or masters had accepted larger ballots ([`Votes::is_outbid`]).
+    /// Wait longer, or try again later.
     #[error("{resource} {}: {votes}", refusal(votes))]
     Held {
         /// The resource of the lock.
@@ -29,7 +29,7 @@ pub enum AcquireError {
         /// Each master's answer.
         votes: Votes,
     },
-    /// Too few masters answered, or too few of them count, so the holder is not known. Repair the
+    /// Too few masters answered, or too few of them vote, so the holder is not known. Repair the
     /// masters, or wait for the time of [`retry_after`](Self::retry_after).
     #[error(
         "no quorum for {resource}, too few masters answered or count: {votes}{}",
@@ -41,8 +41,8 @@ pub enum AcquireError {
         /// Each master's answer.
         votes: Votes,
     },
-    /// A quorum granted, but so late that nothing of the lease was left. The TTL is too short for
-    /// the network, or this process did not get to run, or did not poll the future.
+    /// A quorum granted, but too late: no validity was left. The TTL is too short for the network,
+    /// or this process did not get to run, or did not poll the future.
     #[error("a quorum granted {resource} too late, nothing of the lease is left: {votes}")]
     TooLate {
         /// The resource of the lock.
@@ -50,7 +50,7 @@ pub enum AcquireError {
         /// Each master's answer.
         votes: Votes,
     },
-    /// The request itself is wrong. Nothing was sent.
+    /// The request is invalid. Nothing was sent.
     #[error(transparent)]
     Invalid(#[from] InvalidRequest),
     /// The handle was shut down.
@@ -58,7 +58,7 @@ pub enum AcquireError {
     Shutdown,
 }
 
-/// The fate of a lock that was refused.
+/// Describes what happened to a refused lock.
 fn refusal(votes: &Votes) -> String {
     if votes.is_outbid() {
         return format!("was given up, {}", votes.why_outbid());
@@ -68,12 +68,12 @@ fn refusal(votes: &Votes) -> String {
     format!("is held by another{label}")
 }
 
-/// The cure for masters that never were admitted.
+/// The advice for masters that were never admitted.
 const BRAND_NEW: &str = "; brand new? run `redlock init`, or call `redlock.init()`";
 
 impl AcquireError {
-    /// For [`NoQuorum`](Self::NoQuorum): how long it takes at least until so many quarantines are
-    /// over that a quorum of masters can vote. `None` if that is not what is missing.
+    /// Returns the shortest time until a quorum can vote, because enough quarantines are over
+    /// (`NoQuorum` only). `None` if quarantines are not the reason.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::NoQuorum { votes, .. } => votes.retry_after(),
@@ -81,10 +81,9 @@ impl AcquireError {
         }
     }
 
-    /// For [`NoQuorum`](Self::NoQuorum): how long that takes at the latest if no client is
-    /// long-running, and some clients that ask for a lock come and go. `None` also if only a
-    /// long-running client ends those quarantines: one that waits for the time of
-    /// [`retry_after`](Self::retry_after), and a second or two more.
+    /// Returns the longest time until a quorum can vote if clients connect only briefly (`NoQuorum`
+    /// only). `None` if the quarantine can end only while one client stays connected, for
+    /// [`retry_after`](Self::retry_after) and a second or two.
     pub fn retry_after_visits(&self) -> Option<Duration> {
         match self {
             Self::NoQuorum { votes, .. } => votes.retry_after_visits(),
@@ -92,7 +91,7 @@ impl AcquireError {
         }
     }
 
-    /// Each master's answer, if masters were asked.
+    /// Returns each master's answer, if masters were queried.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::Held { votes, .. }
@@ -103,12 +102,11 @@ impl AcquireError {
     }
 }
 
-/// Why a lease was not extended. An extension that fails releases nothing and shortens nothing:
-/// a lease that was valid before is valid as long as before.
+/// Why a lease was not extended. A failed extension releases nothing and shortens nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// The lease is over. It cannot be revived: acquire again.
+    /// The lease is over. It cannot be revived: acquire the lock again.
     #[error(transparent)]
     Lost(#[from] Lost),
     /// A quorum of masters answered, and too few of them hold our key: the lock is not ours.
@@ -119,9 +117,8 @@ pub enum ExtendError {
         /// Each master's answer.
         votes: Votes,
     },
-    /// Too few masters answered, or count, or too few of those that extended a lease that was to be
-    /// resumed accepted one ballot for its fencing token ([`Votes::is_outbid`]). The lease may
-    /// still be extended; try again while it is valid.
+    /// Too few voting masters confirmed the extension (or, for a resume, agreed on a new fencing
+    /// token, see [`Votes::is_outbid`]). The lease is not shortened; retry while it is valid.
     #[error(
         "no quorum to {} {resource}, {}: {votes}",
         if votes.is_outbid() { "resume" } else { "extend" },
@@ -133,7 +130,7 @@ pub enum ExtendError {
         /// Each master's answer.
         votes: Votes,
     },
-    /// A quorum confirmed too late, nothing of the extended lease was left.
+    /// A quorum confirmed too late: no validity of the extended lease was left.
     #[error("a quorum extended {resource} too late, nothing of the lease is left: {votes}")]
     TooLate {
         /// The resource of the lock.
@@ -141,7 +138,7 @@ pub enum ExtendError {
         /// Each master's answer.
         votes: Votes,
     },
-    /// The request itself is wrong. Nothing was sent.
+    /// The request is invalid. Nothing was sent.
     #[error(transparent)]
     Invalid(#[from] InvalidRequest),
     /// The handle was shut down.
@@ -150,7 +147,7 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
-    /// Each master's answer, if masters were asked.
+    /// Returns each master's answer, if masters were queried.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::NotOurs { votes, .. }
@@ -161,10 +158,10 @@ impl ExtendError {
         }
     }
 
-    /// The outcome of an attempt that was to take a lease over, in the words of an extension.
+    /// Converts the error of an attempt to resume a lease.
     pub(crate) fn of_resume(error: AcquireError) -> Self {
         match error {
-            // A quorum holds our key: it is ours.
+            // A quorum holds our key: the lock is ours.
             AcquireError::Held { resource, votes } if votes.is_outbid() => {
                 Self::NoQuorum { resource, votes }
             }
@@ -177,15 +174,14 @@ impl ExtendError {
     }
 }
 
-/// Why a release is not known to have freed the resource. Clean-up goes on in the background
-/// either way, until every master has acknowledged it.
+/// Why a release is not confirmed. Clean-up continues in the background in every case, until each
+/// master has acknowledged it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// A quorum of masters did not hold our key: the lock was lost before, or never was ours.
     ///
-    /// Masters may still have had our key all the same, which is deleted then: see
-    /// [`is_late`](Self::is_late).
+    /// Masters may still have had our key. It is deleted then: see [`is_late`](Self::is_late).
     #[error(
         "{resource} {}: {}",
         if is_late(votes) { LATE } else { NOT_OURS },
@@ -197,8 +193,7 @@ pub enum ReleaseError {
         /// Each master's answer.
         votes: Votes,
     },
-    /// Too few masters have confirmed in time. Those that have not may keep the key until it
-    /// expires there.
+    /// Too few masters confirmed in time. The others may keep the key until it expires.
     #[error("the release of {resource} is not confirmed by a quorum: {}", released(votes))]
     Unconfirmed {
         /// The resource of the lock.
@@ -206,7 +201,7 @@ pub enum ReleaseError {
         /// Each master's answer.
         votes: Votes,
     },
-    /// The request itself is wrong. Nothing was sent.
+    /// The request is invalid. Nothing was sent.
     #[error(transparent)]
     Invalid(#[from] InvalidRequest),
     /// The handle was shut down: the key stays until it expires.
@@ -215,7 +210,7 @@ pub enum ReleaseError {
 }
 
 impl ReleaseError {
-    /// Each master's answer, if masters were asked.
+    /// Returns each master's answer, if masters were queried.
     pub fn votes(&self) -> Option<&Votes> {
         match self {
             Self::NotOurs { votes, .. } | Self::Unconfirmed { votes, .. } => Some(votes),
@@ -223,8 +218,8 @@ impl ReleaseError {
         }
     }
 
-    /// For [`NotOurs`](Self::NotOurs): whether a quorum of masters still had our key, and released
-    /// it. Its lease had ended before, by the holder's own clock, and the key had not expired yet.
+    /// Returns `true` if a quorum of masters still had our key and released it (`NotOurs` only).
+    /// The lease had already ended by the holder's clock, but the key had not expired.
     pub fn is_late(&self) -> bool {
         matches!(self, Self::NotOurs { votes, .. } if is_late(votes))
     }
@@ -234,13 +229,13 @@ fn is_late(votes: &Votes) -> bool {
     votes.granted() >= quorum(votes.len())
 }
 
-/// The fate of a lock whose key is not on a quorum of masters.
+/// What happened to a lock whose key is not on a quorum of masters.
 const NOT_OURS: &str = "was not ours, or not any more";
 
-/// The fate of a lock whose key was still there when its lease had ended.
+/// What happened to a lock whose key still existed after its lease had ended.
 const LATE: &str = "was released after its lease had ended";
 
-/// Each master's answer to a release. It grants nothing.
+/// Describes each master's answer to a release, which grants nothing.
 fn released(votes: &Votes) -> String {
     let one = |vote: &NodeVote| match vote.verdict {
         Verdict::Granted => format!("{} released", vote.node),
@@ -249,16 +244,16 @@ fn released(votes: &Votes) -> String {
     votes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Why work that is to be done once, and was done, is not known to be done: see
+/// The work ran, but its completion could not be recorded. See
 /// [`OnceGuard::complete`](crate::OnceGuard::complete).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MarkError {
-    /// The lock was lost before the work had ended. Nothing was marked.
+    /// The lock was lost before the work ended. No completion was recorded.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// Too few masters have acknowledged that the work was done. Its lock is left to expire; the
-    /// work may be done again then.
+    /// Too few masters acknowledged the completion. The lock is left to expire. After that, the job
+    /// may run again.
     #[error(
         "{resource} was done, but too few masters acknowledged its mark, so it may be done again: \
          {votes}"
@@ -269,7 +264,7 @@ pub enum MarkError {
         /// Each master's answer.
         votes: Votes,
     },
-    /// No master could be asked.
+    /// No master could be queried.
     #[error(transparent)]
     Invalid(#[from] InvalidRequest),
     /// The handle was shut down.
@@ -289,7 +284,7 @@ impl From<AcquireError> for MarkError {
     }
 }
 
-/// Keys that may be left on masters after [`Redlock::shutdown`](crate::Redlock::shutdown).
+/// Keys that may remain on masters after [`Redlock::shutdown`](crate::Redlock::shutdown).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} may be left on masters: {}", count(self.count()), list(self))]
 pub struct Unreleased {
@@ -297,7 +292,7 @@ pub struct Unreleased {
     pub(crate) forgotten: Vec<ForgottenKeys>,
 }
 
-/// One key that may be left on one master.
+/// One key that may remain on one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnreleasedKey {
@@ -305,41 +300,42 @@ pub struct UnreleasedKey {
     pub node: String,
     /// The resource of the lock.
     pub resource: Resource,
-    /// How long it may stay: it expires by itself then.
+    /// How long it may stay before it expires.
     pub within: Duration,
-    /// That time counts from when the master runs again: it has not answered since the key was
-    /// set or extended, and may still have that request in its buffers.
+    /// `within` starts when the master resumes: it has been silent since the key was written and
+    /// may still have the request buffered.
     pub from_wake_up: bool,
 }
 
-/// Keys that may be left on one master, and are only counted: it left more than 10,000 releases
-/// unacknowledged, and is not asked for the oldest of them any more.
+/// Keys that may remain on one master and are only counted: it left more than 10,000 releases
+/// unacknowledged, and the oldest are no longer repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForgottenKeys {
     /// The master.
     pub node: String,
-    /// How many keys these are at most. Those that have expired count until all have.
+    /// The largest possible number of these keys. Expired keys are included until all have expired.
     pub count: u64,
     /// How long the last of them may stay.
     pub within: Duration,
-    /// As [`UnreleasedKey::from_wake_up`], for one of them at least.
+    /// For at least one of them, `within` starts when the master resumes. See
+    /// [`UnreleasedKey::from_wake_up`].
     pub from_wake_up: bool,
 }
 
 impl Unreleased {
-    /// The keys that may be left, and their masters.
+    /// Returns the keys that may remain, and their masters.
     pub fn keys(&self) -> &[UnreleasedKey] {
         &self.keys
     }
 
-    /// Further keys that may be left and are only counted, because there are many: an entry for
-    /// each such master.
+    /// Returns further keys that may remain and are only counted, because there are many: one entry
+    /// per master.
     pub fn forgotten(&self) -> &[ForgottenKeys] {
         &self.forgotten
     }
 
-    /// The keys that are still left after `time`, without keys that have expired.
+    /// Returns the keys that remain after `time`, without expired ones.
     pub(crate) fn after(&self, time: Duration) -> Self {
         let left = |within: Duration, from_wake_up| match from_wake_up {
             true => within,
@@ -354,7 +350,7 @@ impl Unreleased {
     }
 
     /// # Errors
-    /// This, if something is left.
+    /// Returns `self` if something remains.
     pub(crate) fn into_result(self) -> Result<(), Self> {
         if self.count() == 0 { Ok(()) } else { Err(self) }
     }
@@ -370,7 +366,7 @@ fn count(keys: u64) -> String {
 }
 
 fn list(unreleased: &Unreleased) -> String {
-    /// An error is one line: the rest is in [`Unreleased::keys`].
+    /// An error is one line. The rest is in [`Unreleased::keys`].
     const SHOWN: usize = 5;
     let Unreleased { keys, forgotten } = unreleased;
     let mut shown: Vec<String> = keys.iter().take(SHOWN).map(UnreleasedKey::to_string).collect();
@@ -381,7 +377,7 @@ fn list(unreleased: &Unreleased) -> String {
     shown.join(", ")
 }
 
-/// How long something may stay.
+/// Describes how long something may stay.
 fn stay(f: &mut fmt::Formatter<'_>, within: Duration, from_wake_up: bool) -> fmt::Result {
     write!(f, "for up to {}", at_most(within))?;
     if from_wake_up { f.write_str(" from its wake-up") } else { Ok(()) }
@@ -407,7 +403,7 @@ impl fmt::Display for ForgottenKeys {
 mod tests {
     use super::*;
 
-    /// *Not ours* beside five times *released* would contradict itself.
+    /// *Not ours* next to five *released* answers would contradict itself.
     #[test]
     fn a_release_that_came_too_late_is_not_called_not_ours() {
         let error = |verdicts: [Verdict; 3]| {

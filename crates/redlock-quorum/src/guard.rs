@@ -1,4 +1,4 @@
-//! `Guard`: a lock that is held, and `Hold`: a view of it for the code that does the work.
+//! `Guard`: a held lock, and `Hold`: a view of it for the code that does the work.
 
 use std::fmt;
 use std::future::Future;
@@ -20,111 +20,104 @@ use crate::run_error::RunError;
 use crate::settings::check_margin;
 use crate::votes::Votes;
 
-/// A lock that is held.
+/// A held lock, released on drop.
 ///
-/// It does not promise that the lock *stays* held: a process that is stopped for longer than the
-/// lease lasts, or masters that lose it against the rules, end it early. Ask
-/// [`is_held`](Self::is_held) or [`check`](Self::check) before every step that matters, or await
-/// [`lost`](Self::lost). Both go by this process's own clock, and no answer from a master is
-/// waited for.
+/// You can lose the lock while you hold the guard, for example if this process is paused for longer
+/// than the lease, or if masters lose data. Call [`check`](Self::check) before each step that
+/// matters, or await [`lost`](Self::lost). Both use the local clock and contact no master.
 ///
-/// While the guard exists a keeper extends the lease at a third of its TTL, unless that was
-/// switched off. Release it with [`release`](Self::release).
+/// While the guard exists, the lock is extended at a third of its TTL, unless you switched that
+/// off. Release it with [`release`](Self::release).
 ///
-/// Dropping it releases it too, in the background, inside or outside a runtime, but then its
-/// outcome is not reported. At the end of `main`, where the runtime ends right behind the guard
-/// (the `?` between a lock and its release leads there, and so does a panic), the release is handed
-/// to connections that take it at once, and no answer is awaited. If there is no connection at that
-/// moment, or the runtime ended *before* the guard was dropped, the key stays until it expires.
+/// Dropping the guard also releases the lock, in the background, inside or outside a runtime, but
+/// does not report the outcome. At the end of `main`, the runtime may end right after the guard is
+/// dropped, for example after `?` or a panic. The release is then handed to the open connections
+/// without waiting for an answer. If no connection is open at that moment, or the runtime ended
+/// *before* the guard was dropped, the key stays until it expires.
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
-    // In this order: the release is asked for before the handle can be closed.
+    // The order matters: the release is requested before the handle can be closed.
     held: HeldLock,
     handle: Arc<Handle>,
 }
 
 impl Guard {
-    /// `Err` where the lock comes too late.
+    /// Returns `Err` if the lock comes too late.
     pub(crate) fn accept(mut held: HeldLock, handle: Arc<Handle>) -> Result<Self, HeldLock> {
         if held.accept() { Ok(Self { held, handle }) } else { Err(held) }
     }
 
-    /// The resource of the lock.
+    /// Returns the resource of the lock.
     pub fn resource(&self) -> &Resource {
         &self.held.cell.resource
     }
 
-    /// The token that signs this lock: the value of its key on the masters.
+    /// Returns the token of this lock: the value of its key on the masters.
     ///
     /// A lock whose token was read, here or by [`Hold::token`], is released on the masters and not
-    /// handed on to the next caller of the process ([`RedlockBuilder::hand_over`]): another program
-    /// may have the token by then.
+    /// passed to the next caller of the process ([`RedlockBuilder::hand_over`]), because another
+    /// program may have the token.
     ///
-    /// Read it while the lock is held. A [`Hold`] of a lock that is over still has the token, and that
-    /// may sign the lock of the next caller by then: releasing it by that token ends the next lock.
+    /// Read it while you hold the lock. The [`Hold`] of a lock that is over still has the token,
+    /// which the next caller's lock may use by then. Releasing by that token ends the next lock.
     ///
     /// [`RedlockBuilder::hand_over`]: crate::RedlockBuilder::hand_over
     pub fn token(&self) -> &Token {
         self.held.cell.show_token()
     }
 
-    /// The fencing token of this lock: larger than that of every lock of this resource that was
-    /// returned before this one was asked for, and than that of every lease that has ended before
-    /// this one began. A store that refuses smaller tokens than it has seen never takes a late
-    /// write.
+    /// Returns the fencing token. It is larger than that of any lock on this resource returned
+    /// before this one was requested, and of any lease that ended before this one began. A store
+    /// that rejects smaller tokens than it has seen never accepts a late write. `None` if [fencing]
+    /// is off.
     ///
-    /// For a lock that was handed on by another caller of this process
-    /// ([`RedlockBuilder::hand_over`]) the first half of that takes the assumptions that leases do not
-    /// overlap: where a clock broke them, this lock may have a smaller token than one that another
-    /// client got meanwhile, and a store refuses it.
+    /// For a lock passed on within this process, the first half relies on the clock assumptions. If
+    /// a clock broke them, this lock may have a smaller token than another client's, and the store
+    /// rejects it. [`hand_over(false)`] avoids that.
     ///
-    /// `None` if the handle was built without ([`RedlockBuilder::fencing`]).
-    ///
-    /// [`RedlockBuilder::hand_over`]: crate::RedlockBuilder::hand_over
-    ///
-    /// [`RedlockBuilder::fencing`]: crate::RedlockBuilder::fencing
+    /// [fencing]: crate::RedlockBuilder::fencing
+    /// [`hand_over(false)`]: crate::RedlockBuilder::hand_over
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.held.cell.fencing_token()
     }
 
-    /// How long an extension makes the lock last: the TTL that was asked for, or the longest one
-    /// that [`extend`](Self::extend) was given since.
+    /// Returns how long an extension makes the lock last: the TTL of the request, or the longest
+    /// TTL that was passed to [`extend`](Self::extend) since.
     pub fn ttl(&self) -> Duration {
         self.held.cell.ttl()
     }
 
-    /// How long the holder may still count on the lock, if it is not extended; zero once it is
-    /// lost. The stop margin is taken off already.
+    /// Returns how long you may rely on the lock if it is not extended, or zero once it is lost.
+    /// The stop margin is already subtracted.
     pub fn remaining(&self) -> Duration {
         self.held.cell.remaining()
     }
 
-    /// Whether the lock is still held, exactly and at this moment. Once lost it stays lost.
+    /// Returns `true` if the lock is held at the time of the call. A lost lock stays lost.
     pub fn is_held(&self) -> bool {
         self.held.cell.is_held()
     }
 
-    /// [`is_held`](Self::is_held) as a `Result`, to be used with `?` between two steps of the work.
+    /// Returns an error if the lock is lost. Use it with `?` between two steps of the work. See
+    /// [`is_held`](Self::is_held).
     ///
     /// # Errors
-    /// [`Lost`] once the lock is not held any more, with the reason.
+    /// Returns [`Lost`], with the reason, if the lock is no longer held.
     pub fn check(&self) -> Result<(), Lost> {
         self.held.cell.check()
     }
 
-    /// Resolves when the lock is over: as soon as its deadline has passed by this process's clock,
-    /// or when masters have answered that it is gone. A timer on top of [`check`](Self::check), as
-    /// prompt as the scheduler, and within a second after the machine was suspended. Must be polled
-    /// inside a tokio runtime; polling it keeps the lease extended when the runtime that did so
-    /// goes away.
+    /// Resolves when the lock is over: when its deadline has passed by the local clock, or when
+    /// masters have answered that it is gone. It is as prompt as the scheduler, and fires within a
+    /// second after the machine was suspended. Poll it inside a tokio runtime. Polling it keeps the
+    /// lease extended when the runtime that did so goes away.
     pub fn lost(&self) -> Loss {
         Loss::new(self.held.cell.clone(), self.handle.inbox.slot().clone())
     }
 
-    /// Resolves when every master has answered the request for this lock, or its time is up (one
-    /// node timeout after the request, or the end of the lock): from then on
-    /// [`votes`](Self::votes) has no vote of the acquisition that is pending. Must be polled inside
-    /// a tokio runtime.
+    /// Waits until every master has answered the request for this lock or its time is up (one node
+    /// timeout, or the end of the lock). After that, [`votes`](Self::votes) has no `Pending` entry
+    /// for the acquisition. Poll it inside a tokio runtime.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -132,31 +125,33 @@ impl Guard {
         settled(self.held.cell.clone(), self.handle.inbox.slot().clone())
     }
 
-    /// How many masters are known to hold the key at this moment. A quorum of them is enough;
-    /// with `m` copies of `N` the lock survives `m + q - N - 1` masters that lose it against the
-    /// rules. The keeper works to bring them to `N`.
+    /// Returns how many masters are known to hold the key at the time of the call. A quorum is
+    /// enough. With `m` copies of `N`, the lock survives `m + q - N - 1` masters that lose it.
+    /// Extensions also try to bring the number to `N`.
     pub fn copies(&self) -> usize {
         self.held.cell.copies()
     }
 
-    /// Each master's last answer: a snapshot.
+    /// Returns each master's last answer, as a snapshot.
     pub fn votes(&self) -> Votes {
         self.held.cell.votes()
     }
 
-    /// A view of this lock for the code that does the work.
+    /// Returns a view of this lock for the code that does the work.
     pub fn hold(&self) -> Hold {
         Hold { cell: self.held.cell.clone(), slot: self.handle.inbox.slot().clone() }
     }
 
-    /// Extends the lock now, so that it lasts at least `ttl` from here, and lets the keeper extend
-    /// it by that much from now on. Never shortens it.
+    /// Extends the lock now, so that it lasts at least `ttl` from now, and by at least that much on
+    /// each automatic extension. Never shortens it.
     ///
     /// # Errors
-    /// [`ExtendError`] when no quorum confirms it; the lock is then valid as long as before.
+    /// Returns [`ExtendError`] if no quorum confirms the extension. The lock then stays valid as
+    /// long as before.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the extension going on; whatever of it is confirmed counts.
+    /// Dropping the future does not cancel the extension. Confirmations that arrive later still
+    /// apply.
     pub async fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         self.extension(ttl).await
     }
@@ -181,15 +176,16 @@ impl Guard {
         }
     }
 
-    /// Releases the lock, and waits until a quorum of masters is known to be free of it.
+    /// Releases the lock, and waits until a quorum of masters has confirmed that its key is gone.
     ///
     /// # Errors
-    /// [`ReleaseError::NotOurs`] when the lock was lost before, and
-    /// [`ReleaseError::Unconfirmed`] when too few masters have answered within the node timeout.
-    /// The guard is consumed and clean-up goes on either way.
+    /// - [`ReleaseError::NotOurs`] if the lock was lost before.
+    /// - [`ReleaseError::Unconfirmed`] if too few masters answered within the node timeout.
+    ///
+    /// The guard is consumed and clean-up continues in both cases.
     ///
     /// # Cancel safety
-    /// Dropping the future, polled or not, leaves the release going on.
+    /// Dropping the future, polled or not, does not cancel the release.
     pub async fn release(self) -> Result<(), ReleaseError> {
         let Self { held, handle } = self;
         let hold = held.hold;
@@ -202,15 +198,15 @@ impl Guard {
         match answer {
             Ok(outcome) => outcome,
             Err(unasked) => {
-                // Where nothing can drive the handle now, its next use goes on with the release.
+                // If no task can drive the handle now, its next use continues the release.
                 handle.inbox.post(command(None));
                 Err(unasked.into())
             }
         }
     }
 
-    /// Gives up the guard and keeps the lock, as plain data that [`Redlock::resume`] takes back,
-    /// here or in another process. Nothing extends it in between: it lasts [`Self::remaining`].
+    /// Gives up the guard and keeps the lock, as plain data for [`Redlock::resume`], in this
+    /// process or another. Nothing extends the lock in between. It lasts for [`Self::remaining`].
     ///
     /// [`Redlock::resume`]: crate::Redlock::resume
     pub fn into_lease(self) -> Lease {
@@ -225,26 +221,26 @@ impl Guard {
         lease
     }
 
-    /// Drops the guard without releasing the lock: the key stays until it expires.
+    /// Drops the guard without releasing the lock. The key stays until it expires.
     pub fn forget(self) {
         self.held.forget();
     }
 
-    /// Does the work, as long as the lock is held.
+    /// Runs the work while the lock is held.
     pub(crate) async fn work<W, F>(&self, work: W) -> Result<F::Output, RunError<F::Output>>
     where
         W: FnOnce(Hold) -> F,
         F: Future,
     {
         tokio::select! {
-            // The loss is checked first: once it is known, nothing more of the work is done.
+            // The loss is polled first: after it, no more of the work runs.
             biased;
             ended = self.lost() => Err(RunError::Lost { lost: self.loss_of(ended), output: None }),
             output = work(self.hold()) => Ok(output),
         }
     }
 
-    /// The work that ran under this lock has ended.
+    /// Ends the lock after the work that ran under it.
     pub(crate) async fn end_run<T>(self, output: T) -> Result<T, RunError<T>> {
         if let Err(lost) = self.check() {
             return Err(RunError::Lost { lost, output: Some(output) });
@@ -253,7 +249,7 @@ impl Guard {
         Ok(output)
     }
 
-    /// Releases the lock of work that has ended. Where that fails it is logged.
+    /// Releases the lock after the work, and logs a failure.
     pub(crate) async fn leave(self) {
         let handle = self.handle.clone();
         if let Err(error) = self.release().await {
@@ -261,7 +257,7 @@ impl Guard {
         }
     }
 
-    /// The cause that ended the lock while its guard still existed.
+    /// Returns the loss that ended the lock while its guard still existed.
     pub(crate) fn loss_of(&self, ended: Ended) -> Lost {
         match ended {
             Ended::Lost(lost) => lost,
@@ -270,7 +266,7 @@ impl Guard {
         }
     }
 
-    /// From here on a keeper extends the lease, where the request had switched it off.
+    /// Starts automatic extensions that the request had switched off.
     pub(crate) fn keep(&self) {
         self.handle.inbox.post(Command::Keep { hold: self.held.hold });
     }
@@ -294,8 +290,9 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A view of a held lock, for the code that does the work: it can read the state and wait for the
-/// loss, and neither extend nor release. Cheap to clone; it stays correct after the guard is gone.
+/// A view of a held lock, for the code that does the work. It can read the state and wait for the
+/// loss, but not extend or release the lock. Cheap to clone. It stays correct after the guard is
+/// gone.
 #[derive(Clone)]
 pub struct Hold {
     cell: Arc<HoldCell>,
@@ -303,45 +300,45 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The resource of the lock.
+    /// Returns the resource of the lock.
     pub fn resource(&self) -> &Resource {
         &self.cell.resource
     }
 
-    /// As [`Guard::token`].
+    /// Returns the token of the lock. See [`Guard::token`].
     pub fn token(&self) -> &Token {
         self.cell.show_token()
     }
 
-    /// As [`Guard::fencing_token`].
+    /// Returns the fencing token. See [`Guard::fencing_token`].
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.cell.fencing_token()
     }
 
-    /// As [`Guard::remaining`].
+    /// Returns how long you may rely on the lock. See [`Guard::remaining`].
     pub fn remaining(&self) -> Duration {
         self.cell.remaining()
     }
 
-    /// As [`Guard::is_held`].
+    /// Returns `true` if the lock is held. See [`Guard::is_held`].
     pub fn is_held(&self) -> bool {
         self.cell.is_held()
     }
 
-    /// As [`Guard::check`].
+    /// Returns an error if the lock is lost. See [`Guard::check`].
     ///
     /// # Errors
-    /// [`Lost`] once the lock is not held any more.
+    /// Returns [`Lost`] if the lock is no longer held.
     pub fn check(&self) -> Result<(), Lost> {
         self.cell.check()
     }
 
-    /// As [`Guard::lost`].
+    /// Resolves when the lock is over. See [`Guard::lost`].
     pub fn lost(&self) -> Loss {
         Loss::new(self.cell.clone(), self.slot.clone())
     }
 
-    /// As [`Guard::votes`].
+    /// Returns each master's last answer. See [`Guard::votes`].
     pub fn votes(&self) -> Votes {
         self.cell.votes()
     }

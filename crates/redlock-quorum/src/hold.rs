@@ -1,4 +1,4 @@
-//! `HoldCell`: what the holder of a lock and the driver share.
+//! `HoldCell`: the state that the holder of a lock and the driver share.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,14 +17,14 @@ use tokio::sync::futures::OwnedNotified;
 use crate::lost::{Ended, Lost, LostReason};
 use crate::votes::{NodeVote, Votes};
 
-/// While a lock is held no sleep is longer: the timers of a runtime stand still while the machine
-/// is suspended, and the lease does not. Every wake-up checks the clock.
+/// The longest sleep while a lock is held. The timers of a runtime stop while the machine is
+/// suspended, and the lease does not. Every wake-up checks the clock.
 pub(crate) const NAP_MAX: Duration = Duration::from_secs(1);
 
-/// One held lock: its deadline, how it ended, and a wake-up for those that wait for either.
+/// One held lock: its deadline, how it ended, and a wake-up for callers that wait for either.
 ///
-/// The driver moves the deadline; the holder reads it by its own clock, on any thread, and asks
-/// nothing. The one lock in here is held for a few instructions, and nothing is woken under it.
+/// The driver moves the deadline. The holder reads it by its own clock, on any thread, without a
+/// request. The mutex in here is held for a few instructions, and never while a waiter is woken.
 pub(crate) struct HoldCell {
     pub(crate) resource: Resource,
     pub(crate) token: Token,
@@ -32,28 +32,28 @@ pub(crate) struct HoldCell {
     clock: Clock,
     names: Arc<[Arc<str>]>,
     /// The instant, in nanoseconds, at which the holder must have stopped. Zero once the lease is
-    /// over, and nothing leaves zero: no guard is revived.
+    /// over. It never leaves zero, because no guard is revived.
     deadline: AtomicU64,
     /// Every master has answered the attempt, or its time is up.
     is_settled: AtomicBool,
     /// The program has read the value of the key.
     is_token_known: AtomicBool,
-    /// Taken off the end of the lease, for work that needs time to stop.
+    /// Subtracted from the end of the lease, for work that needs time to stop.
     pub(crate) stop_margin: Duration,
     state: Mutex<State>,
 }
 
-/// Whether the caller that a lock was won for has taken it. It does so when its future is polled,
-/// which may never be.
+/// Whether the caller of a won lock has taken it. It does so when its future is polled, which may
+/// never happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acceptance {
-    /// The caller was informed, and has not taken the lock.
+    /// The caller was informed and has not taken the lock.
     Offered,
     /// The keeper has seen that the lock is not taken, and waits for a wake-up when it is.
     Awaited,
-    /// It has: from here on the lock is its own.
+    /// The caller has taken the lock, which belongs to it from now on.
     Accepted,
-    /// It did not while it could: it gets nothing any more.
+    /// The caller did not take the lock in time, and can no longer take it.
     Withdrawn,
 }
 
@@ -66,21 +66,21 @@ struct State {
     lapse: LostReason,
     ended: Option<Ended>,
     acceptance: Acceptance,
-    /// Wakes those that wait; made by the first of them, which most locks never have.
+    /// Wakes the waiters. Created by the first of them; most locks never have one.
     changed: Option<Arc<Notify>>,
 }
 
 /// The fencing token of a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence {
-    /// The fencing token; `None` without fencing.
+    /// The fencing token. `None` without fencing.
     pub(crate) token: Option<FencingToken>,
-    /// Until then it may be handed out; `None` if it was before.
+    /// Until when it may be handed out. `None` if it was handed out.
     pub(crate) until: Option<Instant>,
 }
 
 impl Fence {
-    /// The token that a quorum of masters has accepted.
+    /// Returns the token that a quorum of masters has accepted.
     pub(crate) fn of(proof: Option<Proof>) -> Self {
         Self {
             token: proof.map(|proof| proof.ballot.token()),
@@ -88,7 +88,7 @@ impl Fence {
         }
     }
 
-    /// The token of a caller that the lease was handed on to.
+    /// Returns the token of a caller to which the lease was passed.
     pub(crate) fn handed_on(hand_over: HandOver) -> Self {
         Self { token: hand_over.token(), ..Self::of(hand_over.proof) }
     }
@@ -101,7 +101,7 @@ struct Row {
 }
 
 impl HoldCell {
-    /// A lease that was won now.
+    /// Creates the cell of a lease that was won now.
     pub(crate) fn new(
         resource: Resource,
         token: Token,
@@ -132,29 +132,29 @@ impl HoldCell {
 
     // Methods for the holder.
 
-    /// Whether the lease is valid, by the clock and at this moment. Once this has been answered
-    /// with no it is never answered with yes again.
+    /// Returns `true` if the lease is valid by the clock at the time of the call. After `false`, it
+    /// never returns `true` again.
     pub(crate) fn is_held(&self) -> bool {
         self.remaining() > Duration::ZERO
     }
 
-    /// Whether the lock may be handed to its caller at this moment. What was accepted with the key
-    /// may be gone before the lease is over, where the lease rests on other masters by then.
+    /// Returns `true` if the lock may be handed to its caller now. The acceptances of the ballot
+    /// may be gone before the lease is over, if the lease rests on other masters by then.
     pub(crate) fn may_be_handed_out(&self) -> bool {
         let now = self.clock.now();
         let is_proven = self.fence.until.is_none_or(|until| now < until);
-        // The clock is read once: this is on the way of each lock.
+        // The clock is read once, because this is on the path of each lock.
         let is_ahead = Instant::from_nanos(self.deadline.load(Ordering::Acquire)) > now;
         is_proven && (is_ahead || self.is_held())
     }
 
-    /// Until when the caller can take the lock, as things are.
+    /// Returns until when the caller can take the lock, as things are.
     pub(crate) fn acceptable_until(&self) -> Instant {
         let deadline = Instant::from_nanos(self.deadline.load(Ordering::Acquire));
         self.fence.until.map_or(deadline, |until| until.min(deadline))
     }
 
-    /// The caller takes the lock, if it still can. Returns what it was to that before.
+    /// Takes the lock for the caller, if that is still possible. Returns the former state.
     pub(crate) fn accept(&self) -> Acceptance {
         if !self.may_be_handed_out() {
             return Acceptance::Withdrawn;
@@ -166,7 +166,7 @@ impl HoldCell {
         self.state().acceptance
     }
 
-    /// An accepted or withdrawn lock stays so. Returns the former state.
+    /// Changes the state, unless the lock is accepted or withdrawn. Returns the former state.
     pub(crate) fn change_acceptance(&self, to: Acceptance) -> Acceptance {
         let now = &mut self.state().acceptance;
         let before = *now;
@@ -180,7 +180,7 @@ impl HoldCell {
         self.fence.token
     }
 
-    /// How long the holder may still count on the lease.
+    /// Returns how long the holder may rely on the lease.
     pub(crate) fn remaining(&self) -> Duration {
         loop {
             let deadline = self.deadline.load(Ordering::Acquire);
@@ -200,7 +200,7 @@ impl HoldCell {
     }
 
     /// # Errors
-    /// [`Lost`] once the lease is over.
+    /// Returns [`Lost`] once the lease is over.
     pub(crate) fn check(&self) -> Result<(), Lost> {
         match self.ended() {
             None => Ok(()),
@@ -209,17 +209,18 @@ impl HoldCell {
         }
     }
 
-    /// How the lease ended; `None` while it is valid.
+    /// Returns how the lease ended, or `None` while it is valid.
     pub(crate) fn ended(&self) -> Option<Ended> {
         if self.is_held() {
             return None;
         }
-        // Another thread may have found the deadline passed and not have written it down yet.
+        // Another thread may have found that the deadline has passed without having recorded it
+        // yet.
         self.write_end();
         self.state().ended.clone()
     }
 
-    /// Writes down that the lease has lapsed, where it has not ended otherwise.
+    /// Records that the lease has lapsed, if it has not ended otherwise.
     fn write_end(&self) {
         let mut state = self.state();
         if state.ended.is_none() {
@@ -228,13 +229,13 @@ impl HoldCell {
         }
     }
 
-    /// How many masters are known to hold the key.
+    /// Returns how many masters are known to hold the key.
     pub(crate) fn copies(&self) -> usize {
         let now = self.clock.now();
         self.state().rows.iter().filter(|row| row.hold_until > now).count()
     }
 
-    /// Whether `master` is known to hold the key.
+    /// Returns `true` if `master` is known to hold the key.
     pub(crate) fn has_copy_at(&self, master: usize) -> bool {
         self.state().rows[master].hold_until > self.clock.now()
     }
@@ -243,13 +244,13 @@ impl HoldCell {
         self.votes_of(&self.state())
     }
 
-    /// The loss for `reason`, with the masters' last answers.
+    /// Returns the loss for `reason`, with the masters' last answers.
     pub(crate) fn lost(&self, reason: LostReason) -> Lost {
         self.lost_by(&self.state(), reason)
     }
 
-    /// The value of the key, for the program: it may hand it to another one, which extends or
-    /// releases the lock by it. So the lease is not handed on after that.
+    /// Returns the value of the key to the program, which may pass it to another program that
+    /// extends or releases the lock by it. The lease is therefore not passed on after that.
     pub(crate) fn show_token(&self) -> &Token {
         self.is_token_known.store(true, Ordering::Release);
         &self.token
@@ -259,20 +260,20 @@ impl HoldCell {
         self.is_token_known.load(Ordering::Acquire)
     }
 
-    /// Whether every master has answered the attempt, or its time is up.
+    /// Returns `true` if every master has answered the attempt, or its time is up.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_settled.load(Ordering::Acquire)
     }
 
-    /// Resolves at the next change that a waiter must know: an end, an earlier deadline, a driver
-    /// that has stopped, or the last answer to the attempt. State that a caller reads behind this
-    /// call is either from before the change, and then the caller is woken, or from after it.
+    /// Resolves at the next change that a waiter must know: an end, an earlier deadline, a stopped
+    /// driver, or the last answer to the attempt. State that a caller reads after this call is
+    /// either from before the change, and the caller is then woken, or from after it.
     pub(crate) fn changed(&self) -> OwnedNotified {
         let changed = self.state().changed.get_or_insert_default().clone();
         changed.notified_owned()
     }
 
-    /// How long an extension makes the lease last.
+    /// Returns how long an extension makes the lease last.
     pub(crate) fn ttl(&self) -> Duration {
         self.state().ttl
     }
@@ -292,22 +293,23 @@ impl HoldCell {
         }
     }
 
-    /// How long an extension makes the lease last, and why it is lost if its deadline passes.
+    /// Writes how long an extension makes the lease last, and why it is lost if its deadline
+    /// passes.
     pub(crate) fn write_terms(&self, lease: &HeldLease) {
         let mut state = self.state();
         state.ttl = lease.timing().ttl.get();
         state.lapse = lease.reason();
     }
 
-    /// Every master has answered the attempt, or its time is up.
+    /// Records that every master has answered the attempt, or its time is up.
     pub(crate) fn settle(&self) {
         if !self.is_settled.swap(true, Ordering::AcqRel) {
             self.wake();
         }
     }
 
-    /// Moves the deadline, unless it has passed: a lease that has lapsed stays lapsed. Says whether
-    /// it has not: a holder may have seen that before.
+    /// Moves the deadline, unless it has passed: a lapsed lease stays lapsed. Returns `false` if it
+    /// has passed, because a holder may have seen that.
     pub(crate) fn move_deadline(&self, to: Instant, now: Instant) -> bool {
         let mut from = self.deadline.load(Ordering::Acquire);
         loop {
@@ -322,14 +324,14 @@ impl HoldCell {
             }
             from = self.deadline.load(Ordering::Acquire);
         }
-        // Timers were set for the later one.
+        // Timers were set for the later deadline.
         if to.as_nanos() < from {
             self.wake();
         }
         true
     }
 
-    /// Ends the lease, and with it the time of masters to answer the attempt. The first end stays.
+    /// Ends the lease, and with it the wait for answers to the attempt. The first end stays.
     pub(crate) fn end(&self, ended: Ended) {
         let mut state = self.state();
         state.ended.get_or_insert(ended);
@@ -339,8 +341,8 @@ impl HoldCell {
         self.wake();
     }
 
-    /// Wakes those that wait: something has changed, which was written before this call; or no task
-    /// drives the handle any more, and one of them may.
+    /// Wakes the waiters, because a change was written before this call, or because no task drives
+    /// the handle any longer and one of them may.
     pub(crate) fn wake(&self) {
         let changed = self.state().changed.clone();
         if let Some(changed) = changed {
@@ -360,7 +362,7 @@ impl HoldCell {
         self.deadline.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// No code that holds this lock can panic half-way through a change.
+    /// No code that holds this mutex can panic in the middle of a change.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -372,7 +374,7 @@ impl Row {
     }
 }
 
-/// The masters' answers, under their names.
+/// Returns the masters' answers, with their names.
 pub(crate) fn votes<'a>(
     names: &[Arc<str>],
     answers: impl IntoIterator<Item = &'a LastAnswer>,

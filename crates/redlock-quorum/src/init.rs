@@ -1,4 +1,4 @@
-//! `Init`: a person states that no lock of a former incarnation is alive on any master.
+//! `Init`: an operator asserts that no lock of a former incarnation is held on any master.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use crate::settings::InvalidRequest;
 /// The options of [`Redlock::init_with`](crate::Redlock::init_with).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Init {
-    /// Admit masters although some record shows that the namespace was in use: one of them may have
-    /// lost a lock that is alive. Without it the call is refused. Default: no.
+    /// Admits masters although a record shows that the prefix was in use, so that one of them may
+    /// have lost a held lock. Without it, the call fails in this case. Defaults to `false`.
     ///
-    /// It converts a namespace, too. A handle with [`Quarantine::On`](crate::Quarantine::On) takes
-    /// over what clients without one have left; one with
-    /// [`Quarantine::Off`](crate::Quarantine::Off) removes the records. Clients of the other kind
-    /// must be gone: theirs are refused afterwards, at once or within about a minute.
+    /// It also converts a prefix. A handle with [`Quarantine::On`](crate::Quarantine::On) takes
+    /// over the ballots of clients without a quarantine. A handle with
+    /// [`Quarantine::Off`](crate::Quarantine::Off) removes the records. Stop all clients of the
+    /// other kind first: they stop working immediately or within about a minute.
     ///
-    /// It also records the list of this handle as the set of masters, if another set is recorded that
-    /// differs by more than one master.
+    /// It also records the list of this handle as the set of masters, if another set is recorded
+    /// that differs by more than one master.
     ///
-    /// With it, and with a `max_ttl` given to the builder, that one replaces what the masters
-    /// have, where all of them answer. It may be smaller.
+    /// If you set a `max_ttl` on the builder, it also replaces the value on the masters if all of
+    /// them answer. It may be smaller.
     pub again: bool,
-    /// No fencing token that is handed out later may be smaller than this one. At most 2^51 us,
-    /// some 71 years, ahead of the masters' clocks; more than a minute only with
-    /// [`far_floor`](Self::far_floor). Default: none.
+    /// Sets a lower limit for all fencing tokens handed out later. Must be at most 2^51 us, about
+    /// 71 years, ahead of the masters' clocks, and more than a minute ahead only with
+    /// [`far_floor`](Self::far_floor). Defaults to none.
     pub floor: Option<FencingToken>,
-    /// The floor may be more than a minute ahead of the masters' clocks. If all masters come back
-    /// empty, this floor is recorded nowhere: a person must give it again, larger than every token
-    /// that was seen, or tokens become smaller. Default: no.
+    /// Allows a floor more than a minute ahead of the masters' clocks. If all masters come back
+    /// empty, this floor is recorded nowhere: you must pass it again, larger than every token seen
+    /// so far, or tokens become smaller. Defaults to `false`.
     pub far_floor: bool,
 }
 
@@ -42,12 +42,12 @@ pub struct Init {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InitReport {
-    /// Each master, in the order in which they were given.
+    /// Each master, in the order in which they were configured.
     pub nodes: Vec<InitNode>,
-    /// The least fencing token that can be handed out from now on; `None` if no master had to be
+    /// The smallest fencing token that can be handed out from now on. `None` if no master had to be
     /// admitted.
     pub floor: Option<FencingToken>,
-    /// The set that most of the masters belong to now; `None` if no record names one. All masters
+    /// The set that most of the masters belong to now. `None` if no record names one. All masters
     /// belong to one set if every one of them has answered.
     pub set: Option<RecordedSet>,
 }
@@ -58,23 +58,23 @@ pub struct InitReport {
 pub struct InitNode {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// Its standing before.
+    /// Its earlier standing.
     pub was: Standing,
     /// Its standing now.
     pub now: Standing,
-    /// Why its votes do not count now; `None` if they do.
+    /// Why it does not vote now. `None` if it votes.
     pub cause: Option<Cause>,
-    /// The process: 40 hex digits, new with every start; `None` if it did not answer.
+    /// The process: 40 hex digits, new with every start. `None` if it did not answer.
     pub run_id: Option<String>,
-    /// How long that process has been running; `None` if the server does not report it.
+    /// How long that process has been running. `None` if the server does not report it.
     pub uptime: Option<Duration>,
-    /// The longest TTL that it allows clients now; `None` if it has no record.
+    /// The longest TTL that it allows now. `None` if it has no record.
     pub max_ttl: Option<Duration>,
-    /// The longest TTL that it allowed clients before; `None` if it had no record.
+    /// The longest TTL that it allowed before. `None` if it had no record.
     pub former_max_ttl: Option<Duration>,
 }
 
-/// Why `init` did not do what it was asked.
+/// Why `init` failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
@@ -85,8 +85,8 @@ pub enum InitError {
         nodes: Vec<InitNode>,
     },
     /// The record of some master was not read, and [`Init::again`] was not set. That record may
-    /// show that the namespace was in use, and that masters without a record have lost a lock that
-    /// is alive. Nothing was written.
+    /// show that the prefix was in use, and that masters without a record have lost a held lock.
+    /// Nothing was written.
     #[error(
         "the record of {} was not read, and it may show that this namespace was in use: call \
          init again when every master answers, or set `again` to state that no lock is held; \
@@ -100,15 +100,15 @@ pub enum InitError {
         /// Each master's answer.
         nodes: Vec<InitNode>,
     },
-    /// Some master does not vote although the namespace was in use: it may have lost a lock that is
-    /// alive; or clients without quarantine use it. No master was admitted.
+    /// The prefix was in use and some master does not vote, so it may have lost a held lock; or
+    /// clients without a quarantine use the prefix. No master was admitted.
     #[error("{}: {}", refusal(.nodes), list(.nodes))]
     Refused {
         /// Each master's answer.
         nodes: Vec<InitNode>,
     },
-    /// A set of masters is recorded that differs from the list of this handle by more than one
-    /// master, and [`Init::again`] was not set: the list may be a wrong one. Nothing was written.
+    /// The recorded set of masters differs from the list of this handle by more than one master,
+    /// and [`Init::again`] was not set. The list may be wrong. Nothing was written.
     #[error(
         "the list of masters differs from the recorded set by more than one: {lists}; correct the \
          list, or set `again` to record it, if no lock is held; nothing was written: {}",
@@ -120,19 +120,19 @@ pub enum InitError {
         /// Each master's answer.
         nodes: Vec<InitNode>,
     },
-    /// Not every master that was written holds the `max_ttl` that this call has written there, as
-    /// far as it could be read afterwards: another call of `init` sets another one at the same
-    /// time, and this call gave up, or a master did not take it. Call it again when the other call
-    /// has ended, if this value is still wanted.
+    /// Some master does not hold the `max_ttl` that this call has written, as far as it could be
+    /// read afterwards. Another `init` writes a different one at the same time and this call gave
+    /// up, or a master did not accept it. Call it again after the other call has finished, if you
+    /// still want this value.
     #[error("{}", max_ttl_differs(*.wanted, .nodes))]
     MaxTtl {
-        /// The `max_ttl` that all masters were to have.
+        /// The `max_ttl` that all masters should hold.
         wanted: Duration,
         /// The `max_ttl` and the standing of each master.
         nodes: Vec<InitNode>,
     },
-    /// Whenever scripts came to the masters, some record was another than the one that was read, or
-    /// the script was too late. Some of the writes may have been carried out.
+    /// A record changed between reading and writing on every attempt, or the script arrived too
+    /// late, probably because of another `init`. Some writes may have been applied.
     #[error(
         "the records changed during each try of init: another init may be running; call init \
          again when it has ended: {}",
@@ -142,22 +142,22 @@ pub enum InitError {
         /// Each master's answer.
         nodes: Vec<InitNode>,
     },
-    /// The floor that was given, or a score that was found, is 2^53 or more. Nothing was written.
+    /// The floor, or a score that was found, is 2^53 or more. Nothing was written.
     #[error("a fencing token that was given or found is 2^53 or more, nothing was written")]
     TooLarge,
-    /// The floor that was given is more than 2^51 us, some 71 years, ahead of the masters' clocks.
-    /// Tokens never become smaller, so few would be left for ever. Nothing was written.
+    /// The floor is more than 2^51 us, about 71 years, ahead of the masters' clocks. Tokens only
+    /// grow, so this would permanently use up most of the range. Nothing was written.
     #[error(
         "the floor that was given is more than 71 years (2^51 us) ahead of the masters' clocks, \
          and would use up the fencing tokens for ever: give {limit} at most, such as the largest \
          token that a store has seen; nothing was written"
     )]
     FloorTooFar {
-        /// The largest that may be given now.
+        /// The largest floor that is allowed now.
         limit: FencingToken,
     },
-    /// The floor that was given is more than a minute ahead of the masters' clocks, and
-    /// [`Init::far_floor`] was not set. Nothing was written.
+    /// The floor is more than a minute ahead of the masters' clocks, and [`Init::far_floor`] was
+    /// not set. Nothing was written.
     #[error(
         "the floor that was given is more than a minute ahead of the masters' clocks: if all \
          masters restart empty, no master knows this floor, and tokens become smaller unless a \
@@ -165,17 +165,17 @@ pub enum InitError {
          was written"
     )]
     FarFloor {
-        /// The largest that may be given now without saying so.
+        /// The largest floor that is allowed now without [`Init::far_floor`].
         limit: FencingToken,
     },
-    /// The handle has [`Quarantine::Off`](crate::Quarantine::Off): there is nothing to admit.
-    /// [`Init::again`] removes the records of clients with quarantine.
+    /// The handle has [`Quarantine::Off`](crate::Quarantine::Off), so there is nothing to admit.
+    /// [`Init::again`] removes the records of clients with a quarantine.
     #[error(
         "the handle has Quarantine::Off: build one with Quarantine::On, or set `again` to \
          remove the records of a quarantine"
     )]
     Off,
-    /// The request itself is wrong. Nothing was sent.
+    /// The request is invalid. Nothing was sent.
     #[error(transparent)]
     Invalid(#[from] InvalidRequest),
     /// The handle was shut down.
@@ -184,14 +184,14 @@ pub enum InitError {
 }
 
 impl InitReport {
-    /// How many masters vote now.
+    /// Returns how many masters vote now.
     pub fn admitted(&self) -> usize {
         self.nodes.iter().filter(|node| node.now == Standing::Admitted).count()
     }
 }
 
 impl InitError {
-    /// Each master's answer, if masters were asked.
+    /// Returns each master's answer, if masters were queried.
     pub fn nodes(&self) -> Option<&[InitNode]> {
         match self {
             Self::NoQuorum { nodes }
@@ -215,19 +215,19 @@ impl From<AcquireError> for InitError {
 }
 
 impl InitNode {
-    /// Whether its record has changed a moment ago, such as by another `init`: it is being checked,
-    /// and it is not known yet whether it has lost data.
+    /// Returns `true` if its record has just changed, for example by another `init`. It is being
+    /// checked, and it is not known yet whether it has lost data.
     pub fn is_checked(&self) -> bool {
         is_checked(self.cause.as_ref())
     }
 }
 
-/// Whether a master that does not vote, for this cause, is being checked.
+/// Returns `true` if a master that does not vote, for this cause, is being checked.
 pub(crate) fn is_checked(cause: Option<&Cause>) -> bool {
     matches!(cause, Some(Cause::NotAdmitted(not)) if not.why == WhyNot::Checked)
 }
 
-/// The advice if no master was admitted.
+/// Returns the advice if no master was admitted.
 fn refusal(nodes: &[InitNode]) -> &'static str {
     if nodes.iter().any(InitNode::is_checked) {
         return "masters are being checked, another init may be running: call it again in a moment";

@@ -20,32 +20,35 @@ use crate::settings::{BuildError, Quarantine};
 use crate::stats::Stats;
 use crate::status::Status;
 
-/// A handle on N independent Redis masters, which hands out locks. Cheap to clone.
+/// A handle to N independent Redis masters, used to acquire locks. Cheap to clone.
 ///
-/// Building it connects nothing. The first use starts a task, on the tokio runtime it happens on,
-/// that owns the connections, extends leases and releases what was not acknowledged. When that
-/// runtime goes away, the next use goes on with another: a call, a guard that is dropped, or a
-/// [`Loss`](crate::Loss) that is polled. A current-thread runtime that no thread blocks on polls
-/// nothing, and so extends nothing; callers on other runtimes notice within about 100 ms, and take
-/// the task over. A caller on a thread without a runtime cannot: after about three seconds it gets
+/// # Runtimes
+/// Building a handle connects nothing. The first use spawns a task on the current tokio runtime.
+/// The task owns the connections, extends leases and repeats releases that were not acknowledged,
+/// so use a runtime that keeps running. If the runtime goes away, the next use of the handle
+/// continues on another one: a call, a dropped guard, or a polled [`Loss`](crate::Loss).
+///
+/// A current-thread runtime that no thread blocks on polls nothing, and so extends nothing. Callers
+/// on other runtimes notice that within about 100 ms and take over the task. A caller on a thread
+/// without a runtime cannot: after about three seconds it gets
 /// [`InvalidRequest::NoRuntime`](crate::InvalidRequest::NoRuntime).
 ///
-/// Use a handle on a runtime that keeps running. A quorum is enough for an answer; the other
-/// masters are connected and admitted in the background. On a runtime that is polled only during
-/// calls, or is made anew for each of them, a master that was lost may never be reconnected, or
-/// never vote again. For a short-lived runtime, make a handle of its own, and end it with
-/// [`shutdown`](Self::shutdown).
+/// A quorum is enough for an answer. The other masters are connected and admitted in the
+/// background. If a runtime is polled only during calls, or is created again for each call, a lost
+/// master may never be reconnected, or never vote again. For a short-lived runtime, create a
+/// separate handle and end it with [`shutdown`](Self::shutdown).
 #[derive(Clone)]
 pub struct Redlock {
     pub(crate) handle: Arc<Handle>,
 }
 
 impl Redlock {
-    /// A handle with defaults on the masters at these URLs; see [`RedlockBuilder::nodes`] for
-    /// their form. No input or output happens yet.
+    /// Creates a handle with default settings for the masters at these URLs. See
+    /// [`RedlockBuilder::nodes`] for their form. Does no input or output yet.
     ///
     /// # Errors
-    /// [`BuildError`] when there are none or more than 15, one is malformed or listed twice.
+    /// Returns [`BuildError`] if there are no masters or more than 15, or one is malformed or
+    /// listed twice.
     pub fn connect<U>(urls: U) -> Result<Self, BuildError>
     where
         U: IntoIterator,
@@ -54,39 +57,40 @@ impl Redlock {
         Self::builder().nodes(urls).build()
     }
 
-    /// A handle with the settings of the environment, from the variables of the `redlock` command;
-    /// see [`RedlockBuilder::from_env`]. No input or output happens yet, except that files are
-    /// read.
+    /// Creates a handle with the settings of the environment, from the variables of the `redlock`
+    /// command. See [`RedlockBuilder::from_env`]. Reads files, but does no other input or output
+    /// yet.
     ///
     /// # Errors
-    /// [`BuildError`] with the name of the variable.
+    /// Returns [`BuildError`] with the name of the variable.
     pub fn from_env() -> Result<Self, BuildError> {
         RedlockBuilder::from_env()?.build()
     }
 
-    /// A builder, for everything that is not default.
+    /// Returns a builder for handles with non-default settings.
     pub fn builder() -> RedlockBuilder {
         RedlockBuilder::new()
     }
 
-    /// A lock on `resource`, to be awaited: it keeps trying for the handle's wait.
+    /// Requests a lock on `resource`. Await the request to acquire it. It retries for the handle's
+    /// wait time (10 s by default).
     ///
-    /// It is not reentrant: a caller that holds the lock and asks for it again waits for itself.
-    /// [`reentrant`](Self::reentrant) is.
+    /// The lock is not reentrant: a caller that holds the lock and requests it again waits for
+    /// itself. Use [`reentrant`](Self::reentrant) for that.
     pub fn lock(&self, resource: impl Into<Resource>) -> LockRequest {
         LockRequest::new(self.handle.clone(), resource.into())
     }
 
-    /// A lock on `resource` in one attempt: `lock(resource).wait(Duration::ZERO)`.
+    /// Requests a lock on `resource` in one attempt: `lock(resource).wait(Duration::ZERO)`.
     pub fn try_lock(&self, resource: impl Into<Resource>) -> LockRequest {
         self.lock(resource).wait(Duration::ZERO)
     }
 
-    /// Each master's answer about `resource`, and the state on which a quorum of them agrees. Waits
-    /// for the slowest master, for the node timeout at most, and for first connections.
+    /// Queries every master and returns who holds `resource`. Takes as long as the slowest master,
+    /// at most the node timeout plus the time for first connections.
     ///
-    /// A name that cannot be a resource, a missing runtime and a handle that was shut down appear
-    /// as the reason why no master could be asked: the state is [`State::Undecided`] then.
+    /// If no master can be queried because of an invalid name, a missing runtime or a handle that
+    /// was shut down, that is the reason for each master, and the state is [`State::Undecided`].
     ///
     /// [`State::Undecided`]: crate::State::Undecided
     pub async fn status(&self, resource: impl Into<Resource>) -> Status {
@@ -97,8 +101,8 @@ impl Redlock {
         }
     }
 
-    /// Statistics of this handle and all its clones so far. The call asks no master and does not
-    /// wait, so it may be made anywhere and at any rate.
+    /// Returns statistics of this handle and all its clones. Queries no master and does not wait,
+    /// so you can call it anywhere and at any rate.
     pub fn stats(&self) -> Stats {
         self.handle.counters.stats()
     }
@@ -134,12 +138,12 @@ impl Redlock {
         Ok(Status { waiters: waiters.unwrap_or_default(), ..status? })
     }
 
-    /// The state of each master: which process answers, whether it votes and why not, and its keys
-    /// of this namespace. Nothing is written. Waits for the slowest master, for two node timeouts
-    /// or 50 ms at most, whichever is longer, and for first connections.
+    /// Returns the state of each master: which process answers, whether it votes and why not, and
+    /// its keys of this prefix. Writes nothing. Waits for the slowest master, at most two node
+    /// timeouts or 50 ms, whichever is longer, and for first connections.
     ///
-    /// If no master could be asked, because the handle was shut down or there is no runtime, that
-    /// is the cause of each master.
+    /// If no master can be queried, because the handle was shut down or there is no runtime, that
+    /// is the cause for each master.
     pub async fn inspect(&self) -> Vec<NodeReport> {
         match self.reports().await {
             Ok(reports) => reports,
@@ -152,46 +156,47 @@ impl Redlock {
         Ok(self.handle.inbox.ask(Command::Report).await?)
     }
 
-    /// Admits brand-new masters at once, which would otherwise be in quarantine for 1.1 times
-    /// `max_ttl`. The same as [`init_with`](Self::init_with) without options.
+    /// Lets new masters vote immediately, without a quarantine of 1.1 × `max_ttl`. The same as
+    /// [`init_with`](Self::init_with) without options.
     ///
     /// # Errors
-    /// As [`init_with`](Self::init_with).
+    /// Returns the errors of [`init_with`](Self::init_with).
     pub async fn init(&self) -> Result<InitReport, InitError> {
         self.init_with(Init::default()).await
     }
 
-    /// States that **none of the masters has restarted, been flushed or replaced** within the last
-    /// 1.1 times `max_ttl`, or that no lock is alive on them, until this call has returned. Where
-    /// that is not so, two may hold one lock afterwards.
+    /// Lets masters vote without waiting out a quarantine. **By calling this you assert** that,
+    /// until it returns, either no master was restarted, flushed or replaced in the last 1.1 ×
+    /// `max_ttl`, or no lock is held. If that is false, two clients may hold the same lock.
     ///
-    /// Masters that do not vote are admitted with the largest `max_ttl` that a record holds or that
-    /// the builder was given. The default of the builder counts only where no record has one. Where
-    /// a master votes already only its `max_ttl`, and ballots that lag behind, are raised: a second
-    /// call changes nothing.
+    /// Masters that do not vote are admitted with the largest `max_ttl` of the records and the
+    /// builder. The builder's default applies only if no record has one. On masters that already
+    /// vote, only `max_ttl` and ballots that lag behind are raised, so a second call changes
+    /// nothing.
     ///
-    /// It waits up to 3 s for all masters, and for one that reads its data from disk as long as it
-    /// may matter: a quarantine's length behind its start. The record of each must be read. With
-    /// [`Init::again`] those that do not answer are left out, as long as a quorum does; call it
-    /// again when they are there.
+    /// The call waits up to 3 s for all masters. It waits for a master that reads its data from
+    /// disk until one quarantine length after that master's start. The record of each master must
+    /// be read. With [`Init::again`], masters that do not answer are left out if a quorum does.
+    /// Call it again when they are reachable.
     ///
-    /// With [`Init::again`] and [`Quarantine::Off`] it removes the records instead, and keeps the
-    /// largest ballot: afterwards no client needs a quarantine, and none has one.
+    /// With [`Init::again`] and [`Quarantine::Off`], it removes the records instead and keeps the
+    /// largest ballot. Afterwards no client of the prefix may use a quarantine.
     ///
     /// # Errors
-    /// [`InitError::NoQuorum`] when fewer than a quorum can be read: nothing was written.
-    /// [`InitError::Unread`] when the record of some master was not read: nothing was written.
-    /// [`InitError::Refused`] when some record shows that the namespace was in use and some master
-    /// does not vote: it may have lost a lock. The call checks for 3 s whether another one is at
-    /// work, and for 3 s more while a master is being checked. So a program that calls `init` at
-    /// each start ends no quarantine, unless the records of all masters are gone and this handle
-    /// has read none of them before: that state cannot be distinguished from new masters.
-    /// [`InitError::MaxTtl`] when masters do not all hold the `max_ttl` that was written: another
-    /// call sets another one at the same time. [`InitError::Moved`] when records changed whenever
-    /// it tried.
+    /// - [`InitError::NoQuorum`] if fewer than a quorum can be read. Nothing was written.
+    /// - [`InitError::Unread`] if the record of some master was not read. Nothing was written.
+    /// - [`InitError::Refused`] if a record shows that the prefix was in use and some master does
+    ///   not vote, because that master may have lost a lock. The call checks for 3 s whether
+    ///   another `init` is at work, and for 3 s more while a master is being checked. A program
+    ///   that calls `init` at each start therefore ends no quarantine, unless the records of all
+    ///   masters are gone and this handle has read none of them before, which looks the same as new
+    ///   masters.
+    /// - [`InitError::MaxTtl`] if the masters do not all hold the `max_ttl` that was written,
+    ///   because another call writes a different one at the same time.
+    /// - [`InitError::Moved`] if records changed during every attempt.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the call going on.
+    /// Dropping the future does not cancel the call.
     pub async fn init_with(&self, init: Init) -> Result<InitReport, InitError> {
         self.handle.open()?;
         if self.handle.settings.quarantine == Quarantine::Off && !init.again {
@@ -201,35 +206,35 @@ impl Redlock {
         self.handle.inbox.ask(command).await.map_err(AcquireError::from)?
     }
 
-    /// Takes over a lease, and proves it by an extension on a quorum of masters. The validity
-    /// written in the lease is ignored, and so is every other clock.
+    /// Resumes a lease, and proves it by an extension on a quorum of masters. Ignores the validity
+    /// written in the lease, and every other clock.
     ///
-    /// With the extension goes a new ballot, and the guard has the fencing token of that: larger
-    /// than those of the lease before, and than that of any lock that another had in between. The
-    /// smaller token of the same lease is good until a store has seen the new one. A handle that
-    /// was built without ([`RedlockBuilder::fencing`]) extends, and gets no token.
+    /// The extension carries a new ballot, and the guard has its fencing token. That token is
+    /// larger than the lease's previous tokens, and than the token of any lock that another client
+    /// had in between. The previous token of the lease works until a store has seen the new one. A
+    /// handle built without [fencing](RedlockBuilder::fencing) extends the lease without a token.
     ///
-    /// A first holder that is still there shares the lease with the new one: [`Lease`] describes
+    /// If the first holder still exists, it shares the lease with the new one. [`Lease`] describes
     /// what that means, and which lease to resume.
     ///
     /// # Errors
-    /// [`ExtendError`] when it is not ours any more or no quorum confirms it in one attempt.
-    /// Nothing is released then. After [`NoQuorum`](ExtendError::NoQuorum) or
-    /// [`TooLate`](ExtendError::TooLate) the lock may still be ours, and may be resumed again: see
-    /// [`Lease`] for how.
+    /// Returns [`ExtendError`] if the lease is no longer ours, or no quorum confirms it in one
+    /// attempt. Nothing is released. After [`NoQuorum`](ExtendError::NoQuorum) or
+    /// [`TooLate`](ExtendError::TooLate), the lock may still be ours, and you can resume it again:
+    /// see [`Lease`].
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the lease as it is: it may have been extended, and nothing is
+    /// Dropping the future leaves the lease as it is. It may have been extended. Nothing is
     /// released.
     pub async fn resume(&self, lease: Lease) -> Result<Guard, ExtendError> {
         let request = self.try_lock(lease.resource).ttl(lease.ttl);
         request.resume(lease.token).await.map_err(ExtendError::of_resume)
     }
 
-    /// Releases a lease without taking it over, by its token alone.
+    /// Releases a lease by its token, without resuming it.
     ///
     /// # Errors
-    /// As [`Guard::release`].
+    /// Returns the errors of [`Guard::release`].
     pub async fn release(&self, lease: Lease) -> Result<(), ReleaseError> {
         let Lease { resource, token, ttl, .. } = lease;
         let key = self.handle.key(&resource)?;
@@ -243,23 +248,22 @@ impl Redlock {
         self.handle.inbox.ask(command).await?
     }
 
-    /// Closes this handle and all its clones: requests that wait fail, held locks are lost, and
-    /// releases that masters have not acknowledged are waited for, no longer than `within`. Where
-    /// several callers close the handle, the first that stops waiting ends it for all, and all get
-    /// one outcome.
+    /// Closes this handle and all its clones. Waiting requests fail, held locks are lost, and
+    /// unacknowledged releases get up to `within` to finish. If several callers close the handle,
+    /// the first that stops waiting ends the wait for all, and all get the same outcome.
     ///
-    /// Steps that are under way to let a master vote again are finished first, whatever `within`
-    /// is: that takes some round trips, and the connect timeout at most. So short-lived processes
-    /// end a quarantine too.
+    /// Steps that let a master vote again finish first, whatever `within` is. They take a few round
+    /// trips, and at most the connect timeout. Because of this, short-lived processes also end a
+    /// quarantine.
     ///
-    /// The keys of locks whose guards still exist are left to expire, because their holders may
-    /// not have noticed yet. Release guards before.
+    /// The keys of locks whose guards still exist are left to expire, because their holders may not
+    /// have noticed yet. Release those guards first.
     ///
     /// # Errors
-    /// [`Unreleased`] when keys may be left: which ones, where, and for how long.
+    /// Returns [`Unreleased`] if keys may remain: which keys, on which masters, and for how long.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the handle closed; another call goes on waiting.
+    /// Dropping the future leaves the handle closed. Another call continues to wait.
     pub async fn shutdown(self, within: Duration) -> Result<(), Unreleased> {
         self.handle.shut_down(within).await
     }
@@ -270,10 +274,10 @@ impl Redlock {
 }
 
 impl RedlockBuilder {
-    /// Checks everything and makes the handle. Connects nothing.
+    /// Checks all settings and creates the handle. Connects nothing.
     ///
     /// # Errors
-    /// [`BuildError`] with the limit that was passed and what to do.
+    /// Returns [`BuildError`] with the limit and the fix.
     pub fn build(self) -> Result<Redlock, BuildError> {
         Ok(Redlock { handle: Arc::new(self.handle()?) })
     }

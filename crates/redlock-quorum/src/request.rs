@@ -1,4 +1,4 @@
-//! `LockRequest`: a lock that is asked for.
+//! `LockRequest`: a request for a lock.
 
 use std::future::{Future, IntoFuture};
 use std::sync::Arc;
@@ -18,24 +18,26 @@ use crate::handle::Handle;
 use crate::run_error::RunError;
 use crate::settings::{GivenLabel, InvalidRequest, MAX_HOLD_MIN, check_margin};
 
-/// A lock that is asked for: set what is not default, then `.await` it, or [`run`](Self::run)
-/// work under it. Nothing happens before that.
+/// A request for a lock. Set options, then `.await` it to acquire the lock, or [`run`](Self::run)
+/// work under it. It does nothing before that.
 ///
 /// # Cancel safety
-/// Dropping the future at any point leaves no key behind where a key can be reached: the attempt
-/// and its clean-up belong to the handle. A lock that was already won is released.
+/// You can drop the future at any point. The handle finishes the attempt and releases any key it
+/// set, on every master it can reach. A lock that was already won is released.
 ///
-/// A future that is kept and not polled any more, beside a `select!` for instance, may win the lock
-/// all the same. Until it is polled the lock is not extended, and keeps all others out: for its TTL
-/// at most, at the end of which it is released. Then the future returns `TooLate`. Drop such a
-/// future as soon as it is not wanted any more.
+/// A future that is kept but no longer polled, for example after a `select!`, may still acquire the
+/// lock. The lock is not extended, and blocks other clients for up to one TTL. Then the future
+/// returns `TooLate`. Drop futures you no longer need.
 ///
 /// # Errors
-/// Awaiting it returns [`AcquireError`]: `Held` when another holds the lock until the wait is over,
-/// `NoQuorum` when too few masters answer, or report a fault that waiting does not cure, `TooLate`
-/// when nothing of the lease is left, `Invalid` when an option is out of range, and `Shutdown` when
-/// the handle was shut down. A lock that the caller itself holds counts as held by another: it is
-/// not reentrant.
+/// Awaiting it returns [`AcquireError`]:
+///
+/// - `Held` if another client holds the lock until the wait is over. A lock that the caller itself
+///   holds is no exception, because the lock is not reentrant.
+/// - `NoQuorum` if too few masters answer, or report a fault that waiting does not fix.
+/// - `TooLate` if no validity is left.
+/// - `Invalid` if an option is out of range.
+/// - `Shutdown` if the handle was shut down.
 #[must_use = "a lock that is not awaited is not asked for"]
 #[derive(Clone)]
 pub struct LockRequest {
@@ -53,7 +55,7 @@ enum Wait {
     For(Duration),
     Until(std::time::Instant),
     Forever,
-    /// Its end was decided, by the handle's clock; `None` is for ever.
+    /// Its end is fixed, by the handle's clock. `None` means forever.
     Begun(Option<Instant>),
 }
 
@@ -70,97 +72,97 @@ impl LockRequest {
         }
     }
 
-    /// How long the lease lasts without extension: 10 ms to the handle's `max_ttl`. Default: the
-    /// handle's TTL.
+    /// Sets how long the lock lasts without being extended. Defaults to the handle's TTL; must be
+    /// between 10 ms and the handle's `max_ttl`.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// How long to keep trying. Default: the handle's wait. Zero is one attempt. The last attempt
-    /// is made when the wait is over, and takes up to two node timeouts more. Where so many
-    /// requests stand in line that its turn does not come, it ends two connect timeouts behind the
-    /// wait, with `NoQuorum`.
+    /// Sets how long to keep trying. Defaults to the handle's wait. Zero means one attempt. The
+    /// last attempt starts when the wait is over, and takes up to two more node timeouts. A request
+    /// whose turn never comes, because too many requests are in line, fails with `NoQuorum` two
+    /// connect timeouts after the wait.
     ///
-    /// The wait ends early, with `NoQuorum`, when so many masters report a fault that waiting does
-    /// not cure ([`Cause::is_curable`](redlock_core::Cause::is_curable): a wrong password, a
-    /// replica) that no quorum is left. A step towards the admission of a master that was refused
-    /// before this request began does not count: what it was refused for may be cured.
+    /// Returns `NoQuorum` early if so many masters report a fault that waiting does not fix
+    /// ([`Cause::is_curable`](redlock_core::Cause::is_curable): a wrong password, a replica) that
+    /// no quorum is possible. A failed admission step from before this request does not end the
+    /// wait, because its cause may have been fixed since.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Wait::For(wait);
         self
     }
 
-    /// Keep trying until this instant, however long the call itself was delayed. An instant in the
-    /// past is one attempt.
+    /// Keeps trying until this instant, however long the call itself was delayed. An instant in the
+    /// past means one attempt.
     pub fn wait_until(mut self, instant: std::time::Instant) -> Self {
         self.wait = Wait::Until(instant);
         self
     }
 
-    /// Keep trying until the lock is acquired or the future is dropped. Masters that do not answer
-    /// are waited for, too. A fault that waiting does not cure ends the wait all the same, as for
+    /// Keeps trying until the lock is acquired or the future is dropped, also while masters do not
+    /// answer. A fault that waiting does not fix still ends the wait, as described for
     /// [`wait`](Self::wait).
     pub fn wait_forever(mut self) -> Self {
         self.wait = Wait::Forever;
         self
     }
 
-    /// Whether a keeper extends the lease while the guard exists. Default: yes. Without it the lock
-    /// is lost after one TTL.
+    /// Sets whether the lock is extended while the guard exists. Defaults to `true`. Without it,
+    /// the lock is lost after one TTL.
     pub fn auto_extend(mut self, auto_extend: bool) -> Self {
         self.options.auto_extend = auto_extend;
         self
     }
 
-    /// For how long the keeper goes on extending, from the acquisition: after that the lease is
-    /// left to lapse, within one TTL. Default: without limit, so that work that hangs holds the
-    /// lock until its process ends. (The Redis page advises a limit.) Less than 1 ms is refused.
+    /// Stops extending the lock this long after it was acquired. It then expires within one TTL.
+    /// Defaults to no limit, so hung work holds the lock until its process exits. (The Redis page
+    /// recommends a limit.) Must be at least 1 ms.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.options.max_hold = Some(max_hold);
         self
     }
 
-    /// How many masters should have granted before the guard is handed over: 1 to their number. A
-    /// quorum is enough to hold the lock; more copies let it survive more masters that lose it
-    /// against the rules. More than a quorum is waited for only a short grace, about as long as the
-    /// quorum took and never longer than the node timeout: [`Guard::copies`] returns their number.
-    /// Default: a quorum.
+    /// Sets how many masters should hold the key before this returns: 1 to their number. Defaults
+    /// to a quorum. Extra copies let the lock survive masters that lose data. The call waits for
+    /// them only briefly: about as long as the quorum took, and never longer than the node timeout.
+    /// Check [`Guard::copies`].
     pub fn min_copies(mut self, copies: usize) -> Self {
         self.options.min_copies = Some(copies);
         self
     }
 
-    /// Makes the deadline, and so [`Guard::lost`], come this much earlier than the end of the
-    /// lease, for work that needs time to stop. Default: zero. Must leave something of the lease.
+    /// Moves the deadline, and with it [`Guard::lost`], this much before the end of the lease, for
+    /// work that needs time to stop. Defaults to zero; must be shorter than the validity of the
+    /// lease.
     pub fn stop_margin(mut self, margin: Duration) -> Self {
         self.options.stop_margin = margin;
         self
     }
 
-    /// A name that is added to the token, for people that ask who holds the lock: 1 to 64 of
-    /// `A-Z a-z 0-9 . _ @ : -`. Default: the handle's label.
+    /// Adds this label to the token, so that `redlock status` shows who holds the lock: 1 to 64 of
+    /// `A-Z a-z 0-9 . _ @ : -`. Defaults to the handle's label.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = GivenLabel::Text(label.into());
         self
     }
 
-    /// Adds no name to the token, even if the handle has a label.
+    /// Adds no label to the token, even if the handle has one.
     pub fn no_label(mut self) -> Self {
         self.label = GivenLabel::None;
         self
     }
 
-    /// Acquires the lock, does the work, and releases the lock again. When the lock is lost while
-    /// the work is going on, the work is dropped where it awaits. What does not await cannot be
-    /// stopped: ask [`Hold::check`] in between.
+    /// Acquires the lock, runs the work, and releases the lock. If the lock is lost, the work is
+    /// dropped at its next await point. Work that does not await cannot be stopped: call
+    /// [`Hold::check`] between steps.
     ///
-    /// A release that fails is logged; it never costs the output.
+    /// A failed release is logged and does not affect the output.
     ///
     /// # Errors
-    /// [`RunError::Acquire`] when there is no lock: the work was not begun. [`RunError::Lost`]
-    /// when it was lost: the work was stopped, or it ended after the loss because it did not
-    /// await, and its output is inside.
+    /// - [`RunError::Acquire`] if the lock was not acquired. The work did not start.
+    /// - [`RunError::Lost`] if the lock was lost. The work was stopped, or it finished after the
+    ///   loss because it did not await. In that case the error contains its output.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lock in the background.
@@ -200,34 +202,34 @@ impl LockRequest {
         RunError::flat(self.run(work).await)
     }
 
-    /// This request for another resource.
+    /// Returns this request for another resource.
     pub(crate) fn of(&self, resource: &Resource) -> Self {
         Self { resource: resource.clone(), ..self.clone() }
     }
 
-    /// This request, with its wait counted from now on.
+    /// Returns this request with its wait starting now.
     pub(crate) fn begun(mut self) -> Self {
         self.wait = Wait::Begun(self.until(self.handle.clock.now()));
         self
     }
 
-    /// Whether the wait of a request that has [`begun`](Self::begun) has ended.
+    /// Returns `true` if the wait of a request that has [`begun`](Self::begun) is over.
     pub(crate) fn is_over(&self) -> bool {
         let now = self.handle.clock.now();
         self.until(now).is_some_and(|until| until <= now)
     }
 
-    /// The TTL that was asked for, where it is not that of the handle.
+    /// Returns the TTL of this request, if it differs from the handle's.
     pub(crate) fn own_ttl(&self) -> Option<Duration> {
         self.ttl
     }
 
-    /// Whether a keeper is to extend the lease.
+    /// Returns `true` if the lease is extended automatically.
     pub(crate) fn has_keeper(&self) -> bool {
         self.options.auto_extend
     }
 
-    /// All checks that can be made before a request is sent.
+    /// Runs all checks that are possible before a request is sent.
     pub(crate) fn check_all(&self) -> Result<(), AcquireError> {
         self.handle.key(&self.resource)?;
         self.check()?;
@@ -235,7 +237,7 @@ impl LockRequest {
         Ok(())
     }
 
-    /// Takes over the lease that this token signs, instead of acquiring anew.
+    /// Resumes the lease of this token instead of acquiring a new lock.
     pub(crate) async fn resume(self, token: Token) -> Result<Guard, AcquireError> {
         self.acquire(Some(token)).await
     }
@@ -264,15 +266,16 @@ impl LockRequest {
             })
         };
         let span = tracing::debug_span!("acquire", resource = %self.resource, token = Empty);
-        // It is open while the answer is waited for, and never entered: nothing is logged in there.
+        // The span is open while the request waits for its answer and never entered, so nothing is
+        // logged in it.
         let held = self.handle.inbox.ask_or_withdraw(command).await??;
         span.record("token", display(&held.cell.token));
         self.on_time(held)
     }
 
-    /// A lock may have waited for its caller to get to run: what counts is what is left now. One
-    /// that comes too late is dropped before it was accepted: what was only to be taken over is
-    /// not released then.
+    /// Checks the lock when its caller runs, because it may have waited for that. A lock that comes
+    /// too late is dropped before it is accepted, so a lease that was only to be resumed is not
+    /// released.
     fn on_time(&self, held: HeldLock) -> Result<Guard, AcquireError> {
         Guard::accept(held, self.handle.clone()).map_err(|late| {
             if self.handle.open().is_err() {

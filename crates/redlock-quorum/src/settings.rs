@@ -1,4 +1,4 @@
-//! The settings of a handle, and the checks that one request must pass.
+//! The settings of a handle, and the checks of one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use redlock_protocol::terms::Timing;
 
 /// The default `max_ttl`.
 pub(crate) const MAX_TTL: Duration = Duration::from_secs(60);
-/// The default node timeout is this, or a tenth of the TTL where that is shorter: the Redis page
-/// advises some 5 to 50 ms for a TTL of 10 s.
+/// The default node timeout is this or a tenth of the TTL, whichever is shorter. The Redis page
+/// recommends about 5 to 50 ms for a TTL of 10 s.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 /// The shortest `max_hold`: the unit of Redis.
 pub(crate) const MAX_HOLD_MIN: Duration = Duration::from_millis(1);
@@ -21,51 +21,51 @@ const TTL: Duration = Duration::from_secs(10);
 
 /// Whether a master that may have lost its keys is kept from voting for a while.
 ///
-/// A master that restarts without its data, is flushed, or was a replica for a while, has lost its
-/// locks. Until no lock from before can be alive, which takes 1.1 times `max_ttl`, its votes do not
-/// count.
+/// A master loses its locks if it restarts without its data, is flushed, or was a replica for a
+/// while. All earlier locks have expired after 1.1 × `max_ttl`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Quarantine {
-    /// It is. Each master keeps a record for that, under the prefix.
+    /// Such a master does not vote until every lock it may have granted has expired. Each master
+    /// stores a record for this under the prefix.
     ///
-    /// A brand-new master cannot be distinguished from one that lost its data. It waits, too,
-    /// unless a person confirms that it is new: `redlock init`, or
+    /// A new master looks the same as a master that lost its data, so it waits as well, unless an
+    /// operator confirms that it is new: `redlock init`, or
     /// [`Redlock::init`](crate::Redlock::init).
     #[default]
     On,
-    /// It is not: it votes at once, and may grant what another holds. For masters that keep
-    /// every write (`appendfsync always`), and for work that two holders do not harm.
+    /// Such a master votes immediately, and may grant a lock that another client still holds. Use
+    /// it only if masters persist every write (`appendfsync always`) or duplicate holders are
+    /// harmless.
     ///
-    /// All clients of a namespace must have the same. A client with `Off` refuses to work if a
-    /// record shows that others have a quarantine.
+    /// All clients of a prefix must use the same value. A client with `Off` does not work if a
+    /// record shows that other clients use a quarantine.
     Off,
 }
 
-/// Everything a handle was built with, checked.
+/// The checked settings of a handle.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) prefix: Arc<[u8]>,
-    /// The default TTL that was given; `None` if none was given.
+    /// The default TTL, if it was set.
     pub(crate) ttl: Option<Duration>,
-    /// The `max_ttl` that was given; it counts while no master has another one in its record.
-    /// `None` if none was given.
+    /// The `max_ttl`, if it was set. It applies while no master has another value in its record.
     pub(crate) max_ttl: Option<Duration>,
     pub(crate) quarantine: Quarantine,
     /// Locks have fencing tokens.
     pub(crate) fencing: bool,
-    /// Processes that wait for a key stand in one queue.
+    /// Processes that wait for a key share one queue.
     pub(crate) queue: bool,
-    /// A lock that is released passes to the next caller of this process.
+    /// A released lock passes to the next caller of this process.
     pub(crate) hand_over: bool,
     pub(crate) wait: Duration,
     pub(crate) node_timeout: Option<Duration>,
     pub(crate) clock_guard: Option<Duration>,
-    /// The label of requests that have none of their own.
+    /// The label of requests without their own.
     pub(crate) label: Option<Label>,
     pub(crate) connect_timeout: Duration,
 }
 
-/// The label that a builder or a request was given.
+/// The label that was set on a builder or a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum GivenLabel {
     #[default]
@@ -76,7 +76,7 @@ pub(crate) enum GivenLabel {
 
 impl GivenLabel {
     /// # Errors
-    /// [`InvalidLabel`] when the text cannot be a label.
+    /// Returns [`InvalidLabel`] if the text cannot be a label.
     pub(crate) fn check(
         &self,
         default: impl FnOnce() -> Option<Label>,
@@ -89,17 +89,17 @@ impl GivenLabel {
     }
 }
 
-/// Why a request cannot be made. Nothing was sent to any master.
+/// Why a request is invalid. Nothing was sent to any master.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRequest {
-    /// The resource name.
+    /// The resource name is invalid.
     #[error(transparent)]
     Resource(#[from] InvalidResource),
-    /// The TTL.
+    /// The TTL is invalid.
     #[error(transparent)]
     Ttl(#[from] InvalidTtl),
-    /// The label.
+    /// The label is invalid.
     #[error(transparent)]
     Label(#[from] InvalidLabel),
     /// The node timeout is too long for this TTL.
@@ -111,21 +111,21 @@ pub enum InvalidRequest {
     NodeTimeout {
         /// The node timeout of the handle.
         node_timeout: Duration,
-        /// The TTL asked for.
+        /// The TTL of the request.
         ttl: Duration,
     },
-    /// More time is asked for to stop than the lease has.
+    /// The stop margin leaves no validity.
     #[error(
         "a stop margin of {} leaves nothing of the {} that a TTL of {} is good for; take a smaller \
          margin or a longer TTL",
         spelled(*.margin), spelled(*.validity), spelled(*.ttl)
     )]
     StopMargin {
-        /// The margin asked for.
+        /// The requested margin.
         margin: Duration,
-        /// The validity that a holder may count on.
+        /// The validity that a holder may rely on.
         validity: Duration,
-        /// The TTL asked for.
+        /// The TTL of the request.
         ttl: Duration,
     },
     /// The lock would be over before it could be held.
@@ -135,65 +135,65 @@ pub enum InvalidRequest {
         spelled(*.max_hold), spelled(MAX_HOLD_MIN)
     )]
     MaxHold {
-        /// The time that was asked for.
+        /// The requested time.
         max_hold: Duration,
     },
-    /// There are not so many masters.
+    /// There are fewer masters than the requested copies.
     #[error("min_copies({copies}) is out of range for {masters} masters; take 1 to {masters}")]
     MinCopies {
-        /// The number asked for.
+        /// The requested number.
         copies: usize,
         /// The number of masters.
         masters: usize,
     },
-    /// Too many resources, or none, to lock together.
+    /// Too many resources to lock together, or none.
     #[error("{count} resources cannot be locked together; name 1 to {max}")]
     Resources {
-        /// How many were named.
+        /// The number of resources.
         count: usize,
-        /// How many may be named.
+        /// The largest number.
         max: usize,
     },
-    /// One resource is to be locked twice by one call.
+    /// One call would lock a resource twice.
     #[error("{resource} was named twice; name each resource once")]
     SameResource {
         /// The resource.
         resource: Resource,
     },
-    /// The owner of a reentrant lock is in it too often.
+    /// The owner of a reentrant lock has entered it too often.
     #[error(
         "the owner is in this lock {max} times, which is the limit: is it left as often as it is \
          entered?"
     )]
     Depth {
-        /// How often an owner may be in its lock.
+        /// How often an owner can enter its lock.
         max: u16,
     },
-    /// How long a run counts that is to be done once.
+    /// The period of a job is out of range.
     #[error("a period is 1 ms to {days} days", days = PERIOD_DAYS)]
     Period,
-    /// The number of a fire.
+    /// The number of a scheduled run is out of range.
     #[error(
         "a fire is a number from 1 to {max}, such as the seconds since 1970 for which it is planned",
         max = redlock_core::Mark::END - 1
     )]
     Fire,
-    /// Work that is to be done once has no period and no fire.
+    /// A job has neither a period nor a scheduled run.
     #[error("give a period or a fire: `.within(period)` or `.fire(number)`")]
     NeitherPeriodNorFire,
-    /// There is no tokio runtime to work on, or it is shutting down.
+    /// There is no tokio runtime, or it is shutting down.
     #[error(
         "there is no tokio runtime here, or it is shutting down: call from within one, or use \
          redlock_quorum::blocking"
     )]
     NoRuntime,
-    /// The task that drives the handle has panicked; the handle is of no use any more.
+    /// The background task of the handle has panicked. The handle no longer works.
     #[error(
         "the task that drives this handle has panicked; its message says why: was the runtime \
          built with enable_all()?"
     )]
     Panicked,
-    /// This process was forked after the handle was made. Nothing was sent.
+    /// This process was forked after the handle was created. Nothing was sent.
     #[error(
         "this process was forked after the lock handle was made, and cannot use it; make a handle \
          after the fork"
@@ -201,7 +201,7 @@ pub enum InvalidRequest {
     Forked,
 }
 
-/// The longest period for which a run counts, in days.
+/// The longest period of a job, in days.
 pub(crate) const PERIOD_DAYS: u64 = 3_650;
 
 /// Why a handle cannot be built. Nothing was connected.
@@ -211,33 +211,33 @@ pub enum BuildError {
     /// There are no masters.
     #[error("no masters were given; give 1 to {max}, five is the normal number", max = MASTERS_MAX)]
     NoMasters,
-    /// No variable of the environment names masters.
+    /// No environment variable names masters.
     #[error("no masters were named: {}", none_named(*.below_run))]
     NoneNamed {
         /// Whether this process was started by `redlock run`, which removes the masters from the
         /// environment of its command.
         below_run: bool,
     },
-    /// A variable of the environment, or a file that it names, cannot be read.
+    /// An environment variable, or a file that it names, cannot be read.
     #[error("{name}: {why}")]
     Variable {
-        /// The variable, or the option of the command that was given instead.
+        /// The variable, or the option of the command that replaced it.
         name: String,
-        /// The fault of the value.
+        /// What is wrong with the value.
         why: String,
     },
-    /// A value is refused that the program did not give itself.
+    /// A value from outside of the program is invalid.
     #[error("{by}: {error}")]
     Given {
         /// The source of the value: a variable, a line of a file, or an option of the command.
         by: String,
-        /// Why it is refused.
+        /// Why it is invalid.
         error: Box<Self>,
     },
     /// There are too many masters.
     #[error("{masters} masters were given; the limit is {max}", max = MASTERS_MAX)]
     TooManyMasters {
-        /// How many there were.
+        /// The number of masters.
         masters: usize,
     },
     /// One master is listed twice.
@@ -249,7 +249,7 @@ pub enum BuildError {
     /// One of the masters cannot be set up.
     #[error(transparent)]
     Node(#[from] redlock_core::InvalidNode),
-    /// The TTL, node timeout or label that requests are to have by default.
+    /// The default TTL, node timeout or label is invalid.
     #[error(transparent)]
     Default(#[from] InvalidRequest),
     /// The largest TTL is out of range.
@@ -258,42 +258,42 @@ pub enum BuildError {
         spelled(*.max_ttl), spelled(Ttl::MIN), spelled(MAX_TTL_MAX)
     )]
     MaxTtl {
-        /// The value that was given.
+        /// The value that was set.
         max_ttl: Duration,
     },
-    /// The clock guard is longer than any lock may last.
+    /// The clock guard is longer than the longest lock.
     #[error("a clock guard of {} is too long; the limit is max_ttl, {}",
         spelled(*.guard), spelled(*.max_ttl))]
     ClockGuard {
-        /// The value that was given.
+        /// The value that was set.
         guard: Duration,
         /// The largest TTL.
         max_ttl: Duration,
     },
-    /// A timeout of zero never lets a master answer.
+    /// A timeout is zero, so no master could answer.
     #[error("a {name} of zero never lets a master answer; take at least 1 ms")]
     ZeroTimeout {
         /// The name of the timeout.
         name: &'static str,
     },
-    /// The operating system starts no thread for a blocking handle.
+    /// The operating system did not start the thread of a blocking handle.
     #[error("no thread can be started for the blocking handle: {why}")]
     Thread {
         /// The error of the operating system.
         why: String,
     },
-    /// The prefix cannot be used.
+    /// The prefix is invalid.
     #[error(
         "the prefix {prefix:?} cannot be used: it has more than 512 bytes, or it contains \
          \"redlock-quorum:\", which is reserved"
     )]
     Prefix {
-        /// The value that was given.
+        /// The value that was set.
         prefix: String,
     },
 }
 
-/// The advice if no variable names masters.
+/// Returns the advice if no variable names masters.
 fn none_named(below_run: bool) -> &'static str {
     if below_run {
         "`redlock run` removes REDLOCK_NODES and REDLOCK_NODES_FILE from the environment of its \
@@ -303,25 +303,25 @@ fn none_named(below_run: bool) -> &'static str {
     }
 }
 
-/// The node timeout of a lock with this TTL, where none is given.
+/// Returns the default node timeout of a lock with this TTL.
 pub(crate) fn node_timeout(ttl: Duration) -> Duration {
     NODE_TIMEOUT.min(ttl / 10)
 }
 
 impl Settings {
-    /// How long a connection may leave a request unanswered before it is made anew: a master must
-    /// have its whole node timeout.
+    /// Returns how long a connection may leave a request unanswered before it is replaced. A master
+    /// must have its whole node timeout.
     pub(crate) fn stall_timeout(&self) -> Duration {
         self.connect_timeout.max(self.node_timeout.unwrap_or(NODE_TIMEOUT))
     }
 
-    /// The largest TTL while no master has another one in its record.
+    /// Returns the largest TTL while no master has another one in its record.
     pub(crate) fn max_ttl(&self) -> Duration {
         self.max_ttl.unwrap_or(MAX_TTL)
     }
 
-    /// The longest TTL that may be used before a record was read: with a quarantine the records
-    /// decide, and our own value counts only if there are none.
+    /// Returns the longest usable TTL before a record was read. With a quarantine the records
+    /// decide, and our own value applies only if there are none.
     pub(crate) fn unread_max_ttl(&self) -> Duration {
         match self.quarantine {
             Quarantine::On => MAX_TTL_MAX,
@@ -329,8 +329,8 @@ impl Settings {
         }
     }
 
-    /// The durations that follow from `ttl`, or from the handle's TTL, or from the default. The
-    /// default shrinks to `max_ttl`; a TTL that was given is refused where it is longer.
+    /// Returns the durations for `ttl`, the handle's TTL, or the default. The default shrinks to
+    /// `max_ttl`. A TTL that was set and is longer is rejected.
     pub(crate) fn timing(
         &self,
         ttl: Option<Duration>,
@@ -346,7 +346,7 @@ impl Settings {
         Ok(Timing { ttl, node_timeout, px: ttl.px(guard) })
     }
 
-    /// The times of a request before the longest TTL is known.
+    /// Returns the durations of a request before the longest TTL is known.
     pub(crate) fn timing_unlimited(&self, ttl: Option<Duration>) -> Result<Timing, InvalidRequest> {
         match ttl.or(self.ttl) {
             Some(ttl) => self.timing(Some(ttl.min(MAX_TTL_MAX)), MAX_TTL_MAX),
@@ -354,32 +354,33 @@ impl Settings {
         }
     }
 
-    /// How long a key can stay at most, where all clients keep to this `max_ttl` and to our guard.
+    /// Returns how long a key can stay at most, if all clients use this `max_ttl` and our clock
+    /// guard.
     pub(crate) fn expiry_max(&self, max_ttl: Duration) -> Duration {
         max_ttl + self.clock_guard.unwrap_or(max_ttl / 10)
     }
 
-    /// How long a master has for an answer that concerns no lock.
+    /// Returns how long to wait for a master's answer that concerns no lock.
     pub(crate) fn node_timeout(&self) -> Duration {
         let ttl = self.ttl.unwrap_or_else(|| TTL.min(self.max_ttl()));
         self.node_timeout.unwrap_or_else(|| node_timeout(ttl))
     }
 
-    /// How long a script of admission may act behind its sending: it may wait for a connection, and
-    /// in the network.
+    /// Returns how long after sending a script of admission may act: it may wait for a connection,
+    /// and in the network.
     pub(crate) fn act_within(&self) -> Duration {
         self.connect_timeout.saturating_mul(2)
     }
 
-    /// How long a master has for a probe, or for another order: two node timeouts, because a probe
-    /// is two round trips, and at least as long as a server takes to write the members.
+    /// Returns how long to wait for a probe or another order: two node timeouts, because a probe is
+    /// two round trips, and at least as long as a server takes to write the members.
     pub(crate) fn order_timeout(&self) -> Duration {
         const MIN: Duration = Duration::from_millis(50);
         self.node_timeout().saturating_mul(2).max(MIN)
     }
 }
 
-/// Whether something of the lease is left before the margin begins.
+/// Checks that some validity is left before the margin begins.
 pub(crate) fn check_margin(timing: &Timing, margin: Duration) -> Result<(), InvalidRequest> {
     let (ttl, validity) = (timing.ttl.get(), timing.ttl.validity());
     if margin >= validity {

@@ -1,74 +1,74 @@
-//! `Stats`: what a handle has done so far, in numbers.
+//! `Stats`: counters of a handle.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Statistics of a handle and all its clones since it was built.
 ///
-/// It is no audit: the numbers are read one by one while the driver goes on counting, so two
-/// related numbers may differ by the events in between. They begin at zero with each handle.
+/// The numbers are read one by one while they change, so two related numbers may differ by the
+/// events in between. They start at zero with each handle.
 ///
-/// Related numbers add up, if nothing is under way: `attempts` to the sum of `outcomes`, `acquired`
-/// to `outcomes.won` and `handed_over`, `requests` to `acquired`, `failed` and `cancelled` (while
-/// some are under way, and `waiting`), and the number of `waits` to `acquired` and `failed`. Each
-/// is counted once.
+/// Related numbers add up if nothing is under way. `attempts` is the sum of `outcomes`. `acquired`
+/// is `outcomes.won` plus `handed_over`. `requests` is `acquired` plus `failed` plus `cancelled`
+/// (and `waiting`, while some are under way). The number of `waits` is `acquired` plus `failed`.
+/// Each event is counted once.
 ///
-/// `held`, `waiting` and those marked so in [`NodeStats`] are what is so *at this moment*, as far
-/// as the driver knows; all others only grow.
+/// `held`, `waiting` and the fields marked so in [`NodeStats`] are current values. All others only
+/// grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
-    /// Attempts: tokens that masters were asked for. Those that take over a lease count, too.
+    /// Attempts: tokens that were requested from masters. Includes resumed leases.
     pub attempts: u64,
-    /// How they ended: each is in one of these, or still under way.
+    /// How the attempts ended. Each is in one of these, or still under way.
     pub outcomes: Outcomes,
-    /// How often an attempt has waited for masters: once where all were asked at the same time,
-    /// twice where the meeting point was asked before the others.
+    /// How often an attempt has waited for masters: once if all were queried at the same time,
+    /// twice if the meeting point was queried before the others.
     pub rounds: u64,
-    /// Ballots that were proposed: one with each attempt that masters were asked for, where locks
-    /// have fencing tokens, and one more for each second ballot.
+    /// Proposed ballots: one with each attempt if locks have fencing tokens, and one for each
+    /// second ballot.
     pub ballots: u64,
-    /// Ballots that were proposed because too few masters had accepted the one before. Each costs a
-    /// round trip.
+    /// Ballots proposed because too few masters had accepted the previous one. Each costs a round
+    /// trip.
     pub second_ballots: u64,
-    /// Attempts that were given up because no ballot was accepted in time, though a quorum had
-    /// granted the key.
+    /// Attempts that failed because no ballot was accepted in time, although a quorum had granted
+    /// the key.
     pub ballots_refused: u64,
-    /// Requests for a lock, and for a lease to be taken over. Each is acquired, failed or cancelled
-    /// in the end. One that has to be asked again because its runtime is gone is another request.
+    /// Requests for a lock, and for a lease to resume. Each is finally acquired, failed or
+    /// cancelled. A request that is repeated because its runtime is gone is another request.
     pub requests: u64,
-    /// Locks that were acquired, and leases that were taken over. Those whose caller went away at
-    /// the last moment, and which are released at once, count.
+    /// Locks acquired and leases resumed, including those released immediately because the caller
+    /// had gone.
     pub acquired: u64,
     /// Locks that passed from one caller of this process to the next, without a request.
     pub handed_over: u64,
-    /// Requests that were answered with an error. Most were refused by masters, or not answered,
-    /// until their wait was over.
+    /// Requests that failed with an error. Most were refused by masters, or not answered, until
+    /// their wait was over.
     pub failed: u64,
     /// Requests whose caller went away, or whose runtime ended, before there was an answer.
     pub cancelled: u64,
-    /// Locks that are held at this moment.
+    /// Locks currently held.
     pub held: u64,
-    /// Requests for a lock that have no answer at this moment.
+    /// Requests for a lock currently without an answer.
     pub waiting: u64,
-    /// From a request for a lock to its answer, whether or not it got the lock.
+    /// Time from a request for a lock to its answer, successful or not.
     pub waits: Histogram,
-    /// Questions to a meeting point who holds a key that callers wait for.
+    /// Queries to a meeting point about the holder of a key that callers wait for.
     pub watches: u64,
-    /// Requests of waiting callers that were sent because time had passed, and not because of a
-    /// push: watches, and attempts behind a pause that was not shortened.
+    /// Requests of waiting callers that were sent because time had passed, not because of a push:
+    /// watches, and attempts after a pause that was not shortened.
     pub polls: u64,
-    /// Reports of masters that a key has changed, or that all may have.
+    /// Reports of masters that a key has changed, or that all keys may have changed.
     pub pushes: u64,
-    /// Extensions that were sent, by the keeper or by the holder.
+    /// Extensions sent, automatic or by the holder.
     pub extensions: u64,
-    /// How much of the lease was left whenever an extension moved its deadline. Where this comes
-    /// near to zero, leases are about to be lost.
+    /// How much of the lease was left each time an extension moved its deadline. Values close to
+    /// zero mean that leases are about to be lost.
     pub margins: Histogram,
-    /// Locks that were lost, by the reason.
+    /// Lost locks, by reason.
     pub losses: Losses,
-    /// Each master, in the order in which they were given.
+    /// Each master, in the order in which they were configured.
     pub nodes: Vec<NodeStats>,
 }
 
@@ -79,19 +79,19 @@ pub struct Stats {
 pub struct Outcomes {
     /// A quorum granted in time.
     pub won: u64,
-    /// Another holds the key.
+    /// Another client holds the key.
     pub held: u64,
-    /// Contenders have divided the masters among them, so that none had a quorum.
+    /// Contenders split the masters, so that none had a quorum.
     pub split: u64,
     /// Too few masters answered.
     pub unanswered: u64,
-    /// A quorum granted when nothing of the lease was left.
+    /// A quorum granted too late, when no validity was left.
     pub too_late: u64,
     /// The handle was shut down, or its runtime ended.
     pub aborted: u64,
 }
 
-/// Locks that were lost, by the reason; see [`LostReason`](crate::LostReason).
+/// Lost locks, by reason. See [`LostReason`](crate::LostReason).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[expect(missing_docs, reason = "each is named after its reason")]
@@ -112,22 +112,22 @@ pub struct Losses {
 pub struct NodeStats {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// Whether there is a connection at this moment.
+    /// Whether there is a connection now.
     pub is_up: bool,
-    /// Connections that were made.
+    /// Connections made.
     pub connections: u64,
     /// Its answers, and why it did not answer.
     pub votes: VoteStats,
-    /// Releases that it was sent and has not acknowledged at this moment; it will be asked again.
+    /// Releases that it was sent and has not acknowledged yet. They will be repeated.
     pub unacknowledged: u64,
 }
 
 /// The answers of one master to all requests, each named after its [`Verdict`](crate::Verdict), and
-/// after the [`Cause`](crate::Cause) where that is unknown.
+/// after the [`Cause`](crate::Cause) if that is unknown.
 ///
-/// Where an answer is waited for and does not come within the node timeout, it counts as
-/// `timed_out` then, and once more by its content when it comes. An answer that a quorum has made
-/// unnecessary, such as most answers to releases, is not waited for.
+/// An expected answer that does not arrive within the node timeout is recorded as `timed_out`, and
+/// again by its content when it arrives. An answer that a quorum has made unnecessary, such as most
+/// answers to releases, is not expected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[expect(missing_docs, reason = "each is named after its verdict or cause")]
@@ -155,13 +155,13 @@ pub struct VoteStats {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Histogram {
-    /// How many there were.
+    /// The number of durations.
     pub count: u64,
-    /// All of them together.
+    /// The sum of all durations.
     #[cfg_attr(feature = "serde", serde(rename = "sum_seconds", serialize_with = "seconds"))]
     pub sum: Duration,
-    /// How many were no longer than each of [`Self::BOUNDS`] and longer than the one before; the
-    /// last counts those that were longer than all.
+    /// How many were at most as long as each of [`Self::BOUNDS`] and longer than the previous
+    /// bound. The last bucket contains durations longer than all bounds.
     pub buckets: [u64; 16],
 }
 
@@ -172,7 +172,7 @@ const fn ms(millis: u64) -> Duration {
 impl Histogram {
     pub(crate) const BUCKETS: usize = Self::BOUNDS.len() + 1;
 
-    /// The longest duration that each bucket but the last counts: 1 ms to 1 min.
+    /// The longest duration of each bucket but the last: 1 ms to 1 min.
     pub const BOUNDS: [Duration; 15] = [
         ms(1),
         ms(2),
@@ -200,7 +200,7 @@ impl Outcomes {
         Self { won, held, split, unanswered, too_late, aborted }
     }
 
-    /// Each number with the name of its field.
+    /// Returns each number with the name of its field.
     pub fn by_name(&self) -> [(&'static str, u64); 6] {
         [
             ("won", self.won),
@@ -221,7 +221,7 @@ impl Losses {
         Self { not_extended, not_ours, data_lost, max_hold, shutdown, panicked }
     }
 
-    /// Each number with the name of its field.
+    /// Returns each number with the name of its field.
     pub fn by_name(&self) -> [(&'static str, u64); 6] {
         [
             ("not_extended", self.not_extended),
@@ -260,7 +260,7 @@ impl VoteStats {
         }
     }
 
-    /// Each number with the name of its field.
+    /// Returns each number with the name of its field.
     pub fn by_name(&self) -> [(&'static str, u64); 15] {
         [
             ("granted", self.granted),

@@ -1,4 +1,4 @@
-//! `Votes`: what each master answered, for errors, for guards and for people.
+//! `Votes`: what each master answered, for errors, guards and users.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use redlock_core::{Cause, NotAdmitted, Reservation, Token, Verdict, WhyNot};
 use redlock_protocol::quorum::quorum;
 
-/// Each master's answer, in the order in which the masters were given.
+/// Each master's answer, in the order in which the masters were configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Votes(Vec<NodeVote>);
 
@@ -17,20 +17,20 @@ pub struct Votes(Vec<NodeVote>);
 pub struct NodeVote {
     /// The master: `host:port`, or the path of its socket.
     pub node: Arc<str>,
-    /// Its verdict; [`Verdict::Pending`] if it had not answered when this was made.
+    /// Its verdict. [`Verdict::Pending`] if it had not answered when this was created.
     pub verdict: Verdict,
-    /// How long its answer took, from before the request was sent; `None` if the master itself has
-    /// not answered. In a [`Status`](crate::Status) a master that is known to be away has one, too:
+    /// Time until the answer arrived, from before the request was sent. `None` if the master did
+    /// not answer. In a [`Status`](crate::Status), a master known to be down has one as well, and
     /// `None` means that its state was not known in time.
     pub latency: Option<Duration>,
-    /// In a [`Status`](crate::Status): whether the master reports changes of keys, so that callers
-    /// that wait are woken by it. False before Redis 6.0, behind proxies that know no RESP3, and
-    /// where its user may not use `CLIENT TRACKING`. `None` if there is no connection, and
-    /// everywhere but in a status.
+    /// In a [`Status`](crate::Status): whether the master reports changes of keys, which wakes
+    /// waiting callers. `false` before Redis 6.0, behind proxies without RESP3, and if its user
+    /// lacks permission for `CLIENT TRACKING`. `None` if there is no connection, and outside of a
+    /// status.
     pub tracks: Option<bool>,
-    /// Why its answer does not count; `None` if it counts, or if there was no answer. Where masters
-    /// voted, the verdict is unknown for the same reason; a [`Status`](crate::Status) shows its
-    /// answer all the same.
+    /// Why its answer is not valid. `None` if it is valid, or if there was no answer. In a vote,
+    /// the verdict is unknown for the same reason. A [`Status`](crate::Status) still shows the
+    /// answer.
     pub not_admitted: Option<NotAdmitted>,
 }
 
@@ -43,36 +43,36 @@ impl Votes {
         self.0
     }
 
-    /// The votes, one for each master.
+    /// Returns an iterator over the votes, one per master.
     pub fn iter(&self) -> std::slice::Iter<'_, NodeVote> {
         self.0.iter()
     }
 
-    /// How many masters there are.
+    /// Returns the number of masters.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no masters. There always are.
+    /// Returns `false`: a handle has at least one master.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many masters have granted.
+    /// Returns how many masters have granted.
     pub fn granted(&self) -> usize {
         self.iter().filter(|vote| vote.verdict == Verdict::Granted).count()
     }
 
-    /// Whether a majority granted a lock, which was given up because too few of them accepted a
-    /// ballot for its fencing token: they had accepted larger ones. No client holds it then. A
-    /// lease that was to be resumed, and was extended, is left to its holder.
+    /// Returns `true` if a majority granted a lock that then failed because too few of them
+    /// accepted a ballot for its fencing token: they had accepted larger ones. No client holds the
+    /// lock then. A lease that was being resumed, and was extended, is left to its holder.
     pub fn is_outbid(&self) -> bool {
         let refused = self.iter().filter(|vote| vote.verdict == Verdict::BallotRefused).count();
         refused > 0 && refused + self.granted() >= quorum(self.len())
     }
 
-    /// Why a lock was given up that [`is_outbid`](Self::is_outbid). Names other clients only if
-    /// some master has the key of one.
+    /// Returns why a lock failed for which [`is_outbid`](Self::is_outbid) is `true`. Names other
+    /// clients only if some master has the key of one.
     #[doc(hidden)]
     pub fn why_outbid(&self) -> &'static str {
         let is_held = |vote: &NodeVote| matches!(vote.verdict, Verdict::Held { .. });
@@ -86,23 +86,24 @@ impl Votes {
 }
 
 impl Votes {
-    /// The token that is on a quorum of masters, where they named it: who holds the lock.
+    /// Returns the token on a quorum of masters, if they reported it: the holder of the lock.
     pub fn holder(&self) -> Option<&str> {
         holder(&self.0)
     }
 
-    /// The label of the [`holder`](Self::holder), where its token has one.
+    /// Returns the label of the [`holder`](Self::holder), if its token has one.
     pub(crate) fn holder_label(&self) -> Option<String> {
         Token::parse(self.holder()?).ok()?.label().map(str::to_owned)
     }
 
-    /// How long it takes at least until a quorum can vote: `None` if time does not decide that,
-    /// because enough of them may vote, or too few ever will.
+    /// Returns the shortest time until a quorum can vote. `None` if time does not decide that,
+    /// because enough masters may vote, or too few ever will.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.quorum_after(NodeVote::votes_again)
     }
 
-    /// How long it takes at the latest where no client stays: none also where one has to.
+    /// Returns the longest time until a quorum can vote if no client stays connected. `None` also
+    /// if one has to stay.
     pub(crate) fn retry_after_visits(&self) -> Option<Duration> {
         self.quorum_after(NodeVote::by_visits)
     }
@@ -115,14 +116,15 @@ impl Votes {
         waits.get(missing.checked_sub(1)?).copied()
     }
 
-    /// Whether the masters may be brand-new, so that a person can admit them at once: every one was
-    /// read, and none shows that the namespace is in use, see [`NotAdmitted::may_be_new`].
+    /// Returns `true` if the masters may be new, so that an operator can admit them immediately:
+    /// every record was read, and none shows that the prefix is in use. See
+    /// [`NotAdmitted::may_be_new`].
     pub fn may_be_new(&self) -> bool {
         NotAdmitted::may_be_new(self.iter().map(|vote| vote.not_admitted.as_ref()))
     }
 }
 
-/// The token that is on a quorum of masters that vote. A reservation is nobody's.
+/// Returns the token on a quorum of voting masters. A reservation belongs to no client.
 pub(crate) fn holder(votes: &[NodeVote]) -> Option<&str> {
     let holds = |holder: &&str| {
         votes.iter().filter(|vote| vote.token() == Some(*holder)).count() >= quorum(votes.len())
@@ -151,12 +153,12 @@ impl NodeVote {
 }
 
 impl NodeVote {
-    /// Whether the answer of the master counts, as far as is known.
+    /// Returns `true` if the answer of the master is valid, as far as is known.
     pub fn is_admitted(&self) -> bool {
         self.not_admitted.is_none() && !matches!(self.verdict, Verdict::Unknown(Cause::TwinOf(_)))
     }
 
-    /// The token that the master has, where that counts.
+    /// Returns the token that the master has, if it is valid.
     pub(crate) fn token(&self) -> Option<&str> {
         match &self.verdict {
             Verdict::Held { token, .. } if self.is_admitted() => token.as_deref(),
@@ -164,9 +166,9 @@ impl NodeVote {
         }
     }
 
-    /// Whether the master reads its data from disk. It reports that itself, or its answers do not
-    /// count for that reason. Others wait for it before they begin a quarantine, for as long as one
-    /// lasts.
+    /// Returns `true` if the master reads its data from disk: it reports that itself, or its
+    /// answers are not valid for that reason. Clients wait for it before they begin a quarantine
+    /// elsewhere, for as long as one lasts.
     pub fn is_loading(&self) -> bool {
         match (&self.not_admitted, &self.verdict) {
             (Some(not), _) => not.why == WhyNot::Loading,
@@ -175,14 +177,14 @@ impl NodeVote {
         }
     }
 
-    /// How long it takes at least until it votes again; `None` if it votes, and where no time
-    /// decides it: such as where its quarantine cannot be begun before a person changes something.
+    /// Returns the shortest time until it votes again. `None` if it votes, or if no time decides
+    /// it, for example because its quarantine cannot begin before an operator changes something.
     pub fn votes_again(&self) -> Option<Duration> {
         self.curable()?.votes_again
     }
 
-    /// How long it takes at the latest if no client is long-running, and clients that ask for a
-    /// lock come and go; `None` also if only a long-running client ends its quarantine.
+    /// Returns the longest time until it votes again if clients connect only briefly. `None` also
+    /// if only a long-running client ends its quarantine.
     pub fn by_visits(&self) -> Option<Duration> {
         self.curable()?.by_visits
     }
@@ -219,7 +221,7 @@ mod tests {
         NodeVote::new("n".into(), Verdict::Unknown(Cause::NotAdmitted(why.into())), None)
     }
 
-    /// A silent master may vote at any time. The q-th of those that may decides.
+    /// A silent master may vote at any time. The q-th of the masters that may vote decides.
     #[test]
     fn a_quorum_can_vote_when_enough_quarantines_are_over() {
         let vote = |verdict| NodeVote::new("n".into(), verdict, None);
@@ -256,7 +258,7 @@ mod tests {
         assert_eq!(after(vec![denied(), denied(), in_quarantine(2_000)]), None);
     }
 
-    /// Where one has a record, `init` would be refused.
+    /// If one has a record, `init` would be refused.
     #[test]
     fn masters_are_called_brand_new_only_where_none_shows_that_the_namespace_is_in_use() {
         let why = |why| Verdict::Unknown(Cause::NotAdmitted(NotAdmitted::new(why).into()));

@@ -180,6 +180,15 @@ pub(crate) fn said(votes: &Votes) -> String {
     in_one_line(votes.iter().map(|vote| (vote, vote.verdict.to_string())).collect())
 }
 
+/// The error replies among these votes, such as MISCONF; `None` if there are none. A status, which
+/// only reads, does not show them.
+pub(crate) fn errors(votes: &Votes) -> Option<String> {
+    let is_error = |vote: &&NodeVote| matches!(&vote.verdict, Verdict::Unknown(cause) if cause.is_error_reply());
+    let errors: Vec<_> =
+        votes.iter().filter(is_error).map(|vote| (&*vote.node, vote.verdict.to_string())).collect();
+    (!errors.is_empty()).then(|| said_once(errors))
+}
+
 /// What each master said to a release. It grants nothing.
 pub(crate) fn released(votes: &Votes) -> String {
     let one = |vote: &NodeVote| match &vote.verdict {

@@ -159,7 +159,11 @@ impl Session {
                 node.not_admitted = answers::did_not_count(&vote.verdict);
             }
         }
-        self.in_words(&lost.resource, &status)
+        let answers = self.in_words(&lost.resource, &status);
+        match answers::errors(&lost.votes) {
+            Some(errors) => format!("{answers}; the last extension failed: {errors}"),
+            None => answers,
+        }
     }
 
     fn in_words(&self, key: &Resource, status: &Status) -> String {

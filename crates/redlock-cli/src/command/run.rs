@@ -9,6 +9,7 @@ use anyhow::anyhow;
 use redlock_quorum::{Guard, GuardSet, HoldSet, LostReason, ReleaseError, Resource};
 use rustix::process::Signal;
 
+use crate::answers;
 use crate::args::Run;
 use crate::child::Child;
 use crate::command::once::{self, Lock};
@@ -202,7 +203,11 @@ async fn lost(session: &Session, lock: Lock, why: &str) -> Failure {
     let gone = |guard: &Guard| guard.check().err().map(|lost| (lost, guard.token().clone()));
     let answers = match lock.iter().find_map(gone) {
         Some((lost, token)) => session.answers_after(&lost, &token).await,
-        None => session.answers().await,
+        None => {
+            let errors = lock.iter().find_map(|guard| answers::errors(&guard.votes()));
+            let errors = errors.map(|errors| format!("; the last extension failed: {errors}"));
+            format!("{}{}", session.answers().await, errors.unwrap_or_default())
+        }
     };
     // Only where our own key still is: no lock of another is touched, and no lease revived.
     let _ = lock.release().await;

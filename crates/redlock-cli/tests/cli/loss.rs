@@ -451,3 +451,18 @@ fn a_command_begins_when_the_watchdog_knows_it_and_not_before() {
     assert!(answer.cause().contains("before the command began"), "{answer:?}");
     assert!(!files.file("two").exists());
 }
+
+/// MISCONF, NOREPLICAS and OOM refuse writes, and the status afterwards only reads.
+#[test]
+fn loss_names_the_error_that_refused_its_extension() {
+    let servers = RedisServers::start(3).unwrap();
+    let (run, _) = holding(&servers, "sleep 600 & echo $$ $!; wait");
+    for server in servers.iter() {
+        server.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]).unwrap();
+    }
+    let answer = run.answer();
+    assert_eq!(answer.code, 79, "{answer:?}");
+    let named = "the last extension failed: ";
+    assert!(answer.cause().contains(named), "{answer:?}");
+    assert!(answer.cause().contains("error reply: NOREPLICAS"), "{answer:?}");
+}

@@ -168,11 +168,16 @@ impl<'a> Talk<'a> {
         if self.unread.starts_with(TLS_ALERT) {
             return unusable(SPEAKS_TLS);
         }
+        if self.unread.starts_with(b"HTTP/") {
+            return unusable(SPEAKS_HTTP);
+        }
         let said = &self.unread[..self.unread.len().min(32)];
         unusable(format!("not a Redis, it said \"{}\"", said.escape_ascii()))
     }
 }
 
+const SPEAKS_HTTP: &str =
+    "an HTTP server or proxy answers on this port: give the address of the Redis server itself";
 const SPEAKS_TLS: &str = "the server speaks TLS on this port: write rediss://";
 
 /// The requests that log in, all of which must succeed.
@@ -245,7 +250,9 @@ fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
         return Err(unusable("not a Redis"));
     };
     let Value::Int(client_id) = succeeded(client_id.clone())? else {
-        return Err(unusable("not a Redis, CLIENT ID is no number"));
+        return Err(unusable(
+            "not a Redis, CLIENT ID is no number: if it is a proxy, give the server's own address",
+        ));
     };
     let mut facts = facts::facts(server, replication, more.first())?;
     facts.no_ballots = more.get(1).and_then(no_ballots);
@@ -275,6 +282,9 @@ mod tests {
         let mut stream = Closed(b"-ERR max number of clients reached\r\n");
         let refused = Talk::new(&mut stream).greet(&Login::default(), None).await;
         assert_eq!(refused, Err(Cause::ErrorReply("ERR max number of clients reached".into())));
+        let mut stream = Closed(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        let refused = Talk::new(&mut stream).greet(&Login::default(), None).await;
+        assert_eq!(refused, Err(unusable(SPEAKS_HTTP)));
         let silent = Talk::new(&mut Closed(b"")).greet(&Login::default(), None).await;
         assert_eq!(silent, Err(Cause::ConnectionClosed));
     }

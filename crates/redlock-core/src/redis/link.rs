@@ -26,7 +26,7 @@ const PAUSE_MAX_URGENT: Duration = Duration::from_millis(80);
 /// OpenSSL, and so a server with TLS, closes a connection that does not begin with TLS, without an
 /// error message.
 const MAY_SPEAK_TLS: &str = "the server closed the connection without an answer: it may speak TLS on this port (write \
-     rediss://)";
+     rediss://), or be a proxy that does not pass on CLIENT and INFO (give the server's own address)";
 
 /// Keeps a node connected until it is dropped.
 pub(super) struct Link {

@@ -27,15 +27,19 @@ impl Tls {
         let config = match &self.identity {
             None => builder.with_no_client_auth(),
             Some((cert, key)) => {
+                if is_encrypted(key) {
+                    return Err(InvalidTls::of_identity(ENCRYPTED));
+                }
                 let of_key = |error| format!("the client's private key: {error}");
                 let key = PrivateKeyDer::from_pem_slice(key)
                     .map_err(|error| InvalidTls::of_identity(of_key(error)))?;
                 let cert = certificates("the client certificate", cert);
                 let cert = cert.map_err(InvalidTls::of_identity)?;
-                let of_both = |error| format!("the client certificate with its key: {error}");
-                builder
-                    .with_client_auth_cert(cert, key)
-                    .map_err(|error| InvalidTls::of_identity(of_both(error)))?
+                let of_both = |error| {
+                    let why = words::of_identity(&error);
+                    InvalidTls::of_identity(format!("the client certificate with its key: {why}"))
+                };
+                builder.with_client_auth_cert(cert, key).map_err(of_both)?
             }
         };
         Ok(TlsConnector::from(Arc::new(config)))
@@ -60,6 +64,15 @@ impl Tls {
         }
         Ok(roots)
     }
+}
+
+const ENCRYPTED: &str = "the client's private key is encrypted: write it to a file without a \
+                         passphrase (openssl pkey -in KEY -out NEW), which only this user can read";
+
+/// Both forms of PEM for an encrypted key have the word in their head.
+fn is_encrypted(pem: &[u8]) -> bool {
+    const WORD: &[u8] = b"ENCRYPTED";
+    pem.windows(WORD.len()).any(|word| word == WORD)
 }
 
 fn certificates(what: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
@@ -91,6 +104,18 @@ pub(in crate::redis) async fn encrypted(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn encrypted_keys_are_named_with_the_fix() {
+        let new =
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\n\
+                   MAA=\n-----END RSA PRIVATE KEY-----\n";
+        for key in [new, old] {
+            let refused = Tls::new().identity("CERT", key).connector().err().unwrap().to_string();
+            assert!(refused.contains("is encrypted: write it to a file"), "{refused}");
+        }
+    }
 
     #[test]
     fn pem_without_a_certificate_is_refused() {

@@ -87,8 +87,29 @@ fn certificate(why: &CertificateError) -> String {
              that the CA has signed"
                 .into()
         }
+        other if is_too_old(other) => {
+            "the server's certificate has X.509 version 1, without the names that are checked: \
+             replace it with one of version 3"
+                .into()
+        }
         other => format!("the server's certificate cannot be used ({other}): replace it"),
     }
+}
+
+/// Why our own certificate cannot be used, with its key.
+pub(super) fn of_identity(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(why) if is_too_old(why) => "it has X.509 version 1: replace it \
+                                                              with one of version 3"
+            .into(),
+        other => other.to_string(),
+    }
+}
+
+/// Whether a certificate has a version before 3. The library does not name this one: only its debug
+/// output does.
+fn is_too_old(why: &CertificateError) -> bool {
+    matches!(why, CertificateError::Other(other) if format!("{other:?}").contains("UnsupportedCertVersion"))
 }
 
 fn not_for(name: Option<&str>, names: &[String]) -> String {
@@ -156,6 +177,17 @@ mod tests {
         let said_of_ca = said(other);
         assert!(said_of_ca.contains("that the CA has signed"), "{said_of_ca}");
         assert!(!said_of_ca.contains("CaUsed"), "{said_of_ca}");
+        #[derive(Debug)]
+        struct UnsupportedCertVersion;
+        impl std::fmt::Display for UnsupportedCertVersion {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{self:?}")
+            }
+        }
+        impl std::error::Error for UnsupportedCertVersion {}
+        let old = CertificateError::Other(OtherError(Arc::new(UnsupportedCertVersion)));
+        assert!(of_identity(&Error::InvalidCertificate(old.clone())).starts_with("it has X.509"));
+        assert!(said(old).contains("has X.509 version 1"));
         assert!(said(CertificateError::UnknownIssuer).contains("--tls-ca FILE"));
         let expected = ServerName::try_from("redis.example").unwrap();
         let presented = vec!["DnsName(\"other.example\")".into(), "IpAddress(10.0.0.1)".into()];

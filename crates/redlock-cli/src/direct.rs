@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{Cmd, FromRedisValue, InfoDict, Value, cmd};
 use redlock_quorum::environment::{Conversation, Pem};
 use redlock_quorum::server_error::{ServerError, without_arguments};
-use redlock_quorum::{Cause, Mark, Resource};
+use redlock_quorum::{Cause, Mark, Resource, SharedQueue};
 use tokio::time::timeout;
 
 /// A master that is queried directly, each request with [`PATIENCE`].
@@ -107,6 +107,32 @@ impl Direct {
             Some((Resource::from(&name[begin.len()..]).to_string(), Mark::parse(&value)?))
         };
         Ok(names.iter().zip(found).filter_map(named).collect())
+    }
+
+    /// The keys in the place of queues that are of another type, of at most `limit` keys.
+    pub(crate) async fn foreign_queues(
+        &mut self,
+        prefix: &[u8],
+        limit: usize,
+    ) -> Result<Vec<String>, Cause> {
+        let begin = [prefix, SharedQueue::PREFIX.as_bytes()].concat();
+        let (names, _) = self.scan(&begin, limit, &AtomicUsize::new(0), |_| true).await?;
+        let (names, mut foreign) = (names.into_iter().collect::<Vec<_>>(), Vec::new());
+        for some in names.chunks(KEYS_A_REQUEST) {
+            let counts: Vec<Cmd> = some.iter().map(|name| cmd("ZCARD").arg(name).clone()).collect();
+            for (name, reply) in some.iter().zip(self.ask_all(&counts).await?) {
+                match reply {
+                    Value::ServerError(error) if is_of_another_type(&error) => {
+                        foreign.push(Resource::from(&name[..]).to_string());
+                    }
+                    Value::ServerError(error) => {
+                        return Err(Cause::of_error_reply(error_text(&error)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(foreign)
     }
 
     /// Its clock, in milliseconds since 1970.

@@ -280,8 +280,8 @@ pub(crate) const DOCTOR: &str = "\
 Each finding says what is wrong, why that matters and what cures it. Nothing is written. It sees
 what masters tell: who votes and why not, clocks that are far apart, several masters on one host,
 masters that report no changes of keys or evict keys, rights that are missing; without --plain also
-masters that take no ballots, and ballots that another program has written; and marks of the future,
-which keep work from being done once.
+masters that take no ballots, and ballots that another program has written; keys of another type in
+the place of queues; and marks of the future, which keep work from being done once.
 
 A problem of several masters is named once, with all of them, and what it follows from stands before
 it; --json has a finding for each master.

@@ -149,6 +149,8 @@ pub use recipes::once_guard::{Begun, OnceGuard};
 pub use recipes::reentrant::{Reentrant, ReentrantGuard, ReentrantRequest};
 pub use recipes::set::{GuardSet, HoldSet, SetLoss};
 pub use redlock::Redlock;
+#[doc(hidden)]
+pub use redlock_core::SharedQueue;
 pub use redlock_core::admission::{Names, RecordedSet, SetId};
 #[doc(hidden)]
 pub use redlock_core::commands;

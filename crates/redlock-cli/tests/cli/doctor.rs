@@ -369,6 +369,31 @@ fn keys_of_another_type_are_named_with_their_cure() {
     assert!(words.contains("cure the other findings of this master first"), "{words}");
 }
 
+#[test]
+fn a_key_of_another_type_in_the_place_of_a_queue_is_found() {
+    let servers = RedisServers::start(1).unwrap();
+    let key = "redlock-quorum:1:queue:orders:42";
+    servers[0].command(&["ZADD", "redlock-quorum:1:queue:fine", "1", "ticket"]).unwrap();
+    let of_queues = |answer: Answer| {
+        let found = answer.json()["findings"].as_array().unwrap().clone();
+        let is_of_queue = |one: &Value| one["what"].as_str().unwrap().contains("queue:");
+        found.into_iter().filter(is_of_queue).collect::<Vec<_>>()
+    };
+    assert_eq!(of_queues(ask(&servers, ["doctor", "--json"])), [] as [Value; 0]);
+    servers[0].command(&["SET", key, "another type"]).unwrap();
+    let answer = ask(&servers, ["doctor", "--json"]);
+    assert_eq!(answer.code, 1);
+    let found = of_queues(answer);
+    let what = format!("its key {key} is of another type, no client can wait in a queue there");
+    assert_eq!(
+        (found.len(), &found[0]["what"], &found[0]["severity"]),
+        (1, &what.into(), &"warning".into())
+    );
+    assert_eq!(found[0]["cure"], format!("delete the key {key}"));
+    let answer = ask(&servers, ["--no-queue", "doctor", "--json"]);
+    assert!(of_queues(answer).is_empty(), "without queues it does no harm");
+}
+
 /// No quarantine begins there, so it is not waited for.
 #[test]
 fn a_master_that_refuses_writes_is_found() {

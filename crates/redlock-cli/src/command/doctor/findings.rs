@@ -257,6 +257,7 @@ pub(super) fn of_probe(probe: &Probe, has_quarantine: bool) -> Vec<Finding> {
         found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE).ranked(Rank::Hindrance));
     }
     found.extend(probe.future_marks.iter().map(|mark| future_mark(mark)));
+    found.extend(probe.foreign_queues.iter().map(|key| foreign_queue(key)));
     found.extend(probe.foreign_keys.iter().map(|key| foreign_key(key, has_quarantine)));
     found.extend(probe.write_refusal.as_ref().map(write_refusal));
     found.extend(missing_rights(probe));
@@ -271,6 +272,12 @@ fn future_mark(mark: &str) -> Finding {
     let why = "a clock was ahead when it was made, or its fire is no number of seconds: what is to \
                be done once is done each time, or not at all";
     Finding::warning(what, why, "redlock release --force --mark NAME removes it from all masters")
+}
+
+fn foreign_queue(key: &str) -> Finding {
+    let what = format!("its key {key} is of another type, no client can wait in a queue there");
+    let why = "clients of this key wait at another master, or without a queue and not in order";
+    Finding::warning(what, why, format!("delete the key {key}"))
 }
 
 fn write_refusal(error: &String) -> Finding {

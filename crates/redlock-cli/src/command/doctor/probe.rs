@@ -19,6 +19,8 @@ use crate::session::Session;
 
 /// How many marks are looked at.
 const MARKS_MAX: usize = 10_000;
+/// The same for queues.
+const QUEUES_MAX: usize = 10_000;
 
 /// What one master answered; none where it did not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,6 +53,8 @@ pub(super) struct Probe {
     /// Ballots that no client has written, or that are so far ahead that none follows them, as
     /// `member: score`.
     pub(super) foreign_scores: Vec<String>,
+    /// The keys in the place of queues that are of another type.
+    pub(super) foreign_queues: Vec<String>,
     /// Marks of the future by its clock, each with what is wrong with it.
     pub(super) future_marks: Vec<String>,
 }
@@ -127,6 +131,11 @@ async fn probe(master: &mut Direct, asks: &Asks) -> Result<Probe, Cause> {
         let scores = master.scores(set).await;
         let scores = queries.noted("its ballots", &["+zrevrangebyscore"], scores)?;
         probe.foreign_scores = foreign_now(scores.unwrap_or_default());
+    }
+    if asks.uses.queues {
+        let queues = master.foreign_queues(&asks.prefix, QUEUES_MAX).await;
+        let queues = queries.noted("its queues", &["+scan", "+zcard"], queues)?;
+        probe.foreign_queues = queues.unwrap_or_default();
     }
     let marks = future_marks(master, &asks.prefix).await;
     let marks = queries.noted("its marks", &["+scan", "+getrange", "+pttl", "+time"], marks)?;

@@ -57,6 +57,11 @@ use super::queue::Queue;
 mod tests;
 
 /// How long a key counts as contended after it was refused.
+///
+/// The order of processes does not rest on this time. It decides only if an attempt queries M first,
+/// and a release whose process may have others waiting [renews](leaving::Leaving) it. A caller that
+/// comes later and finds the key free may overtake others once or twice. The release after that
+/// queries M, because the process had the key before, and M hands the key to the first in the queue.
 const CONTENDED: Duration = Duration::from_secs(1);
 /// How often a head enters again at once because the queue is full of waiters that are gone: M
 /// drops 64 of them each time, and holds 10,000 at most.

@@ -32,15 +32,15 @@ fn take_again_and_again(
 }
 
 /// One hold for each caller of that process and one more pass the waiter, or two if the release left
-/// the key to anybody, as one in 64 does.
-async fn is_next(callers: usize, holds: Duration, pauses: Duration) {
+/// the key to anybody, as one in 64 does. That is so for so many waits.
+async fn is_next(waits: usize, callers: usize, holds: Duration, pauses: Duration) {
     let servers = masters();
     let [holder, waiter] = [(); 2].map(|()| patient(servers.urls()).build().unwrap());
     warm_up(&waiter, &servers).await;
     let begun = Arc::<Mutex<Vec<Instant>>>::default();
     let taking = take_again_and_again(&holder, callers, (holds, pauses), &begun);
     eventually("it is held", || !begun.lock().unwrap().is_empty()).await;
-    for _ in 0..3 {
+    for _ in 0..waits {
         let asked = Instant::now();
         let guard = in_time(waiter.lock("long").wait_forever().into_future()).await.unwrap();
         let passed = begun.lock().unwrap().iter().filter(|at| **at > asked).count();
@@ -53,9 +53,9 @@ async fn is_next(callers: usize, holds: Duration, pauses: Duration) {
 #[tokio::test]
 async fn one_that_waits_is_next_however_long_the_holds_of_another_process_are() {
     tokio::join!(
-        is_next(1, ms(300), ms(0)),
-        is_next(1, ms(1_200), ms(0)),
-        is_next(2, ms(1_200), ms(30)),
-        is_next(4, ms(300), ms(5)),
+        is_next(20, 1, ms(300), ms(0)),
+        is_next(4, 1, ms(2_500), ms(0)),
+        is_next(3, 2, ms(4_000), ms(30)),
+        is_next(20, 4, ms(300), ms(5)),
     );
 }

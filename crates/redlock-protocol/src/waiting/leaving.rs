@@ -26,7 +26,8 @@ pub struct Known {
     pub others_wait: bool,
     /// M called this process, and has not answered it since.
     pub is_unanswered: bool,
-    /// A caller of this process had the key within the last second, or had this lease before.
+    /// A caller of this process had the key before, as far as is remembered, or had this lease
+    /// before.
     pub was_held: bool,
     /// By an answer of M that is [fresh](fresh_for), nobody waits, and M has the key.
     pub is_unwanted: bool,
@@ -57,7 +58,10 @@ impl Leaving {
         let is_long = known.held_for.is_none_or(|held_for| held_for >= fresh_for(known.fan_out));
         let is_due = known.others_wait || known.is_unanswered || is_long;
         if is_due || known.was_held && !known.is_unwanted {
-            return Self::Query { reserves: known.others_wait, presumes: is_long };
+            return Self::Query {
+                reserves: known.others_wait,
+                presumes: is_long || known.others_wait,
+            };
         }
         Self::Plain
     }
@@ -104,9 +108,9 @@ mod tests {
 
     #[test]
     fn the_key_is_reserved_on_the_other_masters_only_if_others_are_known_to_wait() {
-        for (held_for, presumes) in [(VOTE, false), (VOTE * 10, true)] {
+        for held_for in [VOTE, VOTE * 10] {
             let leaving = leaving(held_for, |known| known.others_wait = true);
-            assert_eq!(leaving, Leaving::Query { reserves: true, presumes });
+            assert_eq!(leaving, Leaving::Query { reserves: true, presumes: true });
         }
     }
 }

@@ -38,8 +38,10 @@ pub(super) struct Use {
     pub(super) asker: Option<RequestId>,
     /// The lease of this process, and since when it has the lease; `None` if it was resumed.
     holder: Option<(LockId, Option<Instant>)>,
-    /// When a caller left it last.
-    left_at: Option<Instant>,
+    /// A caller has left it.
+    was_left: bool,
+    /// That was before keys of no use were taken out last.
+    is_old: bool,
     /// The meeting point that answered, when the key was left there, that nobody waits; and when.
     unwanted: Option<(usize, Instant)>,
     /// By the latest answer of a meeting point, others wait for the key.
@@ -50,8 +52,6 @@ pub(super) struct Use {
     run: Run,
 }
 
-/// A caller that had a key so long ago may have kept it from others that never heard of one another.
-const MOMENT: Duration = Duration::from_secs(1);
 /// Up to this many unused keys are not worth a search.
 const LEFT_MIN: usize = 64;
 
@@ -122,16 +122,16 @@ impl Keys {
     }
 
     /// A caller does not hold the key of this entry any longer. False where it did not.
-    pub(super) fn left(&mut self, id: UseId, lock: LockId, now: Instant) -> bool {
+    pub(super) fn left(&mut self, id: UseId, lock: LockId) -> bool {
         let Some(one) = self.usage(id).filter(|one| one.is_held_by(lock)) else {
             return false;
         };
         one.holder = None;
-        one.left_at = Some(now);
+        (one.was_left, one.is_old) = (true, false);
         self.left += 1;
         if self.left >= LEFT_MIN && self.left * 2 >= self.uses.len() {
             self.left = 0;
-            self.retain(|one| !one.is_useless(now));
+            self.retain(Use::stays);
         }
         true
     }
@@ -160,10 +160,11 @@ impl Keys {
         untaken.untaken(held_for, reservation)
     }
 
-    /// Whether a caller of this process had the key of this entry a moment before the one that has
-    /// it.
-    pub(super) fn was_held_before(&self, id: UseId, now: Instant) -> bool {
-        self.get(id).is_some_and(|one| one.is_remembered(now))
+    /// Whether a caller of this process had the key of this entry before the one that has it. That is
+    /// remembered until many other keys were left, and not for a time. A pause of any length may be
+    /// short for a process that is far away.
+    pub(super) fn was_held_before(&self, id: UseId) -> bool {
+        self.get(id).is_some_and(|one| one.was_left)
     }
 
     /// The key of this entry was left at `master`, where nobody waits for it.
@@ -235,16 +236,16 @@ impl Use {
         self.holder.is_some_and(|(holder, _)| holder == lock)
     }
 
-    fn is_remembered(&self, now: Instant) -> bool {
-        self.left_at.is_some_and(|left_at| now.saturating_since(left_at) < MOMENT)
-    }
-
     fn is_empty(&self) -> bool {
-        self.asker.is_none() && self.holder.is_none() && self.left_at.is_none()
+        self.asker.is_none() && self.holder.is_none() && !self.was_left
     }
 
-    fn is_useless(&self, now: Instant) -> bool {
-        self.asker.is_none() && self.holder.is_none() && !self.is_remembered(now)
+    /// Whether the entry is kept when those of no use are taken out. One that was left since the
+    /// last time is.
+    fn stays(&mut self) -> bool {
+        let was_left_since = self.was_left && !self.is_old;
+        self.is_old = true;
+        self.asker.is_some() || self.holder.is_some() || was_left_since
     }
 }
 
@@ -263,10 +264,28 @@ mod tests {
             let now = Instant::ORIGIN.saturating_add(Duration::from_secs(second));
             let (key, lock) = (Arc::from(second.to_be_bytes()), locks.insert(()));
             let id = keys.won(&key, UseId::default(), (RequestId::default(), lock), Some(now));
-            assert!(keys.left(id, lock, now) && !keys.left(id, lock, now));
+            assert!(keys.left(id, lock) && !keys.left(id, lock));
             assert_eq!(keys.uses.len(), keys.by_key.len());
         }
         assert!(keys.uses.len() <= LEFT_MIN * 2, "{}", keys.uses.len());
+    }
+
+    #[test]
+    fn a_key_that_is_used_again_and_again_is_remembered_between_many_others() {
+        let (mut keys, mut locks) = (Keys::default(), SlotMap::<LockId, ()>::with_key());
+        let mut use_once = |key: usize| {
+            let (key, lock) = (Arc::from(key.to_be_bytes()), locks.insert(()));
+            let by = (RequestId::default(), lock);
+            let id = keys.won(&key, UseId::default(), by, Some(Instant::ORIGIN));
+            let was_held = keys.was_held_before(id);
+            keys.left(id, lock);
+            was_held
+        };
+        assert!(!use_once(0));
+        for others in 1..100 {
+            (0..LEFT_MIN / 2).for_each(|other| assert!(!use_once(others * LEFT_MIN + other)));
+            assert!(use_once(0), "after {others} times as many");
+        }
     }
 
     #[test]
@@ -275,7 +294,7 @@ mod tests {
         let (key, now): (Arc<[u8]>, _) = (Arc::from(*b"key"), Instant::ORIGIN);
         let (holder, lost) = (locks.insert(()), locks.insert(()));
         let id = keys.won(&key, UseId::default(), (RequestId::default(), holder), Some(now));
-        assert!(!keys.left(id, lost, now) && keys.of(&key).is_held());
+        assert!(!keys.left(id, lost) && keys.of(&key).is_held());
     }
 
     #[test]
@@ -304,7 +323,7 @@ mod tests {
         keys.end_asking(&key, asker);
         assert_eq!((keys.uses.len(), keys.by_key.len()), (0, 0));
         let id = keys.won(&key, gone, (asker, lock), Some(now));
-        assert!(keys.of(&key).is_held() && !keys.left(gone, lock, now));
-        assert!(keys.left(id, lock, now) && !keys.of(&key).is_held());
+        assert!(keys.of(&key).is_held() && !keys.left(gone, lock));
+        assert!(keys.left(id, lock) && !keys.of(&key).is_held());
     }
 }

@@ -308,6 +308,17 @@ impl Driver {
         }
     }
 
+    /// How a token is left whose lease this process may never have had: it may have been held for
+    /// long, and others may wait.
+    pub(super) fn leave_token(&mut self, id: LockId, now: Instant) {
+        let at = self.locks.get(id).and_then(|lock| self.queue_of(&lock.key, now));
+        let Some(at) = at.filter(|_| self.settings.queue) else { return };
+        let exit = self.exit(id, true, false, Leaving::Done).map(|op| (at, op));
+        if let Some(lock) = self.locks.get_mut(id) {
+            lock.exit = exit;
+        }
+    }
+
     /// What is known about the processes that wait for the key of this lease.
     fn known_of_others(&self, id: LockId, is_unwanted: bool, now: Instant) -> Option<Known> {
         let lock = self.locks.get(id)?;
@@ -316,7 +327,7 @@ impl Driver {
         Some(Known {
             others_wait: others_wait || self.keys.is_waited_for(lock.key_use),
             is_unanswered: meeting.is_some_and(|meeting| meeting.is_unanswered()),
-            was_held: lock.hand_overs > 0 || self.keys.was_held_before(lock.key_use, now),
+            was_held: lock.hand_overs > 0 || self.keys.was_held_before(lock.key_use),
             is_unwanted: is_unwanted && lock.hand_overs == 0,
             held_for: self.keys.held_for(lock.key_use, id, now),
             fan_out: self.fan_out,

@@ -79,6 +79,7 @@ impl Driver {
             reserve_ms: None,
             hand_overs: 0,
         });
+        self.leave_token(id, now);
         self.stand_in_line_for_release(id, now);
     }
 

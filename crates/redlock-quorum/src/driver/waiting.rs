@@ -241,7 +241,7 @@ impl Driver {
     /// lease is over.
     pub(super) fn key_left(&mut self, id: LockId, now: Instant) {
         let Some(lock) = self.locks.get(id) else { return };
-        if !self.keys.left(lock.key_use, id, now) {
+        if !self.keys.left(lock.key_use, id) {
             return;
         }
         let Some(queue) = self.waiters.of(&lock.key) else { return };

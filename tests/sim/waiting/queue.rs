@@ -5,6 +5,7 @@ mod kept_futures;
 mod late;
 mod long_holds;
 mod meeting_points;
+mod mixed_fleet;
 mod no_quorum;
 mod order;
 mod shares;

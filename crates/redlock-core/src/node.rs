@@ -51,6 +51,12 @@ pub trait Node: Send + Sync {
     /// Dropping the future closes the connection. It may be asked for again after that.
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>>;
 
+    /// Returns `true` for a master in virtual time. A handle must get the clock of that time, because
+    /// otherwise its leases never end. Default: `false`.
+    fn is_in_virtual_time(&self) -> bool {
+        false
+    }
+
     /// Whether a new connection is urgent, because a held lease lacks a copy on this master. The
     /// pauses between attempts to connect stay short then. Default: without effect.
     fn set_urgent(&self, urgent: bool) {

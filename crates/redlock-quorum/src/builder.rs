@@ -97,7 +97,8 @@ impl RedlockBuilder {
     }
 
     /// Adds masters that are not servers, such as the simulated masters of `redlock-testkit`. They
-    /// follow the masters of [`nodes`](Self::nodes).
+    /// follow the masters of [`nodes`](Self::nodes). Simulated masters also need their
+    /// [`clock`](Self::clock).
     pub fn masters(mut self, masters: Vec<Arc<dyn Node>>) -> Self {
         self.masters.extend(masters);
         self
@@ -379,8 +380,17 @@ impl RedlockBuilder {
         if let Some(twin) = self.masters.iter().find(|node| !names.insert(node.name().to_owned())) {
             return Err(same_node(&**twin));
         }
+        self.check_clock()?;
         nodes.extend(self.masters.iter().cloned());
         Ok(nodes.into())
+    }
+
+    fn check_clock(&self) -> Result<(), BuildError> {
+        let virtual_one = self.masters.iter().find(|master| master.is_in_virtual_time());
+        match virtual_one.filter(|_| self.clock.is_none()) {
+            Some(master) => Err(BuildError::NoClock { node: master.name().to_owned() }),
+            None => Ok(()),
+        }
     }
 
     fn check_count(&self) -> Result<(), BuildError> {

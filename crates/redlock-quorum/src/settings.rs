@@ -246,6 +246,15 @@ pub enum BuildError {
         /// Its address.
         node: String,
     },
+    /// A master is in virtual time, and the handle has no clock of that time.
+    #[error(
+        "{node}: a simulated master needs the clock of its simulation; give \
+         `.clock(masters.clock())`"
+    )]
+    NoClock {
+        /// The name of the master.
+        node: String,
+    },
     /// One of the masters cannot be set up.
     #[error(transparent)]
     Node(#[from] redlock_core::InvalidNode),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 use redlock_core::admission::Identity;
 use redlock_core::{Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verb, VoteSlot};
-use redlock_quorum::{ExtendError, LockRequest, Quarantine, Redlock};
+use redlock_quorum::{BuildError, ExtendError, LockRequest, Quarantine, Redlock};
 use redlock_testkit::SimNode;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -66,6 +66,18 @@ async fn lock_of_simulated_masters_has_a_label_only_if_one_is_given() {
     let named = handle(&masters.another_client()).label("web-2").build().unwrap();
     assert_eq!(label(named.lock(RESOURCE)).await.as_deref(), Some("web-2"));
     assert_eq!(label(named.lock(RESOURCE).no_label()).await, None);
+}
+
+// The clock of the simulation.
+
+/// With the system's clock no lease of theirs would ever end.
+#[tokio::test(start_paused = true)]
+async fn handle_on_simulated_masters_is_not_built_without_their_clock() {
+    let (masters, _) = masters(3);
+    let refused = Redlock::builder().masters(masters.nodes()).build().unwrap_err();
+    assert_eq!(refused, BuildError::NoClock { node: "sim-0:6379".into() });
+    let said = "sim-0:6379: a simulated master needs the clock of its simulation; give ";
+    assert!(refused.to_string().starts_with(said), "{refused}");
 }
 
 // Those that lost.

@@ -335,6 +335,10 @@ impl Node for SimNode {
         self.change(|world, link, _| world.links[link].admitted = run);
     }
 
+    fn is_in_virtual_time(&self) -> bool {
+        true
+    }
+
     fn drive(self: Arc<Self>, events: Events) -> Option<BoxFuture<'static, ()>> {
         let driven = Driven::new(self, events);
         Some(Box::pin(async move {

@@ -22,6 +22,10 @@ pub enum AcquireError {
     /// A quorum of masters answered without granting: another client holds the resource, several
     /// contenders split the masters, or masters had accepted larger ballots ([`Votes::is_outbid`]).
     /// Wait longer, or try again later.
+    ///
+    /// If another caller of this process holds the lock, [`Votes::is_held_here`] returns `true`. If
+    /// that is the caller itself, it waits in vain: see
+    /// [`Redlock::reentrant`](crate::Redlock::reentrant).
     #[error("{resource} {}: {votes}", refusal(votes))]
     Held {
         /// The resource of the lock.
@@ -65,7 +69,8 @@ fn refusal(votes: &Votes) -> String {
     }
     // Contenders may share the masters, or the holder has no label.
     let label = votes.holder_label().map(|label| format!(" ({label})")).unwrap_or_default();
-    format!("is held by another{label}")
+    let caller = if votes.is_held_here() { " caller of this process" } else { "" };
+    format!("is held by another{caller}{label}")
 }
 
 /// The advice for masters that were never admitted.

@@ -9,7 +9,11 @@ use redlock_protocol::quorum::quorum;
 
 /// Each master's answer, in the order in which the masters were configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Votes(Vec<NodeVote>);
+pub struct Votes {
+    votes: Vec<NodeVote>,
+    /// The holder is a caller of this process.
+    is_held_here: bool,
+}
 
 /// One master's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,26 +40,31 @@ pub struct NodeVote {
 
 impl Votes {
     pub(crate) fn new(votes: Vec<NodeVote>) -> Self {
-        Self(votes)
+        Self { votes, is_held_here: false }
+    }
+
+    /// The same for a lock that another caller of this process holds.
+    pub(crate) fn of_this_process(self) -> Self {
+        Self { is_held_here: true, ..self }
     }
 
     pub(crate) fn into_vec(self) -> Vec<NodeVote> {
-        self.0
+        self.votes
     }
 
     /// Returns an iterator over the votes, one per master.
     pub fn iter(&self) -> std::slice::Iter<'_, NodeVote> {
-        self.0.iter()
+        self.votes.iter()
     }
 
     /// Returns the number of masters.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.votes.len()
     }
 
     /// Returns `false`: a handle has at least one master.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.votes.is_empty()
     }
 
     /// Returns how many masters have granted.
@@ -88,7 +97,14 @@ impl Votes {
 impl Votes {
     /// Returns the token on a quorum of masters, if they reported it: the holder of the lock.
     pub fn holder(&self) -> Option<&str> {
-        holder(&self.0)
+        holder(&self.votes)
+    }
+
+    /// Returns `true` if a caller of this process holds the lock: one that uses the same handle, or a
+    /// clone of it. Locks of other handles are not recognized. Only the votes of
+    /// [`AcquireError::Held`](crate::AcquireError::Held) tell that, and others return `false`.
+    pub fn is_held_here(&self) -> bool {
+        self.is_held_here
     }
 
     /// Returns the label of the [`holder`](Self::holder), if its token has one.
@@ -196,7 +212,7 @@ impl NodeVote {
 
 impl fmt::Display for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, vote) in self.0.iter().enumerate() {
+        for (i, vote) in self.votes.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
             write!(f, "{comma}{vote}")?;
         }

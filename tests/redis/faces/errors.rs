@@ -338,7 +338,12 @@ async fn held_reports_by_whom_and_for_how_long() {
         }
     }
     assert!(named >= 3, "a quorum names the holder: {error}");
+    let said = error.to_string();
+    assert!(said.starts_with("a is held by another caller of this process (web-1): "), "{said}");
+    assert!(votes(&error).is_held_here());
+    let error = ordinary(servers.urls()).build().unwrap().try_lock("a").await.unwrap_err();
     assert!(error.to_string().starts_with("a is held by another (web-1): "), "{error}");
+    assert!(!votes(&error).is_held_here());
     drop(guard);
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 use redlock_core::admission::Identity;
 use redlock_core::{Answer, Cause, Events, Facts, Instant, Node, NodeEvent, Op, Verb, VoteSlot};
-use redlock_quorum::{BuildError, ExtendError, LockRequest, Quarantine, Redlock};
+use redlock_quorum::{AcquireError, BuildError, ExtendError, LockRequest, Quarantine, Redlock};
 use redlock_testkit::SimNode;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -78,6 +78,25 @@ async fn handle_on_simulated_masters_is_not_built_without_their_clock() {
     assert_eq!(refused, BuildError::NoClock { node: "sim-0:6379".into() });
     let said = "sim-0:6379: a simulated master needs the clock of its simulation; give ";
     assert!(refused.to_string().starts_with(said), "{refused}");
+}
+
+/// A caller that has the guard itself would wait for itself.
+#[tokio::test(start_paused = true)]
+async fn lock_that_a_caller_of_this_process_holds_is_reported_as_such_until_it_is_gone() {
+    let (masters, redlock) = masters(3);
+    let other = handle(&masters.another_client()).build().unwrap();
+    let guard = full(&redlock, &masters).await;
+    let here = |error: AcquireError| (error.votes().unwrap().is_held_here(), error.to_string());
+    let (is_here, said) = here(redlock.try_lock(RESOURCE).await.unwrap_err());
+    assert!(is_here && said.contains("is held by another caller of this process: "), "{said}");
+    let (is_here, said) = here(redlock.clone().lock(RESOURCE).wait(TTL).await.unwrap_err());
+    assert!(is_here, "at the end of a wait too: {said}");
+    let (is_here, said) = here(other.try_lock(RESOURCE).await.unwrap_err());
+    assert!(!is_here && said.contains("is held by another: "), "{said}");
+    guard.release().await.unwrap();
+    let _other = full(&other, &masters).await;
+    let (is_here, said) = here(redlock.try_lock(RESOURCE).await.unwrap_err());
+    assert!(!is_here, "{said}");
 }
 
 // Those that lost.

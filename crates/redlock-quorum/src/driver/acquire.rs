@@ -202,7 +202,12 @@ impl Driver {
     /// Answers the caller with why there is no lock.
     pub(super) fn fail(&self, request: Request, defeat: Defeat, answers: &[LastAnswer]) {
         self.observer.failed(&request, defeat, self.now());
-        let (resource, votes) = (request.resource.clone(), votes(&self.masters.names, answers));
+        let resource = request.resource.clone();
+        let votes = votes(&self.masters.names, answers);
+        let votes = match self.is_held_here(&request.key, votes.holder()) {
+            true => votes.of_this_process(),
+            false => votes,
+        };
         let error = if defeat == Defeat::TooLate {
             AcquireError::TooLate { resource, votes }
         } else if is_contended(answers) {
@@ -211,6 +216,14 @@ impl Driver {
             AcquireError::NoQuorum { resource, votes }
         };
         answer(request, Err(error));
+    }
+
+    /// Returns `true` if a caller of this handle holds the key, and masters name no other holder.
+    fn is_held_here(&self, key: &[u8], holder: Option<&str>) -> bool {
+        let lock = self.keys.of(key).lease().and_then(|lock| self.locks.get(lock));
+        lock.is_some_and(|lock| {
+            lock.is_held() && holder.is_none_or(|holder| holder == lock.token.as_str())
+        })
     }
 }
 

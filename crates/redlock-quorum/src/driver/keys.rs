@@ -232,6 +232,11 @@ impl Use {
         self.holder.is_some()
     }
 
+    /// The lease of this process on the key.
+    pub(super) fn lease(&self) -> Option<LockId> {
+        self.holder.map(|(lock, _)| lock)
+    }
+
     fn is_held_by(&self, lock: LockId) -> bool {
         self.holder.is_some_and(|(holder, _)| holder == lock)
     }

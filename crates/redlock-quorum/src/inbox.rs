@@ -3,7 +3,6 @@
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
-use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -77,12 +76,10 @@ impl Inbox {
             // An answer that is not waited for is withdrawn, and that waits for a runtime, too.
             self.start()?;
             let (reply, answer) = reply(withdraws_at);
-            self.slot.post(command(reply));
+            self.slot.post_here(command(reply));
             // The task may have gone away in between, and with it the reader of the command.
             self.drive()?;
             let answer = self.wait(answer).await?;
-            // An answer from before the fork belongs to the parent.
-            self.stay()?;
             if let Some(answer) = answer {
                 return Ok(answer);
             }
@@ -120,11 +117,16 @@ impl Inbox {
         mut answer: Awaited<'_, T>,
     ) -> Result<Option<T>, Unasked> {
         let (mut patience, mut silent) = (PATIENCE, Duration::ZERO);
+        let mut is_checked = true;
         while self.slot.is_elsewhere() {
             let turns = self.slot.ring();
+            is_checked = false;
             tokio::select! {
                 biased;
-                answer = &mut answer => return Ok(answer),
+                answer = &mut answer => {
+                    self.stay()?;
+                    return Ok(answer);
+                }
                 // It is rare, and the future of each caller has room for what it may await.
                 () = Box::pin(pause(patience)) => {}
             }
@@ -136,13 +138,14 @@ impl Inbox {
             }
             patience = longer(patience);
         }
-        // A future that the parent has polled may be polled again in a child.
-        poll_fn(|cx| match Pin::new(&mut answer).poll(cx) {
-            Poll::Ready(answer) => Poll::Ready(Ok(answer)),
-            Poll::Pending => match self.stay() {
-                Ok(()) => Poll::Pending,
-                Err(forked) => Poll::Ready(Err(forked.into())),
-            },
+        // A future that the parent has polled may be polled again in a child. An answer from before
+        // the fork belongs to the parent. The first poll follows the check of the call, and a check
+        // is a system call.
+        poll_fn(|cx| {
+            if !std::mem::take(&mut is_checked) {
+                self.stay()?;
+            }
+            Pin::new(&mut answer).poll(cx).map(Ok)
         })
         .await
     }

@@ -114,7 +114,7 @@ pub(crate) fn living_runtime() -> Option<Handle> {
 /// Outside of a runtime nothing can be started: the next use of the handle goes on with it.
 impl Giver for Slot {
     fn tell(self: Arc<Self>, hold: HoldId, told: Told) {
-        self.post(match told {
+        self.post_here(match told {
             Told::Release => Command::Release { hold, reply: None },
             Told::Forget => Command::Forget { hold },
             Told::Accepted => Command::Accepted { hold },

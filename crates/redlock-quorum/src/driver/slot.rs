@@ -93,6 +93,11 @@ impl Slot {
         }
     }
 
+    /// The same for a caller that has just checked that this is not a child.
+    pub(crate) fn post_here(&self, command: Command) {
+        self.mailbox.post(command);
+    }
+
     /// Whether the driver is on another runtime that may not be polled at all.
     pub(crate) fn is_elsewhere(&self) -> bool {
         if !self.may_idle.load(Ordering::SeqCst) {

@@ -20,6 +20,7 @@ pub(crate) struct HeldLock {
 
 /// Where a lock comes from.
 pub(in crate::driver) trait Giver: Send + Sync {
+    /// Must not be called in a forked child.
     fn tell(self: Arc<Self>, hold: HoldId, told: Told);
 
     /// Returns `true` in a forked child, where the lock is still its parent's.

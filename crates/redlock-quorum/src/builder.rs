@@ -155,8 +155,12 @@ impl RedlockBuilder {
 
     /// Sets whether locks have fencing tokens
     /// ([`Guard::fencing_token`](crate::Guard::fencing_token)). Defaults to `true`. Without fencing
-    /// tokens and without the [queue](Self::queue), masters receive only the published algorithm.
+    /// tokens and without the [queue](Self::queue), each lock is only the published algorithm.
     /// Clients with and without fencing tokens exclude each other.
+    ///
+    /// A new connection always queries what the handle must know about its master. That includes a
+    /// script (`GET` and `DEL` of a missing key) that tests the right to release, because a client
+    /// that cannot release must not acquire.
     ///
     /// With fencing tokens, a master needs Redis 6.2, and its user the right to `ZADD`; otherwise
     /// it does not vote. Without them, a master needs RESP3 and `CLIENT TRACKING` (Redis 6.0) to
@@ -365,7 +369,7 @@ impl RedlockBuilder {
         setup.namespace = Some(settings.prefix.clone());
         setup.quarantine = settings.quarantine == Quarantine::On;
         setup.fenced = settings.fencing;
-        // The published algorithm has no queue, so the client does not prepare one.
+        // Without fencing tokens and the queue, the client only tests the right to release.
         setup.queues = settings.queue || settings.fencing;
         self.check_count()?;
         let mut nodes: Vec<Arc<dyn Node>> = Vec::with_capacity(MASTERS_MAX);

@@ -102,6 +102,37 @@ async fn what_a_probe_is_answered_tells_whether_there_can_be_queues() {
     }
 }
 
+/// A client that cannot release must not acquire, so the right to release is tested in each mode.
+#[tokio::test]
+async fn without_queues_and_fencing_a_connection_tests_the_release_and_a_lock_is_set_and_released()
+{
+    let server = ScriptedServer::bind().await;
+    let mut setup = setup(PATIENCE);
+    setup.namespace = Some((*b"p:").into());
+    (setup.quarantine, setup.fenced, setup.queues) = (false, false, false);
+    let mut client = Client::new(&server.url(), &setup);
+    client.drive();
+    let mut peer = server.accept().await;
+    let facts = peer.facts("abc", 1, "master").await;
+    peer.expect("HGETALL").await;
+    let probe = peer.expect("EVAL").await;
+    assert!(
+        probe[1].contains("{'GET', 'DEL'}") && probe[2..] == ["1", "p:redlock-quorum:1:queue:"]
+    );
+    peer.say(facts + "%0\r\n" + ":1\r\n").await;
+    client.up().await;
+    client.submit(0, Op::acquire(*b"p:k", token(), 1_000));
+    assert_eq!(peer.command().await.unwrap().join(" "), format!("SET p:k {} NX PX 1000", token()));
+    peer.say("+OK\r\n").await;
+    assert_eq!(client.answer().await, Answer::granted());
+    client.submit(1, Op::release(*b"p:k", token()));
+    assert_eq!(peer.expect("EVAL").await[2..], ["1", "p:k", token().as_str()]);
+    peer.say(":1\r\n").await;
+    assert_eq!(client.answer().await, Answer::granted());
+    client.stop().await;
+    peer.expect_end().await;
+}
+
 #[tokio::test]
 async fn no_entry_is_sent_where_the_queue_cannot_be_used() {
     let denied = "*2\r\n$7\r\nPUBLISH\r\n$9\r\nNOPERM no\r\n";

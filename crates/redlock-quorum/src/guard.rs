@@ -94,6 +94,9 @@ impl Guard {
     }
 
     /// Returns `true` if the lock is held at the time of the call. A lost lock stays lost.
+    ///
+    /// A process that was forked later does not own the lock, and must not rely on this method: it
+    /// only knows the deadline at the time of the fork. The methods that query masters fail there.
     pub fn is_held(&self) -> bool {
         self.held.cell.is_held()
     }

@@ -187,6 +187,38 @@ impl LockRequest {
     /// # }
     /// ```
     ///
+    /// An error type of your own needs a conversion from [`RunError`] with the output of the work, which
+    /// can be a variant with `#[from]` of `thiserror`:
+    ///
+    /// ```no_run
+    /// use redlock_quorum::{Redlock, RunError};
+    ///
+    /// #[derive(Debug)]
+    /// enum MigrateError {
+    ///     Lock(RunError<u32>),
+    ///     Schema(String),
+    /// }
+    ///
+    /// impl From<RunError<u32>> for MigrateError {
+    ///     fn from(error: RunError<u32>) -> Self {
+    ///         Self::Lock(error)
+    ///     }
+    /// }
+    ///
+    /// async fn migrate() -> Result<u32, MigrateError> {
+    ///     Err(MigrateError::Schema("table orders is missing".into()))
+    /// }
+    ///
+    /// # async fn example(redlock: Redlock) {
+    /// match redlock.lock("migrations").try_run(|_hold| migrate()).await {
+    ///     Ok(steps) => println!("{steps} steps"),
+    ///     Err(MigrateError::Lock(RunError::Acquire(error))) => eprintln!("not begun: {error}"),
+    ///     Err(MigrateError::Lock(error)) => eprintln!("not protected to its end: {error}"),
+    ///     Err(MigrateError::Schema(error)) => eprintln!("failed: {error}"),
+    /// }
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The error of work that ended with one, after a loss of the lock too. Otherwise the error of
     /// [`run`](Self::run), converted into that type: the lock was not acquired, or it was lost.

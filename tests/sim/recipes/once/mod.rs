@@ -321,6 +321,29 @@ async fn an_error_of_the_lock_is_one_of_the_work_where_it_may_fail() {
     assert_eq!(lost.await, Err(Failed::Lock));
 }
 
+/// A period is measured by the lower median of the clocks of the masters that answer. It is wrong
+/// if more of them are wrong than right, and the work may run again. A fire needs no clock.
+#[tokio::test(start_paused = true)]
+async fn period_ends_early_by_two_fast_clocks_while_two_right_masters_are_away_and_a_fire_does_not()
+{
+    let masters = admitted(5, 0);
+    masters[..2].iter().for_each(|master| master.step_clock(2 * 3_600_000));
+    let [first] = hosts(&masters);
+    let client = masters.another_client();
+    let second = handle(&client).build().unwrap();
+    let within = |redlock: &Redlock| redlock.once(NAME).within(HOUR);
+    let fire = |redlock: &Redlock| redlock.once("fire").fire(7);
+    assert_eq!(within(&first).run(|_| async {}).await, Ok(Once::Ran(())));
+    assert_eq!(fire(&first).run(|_| async {}).await, Ok(Once::Ran(())));
+    sleep(ms(100)).await;
+    let again = within(&second).run(|_| async {}).await;
+    assert!(matches!(again, Ok(Once::Done { .. })), "three right clocks decide: {again:?}");
+    partition(&client[3..]);
+    assert_eq!(within(&second).run(|_| async {}).await, Ok(Once::Ran(())), "as documented");
+    let again = fire(&second).run(|_| async {}).await;
+    assert!(matches!(again, Ok(Once::Done { .. })), "{again:?}");
+}
+
 /// The label of a mark is that of the run, and so checked as that of a lock.
 #[tokio::test(start_paused = true)]
 async fn a_mark_says_who_by_the_label_of_the_request() {

@@ -6,9 +6,10 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redlock_testkit::{Direction, FaultProxy, RedisServers, ServerOptions};
+use rustix::process::Signal;
 use serde_json::json;
 
-use crate::support::{PATIENCE, answer_of, ask, bare, prefixed};
+use crate::support::{PATIENCE, Running, answer_of, ask, bare, is_stopped, poll, prefixed};
 use crate::terminal::Terminal;
 
 #[test]
@@ -171,4 +172,33 @@ fn no_more_than_ten_thousand_keys_are_looked_at() {
     let narrow = ask(&servers, ["status", "--json", "--prefix", "k105"]).json();
     assert_eq!(narrow["truncated"], false);
     assert_eq!(narrow["locks"].as_array().unwrap().len(), 11, "k1050 to k1059, and k10500");
+}
+
+/// Ctrl-Z and `fg` in the middle of the queries: replies that came meanwhile are read afterwards.
+#[test]
+fn commands_that_are_stopped_and_continued_query_a_slow_master_to_their_end() {
+    let servers = RedisServers::start(1).unwrap();
+    let url = slow((Ipv4Addr::LOCALHOST, servers[0].port()).into());
+    for word in ["status", "doctor"] {
+        let command = || bare([word, "--node", &url, "--node-timeout", "2s"]);
+        let undisturbed = answer_of(&mut command());
+        let mut running = Running::start(command());
+        for _ in 0..20 {
+            running.signal(Signal::STOP);
+            let pid = running.pid();
+            poll("it is stopped", || (is_stopped(pid) || running.has_ended()).then_some(()));
+            if running.has_ended() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(20));
+            running.signal(Signal::CONT);
+            thread::sleep(Duration::from_millis(30));
+        }
+        let answer = running.answer();
+        assert_eq!((answer.code, &answer.err), (undisturbed.code, &undisturbed.err), "{answer:?}");
+        assert!(
+            !answer.out.contains("timed out") && !answer.out.contains("nterrupted"),
+            "{answer:?}"
+        );
+    }
 }

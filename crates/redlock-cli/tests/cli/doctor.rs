@@ -267,7 +267,7 @@ fn each_right_of_the_guide_that_is_missing_is_named_with_its_cure_and_nothing_is
         let is_problem = !["+scan", "+getrange"].contains(&right);
         let lacks = format!("its user lacks {right}");
         assert!(found.iter().any(|found| found.ends_with(&lacks)), "{right}: {found:?}");
-        assert!(answer.out.contains(&format!("ACL SETUSER few {right};")), "{answer:?}");
+        assert!(answer.out.contains(&format!("run: ACL SETUSER few {right}\"")), "{answer:?}");
         let costs = match right {
             "+client|tracking" => "warning: reports no changes of keys",
             "+hgetall" => "error: not admitted: INFO or its record cannot be read",

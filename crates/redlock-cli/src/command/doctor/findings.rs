@@ -345,7 +345,7 @@ fn missing_rights(probe: &Probe) -> Vec<Finding> {
     let mut found = Vec::new();
     let said = |rights: &[&str]| {
         let rights = rights.join(" ");
-        let cure = format!("ACL SETUSER {} {rights}; docs/GUIDE.md has all of them", probe.user);
+        let cure = format!("run: ACL SETUSER {} {rights}", probe.user);
         (format!("its user lacks {rights}"), cure)
     };
     if !needed.is_empty() {

@@ -2,8 +2,9 @@
 //!
 //! Without a queue, the next caller of a process sends its request directly after the release, and
 //! every other process is later. So after a run of leases, the process stands back for a moment, and
-//! then takes part as any other. The process cannot see others that it keeps away. If none comes
-//! while it stands back, it stands back for half as long the next time.
+//! then takes part as any other. The process cannot see others that it keeps away, and one that comes
+//! while it stands back can be gone before it notices. If it notices none four times in a row, it
+//! stands back for half as long from then on.
 
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ const LEASES_MAX: u32 = 32;
 const RUN_MAX: Duration = Duration::from_millis(100);
 /// The shortest pause, in votes.
 const PAUSE_MIN: u32 = 4;
+/// After so many pauses without another process, the next ones are half as long.
+const PAUSES: u8 = 4;
 
 /// The leases of one key that a process has had in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,18 +28,21 @@ pub struct Run {
     ended: Instant,
     leases: u32,
     pause: Duration,
+    /// The pauses of this length.
+    pauses: u8,
 }
 
 impl Default for Run {
     fn default() -> Self {
-        Self { begun: Instant::ORIGIN, ended: Instant::ORIGIN, leases: 0, pause: APART_MAX }
+        let (begun, ended) = (Instant::ORIGIN, Instant::ORIGIN);
+        Self { begun, ended, leases: 0, pause: APART_MAX, pauses: 0 }
     }
 }
 
 impl Run {
     /// Another process has the key, or wants it.
     pub fn others_came(&mut self) {
-        (self.leases, self.pause) = (0, APART_MAX);
+        (self.leases, self.pause, self.pauses) = (0, APART_MAX, 0);
     }
 
     /// A lease ends after `held_for`, in which `leases` callers had it. Returns for how long the
@@ -60,8 +66,13 @@ impl Run {
             return None;
         }
         self.leases = 0;
-        let next = (self.pause / 2).max(fan_out * PAUSE_MIN).min(APART_MAX);
-        Some(std::mem::replace(&mut self.pause, next))
+        let pause = self.pause;
+        self.pauses += 1;
+        if self.pauses == PAUSES {
+            self.pause = (pause / 2).max(fan_out * PAUSE_MIN).min(APART_MAX);
+            self.pauses = 0;
+        }
+        Some(pause)
     }
 }
 
@@ -107,8 +118,9 @@ mod tests {
     #[test]
     fn pauses_are_halved_until_another_process_comes() {
         let mut run = Run::default();
-        assert_eq!(pauses(&mut run, 6, ms(100), ms(0)), [40, 20, 10, 5, 4, 4].map(ms));
+        let of_four: Vec<_> = pauses(&mut run, 24, ms(100), ms(0)).into_iter().step_by(4).collect();
+        assert_eq!(of_four, [40, 20, 10, 5, 4, 4].map(ms));
         run.others_came();
-        assert_eq!(pauses(&mut run, 2, ms(100), ms(0)), [40, 20].map(ms));
+        assert_eq!(pauses(&mut run, 5, ms(100), ms(0)), [40, 40, 40, 40, 20].map(ms));
     }
 }

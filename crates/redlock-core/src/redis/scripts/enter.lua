@@ -24,7 +24,10 @@ local has_room = call('ZCARD', QUEUE) < tonumber(ARGV[8]) or call('ZSCORE', QUEU
 if value ~= ours and has_room then
   local time = call('TIME')
   local since = time[1] * 1000000 + time[2] - ARGV[4]
+  -- Who may not read or shorten the queue finds out now, and does not wait for a turn in vain.
+  head()
   call('ZADD', QUEUE, string.format('%.0f', since), ticket)
+  call('ZREM', QUEUE, '')
   call('PEXPIRE', QUEUE, ARGV[5])
 end
 if not value then

@@ -7,6 +7,7 @@ use super::*;
 use crate::retry;
 
 mod answers;
+mod late;
 mod orders;
 mod two;
 mod votes;

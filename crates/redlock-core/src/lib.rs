@@ -22,17 +22,21 @@
 
 pub mod admission;
 mod ballot;
+mod cause;
 mod clock;
 pub mod commands;
 pub mod duration;
+mod facts;
 mod mark;
 mod node;
 mod not_admitted;
+mod numbers;
 mod op;
 #[cfg_attr(not(feature = "redis"), allow(dead_code, reason = "only a real master needs it"))]
 mod packed;
 #[cfg(feature = "redis")]
 mod redis;
+mod reservation;
 mod resource;
 pub mod server_error;
 pub mod shared_queue;
@@ -42,9 +46,11 @@ mod ttl;
 mod vote;
 
 pub use ballot::{Ballot, Balloted, Bid, FencingToken, InvalidFencingToken, Member};
+pub use cause::Cause;
 pub use clock::{Clock, Instant};
+pub use facts::{Facts, Role, Unread};
 pub use mark::{Mark, Marked};
-pub use node::{Facts, Node, NodeEvent, Role, Sink, Unread};
+pub use node::Node;
 pub use not_admitted::{Lists, NotAdmitted, WhyNot};
 pub use op::{Op, Verb};
 #[cfg(feature = "redis")]
@@ -52,11 +58,10 @@ pub use op::{Op, Verb};
 pub use redis::Conversation;
 #[cfg(feature = "redis")]
 pub use redis::{InvalidNode, InvalidTls, InvalidUrl, RedisNode, RedisSetup, Tls};
+pub use reservation::{InvalidQueueTicket, QueueTicket, Reservation};
 pub use resource::{InvalidResource, Resource};
-pub use shared_queue::{
-    Call, Entry, Exit, InvalidQueueTicket, Leaving, QueueTicket, Queued, Reservation, SharedQueue,
-};
-pub use slot::{Events, VoteSlot};
+pub use shared_queue::{Call, Entry, Exit, Leaving, Queued, SharedQueue};
+pub use slot::{Events, NodeEvent, Sink, VoteSlot};
 pub use token::{InvalidLabel, InvalidToken, Label, Token};
 pub use ttl::{InvalidTtl, Ttl};
-pub use vote::{Answer, Cause, Verdict, Vote};
+pub use vote::{Answer, Verdict, Vote};

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::admission::{Millis, SCORE_END};
+use crate::numbers::{Millis, SCORE_END, number};
 use crate::{Label, Resource};
 
 /// The last run completed under a name: one small string on each master, `AT FIRE LABEL`.
@@ -66,12 +66,6 @@ impl fmt::Display for Mark {
         let by = self.by.as_ref().map_or(Self::NOBODY, Label::as_str);
         write!(f, "{} {} {by}", self.at, self.fire)
     }
-}
-
-/// Decimal digits only, below 2^53: scripts count in doubles.
-pub(crate) fn number(digits: &str) -> Option<u64> {
-    let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|number| is_plain && *number < Mark::END)
 }
 
 /// A master's answer to a request about a mark.

@@ -4,8 +4,58 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::node::{NodeEvent, Sink};
-use crate::{Answer, Cause, Instant, Vote};
+use crate::{Answer, Call, Cause, Facts, Instant, Vote};
+
+/// Where votes and node events go: one place for all masters of a handle.
+///
+/// It is called where replies are read, on any thread: it must not block, and it must not call
+/// back into the node.
+pub trait Sink: Send + Sync {
+    /// Takes one vote. Every [`VoteSlot`] leads to one, here or in [`votes`](Self::votes).
+    fn vote(&self, vote: Vote);
+
+    /// Takes votes that came together, and leaves `votes` empty. Default: takes one by one.
+    fn votes(&self, votes: &mut Vec<Vote>) {
+        votes.drain(..).for_each(|vote| self.vote(vote));
+    }
+
+    /// Takes what happened to the connection of `master`.
+    fn event(&self, master: usize, event: NodeEvent);
+}
+
+/// An event of a node's connection.
+///
+/// On each connection the order is: [`Up`](Self::Up), then votes and pushes in the order in which
+/// the server sent them, then *unknown* votes for all that is still unanswered, then
+/// [`Down`](Self::Down).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeEvent {
+    /// There is a connection, and the server behind it reported these facts.
+    Up(Facts),
+    /// There is no connection.
+    Down {
+        /// Why.
+        cause: Cause,
+        /// A new connection is being made at this moment, without a pause before it.
+        retries_now: bool,
+    },
+    /// The server pushed that a watched key has changed.
+    KeyChanged(Arc<[u8]>),
+    /// The handle was called from the [shared queue](crate::SharedQueue) of this key. It may be a call
+    /// for an earlier wait.
+    Called(Call, Arc<[u8]>),
+    /// The shared queue cannot be used over this connection any more, with the server's reason: a
+    /// right was taken away, or `SUBSCRIBE` was refused. See [`Facts::no_queue`].
+    NoQueue(String),
+    /// The data of the server may be gone: it pushed `invalidate` without a key, or a ballot found
+    /// no member.
+    DataLost,
+    /// How many members the ballot set of the `run` of [`Facts::record`] has; where there is no
+    /// `run`, and the client has a quarantine, the set of clients without one, if there is one.
+    /// Asked for on each new connection, behind the handshake; nothing waits for it.
+    Members(u32),
+}
 
 /// The right to cast one vote.
 ///

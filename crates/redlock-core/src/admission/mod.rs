@@ -23,7 +23,8 @@ pub use op::{
     AdmissionOp, AdmissionReply, Admit, Begin, Init, Note, Outcome, Remove, Reply, SetChange, Way,
 };
 pub use record::{
-    InvalidNonce, MAX_TTL_MAX, MEMBERS, Millis, Nonce, Quarantine, Record, SCORE_END, Score, Seen,
-    quarantine_length,
+    InvalidNonce, MAX_TTL_MAX, MEMBERS, Nonce, Quarantine, Record, Seen, quarantine_length,
 };
 pub use set::{InvalidSet, Names, RecordedSet, SetId};
+
+pub use crate::numbers::{Millis, SCORE_END, Score};

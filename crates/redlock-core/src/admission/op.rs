@@ -3,9 +3,10 @@
 //! It goes the way of every request: see [`Op::admission`](crate::Op::admission).
 
 use super::identity::{Identity, RunId};
-use super::record::{Millis, Nonce, Record, Score, Seen};
+use super::record::{Nonce, Record, Seen};
 use super::set::RecordedSet;
 use crate::Facts;
+use crate::numbers::{Millis, Score};
 
 /// A request that is not about one lock's key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -6,12 +6,7 @@ use std::time::Duration;
 
 use super::identity::{Identity, RunId};
 use super::set::RecordedSet;
-
-/// Milliseconds: a length, an instant of our own clock, or a master's TIME since 1970.
-pub type Millis = u64;
-
-/// A score of a ballot set.
-pub type Score = u64;
+use crate::numbers::{Millis, Score};
 
 /// The name of one quarantine: 16 random hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,9 +37,6 @@ impl fmt::Display for Nonce {
 
 /// The members of a complete ballot set.
 pub const MEMBERS: u32 = 1024;
-
-/// Scores below this are ours. Doubles are exact up to here.
-pub const SCORE_END: Score = 1 << 53;
 
 /// The largest `max_ttl`. A lock that is needed for longer is extended, not granted for days.
 pub const MAX_TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);

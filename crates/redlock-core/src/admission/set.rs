@@ -12,6 +12,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::numbers::number;
+
 /// The id of a set of masters: 16 random hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(pub u64);
@@ -49,7 +51,7 @@ impl RecordedSet {
     /// If `set` is malformed. Malformed `names` become none.
     pub fn read(set: &str, names: Option<&str>) -> Result<Self, InvalidSet> {
         let (id, size) = set.split_once(' ').ok_or(InvalidSet)?;
-        let size = crate::mark::number(size).and_then(|size| u8::try_from(size).ok());
+        let size = number(size).and_then(|size| u8::try_from(size).ok());
         let size = size.filter(|size| *size > 0).ok_or(InvalidSet)?;
         let names = names.and_then(Names::read).unwrap_or_default();
         Ok(Self { id: id.parse()?, size, names })

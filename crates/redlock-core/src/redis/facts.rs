@@ -8,6 +8,7 @@ use redis::Value;
 use super::reply;
 use super::stream::unusable;
 use crate::admission::{Identity, MAX_TTL_MAX, Quarantine, Record, RecordedSet, RunId};
+use crate::numbers::number;
 use crate::server_error::ServerError;
 use crate::{Cause, Facts, Role, Ttl, Unread};
 
@@ -144,7 +145,7 @@ impl Fields<'_> {
     }
 
     fn number(&self, name: &str) -> Result<Option<u64>, Unread> {
-        let parse = |text| crate::mark::number(text).ok_or_else(|| malformed(name));
+        let parse = |text| number(text).ok_or_else(|| malformed(name));
         self.get(name)?.map(parse).transpose()
     }
 

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::super::stream::{Stream, not_connected, unusable};
 use super::{InvalidTls, Tls, words};
 use crate::Cause;
-use crate::vote::TLS;
+use crate::cause::TLS;
 
 /// What makes encrypted streams of TCP connections.
 pub(in crate::redis) type Connector = TlsConnector;

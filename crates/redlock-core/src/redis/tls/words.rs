@@ -7,7 +7,7 @@ use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
 use super::super::stream::{not_connected, unusable};
 use crate::Cause;
-use crate::vote::TLS;
+use crate::cause::TLS;
 
 /// The cause of an error that TLS has reported; `None` if it comes from below TLS.
 pub(in crate::redis) fn cause(error: &io::Error) -> Option<Cause> {

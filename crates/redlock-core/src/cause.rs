@@ -1,0 +1,175 @@
+//! `Cause`: why an answer is unknown.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::NotAdmitted;
+use crate::server_error::ServerError;
+
+/// Why an answer is unknown, in the words that errors and the command use.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// No answer within the node timeout; the request may still be carried out.
+    TimedOut,
+    /// No server listens at the address.
+    ConnectionRefused,
+    /// The connection broke, with the request on its way.
+    ConnectionClosed,
+    /// There is no connection, for the reason given.
+    NotConnected(Cow<'static, str>),
+    /// There is no connection, because what is at the address is no master that can be used: no
+    /// Redis, or one whose certificate is not trusted.
+    Unusable(Cow<'static, str>),
+    /// There is a connection, and the request was not sent over it, for the reason given.
+    NotSent(Cow<'static, str>),
+    /// The master answered with an error: it did not do what it was asked.
+    ErrorReply(String),
+    /// The master answered that it is no master any more: `READONLY`, `MASTERDOWN`, also where an
+    /// old server wraps them into the error of a script.
+    Demoted(String),
+    /// The master does not count: it is a replica or a cluster node, or it is not admitted. It may
+    /// have done what it was asked all the same.
+    NotAdmitted(Box<NotAdmitted>),
+    /// The address leads to the server of the master named here, which counts already.
+    TwinOf(String),
+}
+
+impl Cause {
+    /// The cause that an error reply stands for, from its text with the code in front.
+    pub fn of_error_reply(text: String) -> Self {
+        match ServerError::of(&text) {
+            ServerError::Demoted => Self::Demoted(text),
+            _ => Self::ErrorReply(text),
+        }
+    }
+
+    /// Whether waiting may cure it. It does not cure a wrong password, a right that is missing, a
+    /// server that is no independent master, or one address too many: a person has to change
+    /// something. It may cure silence, a server that loads its data, or a memory that is full.
+    pub fn is_curable(&self) -> bool {
+        match self {
+            Self::TimedOut
+            | Self::ConnectionRefused
+            | Self::ConnectionClosed
+            | Self::NotConnected(_)
+            | Self::NotSent(_) => true,
+            Self::ErrorReply(text) => !ServerError::of(text).lasts(),
+            Self::NotAdmitted(why) => why.is_curable(),
+            Self::Unusable(_) | Self::Demoted(_) | Self::TwinOf(_) => false,
+        }
+    }
+
+    /// Whether TLS is why there is no connection, and said so itself: such as a certificate that is
+    /// not trusted.
+    pub fn is_of_tls(&self) -> bool {
+        matches!(self, Self::NotConnected(why) | Self::Unusable(why) if why.starts_with(TLS))
+    }
+
+    /// Whether the master itself has answered, with an error. Nothing was done then.
+    pub fn is_error_reply(&self) -> bool {
+        matches!(self, Self::ErrorReply(_) | Self::Demoted(_))
+    }
+}
+
+/// The beginnings of the error texts that come from TLS.
+pub(crate) const TLS: &str = "TLS: ";
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut => f.write_str("timed out"),
+            Self::ConnectionRefused => f.write_str("connection refused"),
+            Self::ConnectionClosed => f.write_str("connection closed"),
+            Self::NotConnected(why) if why.is_empty() => f.write_str("not connected"),
+            Self::NotConnected(why) | Self::Unusable(why) => write!(f, "not connected: {why}"),
+            Self::NotSent(why) => write!(f, "not sent: {why}"),
+            Self::ErrorReply(error) | Self::Demoted(error) => write!(f, "error reply: {error}"),
+            Self::NotAdmitted(why) => write!(f, "not admitted: {why}"),
+            Self::TwinOf(name) => write!(f, "twin of {name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WhyNot;
+
+    #[test]
+    fn causes_read_in_the_words_of_the_command() {
+        let text: Vec<_> = [
+            Cause::TimedOut,
+            Cause::ConnectionRefused,
+            Cause::ConnectionClosed,
+            Cause::NotConnected("".into()),
+            Cause::Unusable("not a Redis".into()),
+            Cause::NotSent("too many requests".into()),
+            Cause::ErrorReply("OOM".into()),
+            Cause::Demoted("READONLY".into()),
+            Cause::NotAdmitted(NotAdmitted::new(WhyNot::Replica).into()),
+            Cause::TwinOf("a:1".into()),
+        ]
+        .map(|cause| cause.to_string())
+        .into();
+        assert_eq!(
+            text,
+            [
+                "timed out",
+                "connection refused",
+                "connection closed",
+                "not connected",
+                "not connected: not a Redis",
+                "not sent: too many requests",
+                "error reply: OOM",
+                "error reply: READONLY",
+                "not admitted: it is a replica, give independent masters",
+                "twin of a:1",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_a_person_must_change_is_not_cured_by_waiting() {
+        let reply = |error: &str| Cause::of_error_reply(error.into());
+        for lasting in [
+            reply("WRONGPASS invalid username-password pair or user is disabled."),
+            reply("NOAUTH Authentication required."),
+            reply("NOPERM this user has no permissions to run the 'set' command"),
+            reply(
+                "ERR AUTH <password> called without any password configured for the default user",
+            ),
+            reply("ERR Client sent AUTH, but no password is set"),
+            reply("ERR invalid password"),
+            reply("DENIED Redis is running in protected mode because protected mode is enabled"),
+            reply("MOVED 1234 10.0.0.1:6379"),
+            reply("ERR DB index is out of range"),
+            reply("ERR unknown command 'SET', with args beginning with: "),
+            reply("READONLY You can't write against a read only replica."),
+            Cause::TwinOf("a:1".into()),
+            Cause::NotAdmitted(NotAdmitted::new(WhyNot::Replica).into()),
+            Cause::Unusable("not a Redis, it said \"HTTP/1.1\"".into()),
+        ] {
+            assert!(!lasting.is_curable(), "{lasting}");
+        }
+    }
+
+    #[test]
+    fn what_comes_and_goes_may_be_cured_by_waiting() {
+        let reply = |error: &str| Cause::of_error_reply(error.into());
+        for passing in [
+            reply("LOADING Redis is loading the dataset in memory"),
+            reply("OOM command not allowed when used memory > 'maxmemory'."),
+            reply("MISCONF Errors writing to the AOF file"),
+            reply("BUSY Redis is busy running a script."),
+            reply("ERR max number of clients reached"),
+            Cause::TimedOut,
+            Cause::ConnectionRefused,
+            Cause::ConnectionClosed,
+            Cause::NotConnected("TLS: unexpected end of file".into()),
+            Cause::NotSent("too many requests are unanswered".into()),
+        ] {
+            assert!(passing.is_curable(), "{passing}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `Facts`: what a server reports about itself.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Cause;
+use crate::admission::{Identity, Record};
+
+/// What a server reported about itself when the connection was made, or when it was asked again.
+///
+/// All of it is read in one batch, `INFO` before the record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Facts {
+    /// The identity of the server process: new with every start.
+    pub run_id: String,
+    /// What it may be admitted as: the process, and the history of its data where it was a replica.
+    /// `None` if `run_id` or `master_replid` are not 40 hex digits, which no Redis sends.
+    pub identity: Option<Identity>,
+    /// Its clock, in microseconds since 1970. `None` before Redis 6.2, which does not report it.
+    pub time_us: Option<u64>,
+    /// How long the process has been running, in whole seconds; `None` if it does not report that.
+    pub uptime: Option<Duration>,
+    /// The record of the namespace; empty where there is no such key.
+    pub record: Result<Box<Record>, Unread>,
+    /// Its role in replication.
+    pub role: Role,
+    /// It is a node of a cluster.
+    pub is_cluster: bool,
+    /// Requests on an earlier connection to this process cannot be carried out any more: there was
+    /// none, or the server ended it (`CLIENT KILL ID`). Otherwise a late SET may still arrive.
+    pub has_barrier: bool,
+    /// The server pushes changes: [`Op::watch`](crate::Op::watch) leads to [`NodeEvent::KeyChanged`](crate::NodeEvent::KeyChanged), and a loss of
+    /// all data is reported as [`NodeEvent::DataLost`](crate::NodeEvent::DataLost). False on servers before 6.0, behind proxies
+    /// that know no RESP3, and where the user lacks the rights.
+    pub tracks: bool,
+    /// What it answered to a ballot that changes nothing, where it cannot take any: an error that
+    /// stays until a person changes something. `None` if it can take ballots, or was not asked.
+    pub no_ballots: Option<String>,
+    /// Why [shared queues](crate::SharedQueue) cannot be used over this connection, in words for
+    /// people: the server pushes nothing, or the user lacks a right. `None` if they can be used, as
+    /// far as that shows without subscribing: see [`NodeEvent::NoQueue`](crate::NodeEvent::NoQueue).
+    pub no_queue: Option<String>,
+}
+
+impl Facts {
+    /// Why no shared queue can be used at a server that pushes nothing.
+    pub const PUSHES_NOTHING: &'static str = "the server pushes nothing: it does not speak RESP3";
+
+    /// A standalone master with this identity, which pushes nothing.
+    pub fn master(run_id: impl Into<String>) -> Self {
+        let run_id = run_id.into();
+        Self {
+            identity: run_id.parse().ok().map(Identity::of),
+            run_id,
+            time_us: None,
+            uptime: None,
+            record: Err(Unread::NotAsked),
+            role: Role::Master,
+            is_cluster: false,
+            has_barrier: true,
+            tracks: false,
+            no_ballots: None,
+            no_queue: Some(Self::PUSHES_NOTHING.into()),
+        }
+    }
+
+    /// Whether the server reads its data from disk. It reports that only when the record is asked
+    /// for.
+    pub fn is_loading(&self) -> bool {
+        self.record == Err(Unread::Loading)
+    }
+}
+
+/// Why the record could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unread {
+    /// The node has no namespace: see [`RedisSetup::namespace`](crate::RedisSetup::namespace).
+    #[error("the record was not asked for")]
+    NotAsked,
+    /// The server reads its data from disk.
+    #[error("it is loading its data")]
+    Loading,
+    /// The key is no hash.
+    #[error("the key of the record is of another type")]
+    WrongType,
+    /// This field of it is not what we would have written.
+    #[error("the record has a field \"{0}\" that is malformed")]
+    Malformed(String),
+    /// The server refuses to read it, for example because the user lacks the right to `HGETALL`.
+    #[error("the record cannot be read: {0}")]
+    Refused(Cause),
+}
+
+/// The role of a server in replication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// It takes writes.
+    Master,
+    /// It follows another server.
+    Replica,
+    /// Something else, such as a sentinel.
+    Other,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Master => "a master",
+            Self::Replica => "a replica",
+            Self::Other => "not a master",
+        })
+    }
+}

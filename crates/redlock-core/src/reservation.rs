@@ -1,0 +1,128 @@
+//! `Reservation`: the value of a key that is kept for the next ticket of its queue.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The number of a handle in shared queues: 16 hex digits, drawn once. It is no token, and holding
+/// it gives no right.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueTicket(u64);
+
+impl QueueTicket {
+    /// How many digits it has on the wire.
+    pub const DIGITS: usize = 16;
+
+    /// The ticket with this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// A ticket that nobody else has: 64 random bits.
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+
+    /// The ticket as it is written.
+    pub fn digits(self) -> [u8; Self::DIGITS] {
+        let nibble = |at: usize| (self.0 >> (4 * (Self::DIGITS - 1 - at)) & 0xf) as usize;
+        std::array::from_fn(|at| b"0123456789abcdef"[nibble(at)])
+    }
+}
+
+impl fmt::Display for QueueTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for QueueTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "QueueTicket({self})")
+    }
+}
+
+/// Why a text is no [`QueueTicket`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a ticket of a queue is 16 digits 0-9 a-f")]
+pub struct InvalidQueueTicket;
+
+impl FromStr for QueueTicket {
+    type Err = InvalidQueueTicket;
+
+    fn from_str(text: &str) -> Result<Self, InvalidQueueTicket> {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_one = text.len() == Self::DIGITS && text.bytes().all(is_digit);
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| is_one);
+        number.map(Self).ok_or(InvalidQueueTicket)
+    }
+}
+
+/// The value of a key that nobody holds, and that is kept for the next one in the queue.
+///
+/// A client that counts grants treats it as the key of another holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reservation {
+    /// Who was called; none at the masters that keep no queue for the key.
+    pub ticket: Option<QueueTicket>,
+}
+
+impl Reservation {
+    /// The beginning of every reservation, and of no [`Token`](crate::Token). Fixed for ever: it is on the wire.
+    pub const PREFIX: &'static str = "redlock-quorum:next:";
+
+    /// Whether a value is in the form of a reservation, which no token may have.
+    pub fn is_one(value: &[u8]) -> bool {
+        value.starts_with(Self::PREFIX.as_bytes())
+    }
+
+    /// Reads the value of a key; none if it is no reservation. One that names no ticket of ours is
+    /// a reservation all the same.
+    pub fn parse(value: &str) -> Option<Self> {
+        let ticket = value.strip_prefix(Self::PREFIX)?;
+        Some(Self { ticket: ticket.parse().ok() })
+    }
+}
+
+/// The value of the key.
+impl fmt::Display for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::PREFIX)?;
+        self.ticket.map_or(Ok(()), |ticket| ticket.fmt(f))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Token;
+
+    #[test]
+    fn a_ticket_is_sixteen_hex_digits() {
+        let ticket = QueueTicket::new(0xff);
+        assert_eq!(ticket.to_string(), "00000000000000ff");
+        for number in [0, 0xff, 0x0123_4567_89ab_cdef, u64::MAX] {
+            let ticket = QueueTicket::new(number);
+            assert_eq!(ticket.digits(), *ticket.to_string().as_bytes());
+        }
+        assert_eq!("00000000000000ff".parse(), Ok(ticket));
+        for bad in ["", "ff", "00000000000000FF", "+0000000000000ff", "00000000000000ff0"] {
+            assert_eq!(bad.parse::<QueueTicket>(), Err(InvalidQueueTicket), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_reservation_is_read_back_and_is_no_token() {
+        for ticket in [None, Some(QueueTicket::new(7))] {
+            let reservation = Reservation { ticket };
+            let value = reservation.to_string();
+            assert_eq!(Reservation::parse(&value), Some(reservation));
+            assert!(Reservation::is_one(value.as_bytes()));
+            assert!(Token::parse(&value).is_err(), "{value}");
+        }
+        assert_eq!(
+            Reservation::parse("redlock-quorum:next:of a later version"),
+            Some(Reservation { ticket: None })
+        );
+        assert_eq!(Reservation::parse("redlock-quorum:nex"), None);
+    }
+}

@@ -112,8 +112,7 @@ fn last_probe(keys: &Keys) -> (&'static str, Vec<&[u8]>) {
 /// Servers look at these behind the right, and before the words of the command.
 fn refusal(reply: &Value) -> Option<String> {
     let Value::ServerError(error) = reply else { return None };
-    let is_refused = ["OOM", "MISCONF", "NOREPLICAS"].contains(&error.code());
-    is_refused.then(|| error_text(error))
+    (meaning(error) == ServerError::Refusing).then(|| error_text(error))
 }
 
 /// What keeps a command from being used.

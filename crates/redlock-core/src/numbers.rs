@@ -14,3 +14,10 @@ pub(crate) fn number(digits: &str) -> Option<u64> {
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     digits.parse().ok().filter(|number| is_plain && *number < SCORE_END)
 }
+
+/// The number in 16 lower-case hex digits.
+pub(crate) fn sixteen_digits(text: &str) -> Option<u64> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_one = text.len() == 16 && text.bytes().all(is_digit);
+    u64::from_str_radix(text, 16).ok().filter(|_| is_one)
+}

@@ -8,13 +8,9 @@ pub(crate) trait Room {
     /// Adds bytes at the end.
     fn extend(&mut self, more: &[u8]);
 
-    /// Adds a part of a command at the end, with the line before it and its line end, where that is
-    /// quickly done. Says whether it was.
-    fn extend_short(&mut self, part: &[u8]) -> bool;
+    /// Adds these bytes at the end if that is quickly done. Returns whether it was.
+    fn extend_three(&mut self, head: &[u8; 5], part: &[u8], end: &[u8]) -> bool;
 }
-
-/// The line before a part, and its line end, where the part has 10 to 99 bytes.
-const AROUND: usize = 7;
 
 impl Room for Vec<u8> {
     #[inline]
@@ -23,22 +19,13 @@ impl Room for Vec<u8> {
     }
 
     #[inline]
-    fn extend_short(&mut self, part: &[u8]) -> bool {
-        let Some(head) = head(part.len()) else { return false };
-        self.reserve(part.len() + AROUND);
-        self.extend_from_slice(&head);
+    fn extend_three(&mut self, head: &[u8; 5], part: &[u8], end: &[u8]) -> bool {
+        self.reserve(head.len() + part.len() + end.len());
+        self.extend_from_slice(head);
         self.extend_from_slice(part);
-        self.extend_from_slice(b"\r\n");
+        self.extend_from_slice(end);
         true
     }
-}
-
-/// The line before a part of `len` bytes, where that has two digits.
-#[inline]
-fn head(len: usize) -> Option<[u8; 5]> {
-    // A number below 100 has no more than two digits, each of which is a byte.
-    let digit = |number: usize| b'0' + (number % 10) as u8;
-    (10..100).contains(&len).then(|| [b'$', digit(len / 10), digit(len), b'\r', b'\n'])
 }
 
 /// Bytes that are put together once, in one part or in two. Few take no memory of their own: nearly
@@ -100,17 +87,16 @@ impl Room for Packed {
     }
 
     #[inline]
-    fn extend_short(&mut self, part: &[u8]) -> bool {
-        let Some(head) = head(part.len()).filter(|_| self.long.is_empty()) else { return false };
-        let Some(room) = self.short.get_mut(self.len..self.len + part.len() + AROUND) else {
-            return false;
-        };
+    fn extend_three(&mut self, head: &[u8; 5], part: &[u8], end: &[u8]) -> bool {
+        let len = head.len() + part.len() + end.len();
+        let room = self.short.get_mut(self.len..self.len + len);
+        let Some(room) = room.filter(|_| self.long.is_empty()) else { return false };
         let (before, room) = room.split_at_mut(head.len());
         let (within, behind) = room.split_at_mut(part.len());
-        before.copy_from_slice(&head);
+        before.copy_from_slice(head);
         within.copy_from_slice(part);
-        behind.copy_from_slice(b"\r\n");
-        self.len += part.len() + AROUND;
+        behind.copy_from_slice(end);
+        self.len += len;
         true
     }
 }
@@ -154,19 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn a_part_in_one_piece_is_what_it_is_in_three() {
-        for (len, is_short) in [(0, false), (9, false), (10, true), (99, true), (100, false)] {
-            let part = vec![b'a'; len];
-            let (mut packed, mut bytes) = (Packed::new(), Vec::new());
-            assert_eq!([packed.extend_short(&part), bytes.extend_short(&part)], [is_short; 2]);
-            let whole = [format!("${len}\r\n").as_bytes(), &part, b"\r\n"].concat();
-            let whole = if is_short { whole } else { Vec::new() };
-            assert_eq!((&*packed, &bytes), (&*whole, &whole), "{len} bytes");
+    fn three_pieces_are_added_together_or_not_at_all() {
+        let part = [b'b'; 10];
+        for (len, fits) in [(0, true), (SHORT - 17, true), (SHORT - 16, false), (SHORT + 1, false)]
+        {
+            let mut packed = Packed::new();
+            packed.extend(&vec![b'a'; len]);
+            assert_eq!(packed.extend_three(b"$10\r\n", &part, b"\r\n"), fits, "{len} bytes");
+            assert_eq!(packed.len(), len + if fits { 17 } else { 0 });
+            assert_eq!(packed.ends_with(b"$10\r\nbbbbbbbbbb\r\n"), fits, "{len} bytes");
         }
-        let mut full = Packed::new();
-        full.extend(&[b'a'; SHORT - AROUND - 9]);
-        assert!(!full.extend_short(&[b'b'; 10]), "it would not fit");
-        assert_eq!(full.len(), SHORT - AROUND - 9);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::numbers::sixteen_digits;
+
 /// The number of a handle in shared queues: 16 hex digits, drawn once. It is no token, and holding
 /// it gives no right.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,10 +52,7 @@ impl FromStr for QueueTicket {
     type Err = InvalidQueueTicket;
 
     fn from_str(text: &str) -> Result<Self, InvalidQueueTicket> {
-        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        let is_one = text.len() == Self::DIGITS && text.bytes().all(is_digit);
-        let number = u64::from_str_radix(text, 16).ok().filter(|_| is_one);
-        number.map(Self).ok_or(InvalidQueueTicket)
+        sixteen_digits(text).map(Self).ok_or(InvalidQueueTicket)
     }
 }
 

@@ -20,8 +20,14 @@ pub enum ServerError {
     NoScript,
     /// The server reads its data.
     Loading,
-    /// The server refuses the command for now, for example because its memory is full.
-    Passing,
+    /// The server runs a script, and answers nothing else until it ends.
+    Busy,
+    /// The server refuses to write for now, for example because its memory is full.
+    Refusing,
+    /// The server does not know a word of the command: it is too old for it.
+    UnknownWord,
+    /// There is no such connection.
+    NoClient,
     /// None of these.
     Other,
 }
@@ -60,14 +66,21 @@ impl ServerError {
             | Self::UnknownCommand
             | Self::Unusable
             | Self::WrongType => true,
-            Self::Demoted | Self::NoScript | Self::Loading | Self::Passing | Self::Other => false,
+            Self::Demoted
+            | Self::NoScript
+            | Self::Loading
+            | Self::Busy
+            | Self::Refusing
+            | Self::UnknownWord
+            | Self::NoClient
+            | Self::Other => false,
         }
     }
 
     /// Returns `true` if the error is known to go away by itself. An error that is not known is
     /// taken for one that lasts, so a feature that was tried is not used.
     pub fn passes(self) -> bool {
-        matches!(self, Self::Demoted | Self::Loading | Self::Passing)
+        matches!(self, Self::Demoted | Self::Loading | Self::Busy | Self::Refusing)
     }
 }
 
@@ -82,7 +95,7 @@ fn begins(text: &str, words: &str) -> bool {
 }
 
 /// How errors begin.
-const KNOWN: [(&str, ServerError); 21] = [
+const KNOWN: [(&str, ServerError); 24] = [
     ("WRONGPASS", ServerError::LogIn),
     ("NOAUTH", ServerError::LogIn),
     ("ERR AUTH", ServerError::LogIn),
@@ -100,10 +113,14 @@ const KNOWN: [(&str, ServerError); 21] = [
     ("MASTERDOWN", ServerError::Demoted),
     ("NOSCRIPT", ServerError::NoScript),
     ("LOADING", ServerError::Loading),
-    ("BUSY", ServerError::Passing),
-    ("OOM", ServerError::Passing),
-    ("MISCONF", ServerError::Passing),
-    ("NOREPLICAS", ServerError::Passing),
+    ("BUSY", ServerError::Busy),
+    ("OOM", ServerError::Refusing),
+    ("MISCONF", ServerError::Refusing),
+    ("NOREPLICAS", ServerError::Refusing),
+    // Before 6.2, ZADD takes a word that it does not know for a score.
+    ("ERR syntax error", ServerError::UnknownWord),
+    ("ERR value is not a valid float", ServerError::UnknownWord),
+    ("ERR No such client", ServerError::NoClient),
 ];
 
 #[cfg(test)]
@@ -113,11 +130,11 @@ mod tests {
     #[test]
     fn an_error_inside_the_error_of_a_script_means_the_same() {
         for (text, meaning) in [
-            ("OOM command not allowed", ServerError::Passing),
+            ("OOM command not allowed", ServerError::Refusing),
             (
                 "ERR Error running script (call to f_1): @user_script:5: @user_script: 5: -OOM \
                  command not allowed",
-                ServerError::Passing,
+                ServerError::Refusing,
             ),
             ("ERR Error running script (call to f_1): @f:5: -READONLY You", ServerError::Demoted),
             (

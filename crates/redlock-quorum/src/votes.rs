@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redlock_core::server_error::ServerError;
 use redlock_core::{Cause, NotAdmitted, Reservation, Token, Verdict, WhyNot};
 use redlock_protocol::quorum::quorum;
 
@@ -188,7 +189,9 @@ impl NodeVote {
     pub fn is_loading(&self) -> bool {
         match (&self.not_admitted, &self.verdict) {
             (Some(not), _) => not.why == WhyNot::Loading,
-            (None, Verdict::Unknown(Cause::ErrorReply(text))) => text.starts_with("LOADING"),
+            (None, Verdict::Unknown(Cause::ErrorReply(text))) => {
+                ServerError::of(text) == ServerError::Loading
+            }
             _ => false,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::identity::{Identity, RunId};
 use super::set::RecordedSet;
-use crate::numbers::{Millis, Score};
+use crate::numbers::{Millis, Score, sixteen_digits};
 
 /// The name of one quarantine: 16 random hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,11 +21,7 @@ impl FromStr for Nonce {
     type Err = InvalidNonce;
 
     fn from_str(text: &str) -> Result<Self, InvalidNonce> {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if text.len() != 16 || !text.bytes().all(is_digit) {
-            return Err(InvalidNonce);
-        }
-        u64::from_str_radix(text, 16).map(Self).map_err(|_| InvalidNonce)
+        sixteen_digits(text).map(Self).ok_or(InvalidNonce)
     }
 }
 

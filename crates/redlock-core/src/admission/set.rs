@@ -12,7 +12,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::numbers::number;
+use crate::numbers::{number, sixteen_digits};
 
 /// The id of a set of masters: 16 random hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -158,7 +158,7 @@ impl FromStr for SetId {
     type Err = InvalidSet;
 
     fn from_str(text: &str) -> Result<Self, InvalidSet> {
-        text.parse::<super::Nonce>().map(|digits| Self(digits.0)).map_err(|_| InvalidSet)
+        sixteen_digits(text).map(Self).ok_or(InvalidSet)
     }
 }
 

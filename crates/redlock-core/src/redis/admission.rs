@@ -2,10 +2,9 @@
 
 use redis::{Cmd, Value, cmd};
 
-use super::facts;
-use super::handshake::info;
+use super::facts::{self, info};
 use super::namespace::Namespace;
-use super::reply;
+use super::resp;
 use super::stream::unusable;
 use crate::admission::{
     AdmissionOp, AdmissionReply, Admit, Begin, Identity, Init, Millis, Note, Outcome, RecordedSet,
@@ -74,11 +73,6 @@ pub(super) fn counted(namespace: &Namespace, facts: &Facts) -> Option<Cmd> {
     }
 }
 
-/// `HGETALL` of the record.
-pub(super) fn read_record(namespace: &Namespace) -> Cmd {
-    cmd("HGETALL").arg(&namespace.record).clone()
-}
-
 fn count(set: Vec<u8>) -> Cmd {
     cmd("ZCARD").arg(set).clone()
 }
@@ -89,7 +83,7 @@ fn count(set: Vec<u8>) -> Cmd {
 pub(super) fn members(reply: &Value) -> Option<u32> {
     match reply {
         Value::Int(count) => u32::try_from(*count).ok(),
-        reply if reply::is_of_another_type(reply) => Some(0),
+        reply if resp::is_of_another_type(reply) => Some(0),
         _ => None,
     }
 }
@@ -100,7 +94,7 @@ fn requests(op: &AdmissionOp, namespace: Option<&Namespace>) -> Vec<Cmd> {
         let behind = matches!(op, AdmissionOp::ReadFacts).then(|| info("replication"));
         return server.into_iter().chain(behind).collect();
     };
-    let facts = || [info("server"), info("replication"), read_record(namespace)];
+    let facts = || [info("server"), info("replication"), namespace.read_record()];
     match op {
         AdmissionOp::ReadFacts => facts().into(),
         AdmissionOp::ReadTime => vec![info("server")],
@@ -218,7 +212,7 @@ fn said(order: &AdmissionOp, replies: &[Value]) -> Result<AdmissionReply, Cause>
             Ok(AdmissionReply::Facts { facts, members: None })
         }
         // An error reply to what `ReadFacts` asks is a part of its facts.
-        (_, [Value::ServerError(error), ..]) => Err(reply::refusal(error)),
+        (_, [Value::ServerError(error), ..]) => Err(resp::refusal(error)),
         (AdmissionOp::ReadTime, [server]) => {
             let (process, time_us) = facts::clock(server)?;
             Ok(AdmissionReply::Time { process, time: time_us / 1_000 })

@@ -21,62 +21,32 @@
 use redis::Value;
 
 use super::encode;
-use super::namespace::Namespace;
-use super::reply::{self, Garbage, Plain};
-use crate::admission::{Identity, SCORE_END};
+use super::namespace::Set;
+use super::reply::{self, Plain};
+use super::resp::{self, Garbage, behind, behind_value};
+use crate::admission::SCORE_END;
 use crate::packed::{Packed, Room};
 use crate::{Answer, Balloted, Bid, Cause, NotAdmitted, Op, Verb, Verdict, WhyNot};
 
-/// The ballot set of one master, in the words that begin each command to it.
-pub(super) struct Set {
-    pub(super) name: Vec<u8>,
-    /// What stands between the name and the ballot.
-    pub(super) options: &'static [&'static [u8]],
-    raise: Vec<u8>,
-    score: Vec<u8>,
-}
-
-/// Members that are not there are not made: only admission makes them.
-const ADMITTED: &[&[u8]] = &[b"XX", b"GT", b"CH"];
-/// They are made, because nothing admits the master.
-const OFF: &[&[u8]] = &[b"GT", b"CH"];
-
-impl Set {
-    /// The set of a master that was admitted as `run`. Clients without quarantine have another one.
-    pub(super) fn of(namespace: &Namespace, run: Option<Identity>) -> Option<Self> {
-        if !namespace.quarantine {
-            return Some(Self::new(namespace.off.to_vec(), OFF));
-        }
-        Some(Self::new(namespace.ballots(run?), ADMITTED))
-    }
-
-    fn new(name: Vec<u8>, options: &'static [&'static [u8]]) -> Self {
-        let words = [&[b"ZADD", &name[..]], options].concat();
-        // The ballot and the member follow.
-        let raise = encode::head(words.len() + 2, &words).to_vec();
-        Self { score: encode::head(3, &[b"ZSCORE", &name]).to_vec(), raise, name, options }
-    }
-
-    /// Adds the commands of `op` to what is to be sent.
-    ///
-    /// Where the first of them is a script that the connection has not loaded, `text` is its call
-    /// with the text.
-    pub(super) fn write(&self, op: &Op, text: Option<&[u8]>, out: &mut Vec<u8>) {
-        let (first, second): (&[u8], &[u8]) = match op.verb() {
-            Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. } => (b"", &self.raise),
-            Verb::Ballot => (&self.raise, &self.score),
-            Verb::Score => (&self.score, b""),
-            _ => (b"", &self.score),
-        };
-        out.extend_from_slice(first);
-        let packed = op.packed(both);
-        out.extend_from_slice(text.unwrap_or_else(|| packed.first()));
-        out.extend_from_slice(second);
-        out.extend_from_slice(packed.second());
-        if shows_score(op.verb()) {
-            out.extend_from_slice(&self.score);
-            member(op, &[b"GET", op.key()], out);
-        }
+/// Adds the commands of `op` to what is to be sent.
+///
+/// Where the first of them is a script that the connection has not loaded, `text` is its call
+/// with the text.
+pub(super) fn write(set: &Set, op: &Op, text: Option<&[u8]>, out: &mut Vec<u8>) {
+    let (first, second): (&[u8], &[u8]) = match op.verb() {
+        Verb::Acquire { .. } | Verb::Enter { .. } | Verb::Take { .. } => (b"", &set.raise),
+        Verb::Ballot => (&set.raise, &set.score),
+        Verb::Score => (&set.score, b""),
+        _ => (b"", &set.score),
+    };
+    out.extend_from_slice(first);
+    let packed = op.packed(both);
+    out.extend_from_slice(text.unwrap_or_else(|| packed.first()));
+    out.extend_from_slice(second);
+    out.extend_from_slice(packed.second());
+    if shows_score(op.verb()) {
+        out.extend_from_slice(&set.score);
+        member(op, &[b"GET", op.key()], out);
     }
 }
 
@@ -119,12 +89,12 @@ fn arguments(op: &Op, next: &[&[u8]], packed: &mut Packed) {
     let Some(Bid { ballot, member }) = op.bid() else { return member(op, next, packed) };
     let (mut score, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
     let words = [score.format(ballot.score()), number.format(member.number())];
-    encode::tail(packed, &words.map(str::as_bytes), next);
+    resp::tail(packed, &words.map(str::as_bytes), next);
 }
 
 fn member(op: &Op, next: &[&[u8]], out: &mut impl Room) {
     let Some(member) = op.member() else { return };
-    encode::tail(out, &[itoa::Buffer::new().format(member.number()).as_bytes()], next);
+    resp::tail(out, &[itoa::Buffer::new().format(member.number()).as_bytes()], next);
 }
 
 /// Whether the score is read behind the ballot that goes with the key.
@@ -202,7 +172,7 @@ impl Replies {
         missing: Balloted,
         reply: Value,
     ) -> Result<(), Garbage> {
-        let is_no_set = missing == Balloted::NoMember && reply::is_of_another_type(&reply);
+        let is_no_set = missing == Balloted::NoMember && resp::is_of_another_type(&reply);
         match part {
             // What is no set has no members.
             Part::Raise | Part::Score if is_no_set => self.score = Some(Ok(missing)),
@@ -267,14 +237,14 @@ impl Replies {
         if self.replies > 0 || !matches!(op.verb(), Verb::Acquire { .. } | Verb::Take { .. }) {
             return None;
         }
-        let (is_set, rest) = match bytes.strip_prefix(reply::OK) {
+        let (is_set, rest) = match bytes.strip_prefix(resp::OK) {
             Some(rest) => (true, rest),
-            None => (false, reply::NILS.iter().find_map(|nil| bytes.strip_prefix(*nil))?),
+            None => (false, resp::NILS.iter().find_map(|nil| bytes.strip_prefix(*nil))?),
         };
-        let (is_accepted, rest) = match rest.strip_prefix(reply::ONE) {
+        let (is_accepted, rest) = match rest.strip_prefix(resp::ONE) {
             Some(rest) => (true, rest),
             None if shows_score(op.verb()) => return None,
-            None => (false, rest.strip_prefix(reply::ZERO)?),
+            None => (false, rest.strip_prefix(resp::ZERO)?),
         };
         let rest = if shows_score(op.verb()) { behind_score(rest, op)? } else { rest };
         let (plain, rest) = match (is_set, is_accepted) {
@@ -321,7 +291,7 @@ fn said<T>(
     read: impl FnOnce(&Value) -> Option<T>,
 ) -> Result<Result<T, Cause>, Garbage> {
     match &reply {
-        Value::ServerError(error) => Ok(Err(reply::refusal(error))),
+        Value::ServerError(error) => Ok(Err(resp::refusal(error))),
         reply => read(reply).map(Ok).ok_or(Garbage),
     }
 }
@@ -353,7 +323,7 @@ fn is_raised(reply: &Value) -> Option<bool> {
 
 fn is_ours(reply: Value, token: &[u8]) -> Result<Result<bool, Cause>, Garbage> {
     // A key of another type is another's.
-    if reply::is_of_another_type(&reply) {
+    if resp::is_of_another_type(&reply) {
         return Ok(Ok(false));
     }
     said(reply, |reply| match reply {
@@ -375,22 +345,6 @@ fn score(reply: &Value, missing: Balloted) -> Option<Balloted> {
     Some(if is_ours { Balloted::Score(score as u64) } else { Balloted::Foreign })
 }
 
-/// The bytes behind this value in `bytes`; `None` if `bytes` does not begin with it.
-fn behind<'a>(bytes: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
-    let rest = match bytes {
-        // Most tokens are as long as two digits say, with their label too.
-        [b'$', tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', rest @ ..] => {
-            let len = usize::from(tens - b'0') * 10 + usize::from(ones - b'0');
-            (len == value.len()).then_some(rest)?
-        }
-        _ => {
-            let (len, rest) = reply::text_len(bytes)?;
-            (len == value.len()).then_some(rest)?
-        }
-    };
-    rest.strip_prefix(value)?.strip_prefix(b"\r\n")
-}
-
 /// What follows a score that is the ballot of `op`. Any other one is looked at more closely.
 fn behind_score<'a>(bytes: &'a [u8], op: &Op) -> Option<&'a [u8]> {
     let mut digits = itoa::Buffer::new();
@@ -398,36 +352,5 @@ fn behind_score<'a>(bytes: &'a [u8], op: &Op) -> Option<&'a [u8]> {
     match bytes.strip_prefix(b",") {
         Some(double) => double.strip_prefix(score)?.strip_prefix(b"\r\n"),
         None => behind(bytes, score),
-    }
-}
-
-/// What follows any value, or the reply that there is none.
-fn behind_value(bytes: &[u8]) -> Option<&[u8]> {
-    if !matches!(bytes.first(), Some(b'$' | b'_')) {
-        return None;
-    }
-    let len = reply::len(bytes).ok().flatten()?;
-    bytes.get(len..)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_of_any_length_is_found_where_it_is_whole() {
-        for len in [0, 1, 9, 10, 36, 99, 100, 256] {
-            let value = vec![b'v'; len];
-            let bytes = [format!("${len}\r\n").as_bytes(), &value, b"\r\nrest"].concat();
-            assert_eq!(behind(&bytes, &value), Some(&b"rest"[..]), "{len} bytes");
-            for cut in 0..bytes.len() - b"rest".len() {
-                assert_eq!(behind(&bytes[..cut], &value), None, "{cut} of {len} bytes");
-            }
-            let other = vec![b'v'; len + 1];
-            assert_eq!(behind(&bytes, &other), None, "{len} bytes are not one more");
-        }
-        for bytes in [&b"$-1\r\n"[..], b"_\r\n", b":1\r\n", b"$1\r\nw\r\n"] {
-            assert_eq!(behind(bytes, b"v"), None, "{}", bytes.escape_ascii());
-        }
     }
 }

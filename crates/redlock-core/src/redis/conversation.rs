@@ -8,9 +8,9 @@ use redis::{Cmd, Value};
 use tokio::time::timeout;
 
 use super::address::Address;
-use super::dial::Resolver;
+use super::dial::{self, Resolver};
 use super::handshake::{self, Talk};
-use super::stream::{self, Stream, unusable};
+use super::stream::{Stream, unusable};
 use super::{InvalidNode, Tls, connector};
 use crate::Cause;
 
@@ -35,7 +35,7 @@ impl Conversation {
         let connector = connector(&address, tls).map_err(|error| malformed(error.into()))?;
         let open = async {
             let (place, resolver) = (&address.place, Resolver::default());
-            let mut stream = stream::connect(place, &resolver, connector.as_ref(), limit).await?;
+            let mut stream = dial::connect(place, &resolver, connector.as_ref(), limit).await?;
             let batch = handshake::logins(&address.login);
             for reply in Talk::new(&mut *stream).ask(&batch).await? {
                 handshake::succeeded(reply)?;

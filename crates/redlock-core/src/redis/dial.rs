@@ -1,4 +1,4 @@
-//! From a host name to a TCP connection.
+//! From the place in a URL to a byte stream: name look-up, TCP and TLS, or a Unix socket.
 
 use std::future::poll_fn;
 use std::io;
@@ -10,8 +10,14 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use tokio::net::TcpStream;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
+
+use super::address::Place;
+use super::stream::{Stream, not_connected};
+use super::tls::{self, Connector};
+use crate::Cause;
 
 type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
@@ -20,23 +26,81 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// How long the addresses of a name are of use to an attempt that begins after they were found.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Connects to the first of the host's addresses that accepts, within `limit`.
-pub(super) async fn tcp(
+/// After this long without any bytes the kernel asks whether the peer is still there.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+/// Bytes that are not acknowledged for this long end the connection.
+const USER_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How much of the connect timeout there is for connecting and TLS: a server that does not answer
+/// TLS is distinguished from one that sends nothing at all before the time for both is over.
+const TLS_SHARE: f64 = 0.9;
+/// A server without TLS waits for more of what it takes for a request.
+const SPEAKS_NO_TLS: &str = "no answer to the TLS handshake: the server may not speak TLS on this port (redis:// is without \
+     TLS)";
+
+pub(super) async fn connect(
+    place: &Place,
     resolver: &Resolver,
-    host: &str,
-    port: u16,
+    tls: Option<&Connector>,
     limit: Duration,
-) -> io::Result<TcpStream> {
+) -> Result<Box<dyn Stream>, Cause> {
+    match place {
+        Place::Unix(path) => {
+            let stream = UnixStream::connect(path).await.map_err(|error| cause(&error))?;
+            Ok(Box::new(stream))
+        }
+        Place::Tcp { host, port, .. } => {
+            let begun = Instant::now();
+            let stream = tcp(resolver, host, *port, limit).await;
+            let stream = stream.and_then(tuned).map_err(|error| cause(&error))?;
+            match tls {
+                None => Ok(Box::new(stream)),
+                Some(connector) => {
+                    let left = limit.mul_f64(TLS_SHARE).saturating_sub(begun.elapsed());
+                    let encrypted = timeout(left, tls::encrypted(connector, host, stream)).await;
+                    encrypted.unwrap_or_else(|_| Err(not_connected(SPEAKS_NO_TLS)))
+                }
+            }
+        }
+    }
+}
+
+fn tuned(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
+    Ok(stream)
+}
+
+/// An error of the operating system, or of TLS, in our words.
+pub(super) fn cause(error: &io::Error) -> Cause {
+    if let Some(cause) = tls::cause(error) {
+        return cause;
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Cause::ConnectionRefused,
+        io::ErrorKind::TimedOut => Cause::TimedOut,
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => Cause::ConnectionClosed,
+        _ => not_connected(error.to_string()),
+    }
+}
+
+/// Connects to the first of the host's addresses that accepts, within `limit`.
+async fn tcp(resolver: &Resolver, host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     let addresses = match host.parse::<IpAddr>() {
         Ok(ip) => vec![SocketAddr::new(ip, port)],
         Err(_) => resolver.resolve(host, port).await?,
     };
-    connect(addresses, limit).await
+    first_of(addresses, limit).await
 }
 
 /// Tries the addresses side by side, each a little later than the one before, or as soon as one has
 /// failed: an address where nothing answers does not use up the time of the others.
-async fn connect(addresses: Vec<SocketAddr>, limit: Duration) -> io::Result<TcpStream> {
+async fn first_of(addresses: Vec<SocketAddr>, limit: Duration) -> io::Result<TcpStream> {
     let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     let stagger = STAGGER.min(limit / count.saturating_add(1));
     let mut untried = addresses.into_iter();

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use redis::Script;
 
-use super::ballots::Set;
+use super::namespace::Set;
+use super::resp::{add, begin, pack};
 use super::{marks, queues};
 use crate::packed::{Packed, Room};
 use crate::{Bid, Op, Verb};
@@ -207,59 +208,6 @@ fn begun(out: &mut impl Room, first: &[u8], parts: &[&[u8]]) {
     add(out, parts);
 }
 
-/// Packs one command. The client crate gathers its parts first, which takes four times as long, and
-/// this is most of what sending a request costs.
-pub(super) fn pack(parts: &[&[u8]]) -> Packed {
-    head(parts.len(), parts)
-}
-
-/// The first parts of a command of `words` parts.
-pub(super) fn head(words: usize, parts: &[&[u8]]) -> Packed {
-    let mut packed = Packed::new();
-    begin(&mut packed, words);
-    add(&mut packed, parts);
-    packed
-}
-
-/// The last parts of a command, and the whole command `next` behind it.
-pub(super) fn tail(out: &mut impl Room, parts: &[&[u8]], next: &[&[u8]]) {
-    add(out, parts);
-    if !next.is_empty() {
-        begin(out, next.len());
-        add(out, next);
-    }
-}
-
-fn begin(out: &mut impl Room, words: usize) {
-    begin_line(out, b'*', words);
-}
-
-fn add(out: &mut impl Room, parts: &[&[u8]]) {
-    for part in parts {
-        if !out.extend_short(part) {
-            begin_line(out, b'$', part.len());
-            out.extend(part);
-            out.extend(b"\r\n");
-        }
-    }
-}
-
-/// The line before a command or a part of one: how many words or bytes follow.
-#[inline]
-fn begin_line(out: &mut impl Room, sign: u8, number: usize) {
-    // A number below 100 has no more than two digits, each of which is a byte.
-    let digit = |number: usize| b'0' + (number % 10) as u8;
-    match number {
-        0..10 => out.extend(&[sign, digit(number), b'\r', b'\n']),
-        10..100 => out.extend(&[sign, digit(number / 10), digit(number), b'\r', b'\n']),
-        _ => {
-            out.extend(&[sign]);
-            out.extend(itoa::Buffer::new().format(number).as_bytes());
-            out.extend(b"\r\n");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,15 +226,6 @@ mod tests {
              $2\\r\\nPX\\r\\n$5\\r\\n11000\\r\\n"
         );
         assert_eq!(by_text(&op, None), None);
-    }
-
-    #[test]
-    fn what_is_packed_is_what_the_client_crate_packs() {
-        for parts in [vec!["PING"], vec!["SET", "", "t"], vec!["EVAL", EXTEND.code, "1", "\r\n"]] {
-            let bytes: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
-            let packed = redis::cmd(parts[0]).arg(&parts[1..]).get_packed_command();
-            assert_eq!(text(&pack(&bytes)), text(&packed));
-        }
     }
 
     #[test]

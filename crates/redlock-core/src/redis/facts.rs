@@ -3,14 +3,19 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Cmd, Value, cmd};
 
-use super::reply;
+use super::resp;
 use super::stream::unusable;
 use crate::admission::{Identity, MAX_TTL_MAX, Quarantine, Record, RecordedSet, RunId};
 use crate::numbers::number;
 use crate::server_error::ServerError;
 use crate::{Cause, Facts, Role, Ttl, Unread};
+
+/// The request for a section of `INFO`.
+pub(super) fn info(section: &str) -> Cmd {
+    cmd("INFO").arg(section).clone()
+}
 
 /// The facts in `INFO server`, `INFO replication` and, if it was asked for, the record.
 pub(super) fn facts(
@@ -77,7 +82,7 @@ fn time_us(server: &str) -> Option<u64> {
 /// The text of an `INFO`.
 fn text(reply: &Value) -> Result<String, Cause> {
     match reply {
-        Value::ServerError(error) => Err(reply::refusal(error)),
+        Value::ServerError(error) => Err(resp::refusal(error)),
         Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
         Value::VerbatimString { text, .. } => Ok(text.clone()),
         _ => Err(unusable("not a Redis, INFO is no text")),
@@ -91,10 +96,10 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 /// The record in the reply to `HGETALL`.
 pub(super) fn record(reply: &Value) -> Result<Box<Record>, Unread> {
     match reply {
-        Value::ServerError(error) => Err(match reply::kind(error) {
+        Value::ServerError(error) => Err(match resp::kind(error) {
             ServerError::Loading => Unread::Loading,
             ServerError::WrongType => Unread::WrongType,
-            _ => Unread::Refused(reply::refusal(error)),
+            _ => Unread::Refused(resp::refusal(error)),
         }),
         Value::Map(fields) => read(fields.iter().map(|(name, value)| (name, value))),
         Value::Array(flat) => {

@@ -5,13 +5,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::address::Login;
-use super::admission::read_record;
+use super::dial::cause;
 use super::encode::Native;
-use super::facts;
+use super::facts::{self, info};
 use super::namespace::Namespace;
 use super::queues;
-use super::reply::{self, Aside, Garbage};
-use super::stream::{LAST_WORDS, Stream, cause, unusable};
+use super::reply::{self, Aside};
+use super::resp::{self, Garbage};
+use super::stream::{LAST_WORDS, Stream, unusable};
 use crate::server_error::ServerError;
 use crate::{Cause, Facts, NodeEvent};
 
@@ -53,7 +54,7 @@ impl<'a> Talk<'a> {
         batch.extend(introductions());
         let asked = batch.len();
         batch.extend([cmd("CLIENT").arg("ID").clone(), info("server"), info("replication")]);
-        batch.extend(namespace.map(read_record));
+        batch.extend(namespace.map(Namespace::read_record));
         batch.extend(namespace.filter(|it| it.fenced).map(Namespace::probe));
         let asks_for_queues = namespace.filter(|it| it.queues);
         batch.extend(asks_for_queues.map(queues::probe));
@@ -92,9 +93,7 @@ impl<'a> Talk<'a> {
         let kill = cmd("CLIENT").arg("KILL").arg("ID").arg(client_id).clone();
         let replies = self.ask(&[kill]).await?;
         Ok(match replies.as_slice() {
-            [Value::ServerError(error)] => {
-                reply::refusal(error).to_string().contains("No such client")
-            }
+            [Value::ServerError(error)] => resp::kind(error) == ServerError::NoClient,
             [Value::Int(_) | Value::Okay] => true,
             _ => false,
         })
@@ -113,7 +112,7 @@ impl<'a> Talk<'a> {
         match (read, replies.as_slice()) {
             (Ok(()), _) => Ok(replies),
             // An error in place of all replies is why the server refuses this client.
-            (Err(_), [Value::ServerError(error)]) => Err(reply::refusal(error)),
+            (Err(_), [Value::ServerError(error)]) => Err(resp::refusal(error)),
             (Err(cause), _) => Err(cause),
         }
     }
@@ -130,15 +129,15 @@ impl<'a> Talk<'a> {
 
     /// The next reply; none when it is not complete yet.
     fn take(&mut self) -> Result<Option<Value>, Garbage> {
-        while let Some(len) = reply::len(&self.unread)? {
+        while let Some(len) = resp::len(&self.unread)? {
             let bytes = &self.unread[..len];
-            if reply::is_aside(bytes) {
+            if resp::is_aside(bytes) {
                 if let Aside::Events(events) = reply::aside(bytes)? {
                     self.pushed.extend(events);
                 }
                 self.unread.drain(..len);
             } else {
-                let reply = reply::parse(bytes)?;
+                let reply = resp::parse(bytes)?;
                 self.unread.drain(..len);
                 return Ok(Some(reply));
             }
@@ -233,13 +232,9 @@ fn native(reply: &Value) -> Option<Native> {
     if has(0) { Some(Native::DelIfEq) } else { has(1).then_some(Native::DelEx) }
 }
 
-pub(super) fn info(section: &str) -> Cmd {
-    cmd("INFO").arg(section).clone()
-}
-
 pub(super) fn succeeded(reply: Value) -> Result<Value, Cause> {
     match reply {
-        Value::ServerError(error) => Err(reply::refusal(&error)),
+        Value::ServerError(error) => Err(resp::refusal(&error)),
         reply => Ok(reply),
     }
 }
@@ -262,14 +257,10 @@ fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
 /// Why a server takes no ballots, from what it answers to one that changes nothing: its user lacks
 /// the right, or it is older than 6.2. A temporary error, such as a full memory, does not count.
 fn no_ballots(reply: &Value) -> Option<String> {
-    /// Before 6.2, a word that it does not know is taken for a score.
-    const UNKNOWN: [&str; 2] = ["ERR syntax error", "ERR value is not a valid float"];
+    use ServerError::{Denied, UnknownCommand, UnknownWord};
     let Value::ServerError(error) = reply else { return None };
-    let text = reply::message(error);
-    let kind = reply::kind(error);
-    let is_known = matches!(kind, ServerError::Denied | ServerError::UnknownCommand);
-    let lasts = is_known || UNKNOWN.iter().any(|known| text.starts_with(known));
-    lasts.then_some(text)
+    let lasts = matches!(resp::kind(error), Denied | UnknownCommand | UnknownWord);
+    lasts.then(|| resp::message(error))
 }
 
 #[cfg(test)]

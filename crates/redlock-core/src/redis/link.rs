@@ -10,9 +10,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::RedisNode;
+use super::dial;
 use super::handshake::{Identity, Talk};
 use super::pump::Pump;
-use super::stream::{self, Stream, not_connected};
+use super::stream::{Stream, not_connected};
 use super::wire::State;
 use crate::{Cause, Events, NodeEvent};
 
@@ -109,7 +110,7 @@ impl Link {
     async fn open(&self) -> Result<Opened, Cause> {
         let node = &self.node;
         let (place, tls, limit) = (&node.address.place, node.tls.as_ref(), node.connect_timeout);
-        let mut stream = stream::connect(place, &node.resolver, tls, limit).await?;
+        let mut stream = dial::connect(place, &node.resolver, tls, limit).await?;
         let mut talk = Talk::new(&mut *stream);
         let greeted = talk.greet(&node.address.login, node.namespace.as_deref()).await;
         let mut identity = greeted.map_err(|cause| match cause {

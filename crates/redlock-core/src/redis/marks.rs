@@ -2,8 +2,7 @@
 
 use redis::Value;
 
-use super::encode::pack;
-use super::reply::Garbage;
+use super::resp::{Garbage, pack};
 use crate::packed::Packed;
 use crate::{Answer, Cause, Mark, Marked, Op, Verb};
 

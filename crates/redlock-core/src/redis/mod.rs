@@ -1,12 +1,11 @@
 //! The real Redis behind the [`Node`] seam. Only this folder names the Redis client crate.
 //!
-//! In reading order: `address` (the contents of a URL), `dial` (names and TCP), `stream` (bytes to
-//! a server), `handshake` and `facts` (which server answers), `encode` and `reply` (the wire's
-//! form), `marks` (what was completed), `namespace` and `admission` (its keys and requests),
-//! `ballots` (requests with a ballot or a score), `wire` (what is on its way), `queues` (where
-//! contenders wait), `pump` (one connection in use, for as long as `stall` lets it), `link`
-//! (connecting and reconnecting). Also
-//! `conversation` (requests outside of the protocol).
+//! In reading order: `resp` (the language of the server), `address` (the contents of a URL),
+//! `stream` and `dial` (names, TCP and TLS), `namespace` (the keys of one prefix), `marks`,
+//! `queues` and `encode` (requests), `reply` (their answers), `ballots` (requests with a ballot or a
+//! score), `facts` and `admission` (a server and its record), `handshake` (which server answers),
+//! `wire` (requests under way), `pump` (one connection in use, for as long as `stall` lets it),
+//! `link` (connecting and reconnecting). Also `conversation` (requests outside of the protocol).
 
 mod address;
 mod admission;
@@ -22,6 +21,7 @@ mod namespace;
 mod pump;
 mod queues;
 mod reply;
+mod resp;
 mod stall;
 mod stream;
 mod tls;

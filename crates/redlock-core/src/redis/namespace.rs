@@ -1,7 +1,8 @@
-//! The keys of admission behind one prefix.
+//! The keys of admission behind one prefix, and the ballot set of one master.
 
 use redis::{Cmd, cmd};
 
+use super::resp;
 use crate::admission::Identity;
 
 /// How the names of these keys go on behind the prefix. Fixed for ever: they are on the wire.
@@ -41,5 +42,43 @@ impl Namespace {
     pub(super) fn probe(&self) -> Cmd {
         let set = [&self.off, &b":0"[..]].concat();
         cmd("ZADD").arg(set).arg("XX").arg("GT").arg("CH").arg(0).arg(0).clone()
+    }
+
+    /// `HGETALL` of the record.
+    pub(super) fn read_record(&self) -> Cmd {
+        cmd("HGETALL").arg(&self.record).clone()
+    }
+}
+
+/// The ballot set of one master, in the words that begin each command to it.
+pub(super) struct Set {
+    pub(super) name: Vec<u8>,
+    /// What stands between the name and the ballot.
+    pub(super) options: &'static [&'static [u8]],
+    /// `ZADD` with the name and the options.
+    pub(super) raise: Vec<u8>,
+    /// `ZSCORE` with the name.
+    pub(super) score: Vec<u8>,
+}
+
+/// Members that are not there are not made: only admission makes them.
+const ADMITTED: &[&[u8]] = &[b"XX", b"GT", b"CH"];
+/// They are made, because nothing admits the master.
+const OFF: &[&[u8]] = &[b"GT", b"CH"];
+
+impl Set {
+    /// The set of a master that was admitted as `run`. Clients without quarantine have another one.
+    pub(super) fn of(namespace: &Namespace, run: Option<Identity>) -> Option<Self> {
+        if !namespace.quarantine {
+            return Some(Self::new(namespace.off.to_vec(), OFF));
+        }
+        Some(Self::new(namespace.ballots(run?), ADMITTED))
+    }
+
+    fn new(name: Vec<u8>, options: &'static [&'static [u8]]) -> Self {
+        let words = [&[b"ZADD", &name[..]], options].concat();
+        // The ballot and the member follow.
+        let raise = resp::head(words.len() + 2, &words).to_vec();
+        Self { score: resp::head(3, &[b"ZSCORE", &name]).to_vec(), raise, name, options }
     }
 }

@@ -11,10 +11,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep};
 
 use super::RedisNode;
+use super::dial::cause;
 use super::facts;
-use super::reply::{self, Aside, Garbage};
+use super::reply::{self, Aside};
+use super::resp::{self, Garbage};
 use super::stall::Stall;
-use super::stream::{LAST_WORDS, Stream, cause, not_connected};
+use super::stream::{LAST_WORDS, Stream, not_connected};
 use super::wire::Settled;
 use crate::admission::AdmissionReply;
 use crate::slot::Batch;
@@ -191,16 +193,16 @@ impl<'a> Pump<'a> {
                 *at += len;
                 continue;
             }
-            let Some(len) = reply::len(rest).map_err(|Garbage| garbage())? else { return Ok(None) };
+            let Some(len) = resp::len(rest).map_err(|Garbage| garbage())? else { return Ok(None) };
             *at += len;
-            if reply::is_aside(&rest[..len]) {
+            if resp::is_aside(&rest[..len]) {
                 match reply::aside(&rest[..len]).map_err(|Garbage| garbage())? {
                     Aside::Events(events) => return Ok(Some(Deferred { events, vote: None })),
                     Aside::Subscribed => wire.subscribed(),
                 }
                 continue;
             }
-            let settled = wire.settle(reply::parse(&rest[..len]).map_err(|Garbage| garbage())?);
+            let settled = wire.settle(resp::parse(&rest[..len]).map_err(|Garbage| garbage())?);
             if let Settled::Event(event, vote) = settled {
                 return Ok(Some(Deferred { events: vec![*event], vote }));
             }
@@ -274,7 +276,7 @@ fn vote(settled: Settled, role: Role) -> (Option<(VoteSlot, Answer)>, Result<(),
             _ => (None, Ok(())),
         },
         // A server gives the reason for closing a connection in an error that answers no request.
-        Settled::Unasked(Value::ServerError(error)) => (None, Err(reply::refusal(&error))),
+        Settled::Unasked(Value::ServerError(error)) => (None, Err(resp::refusal(&error))),
         Settled::Unasked(_) => (None, Err(garbage())),
     }
 }

@@ -1,11 +1,11 @@
-//! Shared queues: the scripts on them, how they are called, and what their replies mean.
+//! Shared queues: the scripts on them, how they are called, and what a server must allow.
 
 use redis::{Cmd, Value, cmd};
 
 use super::namespace::Namespace;
-use super::reply::{self, Garbage};
+use super::resp;
 use crate::server_error::ServerError;
-use crate::{Answer, Cause, Entry, Exit, Op, Queued, SharedQueue, Verb, Verdict};
+use crate::{Answer, Cause, Entry, Exit, Op, SharedQueue, Verb, Verdict};
 
 /// The code that ENTER and LEAVE share stands before each of them.
 pub(super) const ENTER: &str =
@@ -84,55 +84,6 @@ fn leave<T>(
     ])
 }
 
-/// The answer to a request about a shared queue, or to one of the scripts beside it.
-pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
-    match (verb, reply) {
-        (Verb::Enter { .. }, Value::Array(parts)) => entered(parts),
-        (Verb::Leave { .. }, Value::Array(parts)) => left(&parts),
-        (Verb::Take { .. }, Value::Okay) | (Verb::Reserve { .. }, Value::Int(1)) => {
-            Ok(Answer::granted())
-        }
-        (Verb::Take { .. }, Value::Array(pair)) => reply::held(pair),
-        (Verb::Reserve { .. }, Value::Int(0)) => Ok(Answer::new(Verdict::NotOurs)),
-        (Verb::CountWaiters, Value::Int(waiters)) => {
-            Ok(Answer::granted().with_queued(Queued { waiters: count(waiters)?, rank: None }))
-        }
-        _ => Err(Garbage),
-    }
-}
-
-/// `{1, waiters}`, or `{0, waiters, rank or -1, value, PTTL}`.
-fn entered(parts: Vec<Value>) -> Result<Answer, Garbage> {
-    if let [Value::Int(1), Value::Int(waiters)] = parts[..] {
-        let queued = Queued { waiters: count(waiters)?, rank: None };
-        return Ok(Answer::granted().with_queued(queued));
-    }
-    let Ok([Value::Int(0), Value::Int(waiters), Value::Int(rank), value, Value::Int(left)]) =
-        <[Value; 5]>::try_from(parts)
-    else {
-        return Err(Garbage);
-    };
-    let rank = if rank == -1 { None } else { Some(count(rank)?) };
-    /// The PTTL of a key that does not exist.
-    const NO_KEY: i64 = -2;
-    let answer = match left {
-        NO_KEY => Answer::new(Verdict::Free),
-        left => reply::held(vec![value, Value::Int(left)])?,
-    };
-    Ok(answer.with_queued(Queued { waiters: count(waiters)?, rank }))
-}
-
-/// `{1 or 0, waiters}`.
-fn left(parts: &[Value]) -> Result<Answer, Garbage> {
-    let [Value::Int(was_ours @ (0 | 1)), Value::Int(waiters)] = parts else { return Err(Garbage) };
-    let verdict = if *was_ours == 1 { Verdict::Granted } else { Verdict::NotOurs };
-    Ok(Answer::new(verdict).with_queued(Queued { waiters: count(*waiters)?, rank: None }))
-}
-
-fn count(number: i64) -> Result<u32, Garbage> {
-    u32::try_from(number).map_err(|_| Garbage)
-}
-
 /// A script that tests whether the server knows and allows the commands that queues need. It
 /// changes nothing: the channel and the queue are those of no ticket and of no name.
 pub(super) fn probe(namespace: &Namespace) -> Cmd {
@@ -164,7 +115,7 @@ fn failed(reply: &Value) -> Option<Vec<Failed>> {
     match reply {
         Value::Int(_) => Some(Vec::new()),
         Value::ServerError(error) => {
-            Some(vec![Failed { command: "EVAL".into(), error: reply::message(error) }])
+            Some(vec![Failed { command: "EVAL".into(), error: resp::message(error) }])
         }
         Value::Array(parts) => parts.chunks(2).map(Failed::of).collect(),
         _ => None,
@@ -231,33 +182,6 @@ mod tests {
     use super::*;
     use crate::{QueueTicket, Reservation, Resource};
 
-    fn said(verb: Verb, reply: &[u8]) -> Result<Answer, Garbage> {
-        answer(verb, reply::parse(reply).unwrap())
-    }
-
-    const ENTERED: Verb = Verb::Enter { px: 1 };
-
-    #[test]
-    fn an_entry_that_is_granted_says_how_many_others_wait() {
-        let queued = Queued { waiters: 3, rank: None };
-        assert_eq!(said(ENTERED, b"*2\r\n:1\r\n:3\r\n"), Ok(Answer::granted().with_queued(queued)));
-    }
-
-    #[test]
-    fn an_entry_that_is_refused_says_the_place_and_who_has_the_key() {
-        let fifty = Some(std::time::Duration::from_millis(50));
-        let second = Queued { waiters: 2, rank: Some(1) };
-        let held = Answer::held(Some(b"a"), fifty).with_queued(second);
-        assert_eq!(said(ENTERED, b"*5\r\n:0\r\n:2\r\n:1\r\n$1\r\na\r\n:50\r\n"), Ok(held));
-        let of_another_type = Answer::held(None, fifty).with_queued(second);
-        assert_eq!(said(ENTERED, b"*5\r\n:0\r\n:2\r\n:1\r\n_\r\n:50\r\n"), Ok(of_another_type));
-        let full = Answer::new(Verdict::Free).with_queued(Queued { waiters: 2, rank: None });
-        assert_eq!(said(ENTERED, b"*5\r\n:0\r\n:2\r\n:-1\r\n_\r\n:-2\r\n"), Ok(full));
-        for strange in [&b"*1\r\n:1\r\n"[..], b":1\r\n", b"*2\r\n:2\r\n:0\r\n", b"+OK\r\n"] {
-            assert_eq!(said(ENTERED, strange), Err(Garbage), "{}", strange.escape_ascii());
-        }
-    }
-
     #[test]
     fn the_scripts_and_the_types_name_a_reservation_alike() {
         for script in [ENTER, LEAVE, TAKE, RESERVE] {
@@ -283,7 +207,7 @@ mod tests {
 
     #[test]
     fn only_what_lasts_says_that_a_server_takes_no_queues() {
-        let why = |reply: &[u8]| why_not(&reply::parse(reply).unwrap());
+        let why = |reply: &[u8]| why_not(&resp::parse(reply).unwrap());
         assert_eq!(why(b":1\r\n"), None);
         assert_eq!(why(b"-LOADING it loads\r\n"), None);
         assert_eq!(why(b"*2\r\n$4\r\nZADD\r\n$8\r\nOOM full\r\n"), None);
@@ -302,7 +226,7 @@ mod tests {
 
     #[test]
     fn only_a_command_that_a_release_needs_and_lacks_keeps_locks_from_being_acquired() {
-        let why = |reply: &[u8]| no_release(&reply::parse(reply).unwrap());
+        let why = |reply: &[u8]| no_release(&resp::parse(reply).unwrap());
         let unknown = b"-ERR unknown command 'EVAL', with args beginning with: 'local value' \r\n";
         let said = why(unknown).unwrap();
         assert!(said.starts_with("ERR unknown command 'EVAL': without EVAL"), "{said}");

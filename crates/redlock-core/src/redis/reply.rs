@@ -1,54 +1,12 @@
-//! Replies: where one ends in the received bytes, and its content.
+//! Replies: the answer that each gives to its request, and the news in pushes.
 
 use std::time::Duration;
 
 use redis::{PushKind, Value};
 
-use super::{marks, queues};
-use crate::server_error::{ServerError, without_arguments};
-use crate::{Answer, Balloted, Call, Cause, NodeEvent, Queued, Verb, Verdict};
-
-/// Bytes that are no reply of a Redis, or one that no command of ours has: the connection is of
-/// no use any more, because it is unknown where the next reply begins.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Garbage;
-
-/// The longest reply that is taken: `INFO` has some thousand bytes, everything else has fewer.
-const LEN_MAX: usize = 1 << 20;
-/// The longest first line of a reply: an error message, or a length.
-const LINE_MAX: usize = 1 << 16;
-
-/// How many bytes the first reply in `bytes` has; none when it is not complete yet. A push or an
-/// attribute counts like a reply, see [`is_aside`].
-///
-/// Understands every type of RESP2 and RESP3, so that it never loses its place.
-pub(super) fn len(bytes: &[u8]) -> Result<Option<usize>, Garbage> {
-    let (mut at, mut missing) = (0, 1_usize);
-    while missing > 0 {
-        let Some(line) = line(bytes.get(at..).unwrap_or_default())? else { return Ok(None) };
-        let is_first = at == 0;
-        at += line.len() + 2;
-        missing -= 1;
-        match line[0] {
-            b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => {}
-            b'$' | b'=' | b'!' => at += count(line)?.map_or(0, |len| len + 2),
-            b'*' | b'~' | b'>' => missing += count(line)?.unwrap_or(0),
-            b'%' => missing += 2 * count(line)?.unwrap_or(0),
-            // It stands before a value, and is none.
-            b'|' => missing += 2 * count(line)?.unwrap_or(0) + usize::from(!is_first),
-            _ => return Err(Garbage),
-        }
-        if at + missing > LEN_MAX {
-            return Err(Garbage);
-        }
-    }
-    Ok((at <= bytes.len()).then_some(at))
-}
-
-/// Whether this answers no request: a push, or an attribute of the reply or push that follows.
-pub(super) fn is_aside(reply: &[u8]) -> bool {
-    matches!(reply.first(), Some(b'>' | b'|'))
-}
+use super::marks;
+use super::resp::{self, Garbage, OK, ONE, is_of_another_type, refusal};
+use crate::{Answer, Balloted, Call, NodeEvent, Queued, Verb, Verdict};
 
 /// A message that answers no request.
 pub(super) enum Aside {
@@ -60,13 +18,10 @@ pub(super) enum Aside {
 
 /// The content of a push or an attribute.
 pub(super) fn aside(aside: &[u8]) -> Result<Aside, Garbage> {
-    if !aside.starts_with(b">") {
-        return Ok(Aside::Events(Vec::new()));
-    }
-    Ok(match redis::parse_redis_value(aside).map(plain).map_err(|_| Garbage)? {
-        Value::Push { kind: PushKind::Invalidate, data } => Aside::Events(invalidated(data)),
-        Value::Push { kind: PushKind::Message, data } => Aside::Events(called(&data)),
-        Value::Push { kind: PushKind::Subscribe, .. } => Aside::Subscribed,
+    Ok(match resp::push(aside)? {
+        Some(Value::Push { kind: PushKind::Invalidate, data }) => Aside::Events(invalidated(data)),
+        Some(Value::Push { kind: PushKind::Message, data }) => Aside::Events(called(&data)),
+        Some(Value::Push { kind: PushKind::Subscribe, .. }) => Aside::Subscribed,
         _ => Aside::Events(Vec::new()),
     })
 }
@@ -88,107 +43,6 @@ fn invalidated(data: Vec<Value>) -> Vec<NodeEvent> {
         Ok([Value::Array(keys)]) => keys.into_iter().filter_map(changed).collect(),
         Ok([Value::Nil]) => vec![NodeEvent::DataLost],
         _ => Vec::new(),
-    }
-}
-
-/// The first line without its end; none when its end is not there yet.
-fn line(bytes: &[u8]) -> Result<Option<&[u8]>, Garbage> {
-    match bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\r') {
-        Some(0) => Err(Garbage),
-        Some(end) => match bytes.get(end + 1) {
-            Some(b'\n') => Ok(Some(&bytes[..end])),
-            Some(_) => Err(Garbage),
-            None => Ok(None),
-        },
-        None if bytes.len() >= LINE_MAX || !plausible(bytes) => Err(Garbage),
-        None => Ok(None),
-    }
-}
-
-/// Whether this can still become a reply: what is not a Redis is recognised at once.
-fn plausible(bytes: &[u8]) -> bool {
-    bytes.first().is_none_or(|byte| b"+-:_#,($=!*~>%|".contains(byte))
-}
-
-/// The number behind the type byte; none for "there is nothing" (`-1`).
-fn count(line: &[u8]) -> Result<Option<usize>, Garbage> {
-    let digits = str::from_utf8(&line[1..]).map_err(|_| Garbage)?;
-    if digits == "-1" {
-        return Ok(None);
-    }
-    let count: usize = digits.parse().map_err(|_| Garbage)?;
-    if count > LEN_MAX { Err(Garbage) } else { Ok(Some(count)) }
-}
-
-pub(super) const OK: &[u8] = b"+OK\r\n";
-pub(super) const ONE: &[u8] = b":1\r\n";
-pub(super) const ZERO: &[u8] = b":0\r\n";
-/// The null reply, in each version of the protocol.
-pub(super) const NILS: [&[u8]; 2] = [b"$-1\r\n", b"_\r\n"];
-
-/// The content of one whole reply. The replies that nearly every lock gets need no parser.
-pub(super) fn parse(reply: &[u8]) -> Result<Value, Garbage> {
-    match reply {
-        OK => Ok(Value::Okay),
-        nil if NILS.contains(&nil) => Ok(Value::Nil),
-        ONE => Ok(Value::Int(1)),
-        ZERO => Ok(Value::Int(0)),
-        // The value behind a SET whose reply came before it.
-        [b'$', ..] => Ok(element(reply).ok_or(Garbage)?.0),
-        // The client's parser clears eight kilobytes for each reply, and each release of a key with
-        // a queue is answered with a short list.
-        _ => match flat(reply) {
-            Some(list) => Ok(list),
-            None => redis::parse_redis_value(reply).map(plain).map_err(|_| Garbage),
-        },
-    }
-}
-
-/// A list of numbers and texts; `None` if the reply is anything else.
-fn flat(reply: &[u8]) -> Option<Value> {
-    let head = line(reply).ok()??;
-    let elements = count(head).ok()?.filter(|_| head[0] == b'*')?;
-    let mut rest = reply.get(head.len() + 2..)?;
-    let mut list = Vec::new();
-    for _ in 0..elements {
-        let (element, behind) = element(rest)?;
-        list.push(element);
-        rest = behind;
-    }
-    rest.is_empty().then_some(Value::Array(list))
-}
-
-/// The first of the elements in `bytes`, and what follows it.
-fn element(bytes: &[u8]) -> Option<(Value, &[u8])> {
-    let head = line(bytes).ok()??;
-    let rest = bytes.get(head.len() + 2..)?;
-    match head[0] {
-        b':' => Some((Value::Int(str::from_utf8(&head[1..]).ok()?.parse().ok()?), rest)),
-        b'$' => {
-            let Some(len) = count(head).ok()? else { return Some((Value::Nil, rest)) };
-            let (text, behind) = (rest.get(..len)?, rest.get(len..)?);
-            Some((Value::BulkString(text.into()), behind.strip_prefix(b"\r\n")?))
-        }
-        _ => None,
-    }
-}
-
-/// How long the text is with which `bytes` begin, and the bytes behind its first line.
-pub(super) fn text_len(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let head = line(bytes).ok()??;
-    let len = count(head).ok()?.filter(|_| head[0] == b'$')?;
-    Some((len, bytes.get(head.len() + 2..)?))
-}
-
-/// The value without the attributes of its elements.
-fn plain(value: Value) -> Value {
-    match value {
-        Value::Attribute { data, .. } => plain(*data),
-        Value::Array(elements) => Value::Array(elements.into_iter().map(plain).collect()),
-        Value::Push { kind, data } => {
-            Value::Push { kind, data: data.into_iter().map(plain).collect() }
-        }
-        value => value,
     }
 }
 
@@ -240,11 +94,6 @@ pub(super) fn granted(verb: Verb, bytes: &[u8]) -> Option<(Plain, usize)> {
     bytes.starts_with(grant).then_some((Plain::Granted, grant.len()))
 }
 
-/// Whether a command was refused because of what kind of key it found.
-pub(super) fn is_of_another_type(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if error.code() == "WRONGTYPE")
-}
-
 /// Converts a reply into the answer to a request.
 pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
     match (verb, reply) {
@@ -266,12 +115,12 @@ pub(super) fn answer(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
             Verb::Extend { .. } | Verb::Resume { .. } | Verb::Inspect | Verb::Watch,
             Value::Array(pair),
         ) => held(pair),
-        (verb, reply) => queues::answer(verb, reply),
+        (verb, reply) => of_queue(verb, reply),
     }
 }
 
 /// `{value, PTTL}`: the key's value and its remaining expiry. A key of another type has no value.
-pub(super) fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
+fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
     let Ok([value, Value::Int(left)]) = <[Value; 2]>::try_from(pair) else { return Err(Garbage) };
     // A key without expiry has a PTTL of -1: it is held without an end.
     let ttl = match left {
@@ -285,96 +134,64 @@ pub(super) fn held(pair: Vec<Value>) -> Result<Answer, Garbage> {
     }
 }
 
-/// An error reply as a cause.
-pub(super) fn refusal(error: &redis::ServerError) -> Cause {
-    Cause::of_error_reply(message(error))
-}
-
-/// What an error reply means.
-pub(super) fn kind(error: &redis::ServerError) -> ServerError {
-    ServerError::of(&message(error))
-}
-
-/// An error reply as one line of text, without our scripts.
-pub(super) fn message(error: &redis::ServerError) -> String {
-    match error.details().map(without_arguments) {
-        Some(details) => format!("{} {details}", error.code()),
-        None => error.code().to_owned(),
+/// The answer to a request about a shared queue, or to one of the scripts beside it.
+fn of_queue(verb: Verb, reply: Value) -> Result<Answer, Garbage> {
+    match (verb, reply) {
+        (Verb::Enter { .. }, Value::Array(parts)) => entered(parts),
+        (Verb::Leave { .. }, Value::Array(parts)) => left(&parts),
+        (Verb::Take { .. }, Value::Okay) | (Verb::Reserve { .. }, Value::Int(1)) => {
+            Ok(Answer::granted())
+        }
+        (Verb::Take { .. }, Value::Array(pair)) => held(pair),
+        (Verb::Reserve { .. }, Value::Int(0)) => Ok(Answer::new(Verdict::NotOurs)),
+        (Verb::CountWaiters, Value::Int(waiters)) => {
+            Ok(Answer::granted().with_queued(Queued { waiters: waiters_in(waiters)?, rank: None }))
+        }
+        _ => Err(Garbage),
     }
+}
+
+/// `{1, waiters}`, or `{0, waiters, rank or -1, value, PTTL}`.
+fn entered(parts: Vec<Value>) -> Result<Answer, Garbage> {
+    if let [Value::Int(1), Value::Int(waiters)] = parts[..] {
+        let queued = Queued { waiters: waiters_in(waiters)?, rank: None };
+        return Ok(Answer::granted().with_queued(queued));
+    }
+    let Ok([Value::Int(0), Value::Int(waiters), Value::Int(rank), value, Value::Int(left)]) =
+        <[Value; 5]>::try_from(parts)
+    else {
+        return Err(Garbage);
+    };
+    let rank = if rank == -1 { None } else { Some(waiters_in(rank)?) };
+    /// The PTTL of a key that does not exist.
+    const NO_KEY: i64 = -2;
+    let answer = match left {
+        NO_KEY => Answer::new(Verdict::Free),
+        left => held(vec![value, Value::Int(left)])?,
+    };
+    Ok(answer.with_queued(Queued { waiters: waiters_in(waiters)?, rank }))
+}
+
+/// `{1 or 0, waiters}`.
+fn left(parts: &[Value]) -> Result<Answer, Garbage> {
+    let [Value::Int(was_ours @ (0 | 1)), Value::Int(waiters)] = parts else { return Err(Garbage) };
+    let verdict = if *was_ours == 1 { Verdict::Granted } else { Verdict::NotOurs };
+    Ok(Answer::new(verdict).with_queued(Queued { waiters: waiters_in(*waiters)?, rank: None }))
+}
+
+fn waiters_in(number: i64) -> Result<u32, Garbage> {
+    u32::try_from(number).map_err(|_| Garbage)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::resp::tests::REPLIES;
+    use super::super::resp::{len, parse};
     use super::*;
+    use crate::Cause;
 
     const EXTEND: Verb = Verb::Extend { px: 1 };
     const ACQUIRE: Verb = Verb::Acquire { px: 1 };
-
-    /// Every reply type, some nested, each exactly one reply.
-    const REPLIES: [&[u8]; 18] = [
-        b"+OK\r\n",
-        b"-ERR no\r\n",
-        b":42\r\n",
-        b"$-1\r\n",
-        b"$0\r\n\r\n",
-        b"$5\r\na\r\nbc\r\n",
-        b"*-1\r\n",
-        b"*0\r\n",
-        b"*2\r\n$1\r\na\r\n:5\r\n",
-        b"*2\r\n*1\r\n+a\r\n*2\r\n:1\r\n$-1\r\n",
-        b"_\r\n",
-        b"#t\r\n",
-        b",1.5\r\n",
-        b"%1\r\n+a\r\n:1\r\n",
-        b"~1\r\n+a\r\n",
-        b">2\r\n+a\r\n+b\r\n",
-        // An attribute is no reply, and comes before one; inside of one it is no element.
-        b"|1\r\n+ttl\r\n:3600\r\n",
-        b"*2\r\n|1\r\n+ttl\r\n:3600\r\n$1\r\na\r\n:5\r\n",
-    ];
-
-    #[test]
-    fn a_reply_split_at_any_byte_is_found_when_it_is_complete() {
-        for reply in REPLIES {
-            for end in 0..reply.len() {
-                assert_eq!(len(&reply[..end]), Ok(None), "{}", reply[..end].escape_ascii());
-            }
-            assert_eq!(len(reply), Ok(Some(reply.len())), "{}", reply.escape_ascii());
-        }
-    }
-
-    #[test]
-    fn what_follows_a_reply_is_left_alone() {
-        for (first, second) in REPLIES.iter().zip(REPLIES.iter().rev()) {
-            assert_eq!(len(&[*first, *second].concat()), Ok(Some(first.len())));
-        }
-    }
-
-    #[test]
-    fn what_is_not_a_redis_is_recognised_by_its_first_bytes() {
-        for garbage in [&b"HTTP/1.1 400 Bad Request\r\n"[..], b"S", b"\x15\x03", b"\r\n", b"+a\rb"]
-        {
-            assert_eq!(len(garbage), Err(Garbage), "{}", garbage.escape_ascii());
-        }
-    }
-
-    #[test]
-    fn absurd_lengths_are_refused_before_they_are_waited_for() {
-        for huge in [&b"$1048577\r\n"[..], b"*1048577\r\n", b"$99999999999999999999\r\n", b"$x\r\n"]
-        {
-            assert_eq!(len(huge), Err(Garbage), "{}", huge.escape_ascii());
-        }
-        assert_eq!(len(&[b'+'; LINE_MAX]), Err(Garbage));
-        let nested: Vec<u8> = b"*1000000\r\n".repeat(3);
-        assert_eq!(len(&nested), Err(Garbage));
-    }
-
-    #[test]
-    fn the_fast_path_reads_what_the_parser_reads() {
-        for reply in [&b"+OK\r\n"[..], b"$-1\r\n", b"_\r\n", b":1\r\n"] {
-            assert_eq!(parse(reply), redis::parse_redis_value(reply).map_err(|_| Garbage));
-        }
-    }
 
     #[test]
     fn a_grant_without_the_parser_is_one_with_it() {
@@ -408,7 +225,6 @@ mod tests {
 
     #[test]
     fn only_a_clear_yes_is_granted() {
-        let said = |verb, reply: &[u8]| answer(verb, parse(reply)?);
         assert_eq!(said(ACQUIRE, b"+OK\r\n"), Ok(Answer::granted()));
         assert_eq!(said(ACQUIRE, b"$-1\r\n"), Ok(Answer::new(Verdict::HELD)));
         assert_eq!(said(ACQUIRE, b":1\r\n"), Err(Garbage));
@@ -423,7 +239,6 @@ mod tests {
 
     #[test]
     fn a_key_that_is_held_is_answered_with_its_value_and_what_is_left() {
-        let said = |verb, reply: &[u8]| answer(verb, parse(reply).unwrap());
         let fifty = Some(Duration::from_millis(50));
         for verb in [EXTEND, Verb::Inspect] {
             assert_eq!(
@@ -462,6 +277,33 @@ mod tests {
         ] {
             let cause = cause(other);
             assert!(matches!(cause, Cause::ErrorReply(_)), "{cause}");
+        }
+    }
+
+    fn said(verb: Verb, reply: &[u8]) -> Result<Answer, Garbage> {
+        answer(verb, parse(reply)?)
+    }
+
+    const ENTERED: Verb = Verb::Enter { px: 1 };
+
+    #[test]
+    fn an_entry_that_is_granted_says_how_many_others_wait() {
+        let queued = Queued { waiters: 3, rank: None };
+        assert_eq!(said(ENTERED, b"*2\r\n:1\r\n:3\r\n"), Ok(Answer::granted().with_queued(queued)));
+    }
+
+    #[test]
+    fn an_entry_that_is_refused_says_the_place_and_who_has_the_key() {
+        let fifty = Some(Duration::from_millis(50));
+        let second = Queued { waiters: 2, rank: Some(1) };
+        let held = Answer::held(Some(b"a"), fifty).with_queued(second);
+        assert_eq!(said(ENTERED, b"*5\r\n:0\r\n:2\r\n:1\r\n$1\r\na\r\n:50\r\n"), Ok(held));
+        let of_another_type = Answer::held(None, fifty).with_queued(second);
+        assert_eq!(said(ENTERED, b"*5\r\n:0\r\n:2\r\n:1\r\n_\r\n:50\r\n"), Ok(of_another_type));
+        let full = Answer::new(Verdict::Free).with_queued(Queued { waiters: 2, rank: None });
+        assert_eq!(said(ENTERED, b"*5\r\n:0\r\n:2\r\n:-1\r\n_\r\n:-2\r\n"), Ok(full));
+        for strange in [&b"*1\r\n:1\r\n"[..], b":1\r\n", b"*2\r\n:2\r\n:0\r\n", b"+OK\r\n"] {
+            assert_eq!(said(ENTERED, strange), Err(Garbage), "{}", strange.escape_ascii());
         }
     }
 }

@@ -13,12 +13,14 @@ use redis::Value;
 
 use self::admission::Counting;
 use super::admission::InHand;
-use super::ballots::{Replies, Set};
+use super::ballots::Replies;
 use super::encode::{self, Loaded, Native};
+use super::facts;
 use super::handshake;
-use super::namespace::Namespace;
+use super::namespace::{Namespace, Set};
 use super::queues;
-use super::reply::{self, Garbage};
+use super::reply;
+use super::resp::{self, Garbage};
 use super::stream::not_connected;
 use crate::admission::Identity;
 use crate::server_error::ServerError;
@@ -225,7 +227,7 @@ impl Wire {
     fn listen(&mut self, op: &Op, sent_at: Instant) {
         let Some(queue) = op.entry().map(|entry| &entry.queue) else { return };
         if self.listens_for.replace(queue.ticket()) != Some(queue.ticket()) {
-            self.out.extend_from_slice(&encode::pack(&[b"SUBSCRIBE", &queue.channel()]));
+            self.out.extend_from_slice(&resp::pack(&[b"SUBSCRIBE", &queue.channel()]));
             self.in_flight.push_back(Pending::Subscribe(sent_at));
         }
     }
@@ -242,8 +244,8 @@ impl Wire {
     fn settle_subscribe(&mut self, reply: Value) -> Settled {
         self.listens_for = None;
         match &reply {
-            Value::ServerError(error) if reply::kind(error).lasts() => {
-                let why = format!("SUBSCRIBE is refused: {}", reply::message(error));
+            Value::ServerError(error) if resp::kind(error).lasts() => {
+                let why = format!("SUBSCRIBE is refused: {}", resp::message(error));
                 self.no_queue = Some(why.clone());
                 Settled::event(NodeEvent::NoQueue(why), None)
             }
@@ -286,7 +288,7 @@ impl Wire {
 
     /// Asks for the server's role, in line with the requests.
     pub(super) fn ask_role(&mut self, now: Instant) {
-        self.out.extend_from_slice(&handshake::info("replication").get_packed_command());
+        self.out.extend_from_slice(&facts::info("replication").get_packed_command());
         self.in_flight.push_back(Pending::Role(now));
     }
 
@@ -427,9 +429,9 @@ fn too_many() -> Cause {
 
 /// The server has the command, and its user may not use it: the script does the same.
 fn is_denied(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if reply::kind(error) == ServerError::Denied)
+    matches!(reply, Value::ServerError(error) if resp::kind(error) == ServerError::Denied)
 }
 
 fn is_noscript(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if reply::kind(error) == ServerError::NoScript)
+    matches!(reply, Value::ServerError(error) if resp::kind(error) == ServerError::NoScript)
 }

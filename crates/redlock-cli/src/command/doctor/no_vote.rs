@@ -39,19 +39,19 @@ pub(super) fn of(
 
 /// Errors that last come from who we are and what we may do. Others pass, or are the server's own.
 fn error_reply(text: &str, passes: bool) -> (&'static str, &'static str) {
-    match text.split(' ').next() {
-        _ if ServerError::of(text) == ServerError::UnknownCommand => (
+    match ServerError::of(text) {
+        ServerError::UnknownCommand => (
             "it does not vote",
             "remove rename-command for this command from its configuration and restart it, or upgrade it",
         ),
         _ if !passes => {
             ("it does not vote", "check the password and the rights of the user in its URL")
         }
-        Some("BUSY") => (
+        ServerError::Busy => (
             "a script is running there: until it ends, the server answers nothing else",
             "SCRIPT KILL ends it there; find out who runs it",
         ),
-        Some("LOADING") => LOADING,
+        ServerError::Loading => LOADING,
         _ => (MISSED, "check the server: its error is above"),
     }
 }

@@ -7,7 +7,7 @@
 use redis::Value;
 
 use super::super::admission::{self, InHand, Progress, needs_namespace};
-use super::super::ballots::Set;
+use super::super::namespace::Set;
 use super::{Pending, Settled, Wire};
 use crate::admission::{AdmissionOp, AdmissionReply, Identity};
 use crate::{Answer, Cause, Facts, Op, VoteSlot};

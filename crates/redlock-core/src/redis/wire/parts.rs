@@ -5,8 +5,10 @@ use redis::Value;
 
 use super::super::ballots;
 use super::super::encode;
-use super::super::reply::{self, Garbage};
+use super::super::reply;
+use super::super::resp::Garbage;
 use super::{Form, Pending, Settled, Wire};
+use crate::server_error::ServerError;
 use crate::{Answer, Balloted, Cause, Op, Verb, Verdict, VoteSlot};
 
 impl Wire {
@@ -32,7 +34,7 @@ impl Wire {
     fn write_parts(&mut self, op: &Op, text: Option<&[u8]>) -> Form {
         match &self.set {
             Some(set) => {
-                set.write(op, text, &mut self.out);
+                ballots::write(set, op, text, &mut self.out);
                 Form::Parts
             }
             None => {
@@ -123,7 +125,8 @@ impl Wire {
 
 /// Whether the server did not know the script any more, and so has done nothing.
 fn is_script_unknown(answer: &Answer) -> bool {
-    matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(text)) if text.starts_with("NOSCRIPT"))
+    matches!(&answer.verdict, Verdict::Unknown(Cause::ErrorReply(text))
+        if ServerError::of(text) == ServerError::NoScript)
 }
 
 /// Whether a request leaves a key that has to be released.

@@ -112,7 +112,8 @@ pub(crate) fn said_once(said: Vec<(&str, String)>) -> String {
         if same.len() < MANY {
             parts.push(format!("{node} {words}"));
         } else if !said[..place].iter().any(|other| is_same(&other)) {
-            parts.push(format!("{} masters {words} ({})", same.len(), same.join(", ")));
+            // In front: the words may end with other lists in parentheses.
+            parts.push(format!("{} masters ({}) {words}", same.len(), same.join(", ")));
         }
     }
     parts.join(", ")
@@ -333,7 +334,7 @@ mod tests {
         let long = "not admitted: it is new or emptied, and this is what cures it";
         assert_eq!(
             line([long, "timed out", long, "granted", long]),
-            format!("3 masters {long} (a, c, e), b timed out, d granted")
+            format!("3 masters (a, c, e) {long}, b timed out, d granted")
         );
         let two = line([long, "free", long, "free", "free"]);
         assert_eq!(two, format!("a {long}, b free, c {long}, d free, e free"));

@@ -17,6 +17,19 @@ pub(crate) fn both(lists: &Lists) -> String {
     format!("the recorded set has {set}, and this command lists {} ({list})", list.len())
 }
 
+/// Shows both lists if they differ by one master. The set is that of the master that differs.
+pub(crate) fn by_one(lists: &Lists) -> String {
+    let Lists { set, list } = lists;
+    match set {
+        // Another number than the list has, by one: the set as a whole differs.
+        Some(set) if usize::from(set.size).abs_diff(list.len()) != 1 => format!(
+            "one master belongs to another set, of {set}, and this command lists {} ({list})",
+            list.len()
+        ),
+        _ => both(lists),
+    }
+}
+
 /// Returns each recorded set of these masters that has other names than they have in this command.
 pub(crate) fn others(nodes: &[NodeReport]) -> Vec<Lists> {
     let list = Names::new(nodes.iter().map(|node| node.node.clone()));

@@ -66,6 +66,8 @@ fn lists_of_one_two_and_three_of_five_are_refused_with_both_lists() {
                 names(list)
             );
             assert!(refused.cause().contains(&why), "{why}\n{refused:?}");
+            let all_of_them = format!(": 3 masters ({}) {why}; ", names(list));
+            assert!(count < 3 || refused.cause().contains(&all_of_them), "{refused:?}");
             assert!(refused.err.contains("correct the list of masters"), "{refused:?}");
             assert!(began.elapsed() < Duration::from_secs(4), "waiting does not help: {refused:?}");
         }
@@ -124,6 +126,10 @@ fn lists_of_masters_of_two_sets_are_refused() {
         (0, 1),
         "one of its masters was taken: {first:?}"
     );
+    let taken = format!("one master belongs to another set, of 5 masters ({})", names(&all[4..]));
+    assert!(notes(&first)[0].contains(&taken), "{first:?}");
+    let refused = on(&[all[0], all[8]], ["run", "k", "--", "true"]);
+    assert_eq!((refused.code, notes(&refused)), (69, vec![]), "it says so once: {refused:?}");
 }
 
 #[test]

@@ -368,12 +368,10 @@ impl Driver {
             }
         }
         if let Some(master) = changed.changing {
-            let lists = self.masters.lists(master);
-            self.observer.list_differs(master, &lists, now);
-            self.observer.counters.set_lists(Some(lists));
-        } else if !self.masters.is_changing {
-            self.observer.counters.set_lists(None);
+            self.observer.list_differs(master, &self.masters.lists(master), now);
         }
+        // The first event shows one master, and later ones may show that another one differs.
+        self.observer.counters.set_lists(self.masters.list_warning());
         if (!changed.gained.is_empty() || changed.fits) && self.masters.has_votes() {
             self.end_pauses(now);
         }

@@ -39,8 +39,8 @@ pub(super) struct Masters {
     /// The masters that get no requests for new locks, because their recorded set does not fit the
     /// list of this client.
     pub(super) misfits: MasterSet,
-    /// The recorded sets show that a change of the list may be under way.
-    pub(super) is_changing: bool,
+    /// The first master whose recorded set shows that a change of the list may be under way.
+    pub(super) changing: Option<usize>,
     /// The longest TTL that may be used: the smallest that masters have, ours where none has one.
     /// Only the general limit applies before a record was read.
     pub(super) max_ttl: Duration,
@@ -89,7 +89,7 @@ impl Masters {
             incarnations: Incarnations::new(nodes.len()),
             voting: MasterSet::EMPTY,
             misfits: MasterSet::EMPTY,
-            is_changing: false,
+            changing: None,
             max_ttl: settings.unread_max_ttl(),
             nodes,
             names,

@@ -127,8 +127,15 @@ impl Masters {
         changed.refused = misfits.without(before);
         changed.fits = !before.without(misfits).is_empty();
         let changing = self.admission.changing();
-        let was_changing = std::mem::replace(&mut self.is_changing, changing.is_some());
-        changed.changing = changing.filter(|_| !was_changing);
+        let before = std::mem::replace(&mut self.changing, changing);
+        changed.changing = changing.filter(|_| before.is_none());
+    }
+
+    /// The recorded set and our list, if a change of the list may be under way. `None` if too few
+    /// masters are left: each of their answers shows both lists.
+    pub(super) fn list_warning(&self) -> Option<Lists> {
+        let left = self.len() - self.misfits.len();
+        self.changing.filter(|_| left >= quorum(self.len())).map(|master| self.lists(master))
     }
 
     /// Ballots go to the set of what the machine holds the master to be admitted as.

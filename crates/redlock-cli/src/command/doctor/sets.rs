@@ -35,7 +35,10 @@ pub(super) fn find(nodes: &[NodeReport], warning: Option<Lists>) -> Vec<Finding>
 
 fn differs_by_one(lists: &Lists) -> Finding {
     Finding::warning(
-        format!("the list of masters differs from the recorded set by one: {}", lists::both(lists)),
+        format!(
+            "the list of masters differs from the recorded set by one: {}",
+            lists::by_one(lists)
+        ),
         "a change of the list may be under way; if the list is wrong, two clients can hold the \
          same lock",
         "finish the change with redlock init, or correct the list of this client",
@@ -50,9 +53,11 @@ fn other_names(lists: &Lists) -> Finding {
     )
 }
 
-/// Skips masters in quarantine, which get their set with their admission.
+/// Skips masters in quarantine, which get their set with their admission, and masters that did not
+/// answer this report.
 fn without_set(nodes: &[NodeReport]) -> Option<Finding> {
-    let admitted = nodes.iter().filter(|node| node.standing == Standing::Admitted);
+    let is_read = |node: &&NodeReport| node.standing == Standing::Admitted && node.server.is_some();
+    let admitted = nodes.iter().filter(is_read);
     let (with, without): (Vec<_>, Vec<_>) = admitted.partition(|node| set_of(node).is_some());
     let names = without.iter().map(|node| &*node.node).collect::<Vec<_>>().join(", ");
     let (why, cure) = ("a wrong list of masters is not noticed there", "run redlock init");
@@ -72,4 +77,21 @@ fn set_of(node: &NodeReport) -> Option<&RecordedSet> {
 
 fn has_wrong_list(node: &NodeReport) -> bool {
     node.cause.as_ref().is_some_and(lists::is_wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use redlock_quorum::Redlock;
+
+    use super::*;
+
+    /// The connection of an admitted master broke after the handshake.
+    #[tokio::test]
+    async fn masters_that_did_not_answer_are_not_reported_to_lack_a_set() {
+        let redlock = Redlock::connect(["redis://127.0.0.1:1"]).unwrap();
+        let mut nodes = redlock.inspect().await;
+        assert_eq!((nodes[0].standing, &nodes[0].server), (Standing::Unreachable, &None));
+        nodes[0].standing = Standing::Admitted;
+        assert_eq!(find(&nodes, None).len(), 0);
+    }
 }

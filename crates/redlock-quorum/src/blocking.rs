@@ -1,8 +1,8 @@
-//! The lock for code that does not await: the same names, with calls that block.
+//! The same API for code that does not await: calls block the calling thread.
 //!
-//! A handle has a thread of its own, on which leases are extended and releases sent whatever the
-//! caller computes. Calls may be made from anywhere, inside the worker of an async runtime too;
-//! there they block that worker, and all that it would have done meanwhile.
+//! A handle has its own thread, which extends leases and sends releases whatever the caller
+//! computes. You can call it from anywhere, including the worker thread of an async runtime. There
+//! it blocks that worker.
 //!
 //! ```no_run
 //! use redlock_quorum::blocking::Redlock;
@@ -49,11 +49,10 @@ use crate::stats::Stats;
 use crate::status::Status;
 use crate::votes::Votes;
 
-/// A handle on N independent Redis masters; see [`crate::Redlock`]. Cheap to clone.
+/// A handle to N independent Redis masters. See [`crate::Redlock`]. Cheap to clone.
 ///
-/// Dropping the last clone, and the last guard, waits for releases that masters have not
-/// acknowledged, for a second at most; [`shutdown`](Self::shutdown) waits for as long as you
-/// choose.
+/// Dropping the last clone and the last guard waits at most one second for releases that masters
+/// have not acknowledged. [`shutdown`](Self::shutdown) waits for as long as you choose.
 #[derive(Clone)]
 pub struct Redlock {
     redlock: crate::Redlock,
@@ -61,10 +60,10 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    /// As [`crate::Redlock::connect`].
+    /// Creates a handle with default settings. See [`crate::Redlock::connect`].
     ///
     /// # Errors
-    /// [`BuildError`] when the masters cannot be used or no thread can be started.
+    /// Returns [`BuildError`] if the masters cannot be used or no thread can be started.
     pub fn connect<U>(urls: U) -> Result<Self, BuildError>
     where
         U: IntoIterator,
@@ -73,15 +72,15 @@ impl Redlock {
         Self::builder().nodes(urls).build_blocking()
     }
 
-    /// As [`crate::Redlock::from_env`].
+    /// Creates a handle with the settings of the environment. See [`crate::Redlock::from_env`].
     ///
     /// # Errors
-    /// [`BuildError`] with the name of the variable, or when no thread can be started.
+    /// Returns [`BuildError`] with the name of the variable, or if no thread can be started.
     pub fn from_env() -> Result<Self, BuildError> {
         RedlockBuilder::from_env()?.build_blocking()
     }
 
-    /// A builder, for everything that is not default; end it with
+    /// Returns a builder for handles with non-default settings. Finish with
     /// [`build_blocking`](RedlockBuilder::build_blocking).
     pub fn builder() -> RedlockBuilder {
         crate::Redlock::builder()
@@ -93,17 +92,18 @@ impl Redlock {
         Ok(Self { redlock, worker: Arc::new(worker) })
     }
 
-    /// A lock on `resource`, to be acquired: it keeps trying for the handle's wait.
+    /// Requests a lock on `resource`. [`acquire`](LockRequest::acquire) retries for the handle's
+    /// wait.
     pub fn lock(&self, resource: impl Into<Resource>) -> LockRequest {
         LockRequest { request: self.redlock.lock(resource), worker: self.worker.clone() }
     }
 
-    /// A lock on `resource` in one attempt.
+    /// Requests a lock on `resource` in one attempt.
     pub fn try_lock(&self, resource: impl Into<Resource>) -> LockRequest {
         self.lock(resource).wait(Duration::ZERO)
     }
 
-    /// As [`crate::Redlock::status`].
+    /// Queries every master and returns who holds `resource`. See [`crate::Redlock::status`].
     pub fn status(&self, resource: impl Into<Resource>) -> Status {
         let (redlock, resource) = (self.redlock.clone(), resource.into());
         let names = self.redlock.names().to_vec();
@@ -111,7 +111,7 @@ impl Redlock {
         status.unwrap_or_else(|| Status::unasked(&names, "the handle was shut down"))
     }
 
-    /// As [`crate::Redlock::stats`].
+    /// Returns statistics of this handle and all its clones. See [`crate::Redlock::stats`].
     pub fn stats(&self) -> Stats {
         self.redlock.stats()
     }
@@ -121,35 +121,35 @@ impl Redlock {
         self.redlock.list_warning()
     }
 
-    /// As [`crate::Redlock::inspect`].
+    /// Returns the state of each master. See [`crate::Redlock::inspect`].
     pub fn inspect(&self) -> Vec<NodeReport> {
         let (redlock, names) = (self.redlock.clone(), self.redlock.names().to_vec());
         let reports = self.worker.wait(async move { redlock.inspect().await });
         reports.unwrap_or_else(|| NodeReport::unasked(&names, "the handle was shut down"))
     }
 
-    /// As [`crate::Redlock::init`].
+    /// Lets new masters vote immediately. See [`crate::Redlock::init`].
     ///
     /// # Errors
-    /// As [`crate::Redlock::init_with`].
+    /// The same as [`crate::Redlock::init_with`].
     pub fn init(&self) -> Result<InitReport, InitError> {
         self.init_with(Init::default())
     }
 
-    /// As [`crate::Redlock::init_with`].
+    /// Lets masters vote without waiting out a quarantine. See [`crate::Redlock::init_with`].
     ///
     /// # Errors
-    /// As [`crate::Redlock::init_with`].
+    /// The same as [`crate::Redlock::init_with`].
     pub fn init_with(&self, init: Init) -> Result<InitReport, InitError> {
         let redlock = self.redlock.clone();
         let outcome = self.worker.wait(async move { redlock.init_with(init).await });
         outcome.unwrap_or(Err(InitError::Shutdown))
     }
 
-    /// As [`crate::Redlock::resume`].
+    /// Resumes a lease. See [`crate::Redlock::resume`].
     ///
     /// # Errors
-    /// [`ExtendError`] when it is not ours any more or no quorum confirms it.
+    /// Returns [`ExtendError`] if the lease is no longer ours or no quorum confirms it.
     pub fn resume(&self, lease: Lease) -> Result<Guard, ExtendError> {
         let redlock = self.redlock.clone();
         let guard = self.worker.wait(async move { redlock.resume(lease).await });
@@ -157,20 +157,20 @@ impl Redlock {
         Ok(Guard { guard, worker: self.worker.clone() })
     }
 
-    /// As [`crate::Redlock::release`].
+    /// Releases a lease by its token. See [`crate::Redlock::release`].
     ///
     /// # Errors
-    /// As [`Guard::release`].
+    /// The same as [`Guard::release`].
     pub fn release(&self, lease: Lease) -> Result<(), ReleaseError> {
         let redlock = self.redlock.clone();
         let outcome = self.worker.wait(async move { redlock.release(lease).await });
         outcome.unwrap_or(Err(ReleaseError::Shutdown))
     }
 
-    /// As [`crate::Redlock::shutdown`].
+    /// Closes this handle and all its clones. See [`crate::Redlock::shutdown`].
     ///
     /// # Errors
-    /// [`Unreleased`] when keys may be left on masters.
+    /// Returns [`Unreleased`] if keys may remain on masters.
     pub fn shutdown(self, within: Duration) -> Result<(), Unreleased> {
         let redlock = self.redlock.clone();
         self.worker.wait(redlock.shutdown(within)).unwrap_or(Ok(()))
@@ -178,10 +178,11 @@ impl Redlock {
 }
 
 impl RedlockBuilder {
-    /// As [`build`](Self::build), for code that does not await: starts a thread for the handle.
+    /// Creates a handle for code that does not await, and starts its thread. See
+    /// [`build`](Self::build).
     ///
     /// # Errors
-    /// As [`build`](Self::build), and when no thread can be started.
+    /// The same as [`build`](Self::build), and if no thread can be started.
     pub fn build_blocking(self) -> Result<Redlock, BuildError> {
         Redlock::new(self.build()?)
     }
@@ -193,7 +194,7 @@ impl fmt::Debug for Redlock {
     }
 }
 
-/// A lock that is asked for; see [`crate::LockRequest`]. Nothing happens before
+/// A request for a lock. See [`crate::LockRequest`]. It does nothing before
 /// [`acquire`](Self::acquire) or [`run`](Self::run).
 #[must_use = "a lock that is not acquired is not asked for"]
 #[derive(Clone)]
@@ -208,20 +209,20 @@ impl LockRequest {
     /// Waits for the lock.
     ///
     /// # Errors
-    /// As awaiting a [`crate::LockRequest`].
+    /// The same as awaiting a [`crate::LockRequest`].
     pub fn acquire(self) -> Result<Guard, AcquireError> {
         let guard = self.worker.wait(self.request.into_future());
         let guard = guard.unwrap_or(Err(AcquireError::Shutdown))?;
         Ok(Guard { guard, worker: self.worker })
     }
 
-    /// Acquires the lock, does the work on this thread, and releases the lock again. Work that
-    /// blocks cannot be stopped from outside: it must ask [`Hold::check`] between its steps.
+    /// Acquires the lock, runs the work on this thread, and releases the lock. Blocking work cannot
+    /// be stopped from outside: call [`Hold::check`] between its steps.
     ///
     /// # Errors
-    /// [`RunError::Acquire`] when there is no lock: the work was not begun. [`RunError::Lost`]
-    /// when the lock was lost before the work ended: its last part was not protected, and its
-    /// output is inside.
+    /// - [`RunError::Acquire`] if the lock was not acquired. The work did not start.
+    /// - [`RunError::Lost`] if the lock was lost before the work ended. Its last part was not
+    ///   protected, and the error contains its output.
     pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T, RunError<T>> {
         let guard = self.acquire()?;
         let output = work(guard.hold());
@@ -235,11 +236,11 @@ impl LockRequest {
         Ok(output)
     }
 
-    /// [`run`](Self::run) for work that can fail; see [`crate::LockRequest::try_run`].
+    /// Runs work that can fail under the lock. See [`crate::LockRequest::try_run`].
     ///
     /// # Errors
-    /// The error of work that ended with one, after a loss of the lock too. Otherwise the error of
-    /// [`run`](Self::run), converted into that type.
+    /// Returns the error of the work if it failed, even after a loss of the lock. Otherwise returns
+    /// the error of [`run`](Self::run), converted into that type.
     pub fn try_run<T, E>(self, work: impl FnOnce(Hold) -> Result<T, E>) -> Result<T, E>
     where
         E: From<RunError<T>>,
@@ -254,7 +255,7 @@ impl fmt::Debug for LockRequest {
     }
 }
 
-/// A lock that is held; see [`crate::Guard`].
+/// A held lock, released on drop. See [`crate::Guard`].
 #[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
     guard: crate::Guard,
@@ -262,91 +263,92 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The resource of the lock.
+    /// Returns the resource of the lock.
     pub fn resource(&self) -> &Resource {
         self.guard.resource()
     }
 
-    /// As [`crate::Guard::token`].
+    /// Returns the token of the lock. See [`crate::Guard::token`].
     pub fn token(&self) -> &Token {
         self.guard.token()
     }
 
-    /// As [`crate::Guard::fencing_token`].
+    /// Returns the fencing token. See [`crate::Guard::fencing_token`].
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.guard.fencing_token()
     }
 
-    /// As [`crate::Guard::remaining`].
+    /// Returns how long you may rely on the lock. See [`crate::Guard::remaining`].
     pub fn remaining(&self) -> Duration {
         self.guard.remaining()
     }
 
-    /// As [`crate::Guard::is_held`].
+    /// Returns `true` if the lock is held at the time of the call. See [`crate::Guard::is_held`].
     pub fn is_held(&self) -> bool {
         self.guard.is_held()
     }
 
-    /// As [`crate::Guard::check`].
+    /// Returns an error if the lock is lost. See [`crate::Guard::check`].
     ///
     /// # Errors
-    /// [`Lost`] once the lock is not held any more, with the reason.
+    /// Returns [`Lost`], with the reason, if the lock is no longer held.
     pub fn check(&self) -> Result<(), Lost> {
         self.guard.check()
     }
 
-    /// Waits until the lock is over, for a thread that watches over another.
+    /// Waits until the lock is over, for a thread that supervises another.
     pub fn lost(&self) -> Ended {
         let ended = self.worker.wait(self.guard.lost());
         ended.unwrap_or_else(|| Ended::Lost(self.guard.cell().lost(LostReason::Shutdown)))
     }
 
-    /// Waits until every master has answered the request for this lock, or its time is up; as
+    /// Waits until every master has answered the request for this lock, or its time is up. See
     /// [`crate::Guard::settled`].
     pub fn settled(&self) {
         // A handle that was shut down waits for nothing.
         let _ = self.worker.wait(self.guard.settled());
     }
 
-    /// As [`crate::Guard::copies`].
+    /// Returns how many masters are known to hold the key. See [`crate::Guard::copies`].
     pub fn copies(&self) -> usize {
         self.guard.copies()
     }
 
-    /// As [`crate::Guard::votes`].
+    /// Returns each master's last answer. See [`crate::Guard::votes`].
     pub fn votes(&self) -> Votes {
         self.guard.votes()
     }
 
-    /// As [`crate::Guard::hold`].
+    /// Returns a view of this lock for the code that does the work. See [`crate::Guard::hold`].
     pub fn hold(&self) -> Hold {
         self.guard.hold()
     }
 
-    /// As [`crate::Guard::extend`].
+    /// Extends the lock. See [`crate::Guard::extend`].
     ///
     /// # Errors
-    /// [`ExtendError`] when no quorum confirms it; the lock is then valid as long as before.
+    /// Returns [`ExtendError`] if no quorum confirms the extension. The lock then stays valid as
+    /// long as before.
     pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         let outcome = self.worker.wait(self.guard.extension(ttl));
         outcome.unwrap_or(Err(ExtendError::Shutdown))
     }
 
-    /// As [`crate::Guard::release`].
+    /// Releases the lock. See [`crate::Guard::release`].
     ///
     /// # Errors
-    /// [`ReleaseError`] when the lock was lost before, or too few masters have answered in time.
+    /// Returns [`ReleaseError`] if the lock was lost before, or too few masters answered in time.
     pub fn release(self) -> Result<(), ReleaseError> {
         let outcome = self.worker.wait(self.guard.release());
         outcome.unwrap_or(Err(ReleaseError::Shutdown))
     }
 
-    /// As [`crate::Guard::into_lease`].
+    /// Gives up the guard and keeps the lock. See [`crate::Guard::into_lease`].
     pub fn into_lease(self) -> Lease {
         self.guard.into_lease()
     }
 
-    /// As [`crate::Guard::forget`].
+    /// Drops the guard without releasing the lock. See [`crate::Guard::forget`].
     pub fn forget(self) {
         self.guard.forget();
     }
@@ -362,12 +364,12 @@ impl fmt::Debug for Guard {
 struct Worker {
     slot: Arc<Slot>,
     runtime: Handle,
-    /// Dropped to end the thread.
+    /// Dropped to stop the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long the thread goes on releasing when no handle needs it any more.
+/// How long the thread continues to release after the last handle is gone.
 const LINGER: Duration = Duration::from_secs(1);
 
 impl Worker {
@@ -387,21 +389,22 @@ impl Worker {
         Ok(Self { slot, runtime: handle, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Does `work` on the worker's thread and waits for it; `None` when that thread has ended.
+    /// Runs `work` on the worker's thread and waits for it. Returns `None` if that thread has
+    /// exited.
     ///
-    /// The result comes back through a channel of the standard library: it blocks in places where
-    /// an async runtime forbids its own ways to block.
+    /// The result comes back through a channel of the standard library, because it blocks in places
+    /// where an async runtime forbids its own ways to block.
     fn wait<F>(&self, work: F) -> Option<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
     {
         if self.slot.is_forked() {
-            // Nothing of it waits: each request fails at its first poll.
+            // None of it waits: each request fails at its first poll.
             return work.now_or_never();
         }
         let (done, outcome) = mpsc::sync_channel(1);
         self.runtime.spawn(async move {
-            // The result has no receiver only when the caller's thread has been torn down.
+            // The result has no receiver only if the caller's thread has been torn down.
             let _ = done.send(work.await);
         });
         outcome.recv().ok()
@@ -411,7 +414,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         if self.slot.is_forked() {
-            // There is no such thread here, and waking it would wake the parent's.
+            // A forked child has no such thread, and waking it would wake the parent's.
             std::mem::forget((self.stop.take(), self.thread.take()));
             return;
         }

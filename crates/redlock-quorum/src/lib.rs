@@ -1,5 +1,5 @@
-//! A distributed lock over N independent Redis masters: a majority decides, and no single machine
-//! is trusted.
+//! A distributed lock over N independent Redis masters: a majority decides, so no single machine
+//! has to be trusted.
 //!
 //! ```no_run
 //! use redlock_quorum::Redlock;
@@ -19,82 +19,154 @@
 //! # }
 //! ```
 //!
-//! A `?` between the lock and its release drops the guard, which releases the lock without waiting
-//! for an answer, at the end of `main` too; [`Guard`] describes when that leaves a key behind.
+//! `?` between the lock and its release drops the guard, which releases the lock without waiting
+//! for an answer. [`Guard`] describes when that leaves a key behind at the end of `main`.
+//!
+//! # Which one do I need?
+//!
+//! | You want | Use |
+//! |---|---|
+//! | one lock, as a guard | [`Redlock::lock`], [`Redlock::try_lock`] |
+//! | one lock, and work that stops if the lock is lost | [`LockRequest::run`], [`LockRequest::try_run`] |
+//! | several locks, all or none | [`Redlock::lock_all`] |
+//! | a lock that the same code may acquire again | [`Redlock::reentrant`] |
+//! | a periodic job on one of many hosts | [`Redlock::once`] |
+//! | to pass a lock to another process | [`Guard::into_lease`], [`Redlock::resume`] |
+//! | to see who holds a lock | [`Redlock::status`] |
+//! | code that does not await | [`blocking`] |
+//! | other settings | [`Redlock::builder`], [`Redlock::from_env`] |
+//!
+//! Run work under a lock, and stop it if the lock is lost:
+//!
+//! ```no_run
+//! # async fn migrate() -> u32 { 1 }
+//! # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+//! let steps = redlock.lock("migrations").run(|_hold| migrate()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Lock two resources together:
+//!
+//! ```no_run
+//! # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+//! let accounts = redlock.lock_all(["account:1", "account:2"]).await?;
+//! accounts.check()?; // both are held
+//! accounts.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Acquire a lock again in the same unit of work:
+//!
+//! ```no_run
+//! # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+//! let account = redlock.reentrant("account:42");
+//! let outer = account.lock().await?;
+//! let inner = account.lock().await?; // immediate, sends nothing
+//! inner.release().await?; // the lock is still held
+//! outer.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Run a job once a day, on whichever host comes first:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! # async fn report() {}
+//! # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+//! let half_a_day = Duration::from_secs(12 * 3_600);
+//! redlock.once("report").within(half_a_day).run(|_hold| report()).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Pass a lock to another process:
+//!
+//! ```no_run
+//! # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
+//! let lease = redlock.lock("orders:42").await?.into_lease(); // plain data
+//! let guard = redlock.resume(lease).await?; // also in another process
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # How it works
 //!
-//! 1. The clock is read.
-//! 2. `SET key token NX PX ttl` goes to all masters at once, with a token that was never used
-//!    before; each has the node timeout to answer.
-//! 3. As soon as a majority has granted the lock is won, if anything of it is left: it lasts for
-//!    the TTL less what has elapsed, less 1 % and 2 ms for clocks that run at different rates.
-//! 4. While the [`Guard`] exists a keeper extends it at a third of the TTL.
-//! 5. A lock that is not won, or not needed any more, is released: every master on which the key
-//!    may be is asked to delete it if its value is that token, until it has acknowledged that. An
-//!    attempt that was not won is repeated when the key changes, or after a pause.
+//! 1. The client reads its clock.
+//! 2. It sends `SET key token NX PX ttl` to all masters at the same time, with a new token. Each
+//!    has the node timeout to answer.
+//! 3. When a majority has granted the key, the lock is acquired, provided some validity is left:
+//!    the TTL minus the elapsed time, 1% of the TTL and 2 ms for clock drift.
+//! 4. While the [`Guard`] exists, the lock is extended at a third of the TTL.
+//! 5. A lock that is not acquired, or no longer needed, is released. Every master that may have the
+//!    key receives a request to delete it if its value is that token, until it has acknowledged
+//!    that. A failed attempt is repeated when the key changes, or after a pause.
 //!
 //! This is the algorithm of the Redis page [Distributed Locks][page].
 //!
 //! [page]: https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
 //!
-//! # What it does not give you
+//! # Limits
 //!
-//! * A holder that is stopped for longer than its lease does not know it while it is stopped.
-//!   Its late writes are refused by stores that compare [`FencingToken`]s, and by nothing else: see
-//!   [Fencing](#fencing).
-//! * Clocks that run at rates more than 1 % apart, and masters' clocks that jump by more than the
-//!   clock guard, can give a lock away early.
-//! * A master that loses its data unseen may grant again what it granted before: by eviction, or by
-//!   a snapshot of its machine. One that restarts or is flushed does not vote until no lock from
-//!   before can be alive: [`Quarantine`].
-//! * Brand-new masters do not vote for that time either, until [`Redlock::init`] is called or
-//!   `redlock init` is run once.
-//! * Processes get a lock in order of arrival if they [queue](RedlockBuilder::queue), which is the
+//! - A holder paused for longer than its lease learns of the loss only after it resumes. Only a
+//!   store that compares [`FencingToken`]s rejects its late writes: see [Fencing](#fencing).
+//! - Clocks whose rates differ by more than 1%, and masters' clocks that jump by more than the
+//!   clock guard, can end a lock early.
+//! - A master that loses its data without notice may grant a lock that is still held: by eviction,
+//!   or by a snapshot of its machine. A master that restarts or is flushed does not vote until
+//!   every lock it may have granted has expired: [`Quarantine`].
+//! - New masters wait for that time as well, until [`Redlock::init`] is called or `redlock init` is
+//!   run once.
+//! - Processes get a lock in order of arrival if they [queue](RedlockBuilder::queue), which is the
 //!   default. A caller of the same process can pass them for up to 100 ms after a grant
 //!   ([hand-over](RedlockBuilder::hand_over)).
-//! * A process that is forked after a handle was made cannot use it: each call fails with
+//! - A process that is forked after a handle was created cannot use it. Each call fails with
 //!   [`InvalidRequest::Forked`], and dropped guards release nothing. [`Guard::check`] and
-//!   [`Guard::is_held`] only know the deadline at the time of the fork, so use no guard in the child.
+//!   [`Guard::is_held`] only know the deadline at the time of the fork, so use no guard in the
+//!   child.
 //!
-//! While these assumptions hold there is at most one holder at a time, and two of five masters may
+//! While these assumptions hold, at most one client holds a lock at a time. Two of five masters can
 //! be dead, paused or cut off without an effect on callers.
 //!
 //! # Fencing
 //!
-//! Every lock carries a number, [`Guard::fencing_token`]. No two locks of a resource have the same
-//! one, and one that is asked for after another was returned has the larger one, whatever clocks
-//! do, and messages that are delayed or lost. Under the assumptions above the order of tokens is
-//! that of the locks.
+//! Every lock has a number, [`Guard::fencing_token`]. No two locks on a resource have the same
+//! number. A lock requested after another lock was returned always has the larger one, whatever
+//! clocks do, and even if messages are delayed or lost. Under the assumptions above, the order of
+//! tokens is the order of the locks.
 //!
-//! It protects nothing by itself. A store accepts a write only with a token that is not smaller
-//! than the largest one it has seen; tests and writes in one step; and has the token of a new
-//! holder installed before that holder reads. The guide has it for SQLite, PostgreSQL and object
-//! stores.
+//! The number protects nothing by itself. A store must accept a write only with a token that is not
+//! smaller than the largest one it has seen. It must compare and write in one step, and it must
+//! have the token of a new holder before that holder reads. The page on fencing in the repository
+//! shows this for SQLite, PostgreSQL and object stores.
 //!
-//! A [`Lease`] that is resumed gets a new one, larger than all before; its smaller one is good
-//! until the store has seen that. The locks of a handle with
-//! [`fencing(false)`](RedlockBuilder::fencing), which masters before Redis 6.2 need, carry none.
+//! A resumed [`Lease`] gets a new token, larger than all previous ones. Its previous token works
+//! until the store has seen the new one. The locks of a handle with
+//! [`fencing(false)`](RedlockBuilder::fencing), which masters before Redis 6.2 need, have no token.
 //!
 //! Tokens compare for one resource, on one set of masters with one prefix. Ballots that are lost
-//! without a quarantine, or written by others, break the order.
+//! without a quarantine, or written by other programs, break the order.
 //!
 //! # When not to use it
 //!
-//! For one process, `tokio::sync::Mutex`. For one host, `flock`. For work where two holders cost
-//! no more than doing it twice, one Redis and a plain `SET NX PX`.
+//! For one process, use `tokio::sync::Mutex`. For one host, use `flock`. If two holders only cost
+//! duplicate work, use one Redis and a plain `SET NX PX`.
 //!
 //! # Cancel safety
 //!
-//! Every future of this crate may be dropped at any time: attempts, extensions and releases belong
-//! to the handle and not to the future. An acquire that is dropped leaves no key on any master that
-//! can be reached. The documentation of each function describes further effects.
+//! You can drop every future of this crate at any time, because attempts, extensions and releases
+//! belong to the handle and not to the future. A dropped acquire leaves no key on any reachable
+//! master. The documentation of each function describes further effects.
 //!
 //! # Features
 //!
-//! * `tls` (default): `rediss://` URLs and certificates. Without it they are refused.
-//! * `serde`: [`Lease`] and [`FencingToken`] can be written down and read back, and [`Stats`] can
-//!   be written down. Off by default.
+//! - `tls` (default): `rediss://` URLs and certificates. Without it, they are rejected.
+//! - `serde`: [`Lease`] and [`FencingToken`] can be serialized and deserialized, and [`Stats`] can
+//!   be serialized. Off by default.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -16,7 +16,7 @@ use crate::recipes::set::HoldSet;
 use crate::run_error::RunError;
 
 impl Redlock {
-    /// As [`crate::Redlock::lock_all`], to be acquired.
+    /// Requests several locks. See [`crate::Redlock::lock_all`].
     pub fn lock_all<K>(&self, resources: K) -> LockAllRequest
     where
         K: IntoIterator,
@@ -25,7 +25,7 @@ impl Redlock {
         LockAllRequest { request: self.redlock.lock_all(resources), worker: self.worker.clone() }
     }
 
-    /// As [`crate::Redlock::try_lock_all`], to be acquired.
+    /// Requests several locks in one attempt. See [`crate::Redlock::try_lock_all`].
     pub fn try_lock_all<K>(&self, resources: K) -> LockAllRequest
     where
         K: IntoIterator,
@@ -35,9 +35,8 @@ impl Redlock {
     }
 }
 
-/// Several locks that are asked for together; see [`crate::LockAllRequest`], also for what the
-/// options of a lock mean for several. Nothing happens
-/// before [`acquire`](Self::acquire) or [`run`](Self::run).
+/// A request for several locks. See [`crate::LockAllRequest`], which also describes the options. It
+/// does nothing before [`acquire`](Self::acquire) or [`run`](Self::run).
 #[must_use = "locks that are not acquired are not asked for"]
 #[derive(Clone)]
 pub struct LockAllRequest {
@@ -51,33 +50,33 @@ impl LockAllRequest {
     /// Waits for all locks.
     ///
     /// # Errors
-    /// As awaiting a [`crate::LockAllRequest`].
+    /// The same as awaiting a [`crate::LockAllRequest`].
     pub fn acquire(self) -> Result<GuardSet, AcquireError> {
         let set = self.worker.wait(self.request.into_future());
         let set = set.unwrap_or(Err(AcquireError::Shutdown))?;
         Ok(GuardSet { set, worker: self.worker })
     }
 
-    /// Acquires the locks, does the work on this thread, and releases them again. Work that blocks
-    /// cannot be stopped from outside: it must ask [`HoldSet::check`] between its steps.
+    /// Acquires the locks, runs the work on this thread, and releases them. Blocking work cannot be
+    /// stopped from outside: call [`HoldSet::check`] between its steps.
     ///
     /// # Errors
-    /// As [`LockRequest::run`](super::LockRequest::run).
+    /// The same as [`LockRequest::run`](super::LockRequest::run).
     pub fn run<T>(self, work: impl FnOnce(HoldSet) -> T) -> Result<T, RunError<T>> {
         let GuardSet { set, worker } = self.acquire()?;
         let output = work(set.hold());
         if let Err(lost) = set.check() {
             return Err(RunError::Lost { lost, output: Some(output) });
         }
-        // Where the handle was shut down meanwhile, nothing is left to release.
+        // If the handle was shut down in the meantime, nothing is left to release.
         let _ = worker.wait(set.end_run(()));
         Ok(output)
     }
 
-    /// As [`crate::LockRequest::try_run`].
+    /// Runs work that can fail under the locks. See [`crate::LockRequest::try_run`].
     ///
     /// # Errors
-    /// As [`crate::LockRequest::try_run`].
+    /// The same as [`crate::LockRequest::try_run`].
     pub fn try_run<T, E>(self, work: impl FnOnce(HoldSet) -> Result<T, E>) -> Result<T, E>
     where
         E: From<RunError<T>>,
@@ -92,8 +91,8 @@ impl fmt::Debug for LockAllRequest {
     }
 }
 
-/// Several locks that are held together; see [`crate::GuardSet`]. It derefs to that type for
-/// methods that do not wait; methods that wait are here and block.
+/// Several locks that are held together. See [`crate::GuardSet`]. It derefs to that type for
+/// methods that do not wait. Methods that wait are here and block.
 #[must_use = "the locks are released when their set is dropped"]
 pub struct GuardSet {
     set: crate::GuardSet,
@@ -101,17 +100,17 @@ pub struct GuardSet {
 }
 
 impl GuardSet {
-    /// As [`super::Guard::lost`], for the first of the locks that is over.
+    /// Waits until the first of the locks is over. See [`super::Guard::lost`].
     pub fn lost(&self) -> Ended {
         let ended = self.worker.wait(self.set.lost());
-        // The thread has ended because the handle was shut down, and that ended the locks.
+        // The thread has exited because the handle was shut down, which ended the locks.
         ended.unwrap_or_else(|| self.set.check().err().map_or(Ended::Released, Ended::Lost))
     }
 
-    /// As [`crate::GuardSet::release`].
+    /// Releases all locks. See [`crate::GuardSet::release`].
     ///
     /// # Errors
-    /// As [`crate::GuardSet::release`].
+    /// The same as [`crate::GuardSet::release`].
     pub fn release(self) -> Result<(), ReleaseError> {
         let outcome = self.worker.wait(self.set.release());
         outcome.unwrap_or(Err(ReleaseError::Shutdown))

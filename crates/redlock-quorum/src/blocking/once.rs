@@ -17,15 +17,15 @@ use crate::recipes::once_guard::ended;
 use crate::run_error::RunError;
 
 impl Redlock {
-    /// As [`crate::Redlock::once`].
+    /// Requests a job that runs once. See [`crate::Redlock::once`].
     pub fn once(&self, name: impl Into<Resource>) -> OnceRequest {
         OnceRequest { request: self.redlock.once(name), worker: self.worker.clone() }
     }
 
-    /// As [`crate::Redlock::last_run`].
+    /// Returns the last completed run. See [`crate::Redlock::last_run`].
     ///
     /// # Errors
-    /// As [`crate::Redlock::last_run`].
+    /// The same as [`crate::Redlock::last_run`].
     pub fn last_run(&self, name: impl Into<Resource>) -> Result<Option<LastRun>, AcquireError> {
         let (redlock, name) = (self.redlock.clone(), name.into());
         let last = self.worker.wait(async move { redlock.last_run(name).await });
@@ -33,7 +33,7 @@ impl Redlock {
     }
 }
 
-/// Work that is to be done once a period, or once a fire; see [`crate::OnceRequest`].
+/// A job that runs once per period or per scheduled time. See [`crate::OnceRequest`].
 #[must_use = "work that is not run is not done"]
 #[derive(Clone)]
 pub struct OnceRequest {
@@ -44,24 +44,25 @@ pub struct OnceRequest {
 lock_options!(OnceRequest, request);
 
 impl OnceRequest {
-    /// As [`crate::OnceRequest::within`].
+    /// Skips the job if a completed run began less than `period` ago. See
+    /// [`crate::OnceRequest::within`].
     pub fn within(self, period: Duration) -> Self {
         Self { request: self.request.within(period), ..self }
     }
 
-    /// As [`crate::OnceRequest::fire`].
+    /// Skips the job if this scheduled run was completed. See [`crate::OnceRequest::fire`].
     pub fn fire(self, fire: u64) -> Self {
         Self { request: self.request.fire(fire), ..self }
     }
 
-    /// Does the work on this thread, unless it was done before, and marks it as done when it has
-    /// ended. Work that blocks cannot be stopped from outside: it must ask [`Hold::check`] between
-    /// its steps.
+    /// Runs the job on this thread, unless it was completed before, and records its completion when
+    /// it has ended. Blocking work cannot be stopped from outside: call [`Hold::check`] between its
+    /// steps.
     ///
     /// # Errors
-    /// As [`LockRequest::run`](super::LockRequest::run). `Acquire` also means that too few masters
-    /// answered what was done before: the work was not begun. Work whose lock was lost leaves no
-    /// mark.
+    /// The same as [`LockRequest::run`](super::LockRequest::run). `Acquire` also means that too few
+    /// masters reported the last completion. The job did not start. A job whose lock was lost
+    /// leaves no mark.
     pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<Once<T>, RunError<T>> {
         match self.begin().map_err(RunError::without_output)? {
             Begun::Done { at, by } => Ok(Once::Done { at, by }),
@@ -72,10 +73,11 @@ impl OnceRequest {
         }
     }
 
-    /// [`run`](Self::run) for work that may fail: it is marked as done if it ended with `Ok`.
+    /// Runs a job that can fail. Its completion is recorded only if it returned `Ok`. See
+    /// [`run`](Self::run).
     ///
     /// # Errors
-    /// The error of the work, and those of [`run`](Self::run).
+    /// Returns the error of the job, or an error of [`run`](Self::run).
     pub fn try_run<T, E>(self, work: impl FnOnce(Hold) -> Result<T, E>) -> Result<Once<T>, E>
     where
         E: From<RunError<T>>,
@@ -96,10 +98,10 @@ impl OnceRequest {
         }
     }
 
-    /// As [`crate::OnceRequest::begin`].
+    /// Starts the job without a closure. See [`crate::OnceRequest::begin`].
     ///
     /// # Errors
-    /// As [`crate::OnceRequest::begin`].
+    /// The same as [`crate::OnceRequest::begin`].
     pub fn begin(self) -> Result<Begun, RunError> {
         let begun = self.worker.wait(self.request.begin());
         Ok(match begun.unwrap_or(Err(AcquireError::Shutdown.into()))? {
@@ -115,21 +117,21 @@ impl fmt::Debug for OnceRequest {
     }
 }
 
-/// Whether work is to be done; see [`OnceRequest::begin`].
+/// The outcome of [`OnceRequest::begin`].
 #[derive(Debug)]
 pub enum Begun {
-    /// It is: this is its lock.
+    /// The job is due; this guard holds its lock.
     Run(OnceGuard),
-    /// It was done before.
+    /// The job was already completed.
     Done {
-        /// As [`Once::Done`].
+        /// When the last run began. See [`Once::Done`].
         at: SystemTime,
-        /// As [`Once::Done`].
+        /// Who completed it. See [`Once::Done`].
         by: Option<String>,
     },
 }
 
-/// The lock of work that is to be done once, while it goes on; see [`crate::OnceGuard`].
+/// The lock of a job that runs once, while it runs. See [`crate::OnceGuard`].
 #[must_use = "the work is not marked as done when its guard is dropped"]
 pub struct OnceGuard {
     guard: crate::OnceGuard,
@@ -137,18 +139,19 @@ pub struct OnceGuard {
 }
 
 impl OnceGuard {
-    /// As [`crate::OnceGuard::complete`].
+    /// Records the completion of the job, and releases its lock. See
+    /// [`crate::OnceGuard::complete`].
     ///
     /// # Errors
-    /// As [`crate::OnceGuard::complete`].
+    /// The same as [`crate::OnceGuard::complete`].
     pub fn complete(self) -> Result<(), MarkError> {
         self.worker.wait(self.guard.complete()).unwrap_or(Err(MarkError::Shutdown))
     }
 
-    /// As [`crate::OnceGuard::release`].
+    /// Releases the lock without a mark. See [`crate::OnceGuard::release`].
     ///
     /// # Errors
-    /// As [`super::Guard::release`].
+    /// The same as [`super::Guard::release`].
     pub fn release(self) -> Result<(), ReleaseError> {
         self.worker.wait(self.guard.release()).unwrap_or(Err(ReleaseError::Shutdown))
     }

@@ -14,8 +14,8 @@ use crate::lock_options::lock_options;
 use crate::lost::{Ended, LostReason};
 use crate::run_error::RunError;
 
-/// One owner of a lock, which may take it again while it holds it; see [`crate::Reentrant`]. An
-/// owner is not tied to a thread: for one owner a thread, keep it in a `thread_local!`.
+/// A reentrant lock handle. See [`crate::Reentrant`]. An owner is not tied to a thread: for one
+/// owner per thread, keep it in a `thread_local!`.
 #[derive(Clone)]
 pub struct Reentrant {
     reentrant: crate::Reentrant,
@@ -23,29 +23,29 @@ pub struct Reentrant {
 }
 
 impl Redlock {
-    /// As [`crate::Redlock::reentrant`].
+    /// Creates an owner of a lock. See [`crate::Redlock::reentrant`].
     pub fn reentrant(&self, resource: impl Into<Resource>) -> Reentrant {
         Reentrant { reentrant: self.redlock.reentrant(resource), worker: self.worker.clone() }
     }
 }
 
 impl Reentrant {
-    /// The resource of the lock.
+    /// Returns the resource of the lock.
     pub fn resource(&self) -> &Resource {
         self.reentrant.resource()
     }
 
-    /// As [`crate::Reentrant::lock`], to be acquired.
+    /// Requests the lock. See [`crate::Reentrant::lock`].
     pub fn lock(&self) -> ReentrantRequest {
         ReentrantRequest { request: self.reentrant.lock(), worker: self.worker.clone() }
     }
 
-    /// As [`crate::Reentrant::try_lock`], to be acquired.
+    /// Requests the lock in one attempt. See [`crate::Reentrant::try_lock`].
     pub fn try_lock(&self) -> ReentrantRequest {
         ReentrantRequest { request: self.reentrant.try_lock(), worker: self.worker.clone() }
     }
 
-    /// As [`crate::Reentrant::depth`].
+    /// Returns how many guards are in the held lock. See [`crate::Reentrant::depth`].
     pub fn depth(&self) -> u16 {
         self.reentrant.depth()
     }
@@ -57,9 +57,8 @@ impl fmt::Debug for Reentrant {
     }
 }
 
-/// A lock that is asked for by its owner; see [`crate::ReentrantRequest`], also for which options
-/// count inside. Nothing happens before
-/// [`acquire`](Self::acquire) or [`run`](Self::run).
+/// A request of an owner for its lock. See [`crate::ReentrantRequest`], which also describes the
+/// options of inner calls. It does nothing before [`acquire`](Self::acquire) or [`run`](Self::run).
 #[must_use = "a lock that is not acquired is not asked for"]
 #[derive(Clone)]
 pub struct ReentrantRequest {
@@ -70,10 +69,10 @@ pub struct ReentrantRequest {
 lock_options!(ReentrantRequest, request);
 
 impl ReentrantRequest {
-    /// Waits for the lock. Where its owner holds it, this returns at once.
+    /// Waits for the lock. Returns immediately if its owner holds it.
     ///
     /// # Errors
-    /// As awaiting a [`crate::ReentrantRequest`].
+    /// The same as awaiting a [`crate::ReentrantRequest`].
     pub fn acquire(self) -> Result<ReentrantGuard, AcquireError> {
         let guard = match self.request.enter() {
             Some(entered) => entered?,
@@ -85,11 +84,11 @@ impl ReentrantRequest {
         Ok(ReentrantGuard { guard, worker: self.worker })
     }
 
-    /// Acquires the lock, does the work on this thread, and leaves the lock again. Work that blocks
-    /// cannot be stopped from outside: it must ask [`Hold::check`] between its steps.
+    /// Acquires the lock, runs the work on this thread, and leaves the lock. Blocking work cannot
+    /// be stopped from outside: call [`Hold::check`] between its steps.
     ///
     /// # Errors
-    /// As [`LockRequest::run`](super::LockRequest::run).
+    /// The same as [`LockRequest::run`](super::LockRequest::run).
     pub fn run<T>(self, work: impl FnOnce(Hold) -> T) -> Result<T, RunError<T>> {
         let guard = self.acquire()?;
         let output = work(guard.hold());
@@ -103,10 +102,10 @@ impl ReentrantRequest {
         Ok(output)
     }
 
-    /// As [`crate::LockRequest::try_run`].
+    /// Runs work that can fail under the lock. See [`crate::LockRequest::try_run`].
     ///
     /// # Errors
-    /// As [`crate::LockRequest::try_run`].
+    /// The same as [`crate::LockRequest::try_run`].
     pub fn try_run<T, E>(self, work: impl FnOnce(Hold) -> Result<T, E>) -> Result<T, E>
     where
         E: From<RunError<T>>,
@@ -121,8 +120,8 @@ impl fmt::Debug for ReentrantRequest {
     }
 }
 
-/// A lock that its owner holds; see [`crate::ReentrantGuard`]. It derefs to [`crate::Guard`] for
-/// methods that do not wait; methods that wait are here and block.
+/// A lock that its owner holds. See [`crate::ReentrantGuard`]. It derefs to [`crate::Guard`] for
+/// methods that do not wait. Methods that wait are here and block.
 #[must_use = "the lock is left when its guard is dropped"]
 pub struct ReentrantGuard {
     guard: crate::ReentrantGuard,
@@ -130,31 +129,32 @@ pub struct ReentrantGuard {
 }
 
 impl ReentrantGuard {
-    /// As [`super::Guard::lost`].
+    /// Waits until the lock is over. See [`super::Guard::lost`].
     pub fn lost(&self) -> Ended {
         let ended = self.worker.wait(self.guard.lost());
         ended.unwrap_or_else(|| Ended::Lost(self.guard.cell().lost(LostReason::Shutdown)))
     }
 
-    /// As [`super::Guard::settled`].
+    /// Waits until every master has answered. See [`super::Guard::settled`].
     pub fn settled(&self) {
         // A handle that was shut down waits for nothing.
         let _ = self.worker.wait(self.guard.settled());
     }
 
-    /// As [`super::Guard::extend`].
+    /// Extends the lock. See [`super::Guard::extend`].
     ///
     /// # Errors
-    /// [`ExtendError`] when no quorum confirms it; the lock is then valid as long as before.
+    /// Returns [`ExtendError`] if no quorum confirms the extension. The lock then stays valid as
+    /// long as before.
     pub fn extend(&self, ttl: Duration) -> Result<(), ExtendError> {
         let outcome = self.worker.wait(self.guard.extension(ttl));
         outcome.unwrap_or(Err(ExtendError::Shutdown))
     }
 
-    /// As [`crate::ReentrantGuard::release`].
+    /// Leaves the lock. See [`crate::ReentrantGuard::release`].
     ///
     /// # Errors
-    /// As [`super::Guard::release`], for the last guard alone.
+    /// The same as [`super::Guard::release`]. Only the last guard can fail.
     pub fn release(self) -> Result<(), ReleaseError> {
         let outcome = self.worker.wait(self.guard.release());
         outcome.unwrap_or(Err(ReleaseError::Shutdown))

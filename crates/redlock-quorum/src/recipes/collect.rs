@@ -1,20 +1,20 @@
-//! How one call collects several locks.
+//! Collects several locks in one call.
 //!
 //! # States
 //!
-//! The keys are sorted by their bytes. What is held is the lease of some of them.
+//! The keys are sorted by their bytes. The call holds the leases of some of them.
 //!
-//! | state | what happens | next |
+//! | state | event | next |
 //! |---|---|---|
-//! | asking | every key that is not held is asked for at once, in one attempt each | all granted: done |
-//! | | some are refused: those behind the first refused one are released | waiting, or over |
-//! | waiting | the first refused key is waited for, in its queue | granted: asking; refused: over |
-//! | either | a key that was held is lost: all are released | asking, or over |
-//! | over | the wait has ended: all are released, and the error is that of the refused key | |
+//! | requesting | every missing key is requested at the same time, in one attempt each | all granted: done |
+//! | | some are refused: the locks after the first refused key are released | waiting, or over |
+//! | waiting | the first refused key is waited for, in its queue | granted: requesting; refused: over |
+//! | either | a held key is lost: all locks are released | requesting, or over |
+//! | over | the wait has ended: all locks are released, with the error of the refused key | |
 //!
-//! So no caller waits for a key while it holds a larger one, and no circle of callers that wait for
-//! each other can close. While it collects, the future itself extends its locks, and no keeper
-//! does: a future that is not polled any more holds them for one TTL at most.
+//! No caller waits for a key while it holds a larger one, so callers cannot wait for each other in
+//! a circle. While it collects, the future itself extends its locks, without a keeper. A future
+//! that is no longer polled holds them for at most one TTL.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -34,10 +34,10 @@ use crate::request::LockRequest;
 /// The locks that one call has collected so far, in the order of the keys' bytes.
 pub(super) type Held = BTreeMap<Resource, Guard>;
 
-/// One call on its way to all of its keys.
+/// One call that collects its keys.
 pub(super) struct Collection {
     keys: BTreeSet<Resource>,
-    /// For any of them: its wait has begun, and it has no keeper.
+    /// The request for any of them: its wait has begun, and it has no keeper.
     request: LockRequest,
     held: Held,
 }
@@ -47,7 +47,7 @@ impl Collection {
         Self { keys, request, held: Held::new() }
     }
 
-    /// All locks, or none.
+    /// Returns all locks, or none.
     pub(super) async fn complete(mut self) -> Result<Held, AcquireError> {
         loop {
             match self.step().await {
@@ -59,26 +59,26 @@ impl Collection {
         }
     }
 
-    /// Asks for all that is missing, and waits for the first key that is refused. True where all
-    /// are held.
+    /// Requests all missing keys, and waits for the first refused one. Returns `true` if all are
+    /// held.
     async fn step(&mut self) -> Result<bool, Setback> {
         let missing = self.keys.iter().filter(|key| !self.held.contains_key(key));
         let missing: Vec<Resource> = missing.cloned().collect();
         let awaited = match missing.as_slice() {
-            // Its own request asks at once, too.
+            // Its own request tries immediately as well.
             [key] => Some(key.clone()),
             _ => self.ask(missing).await?,
         };
         let Some(key) = awaited else { return self.are_held() };
-        // Whoever waits for a key holds none that is larger.
+        // A caller that waits for a key holds no larger one.
         drop(self.held.split_off(&key));
         let guard = keeping(&self.held, self.request.of(&key).into_future()).await??;
         self.held.insert(key, guard);
         Ok(false)
     }
 
-    /// Asks for these keys at once, in one attempt each; the first that is to be waited for, in
-    /// the order of their bytes.
+    /// Requests these keys at the same time, in one attempt each. Returns the first key to wait
+    /// for, in the order of their bytes.
     async fn ask(&mut self, keys: Vec<Resource>) -> Result<Option<Resource>, Setback> {
         let attempt = |key: &Resource| self.request.of(key).wait(Duration::ZERO).into_future();
         let outcomes = keeping(&self.held, join_all(keys.iter().map(attempt))).await?;
@@ -94,7 +94,7 @@ impl Collection {
         if is_final || self.request.is_over() { Err(error.into()) } else { Ok(Some(key)) }
     }
 
-    /// Every key was granted: true, unless one was lost again meanwhile.
+    /// Returns `true` if every key was granted, unless one was lost in the meantime.
     fn are_held(&self) -> Result<bool, Setback> {
         match self.held.values().find_map(|guard| guard.check().err()) {
             Some(lost) => Err(lost.into()),
@@ -102,8 +102,8 @@ impl Collection {
         }
     }
 
-    /// A lock was lost before all were there: it counts for nothing any more, and neither does
-    /// what was collected under it.
+    /// Starts again after a lock was lost before all were held. The locks collected so far are
+    /// released.
     async fn begin_anew(&mut self, lost: Lost) -> Result<(), AcquireError> {
         self.held.clear();
         if self.request.is_over() {
@@ -114,10 +114,10 @@ impl Collection {
     }
 }
 
-/// How long the masters are left alone when a lock was lost before all were there.
+/// How long to pause after a lock was lost before all were held.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a collection did not get on.
+/// Why a collection did not advance.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 enum Setback {
@@ -125,13 +125,13 @@ enum Setback {
     Lost(#[from] Lost),
 }
 
-/// Waits for `work`, and extends what is held meanwhile.
+/// Waits for `work`, and extends the held locks in the meantime.
 async fn keeping<F: Future>(held: &Held, work: F) -> Result<F::Output, Lost> {
     if held.is_empty() {
         return Ok(work.await);
     }
     tokio::select! {
-        // The loss is checked first: a lost lock has to be collected again anyway.
+        // The loss is polled first, because a lost lock has to be collected again anyway.
         biased;
         lost = first_lost(held.values()) => Err(lost),
         output = work => Ok(output),
@@ -139,18 +139,18 @@ async fn keeping<F: Future>(held: &Held, work: F) -> Result<F::Output, Lost> {
     }
 }
 
-/// Extends each lock when a third of its time has passed. One that cannot be extended is tried
-/// again until it is lost.
+/// Extends each lock when a third of its time has passed. Retries a failed extension until the lock
+/// is lost.
 async fn extend(held: &Held) -> Infallible {
     loop {
         sleep(held.values().map(until_due).min().unwrap_or_default()).await;
-        // A third of all others' time has passed soon, too; one request each is cheap.
+        // A third of the others' time has also almost passed, and one request each is cheap.
         join_all(held.values().map(|guard| guard.extend(guard.ttl()))).await;
     }
 }
 
-/// How long a lock can wait for its next extension. After a failure the masters have a tenth of
-/// the time for themselves.
+/// Returns how long a lock can wait for its next extension. After a failure, a tenth of the time
+/// passes first.
 fn until_due(guard: &Guard) -> Duration {
     let time = guard.ttl().saturating_sub(guard.cell().stop_margin);
     guard.remaining().saturating_sub(time * 2 / 3).max(time / 10)

@@ -1,4 +1,4 @@
-//! `LockAllRequest`: several resources that are locked together. `collect` has how.
+//! `LockAllRequest`: locks several resources together. `collect` describes how.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,13 +19,13 @@ use crate::run_error::RunError;
 use crate::settings::InvalidRequest;
 
 impl Redlock {
-    /// Locks on several resources, to be awaited: 1 to 64 different ones. All are held together or
-    /// none; it keeps trying for the handle's wait.
+    /// Requests locks on 1 to 64 different resources. Await the request to acquire all of them or
+    /// none. It retries for the handle's wait.
     ///
-    /// All are asked for at once, so it takes one round trip if all are free. If one is held by
-    /// another, the locks behind it in the order of their bytes are released during the wait for
-    /// it: callers whose sets overlap never block each other for ever, in whichever order they name
-    /// the resources.
+    /// All are requested at the same time, so free locks take one round trip. If another client
+    /// holds one, the locks after it in the order of their bytes are released while the call waits
+    /// for it. Callers whose sets overlap therefore never block each other forever, in whichever
+    /// order they name the resources.
     ///
     /// ```no_run
     /// # async fn example(redlock: redlock_quorum::Redlock) -> anyhow::Result<()> {
@@ -45,7 +45,8 @@ impl Redlock {
         LockAllRequest { resources, template: self.lock("") }
     }
 
-    /// [`lock_all`](Self::lock_all) in one attempt: `lock_all(resources).wait(Duration::ZERO)`.
+    /// Requests several locks in one attempt: `lock_all(resources).wait(Duration::ZERO)`. See
+    /// [`lock_all`](Self::lock_all).
     pub fn try_lock_all<K>(&self, resources: K) -> LockAllRequest
     where
         K: IntoIterator,
@@ -55,24 +56,26 @@ impl Redlock {
     }
 }
 
-/// Several locks that are asked for together; see [`Redlock::lock_all`], and [`LockRequest`] for
-/// the options. They hold for each lock, but the wait, which is that of the whole. While locks are
-/// still missing, those that are held are extended whatever `auto_extend` says; `max_hold` counts
-/// for each lock from its own grant.
+/// A request for several locks. Created by [`Redlock::lock_all`].
+///
+/// Options apply to each lock, except `wait`, which covers the whole set. See [`LockRequest`].
+/// While locks are missing, the held ones are extended whatever `auto_extend` is. `max_hold` starts
+/// for each lock with its own grant.
 ///
 /// # Cancel safety
-/// As [`LockRequest`], for each lock. A future that is neither dropped nor polled any more keeps
-/// what it has collected for one TTL at most.
+/// The same as [`LockRequest`], for each lock. A future that is neither dropped nor polled keeps
+/// its locks for at most one TTL.
 ///
 /// # Errors
-/// As [`LockRequest`]: the error names the resource that was refused, and each master's answer.
-/// `TooLate` where a lock that was collected is lost again, and no time is left to begin anew.
-/// `Invalid` with [`InvalidRequest::Resources`] or [`InvalidRequest::SameResource`] where there are
-/// none, too many, or one twice.
+/// The same as [`LockRequest`]. The error names the refused resource and each master's answer.
+///
+/// - `TooLate` if a collected lock is lost again and no time is left to start again.
+/// - `Invalid` with [`InvalidRequest::Resources`] or [`InvalidRequest::SameResource`] if there are
+///   no resources, too many, or duplicates.
 #[must_use = "locks that are not awaited are not asked for"]
 #[derive(Clone)]
 pub struct LockAllRequest {
-    /// In the caller's order.
+    /// The resources, in the caller's order.
     resources: Vec<Resource>,
     /// The options of each lock. Its resource is replaced.
     template: LockRequest,
@@ -81,13 +84,14 @@ pub struct LockAllRequest {
 lock_options!(LockAllRequest, template);
 
 impl LockAllRequest {
-    /// How many resources one call may lock.
+    /// How many resources one call can lock.
     pub const RESOURCES_MAX: usize = 64;
 
-    /// As [`LockRequest::run`]: the work is stopped where one of the locks is lost.
+    /// Acquires the locks, runs the work, and releases them. The work is stopped if one of the
+    /// locks is lost. See [`LockRequest::run`].
     ///
     /// # Errors
-    /// As [`LockRequest::run`].
+    /// The same as [`LockRequest::run`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the locks in the background.
@@ -98,7 +102,7 @@ impl LockAllRequest {
     {
         let set = self.await?;
         let output = tokio::select! {
-            // The loss is checked first: once it is known, nothing more of the work is done.
+            // The loss is polled first: after it, no more of the work runs.
             biased;
             lost = first_lost(set.iter()) => return Err(RunError::Lost { lost, output: None }),
             output = work(set.hold()) => output,
@@ -106,13 +110,13 @@ impl LockAllRequest {
         set.end_run(output).await
     }
 
-    /// As [`LockRequest::try_run`].
+    /// Runs work that can fail under the locks. See [`LockRequest::try_run`].
     ///
     /// # Errors
-    /// As [`LockRequest::try_run`].
+    /// The same as [`LockRequest::try_run`].
     ///
     /// # Cancel safety
-    /// As [`run`](Self::run).
+    /// The same as [`run`](Self::run).
     pub async fn try_run<W, F, T, E>(self, work: W) -> Result<T, E>
     where
         W: FnOnce(HoldSet) -> F,
@@ -122,7 +126,7 @@ impl LockAllRequest {
         RunError::flat(self.run(work).await)
     }
 
-    /// Checks the whole before anything is sent.
+    /// Checks the whole request before anything is sent.
     fn check(&self) -> Result<(), AcquireError> {
         let count = self.resources.len();
         if !(1..=Self::RESOURCES_MAX).contains(&count) {

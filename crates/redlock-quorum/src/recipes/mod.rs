@@ -1,7 +1,7 @@
 //! Recipes: common uses of locks, built from locks.
 //!
-//! A recipe takes and holds locks by the public API and by nothing below it, so the safety of a
-//! lock does not depend on it: a fault in here may cost time, and never makes two holders.
+//! A recipe acquires and holds locks only through the public API, so the safety of a lock does not
+//! depend on it. A bug in a recipe may cost time, but never creates two holders.
 
 mod collect;
 pub(crate) mod lock_all;

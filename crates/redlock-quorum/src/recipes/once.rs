@@ -1,35 +1,34 @@
-//! `OnceRequest`: work that is done once a period, or once a fire, by whichever host comes first.
+//! `OnceRequest`: a job that runs once per period or scheduled time, on the host that comes first.
 //!
-//! It has two parts: the *lease* while the work goes on, so that a host that dies frees it and one
-//! that waits does the work instead; and the *mark* of what was completed, which outlives the
-//! lease.
+//! It has two parts. The *lease* exists while the job runs, so that a dead host frees it and a
+//! waiting host runs the job instead. The *mark* records the completed run, and outlives the lease.
 //!
 //! # States
 //!
-//! | state | what is asked | then |
+//! | state | request | then |
 //! |---|---|---|
-//! | asked for | the lock of the name | held; or the error of the lock, and nothing runs |
-//! | held | its mark, of every master | done before: released, nothing runs; else the work runs |
-//! | running | nothing: the lock is kept | ended; or lost, and the work is stopped |
+//! | requested | the lock of the name | held; or the error of the lock, and nothing runs |
+//! | held | its mark, from every master | completed before: released, nothing runs; else the job runs |
+//! | running | nothing: the lock is kept | ended; or lost, and the job is stopped |
 //! | ended | every master raises the mark | a quorum has it: released; else left to expire |
 //!
-//! The mark is read and written under the lock, so of two runs of one name the second reads what
-//! the first has written, or finds the lock taken. The mark of the first is on a quorum before its
-//! lock is released: if it is not, the lock stays until it expires.
+//! The mark is read and written under the lock. Of two runs of one name, the second reads what the
+//! first has written, or finds the lock taken. The mark of the first is on a quorum before its lock
+//! is released. Otherwise the lock stays until it expires.
 //!
 //! # Failures
 //!
-//! | what fails | what happens |
+//! | failure | effect |
 //! |---|---|
-//! | the host dies while the work goes on | the lease expires, no mark: another runs it |
-//! | the lock is lost | the work is stopped, no mark |
-//! | the work fails (`try_run`), panics, or is dropped | released, no mark |
-//! | too few masters answer for the mark | asked again for one TTL; then `NoQuorum`, nothing runs |
-//! | too few masters take the mark | the same; then a warning, and the lock is left to expire |
+//! | the host dies while the job runs | the lease expires, no mark: another host runs it |
+//! | the lock is lost | the job is stopped, no mark |
+//! | the job fails (`try_run`), panics, or is dropped | released, no mark |
+//! | too few masters answer for the mark | queried again for one TTL; then `NoQuorum`, nothing runs |
+//! | too few masters accept the mark | the same; then a warning, and the lock is left to expire |
 //! | the future is dropped while the mark is written | the lock is left to expire |
 //! | a master lost its data | the others have the mark, and it is written back when it is read |
-//! | a quorum lost its data, the others are away | the mark is lost: the work may run again |
-//! | a clock was ahead when the mark was made | it does not count; a person removes it |
+//! | a quorum lost its data, the others are away | the mark is lost: the job may run again |
+//! | a clock was ahead when the mark was made | the mark is not valid; an operator removes it |
 
 use std::fmt;
 use std::future::Future;
@@ -49,18 +48,18 @@ use crate::run_error::RunError;
 use crate::settings::{InvalidRequest, PERIOD_DAYS};
 
 impl Redlock {
-    /// Work under `name` that is done once: choose the time with [`within`](OnceRequest::within) or
-    /// the [`fire`](OnceRequest::fire), and then [`run`](OnceRequest::run) it. Nothing is sent
-    /// before that.
+    /// Requests a job under `name` that runs once. Choose the time with
+    /// [`within`](OnceRequest::within) or [`fire`](OnceRequest::fire), and then
+    /// [`run`](OnceRequest::run) it. Sends nothing before that.
     pub fn once(&self, name: impl Into<Resource>) -> OnceRequest {
         OnceRequest { request: self.lock(name), when: None }
     }
 
-    /// The last run that was completed under `name`; `None` if there is no mark of one. Asks all
+    /// Returns the last completed run of `name`, or `None` if there is no mark of one. Queries all
     /// masters, and needs no lock.
     ///
     /// # Errors
-    /// [`AcquireError::NoQuorum`] when fewer than a quorum of masters that vote have answered.
+    /// Returns [`AcquireError::NoQuorum`] if fewer than a quorum of voting masters have answered.
     pub async fn last_run(
         &self,
         name: impl Into<Resource>,
@@ -76,7 +75,7 @@ impl Redlock {
     /// together with the mark of `name`.
     ///
     /// # Errors
-    /// As [`last_run`](Self::last_run).
+    /// The same as [`last_run`](Self::last_run).
     #[doc(hidden)]
     pub async fn masters_time(&self, name: &Resource) -> Result<SystemTime, AcquireError> {
         match self.handle.read_mark(name).await? {
@@ -86,26 +85,26 @@ impl Redlock {
     }
 }
 
-/// The outcome of work that is to be done once.
+/// The outcome of a job that runs once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "it says whether the work was done here"]
 pub enum Once<T> {
-    /// It was done here, and this is its output.
+    /// The job ran here, and this is its output.
     Ran(T),
-    /// It was done before.
+    /// The job was already completed.
     Done {
         /// When the last run began, by the masters' clocks.
         at: SystemTime,
-        /// Who completed it: the label of its lock, where it had one.
+        /// Who completed it: the label of its lock, if it had one.
         by: Option<String>,
     },
 }
 
-/// Work that is to be done once a period, or once a fire; made by [`Redlock::once`]. The options
-/// are those of its lock: see [`LockRequest`].
+/// A job that runs once per period or per scheduled time, on one of many hosts. Created by
+/// [`Redlock::once`]. The options are those of its lock: see [`LockRequest`].
 ///
-/// Of many hosts that run this at about the same time one does the work, under the lock of the
-/// name; the others wait for it, and then find that it was done:
+/// If many hosts run this at about the same time, one does the work under the lock of the name. The
+/// others wait for it, and then find that the job was completed:
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -125,23 +124,23 @@ pub enum Once<T> {
 /// # async fn write_report() -> anyhow::Result<()> { Ok(()) }
 /// ```
 ///
-/// Its [`wait`](Self::wait) is how long a host waits for another that does the work. Let it be
-/// longer than the TTL and the work together: a host that has stopped waiting is not there to do
-/// the work when the one that did it dies. The mark also has its [`label`](Self::label), as the
-/// name of who did the work.
+/// Its [`wait`](Self::wait) is how long a host waits for another one to do the work. Make it longer
+/// than the TTL and the work together. A host that has stopped waiting cannot take over if the
+/// working host dies. The mark also contains the [`label`](Self::label), as the name of the host
+/// that did the work.
 ///
-/// # What it does not give
+/// # Limits
 ///
-/// It never runs twice *at a time*: that is the lock. It may run twice, *one after the other*:
+/// The job never runs twice *at the same time*, because it runs under a lock. It may run twice,
+/// *one after the other*:
 ///
-/// * when masters that kept its mark have lost their data, and the others are out of reach, or
-///   slower than the node timeout. A mark is written back to masters that lost it whenever the name
-///   is asked for;
-/// * when its work ends well, and its host dies before a quorum has the mark;
-/// * after 32 days, or twice the period where that is longer: marks expire then.
+/// - if masters that kept its mark have lost their data, and the others are out of reach or slower
+///   than the node timeout. A mark is written back to masters that lost it whenever it is read;
+/// - if its work ends well, and its host dies before a quorum has the mark;
+/// - after 32 days, or twice the period if that is longer, because marks expire then.
 ///
-/// So work that must never be done twice needs its own check, such as a store that accepts each
-/// fire once.
+/// Work that must never run twice needs its own check, such as a store that accepts each scheduled
+/// time only once.
 #[must_use = "work that is not run is not done"]
 #[derive(Clone)]
 pub struct OnceRequest {
@@ -149,7 +148,7 @@ pub struct OnceRequest {
     when: Option<Until>,
 }
 
-/// The condition that was given, to be checked when the work is requested.
+/// The condition, which is checked when the job is requested.
 #[derive(Clone, Copy, Debug)]
 enum Until {
     Within(Duration),
@@ -162,40 +161,41 @@ impl OnceRequest {
     /// The longest period: ten years.
     pub const PERIOD_MAX: Duration = Duration::from_secs(PERIOD_DAYS * 24 * 3_600);
 
-    /// The largest number of a fire: 2^53 - 1.
+    /// The largest number of a scheduled run: 2^53 - 1.
     pub const FIRE_MAX: u64 = Mark::END - 1;
 
-    /// Does not run the work if a completed run began less than `period` ago by the masters'
-    /// clocks: 1 ms to [`PERIOD_MAX`](Self::PERIOD_MAX).
+    /// Skips the job if a completed run began less than `period` ago by the masters' clocks. Must
+    /// be between 1 ms and [`PERIOD_MAX`](Self::PERIOD_MAX).
     ///
-    /// Choose it shorter than the time between two runs, such as 12 hours for a daily one: hosts
-    /// come a little early or late, and one that comes after 23 hours and 59 minutes is to run.
+    /// Choose it shorter than the time between two runs, such as 12 hours for a daily job. Hosts
+    /// start slightly early or late, and a host that starts after 23 hours and 59 minutes should
+    /// still run the job.
     pub fn within(self, period: Duration) -> Self {
         Self { when: Some(Until::Within(period)), ..self }
     }
 
-    /// Does not run the work if this fire, or a later one, was completed: 1 to
-    /// [`FIRE_MAX`](Self::FIRE_MAX). All hosts must give the same number for one fire: the seconds
-    /// since 1970 for which it was planned, or a number of their own that grows.
+    /// Skips the job if this scheduled run, or a later one, was completed. Must be between 1 and
+    /// [`FIRE_MAX`](Self::FIRE_MAX). All hosts must use the same number for one run: its planned
+    /// time in seconds since 1970, or a growing number of your own.
     ///
-    /// Fires that were left out are not made up for.
+    /// Skipped runs are not made up for.
     pub fn fire(self, fire: u64) -> Self {
         Self { when: Some(Until::Fire(fire)), ..self }
     }
 
-    /// Does the work under the lock of the name, unless it was done before, and marks it as done
-    /// when it has ended, whatever its output. When the lock is lost while the work is going on,
-    /// the work is dropped where it awaits, and leaves no mark.
+    /// Runs the job under the lock of the name, unless it was completed before, and records its
+    /// completion when it has ended, whatever its output is. If the lock is lost while the job
+    /// runs, the job is dropped at its next await point, and no completion is recorded.
     ///
-    /// Where too few masters take the mark it is logged, and the lock is left to expire; it never
-    /// costs the output.
+    /// If too few masters accept the mark, that is logged and the lock is left to expire. It does
+    /// not affect the output.
     ///
     /// # Errors
-    /// As [`LockRequest::run`]. `Acquire` also means that too few masters answered what was done
-    /// before: the work was not begun.
+    /// The same as [`LockRequest::run`]. `Acquire` also means that too few masters reported the
+    /// last completion. The job did not start.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work, releases the lock in the background, and leaves no mark.
+    /// Dropping the future drops the job and releases the lock in the background, without a mark.
     /// If the future is dropped while the mark is written, the lock is left to expire.
     pub async fn run<W, F>(self, work: W) -> Result<Once<F::Output>, RunError<F::Output>>
     where
@@ -210,14 +210,15 @@ impl OnceRequest {
         guard.end(output).await.map(Once::Ran)
     }
 
-    /// [`run`](Self::run) for work that may fail: it is marked as done if it ended with `Ok`.
-    /// Otherwise the lock is released without a mark, so that another does the work again.
+    /// Runs a job that can fail. Its completion is recorded only if it returned `Ok`. Otherwise the
+    /// lock is released without a mark, so that another host repeats the job. See
+    /// [`run`](Self::run).
     ///
     /// # Errors
-    /// The error of the work, and those of [`run`](Self::run).
+    /// Returns the error of the job, or an error of [`run`](Self::run).
     ///
     /// # Cancel safety
-    /// As [`run`](Self::run).
+    /// The same as [`run`](Self::run).
     pub async fn try_run<W, F, T, E>(self, work: W) -> Result<Once<T>, E>
     where
         W: FnOnce(Hold) -> F,
@@ -238,12 +239,11 @@ impl OnceRequest {
         }
     }
 
-    /// The first half of [`run`](Self::run), for work that is no future: it returns the lock if the
-    /// work is to be done, and otherwise who has done it.
-    /// [`OnceGuard::complete`](crate::OnceGuard::complete) is the second half.
+    /// Starts the job without a closure. Returns a guard if the job is due, or who completed it.
+    /// Finish with [`OnceGuard::complete`](crate::OnceGuard::complete).
     ///
     /// # Errors
-    /// As [`run`](Self::run): there is no lock then.
+    /// The same as [`run`](Self::run). No lock is held after an error.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
@@ -253,11 +253,11 @@ impl OnceRequest {
         self.under(guard).await
     }
 
-    /// The first half of [`run`](Self::run) under a lock that is held already, with the mark of its
-    /// resource.
+    /// Starts the job under a lock that you already hold, with the mark of its resource. See
+    /// [`run`](Self::run).
     ///
     /// # Errors
-    /// As [`begin`](Self::begin). The lock is released then.
+    /// The same as [`begin`](Self::begin). The lock is released after an error.
     ///
     /// # Cancel safety
     /// Dropping the future releases the lock in the background.
@@ -265,7 +265,8 @@ impl OnceRequest {
         self.decide(guard).await.map(Begun::from)
     }
 
-    /// [`under`](Self::under) that also returns the fire of the last run.
+    /// Starts the job like [`under`](Self::under), and also returns the scheduled time of the last
+    /// run.
     #[doc(hidden)]
     pub async fn decide(self, guard: Guard) -> Result<Decided, RunError> {
         let (when, by) = (self.checked()?, self.request.checked_label()?);

@@ -1,7 +1,6 @@
-//! `OnceGuard`: the lock of work that is to be done once, and its mark, which records that the work
-//! was done.
+//! `OnceGuard`: the lock of a job that runs once, and its mark, which records the completion.
 //!
-//! The module doc of `once` has states and failures.
+//! The documentation of the module `once` has the states and failures.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -19,25 +18,25 @@ use crate::marks::LastRun;
 use crate::run_error::RunError;
 use crate::votes::Votes;
 
-/// Whether work is to be done; see [`OnceRequest::begin`](crate::OnceRequest::begin).
+/// The outcome of [`OnceRequest::begin`](crate::OnceRequest::begin).
 #[derive(Debug)]
 pub enum Begun {
-    /// It is: this is its lock.
+    /// The job is due; this guard holds its lock.
     Run(OnceGuard),
-    /// It was done before.
+    /// The job was already completed.
     Done {
-        /// As [`Once::Done`](crate::Once::Done).
+        /// When the last run began. See [`Once::Done`](crate::Once::Done).
         at: SystemTime,
-        /// As [`Once::Done`](crate::Once::Done).
+        /// Who completed it. See [`Once::Done`](crate::Once::Done).
         by: Option<String>,
     },
 }
 
-/// [`Begun`] with all that the mark shows.
+/// The same as [`Begun`], with everything that the mark shows.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Decided {
-    /// As [`Begun::Run`].
+    /// The job is due. See [`Begun::Run`].
     Run(OnceGuard),
     /// The last run, which makes another one unnecessary.
     Done(LastRun),
@@ -52,31 +51,31 @@ impl From<Decided> for Begun {
     }
 }
 
-/// The lock of work that is to be done once, while it goes on. It derefs to its [`Guard`] for
-/// reading the state, waiting for the loss, and extending.
+/// The lock of a job that runs once, while it runs. It derefs to its [`Guard`] for reading the
+/// state, waiting for the loss, and extending.
 ///
-/// Dropping it, like [`release`](Self::release), means that the work was not done: the lock is
-/// released, and another does it.
+/// Dropping it, like [`release`](Self::release), means that the job was not completed. The lock is
+/// released, and another host repeats the job.
 #[must_use = "the work is not marked as done when its guard is dropped"]
 #[derive(Debug)]
 pub struct OnceGuard {
     guard: Guard,
     mark: Mark,
-    /// For how many milliseconds masters keep it.
+    /// How many milliseconds masters keep the mark.
     kept: u64,
 }
 
 impl OnceGuard {
-    /// The work is done: masters get the mark, and the lock is released.
+    /// Records the completion of the job, and releases its lock.
     ///
     /// # Errors
-    /// [`MarkError::Lost`] when the lock was lost before this was called: there is no mark, and
-    /// another may have begun to do the work. [`MarkError::NoQuorum`] when too few masters have
-    /// acknowledged the mark, though they were asked again for one TTL: the lock is left to expire,
-    /// and the work may be done again then.
+    /// - [`MarkError::Lost`] if the lock was already lost. There is no mark, and another host may
+    ///   have started the job.
+    /// - [`MarkError::NoQuorum`] if too few masters acknowledged the mark within one TTL. The lock
+    ///   is left to expire. After that, the job may run again.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the lock to expire: masters may have the mark or not.
+    /// Dropping the future leaves the lock to expire. Masters may or may not have the mark.
     pub async fn complete(self) -> Result<(), MarkError> {
         let Self { guard, mark, kept } = self;
         guard.check()?;
@@ -86,27 +85,27 @@ impl OnceGuard {
         Ok(())
     }
 
-    /// As [`Guard::release`]: the work was not done, and leaves no mark.
+    /// Releases the lock without a mark, because the job was not completed. See [`Guard::release`].
     ///
     /// # Errors
-    /// As [`Guard::release`].
+    /// The same as [`Guard::release`].
     pub async fn release(self) -> Result<(), ReleaseError> {
         self.guard.release().await
     }
 
-    /// The work has failed, and its error is what counts.
+    /// Releases the lock after the job has failed. Only the job's error matters.
     pub(super) async fn leave(self) {
         self.guard.leave().await;
     }
 
-    /// The work is done, with this output.
+    /// Records the completion of the job, with this output.
     pub(super) async fn end<T>(self, output: T) -> Result<T, RunError<T>> {
         let handle = self.guard.handle().clone();
         ended(&handle, self.complete().await, output)
     }
 }
 
-/// The result of work that was done, with its output.
+/// Returns the result of a job that ran, with its output.
 pub(crate) fn ended<T>(
     handle: &Handle,
     completed: Result<(), MarkError>,
@@ -130,8 +129,8 @@ impl Deref for OnceGuard {
     }
 }
 
-/// A lock while the mark of its work is written. If it is not released, it is left to expire: until
-/// then no host repeats the work, which may have left no mark.
+/// A lock while the mark of its job is written. If it is not released, it is left to expire. Until
+/// then, no host repeats the job, which may have left no mark.
 struct Marking(Option<Guard>);
 
 impl Marking {
@@ -174,7 +173,7 @@ pub(super) async fn decided(
     by: Option<Label>,
 ) -> Decided {
     if let Some(mark) = reading.mark.as_ref().filter(|_| !reading.behind.is_empty()) {
-        // Masters that do not take it get it the next time.
+        // Masters that do not accept it get it the next time.
         let (name, kept) = (guard.resource(), when.kept());
         let _ = guard.handle().raise_mark(name, (mark, kept), reading.behind).await;
     }
@@ -190,8 +189,8 @@ pub(super) async fn decided(
     }
 }
 
-/// Asks masters about a mark until a quorum has answered; no longer than the lock is held, and than
-/// its TTL.
+/// Queries masters about a mark until a quorum has answered, at most for as long as the lock is
+/// held, and for its TTL.
 async fn insist<T, F>(guard: &Guard, ask: impl Fn() -> F) -> Result<Result<T, Votes>, AcquireError>
 where
     F: Future<Output = Result<Result<T, Votes>, AcquireError>>,

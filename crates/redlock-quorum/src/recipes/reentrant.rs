@@ -1,16 +1,16 @@
-//! `Reentrant`: one owner of a lock, which may take it again while it holds it.
+//! `Reentrant`: one owner of a lock, which can acquire it again while holding it.
 //!
 //! # States
 //!
-//! | state of an owner | a call | the last guard goes | the lease is lost |
+//! | state of an owner | a call | the last guard is dropped | the lease is lost |
 //! |---|---|---|---|
-//! | free | asks for the lock; calls meanwhile ask beside it, in the queue of the process | | |
-//! | held, by so many guards | one guard more, nothing is sent | released: free | lost |
-//! | lost, guards are still there | as free | nothing | |
+//! | free | requests the lock; concurrent calls wait in the queue of the process | | |
+//! | held, by this many guards | adds a guard without a request | released: free | lost |
+//! | lost, guards still exist | as free | nothing | |
 //!
-//! The first of the calls that gets the lock wakes the others, and they enter. A call whose own
-//! wait ends meanwhile ends with its own error, and takes nothing from the others. Each lease has
-//! a count of its own, so guards of a lost one never release what was acquired after it.
+//! The first call that gets the lock wakes the others, which then enter. A call whose own wait ends
+//! in the meantime fails with its own error, and does not affect the others. Each lease has its own
+//! count, so guards of a lost lease never release a lock that was acquired later.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -33,20 +33,20 @@ use crate::request::LockRequest;
 use crate::run_error::RunError;
 use crate::settings::InvalidRequest;
 
-/// One owner of a lock, which may take it again while it holds it; made by
-/// [`Redlock::reentrant`]. Cheap to clone: **every clone is the same owner.**
+/// A reentrant lock handle, created by [`Redlock::reentrant`]. Cheap to clone. **All clones are the
+/// same owner** and can re-enter the lock while it is held.
 ///
-/// It does not distinguish tasks or threads. Two tasks with clones of one owner are in the lock at
-/// the same time, as they are meant to be, and so are the branches of a `join!`, which are one
-/// task. Give each unit of work that must exclude the others an owner of its own, and pass that on
-/// to the code that it calls. Where it cannot be passed on, a `tokio::task_local!` carries it, or
-/// in code that does not await a `thread_local!`:
+/// It does not distinguish tasks or threads. Two tasks with clones of one owner hold the lock at
+/// the same time, as intended, and so do the branches of a `join!`, which are one task. Create a
+/// separate owner for each unit of work that must exclude the others, and pass it to the code that
+/// it calls. If you cannot pass it, use a `tokio::task_local!`, or, in code that does not await, a
+/// `thread_local!`:
 ///
 /// ```no_run
 /// use redlock_quorum::{Redlock, Reentrant};
 ///
 /// tokio::task_local! {
-///     /// The owner for what this task does.
+///     /// The owner for the work of this task.
 ///     static ACCOUNT: Reentrant;
 /// }
 ///
@@ -56,25 +56,25 @@ use crate::settings::InvalidRequest;
 /// # }
 ///
 /// async fn transfer() -> anyhow::Result<()> {
-///     let guard = ACCOUNT.with(|account| account.lock()).await?; // asks the masters
+///     let guard = ACCOUNT.with(|account| account.lock()).await?; // queries the masters
 ///     book().await?;
-///     guard.release().await?; // the outermost one releases
+///     guard.release().await?; // the outermost guard releases
 ///     Ok(())
 /// }
 ///
 /// async fn book() -> anyhow::Result<()> {
-///     let guard = ACCOUNT.with(|account| account.lock()).await?; // returns at once, sends nothing
+///     let guard = ACCOUNT.with(|account| account.lock()).await?; // immediate, sends nothing
 ///     // ...
 ///     guard.release().await?; // the lock is still held
 ///     Ok(())
 /// }
 /// ```
 ///
-/// # What it does not give
+/// # Limits
 ///
-/// * Re-entry by another process: an owner belongs to one process. `redlock run --reentrant` is for
-///   commands.
-/// * An order among the code of one owner: it excludes others, and not itself.
+/// - Another process cannot re-enter the lock: an owner belongs to one process. For commands, use
+///   `redlock run --reentrant`.
+/// - The code of one owner is not ordered: an owner excludes others, but not itself.
 #[derive(Clone)]
 pub struct Reentrant {
     owner: Arc<Owner>,
@@ -83,13 +83,13 @@ pub struct Reentrant {
 struct Owner {
     redlock: Redlock,
     resource: Resource,
-    /// The latest lease. Calls may enter it while a guard of it is there.
+    /// The latest lease. Calls may enter it while one of its guards exists.
     current: Mutex<Option<Current>>,
-    /// Wakes the calls that ask for the lock, when one of them has got it.
+    /// Wakes the waiting calls after one of them has got the lock.
     acquired: Notify,
 }
 
-/// A lease, for those that do not keep it: the last guard alone may release it.
+/// A lease, for code that does not keep it alive: only the last guard may release it.
 #[derive(Clone)]
 struct Current {
     entered: Weak<Entered>,
@@ -102,17 +102,17 @@ struct Entered {
     shown: Arc<Shown>,
 }
 
-/// The state of a lease that can be read without keeping it.
+/// The state of a lease that can be read without keeping it alive.
 struct Shown {
     cell: Arc<HoldCell>,
     depth: AtomicU16,
 }
 
 impl Redlock {
-    /// An owner of the lock on `resource`, which may take it again while it holds it: see
-    /// [`Reentrant`]. Nothing is sent before [`Reentrant::lock`].
+    /// Creates an owner of the lock on `resource`, which can acquire it again while holding it. See
+    /// [`Reentrant`]. Sends nothing before [`Reentrant::lock`].
     ///
-    /// Each call makes another owner; clones of one are the same.
+    /// Each call creates another owner. Clones of one owner are the same owner.
     pub fn reentrant(&self, resource: impl Into<Resource>) -> Reentrant {
         let owner = Owner {
             redlock: self.clone(),
@@ -125,27 +125,27 @@ impl Redlock {
 }
 
 impl Reentrant {
-    /// How often an owner may be in its lock at a time.
+    /// How often an owner can have entered its lock at a time.
     pub const DEPTH_MAX: u16 = u16::MAX;
 
-    /// The resource of the lock.
+    /// Returns the resource of the lock.
     pub fn resource(&self) -> &Resource {
         &self.owner.resource
     }
 
-    /// The lock, to be awaited. Where this owner holds it, that returns at once and sends nothing;
-    /// else it keeps trying for the handle's wait.
+    /// Requests the lock. If this owner holds it, awaiting the request returns immediately and
+    /// sends nothing. Otherwise it retries for the handle's wait.
     pub fn lock(&self) -> ReentrantRequest {
         let request = self.owner.redlock.lock(self.owner.resource.clone());
         ReentrantRequest { owner: self.owner.clone(), request }
     }
 
-    /// [`lock`](Self::lock) in one attempt: `lock().wait(Duration::ZERO)`.
+    /// Requests the lock in one attempt: `lock().wait(Duration::ZERO)`. See [`lock`](Self::lock).
     pub fn try_lock(&self) -> ReentrantRequest {
         self.lock().wait(Duration::ZERO)
     }
 
-    /// How many guards of this owner are in a lock that is held at this moment.
+    /// Returns how many guards this owner has in a lock that is currently held.
     pub fn depth(&self) -> u16 {
         self.owner.held().map_or(0, |current| current.shown.depth.load(Ordering::Relaxed))
     }
@@ -160,23 +160,23 @@ impl fmt::Debug for Reentrant {
     }
 }
 
-/// A lock that is asked for by its owner; see [`LockRequest`] for the options.
+/// A request of an owner for its lock. See [`LockRequest`] for the options.
 ///
-/// They are those of the outermost call. Of a call inside only [`ttl`](Self::ttl) and the wait
-/// count: a TTL that is longer than that of the lock extends it before the call returns, a shorter
-/// one never shortens it.
+/// The options of the outermost call apply. Of an inner call, only [`ttl`](Self::ttl) and the wait
+/// apply: a TTL longer than the lock's extends the lock before the call returns. A shorter one
+/// never shortens it.
 ///
-/// Calls of one owner that ask at the same time share one attempt, each for no longer than its own
-/// wait: where it ends without the lock, one that has time left goes on.
+/// Concurrent calls of one owner share one attempt, each for its own wait. If the attempt fails, a
+/// call that has time left continues.
 ///
 /// # Cancel safety
-/// As [`LockRequest`]: dropping the future at any point leaves no key behind where a key can be
-/// reached, and takes nothing from the owner's other calls and guards.
+/// The same as [`LockRequest`]. Dropping the future does not affect the owner's other calls and
+/// guards.
 ///
 /// # Errors
-/// As [`LockRequest`]; and `Invalid` with [`InvalidRequest::Depth`] beyond
-/// [`Reentrant::DEPTH_MAX`]. Where a longer TTL is not confirmed, the error is that of the
-/// extension in the same words, and the lock stays as it was.
+/// The same as [`LockRequest`], and `Invalid` with [`InvalidRequest::Depth`] beyond
+/// [`Reentrant::DEPTH_MAX`]. If a longer TTL is not confirmed, the error of the extension is
+/// returned as an acquire error, and the lock stays as it was.
 #[must_use = "a lock that is not awaited is not asked for"]
 #[derive(Clone)]
 pub struct ReentrantRequest {
@@ -187,11 +187,11 @@ pub struct ReentrantRequest {
 lock_options!(ReentrantRequest, request);
 
 impl ReentrantRequest {
-    /// As [`LockRequest::run`]: the lock is left when the work has ended, and released where this
-    /// was the outermost call.
+    /// Enters the lock, runs the work, and leaves the lock. The outermost call releases it. See
+    /// [`LockRequest::run`].
     ///
     /// # Errors
-    /// As [`LockRequest::run`].
+    /// The same as [`LockRequest::run`].
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and leaves the lock.
@@ -205,13 +205,13 @@ impl ReentrantRequest {
         guard.end_run(output).await
     }
 
-    /// As [`LockRequest::try_run`].
+    /// Runs work that can fail under the lock. See [`LockRequest::try_run`].
     ///
     /// # Errors
-    /// As [`LockRequest::try_run`].
+    /// The same as [`LockRequest::try_run`].
     ///
     /// # Cancel safety
-    /// As [`run`](Self::run).
+    /// The same as [`run`](Self::run).
     pub async fn try_run<W, F, T, E>(self, work: W) -> Result<T, E>
     where
         W: FnOnce(Hold) -> F,
@@ -221,7 +221,7 @@ impl ReentrantRequest {
         RunError::flat(self.run(work).await)
     }
 
-    /// The lock without awaiting, where its owner holds it and nothing has to be sent.
+    /// Returns a guard without awaiting, if the owner holds the lock and nothing has to be sent.
     pub(crate) fn enter(&self) -> Option<Result<ReentrantGuard, AcquireError>> {
         let current = self.owner.held()?;
         let is_enough = |ttl| ttl <= current.shown.cell.ttl();
@@ -237,7 +237,7 @@ impl ReentrantRequest {
         let mut attempt = pin!(request.into_future());
         loop {
             let mut acquired = pin!(owner.acquired.notified());
-            // From here on no wake-up is missed; what came before is seen by entering.
+            // After this line no wake-up is missed. Earlier changes are seen by entering.
             acquired.as_mut().enable();
             if let Some(entered) = owner.enter(ttl).await? {
                 return Ok(entered);
@@ -259,7 +259,7 @@ impl IntoFuture for ReentrantRequest {
         Box::pin(async move {
             match self.enter() {
                 Some(entered) => entered,
-                // In a box of its own: who enters does not pay for what it needs.
+                // Boxed, so that a call that only enters does not pay for its size.
                 None => Box::pin(self.acquire()).await,
             }
         })
@@ -277,13 +277,13 @@ impl Owner {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lease, where it is held at this moment. A lost one is never entered again.
+    /// Returns the lease if it is held now. A lost lease is never entered again.
     fn held(&self) -> Option<Current> {
         let current = self.current().clone();
         current.filter(|current| current.shown.cell.is_held())
     }
 
-    /// One more guard of the held lock; `None` if the lock is not held.
+    /// Adds a guard to the held lock. Returns `None` if the lock is not held.
     async fn enter(&self, ttl: Option<Duration>) -> Result<Option<ReentrantGuard>, AcquireError> {
         let entered = self.held().and_then(|current| current.entered.upgrade());
         let Some(entered) = entered else { return Ok(None) };
@@ -291,13 +291,13 @@ impl Owner {
         let Some(ttl) = ttl.filter(|ttl| *ttl > guard.ttl()) else { return Ok(Some(guard)) };
         match guard.extend(ttl).await {
             Ok(()) => Ok(Some(guard)),
-            // It ended meanwhile: the call asks for it anew.
+            // The lease has ended in the meantime, so the call requests the lock again.
             Err(ExtendError::Lost(_)) => Ok(None),
             Err(error) => Err(of_extension(error)),
         }
     }
 
-    /// The attempt of one call has ended.
+    /// Handles the end of one call's attempt.
     async fn conclude(
         &self,
         outcome: Result<Guard, AcquireError>,
@@ -305,12 +305,12 @@ impl Owner {
     ) -> Result<ReentrantGuard, AcquireError> {
         match outcome {
             Ok(guard) => self.found(guard),
-            // Another call of this owner may have got it at the same moment.
+            // Another call of this owner may have got the lock at the same moment.
             Err(error) => self.enter(ttl).await?.ok_or(error),
         }
     }
 
-    /// The outermost guard of a lease.
+    /// Creates the outermost guard of a lease.
     fn found(&self, guard: Guard) -> Result<ReentrantGuard, AcquireError> {
         let shown = Arc::new(Shown { cell: guard.cell().clone(), depth: AtomicU16::new(0) });
         let entered = Arc::new(Entered { guard, shown: shown.clone() });
@@ -323,7 +323,7 @@ impl Owner {
     }
 }
 
-/// The error of an extension, in the words of an acquisition.
+/// Converts the error of an extension into an acquire error.
 fn of_extension(error: ExtendError) -> AcquireError {
     match error {
         ExtendError::Lost(lost) => {
@@ -337,11 +337,11 @@ fn of_extension(error: ExtendError) -> AcquireError {
     }
 }
 
-/// A lock that its owner holds: a [`Guard`] that is shared by all guards of this lease, with the
-/// same token and deadline. The last of them that goes releases the lock.
+/// A lock that its owner holds: a [`Guard`] shared by all guards of this lease, with the same token
+/// and deadline. Dropping the last of them releases the lock.
 ///
-/// It derefs to the [`Guard`] for reading the state, waiting for the loss, and extending. The lease
-/// cannot be taken out of it, because other guards may depend on it.
+/// It derefs to the [`Guard`] for reading the state, waiting for the loss, and extending. You
+/// cannot take the lease out of it, because other guards may depend on it.
 #[must_use = "the lock is left when its guard is dropped"]
 pub struct ReentrantGuard {
     entered: Arc<Entered>,
@@ -357,15 +357,15 @@ impl ReentrantGuard {
         }
     }
 
-    /// Leaves the lock. The last guard of the lease releases it, as [`Guard::release`] does, and
-    /// waits until a quorum of masters is known to be free of it; the release of another guard
-    /// sends nothing.
+    /// Leaves the lock. The last guard of the lease releases it and waits until a quorum of masters
+    /// has confirmed that its key is gone, see [`Guard::release`]. Releasing any other guard sends
+    /// nothing.
     ///
     /// # Errors
-    /// As [`Guard::release`], for the last guard alone.
+    /// The same as [`Guard::release`]. Only the last guard can fail.
     ///
     /// # Cancel safety
-    /// Dropping the future, polled or not, leaves the lock, and the release goes on.
+    /// Dropping the future, polled or not, leaves the lock, and the release continues.
     pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
         let last = self.leave();
         async move {
@@ -376,11 +376,11 @@ impl ReentrantGuard {
         }
     }
 
-    /// The guard of the lease, where this was the last one.
+    /// Returns the guard of the lease if this was the last one.
     fn leave(self) -> Option<Guard> {
         let entered = self.entered.clone();
         drop(self);
-        // Of guards that are dropped at the same time, the last one gets it.
+        // If guards are dropped at the same time, the last one gets it.
         Arc::into_inner(entered).map(|entered| entered.guard)
     }
 

@@ -1,4 +1,4 @@
-//! `GuardSet`: several locks that are held together, as one.
+//! `GuardSet`: several locks that are held together.
 
 use std::fmt;
 use std::future::Future;
@@ -15,85 +15,90 @@ use crate::loss::Loss;
 use crate::lost::{Ended, Lost};
 use crate::run_error::RunError;
 
-/// Several locks that are held together; made by awaiting a
+/// Several locks that are held together, created by awaiting a
 /// [`LockAllRequest`](crate::LockAllRequest).
 ///
-/// Each is a [`Guard`] of its own, with its own keeper. **The set is held while all of them are**:
-/// one that is lost ends the set, and the others stay locked until the set is released or dropped.
+/// Each is a separate [`Guard`] with its own keeper. **The set is held while all of them are.** If
+/// one lock is lost, the set is no longer held. The others remain until you release or drop the
+/// set.
 ///
-/// Dropping it releases all of them in the background, as dropping a [`Guard`] does.
+/// Dropping it releases all of them in the background, like dropping a [`Guard`].
 #[must_use = "the locks are released when their set is dropped"]
 pub struct GuardSet {
-    /// In the order in which the caller named them; at least one.
+    /// The guards in the order in which the caller named them, at least one.
     guards: Vec<Guard>,
 }
 
 impl GuardSet {
-    /// Takes over guards that one call has collected: at least one, in the caller's order.
+    /// Creates a set from the guards that one call has collected: at least one, in the caller's
+    /// order.
     pub(super) fn new(guards: Vec<Guard>) -> Self {
         Self { guards }
     }
 
-    /// Whether all locks are held, exactly and at this moment. Once one is lost this stays false.
+    /// Returns `true` if all locks are held at the time of the call. Once one is lost, this stays
+    /// `false`.
     pub fn is_held(&self) -> bool {
         self.guards.iter().all(Guard::is_held)
     }
 
-    /// [`is_held`](Self::is_held) as a `Result`, to be used with `?` between two steps of the work.
+    /// Returns an error if one of the locks is lost. Use it with `?` between two steps of the work.
+    /// See [`is_held`](Self::is_held).
     ///
     /// # Errors
-    /// [`Lost`] of the first lock that is not held any more, with its resource and the reason.
+    /// Returns [`Lost`] of the first lock that is no longer held, with its resource and the reason.
     pub fn check(&self) -> Result<(), Lost> {
         self.guards.iter().try_for_each(Guard::check)
     }
 
-    /// Resolves when one of the locks is over; as [`Guard::lost`] for each of them.
+    /// Resolves when one of the locks is over. See [`Guard::lost`].
     pub fn lost(&self) -> SetLoss {
         SetLoss { losses: self.guards.iter().map(Guard::lost).collect() }
     }
 
-    /// How long the holder may still count on all locks, if none is extended: the least of
+    /// Returns how long you may rely on all locks if none is extended: the smallest
     /// [`Guard::remaining`].
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
     }
 
-    /// The fencing token of the lock on `resource`: each store gets the token of the lock that
-    /// protects it. `None` if the set has no such lock, or the handle gives no tokens.
+    /// Returns the fencing token of the lock on `resource`. Pass each store the token of the lock
+    /// that protects it. `None` if the set has no such lock, or fencing is off.
     pub fn fencing_token(&self, resource: impl Into<Resource>) -> Option<FencingToken> {
         self.get(resource)?.fencing_token()
     }
 
-    /// The guard of the lock on `resource`; `None` if the set has no such lock.
+    /// Returns the guard of the lock on `resource`, or `None` if the set has no such lock.
     pub fn get(&self, resource: impl Into<Resource>) -> Option<&Guard> {
         let resource = resource.into();
         self.iter().find(|guard| *guard.resource() == resource)
     }
 
-    /// The guard of each lock, in the order in which they were asked for.
+    /// Returns the guard of each lock, in the order of the request.
     pub fn iter(&self) -> std::slice::Iter<'_, Guard> {
         self.guards.iter()
     }
 
-    /// A view of all locks for the code that does the work.
+    /// Returns a view of all locks for the code that does the work.
     pub fn hold(&self) -> HoldSet {
         HoldSet { holds: self.guards.iter().map(Guard::hold).collect() }
     }
 
-    /// Releases all locks at once, and waits until a quorum of masters is known to be free of each.
+    /// Releases all locks, and waits until a quorum of masters has confirmed for each that its key
+    /// is gone.
     ///
     /// # Errors
-    /// The first error of [`Guard::release`], in the order in which the locks were asked for. All
-    /// guards are consumed, and clean-up goes on either way.
+    /// Returns the first error of [`Guard::release`], in the order of the request. All guards are
+    /// consumed, and clean-up continues in every case.
     ///
     /// # Cancel safety
-    /// Dropping the future, polled or not, leaves the releases going on.
+    /// Dropping the future, polled or not, does not cancel the releases.
     pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
         let releases: Vec<_> = self.guards.into_iter().map(Guard::release).collect();
         async move { join_all(releases).await.into_iter().collect() }
     }
 
-    /// The work that ran under these locks has ended.
+    /// Ends the locks after the work that ran under them.
     pub(crate) async fn end_run<T>(self, output: T) -> Result<T, RunError<T>> {
         if let Err(lost) = self.check() {
             return Err(RunError::Lost { lost, output: Some(output) });
@@ -107,7 +112,7 @@ impl GuardSet {
     }
 }
 
-/// The guards, in the order in which they were asked for: from here on each lock is for itself.
+/// Yields the guards, in the order of the request. From here on, each lock is separate.
 impl IntoIterator for GuardSet {
     type Item = Guard;
     type IntoIter = std::vec::IntoIter<Guard>;
@@ -132,45 +137,45 @@ impl fmt::Debug for GuardSet {
     }
 }
 
-/// A view of several locks that are held together, for the code that does the work: it can read the
-/// state and wait for the loss, and neither extend nor release. Cheap to clone; it stays correct
-/// after the set is gone.
+/// A view of several locks that are held together, for the code that does the work. It can read the
+/// state and wait for the loss, but not extend or release. Cheap to clone. It stays correct after
+/// the set is gone.
 #[derive(Clone)]
 pub struct HoldSet {
     holds: Vec<Hold>,
 }
 
 impl HoldSet {
-    /// As [`GuardSet::is_held`].
+    /// Returns `true` if all locks are held. See [`GuardSet::is_held`].
     pub fn is_held(&self) -> bool {
         self.holds.iter().all(Hold::is_held)
     }
 
-    /// As [`GuardSet::check`].
+    /// Returns an error if one of the locks is lost. See [`GuardSet::check`].
     ///
     /// # Errors
-    /// [`Lost`] of the first lock that is not held any more.
+    /// Returns [`Lost`] of the first lock that is no longer held.
     pub fn check(&self) -> Result<(), Lost> {
         self.holds.iter().try_for_each(Hold::check)
     }
 
-    /// As [`GuardSet::lost`].
+    /// Resolves when one of the locks is over. See [`GuardSet::lost`].
     pub fn lost(&self) -> SetLoss {
         SetLoss { losses: self.holds.iter().map(Hold::lost).collect() }
     }
 
-    /// As [`GuardSet::remaining`].
+    /// Returns how long you may rely on all locks. See [`GuardSet::remaining`].
     pub fn remaining(&self) -> Duration {
         self.holds.iter().map(Hold::remaining).min().unwrap_or_default()
     }
 
-    /// As [`GuardSet::fencing_token`].
+    /// Returns the fencing token of the lock on `resource`. See [`GuardSet::fencing_token`].
     pub fn fencing_token(&self, resource: impl Into<Resource>) -> Option<FencingToken> {
         let resource = resource.into();
         self.iter().find(|hold| *hold.resource() == resource)?.fencing_token()
     }
 
-    /// The view of each lock, in the order in which they were asked for.
+    /// Returns the view of each lock, in the order of the request.
     pub fn iter(&self) -> std::slice::Iter<'_, Hold> {
         self.holds.iter()
     }
@@ -191,14 +196,14 @@ impl fmt::Debug for HoldSet {
     }
 }
 
-/// Any views can be combined into one.
+/// Combines any views into one.
 impl FromIterator<Hold> for HoldSet {
     fn from_iter<I: IntoIterator<Item = Hold>>(holds: I) -> Self {
         Self { holds: holds.into_iter().collect() }
     }
 }
 
-/// A future that resolves when one lock of a set is over; see [`GuardSet::lost`]. The [`Lost`]
+/// A future that resolves when one lock of a set is over. See [`GuardSet::lost`]. The [`Lost`]
 /// inside names the lock and the reason. Dropping it does nothing.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Clone, Debug)]
@@ -215,7 +220,8 @@ impl Future for SetLoss {
     }
 }
 
-/// The first of these locks that is lost while their guards are here; there is at least one.
+/// Resolves with the first of these locks that is lost while their guards exist. There must be at
+/// least one.
 pub(super) async fn first_lost<'a>(guards: impl Iterator<Item = &'a Guard>) -> Lost {
     let losses = guards.map(|guard| Box::pin(async { guard.loss_of(guard.lost().await) }));
     select_all(losses).await.0

@@ -129,7 +129,8 @@ pub(crate) fn verdict(key: &str, status: &Status) -> String {
         State::Reserved => format!("{key} is reserved for the next waiter"),
         _ if is_foreign(status) => format!("{key} is no lock: it is {FOREIGN}"),
         _ => format!(
-            "{key} is undecided: no token is on a majority of the masters, and no majority is free"
+            "{key}: undecided; no client holds a majority of the masters, and no majority is \
+                free"
         ),
     }
 }
@@ -268,8 +269,8 @@ fn brief(ttl: Option<Duration>) -> String {
 }
 
 /// What is to be known of a key without an end, and what to do with it.
-pub(crate) const NEVER_EXPIRES: &str = "redlock makes no key that never expires, and who made \
-                                        this one is unknown; once nobody works under it, delete it";
+pub(crate) const NEVER_EXPIRES: &str = "this key never expires, so redlock did not create it; \
+    delete it once you know that no process relies on it";
 
 pub(crate) fn left(ttl: Option<Duration>) -> String {
     match ttl {
@@ -331,7 +332,7 @@ mod tests {
             let nodes = ["a", "b", "c", "d", "e"].into_iter().zip(said);
             said_once(nodes.map(|(node, words)| (node, words.into())).collect())
         };
-        let long = "not admitted: it is new or emptied, and this is what cures it";
+        let long = "not admitted: it is new, or lost its data, and this is what cures it";
         assert_eq!(
             line([long, "timed out", long, "granted", long]),
             format!("3 masters (a, c, e) {long}, b timed out, d granted")

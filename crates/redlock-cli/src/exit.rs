@@ -69,7 +69,7 @@ impl Failure {
     /// A signal came while there was nothing yet to pass it on to.
     pub(crate) fn cancelled(signal: Signal, key: &impl Display, answers: &impl Display) -> Self {
         let name = signals::name(signal);
-        let cause = anyhow!("stopped by {name}, no lock on {key} was acquired: {answers}");
+        let cause = anyhow!("interrupted by {name} before acquiring {key}: {answers}");
         Self::new(signalled(signal.as_raw()), cause)
     }
 
@@ -134,23 +134,21 @@ impl From<InvalidRequest> for Failure {
                 spelled(max)
             )),
             InvalidRequest::Ttl(InvalidTtl::TooShort { ttl }) => {
-                Self::usage(anyhow!("a --ttl of {} is too short; the least is 10ms", spelled(ttl)))
+                Self::usage(anyhow!("--ttl must be at least 10ms (got {})", spelled(ttl)))
             }
             InvalidRequest::MaxHold { max_hold } => Self::usage(anyhow!(
-                "a --max-hold of {} is too short to hold a lock; give at least 1ms, or leave it \
-                 out for a lock without a limit",
+                "--max-hold must be at least 1ms (got {}); omit it for no limit",
                 spelled(max_hold)
             )),
             InvalidRequest::NodeTimeout { node_timeout, ttl } => {
                 let (max, ttl) = (spelled(ttl / 4), spelled(ttl));
                 Self::usage(anyhow!(
-                    "a --node-timeout of {} is too long for a --ttl of {ttl}; the limit is a quarter \
-                     of it, {max}",
+                    "--node-timeout {} must be at most a quarter of --ttl {ttl}, {max}",
                     spelled(node_timeout)
                 ))
             }
             InvalidRequest::Resource(InvalidResource::Empty) => {
-                Self::usage(anyhow!("KEY is empty; give it 1 to {} bytes", Resource::LEN_MAX))
+                Self::usage(anyhow!("KEY is empty; it must have 1 to {} bytes", Resource::LEN_MAX))
             }
             InvalidRequest::Resources { count, max } => {
                 Self::usage(anyhow!("{count} KEYs cannot be locked together; name 1 to {max}"))

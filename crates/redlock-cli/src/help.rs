@@ -48,7 +48,7 @@ Exit codes:
   1    the lock was not ours (`extend`, `release`); `status`: a majority is free;
        `doctor`: findings; `init`, `release --force`: the question was answered with no
   64   wrong usage or bad input
-  69   no quorum: too few masters answered or count; `status`: undecided
+  69   no quorum: too few voting masters answered; `status`: undecided
   74   the result cannot be printed
   75   held by another until the wait ran out (-E changes it)
   79   the lock was lost while the command ran
@@ -87,7 +87,7 @@ What masters answer:
                         --quarantine off; or one that may have lost a lock, and when it
                         votes again if a client stays, and if clients come and go:
                         --quarantine
-  twin of ...           the same server as another one
+  duplicate address ... the same server as another one
 
 Objects of --json:
   `key` is KEY itself if it is UTF-8. Otherwise `key` is null and `key_encoded` has it

@@ -110,7 +110,7 @@ fn try_launch(words: &[OsString]) -> Result<Infallible, Failure> {
             command
         }
         _ => {
-            let cause = anyhow!("{WORD} and {ENTER} are for the use of `redlock run` alone");
+            let cause = anyhow!("{WORD} and {ENTER} are internal to `redlock run`");
             return Err(Failure::usage(cause));
         }
     };
@@ -138,7 +138,7 @@ fn wait_for(go: &OsStr) -> anyhow::Result<()> {
     let mut word = open("/dev/fd").or_else(|_| open("/proc/self/fd"))?;
     // The command inherits it otherwise.
     nix::unistd::close(number)?;
-    word.read_exact(&mut [0]).context("it has ended before the command began")
+    word.read_exact(&mut [0]).context("it exited before the command started")
 }
 
 /// Signals as a word of the command line: `15,17`.
@@ -158,10 +158,10 @@ fn signals(numbers: &OsStr) -> SigSet {
 fn die_with(parent: &OsStr) -> anyhow::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .context("asking the kernel to end the command together with redlock")?;
+        .context("arranging for the kernel to kill the command if redlock dies")?;
     // Who died before the kernel was asked is not noticed by it.
     let is_alive = getppid().is_some_and(|pid| parent == pid.to_string().as_str());
-    is_alive.then_some(()).context("redlock has ended before its command began")
+    is_alive.then_some(()).context("redlock exited before the command started")
 }
 
 fn failed(program: &OsStr, error: io::Error) -> Failure {
@@ -169,7 +169,7 @@ fn failed(program: &OsStr, error: io::Error) -> Failure {
     if error.kind() == ErrorKind::NotFound {
         let failure = Failure::new(NOT_FOUND, anyhow!("{program}: command not found"));
         match program.contains(char::is_whitespace) {
-            true => failure.with_hint("a text for the shell follows -c: redlock run KEY -c 'TEXT'"),
+            true => failure.with_hint("-c needs a shell command: redlock run KEY -c 'COMMAND'"),
             false => failure,
         }
     } else {

@@ -86,8 +86,8 @@ fn none_named(below_run: bool) -> Failure {
         return BuildError::NoneNamed { below_run }.into();
     }
     Failure::usage(anyhow!(
-        "no masters were named: give --node URL for each, set REDLOCK_NODES or \
-         REDLOCK_NODES_FILE; `redlock dev` starts some to play with"
+        "no masters configured: set REDLOCK_NODES or REDLOCK_NODES_FILE, or pass --node URL for \
+            each; `redlock dev` starts local ones"
     ))
 }
 

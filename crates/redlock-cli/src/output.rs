@@ -165,7 +165,7 @@ pub(crate) fn table(status: &Status) -> String {
             text.push_str(&format!("  {}", about(latency)));
         }
         if node.tracks == Some(false) {
-            text.push_str("  (reports no changes: waiters are not woken by it)");
+            text.push_str("  (cannot wake waiting clients)");
         }
         text
     };

@@ -61,18 +61,18 @@ impl Stray {
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Left => {
-                "that lock has no `redlock run` around this command any more, because its command \
-                 has ended (--keep leaves its lock to expire) or does not wait for this one: start \
-                 this one from the command and have it wait, or go without --reentrant when the \
-                 lock has ended"
+                "the outer `redlock run` or its command has exited (--keep leaves the lock to \
+                    expire), or does not wait for this command, so nothing would stop it if the lock \
+                    were lost; start it as a child that the outer command waits for, or drop \
+                    --reentrant once the lock has expired"
             }
             Self::Group => {
                 "this command is not in the process group that `redlock run` ends when the lock is \
                  lost: start it without setsid and without job control (`set +m`)"
             }
             Self::User => {
-                "this command runs as a user whose processes that `redlock run` may not end when \
-                 the lock is lost: start it as the same user, or that `redlock run` as root"
+                "this command runs as a different user, so the outer `redlock run` cannot kill \
+                    it when the lock is lost; run both as the same user, or the outer one as root"
             }
         }
     }

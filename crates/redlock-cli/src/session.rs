@@ -234,7 +234,9 @@ impl Session {
         };
         let why = incurable.iter().map(one).collect::<Vec<_>>().join(", ");
         let spare = left.saturating_sub(quorum(masters));
-        output::note(&format!("{why}; of {masters} masters {left} are left, {spare} may fail"));
+        output::note(&format!(
+            "{why}; {left} of {masters} masters can vote, {spare} more can fail"
+        ));
     }
 
     /// Says, to those who asked for it, what each master answered.
@@ -344,10 +346,10 @@ fn kept(key: &UnreleasedKey, now: SystemTime) -> String {
     let UnreleasedKey { node, resource, within, from_wake_up, .. } = key;
     let kept = format!("{node} may keep the key of {resource}");
     if *from_wake_up {
-        return format!("{kept} for up to {} from its wake-up", at_most(*within));
+        return format!("{kept} for up to {} after it resumes", at_most(*within));
     }
     let until = moment::time_of_day(now + *within);
-    format!("{kept} until {until}, {} at most", at_most(*within))
+    format!("{kept} until {until} ({} at most)", at_most(*within))
 }
 
 /// The TTL of a command that nobody gave one: longer than the library's, because a command may be

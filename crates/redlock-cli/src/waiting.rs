@@ -172,7 +172,7 @@ impl Session {
                 if wait != Wait::For(Duration::ZERO) && is_hopeless(votes.iter().as_slice()) =>
             {
                 let said = answers::said(&votes);
-                let cause = anyhow!("no quorum for {key}, and waiting does not cure it: {said}");
+                let cause = anyhow!("{key}: no quorum, and waiting will not help: {said}");
                 Failure::new(UNAVAILABLE, cause)
             }
             AcquireError::Held { votes, .. } if self.held.refuses(&votes) => {
@@ -185,8 +185,8 @@ impl Session {
             AcquireError::NoQuorum { votes, .. } => no_quorum(key, &votes),
             AcquireError::TooLate { votes, .. } => {
                 let said = answers::said(&votes);
-                let cause = "too late, nothing of the lease is left";
-                Failure::new(UNAVAILABLE, anyhow!("a quorum granted {key} {cause}: {said}"))
+                let cause = "granted too late, no validity was left";
+                Failure::new(UNAVAILABLE, anyhow!("{key}: {cause}: {said}"))
             }
             error => Failure::new(UNAVAILABLE, error),
         };
@@ -239,7 +239,7 @@ impl Session {
     pub(crate) async fn stopped_by(&self, signal: Signal, signals: &mut Signals) -> Failure {
         let answers = tokio::select! {
             biased;
-            _ = signals.next() => "no answers were waited for".into(),
+            _ = signals.next() => "did not wait for the masters' answers".into(),
             answers = self.answers() => answers,
         };
         Failure::cancelled(signal, &self.names(), &answers)
@@ -247,8 +247,8 @@ impl Session {
 }
 
 fn waits_for_itself(key: &Resource, answers: &impl Display) -> Failure {
-    let cause = "this lock is held by the `redlock run` around this command";
-    let cure = "`redlock run --reentrant` runs a command under it";
+    let cause = "this lock is held by the enclosing `redlock run`";
+    let cure = "use `redlock run --reentrant` to run under it";
     Failure::new(HELD, anyhow!("{key}: {cause}: {answers}; {cure}"))
 }
 
@@ -256,10 +256,10 @@ fn no_quorum(key: &Resource, votes: &Votes) -> Failure {
     let said = answers::said(votes);
     let failure = Failure::new(
         UNAVAILABLE,
-        anyhow!("no quorum for {key}, too few masters answered or count: {said}"),
+        anyhow!("no quorum for {key}, too few voting masters answered: {said}"),
     );
     match votes.may_be_new() {
-        true => failure.with_hint("brand new? run `redlock init`"),
+        true => failure.with_hint("if these masters are new, run `redlock init`"),
         false => failure,
     }
 }
@@ -273,15 +273,13 @@ fn votes_again(staying: Duration, visits: Option<Duration>) -> String {
     const SPARE: Duration = Duration::from_secs(4);
     let wait = (staying + SPARE).as_millis().div_ceil(1_000);
     let staying = at_least(staying);
-    let stays = format!(
-        "run with --wait {wait}s or longer to wait out the quarantine, which ends in {staying}"
-    );
+    let stays = format!("retry with --wait {wait}s or more (the quarantine ends in {staying})");
     match visits {
         Some(visits) => {
             let visits = at_least(visits);
-            format!("{stays}; commands that do not wait end it in {visits} at the latest")
+            format!("{stays}; without --wait, repeated attempts end it within {visits}")
         }
-        None => format!("{stays}; commands that do not wait never end it"),
+        None => format!("{stays}; attempts without --wait never end it"),
     }
 }
 

@@ -207,7 +207,7 @@ pub enum Balloted {
     /// This is its score, read behind what else was asked. It did not accept the ballot, where one
     /// was sent.
     Score(u64),
-    /// It has no such member: it is not admitted, or its ballots are gone.
+    /// It has no such member: it is not admitted, or lost its fencing data.
     NoMember,
     /// Its score is none that a client can have written: 2^53 or more, or no whole number.
     Foreign,

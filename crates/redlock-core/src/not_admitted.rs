@@ -161,11 +161,10 @@ impl fmt::Display for NotAdmitted {
                 Some(visits) if visits == wait => {}
                 Some(visits) => write!(
                     f,
-                    " at the earliest if a client stays connected, in {} at the latest if \
-                     clients come and go",
+                    " if a client stays connected, otherwise within {}",
                     at_least(visits)
                 )?,
-                None => f.write_str(" at the earliest, and only if a client stays connected")?,
+                None => f.write_str(" but only if a client stays connected")?,
             }
         }
         match &self.step_error {
@@ -190,32 +189,31 @@ impl fmt::Display for Lists {
 impl fmt::Display for WhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Replica => "it is a replica, give independent masters",
+            Self::Replica => "it is a replica; use independent masters",
             Self::NotMaster => "it is not a master",
-            Self::Cluster => "it is in cluster mode, give independent masters",
+            Self::Cluster => "it is a cluster node; use independent masters",
             Self::Loading => "it is loading its data",
-            Self::Denied => "INFO or its record cannot be read",
-            Self::Checked => "its data may be lost, it is being checked",
-            Self::New => "new or emptied",
-            Self::Emptied => "restarted empty, flushed or added later",
-            Self::Restarted => "restarted or lost its ballots",
-            Self::Incomplete => "its ballots are gone",
-            Self::Outdated => "an old copy of its data was put back",
+            Self::Denied => "its INFO or admission record is unreadable",
+            Self::Checked => "may have lost its data, being checked",
+            Self::New => "new, or lost its data",
+            Self::Emptied => "lost its data, or was added later",
+            Self::Restarted => "restarted, or lost its fencing data",
+            Self::Incomplete => "lost its fencing data",
+            Self::Outdated => "restored from an old copy",
             Self::UsedWithoutQuarantine => {
-                "clients with Quarantine::Off use this namespace: use Quarantine::Off \
-                 (--quarantine off, REDLOCK_QUARANTINE=off), or redlock init --again converts it"
+                "other clients use this prefix without a quarantine; use --quarantine off here \
+                    too, or convert it with `redlock init --again`"
             }
             Self::UsedWithQuarantine => {
-                "this namespace has a quarantine: use Quarantine::On (--quarantine on), or take \
-                 another prefix"
+                "other clients use this prefix with a quarantine; use --quarantine on here too, \
+                    or another prefix"
             }
             Self::AskedTooEarly => "it did not vote yet when it was asked",
             Self::NoBallots => "it takes no ballots, which fencing needs (Redis 6.2, and +zadd)",
             Self::ReportsNoLoss => {
-                "it cannot report a loss of data, which a quarantine without fencing needs: use \
-                 RESP3 with CLIENT TRACKING (Redis 6.0, no proxy, +client|tracking \
-                 +client|caching), or fencing, or Quarantine::Off (--quarantine off, \
-                 REDLOCK_QUARANTINE=off)"
+                "it cannot report data loss, which --plain with a quarantine requires; enable \
+                    CLIENT TRACKING (Redis 6.0 over RESP3, no proxy, +client|tracking \
+                    +client|caching), drop --plain, or use --quarantine off"
             }
             Self::SetSize => "it belongs to a set of another number of masters",
             Self::SetsDiffer => "the masters of this client's list belong to different sets",
@@ -241,19 +239,19 @@ mod tests {
         let begun = NotAdmitted { by_visits: by_visits(129_810), ..restarted.clone() };
         assert_eq!(
             begun.to_string(),
-            "restarted or lost its ballots, in quarantine; votes again in 63.9 s at the \
+            "restarted, or lost its fencing data, in quarantine; votes again in 63.9 s at the \
              earliest if a client stays connected, in 2m10s at the latest if clients come and go"
         );
         let almost_over = NotAdmitted { by_visits: by_visits(63_810), ..restarted };
         assert_eq!(
             almost_over.to_string(),
-            "restarted or lost its ballots, in quarantine; votes again in 63.9 s"
+            "restarted, or lost its fencing data, in quarantine; votes again in 63.9 s"
         );
         let new = NotAdmitted { in_quarantine: false, ..quarantine(WhyNot::New, 66_000) };
         assert_eq!(
             new.to_string(),
-            "new or emptied, its quarantine has not begun; votes again in 66.0 s at the \
-             earliest, and only if a client stays connected"
+            "new, or lost its data, its quarantine has not begun; votes again in 66.0 s but only if a \
+                client stays connected"
         );
         let loading = NotAdmitted::new(WhyNot::Loading);
         assert_eq!(loading.to_string(), "it is loading its data");

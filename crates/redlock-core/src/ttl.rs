@@ -19,7 +19,7 @@ pub struct Ttl {
 #[non_exhaustive]
 pub enum InvalidTtl {
     /// Shorter than [`Ttl::MIN`].
-    #[error("a TTL of {} is too short; the least is {}", spelled(*.ttl), spelled(Ttl::MIN))]
+    #[error("a TTL must be at least {1} (got {0})", spelled(*.ttl), spelled(Ttl::MIN))]
     TooShort {
         /// What was asked for.
         ttl: Duration,
@@ -121,7 +121,7 @@ mod tests {
     fn too_short_and_too_long_are_refused_with_the_limit() {
         for short in [Duration::ZERO, ms(9), Duration::from_micros(9_999)] {
             let refused = Ttl::new(short, ms(60_000)).unwrap_err().to_string();
-            assert!(refused.contains("the least is 10ms"), "{refused}");
+            assert!(refused.contains("must be at least 10ms"), "{refused}");
         }
         for long in [ms(60_001), Duration::from_nanos(60_000_000_001), Duration::MAX] {
             let refused = Ttl::new(long, ms(60_000)).unwrap_err().to_string();

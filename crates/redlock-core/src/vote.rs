@@ -150,7 +150,7 @@ impl Answer {
         match (self.admission, self.verdict) {
             (Some(reply), _) => Ok(*reply),
             (None, Verdict::Unknown(cause)) => Err(cause),
-            (None, _) => Err(Cause::Unusable("it is no answer about its admission".into())),
+            (None, _) => Err(Cause::Unusable("unexpected reply to an admission request".into())),
         }
     }
 

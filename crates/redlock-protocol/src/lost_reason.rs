@@ -28,9 +28,9 @@ impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotExtended => "it was not extended in time",
-            Self::NotOurs => "too many masters do not hold the key any more",
+            Self::NotOurs => "too few masters still have the key",
             Self::DataLost => "too many masters were restarted or emptied",
-            Self::MaxHold => "it was held for as long as max_hold allows",
+            Self::MaxHold => "max_hold was reached",
             Self::Shutdown => "the handle was shut down",
             Self::Panicked => "the task that drives the handle has panicked",
             Self::Released => "it was released",

@@ -196,7 +196,7 @@ impl fmt::Debug for Redlock {
 
 /// A request for a lock. See [`crate::LockRequest`]. It does nothing before
 /// [`acquire`](Self::acquire) or [`run`](Self::run).
-#[must_use = "a lock that is not acquired is not asked for"]
+#[must_use = "requests do nothing until acquired or run"]
 #[derive(Clone)]
 pub struct LockRequest {
     request: crate::LockRequest,
@@ -256,7 +256,7 @@ impl fmt::Debug for LockRequest {
 }
 
 /// A held lock, released on drop. See [`crate::Guard`].
-#[must_use = "the lock is released when its guard is dropped"]
+#[must_use = "if unused, the lock is released immediately"]
 pub struct Guard {
     guard: crate::Guard,
     worker: Arc<Worker>,

@@ -36,7 +36,7 @@ pub enum AcquireError {
     /// Too few masters answered, or too few of them vote, so the holder is not known. Repair the
     /// masters, or wait for the time of [`retry_after`](Self::retry_after).
     #[error(
-        "no quorum for {resource}, too few masters answered or count: {votes}{}",
+        "no quorum for {resource}, too few voting masters answered: {votes}{}",
         if votes.may_be_new() { BRAND_NEW } else { "" }
     )]
     NoQuorum {
@@ -47,7 +47,7 @@ pub enum AcquireError {
     },
     /// A quorum granted, but too late: no validity was left. The TTL is too short for the network,
     /// or this process did not get to run, or did not poll the future.
-    #[error("a quorum granted {resource} too late, nothing of the lease is left: {votes}")]
+    #[error("{resource}: granted too late, no validity was left: {votes}")]
     TooLate {
         /// The resource of the lock.
         resource: Resource,
@@ -74,7 +74,8 @@ fn refusal(votes: &Votes) -> String {
 }
 
 /// The advice for masters that were never admitted.
-const BRAND_NEW: &str = "; brand new? run `redlock init`, or call `redlock.init()`";
+const BRAND_NEW: &str = "; if these masters are new, run `redlock init`, or call \
+    `redlock.init()`";
 
 impl AcquireError {
     /// Returns the shortest time until a quorum can vote, because enough quarantines are over
@@ -127,7 +128,7 @@ pub enum ExtendError {
     #[error(
         "no quorum to {} {resource}, {}: {votes}",
         if votes.is_outbid() { "resume" } else { "extend" },
-        if votes.is_outbid() { votes.why_outbid() } else { "too few masters answered or count" }
+        if votes.is_outbid() { votes.why_outbid() } else { "too few voting masters answered" }
     )]
     NoQuorum {
         /// The resource of the lock.
@@ -136,7 +137,7 @@ pub enum ExtendError {
         votes: Votes,
     },
     /// A quorum confirmed too late: no validity of the extended lease was left.
-    #[error("a quorum extended {resource} too late, nothing of the lease is left: {votes}")]
+    #[error("{resource}: extended too late, no validity was left: {votes}")]
     TooLate {
         /// The resource of the lock.
         resource: Resource,
@@ -235,7 +236,7 @@ fn is_late(votes: &Votes) -> bool {
 }
 
 /// What happened to a lock whose key is not on a quorum of masters.
-const NOT_OURS: &str = "was not ours, or not any more";
+const NOT_OURS: &str = "was already lost, or was never held by this token";
 
 /// What happened to a lock whose key still existed after its lease had ended.
 const LATE: &str = "was released after its lease had ended";
@@ -259,10 +260,7 @@ pub enum MarkError {
     Lost(#[from] Lost),
     /// Too few masters acknowledged the completion. The lock is left to expire. After that, the job
     /// may run again.
-    #[error(
-        "{resource} was done, but too few masters acknowledged its mark, so it may be done again: \
-         {votes}"
-    )]
+    #[error("{resource} completed, but too few masters recorded it, so it may run again: {votes}")]
     NoQuorum {
         /// The resource of the lock.
         resource: Resource,
@@ -385,7 +383,7 @@ fn list(unreleased: &Unreleased) -> String {
 /// Describes how long something may stay.
 fn stay(f: &mut fmt::Formatter<'_>, within: Duration, from_wake_up: bool) -> fmt::Result {
     write!(f, "for up to {}", at_most(within))?;
-    if from_wake_up { f.write_str(" from its wake-up") } else { Ok(()) }
+    if from_wake_up { f.write_str(" after it resumes") } else { Ok(()) }
 }
 
 impl fmt::Display for UnreleasedKey {
@@ -422,7 +420,7 @@ mod tests {
         assert_eq!(late.to_string(), said);
         let gone = error([Verdict::Granted, Verdict::NotOurs, Verdict::NotOurs]);
         assert!(!gone.is_late());
-        let said = "k was not ours, or not any more: a released, b not ours, c not ours";
+        let said = "k was already lost, or was never held by this token: a released, b not ours, c not ours";
         assert_eq!(gone.to_string(), said);
     }
 }

@@ -62,7 +62,7 @@ pub struct InitNode {
     pub was: Standing,
     /// Its standing now.
     pub now: Standing,
-    /// Why it does not vote now. `None` if it votes.
+    /// Why not voting at the moment. `None` if it votes.
     pub cause: Option<Cause>,
     /// The process: 40 hex digits, new with every start. `None` if it did not answer.
     pub run_id: Option<String>,
@@ -134,8 +134,8 @@ pub enum InitError {
     /// A record changed between reading and writing on every attempt, or the script arrived too
     /// late, probably because of another `init`. Some writes may have been applied.
     #[error(
-        "the records changed during each try of init: another init may be running; call init \
-         again when it has ended: {}",
+        "records changed during every attempt, perhaps by another init; try again when it has \
+            finished: {}",
         list(.nodes)
     )]
     Moved {
@@ -230,7 +230,7 @@ pub(crate) fn is_checked(cause: Option<&Cause>) -> bool {
 /// Returns the advice if no master was admitted.
 fn refusal(nodes: &[InitNode]) -> &'static str {
     if nodes.iter().any(InitNode::is_checked) {
-        return "masters are being checked, another init may be running: call it again in a moment";
+        return "masters are still being checked, perhaps by another init; call it again shortly";
     }
     "this namespace was in use: a master may have lost a lock that is still held, or clients \
      without a quarantine use it; wait for the end of the quarantine, or set `again` to state \

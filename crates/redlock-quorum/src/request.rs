@@ -38,7 +38,7 @@ use crate::settings::{GivenLabel, InvalidRequest, MAX_HOLD_MIN, check_margin};
 /// - `TooLate` if no validity is left.
 /// - `Invalid` if an option is out of range.
 /// - `Shutdown` if the handle was shut down.
-#[must_use = "a lock that is not awaited is not asked for"]
+#[must_use = "requests do nothing unless awaited or run"]
 #[derive(Clone)]
 pub struct LockRequest {
     handle: Arc<Handle>,

@@ -104,8 +104,7 @@ pub enum InvalidRequest {
     Label(#[from] InvalidLabel),
     /// The node timeout is too long for this TTL.
     #[error(
-        "a node timeout of {} is too long for a TTL of {}; the limit is a quarter of it, {}: \
-         shorten the timeout or lengthen the TTL",
+        "node timeout {} must be at most a quarter of the TTL {}, {}",
         spelled(*.node_timeout), spelled(*.ttl), spelled(*.ttl / 4)
     )]
     NodeTimeout {
@@ -116,8 +115,7 @@ pub enum InvalidRequest {
     },
     /// The stop margin leaves no validity.
     #[error(
-        "a stop margin of {} leaves nothing of the {} that a TTL of {} is good for; take a smaller \
-         margin or a longer TTL",
+        "stop margin {} must be shorter than the validity ({} for a TTL of {})",
         spelled(*.margin), spelled(*.validity), spelled(*.ttl)
     )]
     StopMargin {
@@ -209,10 +207,10 @@ pub(crate) const PERIOD_DAYS: u64 = 3_650;
 #[non_exhaustive]
 pub enum BuildError {
     /// There are no masters.
-    #[error("no masters were given; give 1 to {max}, five is the normal number", max = MASTERS_MAX)]
+    #[error("no masters given: pass 1 to {max} (five is typical)", max = MASTERS_MAX)]
     NoMasters,
     /// No environment variable names masters.
-    #[error("no masters were named: {}", none_named(*.below_run))]
+    #[error("no masters configured: {}", none_named(*.below_run))]
     NoneNamed {
         /// Whether this process was started by `redlock run`, which removes the masters from the
         /// environment of its command.
@@ -306,9 +304,9 @@ pub enum BuildError {
 fn none_named(below_run: bool) -> &'static str {
     if below_run {
         "`redlock run` removes REDLOCK_NODES and REDLOCK_NODES_FILE from the environment of its \
-         command; give `redlock run --pass-nodes` to keep them"
+         command; use `redlock run --pass-nodes` to keep them"
     } else {
-        "set REDLOCK_NODES or REDLOCK_NODES_FILE; `redlock dev` starts some to play with"
+        "set REDLOCK_NODES or REDLOCK_NODES_FILE; `redlock dev` starts local ones"
     }
 }
 
@@ -447,6 +445,6 @@ mod tests {
         let settings = Settings { node_timeout: Some(ms(50)), ..settings() };
         assert!(settings.timing(Some(ms(200)), MAX_TTL).is_ok());
         let refused = settings.timing(Some(ms(199)), MAX_TTL).unwrap_err();
-        assert!(refused.to_string().contains("a quarter of it, 49.75ms"), "{refused}");
+        assert!(refused.to_string().contains("a quarter of the TTL 199ms, 49.75ms"), "{refused}");
     }
 }

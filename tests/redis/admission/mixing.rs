@@ -57,7 +57,7 @@ async fn a_quarantine_that_another_client_has_begun_is_removed_and_the_use_is_sh
         assert_eq!((keys(server), set(server, OFF)), (vec![OFF.to_owned()], (0, 1)));
     }
     let other = handle(&servers).build().unwrap();
-    assert!(refused(&other).await.contains("clients with Quarantine::Off use this namespace"));
+    assert!(refused(&other).await.contains("other clients use this prefix without a quarantine"));
 }
 
 /// It works all the same, and others do not see it.
@@ -86,7 +86,7 @@ async fn init_again_turns_a_namespace_with_quarantine_into_one_without_and_back(
 
     // Without ballots of their own, so that the scores are those of the conversions.
     let without = off(&servers).fencing(false).build().unwrap();
-    assert!(refused(&without).await.contains("this namespace has a quarantine"));
+    assert!(refused(&without).await.contains("other clients use this prefix with a quarantine"));
     assert_eq!(without.init().await, Err(InitError::Off));
     let report = without.init_with(AGAIN).await.unwrap();
     assert_eq!((report.admitted(), report.floor.map(|floor| floor.get())), (3, Some(far)));
@@ -97,7 +97,7 @@ async fn init_again_turns_a_namespace_with_quarantine_into_one_without_and_back(
     without.shutdown(ms(1_000)).await.unwrap();
 
     let on = handle(&servers).build().unwrap();
-    let words = "clients with Quarantine::Off use this namespace";
+    let words = "other clients use this prefix without a quarantine";
     assert!(refused(&on).await.contains(words));
     let error = on.init().await.unwrap_err();
     assert!(matches!(error, InitError::Refused { .. }), "{error}");
@@ -123,7 +123,7 @@ async fn one_master_that_was_not_converted_keeps_a_handle_without_quarantine_awa
     servers[2].restart().unwrap();
     servers[2].init().unwrap();
     let again = off(&servers).build().unwrap();
-    assert!(refused(&again).await.contains("this namespace has a quarantine"));
+    assert!(refused(&again).await.contains("other clients use this prefix with a quarantine"));
     assert_eq!(again.init_with(AGAIN).await.unwrap().admitted(), 3);
     serves(&again).await;
 }

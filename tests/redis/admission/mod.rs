@@ -97,7 +97,7 @@ async fn brand_new_masters_say_what_cures_them_and_wait_or_are_admitted() {
     let error = redlock.try_lock("a").await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     let text = error.to_string();
-    for words in ["new or emptied, in quarantine; votes again in", "run `redlock init`"] {
+    for words in ["new, or lost its data, in quarantine; votes again in", "run `redlock init`"] {
         assert!(text.contains(words), "{words:?} in {text}");
     }
     assert!(error.retry_after().is_some_and(|wait| wait <= LENGTH + ms(10)));
@@ -145,7 +145,7 @@ async fn a_handle_without_quarantine_refuses_a_namespace_that_has_one_and_no_oth
     let (servers, _) = admitted(3).await;
     let off = Redlock::builder().nodes(servers.urls()).quarantine(Quarantine::Off);
     let error = off.clone().build().unwrap().try_lock("a").await.unwrap_err();
-    assert!(error.to_string().contains("this namespace has a quarantine"), "{error}");
+    assert!(error.to_string().contains("other clients use this prefix with a quarantine"), "{error}");
     let elsewhere = off.prefix("elsewhere:").build().unwrap();
     elsewhere.try_lock("a").await.unwrap().release().await.unwrap();
 }

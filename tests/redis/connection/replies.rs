@@ -176,7 +176,7 @@ async fn the_right_password_opens() {
 async fn twins(redlock: &Redlock) -> usize {
     let refused = in_time(redlock.try_lock("twins").into_future()).await.unwrap_err();
     let AcquireError::NoQuorum { .. } = &refused else { panic!("{refused}") };
-    refused.to_string().matches("twin of").count()
+    refused.to_string().matches("duplicate address of").count()
 }
 
 #[tokio::test]

@@ -46,15 +46,15 @@ fn a_handle_that_cannot_be_is_refused_with_the_limit_and_the_cure() {
         (connect([""]), &["\"\" is not the URL"]),
         (connect(["redis://user@h:1"]), &["user but no password"]),
         (connect(["rediss://h:1#insecure"]), &["#insecure", "CA"]),
-        (five().ttl(Duration::ZERO), &["TTL of 0s", "least is 10ms"]),
-        (five().ttl(ms(9)), &["TTL of 9ms", "least is 10ms"]),
+        (five().ttl(Duration::ZERO), &["at least 10ms", "got 0s"]),
+        (five().ttl(ms(9)), &["at least 10ms", "got 9ms"]),
         (off().ttl(ms(60_001)), &["TTL of 1m1ms", "max_ttl is 1m", "raise max_ttl"]),
         (five().ttl(Duration::MAX), &["too long", "max_ttl is 1d"]),
         (five().max_ttl(ms(9)), &["max_ttl of 9ms", "10ms to 1d"]),
         (five().max_ttl(Duration::MAX), &["out of range", "10ms to 1d"]),
         (off().ttl(ms(10_000)).max_ttl(ms(9_999)), &["TTL of 10s", "max_ttl is 9.999s"]),
-        (five().node_timeout(ms(2_501)), &["2.501s", "limit is a quarter of it, 2.5s"]),
-        (five().node_timeout(Duration::MAX), &["node timeout", "limit is a quarter of it, 2.5s"]),
+        (five().node_timeout(ms(2_501)), &["2.501s", "a quarter of the TTL 10s, 2.5s"]),
+        (five().node_timeout(Duration::MAX), &["node timeout", "a quarter of the TTL 10s, 2.5s"]),
         (five().node_timeout(Duration::ZERO), &["node timeout of zero", "at least 1 ms"]),
         (five().connect_timeout(Duration::ZERO), &["connect timeout of zero", "at least 1 ms"]),
         (five().clock_guard(ms(60_001)), &["clock guard of 1m1ms", "limit is max_ttl, 1m"]),
@@ -92,16 +92,16 @@ fn bad_requests(redlock: &Redlock) -> Vec<(LockRequest, [&'static str; 2])> {
         (redlock.lock(""), ["name is empty", "1 to 512 bytes"]),
         (redlock.lock("x".repeat(513)), ["513 bytes", "limit is 512"]),
         (redlock.lock("redlock-quorum:1"), ["reserved", "another name"]),
-        (lock().ttl(Duration::ZERO), ["TTL of 0s", "least is 10ms"]),
-        (lock().ttl(ms(9)), ["TTL of 9ms", "least is 10ms"]),
+        (lock().ttl(Duration::ZERO), ["at least 10ms", "got 0s"]),
+        (lock().ttl(ms(9)), ["at least 10ms", "got 9ms"]),
         (lock().ttl(HOUR), ["TTL of 1h", "max_ttl is 1m"]),
         (lock().ttl(Duration::MAX), ["is too long", "max_ttl is 1m"]),
-        (lock().ttl(ms(100)), ["node timeout of 1s", "a quarter of it, 25ms"]),
+        (lock().ttl(ms(100)), ["node timeout 1s", "a quarter of the TTL 100ms, 25ms"]),
         (lock().min_copies(0), ["min_copies(0) is out of range", "take 1 to 3"]),
         (lock().min_copies(4), ["min_copies(4)", "take 1 to 3"]),
         (lock().min_copies(usize::MAX), ["min_copies(18446744073709551615)", "take 1 to 3"]),
-        (lock().stop_margin(ms(9_898)), ["stop margin of 9.898s", "smaller margin"]),
-        (lock().stop_margin(Duration::MAX), ["stop margin", "longer TTL"]),
+        (lock().stop_margin(ms(9_898)), ["stop margin 9.898s", "shorter than the validity"]),
+        (lock().stop_margin(Duration::MAX), ["stop margin", "for a TTL of"]),
         (lock().label("a/b"), ["\"a/b\"", "1 to 64"]),
         (lock().max_hold(Duration::ZERO), ["max_hold of 0s", "the limit is 1ms: give at least"]),
     ]
@@ -144,7 +144,7 @@ async fn a_lease_that_cannot_be_is_refused_before_anything_is_sent() {
         ("", ms(10_000), "empty"),
         ("redlock-quorum:", ms(10_000), "reserved"),
         ("a", Duration::MAX, "max_ttl is 1m"),
-        ("a", Duration::ZERO, "least is 10ms"),
+        ("a", Duration::ZERO, "at least 10ms"),
     ] {
         let lease = Lease::new(name, "token", ttl).unwrap();
         let error = redlock.resume(lease).await.unwrap_err();
@@ -247,8 +247,8 @@ async fn every_kind_of_stranger_is_reported_as_what_it_is() {
     let named = |userinfo: &str| format!("redis://{userinfo}{}", locked.name());
     let http = stranger("HTTP/1.1 400 Bad Request\r\n\r\n").await;
     let cases = [
-        (replica.url(), "not admitted: it is a replica, give independent masters"),
-        (cluster.url(), "not admitted: it is in cluster mode, give independent masters"),
+        (replica.url(), "not admitted: it is a replica; use independent masters"),
+        (cluster.url(), "not admitted: it is a cluster node; use independent masters"),
         (named(""), "error reply: NOAUTH Authentication required."),
         (named(":wrong@"), "error reply: WRONGPASS invalid username-password pair"),
         (full.url(), "error reply: OOM command not allowed"),
@@ -310,7 +310,7 @@ async fn an_error_has_a_word_for_each_master_in_their_order() {
     let names = votes(&error).iter().zip(&proxies);
     names.for_each(|(vote, proxy)| assert_eq!(*vote.node, proxy.name()));
     let said: Vec<_> = votes(&error).iter().map(ToString::to_string).collect();
-    let whole = format!("no quorum for a, too few masters answered or count: {}", said.join(", "));
+    let whole = format!("no quorum for a, too few voting masters answered: {}", said.join(", "));
     assert_eq!(error.to_string(), whole);
 }
 
@@ -390,10 +390,7 @@ async fn an_extension_and_a_release_that_fail_say_what_each_master_said() {
     assert_one_line(&text);
     assert!(matches!(error, ExtendError::Lost(_) | ExtendError::NotOurs { .. }), "{text}");
     let lost = guard.check().unwrap_err();
-    assert_eq!(
-        lost.to_string(),
-        "the lock on a is lost: too many masters do not hold the key any more"
-    );
+    assert_eq!(lost.to_string(), "the lock on a is lost: too few masters still have the key");
     let error = guard.release().await.unwrap_err();
     assert!(matches!(error, ReleaseError::NotOurs { .. } | ReleaseError::Unconfirmed { .. }));
     let text = error.to_string();

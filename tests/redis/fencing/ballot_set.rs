@@ -87,7 +87,7 @@ async fn a_master_whose_ballots_are_no_set_does_not_vote_until_a_person_removes_
 async fn names_the_key(redlock: &Redlock, set: &str) {
     let deadline = Instant::now() + secs(10);
     let expected = format!(
-        "its ballots are gone, its quarantine has not begun; votes again in 4.4 s at the earliest \
+        "lost its fencing data, its quarantine has not begun; votes again in 4.4 s at the earliest \
          if a client stays connected, in 8.8 s at the latest if clients come and go; WRONGTYPE the key {set} is of another type"
     );
     loop {
@@ -126,7 +126,7 @@ async fn a_majority_without_ballots_is_no_quorum_until_a_person_says_that_it_may
         run(server, &["DEL", &complete(server)]);
     }
     let error = redlock.try_lock(KEY).await.unwrap_err().to_string();
-    assert!(error.contains("its ballots are gone"), "{error}");
+    assert!(error.contains("lost its fencing data"), "{error}");
     assert!(servers[..2].iter().all(|server| sets(server).is_empty()));
     in_time(redlock.init_with(AGAIN)).await.unwrap();
     for at in 0..3 {

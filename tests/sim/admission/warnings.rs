@@ -8,9 +8,9 @@ use crate::arena::{RESOURCE, ms, settle};
 use crate::reports::log::Log;
 
 const LIVES_TOO_LONG: &str =
-    "a lock there lives longer than max_ttl allows: its client has another max_ttl";
-const FLOOR_BY_CLOCK: &str = "too few admitted masters could be asked for their ballots: fencing \
-                              tokens of this master go on from the masters' clocks";
+    "found a lock that outlives max_ttl; its client uses a different max_ttl";
+const FLOOR_BY_CLOCK: &str = "could not read ballots from enough admitted masters; this master's \
+    fencing tokens continue from the masters' clocks";
 
 fn hold_elsewhere(masters: &SimNodes, px: u64) {
     masters.iter().for_each(|master| master.put(RESOURCE, "another", px));

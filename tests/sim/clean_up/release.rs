@@ -245,7 +245,7 @@ async fn the_release_of_a_lost_lease_says_which_masters_have_released_it() {
     masters[..2].iter().for_each(|master| master.put(RESOURCE, "stranger", 60_000));
     guard.lost().await;
     let error = guard.release().await.unwrap_err().to_string();
-    let said = "was not ours, or not any more: ";
+    let said = "was already lost, or was never held by this token: ";
     assert!(error.contains(said) && !error.contains("granted"), "{error}");
     assert_eq!(error.matches(" not ours").count(), 3, "twice of masters: {error}");
     assert_eq!(error.matches(" released").count(), 1, "{error}");

@@ -212,7 +212,7 @@ async fn a_loss_is_a_warning_with_its_reason_and_what_each_master_said() {
     let losses = log.warnings("lost");
     assert_eq!(losses.len(), 1, "{losses:?}");
     assert_eq!(losses[0].field("token"), Some(token.as_str()));
-    assert!(losses[0].field("reason").unwrap().contains("do not hold the key"), "{losses:?}");
+    assert!(losses[0].field("reason").unwrap().contains("still have the key"), "{losses:?}");
     assert_eq!(losses[0].field("votes").unwrap().matches("held").count(), 2, "{losses:?}");
 }
 
@@ -244,7 +244,7 @@ async fn a_master_without_pushes_is_said_once() {
         masters[1].up();
         sleep(ms(3_000)).await;
     }
-    let is_said = |line: &Line| line.message.contains("does not report changes of keys");
+    let is_said = |line: &Line| line.message.contains("does not report key changes");
     let said: Vec<Line> = log.lines().into_iter().filter(is_said).collect();
     assert_eq!(said.len(), 1, "{said:?}");
     assert_eq!(said[0].field("node"), Some("sim-1:6379"));

@@ -28,7 +28,7 @@ pub(crate) struct Init {
 /// A number that may be a fencing token.
 fn floor(text: &str) -> Result<FencingToken, String> {
     let token = text.parse().ok().and_then(FencingToken::new);
-    token.ok_or_else(|| "write a fencing token: a whole number below 2^53".into())
+    token.ok_or_else(|| "expected a fencing token: an integer below 2^53".into())
 }
 
 #[derive(Args, Debug)]

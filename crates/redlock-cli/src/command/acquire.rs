@@ -63,7 +63,7 @@ async fn hand_over(
         Ok(()) => failure.with_hint("the lock was released"),
         Err(error) => {
             let why = release::words(&error);
-            failure.with_hint(&format!("{key} may stay locked until its TTL has passed: {why}"))
+            failure.with_hint(&format!("{key} may stay locked until its TTL expires: {why}"))
         }
     })
 }

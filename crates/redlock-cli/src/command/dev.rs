@@ -20,7 +20,8 @@ use crate::signals::Signals;
 
 pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
     if !global.nodes.is_empty() {
-        let cause = "dev starts masters of its own, and takes no --node: --nodes N says how many";
+        let cause = "`redlock dev` starts its own masters and does not accept --node; use \
+            --nodes N to set how many";
         return Err(Failure::usage(anyhow!(cause)));
     }
     // From here on Ctrl-C does not end this process but is remembered, so that the servers are
@@ -36,7 +37,7 @@ pub(crate) async fn dev(global: &Global, args: &Dev) -> Result<u8, Failure> {
         Err(error) => return Err(Failure::new(UNAVAILABLE, error)),
     };
     output::line(&format!("REDLOCK_NODES={}", servers.urls().join(",")))?;
-    output::note("these masters keep nothing and end with this command: Ctrl-C");
+    output::note("these masters store nothing on disk; press Ctrl-C to stop them");
     watch(&servers, &mut signals).await
 }
 
@@ -59,11 +60,14 @@ async fn watch(servers: &RedisServers, signals: &mut Signals) -> Result<u8, Fail
         for name in gone {
             if ended.insert(name.clone()) {
                 let left = servers.len() - ended.len();
-                output::note(&format!("{name} has ended; {left} of {} are left", servers.len()));
+                output::note(&format!(
+                    "{name} exited; {left} of {} masters are still running",
+                    servers.len()
+                ));
             }
         }
         if ended.len() == servers.len() {
-            return Err(Failure::new(UNAVAILABLE, anyhow!("all masters have ended")));
+            return Err(Failure::new(UNAVAILABLE, anyhow!("all masters have exited")));
         }
         if signals.next().await != Signal::CHILD {
             return Ok(0);
@@ -75,7 +79,7 @@ async fn watch(servers: &RedisServers, signals: &mut Signals) -> Result<u8, Fail
 fn check(port: u16) -> Result<(), Failure> {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            let cause = anyhow!("port {port} is taken: choose other ports with --port");
+            let cause = anyhow!("port {port} is in use; choose another range with --port");
             Err(Failure::new(UNAVAILABLE, cause))
         }
         // What else there is, the server says better.

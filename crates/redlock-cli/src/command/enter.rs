@@ -31,12 +31,16 @@ pub(crate) async fn enter(
 ) -> Failure {
     if let Err(stray) = place::is_ended_by(&entry.places) {
         let (key, words) = (&session.key, stray.words());
-        let failure = Failure::new(HELD, anyhow!("{key} cannot be entered: {words}: {said}"));
+        let failure =
+            Failure::new(HELD, anyhow!("cannot reuse the lock on {key}: {words}: {said}"));
         session.close().await;
         return failure;
     }
     if session.is_verbose {
-        output::note(&format!("{} entered, {} has it: {said}", session.key, entry.token));
+        output::note(&format!(
+            "reusing the lock on {}, held by {}: {said}",
+            session.key, entry.token
+        ));
     }
     let key = session.key.clone();
     session.close().await;

@@ -52,12 +52,12 @@ fn not_extended(session: &Session, error: ExtendError) -> Failure {
             Failure::new(UNAVAILABLE, anyhow!("no quorum to resume {resource}, {why}: {said}"))
         }
         ExtendError::NoQuorum { resource, .. } => {
-            let why = "too few masters answered or count";
+            let why = "too few voting masters answered";
             Failure::new(UNAVAILABLE, anyhow!("no quorum to extend {resource}, {why}: {said}"))
         }
         ExtendError::TooLate { resource, .. } => {
-            let why = "too late, nothing of the lease is left";
-            Failure::new(UNAVAILABLE, anyhow!("a quorum extended {resource} {why}: {said}"))
+            let why = "too late, no validity was left";
+            Failure::new(UNAVAILABLE, anyhow!("{resource}: extended {why}: {said}"))
         }
         ExtendError::Lost(lost) => Failure::new(NOT_OURS, lost),
         error => Failure::new(UNAVAILABLE, error),

@@ -43,7 +43,7 @@ pub(super) fn may_delete(args: &Release) -> Result<(), Failure> {
     if args.yes || has_terminal() {
         return Ok(());
     }
-    let cause = anyhow!("nothing was deleted: where there is no terminal to ask on, give --yes");
+    let cause = anyhow!("refused, nothing was deleted: no terminal to confirm on; use --yes");
     Err(Failure::usage(cause))
 }
 
@@ -59,7 +59,8 @@ async fn delete(session: &Session, key: &[u8], args: &Release) -> Result<u8, Fai
     if !args.yes {
         let key = &session.key;
         agree(&format!(
-            "If the holder of {key} still works, it loses the lock and may not notice at once."
+            "If the holder of {key} is still running, it will lose the lock and might not notice \
+                immediately."
         ))?;
     }
     let deleted = delete_all(session, key, targets).await;
@@ -76,7 +77,7 @@ pub(super) async fn delete_all(session: &Session, key: &[u8], targets: Vec<Targe
         let delete = async |master: &mut Direct| master.delete(key, &value).await;
         match direct::ask(&url, session.masters.pem(), PATIENCE * 3, delete).await {
             Ok(true) => deleted.push(node),
-            Ok(false) => output::note(&format!("{node} has another key by now: left alone")),
+            Ok(false) => output::note(&format!("{node}: the key has changed; not deleted")),
             Err(why) => may_keep(&node, &why),
         }
     }
@@ -110,7 +111,7 @@ async fn target(session: &Session, key: &[u8], url: &str, vote: &NodeVote) -> Op
             return Some(Target { url: url.to_owned(), node, value, held: answers::held(vote) });
         }
         Ok(Some(Found::Foreign)) => {
-            output::note(&format!("{node} has {}: left alone", answers::FOREIGN));
+            output::note(&format!("{node} has {}; not deleted", answers::FOREIGN));
         }
         Ok(_) => {}
         Err(why) => may_keep(&node, &why),

@@ -87,8 +87,7 @@ async fn admit(session: &Session, global: &Global, args: &args::Init) -> Result<
 /// given before.
 async fn agree(session: &Session, global: &Global) -> Result<(), Failure> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        let cause =
-            anyhow!("nothing was written: where there is no terminal to ask on, give --yes");
+        let cause = anyhow!("refused, nothing was written: no terminal to confirm on; use --yes");
         return Err(Failure::usage(cause));
     }
     let nodes = prior::check(session, global).await?;
@@ -163,7 +162,8 @@ fn note_those_without_floor(nodes: &[InitNode]) {
     if !before.is_empty() {
         let nodes = before.join(", ");
         output::note(&format!(
-            "--floor is not for {nodes}, admitted before: they keep their ballots"
+            "--floor has no effect on {nodes}, which were already admitted and keep their \
+                ballots"
         ));
     }
 }
@@ -173,15 +173,15 @@ fn note_a_larger_max_ttl(nodes: &[InitNode], given: Duration, again: bool) {
     let held = nodes.iter().filter_map(|node| node.max_ttl).max();
     let Some(held) = held.filter(|held| *held > given) else { return };
     let cure = match again {
-        true => "to lower it, all of them must answer".to_owned(),
+        true => "lowering it requires every master to answer".to_owned(),
         false => {
             format!(
-                "redlock init --again --max-ttl {} lowers it, where all of them answer",
+                "to lower it, run redlock init --again --max-ttl {} while every master answers",
                 spelled(given)
             )
         }
     };
-    output::note(&format!("max_ttl stays {}, which masters have: {cure}", spelled(held)));
+    output::note(&format!("max_ttl stays at {}, the value on the masters: {cure}", spelled(held)));
 }
 
 /// Clients look at the records from time to time, and until then go on with what they have read.
@@ -193,9 +193,8 @@ fn note_a_former_max_ttl(nodes: &[InitNode]) {
     let Some(former) = former else { return };
     let rest = former + former / 10 + READ_AGAIN;
     output::note(&format!(
-        "max_ttl was {}: clients that are connected may give locks with the old TTL until \
-         they have read the records again, about a minute while they run; so restart no master \
-         for {} (1.1 times the former max_ttl, and a minute)",
+        "max_ttl was {}. Connected clients may keep using it for about a minute, so do not \
+            restart any master for {} (1.1 × the old max_ttl plus one minute)",
         spelled(former),
         spelled(rest)
     ));
@@ -240,15 +239,15 @@ fn judge(report: &InitReport) -> Result<u8, Failure> {
 fn later(node: &InitNode) -> &'static str {
     match &node.cause {
         Some(Cause::NotAdmitted(not)) if !not.is_curable() => {
-            "it cannot be admitted until that is cured"
+            "it cannot be admitted until that is fixed"
         }
         _ => LATER,
     }
 }
 
 /// A plain `init` is refused from now on: the master looks the same as one that lost its data.
-const LATER: &str = "once it answers, it votes after a quarantine at the latest, or at once \
-                     after redlock init --again, which states that no lock is held";
+const LATER: &str = "once reachable, it votes after a quarantine, or immediately after `redlock \
+    init --again` (only if no lock is held)";
 
 fn why(node: &InitNode) -> String {
     format!("{} {}", node.node, standing(node))
@@ -274,8 +273,8 @@ pub(super) fn refused(error: InitError) -> Failure {
         // The statement would be made of something that nobody has looked at.
         InitError::Refused { nodes } if nodes.iter().any(InitNode::is_checked) => {
             Failure::usage(anyhow!(
-                "masters are being checked, another init may be running: type redlock init \
-                 again in a moment: {}",
+                "masters are still being checked, perhaps by another init; run `redlock init` \
+                    again shortly: {}",
                 said(&nodes)
             ))
         }
@@ -328,7 +327,7 @@ pub(super) fn in_use(is_mixed: bool, said: &str) -> Failure {
     if is_mixed {
         return failure;
     }
-    failure.with_hint("redlock init --again states it; without it a quarantine ends by itself")
+    failure.with_hint("without --again, the quarantine ends by itself")
 }
 
 fn is_without_quarantine(node: &InitNode) -> bool {
@@ -381,7 +380,7 @@ mod tests {
         nodes[1].cause = Some(Cause::NotAdmitted(why.into()));
         let (code, words) = said(&nodes);
         assert_eq!(code, USAGE, "{words}");
-        assert!(words.contains("type redlock init again in a moment"), "{words}");
+        assert!(words.contains("run `redlock init` again shortly"), "{words}");
         assert!(!words.contains("--again"), "{words}");
     }
 

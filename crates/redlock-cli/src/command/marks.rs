@@ -78,7 +78,7 @@ async fn remove_from_all(
         output::note(&format!("deletes the mark of {name} on {node}: {held}"));
     }
     if !args.yes {
-        force::agree(&format!("{name} is done again when it is asked for."))?;
+        force::agree(&format!("{name} will run again at the next request."))?;
     }
     let deleted = force::delete_all(session, &key, targets).await;
     if args.json {
@@ -87,7 +87,10 @@ async fn remove_from_all(
     match session.redlock.last_run(&session.key).await {
         Ok(None) => Ok(0),
         Ok(Some(_)) => {
-            let cause = anyhow!("a master still has a mark of {name}: run this again");
+            let cause = anyhow!(
+                "{name}: a completion mark remains on at least one master; run \
+            this again"
+            );
             Err(Failure::new(UNAVAILABLE, cause))
         }
         Err(error) => Err(session.unread(error)),
@@ -109,7 +112,7 @@ async fn targets(session: &Session, key: &[u8], status: &Status) -> (Vec<Target>
                     targets.push(Target { url: url.to_owned(), node, value, held });
                 }
                 Some(Found::Foreign) => {
-                    output::note(&format!("{node} has a key of another type: left alone"));
+                    output::note(&format!("{node} has a key of another type; not deleted"));
                 }
                 _ => {}
             },

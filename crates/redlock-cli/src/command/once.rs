@@ -125,7 +125,7 @@ pub(super) async fn begin(
         Err(RunError::Lost { lost, .. }) => {
             let answers = session.answers().await;
             let cause = anyhow!(
-                "the lock on {} is lost: {}, the command was not begun: {answers}",
+                "the lock on {} was lost before the command started ({}): {answers}",
                 session.key,
                 lost.reason
             );
@@ -143,8 +143,8 @@ pub(super) async fn complete(session: &Session, guard: OnceGuard) -> Result<(), 
             let answers = session.answers().await;
             let why = lost.reason;
             let cause = anyhow!(
-                "the lock on {} is lost: {why}, the command had just ended and is not marked as \
-                 done: {answers}",
+                "the lock on {} was lost as the command finished ({why}); the run was not \
+                    recorded as done: {answers}",
                 session.key
             );
             Err(Failure::new(LOST, cause))
@@ -153,13 +153,16 @@ pub(super) async fn complete(session: &Session, guard: OnceGuard) -> Result<(), 
         Err(MarkError::NoQuorum { resource, votes }) => {
             let said = answers::said(&votes);
             output::note(&format!(
-                "{resource} was done, but too few masters acknowledged its mark, so it may be \
-                 done again: {said}"
+                "{resource} completed, but too few masters recorded it, so it may run again: \
+                    {said}"
             ));
             Ok(())
         }
         Err(error) => {
-            output::note(&format!("{} was done, and is not marked as done: {error}", session.key));
+            output::note(&format!(
+                "{} completed, but its completion was not recorded: {error}",
+                session.key
+            ));
             Ok(())
         }
     }

@@ -53,7 +53,7 @@ pub(crate) fn words(error: &ReleaseError) -> String {
             format!("{resource} was released after its lease had ended: {said}")
         }
         ReleaseError::NotOurs { resource, .. } => {
-            format!("{resource} was not ours, or not any more: {said}")
+            format!("{resource} was already lost, or was never held by this token: {said}")
         }
         ReleaseError::Unconfirmed { resource, .. } => {
             format!("the release of {resource} is not confirmed by a quorum: {said}")

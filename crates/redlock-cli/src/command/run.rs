@@ -83,7 +83,7 @@ fn check(args: &Run) -> Result<(), Failure> {
     }
     needs_proc(args)?;
     if args.keys.len() > 1 && args.is_once() {
-        let cause = anyhow!("--once-in and --fire take one KEY: it names what is done once");
+        let cause = anyhow!("--once-in and --fire accept a single KEY");
         return Err(Failure::usage(cause));
     }
     if args.keys.len() > 1 && args.reentrant {
@@ -100,14 +100,14 @@ fn needs_proc(args: &Run) -> Result<(), Failure> {
     let (option, instead) = match () {
         () if group::is_countable() => return Ok(()),
         () if args.wait_group => {
-            ("--wait-group", "wait for what runs in the background in the command itself")
+            ("--wait-group", "wait for background processes inside the command")
         }
         () if args.reentrant => {
-            ("--reentrant", "start what already has the lock without a `redlock run` of its own")
+            ("--reentrant", "run the nested command directly, without `redlock run`")
         }
         () => return Ok(()),
     };
-    let why = "needs /proc, which this system does not have";
+    let why = "needs /proc, which is not available here";
     Err(Failure::usage(anyhow!("{option} {why}: {instead}")))
 }
 
@@ -280,7 +280,9 @@ fn why(
     let why = match (pause, reason, max_hold) {
         (Pause::Job, ..) => "it was not extended in time because the job was stopped".into(),
         (Pause::Frozen, ..) => {
-            "it was not extended in time because redlock itself stood still".into()
+            "it was not extended in time because redlock itself was stopped or the machine was \
+                suspended"
+                .into()
         }
         // Nothing went wrong, and nobody took it away.
         (_, LostReason::MaxHold, Some(max_hold)) => {
@@ -303,12 +305,12 @@ fn next_to_end(session: &Session, hold: &HoldSet) -> Resource {
 /// the first.
 fn what(stage: Stage, status: Option<ExitStatus>, waits_for_group: bool) -> &'static str {
     if status.and_then(|status| status.signal()) == Some(Signal::KILL.as_raw()) {
-        "the command was ended with SIGKILL"
+        "the command was killed (SIGKILL)"
     } else if matches!(stage, Stage::Asked(_)) {
-        "the command was ended with SIGTERM"
+        "the command was stopped (SIGTERM)"
     } else if stage == Stage::Killed && waits_for_group {
-        "what the command had started was ended with SIGKILL"
+        "its remaining processes were killed (SIGKILL)"
     } else {
-        "the command had just ended"
+        "the command had just exited"
     }
 }

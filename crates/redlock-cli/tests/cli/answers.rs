@@ -247,7 +247,7 @@ fn the_release_of_what_is_not_ours_names_the_masters_that_have_released_it() {
     assert_eq!(answer.code, 1, "{answer:?}");
     let names = [0, 1, 2].map(|place: usize| servers[place].name());
     let said = format!(
-        "redlock: k was not ours, or not any more: {} released, {} not ours, {} not ours",
+        "redlock: k was already lost, or was never held by this token: {} released, {} not ours, {} not ours",
         names[0], names[1], names[2]
     );
     assert_eq!(answer.cause(), said);

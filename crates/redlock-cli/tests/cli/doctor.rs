@@ -17,8 +17,8 @@ fn findings(object: &Value, node: Option<String>) -> Vec<String> {
     found
         .map(|finding| {
             assert_eq!(finding.as_object().unwrap().len(), 5, "{finding}");
-            assert!(!finding["why"].as_str().unwrap().is_empty(), "{finding}");
-            assert!(!finding["cure"].as_str().unwrap().is_empty(), "{finding}");
+            assert!(!finding["impact"].as_str().unwrap().is_empty(), "{finding}");
+            assert!(!finding["fix"].as_str().unwrap().is_empty(), "{finding}");
             let severity = finding["severity"].as_str().unwrap();
             format!("{severity}: {}", finding["what"].as_str().unwrap())
         })
@@ -54,14 +54,20 @@ fn masters_on_one_host_and_without_a_quorum_are_found() {
     assert_eq!(all[0], "error: no quorum: 0 of 3 masters vote, 2 are needed");
     assert_eq!(all[1], "info: 3 masters are on 127.0.0.1");
     let one = findings(&object, Some(servers[0].name()));
-    assert!(one[0].starts_with("error: not admitted: new or emptied, its quarantine"), "{one:?}");
+    assert!(
+        one[0].starts_with("error: not admitted: new, or lost its data, its quarantine"),
+        "{one:?}"
+    );
     let dbsize: usize = text(&servers[0], &["DBSIZE"]);
     assert_eq!(dbsize, 0, "nothing is written");
     let people = ask(&servers, ["doctor"]);
     let cause = people.cause();
-    assert!(cause.starts_with("redlock: 2 findings: not admitted: new or emptied"), "{people:?}");
+    assert!(
+        cause.starts_with("redlock: 2 findings: not admitted: new, or lost its data"),
+        "{people:?}"
+    );
     assert!(cause.contains(" at 3 masters, no quorum: 0 of 3 masters vote"), "{people:?}");
-    assert!(people.out.contains("brand new? run redlock init"), "{people:?}");
+    assert!(people.out.contains("if all masters are new, run `redlock init`"), "{people:?}");
 }
 
 /// The places of these words in what was printed, each of which is there once.
@@ -138,7 +144,7 @@ fn an_eviction_policy_without_a_limit_is_told_and_is_no_finding_by_itself() {
 #[test]
 fn an_even_number_of_masters_is_told_with_what_may_fail() {
     for (masters, code, what) in [
-        (2, 1, "warning: 2 masters: none of them may fail, both are needed"),
+        (2, 1, "warning: 2 masters tolerate no failure"),
         (4, 0, "info: 4 masters: 1 may fail, as of 3"),
     ] {
         let servers = RedisServers::start(masters).unwrap();
@@ -153,14 +159,14 @@ fn an_even_number_of_masters_is_told_with_what_may_fail() {
 fn the_state_none_is_explained_and_a_missing_zadd_is_about_fencing() {
     let new = brand_new(1);
     let people = ask(&new, ["doctor"]);
-    assert!(people.out.contains("none (not admitted, and no quarantine has begun)"), "{people:?}");
+    assert!(people.out.contains("none (not admitted, quarantine not started)"), "{people:?}");
     let servers = RedisServers::start(1).unwrap();
     let (_, url) = few_rights(&servers[0]);
     servers[0].command(&["ACL", "SETUSER", "few", "-zadd"]).unwrap();
     let answer = found_by(&servers, &url, &[]).0.json();
     let found = answer["findings"].as_array().unwrap().iter();
     let mut lacks = found.filter(|found| found["what"] == "its user lacks +zadd");
-    let why = lacks.next().unwrap()["why"].as_str().unwrap();
+    let why = lacks.next().unwrap()["impact"].as_str().unwrap();
     assert!(why.contains("fencing tokens") && !why.contains("released"), "{why}");
 }
 
@@ -171,7 +177,7 @@ fn without_a_quarantine_a_master_must_keep_what_it_answers() {
         let answer = ask(&servers, ["--quarantine", "off", "doctor", "--json"]);
         findings(&answer.json(), Some(servers[0].name()))
     };
-    assert_eq!(found(), ["warning: may lose writes that it has acknowledged"]);
+    assert_eq!(found(), ["warning: may lose acknowledged writes"]);
     servers[0].command(&["CONFIG", "SET", "appendonly", "yes"]).unwrap();
     servers[0].command(&["CONFIG", "SET", "appendfsync", "always"]).unwrap();
     assert_eq!(found(), Vec::<String>::new());
@@ -192,7 +198,7 @@ fn clients_without_a_quarantine_are_told_from_brand_new_masters() {
     let what = "error: not admitted: clients with Quarantine::Off use this namespace";
     assert!(one[0].starts_with(what), "{one:?}");
     let people = ask(&servers, ["doctor"]);
-    assert!(!people.out.contains("new or emptied"), "{people:?}");
+    assert!(!people.out.contains("new, or lost its data"), "{people:?}");
     for cure in ["REDLOCK_QUARANTINE=off for this client", "redlock init --again"] {
         assert!(people.out.contains(cure), "{people:?}");
     }
@@ -200,13 +206,16 @@ fn clients_without_a_quarantine_are_told_from_brand_new_masters() {
         let answer = ask(&servers, words);
         assert_eq!(answer.code, 69, "{answer:?}");
         let cause = answer.cause();
-        assert!(cause.contains("(--quarantine off, REDLOCK_QUARANTINE=off)"), "{cause}");
-        assert!(!cause.contains("new or emptied") && !cause.contains("brand new?"), "{cause}");
+        assert!(cause.contains("use --quarantine off here too"), "{cause}");
+        assert!(
+            !cause.contains("new, or lost its data") && !cause.contains("if these masters are new"),
+            "{cause}"
+        );
     }
     let refused = ask(&servers, ["init", "--yes"]);
     assert_eq!(refused.code, 64, "{refused:?}");
-    assert!(refused.cause().contains("redlock init --again converts it"), "{refused:?}");
-    assert!(!refused.cause().contains("a quarantine ends by itself"), "{refused:?}");
+    assert!(refused.cause().contains("redlock init --again`"), "{refused:?}");
+    assert!(!refused.cause().contains("the quarantine ends by itself"), "{refused:?}");
     assert_eq!(ask(&servers, ["--quarantine", "off", "status", "k"]).code, 1, "it is free");
     ask(&servers, ["init", "--again"]).success();
     assert_eq!(ask(&servers, ["status", "k"]).code, 1);
@@ -269,8 +278,8 @@ fn each_right_of_the_guide_that_is_missing_is_named_with_its_cure_and_nothing_is
         assert!(found.iter().any(|found| found.ends_with(&lacks)), "{right}: {found:?}");
         assert!(answer.out.contains(&format!("run: ACL SETUSER few {right}\"")), "{answer:?}");
         let costs = match right {
-            "+client|tracking" => "warning: reports no changes of keys",
-            "+hgetall" => "error: not admitted: INFO or its record cannot be read",
+            "+client|tracking" => "warning: does not report key changes",
+            "+hgetall" => "error: not admitted: its INFO or admission record is unreadable",
             _ => "warning: its user lacks",
         };
         let shows = |found: &String| found.starts_with(costs);
@@ -318,11 +327,11 @@ fn a_quarantine_that_a_missing_right_or_key_hinders_is_not_waited_for() {
     let cure = || {
         let answer = found_by(&servers, &url, &[]).0.json();
         let findings = answer["findings"].as_array().unwrap().clone();
-        findings[1]["cure"].as_str().unwrap().to_owned()
+        findings[1]["fix"].as_str().unwrap().to_owned()
     };
-    assert!(cure().contains("else wait for the end of its quarantine"), "{}", cure());
+    assert!(cure().contains("otherwise wait for the quarantine"), "{}", cure());
     servers[0].command(&["ACL", "SETUSER", "few", "-hset"]).unwrap();
-    assert!(cure().starts_with("cure the other findings of this master first"), "{}", cure());
+    assert!(cure().starts_with("fix this master's other findings first"), "{}", cure());
     let narrow = ["ACL", "SETUSER", "few", "+hset", "resetkeys", "~locks:*"];
     servers[0].command(&narrow).unwrap();
     let (_, found) = found_by(&servers, &url, &[]);
@@ -358,15 +367,15 @@ fn keys_of_another_type_are_named_with_their_cure() {
         let is_off = key.ends_with(":ballots");
         let then = if is_off { "" } else { "; its master is then in quarantine for D" };
         let cure = format!("delete the key {key}{then}");
-        let found = of_node.find(|finding| finding["cure"] == cure);
+        let found = of_node.find(|finding| finding["fix"] == cure);
         let found = found.unwrap_or_else(|| panic!("{key}: {answer:?}"));
-        let what = format!("its key {key} is of another type, nothing is written there");
+        let what = format!("its key {key} has the wrong type, so redlock does not write to it");
         let severity = if is_off { "warning" } else { "error" };
         assert_eq!((&found["what"], &found["severity"]), (&what.into(), &severity.into()));
     }
     let words = ask(&servers, ["doctor"]).out;
-    assert!(!words.contains("cure: wait"), "{words}");
-    assert!(words.contains("cure the other findings of this master first"), "{words}");
+    assert!(!words.contains("fix:    wait"), "{words}");
+    assert!(words.contains("fix this master's other findings first"), "{words}");
 }
 
 #[test]
@@ -402,8 +411,8 @@ fn a_master_that_refuses_writes_is_found() {
     let findings = ask(&servers, ["doctor", "--json"]).json()["findings"].clone();
     let said: Vec<_> = findings.as_array().unwrap().iter().map(|one| one["what"].clone()).collect();
     assert!(said.iter().any(|what| what.as_str().unwrap().starts_with("refuses writes: OOM")));
-    let cure = findings[1]["cure"].as_str().unwrap();
-    assert!(cure.starts_with("cure the other findings of this master first"), "{findings}");
+    let cure = findings[1]["fix"].as_str().unwrap();
+    assert!(cure.starts_with("fix this master's other findings first"), "{findings}");
 }
 
 #[test]
@@ -421,7 +430,7 @@ fn a_script_that_does_not_end_is_told_from_a_missing_right() {
         assert!(script.join().unwrap().is_err(), "it was ended");
         found
     });
-    let cure = found["cure"].as_str().unwrap();
+    let cure = found["fix"].as_str().unwrap();
     assert!(cure.contains("SCRIPT KILL") && !cure.contains("password"), "{cure}");
 }
 
@@ -577,7 +586,7 @@ fn keys_that_are_too_narrow_have_one_fix() {
         assert!(found.contains(&"warning: its user lacks ~redlock-quorum:1*".into()), "{found:?}");
         let json = answer.json();
         let fixes = json["findings"].as_array().unwrap().iter();
-        let fixes = fixes.map(|found| found["cure"].as_str().unwrap().to_owned());
+        let fixes = fixes.map(|found| found["fix"].as_str().unwrap().to_owned());
         let is_other = |fix: &String| fix.contains('+') || fix.contains("Redis 6");
         let others: Vec<_> = fixes.filter(is_other).collect();
         assert_eq!(others, Vec::<String>::new(), "{words:?} {answer:?}");

@@ -138,11 +138,11 @@ fn a_command_without_quarantine_shows_that_it_was_there_with_tokens_and_without(
         assert!(servers.iter().filter(shows_it).count() >= 2, "{plain}");
         let refused = ask(&servers, ["run", "k", "--", "true"]);
         assert_eq!(refused.code, 69, "{refused:?}");
-        let words = "clients with Quarantine::Off use this namespace";
+        let words = "other clients use this prefix without a quarantine";
         let said = refused.cause();
         assert!(said.contains(words), "{said}");
         let doctor = ask(&servers, ["doctor"]);
-        assert!(doctor.out.contains("use this namespace"), "{doctor:?}");
+        assert!(doctor.out.contains("use this prefix without a quarantine"), "{doctor:?}");
     }
 }
 
@@ -171,7 +171,7 @@ fn a_master_that_takes_no_ballots_is_named_and_grants_plain_locks() {
     let is_about = |finding: &serde_json::Value| finding["node"] == servers[2].name();
     let found = found.iter().find(|finding| is_about(finding)).unwrap();
     assert!(found["what"].as_str().unwrap().contains("it takes no ballots"), "{found}");
-    assert!(found["cure"].as_str().unwrap().contains("--plain"), "{found}");
+    assert!(found["fix"].as_str().unwrap().contains("--plain"), "{found}");
     let plain = ask(&["acquire", "k", "--plain"]);
     assert_eq!(plain.success().split(' ').nth(1), Some("-"));
 }

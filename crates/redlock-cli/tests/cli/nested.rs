@@ -27,7 +27,7 @@ fn a_run_that_would_wait_for_the_run_around_it_is_told_so_at_once() {
     ] {
         let answer = inside(&servers, "k", script);
         assert_eq!((answer.code, answer.out.as_str()), (code, ""), "{script}: {answer:?}");
-        let said = "redlock: k: this lock is held by the `redlock run` around this command: ";
+        let said = "redlock: k: this lock is held by the enclosing `redlock run`: ";
         assert!(answer.cause().starts_with(said), "{script}: {answer:?}");
         let granted = |server| answer.err.contains(&format!("{} held (", server));
         assert!(servers.iter().filter(|server| granted(server.name())).count() >= 2, "{answer:?}");

@@ -218,7 +218,7 @@ fn doctor_names_marks_of_the_future() {
     assert_eq!(found[0]["node"], json!(servers[0].name()));
     let what = "has a mark of the future: report was last done at 2100-01-01 00:00:00 UTC";
     assert_eq!(found[0]["what"], json!(what));
-    assert!(found[0]["cure"].as_str().unwrap().contains("release --force --mark"));
+    assert!(found[0]["fix"].as_str().unwrap().contains("release --force --mark"));
 }
 
 /// The wait of 10 s is the default: who finds another at work ends with 75 or with what -E says.

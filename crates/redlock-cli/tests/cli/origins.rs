@@ -19,7 +19,7 @@ fn a_bad_url_is_named_with_its_place_the_reason_and_the_form_it_should_have() {
         ("redis://:pa/ss@h", "write / as %2F"),
         ("10.0.0.1:6379", "no scheme"),
         ("redis://h :1", "a space in it"),
-        ("redis://h:1 # the first", "a comment behind it"),
+        ("redis://h:1 # the first", "a comment after it"),
         ("redis://h:1?timeout=5", "unknown option"),
     ] {
         let scratch = Scratch::new("urls");
@@ -50,7 +50,7 @@ fn a_value_of_the_environment_is_refused_under_the_name_of_its_variable() {
         ("REDLOCK_NODE_TIMEOUT", "soon", "write a duration as 500ms"),
         ("REDLOCK_NODE_TIMEOUT", "20s", "a --node-timeout of 20s is too long"),
         ("REDLOCK_NODE_TIMEOUT", "0", "never lets a master answer"),
-        ("REDLOCK_PLAIN", "maybe", "neither 1 nor 0"),
+        ("REDLOCK_PLAIN", "maybe", "expected 1 or 0"),
         ("REDLOCK_MAX_TTL", "never", "write a duration as 500ms"),
         ("REDLOCK_MAX_TTL", "2d", "out of range"),
         ("REDLOCK_PREFIX", "redlock-quorum:", "is reserved"),
@@ -87,7 +87,7 @@ fn an_empty_variable_counts_as_unset() {
     assert_eq!(copies(&servers, "k"), 1);
     let mut command = bare(["status", "k"]);
     command.env("REDLOCK_NODES", "").env("REDLOCK_NODES_FILE", "");
-    assert!(refused(command).cause().contains("no masters were named"));
+    assert!(refused(command).cause().contains("no masters configured"));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn a_master_whose_ballots_are_gone_is_not_said_to_have_restarted() {
         let cause = status["nodes"][1]["cause"].as_str().map(String::from);
         cause.filter(|cause| cause.contains("in quarantine"))
     });
-    let said = "not admitted: restarted or lost its ballots, in quarantine; votes again in ";
+    let said = "not admitted: restarted, or lost its fencing data, in quarantine; votes again in ";
     assert!(words.starts_with(said), "{words}");
 }
 
@@ -59,7 +59,7 @@ fn a_master_that_loads_its_data_makes_the_wait_longer_that_ends_a_quarantine() {
     assert!(said.cause().contains("LOADING") || said.cause().contains("is loading"), "{said:?}");
     // Twice 11 s, and to connect and to end it.
     let (_, wait) = said.cause().rsplit_once("--wait ").expect("a hint");
-    let (wait, _) = wait.split_once("s or longer").expect("for how long");
+    let (wait, _) = wait.split_once("s or more").expect("for how long");
     let wait: u32 = wait.parse().unwrap();
     assert!((26..36).contains(&wait), "{said:?}");
 }

@@ -150,7 +150,7 @@ fn what_the_lock_is_kept_for_ends_when_the_lock_is_lost() {
     servers[0].command(&["SET", "k", "stranger"]).unwrap();
     let answer = run.answer();
     assert_eq!(answer.code, 79, "{answer:?}");
-    let said = "what the command had started was ended with SIGKILL";
+    let said = "its remaining processes were killed (SIGKILL)";
     assert!(answer.cause().contains(said), "{answer:?}");
     poll("it ends", || (!is_alive(left)).then_some(()));
 }

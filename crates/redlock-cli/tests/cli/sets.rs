@@ -44,8 +44,8 @@ fn what_cannot_be_locked_together_is_bad_usage() {
     let servers = RedisServers::start(3).unwrap();
     for (words, told) in [
         (["run", "a", "b", "a", "--", "true"], "a was named twice"),
-        (["run", "--once-in=1h", "a", "b", "--", "true"], "take one KEY"),
-        (["run", "--fire=7", "a", "b", "--", "true"], "take one KEY"),
+        (["run", "--once-in=1h", "a", "b", "--", "true"], "accept a single KEY"),
+        (["run", "--fire=7", "a", "b", "--", "true"], "accept a single KEY"),
     ] {
         let refused = ask(&servers, words);
         assert_eq!(refused.code, 64, "{words:?}: {refused:?}");

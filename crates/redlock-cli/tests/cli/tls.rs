@@ -172,7 +172,7 @@ fn a_plain_url_of_a_server_with_tls_says_so() {
         assert!(said.contains("TLS on this port") && said.contains("rediss://"), "{answer:?}");
     }
     let doctor = answer_of(redlock(&url, &files, &files).arg("doctor"));
-    assert!(doctor.out.contains("cure: if this port speaks TLS, write rediss://"), "{doctor:?}");
+    assert!(doctor.out.contains("fix:    if this port speaks TLS, write rediss://"), "{doctor:?}");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_server_without_tls_is_not_only_silent() {
         "not connected: no answer to the TLS handshake: the server may not speak TLS on this port";
     assert!(answer.cause().contains(said), "{answer:?}");
     let doctor = answer_of(redlock(&url, &files, &files).arg("doctor"));
-    let cure = "cure: if this port does not speak TLS, write redis://, or give the port that does;";
+    let cure = "fix:    if this port does not speak TLS, write redis://, or give the port that does;";
     assert!(doctor.out.contains(cure), "{doctor:?}");
 }
 

@@ -159,9 +159,9 @@ fn network_flaw(url: &str, authority: &str, path: &str) -> Option<&'static str> 
     } else if port.is_some_and(|port| !matches!(port.parse::<u16>(), Ok(1..))) {
         Some("its port is not a number from 1 to 65535; a password would end with @")
     } else if ["0.0.0.0", "[::]"].contains(&host) {
-        Some("its host stands for every address of a machine, not for one")
+        Some("its host is a wildcard address; use the address of one machine")
     } else if !db.is_empty() && db.parse::<u32>().is_err() {
-        Some("its database, behind the /, is not a number")
+        Some("its database, after the /, is not a number")
     } else {
         None
     }
@@ -173,9 +173,9 @@ fn query_flaw(query: Option<&str>, is_unix: bool) -> Option<&'static str> {
     let mut unknown = names.filter(|name| !known.contains(name));
     unknown.next().map(|_| {
         if is_unix {
-            "it has an unknown option behind the ?; db, user, pass and protocol are known"
+            "unknown option after the ?; db, user, pass and protocol are supported"
         } else {
-            "it has an unknown option behind the ?; protocol is known, the database is written /5"
+            "unknown option after the ?; only protocol is supported, the database is written /5"
         }
     })
 }
@@ -183,7 +183,7 @@ fn query_flaw(query: Option<&str>, is_unix: bool) -> Option<&'static str> {
 fn fragment_flaw(fragment: Option<&str>) -> Option<&'static str> {
     match fragment? {
         "insecure" => Some("#insecure is not supported: name the CA instead"),
-        _ => Some("nothing is known that begins with #; in a password, write # as %23"),
+        _ => Some("fragments (#) are not supported; in a password, write # as %23"),
     }
 }
 
@@ -193,9 +193,8 @@ const NO_PASSWORD: &str = "it has a user but no password; for a user with `nopas
                            password, such as redis://user:none@host";
 const NO_TLS: &str =
     "this program was built without TLS: build it with the feature `tls`, or write redis://";
-const SEVERAL: &str = "a comma does not separate masters here, give each a URL of its own: \
-                       --node URL --node URL, or REDLOCK_NODES=URL,URL";
-const COMMENT: &str = "a comment behind it is not supported, give it a line of its own";
+const SEVERAL: &str = "--node accepts one URL; repeat --node, or use REDLOCK_NODES=URL,URL";
+const COMMENT: &str = "a comment after it is not supported; write it on a separate line";
 const PUNCTUATION: &str = "in a user or password, write / as %2F, ? as %3F, # as %23 and @ as %40";
 /// The faults that only the parser finds.
 const UNREADABLE: &str = "its host is not a name or an address, or it is not encoded well";

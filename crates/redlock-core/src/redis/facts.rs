@@ -25,7 +25,7 @@ pub(super) fn facts(
 ) -> Result<Facts, Cause> {
     let (server, replication) = (text(server)?, text(replication)?);
     let Some(run_id) = field(&server, "run_id") else {
-        return Err(unusable("INFO server does not contain its run_id"));
+        return Err(unusable("INFO has no run_id"));
     };
     // Valkey has given the field a name of its own.
     let modes = ["redis_mode", "server_mode"].map(|name| field(&server, name));
@@ -44,7 +44,7 @@ pub(super) fn facts(
 pub(super) fn clock(server: &Value) -> Result<(RunId, u64), Cause> {
     let server = text(server)?;
     let process = field(&server, "run_id").and_then(|run_id| run_id.parse().ok());
-    let nothing = || unusable("INFO server does not contain its run_id and its time");
+    let nothing = || unusable("INFO has no run_id or no time");
     process.zip(time_us(&server)).ok_or_else(nothing)
 }
 
@@ -85,7 +85,7 @@ fn text(reply: &Value) -> Result<String, Cause> {
         Value::ServerError(error) => Err(resp::refusal(error)),
         Value::BulkString(bytes) => Ok(String::from_utf8_lossy(bytes).into_owned()),
         Value::VerbatimString { text, .. } => Ok(text.clone()),
-        _ => Err(unusable("not a Redis, INFO is no text")),
+        _ => Err(unusable("not a Redis server: INFO is not text")),
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn record(reply: &Value) -> Result<Box<Record>, Unread> {
             let pairs = flat.chunks_exact(2).map(|pair| (&pair[0], &pair[1]));
             read(pairs)
         }
-        _ => Err(Unread::Refused(unusable("HGETALL answers no fields"))),
+        _ => Err(Unread::Refused(unusable("HGETALL returned no fields"))),
     }
 }
 

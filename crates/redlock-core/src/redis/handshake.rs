@@ -246,7 +246,7 @@ fn identify(said: &[Value], native: Option<Native>) -> Result<Identity, Cause> {
     };
     let Value::Int(client_id) = succeeded(client_id.clone())? else {
         return Err(unusable(
-            "not a Redis, CLIENT ID is no number: if it is a proxy, give the server's own address",
+            "not a Redis server: CLIENT ID is not a number; if it is a proxy, use the server's own address",
         ));
     };
     let mut facts = facts::facts(server, replication, more.first())?;

@@ -174,7 +174,9 @@ pub(super) fn no_release(reply: &Value) -> Option<String> {
     let Failed { command, error } = failed.iter().find(|it| it.hinders_release())?;
     let others = failed.iter().map(|it| &it.command).filter(|other| *other != command);
     let others = and_others(&others.cloned().collect::<Vec<_>>());
-    Some(format!("{error}: without {command} no lock can be released, so none is acquired{others}"))
+    Some(format!(
+        "{error}: without {command} no lock can be released, so no lock is acquired{others}"
+    ))
 }
 
 #[cfg(test)]

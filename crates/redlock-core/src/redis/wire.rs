@@ -422,8 +422,7 @@ impl Wire {
 }
 
 fn too_many() -> Cause {
-    let limit =
-        format!("{IN_FLIGHT_MAX} requests to this master are unanswered, which is the limit");
+    let limit = format!("too many unanswered requests to this master (limit {IN_FLIGHT_MAX})");
     Cause::NotSent(limit.into())
 }
 

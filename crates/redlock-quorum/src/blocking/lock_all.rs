@@ -37,7 +37,7 @@ impl Redlock {
 
 /// A request for several locks. See [`crate::LockAllRequest`], which also describes the options. It
 /// does nothing before [`acquire`](Self::acquire) or [`run`](Self::run).
-#[must_use = "locks that are not acquired are not asked for"]
+#[must_use = "requests do nothing until acquired or run"]
 #[derive(Clone)]
 pub struct LockAllRequest {
     request: crate::LockAllRequest,
@@ -93,7 +93,7 @@ impl fmt::Debug for LockAllRequest {
 
 /// Several locks that are held together. See [`crate::GuardSet`]. It derefs to that type for
 /// methods that do not wait. Methods that wait are here and block.
-#[must_use = "the locks are released when their set is dropped"]
+#[must_use = "if unused, the locks are released immediately"]
 pub struct GuardSet {
     set: crate::GuardSet,
     worker: Arc<Worker>,

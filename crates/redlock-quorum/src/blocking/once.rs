@@ -34,7 +34,7 @@ impl Redlock {
 }
 
 /// A job that runs once per period or per scheduled time. See [`crate::OnceRequest`].
-#[must_use = "work that is not run is not done"]
+#[must_use = "a job does nothing unless started"]
 #[derive(Clone)]
 pub struct OnceRequest {
     request: crate::OnceRequest,

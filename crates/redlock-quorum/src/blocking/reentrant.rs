@@ -59,7 +59,7 @@ impl fmt::Debug for Reentrant {
 
 /// A request of an owner for its lock. See [`crate::ReentrantRequest`], which also describes the
 /// options of inner calls. It does nothing before [`acquire`](Self::acquire) or [`run`](Self::run).
-#[must_use = "a lock that is not acquired is not asked for"]
+#[must_use = "requests do nothing until acquired or run"]
 #[derive(Clone)]
 pub struct ReentrantRequest {
     request: crate::ReentrantRequest,
@@ -122,7 +122,7 @@ impl fmt::Debug for ReentrantRequest {
 
 /// A lock that its owner holds. See [`crate::ReentrantGuard`]. It derefs to [`crate::Guard`] for
 /// methods that do not wait. Methods that wait are here and block.
-#[must_use = "the lock is left when its guard is dropped"]
+#[must_use = "if unused, the lock is left immediately"]
 pub struct ReentrantGuard {
     guard: crate::ReentrantGuard,
     worker: Arc<Worker>,

@@ -51,18 +51,18 @@ enum Warning {
 
 /// A master is admitted with ballots that rest on the masters' clocks, because too few others could
 /// be asked.
-pub(super) const FLOOR_BY_CLOCK: &str = "too few admitted masters could be asked for their \
-    ballots: fencing tokens of this master go on from the masters' clocks";
+pub(super) const FLOOR_BY_CLOCK: &str = "could not read ballots from enough admitted masters; \
+    this master's fencing tokens continue from the masters' clocks";
 /// A key has a longer expiry than this namespace allows: some client has another `max_ttl`, and a
 /// quarantine may end before its lock does.
 pub(super) const LIVES_TOO_LONG: &str =
-    "a lock there lives longer than max_ttl allows: its client has another max_ttl";
+    "found a lock that outlives max_ttl; its client uses a different max_ttl";
 /// A broken connection cannot be ended at the server.
-pub(super) const LACKS_BARRIER: &str = "the server does not allow CLIENT KILL ID: a request of a \
-    broken connection may be carried out late, and leave a key for up to its whole life";
+pub(super) const LACKS_BARRIER: &str = "CLIENT KILL ID is denied: a request sent on a broken \
+    connection may run late and leave a key until it expires";
 /// The server does not report changes of keys.
-pub(super) const NO_PUSHES: &str = "the server does not report changes of keys (it is older than \
-    6.0, it is behind a proxy, or its user may not use CLIENT TRACKING): waiters are not woken by it";
+pub(super) const NO_PUSHES: &str = "the server does not report key changes (older than 6.0, \
+    behind a proxy, or no permission for CLIENT TRACKING): it cannot wake waiting clients";
 
 /// A name of an entry for the log.
 pub(super) fn number(key: impl Key) -> u64 {
@@ -151,8 +151,8 @@ impl Observer {
                     node = %self.names[master],
                     why,
                     suppressed,
-                    "waiters cannot stand in a queue at this server: beside those of processes \
-                     that can, they rarely get a lock"
+                    "this server does not support the wait queue: clients waiting here rarely \
+                        win against clients that can queue"
                 )
             });
         }
@@ -166,8 +166,7 @@ impl Observer {
                     node = %self.names[master],
                     forgotten,
                     suppressed,
-                    "too many releases are unacknowledged: the oldest are left to the expiry of \
-                     their keys"
+                    "too many unacknowledged releases: the oldest keys are left to expire"
                 )
             });
         }

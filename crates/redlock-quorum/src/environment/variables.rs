@@ -74,7 +74,7 @@ fn quarantine_of(text: OsString) -> Result<Quarantine, String> {
     match text.to_string_lossy().as_ref() {
         "on" => Ok(Quarantine::On),
         "off" => Ok(Quarantine::Off),
-        text => Err(format!("{text:?} is neither on nor off")),
+        text => Err(format!("invalid value {text:?}: expected on or off")),
     }
 }
 
@@ -82,7 +82,7 @@ fn switch_of(text: OsString) -> Result<bool, String> {
     match text.to_string_lossy().as_ref() {
         "on" => Ok(true),
         "off" => Ok(false),
-        text => Err(format!("{text:?} is neither on nor off")),
+        text => Err(format!("invalid value {text:?}: expected on or off")),
     }
 }
 
@@ -91,7 +91,7 @@ fn flag_of(text: OsString) -> Result<bool, String> {
     match text.to_string_lossy().to_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(true),
         "0" | "false" | "no" | "off" => Ok(false),
-        text => Err(format!("{text:?} is neither 1 nor 0")),
+        text => Err(format!("invalid value {text:?}: expected 1 or 0")),
     }
 }
 

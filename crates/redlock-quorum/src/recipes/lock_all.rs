@@ -72,7 +72,7 @@ impl Redlock {
 /// - `TooLate` if a collected lock is lost again and no time is left to start again.
 /// - `Invalid` with [`InvalidRequest::Resources`] or [`InvalidRequest::SameResource`] if there are
 ///   no resources, too many, or duplicates.
-#[must_use = "locks that are not awaited are not asked for"]
+#[must_use = "requests do nothing unless awaited or run"]
 #[derive(Clone)]
 pub struct LockAllRequest {
     /// The resources, in the caller's order.

@@ -141,7 +141,7 @@ pub enum Once<T> {
 ///
 /// Work that must never run twice needs its own check, such as a store that accepts each scheduled
 /// time only once.
-#[must_use = "work that is not run is not done"]
+#[must_use = "a job does nothing unless started"]
 #[derive(Clone)]
 pub struct OnceRequest {
     request: LockRequest,

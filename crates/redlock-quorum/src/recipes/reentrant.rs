@@ -177,7 +177,7 @@ impl fmt::Debug for Reentrant {
 /// The same as [`LockRequest`], and `Invalid` with [`InvalidRequest::Depth`] beyond
 /// [`Reentrant::DEPTH_MAX`]. If a longer TTL is not confirmed, the error of the extension is
 /// returned as an acquire error, and the lock stays as it was.
-#[must_use = "a lock that is not awaited is not asked for"]
+#[must_use = "requests do nothing unless awaited or run"]
 #[derive(Clone)]
 pub struct ReentrantRequest {
     owner: Arc<Owner>,
@@ -342,7 +342,7 @@ fn of_extension(error: ExtendError) -> AcquireError {
 ///
 /// It derefs to the [`Guard`] for reading the state, waiting for the loss, and extending. You
 /// cannot take the lease out of it, because other guards may depend on it.
-#[must_use = "the lock is left when its guard is dropped"]
+#[must_use = "if unused, the lock is left immediately"]
 pub struct ReentrantGuard {
     entered: Arc<Entered>,
 }

@@ -23,7 +23,7 @@ use crate::run_error::RunError;
 /// set.
 ///
 /// Dropping it releases all of them in the background, like dropping a [`Guard`].
-#[must_use = "the locks are released when their set is dropped"]
+#[must_use = "if unused, the locks are released immediately"]
 pub struct GuardSet {
     /// The guards in the order in which the caller named them, at least one.
     guards: Vec<Guard>,

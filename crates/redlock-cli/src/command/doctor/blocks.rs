@@ -66,16 +66,16 @@ impl<'a> Block<'a> {
         };
         let at = match self.nodes[..] {
             [] => String::new(),
-            _ => format!("\n  at:   {}", self.nodes.join(", ")),
+            _ => format!("\n  at:     {}", self.nodes.join(", ")),
         };
-        let Finding { why, cure, .. } = self.first;
-        format!("{severity}: {}{at}\n  why:  {why}\n  cure: {cure}", self.what())
+        let Finding { impact, fix, .. } = self.first;
+        format!("{severity}: {}{at}\n  impact: {impact}\n  fix:    {fix}", self.what())
     }
 }
 
 /// What two findings of one problem have in common.
 fn key(of: &Finding) -> (Rank, Severity, &str, &str, &str) {
-    (of.rank, of.severity, &of.problem, &of.why, &of.cure)
+    (of.rank, of.severity, &of.problem, &of.impact, &of.fix)
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
     fn quarantines_that_end_at_different_times_are_one_problem() {
         let findings = [quarantined("a:1", 10), quarantined("b:1", 20)];
         let blocks = blocks(&findings);
-        let not = "not admitted: restarted or lost its ballots, in quarantine";
+        let not = "not admitted: restarted, or lost its fencing data, in quarantine";
         assert_eq!(blocks[0].line(), format!("{not} at 2 masters"));
         assert!(blocks[0].people().starts_with(&format!("error: {not}\n  at:   a:1, b:1\n")));
         assert_eq!(blocks.len(), 1);

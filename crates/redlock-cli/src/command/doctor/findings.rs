@@ -19,8 +19,8 @@ pub(super) struct Finding {
     /// None where it concerns all masters.
     pub(super) node: Option<String>,
     pub(super) what: String,
-    pub(super) why: Cow<'static, str>,
-    pub(super) cure: Cow<'static, str>,
+    pub(super) impact: Cow<'static, str>,
+    pub(super) fix: Cow<'static, str>,
     /// The same as `what`, without what differs between masters that have one and the same problem:
     /// for how long they have it.
     #[serde(skip)]
@@ -60,35 +60,35 @@ impl Finding {
     fn new(
         severity: Severity,
         what: String,
-        why: impl Into<Cow<'static, str>>,
-        cure: impl Into<Cow<'static, str>>,
+        impact: impl Into<Cow<'static, str>>,
+        fix: impl Into<Cow<'static, str>>,
     ) -> Self {
-        let (problem, why, cure) = (what.clone(), why.into(), cure.into());
-        Self { severity, node: None, what, why, cure, problem, rank: Rank::Rest }
+        let (problem, impact, fix) = (what.clone(), impact.into(), fix.into());
+        Self { severity, node: None, what, impact, fix, problem, rank: Rank::Rest }
     }
 
     fn error(
         what: String,
-        why: impl Into<Cow<'static, str>>,
-        cure: impl Into<Cow<'static, str>>,
+        impact: impl Into<Cow<'static, str>>,
+        fix: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self::new(Severity::Error, what, why, cure)
+        Self::new(Severity::Error, what, impact, fix)
     }
 
     pub(super) fn warning(
         what: impl Into<String>,
-        why: impl Into<Cow<'static, str>>,
-        cure: impl Into<Cow<'static, str>>,
+        impact: impl Into<Cow<'static, str>>,
+        fix: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self::new(Severity::Warning, what.into(), why, cure)
+        Self::new(Severity::Warning, what.into(), impact, fix)
     }
 
     pub(super) fn info(
         what: String,
-        why: impl Into<Cow<'static, str>>,
-        cure: impl Into<Cow<'static, str>>,
+        impact: impl Into<Cow<'static, str>>,
+        fix: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self::new(Severity::Info, what, why, cure)
+        Self::new(Severity::Info, what, impact, fix)
     }
 
     /// Whether something has to be done about it.
@@ -134,10 +134,9 @@ fn no_quorum(nodes: &[NodeReport]) -> Option<Finding> {
     let votes = nodes.iter().filter(|node| node.standing == Standing::Admitted).count();
     let needed = quorum(nodes.len());
     (votes < needed).then(|| {
-        let what =
-            format!("no quorum: {votes} of {} masters vote, {needed} are needed", nodes.len());
-        let cure = "cure the masters that do not vote";
-        Finding::error(what, "no lock is granted or extended", cure).ranked(Rank::NoQuorum)
+        let what = format!("no quorum: {votes} of {} masters vote, {needed} needed", nodes.len());
+        let fix = "fix the non-voting masters";
+        Finding::error(what, "no lock is granted or extended", fix).ranked(Rank::NoQuorum)
     })
 }
 
@@ -146,18 +145,20 @@ fn even(masters: usize) -> Option<Finding> {
     let spare = masters - quorum(masters);
     match masters {
         2 => {
-            let what = "2 masters: none of them may fail, both are needed".to_owned();
+            let what = "2 masters tolerate no failure".to_owned();
             Some(Finding::warning(
                 what,
-                "the failure of either one stops all locks",
-                "list three, or five",
+                "losing either one stops all locking",
+                "use three or five masters",
             ))
         }
         _ if masters.is_multiple_of(2) => {
-            let what = format!("{masters} masters: {spare} may fail, as of {}", masters - 1);
-            let why = "the last master can fail like the others, and does not make up for one failure more";
-            let cure = format!("list {}, of which {} may fail", masters + 1, spare + 1);
-            Some(Finding::info(what, why, cure))
+            let what =
+                format!("{masters} masters: {spare} can fail, the same as with {}", masters - 1);
+            let impact = "an even number adds a machine that can fail, but tolerates no additional \
+                failure";
+            let fix = format!("use {} masters, of which {} can fail", masters + 1, spare + 1);
+            Some(Finding::info(what, impact, fix))
         }
         _ => None,
     }
@@ -169,8 +170,8 @@ fn one_host(nodes: &[NodeReport]) -> Option<Finding> {
     let count = |host: &String| hosts.iter().filter(|other| *other == host).count();
     let host = hosts.iter().find(|host| count(host) > 1)?;
     let what = format!("{} masters are on {host}", count(host));
-    let why = "they fail together, and share a clock: if it is wrong, they are wrong together";
-    Some(Finding::info(what, why, "run each master on a machine of its own"))
+    let impact = "they fail together, and share a clock: if it is wrong, they are wrong together";
+    Some(Finding::info(what, impact, "run each master on a separate machine"))
 }
 
 fn limits_differ(nodes: &[NodeReport]) -> Option<Finding> {
@@ -184,20 +185,21 @@ fn limits_differ(nodes: &[NodeReport]) -> Option<Finding> {
             spelled(*least),
             spelled(*most)
         );
-        let why = "the smallest that a client reads is its limit, so clients may differ";
-        Finding::warning(what, why, "redlock init raises all to the largest")
+        let impact = "each client uses the smallest value it has read, so limits can differ between \
+            clients";
+        Finding::warning(what, impact, "run `redlock init` to raise all of them to the largest")
     })
 }
 
 /// A master that cannot be reached is missed, one that forgot is waited for.
 pub(super) fn no_vote(cause: &Cause, is_hindered: bool, may_be_new: bool) -> Finding {
-    let (why, cure) = no_vote::of(cause, is_hindered, may_be_new);
+    let (impact, fix) = no_vote::of(cause, is_hindered, may_be_new);
     let rank = match cause {
         Cause::NotAdmitted(_) => Rank::NoVote,
         _ => Rank::Hindrance,
     };
     let problem = without_time(cause).to_string();
-    Finding { problem, rank, ..Finding::error(cause.to_string(), why, cure) }
+    Finding { problem, rank, ..Finding::error(cause.to_string(), impact, fix) }
 }
 
 /// The quarantines of two masters hardly ever end at the same moment.
@@ -214,20 +216,21 @@ fn of_server(server: &ServerReport) -> Vec<Finding> {
     const OFFSET_MAX_MS: u64 = 1_000;
     let mut found = Vec::new();
     if !server.tracks {
-        let why = "it wakes no waiters, shows late that its data is gone, and does not vote for \
-                   --plain with a quarantine";
-        let cure = "Redis 6.0 or newer, without a proxy, and +client|tracking +client|caching";
-        found.push(Finding::warning("reports no changes of keys", why, cure));
+        let impact = "it cannot wake waiting clients, reports data loss late, and does not vote for \
+            --plain clients that use a quarantine";
+        let fix = "use Redis 6.0 or newer without a proxy, and grant +client|tracking \
+            +client|caching";
+        found.push(Finding::warning("does not report key changes", impact, fix));
     }
     if let Some(offset) = server.clock_offset_ms.filter(|o| o.unsigned_abs() > OFFSET_MAX_MS) {
         let by = spelled(Duration::from_millis(offset.unsigned_abs()));
         let side = if offset < 0 { "behind" } else { "ahead of" };
         let what = format!("its clock is {by} {side} the median of all");
-        let why = "a clock that is set while locks are held ends them early or late";
+        let impact = "changing the clock while locks are held ends them too early or too late";
         found.push(Finding::warning(
             what,
-            why,
-            "run a time daemon there, which slews and does not step",
+            impact,
+            "run a time daemon there that slews the clock instead of stepping it",
         ));
     }
     found
@@ -237,23 +240,25 @@ pub(super) fn of_probe(probe: &Probe, has_quarantine: bool) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(policy) = probe.eviction.as_ref().filter(|policy| *policy != "noeviction") {
         let what = format!("evicts keys when its memory is full: {policy}");
-        let why = "an evicted lock can be granted to another client while it is held";
-        found.push(Finding::warning(what, why, "maxmemory-policy noeviction"));
+        let impact = "an evicted lock can be granted to another client while it is held";
+        found.push(Finding::warning(what, impact, "maxmemory-policy noeviction"));
     }
     if let Some(policy) = probe.idle_eviction.as_ref().filter(|policy| *policy != "noeviction") {
-        let what = format!("would evict keys if its memory had a limit: {policy}, maxmemory 0");
-        let why = "nothing is evicted now; a maxmemory that is set later evicts locks";
-        found.push(Finding::info(what, why, "maxmemory-policy noeviction"));
+        let what = format!("its eviction policy is {policy}, inactive while maxmemory is 0");
+        let impact = "setting maxmemory later would start evicting locks";
+        found.push(Finding::info(what, impact, "maxmemory-policy noeviction"));
     }
     if probe.keeps_writes == Some(false) && !has_quarantine {
-        let why =
+        let impact =
             "without a quarantine, a master that restarts may grant a lock that is still held";
-        let cure = "appendonly yes and appendfsync always, or --quarantine on";
-        found.push(Finding::warning("may lose writes that it has acknowledged", why, cure));
+        let fix = "appendonly yes and appendfsync always, or --quarantine on";
+        found.push(Finding::warning("may lose acknowledged writes", impact, fix));
     }
     if let Some(one) = probe.foreign_scores.first() {
-        let what =
-            format!("{} of its ballots are foreign, such as {one}", probe.foreign_scores.len());
+        let what = format!(
+            "{} of its ballots were not written by redlock, for example {one}",
+            probe.foreign_scores.len()
+        );
         found.push(Finding::error(what, NO_TOKEN, FOREIGN_CURE).ranked(Rank::Hindrance));
     }
     found.extend(probe.future_marks.iter().map(|mark| future_mark(mark)));
@@ -268,10 +273,10 @@ pub(super) fn of_probe(probe: &Probe, has_quarantine: bool) -> Vec<Finding> {
 }
 
 fn future_mark(mark: &str) -> Finding {
-    let what = format!("has a mark of the future: {mark}");
-    let why = "a clock was ahead when it was made, or its fire is no number of seconds: what is to \
-               be done once is done each time, or not at all";
-    Finding::warning(what, why, "redlock release --force --mark NAME removes it from all masters")
+    let what = format!("has an invalid completion mark: {mark}");
+    let impact = "a clock was ahead when the mark was written, or --fire was not in seconds; until \
+        the mark is removed, the job runs every time or never";
+    Finding::warning(what, impact, "redlock release --force --mark NAME removes it from all masters")
 }
 
 fn foreign_queue(key: &str) -> Finding {
@@ -281,23 +286,23 @@ fn foreign_queue(key: &str) -> Finding {
 }
 
 fn write_refusal(error: &String) -> Finding {
-    let why = "no lock is granted there, and no quarantine begins or ends";
-    Finding::error(format!("refuses writes: {error}"), why, "check its memory and its disk")
+    let impact = "it cannot grant locks, or start or finish a quarantine";
+    Finding::error(format!("refuses writes: {error}"), impact, "check its memory and its disk")
         .ranked(Rank::Hindrance)
 }
 
 fn foreign_key(key: &str, has_quarantine: bool) -> Finding {
-    let what = format!("its key {key} is of another type, nothing is written there");
+    let what = format!("its key {key} has the wrong type, so redlock does not write to it");
     if has_quarantine && key.ends_with(":ballots") {
-        let why =
-            "clients with a quarantine do not use it, but none begins or ends while it is there";
-        let cure = format!("delete the key {key}");
-        return Finding::warning(what, why, cure).ranked(Rank::Hindrance);
+        let impact = "clients with a quarantine do not use it, but no quarantine can start or finish \
+            while it exists";
+        let fix = format!("delete the key {key}");
+        return Finding::warning(what, impact, fix).ranked(Rank::Hindrance);
     }
-    let why =
-        "redlock keeps its own data under this name: without it the master is not admitted again";
+    let impact = "redlock stores its own data under this name; until the key is deleted, the master \
+        cannot be admitted again";
     let then = if has_quarantine { "; its master is then in quarantine for D" } else { "" };
-    Finding::error(what, why, format!("delete the key {key}{then}")).ranked(Rank::Hindrance)
+    Finding::error(what, impact, format!("delete the key {key}{then}")).ranked(Rank::Hindrance)
 }
 
 /// Nothing is known of its settings, rights and keys.
@@ -345,17 +350,17 @@ fn missing_rights(probe: &Probe) -> Vec<Finding> {
     let mut found = Vec::new();
     let said = |rights: &[&str]| {
         let rights = rights.join(" ");
-        let cure = format!("run: ACL SETUSER {} {rights}", probe.user);
-        (format!("its user lacks {rights}"), cure)
+        let fix = format!("run: ACL SETUSER {} {rights}", probe.user);
+        (format!("its user lacks {rights}"), fix)
     };
     if !needed.is_empty() {
-        let (what, cure) = said(&needed);
-        let found_here = Finding::warning(what, probe.uses.costs(needed.iter().copied()), cure);
+        let (what, fix) = said(&needed);
+        let found_here = Finding::warning(what, probe.uses.costs(needed.iter().copied()), fix);
         found.push(found_here.ranked(Rank::Hindrance));
     }
     if !for_people.is_empty() {
-        let (what, cure) = said(&for_people);
-        found.push(Finding::info(what, Purpose::Listing.cost(), cure));
+        let (what, fix) = said(&for_people);
+        found.push(Finding::info(what, Purpose::Listing.cost(), fix));
     }
     found
 }

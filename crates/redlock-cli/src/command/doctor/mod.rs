@@ -124,7 +124,7 @@ fn people(nodes: &[NodeReport], findings: &[Finding]) -> String {
 /// The state of a master, where its word says little.
 fn in_words(node: &NodeReport) -> &'static str {
     match node.standing {
-        Standing::None => "none (not admitted, and no quarantine has begun)",
+        Standing::None => "none (not admitted, quarantine not started)",
         _ => state(node),
     }
 }

@@ -3,7 +3,7 @@
 use redlock_quorum::server_error::ServerError;
 use redlock_quorum::{Cause, NotAdmitted, WhyNot};
 
-/// Why that matters, and the cure. `is_hindered`: keys or rights of the master are wrong, so that
+/// Why that matters, and the fix. `is_hindered`: keys or rights of the master are wrong, so that
 /// no quarantine begins or ends there. `may_be_new`: all masters may be.
 pub(super) fn of(
     cause: &Cause,
@@ -11,14 +11,15 @@ pub(super) fn of(
     may_be_new: bool,
 ) -> (&'static str, &'static str) {
     match cause {
-        Cause::TwinOf(_) => ("one server has one vote", "list each server once"),
-        Cause::NotAdmitted(not) if is_hindered && not.why.is_ended_by_quarantine() => (
-            FORGOT,
-            "cure the other findings of this master first: until then its quarantine does not end",
-        ),
+        Cause::TwinOf(_) => {
+            ("this server is listed twice, and only one address votes", "list each server once")
+        }
+        Cause::NotAdmitted(not) if is_hindered && not.why.is_ended_by_quarantine() => {
+            (FORGOT, "fix this master's other findings first; its quarantine cannot end until then")
+        }
         // The finding about the right or the key has the only fix.
         Cause::NotAdmitted(not) if is_hindered && not.why == WhyNot::Denied => {
-            (UNTOLD, "fix the other findings of this master first")
+            (UNTOLD, "fix this master's other findings first")
         }
         Cause::NotAdmitted(not) => not_admitted(not, may_be_new),
         Cause::ErrorReply(text) => error_reply(text, cause.is_curable()),
@@ -48,8 +49,8 @@ fn error_reply(text: &str, passes: bool) -> (&'static str, &'static str) {
             ("it does not vote", "check the password and the rights of the user in its URL")
         }
         ServerError::Busy => (
-            "a script is running there: until it ends, the server answers nothing else",
-            "SCRIPT KILL ends it there; find out who runs it",
+            "a running script blocks the server",
+            "find out who runs it, and stop it with SCRIPT KILL",
         ),
         ServerError::Loading => LOADING,
         _ => (MISSED, "check the server: its error is above"),
@@ -59,17 +60,17 @@ fn error_reply(text: &str, passes: bool) -> (&'static str, &'static str) {
 fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static str) {
     match not.why {
         WhyNot::New if may_be_new => {
-            let cure = "all brand new? run redlock init; else wait for the end of its quarantine, \
-                        which begins when a client asks for a lock";
-            (FORGOT, cure)
+            let fix = "if all masters are new, run `redlock init`; otherwise wait for the \
+                quarantine, which starts with the next lock request";
+            (FORGOT, fix)
         }
         why if why.is_ended_by_quarantine() => {
-            let cure = "wait; its quarantine begins when a client asks for a lock, and ends by a \
+            let fix = "wait; its quarantine begins when a client asks for a lock, and ends by a \
                         client that stays or by the clocks of two masters";
-            (FORGOT, cure)
+            (FORGOT, fix)
         }
         WhyNot::Replica | WhyNot::NotMaster | WhyNot::Cluster => {
-            ("its data is a copy of another server's", "give independent masters")
+            ("its data is a copy of another server's", "use independent masters")
         }
         WhyNot::Denied => (UNTOLD, unread(not.step_error.as_deref().unwrap_or_default())),
         WhyNot::ScoreTooLarge => (NO_TOKEN, FOREIGN_CURE),
@@ -80,7 +81,7 @@ fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static 
         ),
         WhyNot::ReportsNoLoss => (
             "a client without tokens would not notice that its data is gone",
-            "Redis 6.0 or newer, without a proxy, and +client|tracking +client|caching; or no \
+            "use Redis 6.0 or newer without a proxy, and grant +client|tracking +client|caching; or no \
              --plain; or --quarantine off",
         ),
         WhyNot::UsedWithoutQuarantine => (
@@ -100,7 +101,7 @@ fn not_admitted(not: &NotAdmitted, may_be_new: bool) -> (&'static str, &'static 
              both lists",
         ),
         WhyNot::Loading => LOADING,
-        _ => ("it does not vote now", "run doctor again in a moment"),
+        _ => ("not voting at the moment", "run doctor again shortly"),
     }
 }
 
@@ -117,18 +118,17 @@ fn unread(step_error: &str) -> &'static str {
 }
 
 const UNTOLD: &str = "it is unknown whether it lost data";
-const MISSED: &str = "it does not vote, so fewer of the other masters may fail";
+const MISSED: &str = "it does not vote, so fewer other masters can fail before locking stops";
 const FORGOT: &str = "it may have lost a lock that is still held";
 const LOADING: (&str, &str) = (
-    "it reads its data, and may have a record that cannot be read yet: others wait for it before \
-     they begin a quarantine, for as long as one lasts",
-    "wait until it has its data, or stop it",
+    "it is still loading its data, which may include its admission record; until then, for at \
+        most one quarantine length, clients start no quarantine",
+    "wait for it to finish loading, or shut it down",
 );
 pub(super) const NO_TOKEN: &str =
-    "no fencing token can follow this score, so the master does not vote on some locks";
-pub(super) const FOREIGN_CURE: &str = "find out who writes there, delete the ballot set of this \
-                                       master before another one is admitted, and wait for its \
-                                       quarantine";
+    "no valid fencing token can follow this score, so the master cannot vote on some locks";
+pub(super) const FOREIGN_CURE: &str = "find out what writes to this key, delete this master's \
+    ballot set before admitting another master, and wait for this master's quarantine to end";
 
 #[cfg(test)]
 mod tests {
@@ -136,53 +136,53 @@ mod tests {
 
     #[test]
     fn only_errors_that_last_are_about_the_user_of_the_url() {
-        let cure = |error: &str| of(&Cause::of_error_reply(error.into()), false, false).1;
+        let fix = |error: &str| of(&Cause::of_error_reply(error.into()), false, false).1;
         for lasting in ["WRONGPASS invalid username-password pair", "NOPERM no permissions"] {
-            assert!(cure(lasting).contains("the password and the rights"), "{lasting}");
+            assert!(fix(lasting).contains("the password and the rights"), "{lasting}");
         }
         for (passing, says) in [
             ("BUSY Redis is busy running a script.", "SCRIPT KILL"),
-            ("LOADING Redis is loading the dataset in memory", "until it has its data"),
+            ("LOADING Redis is loading the dataset in memory", "finish loading"),
             ("MISCONF Errors writing to the AOF file", "check the server"),
             ("OOM command not allowed", "check the server"),
         ] {
-            let cure = cure(passing);
-            assert!(cure.contains(says) && !cure.contains("password"), "{passing}: {cure}");
+            let fix = fix(passing);
+            assert!(fix.contains(says) && !fix.contains("password"), "{passing}: {fix}");
         }
     }
 
     #[test]
     fn a_record_that_is_malformed_is_no_matter_of_rights() {
-        let cure = |step_error: &str| {
+        let fix = |step_error: &str| {
             let mut not = NotAdmitted::new(WhyNot::Denied);
             not.step_error = Some(step_error.into());
             of(&Cause::NotAdmitted(not.into()), false, false).1
         };
-        assert!(cure("the record has a field \"max_ttl\" that is malformed").contains("delete"));
-        assert!(cure("the key of the record is of another type").contains("delete"));
-        assert!(cure("the record cannot be read: error reply: NOPERM no").contains("+hgetall"));
+        assert!(fix("the record has a field \"max_ttl\" that is malformed").contains("delete"));
+        assert!(fix("the key of the record is of another type").contains("delete"));
+        assert!(fix("the record cannot be read: error reply: NOPERM no").contains("+hgetall"));
     }
 
     #[test]
     fn what_hinders_a_quarantine_is_cured_before_it_is_waited_for() {
-        let cure = |why, is_hindered| {
+        let fix = |why, is_hindered| {
             of(&Cause::NotAdmitted(NotAdmitted::new(why).into()), is_hindered, false).1
         };
         for why in [WhyNot::New, WhyNot::Emptied, WhyNot::Restarted, WhyNot::Incomplete] {
-            assert!(cure(why, false).contains("wait"), "{why:?}");
+            assert!(fix(why, false).contains("wait"), "{why:?}");
             assert!(
-                cure(why, true).starts_with("cure the other findings of this master first"),
+                fix(why, true).starts_with("fix this master's other findings first"),
                 "{why:?}"
             );
         }
-        assert_eq!(cure(WhyNot::Replica, true), "give independent masters");
+        assert_eq!(fix(WhyNot::Replica, true), "use independent masters");
     }
 
     /// Another master that was not read may show that the namespace is in use.
     #[test]
     fn init_is_advised_only_where_all_masters_may_be_new() {
         let new = Cause::NotAdmitted(NotAdmitted::new(WhyNot::New).into());
-        assert!(of(&new, false, true).1.starts_with("all brand new? run redlock init"));
+        assert!(of(&new, false, true).1.starts_with("if all masters are new, run `redlock init`"));
         assert!(of(&new, false, false).1.starts_with("wait; its quarantine"));
     }
 }

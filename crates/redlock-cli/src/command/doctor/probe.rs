@@ -238,7 +238,7 @@ fn of_the_future(name: &str, mark: &Mark, now: u64) -> Option<String> {
     const AHEAD_MAX_MS: u64 = 60_000;
     if mark.at > now.saturating_add(AHEAD_MAX_MS) {
         return Some(format!(
-            "{name} was last done at {}",
+            "{name} was last completed at {}",
             moment::date_and_time(moment::of_millis(mark.at))
         ));
     }

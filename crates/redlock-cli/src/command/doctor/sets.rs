@@ -60,13 +60,13 @@ fn without_set(nodes: &[NodeReport]) -> Option<Finding> {
     let admitted = nodes.iter().filter(is_read);
     let (with, without): (Vec<_>, Vec<_>) = admitted.partition(|node| set_of(node).is_some());
     let names = without.iter().map(|node| &*node.node).collect::<Vec<_>>().join(", ");
-    let (why, cure) = ("a wrong list of masters is not noticed there", "run redlock init");
+    let (impact, fix) = ("a wrong list of masters is not noticed there", "run redlock init");
     match (with.is_empty(), without.is_empty()) {
         (_, true) => None,
-        (true, false) => Some(Finding::info("no set of masters is recorded".into(), why, cure)),
+        (true, false) => Some(Finding::info("no set of masters is recorded".into(), impact, fix)),
         (false, false) => {
             let what = format!("no set of masters is recorded on {names}");
-            Some(Finding::warning(what, why, cure))
+            Some(Finding::warning(what, impact, fix))
         }
     }
 }

@@ -138,11 +138,11 @@ fn a_value_that_cannot_be_used_is_named_with_its_variable() {
         ("REDLOCK_PREFIX", "redlock-quorum:", "is reserved"),
         ("REDLOCK_MAX_TTL", "soon", "write a duration as 500ms"),
         ("REDLOCK_MAX_TTL", "2d", "out of range"),
-        ("REDLOCK_NODE_TIMEOUT", "20s", "a quarter of it"),
+        ("REDLOCK_NODE_TIMEOUT", "20s", "a quarter of the TTL"),
         ("REDLOCK_NODE_TIMEOUT", "0", "never lets a master answer"),
-        ("REDLOCK_QUARANTINE", "maybe", "neither on nor off"),
-        ("REDLOCK_PLAIN", "maybe", "neither 1 nor 0"),
-        ("REDLOCK_QUEUE", "1", "neither on nor off"),
+        ("REDLOCK_QUARANTINE", "maybe", "expected on or off"),
+        ("REDLOCK_PLAIN", "maybe", "expected 1 or 0"),
+        ("REDLOCK_QUEUE", "1", "expected on or off"),
         ("REDLOCK_LABEL", "a b", "is not 1 to 64 of"),
     ] {
         let masters = if name == "REDLOCK_NODES" { ("", "") } else { MASTERS };
